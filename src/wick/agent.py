@@ -1,0 +1,286 @@
+"""The agent: a model, tools and hooks, ready to run."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from fnmatch import fnmatchcase
+from typing import Any
+
+from wick import journal
+from wick.capability import Capability
+from wick.defaults import DEFAULTS
+from wick.errors import ConfigError, Paused
+from wick.events import Emit, Event
+from wick.hooks import Hook
+from wick.loop import Loop
+from wick.matching import literal, patterns
+from wick.messages import Message, Messages, user
+from wick.models import resolve
+from wick.operations import Asker, Result, Run, ToolUse
+from wick.protocols import Model
+from wick.threads import Thread
+from wick.tools import Tool, tool
+from wick.turns import end
+
+SETTINGS = (
+    "temperature",
+    "max_tokens",
+    "top_p",
+    "stop",
+    "tool_choice",
+    "parallel_tool_calls",
+    "response_format",
+    "extra",
+)
+
+Input = str | Message | Sequence[Message] | Messages
+
+
+class Agent:
+    """A model, tools and hooks, ready to run. It is not changed after construction; `with_…` makes a copy."""
+
+    def __init__(
+        self,
+        model: Model | str,
+        *,
+        name: str = "agent",
+        system: str = "",
+        tools: Iterable[Tool | Callable[..., object]] = (),
+        hooks: Iterable[Hook | Capability] = (),
+        ask: Asker | None = None,
+        settings: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.name, self.system, self.ask = name, system, ask
+        self.settings = _settings(settings or {})
+        self._model = model
+        self._given = (tuple(tools), tuple(hooks))
+        self._parts = _parts(self._given[1])
+        self.hooks = _hooks(self._parts)
+        self.tools = _tools(self._given[0], self._parts)
+        _check_guards(self.hooks, self.tools, self._parts)
+        self._loops: dict[tuple[Hook, ...], Loop] = {}
+
+    @property
+    def model(self) -> Model:
+        """The model; a name is looked up when it is first needed."""
+        self._model = resolve(self._model)
+        return self._model
+
+    def with_hooks(self, *hooks: Hook | Capability) -> Agent:
+        """A copy of this agent with more hooks, inside those it has."""
+        return self._copy(self._given[0], (*self._given[1], *hooks))
+
+    def with_tools(self, *tools: Tool | Callable[..., object]) -> Agent:
+        """A copy of this agent with more tools."""
+        return self._copy((*self._given[0], *tools), self._given[1])
+
+    async def run(self, input: Input = "", **options: Any) -> Result:
+        """Answer a text or messages; without any, take up `thread` where it was interrupted."""
+        return await self._drive(self._start(input, **options))
+
+    def run_sync(self, input: Input = "", **options: Any) -> Result:
+        """Answer, in a program that is not async."""
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            return asyncio.run(self.run(input, **options))
+        raise ConfigError("run_sync cannot be used inside an event loop; use `await agent.run(…)` there")
+
+    def stream(self, input: Input = "", **options: Any) -> Stream:
+        """Answer, and see every event of the run as it happens."""
+        return Stream(self, self._start(input, **options))
+
+    def _copy(self, tools: tuple[Any, ...], hooks: tuple[Any, ...]) -> Agent:
+        return Agent(
+            self._model,
+            name=self.name,
+            system=self.system,
+            tools=tools,
+            hooks=hooks,
+            ask=self.ask,
+            settings=self.settings,
+        )
+
+    def _start(
+        self,
+        input: Input,
+        *,
+        thread: Thread | None = None,
+        user: str = "",
+        parent: Run | None = None,
+        emit: Emit | None = None,
+        without: Iterable[str] = (),
+    ) -> Run:
+        """A run, ready to go. Under a parent it asks the parent's user and is under all of its guards."""
+        run = Run(
+            agent=self.name,
+            input=_messages(input),
+            thread=thread if thread is not None else Thread(),
+            model=self.model,
+            system=self.system,
+            tools={tool.name: tool for tool in self.tools},
+            settings={**self.settings},
+            user=parent.user if parent is not None else user,
+            parent=parent,
+            loop=self._loop(parent),
+            emitter=emit if parent is None else _below(parent, emit),
+            asker=parent.asker if parent is not None else self.ask,
+        )
+        _take_up(run, set(without))
+        return run
+
+    def _loop(self, parent: Run | None) -> Loop:
+        """The rings of a run: this agent's, inside those that its parent hands down."""
+        inherited = parent.loop.inherited if parent is not None else ()
+        if inherited not in self._loops:
+            self._loops[inherited] = Loop((*inherited, *self.hooks))
+        return self._loops[inherited]
+
+    async def _drive(self, run: Run) -> Result:
+        """The one way a run goes, and the one place where it ends."""
+        try:
+            result = await run.loop.run(run)
+        except Paused as pause:
+            return journal.close(run, "interrupted", f"paused: {pause}")
+        except Exception as error:
+            journal.close(run, "failed", "error", error)
+            raise
+        except BaseException:
+            journal.close(run, "cancelled", "user requested")
+            raise
+        return journal.end(run, result)
+
+
+class Stream:
+    """The events of a run, as they happen. `run` can be sent messages; `result` is there once it has ended."""
+
+    def __init__(self, agent: Agent, run: Run) -> None:
+        self.run = run
+        self.result: Result | None = None
+        self._agent = agent
+        self._events: deque[Event] = deque()
+        self._news = asyncio.Event()
+        if run.emitter is None:
+            run.emitter = self._take
+
+    def _take(self, event: Event) -> None:
+        self._events.append(event)
+        self._news.set()
+
+    async def __aiter__(self) -> AsyncIterator[Event]:
+        task = asyncio.create_task(self._drive(), name=self.run.id)
+        try:
+            while True:
+                while self._events:
+                    event = self._events.popleft()
+                    yield event
+                    if event.terminal:
+                        return
+                self._news.clear()
+                await self._news.wait()
+        finally:
+            await end((task,)) if not task.done() else None
+
+    async def _drive(self) -> None:
+        try:
+            self.result = await self._agent._drive(self.run)
+        except Exception:
+            """The stream's last event has told of it."""
+
+
+def _settings(settings: Mapping[str, Any]) -> dict[str, Any]:
+    for key in settings:
+        if key not in SETTINGS:
+            raise ConfigError(f"there is no setting {key!r}; the settings are {', '.join(SETTINGS)}")
+    return dict(settings)
+
+
+def _messages(input: Input) -> list[Message]:
+    if isinstance(input, str):
+        return [user(input)] if input else []
+    messages = Messages([input] if isinstance(input, Message) else input)
+    return [*messages.validate()]
+
+
+def _parts(hooks: Iterable[Hook | Capability]) -> tuple[Hook | Capability, ...]:
+    """The hooks an agent was given, inside those every agent has, unless it was given one of the same name."""
+    for item in hooks:
+        if not isinstance(item, Hook | Capability):
+            raise ConfigError(
+                f"{item!r} is not a hook: decorate it with @before, @wrap, @after or @guard{_instance(item)}"
+            )
+    names = {item.name for item in hooks}
+    return (*(item for item in DEFAULTS if item.name not in names), *hooks)
+
+
+def _instance(item: object) -> str:
+    return (
+        f", or give an instance: {item.__name__}()" if isinstance(item, type) and issubclass(item, Capability) else ""
+    )
+
+
+def _hooks(parts: Iterable[Hook | Capability]) -> tuple[Hook, ...]:
+    hooks = [hook for part in parts for hook in ([part] if isinstance(part, Hook) else part.hooks())]
+    _distinct("hooks", [part.name for part in parts])
+    _distinct("hooks", [hook.name for hook in hooks])
+    return tuple(hooks)
+
+
+def _tools(given: Iterable[Any], parts: Iterable[Hook | Capability]) -> tuple[Tool, ...]:
+    tools = [item if isinstance(item, Tool) else tool(item) for item in given]
+    tools += [item for part in parts if isinstance(part, Capability) for item in part.tools()]
+    _distinct("tools", [item.name for item in tools])
+    for item in tools:
+        item.parameters  # a signature that cannot be described is an error here, not in the middle of a run
+    return tuple(tools)
+
+
+def _distinct(what: str, names: Sequence[str]) -> None:
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise ConfigError(f"two {what} are named {', '.join(map(repr, twice))}; give one of them another name=")
+
+
+def _check_guards(hooks: Iterable[Hook], tools: Iterable[Tool], parts: Iterable[Hook | Capability]) -> None:
+    """A guard that names a tool nobody has guards nothing: a typing error must not open a door."""
+    names = {name for tool in tools for name in tool.names}
+    foreign = [name for part in parts for name in (part.tools if isinstance(part, Hook) else part.foreign_tools())]
+    foreign += [name for hook in hooks for name in hook.tools]
+    for hook in hooks:
+        if hook.position != "guard" or not issubclass(ToolUse, hook.operation):
+            continue
+        wanted = patterns(hook.match)
+        if wanted and all(literal(pattern) and not _known(pattern, names, foreign) for pattern in wanted):
+            raise ConfigError(
+                f"the guard {hook.name!r} is for {' or '.join(map(repr, wanted))}, but there is no such tool; "
+                f"the tools are {', '.join(tool.name for tool in tools) or '(none)'}"
+            )
+
+
+def _known(name: str, names: set[str], foreign: Iterable[str]) -> bool:
+    return name in names or any(fnmatchcase(name, pattern) for pattern in foreign)
+
+
+def _take_up(run: Run, without: set[str]) -> None:
+    """A run without input takes up the one that was interrupted, under its id and all of its guards."""
+    opened = run.thread.open_run
+    if run.input or opened is None or run.thread.busy:
+        return
+    here = {guard.name for kind in run.loop.guards for guard in run.guards(kind)}
+    missing = sorted({*opened["guards"]} - here - without)
+    if missing:
+        raise ConfigError(
+            f"run {opened['run']} was begun under the guards {', '.join(missing)}, which are missing now; "
+            f"resume it with them, or with without={missing!r} to go on without"
+        )
+    run.id, run.progress.resumed = opened["run"], True
+
+
+def _below(parent: Run, emit: Emit | None) -> Emit | None:
+    """A child's events go to whoever watches its parent; that it has ended is not the parent's end."""
+    above = emit or parent.emitter
+    if above is None:
+        return None
+    return lambda event: None if event.terminal else above(event)

@@ -1,0 +1,93 @@
+"""The names that other tools use for points, tools and arguments, and wick's own.
+
+Wherever a name is written as text (in config, a match, a rule or a hook program), a name from these tables will do.
+"""
+
+from __future__ import annotations
+
+from wick.errors import ConfigError
+
+OPERATIONS = ("run", "step", "model_call", "tool_use")
+POSITIONS = ("before", "wrap", "after", "guard")
+POINT_NAMES = tuple(f"{position}_{operation}" for operation in OPERATIONS for position in POSITIONS)
+
+POINTS = {
+    "before_agent": "before_run",
+    "execution_start": "before_run",
+    "pre_generation": "before_run",
+    "user_message_send": "before_run",
+    "PreGeneration": "before_run",
+    "SessionStart": "before_run",
+    "SubagentStart": "before_run",
+    "UserPromptSubmit": "before_run",
+    "after_agent": "after_run",
+    "execution_end": "after_run",
+    "on_error": "after_run",
+    "post_generation": "after_run",
+    "PostGeneration": "after_run",
+    "SessionEnd": "after_run",
+    "agent_stop": "after_step",
+    "should_continue": "after_step",
+    "turn_end": "after_step",
+    "Stop": "after_step",
+    "SubagentStop": "after_step",
+    "before_inference": "before_model_call",
+    "modify_request": "before_model_call",
+    "after_inference": "after_model_call",
+    "before_tool_call": "before_tool_use",
+    "pre_tool_use": "before_tool_use",
+    "PreToolUse": "before_tool_use",
+    "wrap_tool_call": "wrap_tool_use",
+    "after_tool_call": "after_tool_use",
+    "post_tool_use": "after_tool_use",
+    "PostToolUse": "after_tool_use",
+    "PostToolUseFailure": "after_tool_use",
+    "PermissionRequest": "guard_tool_use",
+}
+
+TOOLS = {
+    "Bash": "execute",
+    "bash": "execute",
+    "LS": "ls",
+    "Read": "read_file",
+    "file_read": "read_file",
+    "Write": "write_file",
+    "file_write": "write_file",
+    "Edit": "edit_file",
+    "file_edit": "edit_file",
+    "Glob": "glob",
+    "glob_tool": "glob",
+    "Grep": "grep",
+    "grep_tool": "grep",
+    "Task": "task",
+    "subagent": "task",
+    "spawn_subagent": "task",
+    "TodoWrite": "write_todos",
+    "todo_write": "write_todos",
+}
+
+ARGUMENTS = {
+    "read_file": {"file_path": "path"},
+    "write_file": {"file_path": "path"},
+    "edit_file": {"file_path": "path", "old_string": "old_text", "new_string": "new_text"},
+}
+
+_ALIASES = {name: frozenset(alias for alias in TOOLS if TOOLS[alias] == name) for name in TOOLS.values()}
+
+
+def point(name: str) -> str:
+    """wick's name of a hook point."""
+    name = POINTS.get(name, name)
+    if name not in POINT_NAMES:
+        raise ConfigError(f"there is no hook point named {name!r}; the points are {', '.join(POINT_NAMES)}")
+    return name
+
+
+def tool_name(name: str) -> str:
+    """wick's name of a tool; a name that is not in the table is its own."""
+    return TOOLS.get(name, name)
+
+
+def tool_aliases(name: str) -> frozenset[str]:
+    """The names that other tools use for one of wick's tools."""
+    return _ALIASES.get(name, frozenset())

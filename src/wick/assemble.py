@@ -1,0 +1,124 @@
+"""Deltas into a reply: arguments are parsed once, at the end, strictly, and never guessed."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, NoReturn
+from uuid import uuid4
+
+from wick.caps import ARGS_BYTES, REPLY_CALLS, REPLY_CHARS
+from wick.errors import ModelError
+from wick.frozen import freeze
+from wick.messages import Message, Reasoning, ToolCall
+from wick.protocols import CallArgs, CallStart, Delta, Finish, ReasoningDelta, TextDelta, Usage
+
+
+class Reply:
+    """A reply that is still arriving: feed it deltas, then ask for the message."""
+
+    __slots__ = ("_args", "_reasoning", "_size", "_starts", "_text", "finish", "usage")
+
+    def __init__(self) -> None:
+        self._text: list[str] = []
+        self._reasoning: list[ReasoningDelta] = []
+        self._starts: dict[int, CallStart] = {}
+        self._args: dict[int, list[str]] = {}
+        self._size = 0
+        self.usage = Usage()
+        self.finish = ""
+
+    def feed(self, delta: Delta) -> None:
+        kind = type(delta)
+        if kind is TextDelta:
+            self._text.append(delta.text)  # type: ignore[union-attr]
+            self._grow(delta.text)  # type: ignore[union-attr]
+        elif kind is CallArgs:
+            self._argue(delta)  # type: ignore[arg-type]
+        elif kind is ReasoningDelta:
+            self._reasoning.append(delta)  # type: ignore[arg-type]
+            self._grow(delta.text)  # type: ignore[union-attr]
+        elif kind is CallStart:
+            self._start(delta)  # type: ignore[arg-type]
+        elif kind is Usage:
+            self.usage = delta  # type: ignore[assignment]
+        elif kind is Finish:
+            self.finish = delta.reason or "stop"  # type: ignore[union-attr]
+        else:
+            raise ModelError(f"a model yielded {delta!r}, which is not a delta")
+
+    def message(self) -> Message:
+        """The whole reply. A stream that broke off is an error, whatever it had said by then."""
+        if not self.finish:
+            raise ModelError("the model's stream broke off before it had finished")
+        calls = tuple(self._call(index) for index in sorted(self._starts))
+        _distinct(calls)
+        return Message("assistant", "".join(self._text), calls, reasoning=self._thoughts())
+
+    def _grow(self, text: str) -> None:
+        self._size += len(text)
+        if self._size > REPLY_CHARS:
+            raise ModelError(f"the model's reply is longer than {REPLY_CHARS:,} characters")
+
+    def _start(self, start: CallStart) -> None:
+        if start.index in self._starts:
+            raise ModelError(f"the model began its tool call number {start.index} twice")
+        if len(self._starts) == REPLY_CALLS:
+            raise ModelError(f"the model asked for more than {REPLY_CALLS} tools at once")
+        self._starts[start.index] = start
+        self._args[start.index] = []
+
+    def _argue(self, piece: CallArgs) -> None:
+        if piece.index not in self._args:
+            raise ModelError(f"the model gave arguments to a tool call, number {piece.index}, that it never began")
+        self._args[piece.index].append(piece.text)
+        self._grow(piece.text)
+
+    def _call(self, index: int) -> ToolCall:
+        start, raw = self._starts[index], "".join(self._args[index])
+        args, invalid = parse_args(raw)
+        if not start.name:
+            invalid = "the call does not name a tool"
+        return ToolCall(start.id or f"call_{uuid4().hex[:12]}", start.name or "unnamed", args, raw, invalid)
+
+    def _thoughts(self) -> tuple[Reasoning, ...]:
+        """Pieces of reasoning, joined up to each signature, which closes a block."""
+        thoughts: list[Reasoning] = []
+        text = ""
+        for piece in self._reasoning:
+            text += piece.text
+            if piece.signature:
+                thoughts.append(Reasoning(text, piece.signature, piece.provider))
+                text = ""
+        return (*thoughts, Reasoning(text, provider=self._reasoning[-1].provider)) if text else tuple(thoughts)
+
+
+def parse_args(raw: str) -> tuple[dict[str, Any], str]:
+    """Read a call's arguments: the data, or a sentence that says what is wrong with them."""
+    if not raw.strip():
+        return {}, ""  # a tool without parameters is often called with nothing at all
+    if len(raw) > ARGS_BYTES:
+        return {}, f"the arguments are longer than {ARGS_BYTES:,} characters"
+    try:
+        args = freeze(json.loads(raw, parse_constant=_no_constant, object_pairs_hook=_no_repeats))
+    except RecursionError:
+        return {}, "the arguments are nested too deep"
+    except (TypeError, ValueError) as error:
+        return {}, f"the arguments are not valid JSON: {error}"
+    return (args, "") if isinstance(args, dict) else ({}, f"the arguments must be a JSON object, not {raw[:50]}")
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not JSON")
+
+
+def _no_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Two readers may keep different ones of two equal keys; what is guarded must be what is run."""
+    data = dict(pairs)
+    if len(data) < len(pairs):
+        raise ValueError("a key stands twice in the same object")
+    return data
+
+
+def _distinct(calls: tuple[ToolCall, ...]) -> None:
+    if len({call.id for call in calls}) < len(calls):
+        raise ModelError("the model gave two tool calls the same id")

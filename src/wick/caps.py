@@ -1,0 +1,26 @@
+"""Every cap in one place."""
+
+# hooks and the loop
+GUARD_SECONDS = 30.0  # a guard that has not answered by then has not agreed
+MAX_STEPS = 25
+MAX_CONTINUES = 8  # hooks may send a finished run back this often in a row
+CANCEL_GRACE_SECONDS = 1.0  # what is cancelled and does not end by then is abandoned
+
+# tools
+TOOL_OUTPUT_CHARS = 1_000_000  # unless the tool says `max_output`
+CUT_HEAD_CHARS = CUT_TAIL_CHARS = 2_000  # what is kept of an output that was cut
+CALLBACK_SECONDS = 60.0
+CALLBACK_BYTES = 1_000_000  # the largest answer an HTTP tool may give
+ARGS_BYTES = 4_000_000  # the largest arguments of one call
+JSON_DEPTH = 100
+
+# models
+REPLY_CHARS = 8_000_000  # text, reasoning and arguments of one reply
+REPLY_CALLS = 128
+
+# tokens are estimated as characters / 4; a picture or a file counts as this many
+CHARS_PER_TOKEN = 4
+MEDIA_TOKENS = 1_000
+
+# traces
+PREVIEW_CHARS = 500

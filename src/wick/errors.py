@@ -1,0 +1,68 @@
+"""Every exception wick raises.
+
+    WickError
+    ├── ConfigError       a file or an argument is wrong; the message says which and how
+    │   └── MissingExtra  an optional package is not installed; the message says how to get it
+    ├── MessageError      a message or a chain of messages is not well formed
+    ├── ToolError         raised inside a tool, to tell the model in a sentence what went wrong
+    │   └── InvalidArgs   the arguments do not fit the tool's schema
+    ├── HookError         a hook failed, or answered something its point does not allow
+    │   └── Sealed        somebody tried to change an operation that can no longer change
+    ├── ModelError        the model could not answer
+    ├── BackendError      the workspace could not do what was asked
+    └── StoreError        a thread could not be loaded or saved
+
+A tool that fails raises nothing: the model is told, as a `ToolResult` with an error.
+`Paused` is not an error, and nobody's `except Exception` should swallow it.
+"""
+
+
+class WickError(Exception):
+    """The base of every exception wick raises."""
+
+
+class ConfigError(WickError):
+    """A file or an argument is wrong."""
+
+
+class MissingExtra(ConfigError):
+    """An optional package is not installed."""
+
+    def __init__(self, extra: str, package: str, need: str) -> None:
+        super().__init__(f"{need} needs the package {package!r}; install it with: pip install 'wick-agent[{extra}]'")
+
+
+class MessageError(WickError, ValueError):
+    """A message or a chain of messages is not well formed."""
+
+
+class ToolError(WickError):
+    """Raised inside a tool, to tell the model in a sentence what went wrong."""
+
+
+class InvalidArgs(ToolError):
+    """The arguments do not fit the tool's schema."""
+
+
+class HookError(WickError):
+    """A hook failed, or answered something its point does not allow."""
+
+
+class Sealed(HookError):
+    """Somebody tried to change an operation that can no longer change."""
+
+
+class ModelError(WickError):
+    """The model could not answer."""
+
+
+class BackendError(WickError):
+    """The workspace could not do what was asked."""
+
+
+class StoreError(WickError):
+    """A thread could not be loaded or saved."""
+
+
+class Paused(BaseException):
+    """The run waits for somebody; run its thread again to go on."""

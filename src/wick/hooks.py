@@ -1,0 +1,115 @@
+"""Where you can intervene: before an operation, around it, after it, or at its gate.
+
+Hooks nest like the rings of an onion. The first hook is the outermost ring: it is
+the first to see an operation begin, the last to see it end, and has the last word.
+
+    @guard(ToolUse, match="execute")
+    async def no_deletes(use: ToolUse) -> Block | None:
+        if "rm -rf" in use.args["command"]:
+            return Block("that would delete everything")
+
+How the rings are called, and what happens at the gate inside them, is `wick.onion`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from types import MethodType
+from typing import Any, Literal, TypeVar
+
+from wick.caps import GUARD_SECONDS
+from wick.matching import Match, matcher
+from wick.operations import Decision, Operation
+from wick.signatures import Position, check
+
+Op = TypeVar("Op", bound=Operation[Any])
+Next = Callable[[Any], Awaitable[Any]]
+Answer = Decision | None
+Look = Callable[[Op], Answer | Awaitable[Answer]] | Callable[[Any, Op], Answer | Awaitable[Answer]]
+Around = Callable[[Op, Next], Awaitable[Any]] | Callable[[Any, Op, Next], Awaitable[Any]]
+OnError = Literal["fail", "log"]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Hook:
+    """A function that stands at one point of the loop."""
+
+    fn: Callable[..., Any] = field(repr=False)
+    operation: type[Operation[Any]]
+    position: Position
+    name: str = ""
+    match: Match = None
+    priority: float = 0
+    timeout: float | None = None
+    on_error: OnError = "fail"
+    inherit: bool = False
+    hold: bool = False
+    shadow: bool = False
+    tools: tuple[str, ...] = ()  # names or patterns of tools that it brings when a run begins
+    owner: Any = field(default=None, repr=False)
+    matches: Callable[[Operation[Any]], bool] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "name", self.name or getattr(self.fn, "__name__", type(self.fn).__name__))
+        object.__setattr__(self, "matches", matcher(self.match))
+        if self.owner is None:
+            check(self)
+
+    @property
+    def point(self) -> str:
+        """The point's name in configuration, traces and executables: `before_tool_use`."""
+        return f"{self.position}_{self.operation.name}"
+
+    def __get__(self, owner: Any, kind: type | None = None) -> Hook:
+        """A hook that is a method is bound to its object, as methods are."""
+        if owner is None:
+            return self
+        return replace(self, fn=MethodType(self.fn, owner), name=f"{owner.name}.{self.name}", owner=owner)
+
+
+def before(
+    operation: type[Op], *, match: Match = None, priority: float = 0, timeout: float | None = None,
+    on_error: OnError = "fail", inherit: bool = False, tools: str | Sequence[str] = (), name: str = "",
+) -> Callable[[Look[Op]], Hook]:  # fmt: skip
+    """Look at an operation before it happens: change it, or decide about it."""
+    brings = (tools,) if isinstance(tools, str) else tuple(tools)
+    return lambda fn: Hook(fn, operation, "before", name, match, priority, timeout, on_error, inherit, tools=brings)
+
+
+def wrap(
+    operation: type[Op], *, match: Match = None, priority: float = 0, timeout: float | None = None,
+    on_error: OnError = "fail", name: str = "",
+) -> Callable[[Around[Op]], Hook]:  # fmt: skip
+    """Stand around an operation: call `next` once, twice, with another operation, or not at all."""
+    return lambda fn: Hook(fn, operation, "wrap", name, match, priority, timeout, on_error)
+
+
+def after(
+    operation: type[Op], *, match: Match = None, priority: float = 0, timeout: float | None = None,
+    on_error: OnError = "fail", inherit: bool = False, hold: bool = False, name: str = "",
+) -> Callable[[Look[Op]], Hook]:  # fmt: skip
+    """Look at an operation and its result or error: change the result, or decide what it means."""
+    return lambda fn: Hook(fn, operation, "after", name, match, priority, timeout, on_error, inherit, hold)
+
+
+def guard(
+    operation: type[Op], *, match: Match = None, priority: float = 0, timeout: float = GUARD_SECONDS,
+    shadow: bool = False, on_error: OnError = "fail", name: str = "",
+) -> Callable[[Look[Op]], Hook]:  # fmt: skip
+    """Have the last word on an operation: exactly as it will be done, after every other hook."""
+    return lambda fn: Hook(fn, operation, "guard", name, match, priority, timeout, on_error, shadow=shadow)
+
+
+_RANK = {"after": 0, "wrap": 1, "before": 2, "guard": 3}
+
+
+def rings(hooks: Iterable[Hook], operation: type[Operation[Any]]) -> list[Hook]:
+    """The hooks of an operation, outermost first: by priority, then as listed; a capability is one ring."""
+    places: dict[Any, int] = {}
+    order = []
+    for number, hook in enumerate(hooks):
+        if issubclass(operation, hook.operation):
+            place = places.setdefault(id(hook.owner) if hook.owner is not None else hook, number)
+            order.append((-hook.priority, place, _RANK[hook.position], number, hook))
+    return [hook for *_, hook in sorted(order, key=lambda row: row[:4])]

@@ -1,0 +1,186 @@
+"""What a run writes down: into its thread, so that it can be taken up again, and to whoever watches.
+
+What carries content is logged first and announced after.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from wick.errors import ConfigError
+from wick.events import (
+    ChatModelEnd,
+    ChatModelRestart,
+    ChatModelStart,
+    ChatModelStream,
+    Done,
+    Failed,
+    ToolEnd,
+    ToolStart,
+)
+from wick.frozen import digest, thaw
+from wick.messages import Message, ToolCall, ToolResult, answer
+from wick.operations import Continue, ModelCall, Outcome, Result, Run, Step, Stop, ToolUse
+from wick.protocols import CallArgs, Delta, ReasoningDelta, TextDelta
+from wick.threads import Fate
+
+
+def begin(run: Run, words: Sequence[Message]) -> Stop | Continue:
+    """Log that a run starts, and what it is to answer; a run that had all but ended is done at once."""
+    thread = run.thread
+    if thread.busy:
+        raise ConfigError(f"a run of thread {thread.id} is going on; send it the message with run.send, or wait for it")
+    if words:
+        for call in thread.pending:
+            thread.add(answer(call, ToolResult(error="cancelled: the user went on without it")))
+    elif not thread.messages:
+        raise ConfigError("there is nothing to answer: give the run a text, messages, or a thread that has some")
+    guards = sorted({guard.name for kind in run.loop.guards for guard in run.guards(kind)})
+    thread.append("run_start", {"run": run.id, "agent": run.agent, "guards": guards, "resumed": run.resumed})
+    thread.busy = True
+    thread.add(*words)
+    last = thread.messages[-1]
+    return Stop("completed") if last.role == "assistant" and not last.tool_calls else Continue()
+
+
+def follow(step: Step, verdict: Stop | Continue) -> Stop | Continue:
+    """Whether there is another step, and what hooks and the user have to say before it."""
+    run = step.run
+    if run.stopping is not None:
+        return run.stopping
+    if isinstance(verdict, Continue):
+        run.thread.add(*step.trail.follow)
+    if run.progress.inbox:  # a message that came before the end is answered before the end
+        run.thread.add(*run.progress.inbox)
+        run.progress.inbox.clear()
+        return Continue()
+    return verdict
+
+
+def conclude(run: Run, stop: Stop) -> Result:
+    """What a run came to that nothing went wrong with."""
+    natural = stop.reason.partition(":")[0] in ("completed", "finish reason")
+    return _result(run, "completed" if natural else "stopped", stop.reason)
+
+
+def close(run: Run, outcome: Outcome, reason: str, error: Exception | None = None) -> Result:
+    """Write the run's end, once, and leave a thread that the next message can be added to."""
+    result = _result(run, outcome, reason, error)
+    return end(run, result)
+
+
+def end(run: Run, result: Result) -> Result:
+    if run.progress.over:
+        return result
+    run.progress.over = True
+    thread = run.thread
+    if thread.busy and thread.open_run is not None and thread.open_run["run"] == run.id:
+        if result.outcome != "interrupted":
+            for call in thread.pending:
+                thread.add(answer(call, ToolResult(error=_unanswered(run, call, result))))
+        usage = run.usage.to_json()
+        thread.append("run_end", {"run": run.id, "outcome": result.outcome, "reason": result.reason, "usage": usage})
+        thread.busy = False
+    run.emit(_terminal(run, result))
+    return result
+
+
+def _result(run: Run, outcome: Outcome, reason: str, error: Exception | None = None) -> Result:
+    output = run.output
+    text = next((message.text for message in reversed(output) if message.role == "assistant"), "")
+    return Result(text, reason, outcome, run.usage, output, error, run.thread)
+
+
+def _unanswered(run: Run, call: ToolCall, result: Result) -> str:
+    if run.thread.fate(call.id) in ("unknown", "done"):
+        return f"the run was {result.outcome} while {call.name} ran; whether it took effect is unknown"
+    return f"the run was {result.outcome} before {call.name} ran"
+
+
+def _terminal(run: Run, result: Result) -> Done | Failed:
+    if result.error is not None:
+        return Failed(
+            thread_id=run.thread.id, code=_code(result.error), message=str(result.error) or repr(result.error)
+        )
+    usage = result.usage.to_json()
+    return Done(thread_id=run.thread.id, outcome=result.outcome, reason=result.reason, text=result.text, usage=usage)
+
+
+def _code(error: Exception) -> str:
+    """The error's name as codes are written: ModelError is model_error."""
+    return "".join(f"_{c.lower()}" if c.isupper() else c for c in type(error).__name__).strip("_")
+
+
+def announce(call: ModelCall, step: int) -> None:
+    call.run.emit(ChatModelStart(name=call.model.name, step=step))
+
+
+def reopened(call: ModelCall) -> None:
+    """Another attempt at a reply begins: what was shown of the last one does not count."""
+    if call.trail.shown:
+        call.run.emit(ChatModelRestart(name=call.model.name))
+        call.trail.shown = False
+
+
+def show(call: ModelCall, delta: Delta) -> None:
+    """Announce a piece of the reply, if it is for the user and somebody listens."""
+    run = call.run
+    if run.emitter is None or call.purpose:
+        return
+    if isinstance(delta, TextDelta):
+        call.trail.emit(run, ChatModelStream("", call.model.name, delta.text))
+    elif isinstance(delta, CallArgs):
+        call.trail.emit(run, ChatModelStream("", call.model.name, delta.text, "tool_args", delta.index))
+    elif isinstance(delta, ReasoningDelta) and delta.text:
+        call.trail.emit(run, ChatModelStream("", call.model.name, delta.text, "reasoning"))
+
+
+def replied(call: ModelCall, reply: Message) -> None:
+    """Log the reply; one that hooks replaced takes the place of what was streamed."""
+    run, trail = call.run, call.trail
+    if trail.prevented is not None:
+        return
+    if reply.text or reply.tool_calls:
+        run.thread.add(reply)
+    if run.emitter is None:
+        return
+    if reply is not trail.reply and (trail.shown or reply.text):
+        run.emit(ChatModelRestart(name=call.model.name, content=reply.text))
+    run.emit(ChatModelEnd(name=call.model.name, message=reply.to_json(), usage=run.usage.to_json()))
+
+
+def begun(use: ToolUse) -> None:
+    use.run.emit(ToolStart(name=use.call.name, call_id=use.call.id, args=thaw(use.args)))
+
+
+def answered(use: ToolUse, result: ToolResult) -> None:
+    """Log what a tool use came to. Who was abandoned when the run ended has nothing to say any more."""
+    run = use.run
+    if run.progress.over:
+        return
+    run.thread.add(answer(use.call, result))
+    if run.emitter is not None:
+        why = [row.to_json() for row in use.why]
+        run.emit(ToolEnd(name=use.call.name, call_id=use.call.id, output=result.output, error=result.error, why=why))
+
+
+def intend(use: ToolUse) -> str:
+    """Log that a tool is about to run; or say why it must not, for nothing runs twice without being told."""
+    tool, thread = use.bound, use.run.thread
+    fate = thread.fate(use.call.id)
+    if fate == "done" and not (tool.idempotent or tool.read_only):
+        return f"{tool.name} has already run for this call; it is not idempotent, so it does not run again"
+    if fate == "unknown" and not (tool.idempotent or tool.read_only):
+        return f"{tool.name} was begun before, and whether it took effect is unknown; it is not idempotent, so it does not run again"
+    number = len(thread.fates.get(use.call.id, ())) + 1
+    thread.append(
+        "intent", {"call": use.call.id, "attempt": number, "key": use.key, "tool": tool.name, "hash": use.hash}
+    )
+    return ""
+
+
+def ended(use: ToolUse, attempt: int, result: ToolResult, fate: Fate) -> None:
+    """Log that a tool has ended. What it said is logged only when every hook has seen it."""
+    if not use.run.progress.over:
+        said = digest(result.text.encode("utf-8", "surrogatepass"))
+        use.run.thread.append("done", {"call": use.call.id, "attempt": attempt, "ended": fate, "hash": said})

@@ -1,0 +1,124 @@
+"""The agent loop: a skeleton of hook points.
+
+    run                             before  wrap  after  guard
+    └─ step, until one says Stop    before  wrap  after  guard
+       ├─ model call                before  wrap  after  guard
+       └─ tool uses, side by side   before  wrap  after  guard
+
+Everything else an agent does is a hook: see `wick.capabilities`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from wick import journal
+from wick.assemble import Reply
+from wick.errors import InvalidArgs
+from wick.hooks import Hook
+from wick.messages import Message, ToolCall, ToolResult
+from wick.onion import guards, onion
+from wick.operations import Continue, ModelCall, Result, Run, Step, Stop, ToolUse
+from wick.tools import no_such_tool
+from wick.tools import use as use_tool
+from wick.turns import Turns, closing, side_by_side
+
+
+class Loop:
+    """Four operations, each in its rings of hooks."""
+
+    def __init__(self, hooks: Sequence[Hook]) -> None:
+        self.guards = guards(hooks)
+        self.inherited = tuple(hook for hook in hooks if hook.inherit)  # handed down to children
+        self.run = onion(hooks, Run, self._run)
+        self.step = onion(hooks, Step, self._step)
+        self.call_model = onion(hooks, ModelCall, self._call_model)
+        self.use_tool = onion(hooks, ToolUse, self._use_tool)
+
+    async def _run(self, sealed: Run) -> Result:
+        run = sealed.run
+        verdict = journal.begin(run, sealed.input)
+        number = run.thread.steps - bool(run.thread.pending)
+        while isinstance(verdict, Continue):
+            number += 1
+            step = Step(run, number, run.thread.pending)
+            verdict = journal.follow(step, await self.step(step))
+        return journal.conclude(run, verdict)
+
+    async def _step(self, step: Step) -> Stop | Continue:
+        run, calls = step.run, step.pending  # a run that was interrupted takes up where it left
+        if not calls:
+            call = ModelCall(
+                run, run.model, run.system, [*run.thread.messages], [*run.tools.values()], {**run.settings}
+            )
+            journal.announce(call, step.number)
+            reply = await self.call_model(call)
+            journal.replied(call, reply)
+            if run.stopping or not reply.tool_calls:
+                return run.stopping or _finished(call)
+            calls = reply.tool_calls
+        await self._use_tools(run, calls)
+        run.progress.continues = 0
+        return run.stopping or Continue()
+
+    async def _use_tools(self, run: Run, calls: Sequence[ToolCall]) -> None:
+        tools = [run.tools.get(call.name) for call in calls]
+        turns = Turns([tool is not None and tool.alone for tool in tools])
+        uses = [_tool_use(run, call, turns, number) for number, call in enumerate(calls)]
+        failures = await side_by_side([self._answer(use) for use in uses], [call.name for call in calls])
+        if failures:  # what failed is worse than what waits
+            raise next((failure for failure in failures if isinstance(failure, Exception)), failures[0])
+
+    async def _answer(self, use: ToolUse) -> None:
+        """Use a tool and log what it came to, whatever becomes of the others."""
+        try:
+            journal.begun(use)
+            journal.answered(use, await self.use_tool(use))
+        except Exception as error:
+            if use.call.id in use.run.thread.waiting:
+                journal.answered(use, use.blocked(f"{use.call.name} was not used: {type(error).__name__}"))
+            raise
+        finally:
+            use.turns.ended(use.number)
+
+    async def _call_model(self, call: ModelCall) -> Message:
+        reply = Reply()
+        journal.reopened(call)
+        try:
+            async with closing(call.model.stream(call.request)) as deltas:
+                async for delta in deltas:
+                    reply.feed(delta)
+                    journal.show(call, delta)
+        finally:
+            call.run.spend(reply.usage)
+        call.trail.reply, call.trail.finish = reply.message(), reply.finish
+        return call.trail.reply
+
+    async def _use_tool(self, use: ToolUse) -> ToolResult:
+        await use.turns.mine(use.number)
+        if refusal := journal.intend(use):
+            return use.blocked(refusal)
+        attempt = use.attempt
+        result, fate = await use_tool(use.bound, use.data, use, use.run)
+        journal.ended(use, attempt, result, fate)
+        return use.accept(result)
+
+
+def _finished(call: ModelCall) -> Stop:
+    natural = call.trail.finish in ("", "stop", "end_turn", "tool_calls", "tool_use")
+    return Stop("completed" if natural else f"finish reason: {call.trail.finish}")
+
+
+def _tool_use(run: Run, call: ToolCall, turns: Turns, number: int) -> ToolUse:
+    """A call, ready for its hooks; one that cannot be made at all says why."""
+    use = ToolUse(run, call, run.tools.get(call.name), {**call.args}, turns, number)
+    if use.tool is None:
+        use.trail.invalid = no_such_tool(call.name, run.tools)
+    elif call.invalid:
+        use.trail.invalid = call.invalid
+    else:
+        try:
+            use.args = use.tool.validate(call.args)
+        except InvalidArgs as error:
+            use.trail.invalid = str(error)
+    return use

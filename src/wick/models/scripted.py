@@ -1,0 +1,95 @@
+"""Models for tests: one says what it was told to say, one answers by a function. Both remember what they were asked."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from inspect import isawaitable
+
+from wick.errors import ModelError
+from wick.messages import Message, ToolCall
+from wick.protocols import CallArgs, CallStart, Delta, Finish, ReasoningDelta, Request, TextDelta, Usage
+
+Reply = str | Message | BaseException
+
+watched: list[Scripted] | None = None  # a test runner's list of the models that one test makes
+
+
+class Scripted:
+    """Says what it was told to say, in order, and remembers what it was asked.
+
+    Each reply is a text, a message or an exception. Text is streamed word by word, a tool call's
+    arguments in pieces. A test that leaves replies unused fails; `spare=True` allows it.
+    """
+
+    def __init__(self, *replies: Reply, name: str = "scripted", spare: bool = False) -> None:
+        self.name = name
+        self.replies = list(replies)
+        self.requests: list[Request] = []
+        self.spare = spare
+        if watched is not None:
+            watched.append(self)
+
+    @property
+    def unused(self) -> list[Reply]:
+        """The replies that nobody has asked for."""
+        return [] if self.spare else self.replies[len(self.requests) :]
+
+    def check(self) -> None:
+        """Fail if replies are left unused."""
+        if self.unused:
+            raise AssertionError(
+                f"{len(self.unused)} of the {len(self.replies)} scripted replies were not used: {self.unused!r}"
+            )
+
+    async def stream(self, request: Request) -> AsyncIterator[Delta]:
+        self.requests.append(request)
+        if len(self.requests) > len(self.replies):
+            raise ModelError(f"the script has {len(self.replies)} replies, and this is question {len(self.requests)}")
+        reply = self.replies[len(self.requests) - 1]
+        for delta in _deltas(reply, request):
+            yield delta
+
+
+class FunctionModel:
+    """Answers by a function of the request, which returns a text, a message or an exception."""
+
+    def __init__(self, fn: Callable[[Request], Reply | Awaitable[Reply]], name: str = "function") -> None:
+        self.fn = fn
+        self.name = name
+        self.requests: list[Request] = []
+
+    async def stream(self, request: Request) -> AsyncIterator[Delta]:
+        self.requests.append(request)
+        answer = self.fn(request)
+        reply = await answer if isawaitable(answer) else answer
+        for delta in _deltas(reply, request):
+            yield delta
+
+
+def _deltas(reply: Reply, request: Request) -> Iterator[Delta]:
+    if isinstance(reply, BaseException):
+        raise reply
+    message = Message("assistant", reply) if isinstance(reply, str) else reply
+    for thought in message.reasoning:
+        yield ReasoningDelta(thought.text, thought.signature, thought.provider)
+    for word in re.findall(r"\s*\S+\s*$|\s*\S+|\s+", message.text):
+        yield TextDelta(word)
+    for index, call in enumerate(message.tool_calls):
+        yield CallStart(index, call.id, call.name)
+        yield from _pieces(index, call)
+    yield _usage(message, request)
+    yield Finish("tool_calls" if message.tool_calls else "stop")
+
+
+def _pieces(index: int, call: ToolCall, size: int = 12) -> Iterator[CallArgs]:
+    raw = call.raw or json.dumps(call.args)
+    for start in range(0, len(raw), size):
+        yield CallArgs(index, raw[start : start + size])
+
+
+def _usage(message: Message, request: Request) -> Usage:
+    """Estimated as everywhere, from what is new, so that a long thread does not slow a test down."""
+    asked = request.messages[-1].tokens if request.messages else 0
+    return Usage(input_tokens=asked, output_tokens=message.tokens)

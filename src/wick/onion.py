@@ -1,0 +1,286 @@
+"""The onion: what an operation goes through, from the outermost ring to the gate and back.
+
+    after   ┐ outside of every ring further in: looks at the result or the error on its way out
+     wrap   │ around: calls `next`, and each call is an attempt of its own
+      before│ looks at the operation on its way in, changes it, decides
+        gate┘ seals it, lets every guard look, asks the user if need be, and does exactly that
+
+A decision is a value. `Paused` and cancellation pass through every ring untouched.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterable, Sequence
+from functools import partial
+from inspect import isawaitable
+from time import perf_counter
+from typing import Any
+from uuid import uuid4
+
+from wick.errors import HookError, InvalidArgs
+from wick.frozen import thaw
+from wick.hooks import Hook, Next, rings
+from wick.operations import DECISIONS, OPERATIONS, Allow, Ask, Block, Continue, Operation, Question, Run, Stop
+from wick.signatures import allowed
+from wick.turns import within
+from wick.why import Why
+
+logger = logging.getLogger(__name__)
+
+
+def onion(hooks: Iterable[Hook], operation: type[Operation[Any]], core: Next) -> Next:
+    """Put every hook of `operation` around `core`: the first one outermost, the gate at the heart."""
+    next: Next = partial(_gate, operation, core)
+    for hook in reversed(rings(hooks, operation)):
+        if hook.position != "guard":
+            next = partial(_RINGS[hook.position], hook, next)
+    return next
+
+
+def guards(hooks: Iterable[Hook]) -> dict[type[Operation[Any]], tuple[Hook, ...]]:
+    """The guards of each operation, in the order they are asked."""
+    hooks = [hook for hook in hooks if hook.position == "guard"]
+    return {operation: tuple(rings(hooks, operation)) for operation in OPERATIONS}
+
+
+async def _before(hook: Hook, next: Next, op: Operation[Any]) -> Any:
+    verdict = None if op.trail.invalid else await _look(hook, op)
+    if isinstance(verdict, Ask):  # carried to the gate, where it is put about what will really be done
+        op.asks += (verdict,)
+    elif verdict is not None:
+        return op.prevent(verdict)
+    return await next(op)
+
+
+async def _look(hook: Hook, op: Operation[Any]) -> Any:
+    """What a `before` says. One that fails, fails the operation; if that is only logged, its edits are undone."""
+    start, mark = perf_counter(), dict[str, Any]()
+    try:
+        if not hook.matches(op):
+            return None
+        mark = op.mark()
+        verdict = _checked(hook, op, await _call(hook, op))
+    except Exception as error:
+        _record(hook, op, start, error)
+        if hook.on_error == "fail":
+            raise
+        op.restore(mark)
+        return None
+    _record(hook, op, start, verdict, op.changed_since(mark))
+    return verdict
+
+
+async def _wrap(hook: Hook, next: Next, op: Operation[Any]) -> Any:
+    if op.trail.invalid or not hook.matches(op):
+        return await next(op)
+    start, mark, attempts = perf_counter(), op.mark(), _Attempts(op, next)
+    try:
+        answer = await _call(hook, op, attempts)
+        verdict = _checked(hook, op, answer) if isinstance(answer, DECISIONS) and not attempts.gave(answer) else None
+        result = op.reconcile(attempts.kept, answer) if verdict is None else None
+    except Exception as error:
+        _record(hook, op, start, error)
+        if hook.on_error == "fail" or error is attempts.error:
+            raise
+        op.restore(mark)
+        return await attempts.outcome()
+    _record(hook, op, start, verdict, attempts.changed or op.changed_since(mark))
+    if isinstance(verdict, Ask):
+        op.asks += (verdict,)
+        return await next(op)
+    return result if verdict is None else op.prevent(verdict)
+
+
+class _Attempts:
+    """The `next` of a wrap. Each call of it is an attempt of its own, on a copy of its own."""
+
+    __slots__ = ("changed", "error", "given", "kept", "next", "op")
+
+    def __init__(self, op: Operation[Any], next: Next) -> None:
+        self.op, self.next = op, next
+        self.given: list[Any] = []
+        self.kept: Any = (None, None)
+        self.error: Exception | None = None
+        self.changed: dict[str, Any] | None = None
+
+    async def __call__(self, op: Operation[Any] | None = None) -> Any:
+        inner = self._inner(self.op if op is None else op)
+        self.error = None
+        try:
+            result = await self.next(inner)
+        except Exception as error:
+            self.error = error
+            raise
+        self.given.append(result)
+        self.kept = self.op.kept(result)
+        return result
+
+    def _inner(self, op: Operation[Any]) -> Operation[Any]:
+        """A copy for the rings further in; whatever the hook passes on, the trail and the questions stay."""
+        if not isinstance(op, type(self.op)):
+            raise HookError(f"next takes the {self.op.name} that the hook was given, or a copy of it, not {op!r}")
+        asks = (*self.op.asks, *(ask for ask in op.asks if ask not in self.op.asks))
+        own = {} if isinstance(op, Run) else {"run": self.op.run}
+        inner = op.fork(trail=self.op.trail, asks=asks, **own)
+        if op is not self.op:
+            self.changed = inner.changed_since(self.op.mark())
+        return inner
+
+    def gave(self, answer: object) -> bool:
+        """Whether an answer is simply what an attempt came to."""
+        return any(answer is given for given in self.given)
+
+    async def outcome(self) -> Any:
+        """What it comes to without the hook."""
+        if self.error is not None:
+            raise self.error
+        return self.given[-1] if self.given else await self.next(self.op)
+
+
+async def _after(hook: Hook, next: Next, op: Operation[Any]) -> Any:
+    holding = hook.hold and hook.matches(op)
+    op.trail.holds += holding
+    try:
+        op.result, op.error = await next(op), None
+    except Exception as error:
+        op.result, op.error = None, error
+    streamed = op.kept(op.result)
+    await _review(hook, op)
+    if holding:
+        op.trail.release(op.run, op.same(streamed))
+    if op.result is None and op.error is not None:
+        raise op.error
+    return op.result
+
+
+async def _review(hook: Hook, op: Operation[Any]) -> None:
+    """What an `after` makes of a result or an error. One that fails withholds the result: it may be a redactor."""
+    start, result, error, kept = perf_counter(), op.result, op.error, op.kept(op.result)
+    try:
+        if not hook.matches(op):
+            return
+        verdict = _checked(hook, op, await _call(hook, op) or op.implied(result))
+        if op.error is error and op.result is not None:
+            op.result, op.error = op.reconcile(kept, op.result), None
+    except Exception as failure:
+        _record(hook, op, start, failure)
+        op.result, op.error = kept[1], error
+        if hook.on_error == "fail":
+            op.withhold(f"the hook {hook.name!r} failed: {type(failure).__name__}")
+        return
+    _record(hook, op, start, verdict, None if op.same(kept) else {"result": "changed"})
+    op.conclude(verdict, hook.name)
+
+
+async def _gate(operation: type[Operation[Any]], core: Next, op: Operation[Any]) -> Any:
+    """Seal the operation, let every guard look at it, ask the user if need be, and do exactly that."""
+    agreed = False
+    while not op.trail.invalid:
+        try:
+            sealed = op.seal()
+        except InvalidArgs as error:
+            op.passed()
+            return op.blocked(str(error))
+        refusal, asks = await _consult(op.run.guards(operation), sealed)
+        op.passed()
+        if refusal is not None:
+            return op.prevent(refusal)
+        questions = [*op.asks, *asks]
+        if not questions or agreed or sealed.hash in op.run.progress.granted:
+            return await core(sealed)
+        answer = await _ask(op, sealed, questions)
+        if isinstance(answer, Block):
+            return op.prevent(answer)
+        if answer.args is None:
+            op.run.progress.granted.add(sealed.hash)
+            return await core(sealed)
+        op, agreed = op.fork(args=thaw(answer.args)), True
+    op.passed()
+    return op.blocked(op.trail.invalid)
+
+
+async def _consult(guards: Sequence[Hook], sealed: Operation[Any]) -> tuple[Block | Stop | None, list[Ask]]:
+    """Every guard looks, whatever the others said: any refusal wins over any question."""
+    refusal: Block | Stop | None = None
+    asks: list[Ask] = []
+    for hook in guards:
+        verdict = await _guard(hook, sealed)
+        if isinstance(verdict, Ask):
+            asks.append(verdict)
+        elif verdict is not None and (refusal is None or (isinstance(verdict, Stop) and isinstance(refusal, Block))):
+            refusal = verdict
+    return refusal, asks
+
+
+async def _guard(hook: Hook, sealed: Operation[Any]) -> Any:
+    start, error = perf_counter(), None
+    try:
+        if not hook.matches(sealed):
+            return None
+        verdict = _checked(hook, sealed, await _call(hook, sealed))
+    except Exception as failure:  # a guard that fails has not agreed
+        error = failure
+        verdict = Block(f"the guard {hook.name!r} failed, so it has not agreed: {type(error).__name__}: {error}")
+    _record(hook, sealed, start, error or verdict)
+    return None if hook.shadow else verdict
+
+
+async def _ask(op: Operation[Any], sealed: Operation[Any], asks: Sequence[Ask]) -> Allow | Block:
+    """Put every question about the sealed operation to the user, once."""
+    await op.before_asking()
+    start, text = perf_counter(), "\n".join(dict.fromkeys(ask.question for ask in asks))
+    question = Question(text, f"ask_{uuid4().hex[:12]}", sealed.hash, sealed.about(), sealed)
+    answer = await op.run.put(question)
+    if isinstance(answer, Allow) and answer.args is not None and "args" not in op.editable:
+        answer = Block("only a tool's arguments can be changed by an answer")
+    verdict, reason = ("refused", answer.reason) if isinstance(answer, Block) else ("approved", "")
+    op.why.append(Why("user", "gate", verdict, reason, _since(start)))
+    return answer
+
+
+async def _call(hook: Hook, *args: Any) -> Any:
+    """Call a hook, within its time limit. A cancellation that it swallows is raised again."""
+    task = asyncio.current_task()
+    cancels = task.cancelling() if task else 0
+    try:
+        answer = hook.fn(*args)
+        if isawaitable(answer):
+            answer = await (within(hook.timeout, answer, f"the hook {hook.name!r}") if hook.timeout else answer)
+    except asyncio.CancelledError:
+        if task and task.cancelling() > cancels:
+            raise
+        raise HookError(f"the hook {hook.name!r} was cancelled from within") from None
+    if task and task.cancelling() > cancels:
+        raise asyncio.CancelledError
+    return answer
+
+
+def _checked(hook: Hook, op: Operation[Any], answer: Any) -> Any:
+    if answer is None or isinstance(answer, possible := allowed(hook.position, op.name)):
+        return answer
+    words = ", ".join(["nothing", *(kind.__name__ for kind in possible)])
+    raise HookError(f"the hook {hook.name!r} answered {answer!r} at {hook.point}; it may answer {words}")
+
+
+def _record(hook: Hook, op: Operation[Any], start: float, said: Any, changed: dict[str, Any] | None = None) -> None:
+    """Write down what a hook said; a decision is logged with the thread, too."""
+    verdict, reason = "pass", ""
+    if isinstance(said, Exception):
+        verdict, reason = "failed", f"{type(said).__name__}: {said}"
+        logger.warning("the hook %s failed at %s", hook.name, hook.point, exc_info=said)
+    elif said is not None:
+        verdict = type(said).__name__.lower()
+        reason = said.question if isinstance(said, Ask) else said.message if isinstance(said, Continue) else said.reason
+    why = Why(hook.name, hook.position, verdict, reason, _since(start), changed, hook.shadow)
+    op.why.append(why)
+    if verdict != "pass":
+        op.run.thread.append("decision", {"run": op.run.id, "operation": op.name, **op.place(), **why.to_json()})
+
+
+def _since(start: float) -> float:
+    return (perf_counter() - start) * 1000
+
+
+_RINGS = {"before": _before, "wrap": _wrap, "after": _after}

@@ -1,0 +1,676 @@
+"""What an agent does, and what a hook may say about it.
+
+Four operations, each inside the one above:        Four decisions:
+
+    Run           one answer to one input            Block     do not do it, say why
+    └─ Step       one turn of the loop               Ask       do it if the user agrees
+       ├─ ModelCall   one question to the model      Stop      end the run
+       └─ ToolUse     one tool being used            Continue  take another step
+
+An operation is open while its hooks change it, and sealed once nothing can: validated, copied,
+read-only, hashed. What the guards see sealed is what is done.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from functools import cache
+from typing import Any, ClassVar, Generic, Literal, NoReturn, Self, TypeVar
+from uuid import uuid4
+
+from wick.caps import MAX_CONTINUES
+from wick.errors import HookError, ModelError, Sealed
+from wick.events import ApprovalRequest, ApprovalResponse, Emit, Event, ToolStream
+from wick.frozen import canonical, digest, freeze, thaw
+from wick.messages import Message, Messages, ToolCall, ToolResult, user
+from wick.protocols import Model, Request, Usage
+from wick.threads import Thread
+from wick.tools import Injected, Tool
+from wick.turns import Turns
+from wick.why import Why, difference
+
+R = TypeVar("R")
+Kept = tuple[R | None, R | None]
+
+Outcome = Literal["completed", "stopped", "cancelled", "interrupted", "failed"]
+STOPS = ("blocked", "stop requested", "budget", "step limit", "token limit", "time limit", "retry limit")
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Do not perform the operation; its result says why."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """Perform the operation only if the user agrees."""
+
+    question: str
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """End the run. A reason that begins with a known word, as `budget: …`, is kept; any other is "stop requested"."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Continue:
+    """Take another step, telling the model `message` first if there is one."""
+
+    message: str = ""
+
+
+Decision = Block | Ask | Stop | Continue
+DECISIONS = (Block, Ask, Stop, Continue)
+
+
+@dataclass(frozen=True, slots=True)
+class Allow:
+    """The user agrees; with `args`, to the call with these arguments instead."""
+
+    args: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Question(Ask):
+    """What the user is asked: every question about one sealed operation, put together."""
+
+    id: str
+    hash: str
+    about: dict[str, Any]
+    op: Operation[Any] = field(repr=False, compare=False)
+
+
+Answer = Allow | Block | bool | None
+Asker = Callable[[Question], Awaitable[Answer]]
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What a run came to."""
+
+    text: str = ""
+    reason: str = "completed"
+    outcome: Outcome = "completed"
+    usage: Usage = Usage()
+    messages: Messages = field(default_factory=Messages, repr=False)
+    error: Exception | None = None
+    thread: Thread | None = field(default=None, repr=False, compare=False)
+
+
+@dataclass(slots=True)
+class Trail:
+    """What one operation leaves behind; every copy of it that a wrap passes on shares it."""
+
+    why: list[Why] = field(default_factory=list)
+    notes: dict[str, Any] = field(default_factory=dict)
+    invalid: str = ""  # why the call cannot be made at all
+    prevented: Block | Stop | None = None
+    sealed: Operation[Any] | None = None
+    follow: list[Message] = field(default_factory=list)  # what hooks tell the model before another step
+    finish: str = ""
+    reply: Message | None = None  # as it was streamed
+    shown: bool = False  # somebody has seen deltas of it
+    holds: int = 0
+    held: list[Event] = field(default_factory=list)
+
+    def emit(self, run: Run, event: Event) -> None:
+        """Show a provisional piece of the result, or keep it while a hook holds it."""
+        if self.holds:
+            self.held.append(event)
+        else:
+            self.shown = True
+            run.emit(event)
+
+    def release(self, run: Run, unchanged: bool) -> None:
+        """A holding hook has answered: show what was kept, unless it has become something else."""
+        self.holds -= 1
+        if not self.holds:
+            held, self.held = self.held, []
+            for event in held if unchanged else ():
+                self.emit(run, event)
+
+
+@dataclass(eq=False, slots=True)
+class Operation(Generic[R]):
+    """Something the agent does. A hook reads it, changes it, and decides about it."""
+
+    name: ClassVar[str] = "operation"
+    editable: ClassVar[tuple[str, ...]] = ()
+
+    run: Run
+    result: R = field(default=None, init=False, repr=False)  # type: ignore[assignment]
+    error: Exception | None = field(default=None, init=False, repr=False)
+    asks: tuple[Ask, ...] = field(default=(), kw_only=True, repr=False)
+    trail: Trail = field(default_factory=Trail, kw_only=True, repr=False)
+
+    @property
+    def why(self) -> list[Why]:
+        """What each hook said, in the order they spoke."""
+        return self.trail.why
+
+    @property
+    def notes(self) -> dict[str, Any]:
+        """Data that hooks leave for hooks further in, and for later."""
+        return self.trail.notes
+
+    @property
+    def names(self) -> frozenset[str]:
+        """What a hook's `match` is compared with."""
+        return frozenset((self.name,))
+
+    @property
+    def hash(self) -> str:
+        """What an approval is bound to."""
+        return digest(canonical([self.name, self.about()]))
+
+    def about(self) -> dict[str, Any]:
+        """What will be done, as JSON data."""
+        return {}
+
+    def seal(self) -> Self:
+        """This operation, final: what the guards see is what will be done."""
+        return self._read_only()
+
+    def blocked(self, reason: str) -> R:
+        """The result of not performing this operation."""
+        raise NotImplementedError(type(self))
+
+    def accept(self, result: Any) -> R:
+        """A hook's own result, if it can be one."""
+        raise NotImplementedError(type(self))
+
+    def passed(self) -> None:
+        """The gate has been passed."""
+
+    async def before_asking(self) -> None:
+        """Wait for what must be known before the user is asked."""
+
+    def prevent(self, decision: Block | Stop) -> R:
+        """Do not do it; a Run, Step or ModelCall that is not done ends the run."""
+        self.trail.prevented = decision
+        if isinstance(decision, Stop):
+            self.run.halt(decision)
+        elif not isinstance(self, ToolUse):
+            self.run.halt(Stop(f"blocked: {decision.reason}"))
+        return self.blocked(decision.reason)
+
+    def fork(self, **changes: Any) -> Self:
+        """A copy that inner rings may change without this one noticing; it shares the trail."""
+        fresh = {name: _copied(getattr(self, name)) for name in self.editable}
+        return _remade(self, type(self), fresh | changes)
+
+    def mark(self) -> dict[str, Any]:
+        """What a hook may change, as it is now."""
+        return {name: _copied(getattr(self, name)) for name in self.editable}
+
+    def restore(self, mark: dict[str, Any]) -> None:
+        for name, value in mark.items():
+            setattr(self, name, value)
+
+    def changed_since(self, mark: dict[str, Any]) -> dict[str, Any] | None:
+        """Which fields a hook changed; not how, for that may be what it took out."""
+        changed = [name for name, value in mark.items() if getattr(self, name) != value]
+        return dict.fromkeys(changed, "changed") or None
+
+    def place(self) -> dict[str, Any]:
+        """What tells this operation apart in the log."""
+        return {}
+
+    def kept(self, result: R | None) -> Kept[R]:
+        """A result and what it is now, so that a hook's change to it shows."""
+        return (result, result)
+
+    def same(self, kept: Kept[R]) -> bool:
+        return self.result is kept[1]
+
+    def reconcile(self, kept: Kept[R], result: Any) -> R:
+        """The result that a hook returned or left behind."""
+        return result if result is not None and result is kept[0] else self.accept(result)  # type: ignore[no-any-return]
+
+    def implied(self, result: R | None) -> Stop | Continue | None:
+        """The decision that replacing a result amounts to."""
+        return None
+
+    def withhold(self, reason: str) -> None:
+        """Nobody gets to see the result."""
+        self.result, self.error = None, HookError(f"the result was withheld: {reason}")  # type: ignore[assignment]
+
+    def conclude(self, verdict: Decision | None, hook: str) -> None:
+        """What an `after` decided."""
+        if isinstance(verdict, Block):
+            self.result, self.error = self.prevent(verdict), None
+        elif isinstance(verdict, Stop):
+            self.run.halt(verdict)
+
+    def _read_only(self, **changes: Any) -> Self:
+        sealed = _remade(self, _sealed_class(type(self)), changes)
+        self.trail.sealed = sealed
+        return sealed
+
+
+@dataclass(slots=True)
+class Progress:
+    """How far a run has come; every copy of a run shares it."""
+
+    usage: Usage = field(default_factory=Usage)
+    stopping: Stop | None = None
+    inbox: deque[Message] = field(default_factory=deque)
+    granted: set[str] = field(default_factory=set)  # hashes the user has agreed to
+    guards: list[Any] = field(default_factory=list)  # added while it runs
+    records: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
+    scratch: dict[Any, Any] = field(default_factory=dict)
+    continues: int = 0
+    over: bool = False
+    resumed: bool = False
+
+
+@dataclass(eq=False, slots=True)
+class Run(Operation[Result], Injected):
+    """One answer to one input, and everything its hooks and tools may reach."""
+
+    name = "run"
+    editable = ("input", "system", "tools", "settings", "model", "user")
+
+    run: Run = field(init=False, repr=False)
+    agent: str = "agent"
+    input: list[Message] = field(default_factory=list)
+    thread: Thread = field(default_factory=Thread)
+    model: Model = field(default=None, repr=False)  # type: ignore[assignment]
+    system: str = ""
+    tools: dict[str, Tool] = field(default_factory=dict, repr=False)
+    settings: dict[str, Any] = field(default_factory=dict)
+    user: str = ""
+    id: str = field(default_factory=lambda: f"run_{uuid4().hex[:12]}")
+    parent: Run | None = field(default=None, repr=False)
+    loop: Any = field(default=None, repr=False)  # the rings this run started with
+    emitter: Emit | None = field(default=None, repr=False)
+    asker: Asker | None = field(default=None, repr=False)
+    progress: Progress = field(default_factory=Progress, repr=False)
+
+    def __post_init__(self) -> None:
+        self.run = self
+
+    @property
+    def names(self) -> frozenset[str]:
+        return frozenset((self.agent,))
+
+    @property
+    def scratch(self) -> dict[Any, Any]:
+        """What capabilities keep for this run: `run.scratch[self]`."""
+        return self.progress.scratch
+
+    @property
+    def usage(self) -> Usage:
+        """The tokens of this run and of its children."""
+        return self.progress.usage
+
+    @property
+    def stopping(self) -> Stop | None:
+        return self.progress.stopping
+
+    @property
+    def resumed(self) -> bool:
+        """This run takes up one that was interrupted."""
+        return self.progress.resumed
+
+    @property
+    def output(self) -> Messages:
+        """This run's messages, its input among them."""
+        return self.thread.messages[self.thread.output_from :]
+
+    @property
+    def depth(self) -> int:
+        return 0 if self.parent is None else self.parent.depth + 1
+
+    def about(self) -> dict[str, Any]:
+        return {"agent": self.agent, "user": self.user, "input": [message.to_json() for message in self.input]}
+
+    def seal(self) -> Run:
+        return self._read_only(input=tuple(self.input))
+
+    def blocked(self, reason: str) -> Result:
+        return Result(reason=self._stop().reason, outcome="stopped", usage=self.usage, thread=self.thread)
+
+    def accept(self, result: Any) -> Result:
+        if isinstance(result, str):
+            return Result(result, usage=self.usage, messages=self.output, thread=self.thread)
+        return _expect(result, Result, "a Result or a text")
+
+    def withhold(self, reason: str) -> None:
+        """What a run came to is not lost because somebody could not look at it; the failure is in the log."""
+
+    def guards(self, operation: type[Operation[Any]]) -> Sequence[Any]:
+        """Every guard of an operation: of the agents above, of this one, and those added since."""
+        above = self.parent.guards(operation) if self.parent is not None else ()
+        own = self.loop.guards[operation] if self.loop is not None else ()
+        return (*above, *own, *(guard for guard in self.progress.guards if issubclass(operation, guard.operation)))
+
+    def add_guard(self, guard: Any) -> None:
+        """Put this run and its children under one more guard, from the next operation on."""
+        if getattr(guard, "position", "") != "guard":
+            raise HookError(f"only a guard can be added to a run that has begun, not {guard!r}")
+        self.progress.guards.append(guard)
+
+    def emit(self, event: Event) -> None:
+        if self.emitter is not None:
+            event.run_id = self.id
+            self.emitter(event)
+
+    def record(self, name: str, **data: Any) -> None:
+        """Log that something happened; traces show it too."""
+        self.thread.append("event", {"run": self.id, "name": name, "data": data})
+        self.progress.records.append((name, data))
+
+    def send(self, message: str | Message) -> None:
+        """Say something while the run goes on; it joins at the next step."""
+        self.progress.inbox.append(user(message) if isinstance(message, str) else message)
+
+    def spend(self, usage: Usage) -> None:
+        self.progress.usage += usage
+        if self.parent is not None:
+            self.parent.spend(usage)
+
+    def halt(self, stop: Stop) -> None:
+        """End the run when the current step has ended; the most authoritative reason is kept."""
+        stop = Stop(_known(stop.reason))
+        current = self.progress.stopping
+        if current is None or _authority(stop) < _authority(current):
+            self.progress.stopping = stop
+
+    def _stop(self) -> Stop:
+        return self.progress.stopping or Stop("stop requested")
+
+    async def put(self, question: Question) -> Allow | Block:
+        """Ask the user of the root run, once, and log what was said; an answer in the log counts."""
+        if known := self.thread.answers.get(question.hash):
+            return Allow(known.get("args")) if known["allowed"] else Block(known["reason"])
+        asked = {"id": question.id, "run": self.id, "question": question.question, "hash": question.hash}
+        self.thread.append("asked", asked | question.about)
+        self.emit(
+            ApprovalRequest(name=question.op.name, id=question.id, question=question.question, about=question.about)
+        )
+        answer = _understood(await self._answer(question), question)
+        allowed, reason = isinstance(answer, Allow), getattr(answer, "reason", "")
+        said = {"id": question.id, "hash": question.hash, "allowed": allowed, "reason": reason}
+        self.thread.append(
+            "answered", said | ({"args": dict(answer.args)} if isinstance(answer, Allow) and answer.args else {})
+        )
+        self.emit(ApprovalResponse(name=question.op.name, id=question.id, allowed=allowed, reason=reason))
+        return answer
+
+    async def _answer(self, question: Question) -> Answer:
+        if self.asker is None:
+            return Block(f"nobody is there to say yes to: {question.question}")
+        try:
+            return await self.asker(question)
+        except Exception as error:  # who could not be asked has not agreed
+            return Block(f"the user could not be asked: {error}")
+
+    async def call_model(
+        self, messages: Sequence[Message], *, purpose: str, system: str = "", **changes: Any
+    ) -> Message:
+        """Ask the model on a capability's own behalf: same rings, same budget, same trace."""
+        call = ModelCall(self, changes.pop("model", self.model), system, [*messages], [], {**self.settings}, purpose)
+        call.restore(changes)
+        reply: Message = await self.loop.call_model(call)
+        if call.trail.prevented:
+            raise ModelError(f"the model was not asked for its {purpose}: {call.trail.prevented.reason}")
+        return reply
+
+
+@dataclass(eq=False, slots=True)
+class Step(Operation[Stop | Continue]):
+    """One turn of the loop. Its result says whether there is another."""
+
+    name = "step"
+
+    number: int
+    pending: tuple[ToolCall, ...] = ()
+
+    def about(self) -> dict[str, Any]:
+        return {"run": self.run.id, "number": self.number, "pending": [call.to_json() for call in self.pending]}
+
+    def blocked(self, reason: str) -> Stop:
+        return self.run._stop()
+
+    def accept(self, result: Any) -> Stop | Continue:
+        raise HookError(f"a step's result is what `next` gave, or a decision, not {result!r}")
+
+    def place(self) -> dict[str, Any]:
+        return {"step": self.number}
+
+    def implied(self, result: Stop | Continue | None) -> Stop | Continue | None:
+        replaced, self.result = self.result, result  # type: ignore[assignment]
+        return None if replaced is result else replaced
+
+    def _may_continue(self) -> bool:
+        """Hooks send a finished run back a limited number of times in a row; that tools were used does not count."""
+        if isinstance(self.result, Continue):
+            return True
+        self.run.progress.continues += 1
+        return self.run.progress.continues <= MAX_CONTINUES
+
+    def conclude(self, verdict: Decision | None, hook: str) -> None:
+        """A Stop that a hook decided stands; Continue overrides only that the model has finished."""
+        Operation.conclude(self, verdict, hook)
+        if isinstance(verdict, Continue) and self._may_continue():
+            self.trail.follow += [Message("user", verdict.message, name=hook)] if verdict.message else []
+            self.result, self.error = verdict, None
+        if self.run.stopping is not None:
+            self.result = self.run.stopping
+
+
+@dataclass(eq=False, slots=True)
+class ModelCall(Operation[Message]):
+    """One question to the model. Changes reach the model; the thread stays as it is."""
+
+    name = "model_call"
+    editable = ("model", "system", "messages", "tools", "settings")
+
+    model: Model
+    system: str
+    messages: list[Message]
+    tools: list[Tool]
+    settings: dict[str, Any]
+    purpose: str = ""
+
+    @property
+    def names(self) -> frozenset[str]:
+        return frozenset((self.model.name,))
+
+    def about(self) -> dict[str, Any]:
+        return {
+            "run": self.run.id,
+            "model": self.model.name,
+            "purpose": self.purpose,
+            "settings": self.settings,
+            "system": digest(self.system.encode("utf-8", "surrogatepass")),
+            "tools": [tool.name for tool in self.tools],
+            "messages": self.run.thread.chain(self.messages),
+        }
+
+    def seal(self) -> ModelCall:
+        return self._read_only(messages=tuple(self.messages), tools=tuple(self.tools), settings=freeze(self.settings))
+
+    @property
+    def request(self) -> Request:
+        return Request(tuple(self.messages), self.system, tuple(self.tools), self.settings)
+
+    def blocked(self, reason: str) -> Message:
+        return Message("assistant", reason)
+
+    def accept(self, result: Any) -> Message:
+        if isinstance(result, str):
+            return Message("assistant", result)
+        if isinstance(result, Message) and result.role != "assistant":
+            raise HookError(f"a model call's result is an assistant's message, not one of the {result.role}")
+        return _expect(result, Message, "a message or a text")
+
+
+@dataclass(eq=False, slots=True)
+class ToolUse(Operation[ToolResult], Injected):
+    """One tool being used."""
+
+    name = "tool_use"
+    editable = ("args",)
+
+    call: ToolCall
+    tool: Tool | None
+    args: dict[str, Any]
+    turns: Turns = field(default_factory=Turns, repr=False)
+    number: int = 0
+    data: bytes = field(default=b"", init=False, repr=False)  # the sealed arguments, as they are hashed and run
+
+    @property
+    def names(self) -> frozenset[str]:
+        known = self.tool.names if self.tool else frozenset[str]()
+        return known if self.call.name in known else known | {self.call.name}
+
+    @property
+    def attempt(self) -> int:
+        """How often this call has been begun."""
+        return len(self.run.thread.fates.get(self.call.id, ()))
+
+    @property
+    def key(self) -> str:
+        """The same for every attempt at this call, for services that take an idempotency key."""
+        return f"{self.run.thread.id}:{self.run.id}:{self.call.id}"
+
+    @property
+    def hash(self) -> str:
+        return digest(canonical([self.name, self.run.id, self.call.id, self.bound.name, self.bound.origin]) + self.data)
+
+    @property
+    def bound(self) -> Tool:
+        """The tool that this use is of; there is one wherever a use can be sealed."""
+        if self.tool is None:
+            raise HookError(f"there is no tool named {self.call.name!r}")
+        return self.tool
+
+    def about(self) -> dict[str, Any]:
+        return {"call_id": self.call.id, "tool": self.bound.name, "args": thaw(self.args)}
+
+    def seal(self) -> ToolUse:
+        args = self.bound.validate(self.args)
+        return self._read_only(args=freeze(args), data=canonical(args))
+
+    def stream(self, text: str) -> None:
+        """Show a piece of the tool's output while it runs."""
+        if self.run.emitter is not None:
+            self.trail.emit(self.run, ToolStream(name=self.call.name, call_id=self.call.id, delta=text))
+
+    def blocked(self, reason: str) -> ToolResult:
+        return ToolResult(error=reason, tool_call_id=self.call.id, name=self.call.name)
+
+    def accept(self, result: Any) -> ToolResult:
+        result = (
+            ToolResult(result) if isinstance(result, str) else _expect(result, ToolResult, "a ToolResult or a text")
+        )
+        return replace(result, tool_call_id=self.call.id, name=self.call.name)
+
+    def place(self) -> dict[str, Any]:
+        return {"call": self.call.id}
+
+    def changed_since(self, mark: dict[str, Any]) -> dict[str, Any] | None:
+        return None if self.args == mark["args"] else difference(mark["args"], self.args)
+
+    def kept(self, result: ToolResult | None) -> Kept[ToolResult]:
+        return (result, result and replace(result))
+
+    def same(self, kept: Kept[ToolResult]) -> bool:
+        return self.result == kept[1]
+
+    def reconcile(self, kept: Kept[ToolResult], result: Any) -> ToolResult:
+        """Whoever changes the output has not seen to the data and parts beside it, unless they changed too."""
+        result, was = self.accept(result), kept[1]
+        if was is not None and result.output != was.output:
+            result.data = None if result.data == was.data else result.data
+            result.parts = () if result.parts == was.parts else result.parts
+        return result
+
+    def withhold(self, reason: str) -> None:
+        self.result, self.error = self.blocked(f"the result was withheld: {reason}"), None
+
+    def passed(self) -> None:
+        self.turns.passed(self.number)
+
+    async def before_asking(self) -> None:
+        await self.turns.everyone()
+
+
+OPERATIONS: tuple[type[Operation[Any]], ...] = (Run, Step, ModelCall, ToolUse)
+
+
+def _known(reason: str) -> str:
+    if reason.partition(":")[0] in STOPS:
+        return reason
+    return f"stop requested: {reason}" if reason else "stop requested"
+
+
+def _authority(stop: Stop) -> int:
+    return STOPS.index(stop.reason.partition(":")[0])
+
+
+def _understood(answer: Any, question: Question) -> Allow | Block:
+    if answer is None or answer is True:
+        return Allow()
+    if answer is False:
+        return Block(f"the user said no to: {question.question}")
+    if isinstance(answer, Allow | Block):
+        return answer
+    return Block(f"{answer!r} is not an answer to: {question.question}")
+
+
+def _expect(value: Any, kind: type[R], words: str) -> R:
+    if not isinstance(value, kind):
+        raise HookError(f"the result must be {words}, not {value!r}")
+    return value
+
+
+def _copied(value: Any) -> Any:
+    """Containers are copied, so that a change shows; what they hold of ours cannot change anyway."""
+    if isinstance(value, dict):
+        return {key: thaw(item) for key, item in value.items()}
+    return list(value) if isinstance(value, list | tuple) else value
+
+
+@cache
+def _names(kind: type) -> tuple[str, ...]:
+    return tuple(f.name for f in fields(kind))
+
+
+def _remade(op: Any, kind: type[Any], changes: dict[str, Any]) -> Any:
+    new = object.__new__(kind)
+    put = object.__setattr__
+    for name in _names(kind):
+        put(new, name, changes[name] if name in changes else getattr(op, name))
+    if isinstance(new, Run) and not isinstance(new, _SealedMark):
+        put(new, "run", new)
+    return new
+
+
+class _SealedMark:
+    """An operation that can no longer change."""
+
+    __slots__ = ()
+
+    def __setattr__(self, name: str, value: object) -> NoReturn:
+        raise Sealed(f"this operation is sealed: {name!r} can no longer be set; change it in a `before` or a `wrap`")
+
+    __delattr__ = __setattr__  # type: ignore[assignment]
+
+
+@cache
+def _sealed_class(kind: type) -> type:
+    return (
+        kind
+        if issubclass(kind, _SealedMark)
+        else type(f"Sealed{kind.__name__}", (_SealedMark, kind), {"__slots__": ()})
+    )

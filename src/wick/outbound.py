@@ -1,0 +1,140 @@
+"""Requests to the outside: to the address that was meant, within limits, and nowhere else.
+
+An address is checked when the socket to it is opened, so a name that resolves to something else the second time,
+or to several addresses, gets nowhere. Redirects are not followed, proxies and cookies are not used.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import zlib
+from collections.abc import Mapping
+from ipaddress import IPv4Address, IPv6Network, ip_address
+from typing import Any
+from urllib.parse import urlsplit
+
+from pydantic_core import from_json
+
+from wick.errors import ToolError
+from wick.frozen import canonical, freeze
+
+EXCERPT_CHARS = 200  # how much of an error page is quoted
+GLOBAL_UNICAST = IPv6Network("2000::/3")  # leaves out what has an IPv4 address inside: mapped, NAT64
+
+
+async def post_json(
+    url: str, body: Any, *, private: bool, seconds: float, most_bytes: int, headers: Mapping[str, str] | None = None
+) -> Any:
+    """Send JSON and return the JSON that is answered; a ToolError says in a sentence what went wrong.
+
+    Unless `private`, only public addresses are reached. `most_bytes` holds before and after decompression.
+    """
+    import aiohttp
+
+    where, data, refused = _origin(url), _encoded(body), list[str]()
+
+    def open_socket(address: Any) -> socket.socket:
+        family, kind, protocol, _, (peer, *_) = address
+        if not private and not public_address(str(peer)):
+            refused.append(str(peer))
+            raise PermissionError(f"{peer} is not a public address")
+        return socket.socket(family, kind, protocol)
+
+    fixed = {"Content-Type": "application/json", "Accept": "application/json", "Accept-Encoding": "identity"}
+    try:
+        async with (
+            asyncio.timeout(seconds),
+            aiohttp.ClientSession(
+                connector=aiohttp.TCPConnector(socket_factory=open_socket, force_close=True),
+                cookie_jar=aiohttp.DummyCookieJar(),
+                timeout=aiohttp.ClientTimeout(total=None, sock_connect=None),
+                auto_decompress=False,
+            ) as session,
+            session.post(url, data=data, headers={**fixed, **(headers or {})}, allow_redirects=False) as response,
+        ):
+            return await _answer(response, where, most_bytes)
+    except TimeoutError:
+        raise ToolError(f"{where} did not answer within {seconds:g} s; try again later or with less") from None
+    except (aiohttp.ClientError, OSError, ValueError) as error:
+        if refused:
+            raise ToolError(f"{where} is at {refused[0]}, which is not a public address; use a public one") from None
+        if isinstance(error, aiohttp.ClientConnectorError):
+            raise ToolError(f"{where} cannot be reached: {_line(error)}; check that it is running") from None
+        raise ToolError(f"the request to {where} failed: {_line(error) or type(error).__name__}") from None
+
+
+def public_address(ip: str) -> bool:
+    """Whether an IP address belongs to the public internet, and hides no other address inside."""
+    try:
+        address = ip_address(ip)
+    except ValueError:
+        return False
+    if isinstance(address, IPv4Address):
+        return address.is_global and not address.is_multicast
+    return address.is_global and address in GLOBAL_UNICAST and address.sixtofour is None
+
+
+def _origin(url: str) -> str:
+    """What an error says about a URL: never its path, its query or its password."""
+    try:
+        parts = urlsplit(url)
+        port = f":{parts.port}" if parts.port else ""
+    except ValueError:
+        raise ToolError("the URL to call is not well formed; use one like https://example.com/path") from None
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ToolError("only http and https URLs with a host can be called; use one like https://example.com/path")
+    return f"{parts.scheme}://{parts.hostname}{port}"
+
+
+def _encoded(body: Any) -> bytes:
+    try:
+        return canonical(body)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ToolError(f"the request cannot be sent, for its body is not JSON data: {_line(error)}") from None
+
+
+async def _answer(response: Any, where: str, most_bytes: int) -> Any:
+    status, coding = response.status, response.headers.get("Content-Encoding", "identity").lower()
+    if 300 <= status < 400:
+        raise ToolError(f"{where} answered with a redirect ({status}), which is not followed; use the final address")
+    if status >= 400:
+        page = _plain(await response.content.read(4 * EXCERPT_CHARS), coding, 4 * EXCERPT_CHARS, where)
+        raise ToolError(f"{where} answered with status {status}: {_line(page.decode('utf-8', 'replace'))}")
+    raw = bytearray()
+    async for chunk in response.content.iter_chunked(65_536):
+        raw += chunk
+        if len(raw) > most_bytes:
+            break
+    else:
+        raw = _plain(raw, coding, most_bytes, where)
+    if len(raw) > most_bytes:
+        raise ToolError(f"{where} answered with more than {most_bytes:,} bytes; ask it for less")
+    return _decoded(raw, where)
+
+
+def _plain(raw: bytearray | bytes, coding: str, most_bytes: int, where: str) -> bytearray:
+    """Undo a compression nobody asked for, but never past one byte too many."""
+    if coding == "identity":
+        return bytearray(raw)
+    if coding not in ("gzip", "deflate"):
+        raise ToolError(f"{where} answered compressed as {_line(coding)}, which is not understood; answer uncompressed")
+    try:
+        return bytearray(zlib.decompressobj(wbits=32 + zlib.MAX_WBITS).decompress(raw, most_bytes + 1))
+    except zlib.error:
+        raise ToolError(f"{where} answered with broken compression; answer uncompressed") from None
+
+
+def _decoded(raw: bytearray, where: str) -> Any:
+    try:
+        value = from_json(raw, allow_inf_nan=False)
+        freeze(value)  # for its check of the depth
+    except ValueError as error:
+        raise ToolError(f"{where} did not answer with JSON: {_line(error)}") from None
+    return value
+
+
+def _line(text: object) -> str:
+    """A short text on one line."""
+    line = " ".join(str(text).split())
+    return line if len(line) <= EXCERPT_CHARS else f"{line[:EXCERPT_CHARS]}…"

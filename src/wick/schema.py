@@ -1,0 +1,434 @@
+"""What the arguments of a tool must look like: a JSON Schema, and the check that goes with it.
+
+    arguments_of(fn)              from a function's signature, hints and docstring, checked by pydantic
+    ForeignArguments(schema, fn)  from a JSON Schema that came from elsewhere, checked by jsonschema
+
+Arguments are JSON. They are validated as JSON bytes, and what a function gets is built from such bytes
+by the same code, so what was validated, hashed and agreed to is what runs.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping, Set
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import islice
+from textwrap import dedent
+from types import UnionType
+from typing import Annotated, Any, Optional, Union, get_args, get_origin, get_type_hints
+from weakref import WeakKeyDictionary
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, WrapSerializer, create_model
+from pydantic.errors import PydanticUserError
+from pydantic.fields import FieldInfo
+from pydantic_core import PydanticUndefined, SchemaError, SchemaValidator, core_schema, from_json
+
+from wick.caps import ARGS_BYTES, JSON_DEPTH
+from wick.errors import ConfigError, InvalidArgs, MissingExtra
+from wick.frozen import canonical, freeze
+
+MOST_PROBLEMS = 5  # named in one sentence
+SHOWN_CHARS = 60  # of a value or a name
+LINE_CHARS = 300  # of anything else that is quoted
+
+
+class Injected:
+    """A parameter annotated with a subclass of this is given by the run; the model does not see it."""
+
+    __slots__ = ()
+
+
+@dataclass(slots=True, frozen=True, eq=False)
+class FunctionArguments:
+    """The arguments of a function, as its signature describes them."""
+
+    schema: dict[str, Any]
+    injected: dict[str, tuple[type, ...]]
+    positional: tuple[str, ...]
+    _model: type[BaseModel] = field(repr=False)
+    _names: tuple[tuple[str, str], ...]  # of the function's parameters, and of the model's fields
+    _defaults: dict[str, Any]
+
+    def validate(self, tool: str, args: Mapping[str, Any]) -> dict[str, Any]:
+        """The arguments as plain JSON: coerced, and with the defaults filled in."""
+        values = self._checked(tool, _encoded(tool, {**self._defaults, **args}), args)
+        try:
+            return _dump(values)
+        except Exception as error:  # a custom type may write itself as it likes
+            raise InvalidArgs(f"{tool}: the arguments cannot be written as JSON: {_line(error)}") from None
+
+    def typed(self, tool: str, data: bytes) -> dict[str, Any]:
+        """The values the function gets."""
+        values = self._checked(tool, data, {})
+        fields, extra = values.__dict__, values.__pydantic_extra__
+        named = {name: fields[key] for name, key in self._names}
+        return {**extra, **named} if extra else named
+
+    def _checked(self, tool: str, data: bytes, args: Mapping[str, Any]) -> BaseModel:
+        try:
+            values = self._model.__pydantic_validator__.validate_json(data)
+        except ValidationError as error:
+            raise InvalidArgs(_sentence(tool, _problems(error, args), self.schema)) from None
+        except Exception as error:  # a custom validator may raise what it likes
+            raise InvalidArgs(f"{tool}: the arguments cannot be checked: {_line(error)}") from None
+        if values.__pydantic_extra__ and (taken := self.injected.keys() & values.__pydantic_extra__.keys()):
+            raise InvalidArgs(_sentence(tool, [(name, _UNKNOWN) for name in sorted(taken)], self.schema))
+        return values  # type: ignore[no-any-return]
+
+
+_Both = dict[bool, FunctionArguments]  # a function has other arguments when it is bound to an object
+_known: WeakKeyDictionary[Callable[..., Any], _Both] = WeakKeyDictionary()
+
+
+def arguments_of(fn: Callable[..., Any]) -> FunctionArguments:
+    """The arguments of a function; worked out once, however many tools are made of it."""
+    function = getattr(fn, "__func__", fn)
+    try:
+        both = _known.setdefault(function, {})
+    except TypeError:  # some callables cannot be remembered
+        return _read(fn)
+    bound = function is not fn
+    if bound not in both:
+        both[bound] = _read(fn)
+    return both[bound]
+
+
+def _read(fn: Callable[..., Any]) -> FunctionArguments:
+    label = getattr(fn, "__name__", type(fn).__name__)
+    hints, texts = _hints(fn, label), describe(fn)[1]
+    fields: dict[str, Any] = {}
+    names, injected, positional, extra = [], {}, [], "forbid"
+    for name, parameter in inspect.signature(fn).parameters.items():
+        if parameter.kind is parameter.VAR_POSITIONAL:
+            raise ConfigError(f"the tool {label} takes *{name}, which the model cannot fill; take a list instead")
+        if parameter.kind is parameter.VAR_KEYWORD:
+            extra = "allow"
+            continue
+        if parameter.kind is parameter.POSITIONAL_ONLY:
+            positional.append(name)
+        hint = hints.get(name, Any)
+        if kinds := _injected(hint):
+            injected[name] = kinds
+        else:
+            key = f"a{len(fields)}"  # a name that cannot clash with one of pydantic's
+            names.append((name, key))
+            fields[key] = _field(parameter, hint, texts.get(name))
+    model, schema = _model(label, fields, extra)
+    return FunctionArguments(schema, injected, tuple(positional), model, tuple(names), _defaults(label, model))
+
+
+def _hints(fn: Callable[..., Any], label: str) -> dict[str, Any]:
+    """The annotations of a function's parameters. What it returns is its own affair, and may stay unresolved."""
+    target: Any = inspect.unwrap(fn)
+    while isinstance(target, partial):
+        target = inspect.unwrap(target.func)
+    if not inspect.isroutine(target):
+        target = type(target).__call__
+
+    def bare() -> None: ...
+
+    try:
+        bare.__annotations__ = {name: hint for name, hint in target.__annotations__.items() if name != "return"}
+        return get_type_hints(bare, getattr(target, "__globals__", {}), include_extras=True)
+    except Exception as error:
+        raise ConfigError(
+            f"the annotations of the tool {label} cannot be resolved: {_line(error)}; "
+            "they must name what its module can see, outside of TYPE_CHECKING and of functions"
+        ) from None
+
+
+def _injected(hint: Any) -> tuple[type, ...]:
+    if get_origin(hint) is Annotated:
+        hint = get_args(hint)[0]
+    kinds = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
+    return tuple(kind for kind in kinds if isinstance(kind, type) and issubclass(kind, Injected))
+
+
+def injected_of(fn: Callable[..., Any]) -> dict[str, tuple[type, ...]]:
+    """The parameters of a function that are given by the run."""
+    hints = _hints(fn, getattr(fn, "__name__", type(fn).__name__))
+    return {name: kinds for name, hint in hints.items() if (kinds := _injected(hint))}
+
+
+def _field(parameter: inspect.Parameter, hint: Any, text: str | None) -> tuple[Any, Any]:
+    base, *notes = get_args(hint) if get_origin(hint) is Annotated else (hint,)
+    default = ... if parameter.default is parameter.empty else parameter.default
+    if default is None or (isinstance(default, FieldInfo) and default.default is None):
+        base = Optional[base]  # noqa: UP045 - the hint may be anything
+    notes = [Field(description=note) if isinstance(note, str) else note for note in notes]
+    return Annotated[(_orderly(base), Field(alias=parameter.name, description=text), *notes)], default
+
+
+# A set in the one order that does not depend on the process, so that equal arguments have equal hashes.
+_SORTED = WrapSerializer(lambda items, dump: sorted(dump(items), key=canonical), when_used="json")
+
+
+def _orderly(hint: Any) -> Any:
+    if get_origin(hint) in (Union, UnionType):
+        return Union[tuple(map(_orderly, get_args(hint)))]  # noqa: UP007 - made of what is known only now
+    return Annotated[hint, _SORTED] if (get_origin(hint) or hint) in (set, frozenset, Set) else hint
+
+
+def _model(label: str, fields: dict[str, Any], extra: Any) -> tuple[type[BaseModel], dict[str, Any]]:
+    config = ConfigDict(extra=extra, allow_inf_nan=False, protected_namespaces=())
+    try:
+        model: type[BaseModel] = create_model(label, __config__=config, **fields)
+        return model, freeze(_compact(model.model_json_schema()))
+    except (PydanticUserError, NameError, TypeError, ValueError) as error:
+        raise ConfigError(f"the arguments of the tool {label} cannot be described as JSON: {_line(error)}") from None
+
+
+_DATA = frozenset(("default", "examples", "enum", "const", "discriminator"))  # in these nothing is a schema
+_MAPS = frozenset(("properties", "$defs"))  # names and their schemas
+
+
+def _compact(node: Any, names: bool = False) -> Any:
+    """A schema without the titles that pydantic gives to everything."""
+    if isinstance(node, list):
+        return [_compact(item) for item in node]
+    if not isinstance(node, dict):
+        return node
+    return {
+        key: value if not names and key in _DATA else _compact(value, not names and key in _MAPS)
+        for key, value in node.items()
+        if names or key != "title"
+    }
+
+
+def _defaults(label: str, model: type[BaseModel]) -> dict[str, Any]:
+    """The defaults as JSON, for they are arguments like all others."""
+    blank = model.model_construct()
+    keys = {key for key, info in model.model_fields.items() if info.default is not PydanticUndefined}
+    name: str | None = None
+    try:
+        for key in sorted(keys):
+            name = model.model_fields[key].alias
+            model.__pydantic_validator__.validate_assignment(blank, key, model.model_fields[key].default)
+            canonical(_dump(blank, {key}))
+        return _dump(blank, keys)
+    except Exception as error:
+        raise ConfigError(
+            f"the default of {name!r} in the tool {label} does not fit its type or is not JSON data: {_line(error)}"
+        ) from None
+
+
+def _dump(values: BaseModel, keys: set[str] | None = None) -> dict[str, Any]:
+    return values.__pydantic_serializer__.to_python(  # type: ignore[no-any-return]
+        values, mode="json", include=keys, by_alias=True, round_trip=True, warnings=False
+    )
+
+
+def _encoded(tool: str, args: Mapping[str, Any]) -> bytes:
+    try:
+        data = canonical(args)
+        if data.count(b"{") + data.count(b"[") > JSON_DEPTH:  # only then can they be too deep
+            freeze(args)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InvalidArgs(f"{tool}: the arguments are not JSON data: {_line(error)}") from None
+    if len(data) > ARGS_BYTES:
+        raise InvalidArgs(f"{tool}: the arguments are larger than {ARGS_BYTES:,} bytes; send less")
+    return data
+
+
+# -- foreign schemas ------------------------------------------------------------------------------------------------
+
+
+class ForeignArguments:
+    """Arguments as a JSON Schema from elsewhere describes them."""
+
+    __slots__ = ("_validator", "injected", "positional", "schema")
+
+    def __init__(self, schema: Mapping[str, Any], fn: Callable[..., Any]) -> None:
+        try:
+            self.schema: dict[str, Any] = freeze(dict(schema))
+        except (TypeError, ValueError) as error:
+            raise ConfigError(f"a tool's parameters must be a JSON Schema: {_line(error)}") from None
+        if self.schema.get("type", "object") != "object":
+            raise ConfigError(f"a tool's parameters must be of type object, not {self.schema['type']!r}")
+        self.injected, self.positional = injected_of(fn), ()
+        self._validator = _foreign_validator(self.schema)
+
+    def validate(self, tool: str, args: Mapping[str, Any]) -> dict[str, Any]:
+        """A plain copy of the arguments, if they fit."""
+        data = self.typed(tool, _encoded(tool, args))
+        try:
+            problems = list(islice(map(_foreign_problem, self._validator.iter_errors(data)), MOST_PROBLEMS + 1))
+        except Exception as error:  # a reference that leads nowhere or in a circle shows only now
+            raise InvalidArgs(f"{tool}: the arguments cannot be checked: {_line(error)}") from None
+        if problems:
+            raise InvalidArgs(_sentence(tool, problems, self.schema))
+        return data
+
+    def typed(self, tool: str, data: bytes) -> dict[str, Any]:
+        try:
+            return from_json(data, allow_inf_nan=False)  # type: ignore[no-any-return]
+        except ValueError as error:
+            raise InvalidArgs(f"{tool}: the arguments are not JSON data: {_line(error)}") from None
+
+
+def _foreign_validator(schema: dict[str, Any]) -> Any:
+    try:
+        from jsonschema import exceptions, validators
+    except ImportError:
+        raise MissingExtra("schema", "jsonschema", "a tool with a JSON Schema of its own") from None
+    kind = validators.validator_for(schema, default=validators.validator_for({}))
+    try:
+        kind.check_schema(schema)
+    except exceptions.SchemaError as error:
+        raise ConfigError(f"a tool's parameters are not a JSON Schema: {_line(error.message)}") from None
+    extend: Any = validators.extend
+    return extend(kind, {"pattern": _match, "uniqueItems": _unique})(_tame(schema))
+
+
+def _tame(node: Any) -> Any:
+    """A schema that is checked in linear time and from here alone: the rest is for the tool itself to check.
+
+    What needs `re` on names that the model made up is left out, and a reference to elsewhere is refused.
+    """
+    if isinstance(node, list):
+        return [_tame(item) for item in node]
+    if not isinstance(node, dict):
+        return node
+    for word in ("$ref", "$dynamicRef", "$recursiveRef"):
+        if isinstance(reference := node.get(word), str) and not reference.startswith("#"):
+            raise ConfigError(f"a tool's parameters refer to {_line(reference)!r}; put what is meant into the schema")
+    drop = {"$id", "id"} & {key for key in node if isinstance(node[key], str)}
+    if "patternProperties" in node:
+        drop |= {"patternProperties", "additionalProperties", "unevaluatedProperties"}
+    return {key: value if key in _DATA else _tame(value) for key, value in node.items() if key not in drop}
+
+
+def _match(validator: Any, pattern: str, instance: Any, schema: Any) -> Iterator[Any]:
+    from jsonschema import exceptions
+
+    if not isinstance(instance, str):
+        return
+    try:  # pydantic's engine needs no backtracking; what it does not know, the tool must check
+        SchemaValidator(core_schema.str_schema(pattern=pattern)).validate_python(instance)
+    except ValidationError:
+        yield exceptions.ValidationError("does not match")
+    except SchemaError:
+        return
+
+
+def _unique(validator: Any, unique: bool, instance: Any, schema: Any) -> Iterator[Any]:
+    from jsonschema import exceptions
+
+    if unique and isinstance(instance, list) and len(set(map(canonical, instance))) < len(instance):
+        yield exceptions.ValidationError("has an item twice")
+
+
+def _foreign_problem(error: Any) -> tuple[str, str]:
+    where, wanted, given = ".".join(map(str, error.absolute_path)), error.validator_value, error.instance
+    match error.validator:
+        case "required":
+            return ", ".join(_joined(where, name) for name in wanted if name not in given), _MISSING
+        case "additionalProperties" if wanted is False:
+            known = error.schema.get("properties", {})
+            return ", ".join(_joined(where, name) for name in given if name not in known), _UNKNOWN
+        case "type":
+            return where, f"should be of type {_line(wanted)} (got {_shown(given)})"
+    return where, f"does not fit {_line(json.dumps({error.validator: wanted}))}"
+
+
+# -- sentences ------------------------------------------------------------------------------------------------------
+
+_MISSING, _UNKNOWN = "is missing", "is not an argument"
+_KINDS = {dict: "an object", list: "a list", str: "a long text", int: "a long number"}
+
+
+def _sentence(tool: str, problems: list[tuple[str, str]], schema: Mapping[str, Any]) -> str:
+    """One sentence that names the tool, what is wrong with each argument, and the arguments there are."""
+    phrases = [f"{_line(where, SHOWN_CHARS) or 'the input'} {what}" for where, what in problems[:MOST_PROBLEMS]]
+    if len(problems) > MOST_PROBLEMS:
+        phrases.append("and there is more")
+    sentence = f"{tool}: {'; '.join(phrases)}"
+    if any(what == _UNKNOWN for _, what in problems):
+        sentence += f" (the arguments are {', '.join(schema.get('properties', ())) or 'none'})"
+    return sentence
+
+
+def _problems(error: ValidationError, args: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Where it is wrong, and how; what the members of a union expected is said together."""
+    found: dict[str, dict[str, str]] = {}
+    for item in error.errors(include_url=False, include_context=False):
+        what, got = _expected(item["type"], item["msg"], item["input"])
+        found.setdefault(_place(item["loc"], args, what == _MISSING), {})[what] = got
+    return [(where, " or ".join(list(whats)[:3]) + next(iter(whats.values()))) for where, whats in found.items()]
+
+
+def _expected(kind: str, message: str, given: Any) -> tuple[str, str]:
+    if kind == "missing":
+        return _MISSING, ""
+    if kind == "extra_forbidden":
+        return _UNKNOWN, ""
+    if kind == "json_invalid":
+        return _line(f"is not JSON: {message.partition(': ')[2]}"), ""
+    if kind in ("value_error", "assertion_error"):  # the words of a custom validator, who may quote what was given
+        return f"is wrong: {_line(message.partition(', ')[2], SHOWN_CHARS)}", ""
+    subject, should, rest = message.partition("should")
+    return _line(should + rest if should else f"is wrong: {subject}"), f" (got {_shown(given)})"
+
+
+def _place(loc: tuple[int | str, ...], args: Any, missing: bool) -> str:
+    """The path to what is wrong, without the names of union members and validators that pydantic mixes in."""
+    path = list(loc[:1])
+    args = args.get(path[0]) if path else None
+    for step in loc[1:]:
+        if (isinstance(args, dict) and step in args) or (isinstance(args, list) and step in range(len(args))):
+            args = args[step]  # type: ignore[index]
+            path.append(step)
+    if missing and len(loc) > 1:
+        path.append(loc[-1])
+    return ".".join(map(str, path))
+
+
+def _joined(*names: str) -> str:
+    return ".".join(filter(None, names))
+
+
+def _shown(value: Any) -> str:
+    """A value, if it is short enough to be shown."""
+    if value is None or isinstance(value, bool | float) or (isinstance(value, int) and value.bit_length() < 200):
+        return json.dumps(value)
+    if isinstance(value, str) and len(value) <= SHOWN_CHARS:
+        return repr(value)
+    return next((words for kind, words in _KINDS.items() if isinstance(value, kind)), "something else")
+
+
+def _line(text: object, most: int = LINE_CHARS) -> str:
+    """The text on one line, cut where it gets long."""
+    line = " ".join(str(text).split())
+    return line if len(line) <= most else f"{line[:most]}…"
+
+
+# -- docstrings -----------------------------------------------------------------------------------------------------
+
+_SECTION = re.compile(r"(Args|Arguments|Parameters):\s*")
+_ENTRY = re.compile(r"\*{0,2}(\w+)\s*(?:\(.*?\))?:(.*)", re.DOTALL)
+_PARAM = re.compile(r":(?:param|parameter|arg|argument)\s+(?:[^:]*\s)?\*{0,2}(\w+):(.*)", re.DOTALL)
+_MARGIN = re.compile(r"\n(?=\S)")  # a block is a line at the margin, and what is indented below it
+
+
+def describe(fn: Callable[..., Any]) -> tuple[str, dict[str, str]]:
+    """What a function's docstring says about it, and about each of its parameters."""
+    while isinstance(fn, partial):
+        fn = fn.func
+    kept: list[str] = []
+    texts: dict[str, str] = {}
+    for block in _MARGIN.split(inspect.getdoc(fn) or ""):
+        head, _, body = block.partition("\n")
+        if _SECTION.fullmatch(head):
+            texts |= _entries(_ENTRY, _MARGIN.split(dedent(body)))
+        elif _PARAM.match(block):
+            texts |= _entries(_PARAM, [block])
+        elif not head.startswith(":type "):
+            kept.append(block)
+    return "\n".join(kept).strip(), texts
+
+
+def _entries(form: re.Pattern[str], blocks: list[str]) -> dict[str, str]:
+    return {entry[1]: " ".join(entry[2].split()) for block in blocks if (entry := form.match(block))}

@@ -1,0 +1,176 @@
+"""Checks at registration: a hook that cannot work is refused when it is made, with what was expected."""
+
+from __future__ import annotations
+
+import inspect
+import typing
+from collections.abc import Callable
+from types import UnionType
+from typing import Any, Literal, Protocol, Union
+
+from wick.errors import HookError
+from wick.operations import OPERATIONS, Ask, Block, Continue, Operation, Run, Step, Stop
+
+Position = Literal["before", "wrap", "after", "guard"]
+POSITIONS: tuple[Position, ...] = ("before", "wrap", "after", "guard")
+_VARIABLE = {"run": "run: Run", "step": "step: Step", "model_call": "call: ModelCall", "tool_use": "use: ToolUse"}
+
+
+class Registered(Protocol):
+    """What these checks look at: a hook."""
+
+    @property
+    def fn(self) -> Callable[..., Any]: ...
+    @property
+    def operation(self) -> type[Operation[Any]]: ...
+    @property
+    def position(self) -> Position: ...
+    @property
+    def name(self) -> str: ...
+    @property
+    def on_error(self) -> str: ...
+    @property
+    def hold(self) -> bool: ...
+    @property
+    def timeout(self) -> float | None: ...
+    @property
+    def tools(self) -> tuple[str, ...]: ...
+
+
+def _allowed(position: Position, operation: type[Operation[Any]]) -> tuple[type, ...]:
+    decisions: list[type] = [Block]
+    if position != "after":
+        decisions.append(Ask)
+    if (position, operation) != ("after", Run):
+        decisions.append(Stop)
+    if (position, operation) == ("after", Step):
+        decisions.append(Continue)
+    return tuple(decisions)
+
+
+_BY_POINT = {(position, op.name): _allowed(position, op) for position in POSITIONS for op in OPERATIONS}
+for _position in POSITIONS:  # a hook at all four may say what one of them allows; the operation at hand decides
+    _every = {decision for op in OPERATIONS for decision in _BY_POINT[_position, op.name]}
+    _BY_POINT[_position, Operation.name] = tuple(_every)
+
+
+def allowed(position: Position, operation: str) -> tuple[type, ...]:
+    """The decisions that can be made at a point."""
+    return _BY_POINT[position, operation]
+
+
+def check(hook: Registered) -> None:
+    """Refuse a hook that cannot work."""
+    for problem in (_operation, _options, _callable, _parameters, _annotation, _decisions):
+        if found := problem(hook):
+            raise HookError(f"{found}.\n  expected: {_expected(hook)}\n  found:    {_found(hook.fn)}")
+
+
+def _operation(hook: Registered) -> str:
+    if hook.operation in (*OPERATIONS, Operation):
+        return ""
+    return f"a hook stands at Run, Step, ModelCall, ToolUse or Operation, not at {hook.operation!r}"
+
+
+def _options(hook: Registered) -> str:
+    if hook.on_error not in ("fail", "log"):
+        return f"on_error is 'fail' or 'log', not {hook.on_error!r}"
+    if hook.position == "guard" and hook.on_error == "log":
+        return "a guard that fails has not agreed: on_error='log' is not for guards; use shadow=True to only record"
+    if hook.position == "guard" and not hook.timeout:
+        return "a guard needs a time limit"
+    if hook.timeout is not None and hook.timeout <= 0:
+        return f"a time limit is a number of seconds above 0, not {hook.timeout!r}"
+    if hook.hold and hook.operation.name not in ("model_call", "tool_use"):
+        return "only a ModelCall's deltas and a ToolUse's live output can be held"
+    if hook.tools and hook.operation is not Run:
+        return "tools are brought by before(Run)"
+    return ""
+
+
+def _callable(hook: Registered) -> str:
+    if not callable(hook.fn):
+        return f"a hook is a function, not {hook.fn!r}"
+    if inspect.isgeneratorfunction(hook.fn) or inspect.isasyncgenfunction(hook.fn):
+        return f"the hook {hook.name!r} is a generator; a hook returns its decision and yields nothing"
+    if hook.position == "wrap" and inspect.isfunction(hook.fn) and not inspect.iscoroutinefunction(hook.fn):
+        return f"the hook {hook.name!r} stands around an operation, so it must be async"
+    return ""
+
+
+def _parameters(hook: Registered) -> str:
+    names = _names(hook)
+    wanted = 2 if hook.position == "wrap" else 1
+    if names is None or len(names) == wanted:
+        return ""
+    return f"the hook {hook.name!r} takes {len(names)} arguments, but {_point(hook)} gives it {wanted}"
+
+
+def _annotation(hook: Registered) -> str:
+    names, hints = _names(hook), _hints(hook.fn)
+    kind = hints.get(names[0]) if names else None
+    if not inspect.isclass(kind) or not issubclass(kind, Operation) or issubclass(hook.operation, kind):
+        return ""
+    return f"the hook {hook.name!r} expects a {kind.__name__}, but {_point(hook)} gives it a {hook.operation.__name__}"
+
+
+def _decisions(hook: Registered) -> str:
+    possible = _BY_POINT[hook.position, hook.operation.name]
+    for decision in (Block, Ask, Stop, Continue):
+        if decision in _members(_hints(hook.fn).get("return")) and decision not in possible:
+            if hook.position == "wrap" and hook.operation in (Step, Operation):
+                continue  # a step's result is itself a Stop or a Continue
+            return f"the hook {hook.name!r} may answer {decision.__name__}, which is not possible at {_point(hook)}"
+    return ""
+
+
+def _names(hook: Registered) -> list[str] | None:
+    """The names of the arguments that the dispatcher fills, without `self`; None if anything goes."""
+    try:
+        parameters = list(inspect.signature(hook.fn).parameters.values())
+    except (TypeError, ValueError):
+        return None
+    if any(p.kind is p.VAR_POSITIONAL for p in parameters):
+        return None
+    required = [
+        p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) and p.default is p.empty
+    ]
+    if required and required[0].name == "self":
+        required = required[1:]
+    return [p.name for p in required]
+
+
+def _hints(fn: Callable[..., Any]) -> dict[str, Any]:
+    """The annotations that can be resolved; what cannot is checked when the hook answers."""
+    try:
+        return typing.get_type_hints(fn)
+    except Exception:
+        return {name: hint for name, hint in getattr(fn, "__annotations__", {}).items() if not isinstance(hint, str)}
+
+
+def _members(hint: Any) -> tuple[Any, ...]:
+    if typing.get_origin(hint) in (Union, UnionType):
+        return tuple(member for part in typing.get_args(hint) for member in _members(part))
+    return (hint,)
+
+
+def _point(hook: Registered) -> str:
+    return f"{hook.position}_{hook.operation.name}"
+
+
+def _expected(hook: Registered) -> str:
+    operation = getattr(hook.operation, "name", "")
+    first = _VARIABLE.get(operation, "op: Operation")
+    result = " | ".join(d.__name__ for d in _BY_POINT.get((hook.position, operation), (Block,)))
+    more, result = (", next", f"<what next gave> | {result}") if hook.position == "wrap" else ("", f"{result} | None")
+    name = hook.name if hook.name.isidentifier() else "hook"
+    return f"async def {name}({first}{more}) -> {result}"
+
+
+def _found(fn: Callable[..., Any]) -> str:
+    code = getattr(fn, "__code__", None)
+    try:
+        shape = f"{'async ' if inspect.iscoroutinefunction(fn) else ''}def {getattr(fn, '__name__', fn)}{inspect.signature(fn)}"
+    except (TypeError, ValueError):
+        shape = repr(fn)
+    return f"{shape}  ({code.co_filename}:{code.co_firstlineno})" if code else shape

@@ -1,0 +1,237 @@
+"""A thread: an append-only log of what happened, and the state folded from it.
+
+Nothing is ever changed or removed: a message, a value, a tool's intent and its end are entries with a
+sequence number. Appending costs the same whatever the thread's length. `messages`, `values`, `pending`
+are what the entries add up to.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, MutableMapping, Sequence
+from dataclasses import dataclass, field
+from hashlib import sha256
+from typing import Any, Literal, get_args
+from uuid import uuid4
+
+from wick.errors import MessageError, StoreError
+from wick.frozen import FrozenDict, freeze, thaw
+from wick.messages import Message, Messages, ToolCall
+
+SCHEMA = 1
+
+Kind = Literal[
+    "message", "intent", "done", "decision", "asked", "answered", "value", "event", "run_start", "run_end", "compaction"
+]
+Fate = Literal["", "failed", "done", "unknown"]
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One thing that happened. `data` is a Message, or read-only JSON data."""
+
+    seq: int
+    kind: Kind
+    data: Any
+    at: float = field(default=0.0, compare=False)
+
+    def to_json(self) -> dict[str, Any]:
+        data = self.data.to_json() if isinstance(self.data, Message) else thaw(self.data)
+        return {"seq": self.seq, "kind": self.kind, "at": self.at, "data": data}
+
+
+class Values(MutableMapping[str, Any]):
+    """What capabilities keep with a thread. Setting a value logs it; what was set is read-only."""
+
+    __slots__ = ("_data", "_log")
+
+    def __init__(self, log: Callable[[Kind, Any], Entry]) -> None:
+        self._data: dict[str, Any] = {}
+        self._log = log
+
+    def __getitem__(self, key: str) -> Any:
+        return self._data[key]
+
+    def __setitem__(self, key: str, value: Any) -> None:
+        self._log("value", {"key": key, "value": value})
+
+    def __delitem__(self, key: str) -> None:
+        self._data[key]  # an unknown key is a KeyError, and nothing is logged
+        self._log("value", {"key": key})
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._data)
+
+    def __len__(self) -> int:
+        return len(self._data)
+
+    def __repr__(self) -> str:
+        return f"Values({self._data!r})"
+
+
+class Thread:
+    """One conversation."""
+
+    __slots__ = ("_chain", "_items", "_order", "_since", "answers", "busy", "entries", "fates", "id", "messages", "open_run",
+                 "output_from", "steps", "values", "waiting")  # fmt: skip
+
+    def __init__(self, id: str = "") -> None:
+        self.id = id or f"th_{uuid4().hex[:12]}"
+        self.entries: list[Entry] = []
+        self.values = Values(self.append)
+        self._items: list[Message] = []
+        self.messages = Messages.view(self._items)
+        self.waiting: dict[str, ToolCall] = {}  # the calls of the last reply that nobody has answered yet
+        self.fates: dict[str, list[Fate]] = {}  # how each attempt at such a call ended
+        self.answers: dict[str, FrozenDict] = {}  # what was said to a question, by the hash it was about
+        self.open_run: FrozenDict | None = None  # the run that has started and not ended, or was interrupted
+        self.busy = False  # a run is going on here and now
+        self.output_from = 0  # where that run's messages begin
+        self.steps = 0  # how often the model has answered in it
+        self._since = 0  # where the results of the last reply's calls begin
+        self._order: dict[str, int] = {}
+        self._chain: list[bytes] = []
+
+    def __repr__(self) -> str:
+        return f"Thread({self.id!r}, {len(self.entries)} entries, {len(self._items)} messages)"
+
+    def add(self, *messages: Message) -> None:
+        """Say something: each message is an entry, checked against what came before it."""
+        for message in messages:
+            self.append("message", message)
+
+    def append(self, kind: Kind, data: Any) -> Entry:
+        """Log one entry and fold it into the state."""
+        data = data if isinstance(data, Message) else freeze(data)
+        entry = Entry(len(self.entries) + 1, kind, data, time.time())
+        self._fold(entry)
+        self.entries.append(entry)
+        return entry
+
+    @property
+    def pending(self) -> tuple[ToolCall, ...]:
+        """The tool calls that wait for a result, in the model's order."""
+        return tuple(self.waiting.values())
+
+    def fate(self, call_id: str) -> Fate:
+        """What became of a call so far: "" never began, "unknown" began and may or may not have happened."""
+        fates = self.fates.get(call_id, ())
+        return next((fate for fate in ("unknown", "done", "failed") if fate in fates), "")  # type: ignore[return-value]
+
+    def chain(self, messages: Sequence[Message]) -> str:
+        """The hash of a list of messages; what it shares with this thread is hashed only once."""
+        shared = self._shared(messages)
+        while len(self._chain) < shared:
+            self._chain.append(_link(self._chain[-1] if self._chain else b"", self._items[len(self._chain)]))
+        link = self._chain[shared - 1] if shared else b""
+        for message in messages[shared:]:
+            link = _link(link, message)
+        return link.hex()
+
+    def _shared(self, messages: Sequence[Message]) -> int:
+        most = min(len(messages), len(self._items))
+        if list(messages[:most]) == self._items[:most]:  # compares references, at the speed of C
+            return most
+        return next(i for i in range(most) if messages[i] != self._items[i])
+
+    def state(self) -> dict[str, Any]:
+        """The thread as the API shows it."""
+        state = {"thread_id": self.id, "messages": self.messages.to_json()}
+        return state | {key: thaw(self.values[key]) for key in ("todos", "files") if self.values.get(key)}
+
+    def to_json(self) -> dict[str, Any]:
+        return {"schema": SCHEMA, "id": self.id, "entries": [entry.to_json() for entry in self.entries]}
+
+    @classmethod
+    def from_json(cls, data: Any) -> Thread:
+        """The thread that `to_json` wrote; what is not one is refused with a sentence."""
+        if not isinstance(data, dict) or data.get("schema") != SCHEMA:
+            raise StoreError(f"this is not a thread of schema {SCHEMA}, which is what this version of wick reads")
+        thread = cls(str(data["id"]))
+        for row in data["entries"]:
+            thread._replay(row)
+        return thread
+
+    def _replay(self, row: Any) -> None:
+        try:
+            seq, kind, data, at = row["seq"], row["kind"], row["data"], float(row["at"])
+            if seq != len(self.entries) + 1 or kind not in get_args(Kind):
+                raise ValueError(f"{kind!r} cannot stand here")
+            entry = Entry(seq, kind, Message.from_json(data) if kind == "message" else freeze(data), at)
+            self._fold(entry)
+        except (KeyError, TypeError, ValueError) as error:
+            raise StoreError(f"thread {self.id}: entry {len(self.entries) + 1} cannot be read: {error}") from error
+        self.entries.append(entry)
+
+    def _fold(self, entry: Entry) -> None:
+        fold = _FOLDS.get(entry.kind)
+        if fold is not None:
+            fold(self, entry.data)
+
+    def _fold_message(self, message: Message) -> None:
+        if message.role == "tool":
+            return self._fold_result(message)
+        if self.waiting:
+            names = ", ".join(call.name for call in self.waiting.values())
+            raise MessageError(f"the tool calls {names} wait for their results; nothing else can be said before")
+        if message.role == "assistant":
+            self._expect(message.tool_calls)
+            self._since, self.steps = len(self._items) + 1, self.steps + 1
+        self._items.append(message)
+
+    def _expect(self, calls: tuple[ToolCall, ...]) -> None:
+        self.waiting = {call.id: call for call in calls}
+        if len(self.waiting) < len(calls):
+            raise MessageError("two tool calls of one message have the same id")
+        self._order = {call.id: number for number, call in enumerate(calls)}
+        self.fates, self.answers = {}, {}
+
+    def _fold_result(self, message: Message) -> None:
+        """Results arrive in any order; among the messages they stand in the order of the calls."""
+        if message.tool_call_id not in self.waiting:
+            raise MessageError(f"no tool call {message.tool_call_id!r} waits for a result")
+        del self.waiting[message.tool_call_id]
+        mine = self._order[message.tool_call_id]
+        answered = self._items[self._since :]
+        place = self._since + sum(self._order[other.tool_call_id] < mine for other in answered)
+        self._items.insert(place, message)
+        del self._chain[place:]
+
+    def _fold_intent(self, data: FrozenDict) -> None:
+        self.fates.setdefault(data["call"], []).append("unknown")
+
+    def _fold_done(self, data: FrozenDict) -> None:
+        self.fates[data["call"]][data["attempt"] - 1] = data["ended"]
+
+    def _fold_answered(self, data: FrozenDict) -> None:
+        self.answers.setdefault(data["hash"], data)  # the first answer wins
+
+    def _fold_value(self, data: FrozenDict) -> None:
+        if "value" in data:
+            self.values._data[data["key"]] = data["value"]
+        else:
+            self.values._data.pop(data["key"], None)
+
+    def _fold_run_start(self, data: FrozenDict) -> None:
+        if self.open_run is None or self.open_run["run"] != data["run"]:
+            self.output_from, self.steps = len(self._items), 0
+        self.open_run = data
+
+    def _fold_run_end(self, data: FrozenDict) -> None:
+        if data["outcome"] != "interrupted":
+            self.open_run = None
+
+
+_FOLDS: dict[Kind, Callable[[Thread, Any], None]] = {
+    "message": Thread._fold_message,
+    "intent": Thread._fold_intent,
+    "done": Thread._fold_done,
+    "answered": Thread._fold_answered,
+    "value": Thread._fold_value,
+    "run_start": Thread._fold_run_start,
+    "run_end": Thread._fold_run_end,
+}
+
+
+def _link(before: bytes, message: Message) -> bytes:
+    return sha256(before + message.digest.encode()).digest()

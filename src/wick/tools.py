@@ -1,0 +1,374 @@
+"""What can be done: a tool is a function that the model can read about and ask for.
+
+    @tool(timeout=10, read_only=True)
+    async def weather(city: str, days: Annotated[int, "how far to look ahead"] = 1) -> str:
+        \"\"\"The weather forecast for a city.\"\"\"
+
+The model sees `weather.schema`. What it asks for is validated to plain JSON by `validate`, hooks look at it,
+and `use` builds the typed arguments from the sealed bytes, calls the function and makes a `ToolResult` of its answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import json
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
+from functools import cached_property, partial
+from typing import Any, Literal, TypedDict, Unpack, overload
+from urllib.parse import quote, urlsplit
+
+from pydantic_core import to_jsonable_python
+
+from wick import caps
+from wick.aliases import ARGUMENTS, tool_aliases
+from wick.errors import ConfigError, InvalidArgs, ToolError
+from wick.frozen import freeze, thaw
+from wick.messages import Part, TextPart, ToolResult
+from wick.outbound import post_json
+from wick.schema import ForeignArguments, FunctionArguments, arguments_of, describe
+from wick.schema import Injected as Injected
+from wick.workers import in_thread
+
+logger = logging.getLogger(__name__)
+
+Ended = Literal["done", "failed", "unknown"]
+"""How a use of a tool ended: `unknown` means that nobody can say whether it took effect."""
+
+
+@dataclass(frozen=True, eq=False)
+class Tool:
+    """A function with a name, a description and a schema. `tool` makes one."""
+
+    name: str
+    description: str
+    fn: Callable[..., Any] = field(repr=False)
+    foreign: Mapping[str, Any] | None = field(default=None, repr=False)  # a JSON Schema in place of the signature
+    timeout: float | None = None
+    idempotent: bool = False  # doing it twice is the same as doing it once
+    read_only: bool = False
+    alone: bool = False  # never beside another tool
+    max_output: int | None = None
+    kind: str = ""  # shell, read, write, network, …
+    origin: str = ""  # the name it was born with
+    aliases: tuple[str, ...] = ()
+    renames: Mapping[str, str] = field(default_factory=dict, repr=False)  # other names of arguments, and the right ones
+
+    def __post_init__(self) -> None:
+        if not self.name:
+            raise ConfigError("a tool needs a name")
+        if (self.timeout is not None and self.timeout <= 0) or (self.max_output is not None and self.max_output <= 0):
+            raise ConfigError(f"the timeout and the max_output of {self.name} must be more than 0, or left out")
+        if not self.origin:
+            object.__setattr__(self, "origin", self.name)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Call the function itself, as if it were no tool."""
+        return self.fn(*args, **kwargs)
+
+    def __get__(self, owner: object | None, kind: type | None = None) -> Tool:
+        """A tool that is a method is bound to its object, as methods are."""
+        bind = getattr(self.fn, "__get__", None)
+        return self if owner is None or bind is None else replace(self, fn=bind(owner, kind))
+
+    def renamed(self, name: str) -> Tool:
+        """The same tool under another name; it keeps its origin, so that what guards it still does."""
+        return replace(self, name=name)
+
+    @cached_property
+    def names(self) -> frozenset[str]:
+        """Every name that a hook's match may know this tool by."""
+        return frozenset((self.name, self.origin, *self.aliases))
+
+    @cached_property
+    def arguments(self) -> FunctionArguments | ForeignArguments:
+        return arguments_of(self.fn) if self.foreign is None else ForeignArguments(self.foreign, self.fn)
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """The JSON Schema of the arguments."""
+        return self.arguments.schema
+
+    @cached_property
+    def schema(self) -> dict[str, Any]:
+        """What a model is told about this tool."""
+        return freeze({"name": self.name, "description": self.description, "parameters": self.parameters})  # type: ignore[no-any-return]
+
+    @cached_property
+    def is_async(self) -> bool:
+        return any(map(inspect.iscoroutinefunction, (self.fn, type(self.fn).__call__)))
+
+    def validate(self, args: Mapping[str, Any]) -> dict[str, Any]:
+        """The arguments as plain JSON: renamed, coerced, complete. InvalidArgs says in a sentence what is wrong."""
+        if not isinstance(args, Mapping):
+            raise InvalidArgs(f"{self.name}: the arguments must be a JSON object")
+        return self.arguments.validate(self.name, self._rename(dict(args)) if self.renames else args)
+
+    def _rename(self, args: dict[str, Any]) -> dict[str, Any]:
+        known = self.parameters.get("properties", {})
+        for alias in self.renames.keys() & args.keys():
+            name = self.renames[alias]
+            if alias in known or name not in known:  # this tool means something else by it
+                continue
+            if name in args:
+                raise InvalidArgs(f"{self.name}: {name} and {alias} are the same argument; give it once, as {name}")
+            args[name] = args.pop(alias)
+        return args
+
+    async def call(self, data: bytes, *context: object) -> Any:
+        """Call the function with arguments built from their canonical JSON, and with what it wants of the context."""
+        values = self.arguments.typed(self.name, data)
+        for name, kinds in self.arguments.injected.items():
+            found = [item for item in context if isinstance(item, kinds)]
+            if found:
+                values[name] = found[0]
+            elif inspect.signature(self.fn).parameters[name].default is inspect.Parameter.empty:
+                raise ToolError(f"{self.name} needs a {kinds[0].__name__}, and is used where there is none")
+        positional = [values.pop(name) for name in self.arguments.positional if name in values]
+        if self.is_async:
+            return await self.fn(*positional, **values)
+        answer = await in_thread(partial(self.fn, *positional, **values), self.name)
+        return await answer if inspect.isawaitable(answer) else answer
+
+
+class Options(TypedDict, total=False):
+    """What `tool` can be told about a function beyond the function itself."""
+
+    name: str
+    description: str
+    parameters: Mapping[str, Any]  # a JSON Schema in place of the signature
+    timeout: float
+    idempotent: bool
+    read_only: bool
+    alone: bool
+    max_output: int
+    kind: str
+    aliases: Iterable[str]
+    renames: Mapping[str, str]
+
+
+@overload
+def tool(fn: Callable[..., Any], /, **options: Unpack[Options]) -> Tool: ...
+@overload
+def tool(**options: Unpack[Options]) -> Callable[[Callable[..., Any]], Tool]: ...
+def tool(fn: Callable[..., Any] | None = None, /, **options: Any) -> Tool | Callable[[Callable[..., Any]], Tool]:
+    """Make a tool of a function: its name, docstring and type hints describe it."""
+    return partial(_make, **options) if fn is None else _make(fn, **options)
+
+
+def _make(
+    fn: Callable[..., Any],
+    *,
+    name: str = "",
+    description: str = "",
+    parameters: Mapping[str, Any] | None = None,
+    aliases: Iterable[str] | None = None,
+    renames: Mapping[str, str] | None = None,
+    **options: Any,
+) -> Tool:
+    name = name or getattr(fn, "__name__", "")
+    if not name or name == "<lambda>":
+        raise ConfigError(f"{fn!r} has no name that a model could use; give it one with tool(fn, name=…)")
+    if inspect.isgeneratorfunction(fn) or inspect.isasyncgenfunction(fn):
+        raise ConfigError(f"the tool {name} yields its answer in pieces; return it as a whole")
+    return Tool(
+        name,
+        description or describe(fn)[0],
+        fn,
+        foreign=parameters,
+        aliases=tuple(sorted(tool_aliases(name)) if aliases is None else aliases),
+        renames=ARGUMENTS.get(name, {}) if renames is None else renames,
+        **options,
+    )
+
+
+def HttpTool(
+    name: str,
+    description: str,
+    parameters: Mapping[str, Any],
+    callback_url: str,
+    *,
+    private: bool = True,
+    timeout: float = caps.CALLBACK_SECONDS,
+    headers: Mapping[str, str] | None = None,
+    kind: str = "network",
+    **options: Any,
+) -> Tool:
+    """A tool that lives behind HTTP: `POST {callback_url}/tools/{name}` uses it.
+
+    It is sent `{"name", "args"}` and answers `{"result"}` or `{"error"}`. `private` addresses are for tools that
+    an operator registered; a tool that somebody else registered must not reach them.
+    """
+    callback = _Callback(name, _tools_url(callback_url, name), private, timeout, dict(headers or {}))
+    return tool(
+        callback.post, name=name, description=description, parameters=parameters, timeout=timeout, kind=kind, **options
+    )
+
+
+def _tools_url(callback_url: str, name: str) -> str:
+    try:
+        parts = urlsplit(callback_url)
+        usable = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+    except ValueError:  # a port that is no number, a bracket that is not closed
+        usable = False
+    if not usable or parts.query or parts.fragment:
+        raise ConfigError(f"the callback URL of {name} must be like http://host:port/path, not {callback_url!r}")
+    return f"{callback_url.rstrip('/')}/tools/{quote(name, safe='')}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Callback:
+    name: str
+    url: str
+    private: bool
+    seconds: float
+    headers: Mapping[str, str] = field(repr=False)
+
+    async def post(self, **args: Any) -> Any:
+        answer = await post_json(
+            self.url,
+            {"name": self.name, "args": args},
+            private=self.private,
+            seconds=self.seconds
+            + caps.CANCEL_GRACE_SECONDS,  # `use` is there first, and says that the outcome is unknown
+            most_bytes=caps.CALLBACK_BYTES,
+            headers=self.headers,
+        )
+        match answer:
+            case {"error": error} if error:
+                raise ToolError(error if isinstance(error, str) else json.dumps(error))
+            case {"result": result}:
+                return result
+        raise ToolError(f'{self.name} answered neither {{"result": …}} nor {{"error": …}}')
+
+
+def no_such_tool(name: str, tools: Iterable[str]) -> str:
+    """What the model is told when it asks for a tool that is not there."""
+    names = list(tools)
+    if not names:
+        return f"there is no tool named {name!r}; this agent has no tools"
+    close = get_close_matches(name, names, n=1)
+    hint = f"; did you mean {close[0]}?" if close else ""
+    return f"there is no tool named {name!r}; the tools are {', '.join(names)}{hint}"
+
+
+# -- using a tool ---------------------------------------------------------------------------------------------------
+
+_leftover: set[asyncio.Task[Any]] = set()  # cancelled and still running: the loop itself would forget them
+
+
+async def use(tool: Tool, data: bytes, *context: object) -> tuple[ToolResult, Ended]:
+    """Use a tool within its time limit. Whatever it does, there is a result, and the model can read it."""
+    if tool.timeout is None:
+        return await _outcome(tool, data, context)
+    task = asyncio.create_task(_outcome(tool, data, context), name=f"wick {tool.name}")
+    try:
+        done, _ = await asyncio.wait((task,), timeout=tool.timeout)
+    except asyncio.CancelledError:
+        await _end(task, tool.name)
+        raise
+    if done:
+        return task.result()
+    await _end(task, tool.name)
+    late = f"{tool.name} did not finish within {tool.timeout:g} s; whether it took effect is unknown"
+    return ToolResult(error=late), "unknown"
+
+
+async def _end(task: asyncio.Task[Any], name: str) -> None:
+    """Cancel a task; one that does not end is left to itself."""
+    _leftover.add(task)
+    task.add_done_callback(_forget)
+    task.cancel()
+    await asyncio.wait((task,), timeout=caps.CANCEL_GRACE_SECONDS)
+    if not task.done():
+        logger.warning("%s was cancelled and did not end within %g s; it is abandoned", name, caps.CANCEL_GRACE_SECONDS)
+
+
+def _forget(task: asyncio.Task[Any]) -> None:
+    _leftover.discard(task)
+    if not task.cancelled():
+        task.exception()  # nobody else asks for it
+
+
+async def _outcome(tool: Tool, data: bytes, context: tuple[object, ...]) -> tuple[ToolResult, Ended]:
+    cancelled = _cancellations()
+    try:
+        answer = await tool.call(data, *context)
+    except ToolError as error:
+        return _failed(tool, _message(error) or f"{tool.name} failed")
+    except asyncio.CancelledError:
+        if _cancellations() > cancelled:
+            raise
+        return _failed(tool, f"{tool.name} was cancelled from within")
+    except (Exception, SystemExit) as error:  # a tool that exits ends itself, not the agent
+        return _failed(tool, ": ".join(filter(None, (tool.name, type(error).__name__, _message(error)))))
+    result = _result(tool, answer)
+    return result, "failed" if result.error and isinstance(answer, ToolResult) else "done"
+
+
+def _cancellations() -> int:
+    task = asyncio.current_task()
+    return task.cancelling() if task else 0
+
+
+def _failed(tool: Tool, sentence: str) -> tuple[ToolResult, Ended]:
+    return ToolResult(error=_cut(sentence, tool.max_output)), "failed"
+
+
+def _message(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception:
+        return "its message cannot be read"
+
+
+def _result(tool: Tool, answer: Any) -> ToolResult:
+    try:
+        output, data, parts = _told(answer)
+        error = answer.error if isinstance(answer, ToolResult) else ""
+        short, error = _cut(output, tool.max_output), _cut(error, tool.max_output)
+        short.encode()
+    except Exception:  # too deep, NaN, half a character, or an object that fails when it is read
+        what = f"{tool.name} returned a {type(answer).__name__}, which is not JSON data"
+        return ToolResult(error=f"{what}; return text, JSON data or a ToolResult")
+    data = data if short is output else None
+    if isinstance(answer, ToolResult):
+        return replace(answer, output=short, error=error, data=data)
+    return ToolResult(short, data=data, parts=parts)
+
+
+def _told(answer: Any) -> tuple[str, Any, tuple[Part, ...]]:
+    """The text that an answer comes to, and the data and parts that go with it."""
+    if isinstance(answer, str) or answer is None:
+        return answer or "", None, ()
+    if isinstance(answer, ToolResult):
+        return answer.output, thaw(freeze(answer.data)), answer.parts
+    parts = answer if isinstance(answer, list | tuple) else (answer,)
+    if parts and all(isinstance(part, Part) for part in parts):
+        texts = "\n".join(part.text for part in parts if isinstance(part, TextPart))
+        return texts, None, tuple(part for part in parts if not isinstance(part, TextPart))
+    if isinstance(answer, Iterator):  # it may never end
+        raise TypeError("an iterator is not JSON data")
+    data = to_jsonable_python(answer)
+    freeze(data)  # for its check of the depth
+    if isinstance(data, str):
+        return data, None, ()
+    return json.dumps(data, ensure_ascii=False, allow_nan=False), data, ()
+
+
+def _cut(text: str, most: int | None) -> str:
+    """A text that is too long, reduced to its head and its tail."""
+    most = caps.TOOL_OUTPUT_CHARS if most is None else most
+    if len(text) <= most:
+        return text
+    room = most - len(_GAP.format(len(text)))
+    if room < 0:
+        return text[:most]
+    head, tail = min(caps.CUT_HEAD_CHARS, room - room // 2), min(caps.CUT_TAIL_CHARS, room // 2)
+    return text[:head] + _GAP.format(len(text) - head - tail) + text[len(text) - tail :]
+
+
+_GAP = "\n\n... (truncated {} characters) ...\n\n"

@@ -1,0 +1,47 @@
+"""The record: which hook looked at an operation, what it said, how long it took and what it changed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from wick.caps import PREVIEW_CHARS
+
+
+@dataclass(frozen=True, slots=True)
+class Why:
+    """One hook's part in what became of an operation."""
+
+    hook: str
+    position: str
+    verdict: str  # pass, block, ask, stop, continue, failed; for a question: approved, refused
+    reason: str = ""
+    ms: float = 0.0
+    changed: dict[str, Any] | None = None
+    shadow: bool = False  # only recorded: it did not count
+
+    def to_json(self) -> dict[str, Any]:
+        row = {"hook": self.hook, "position": self.position, "verdict": self.verdict, "ms": round(self.ms, 3)}
+        extra = {"reason": self.reason, "changed": self.changed, "shadow": self.shadow}
+        return row | {key: value for key, value in extra.items() if value}
+
+
+def difference(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
+    """What changed, key by key, as [before, after]; long values are shortened."""
+    keys = [key for key in {**old, **new} if old.get(key) != new.get(key) or (key in old) != (key in new)]
+    return {key: _change(old.get(key), new.get(key)) for key in keys}
+
+
+def _change(old: Any, new: Any) -> Any:
+    if isinstance(old, dict) and isinstance(new, dict):
+        return difference(old, new)
+    return [_short(old), _short(new)]
+
+
+def _short(value: Any) -> Any:
+    if isinstance(value, list | tuple) and value and not isinstance(value[0], str | int | float):
+        return f"{len(value)} items"
+    if value is None or isinstance(value, bool | int | float):
+        return value
+    text = value if isinstance(value, str) else repr(value)
+    return text if len(text) <= PREVIEW_CHARS else f"{text[:PREVIEW_CHARS]}…"

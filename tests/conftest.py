@@ -1,0 +1,35 @@
+"""Settings that every test shares."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator
+
+import pytest
+from hypothesis import HealthCheck, settings
+from pytest_asyncio import is_async_test
+
+# A slow machine is not a bug, so nothing here has a deadline. CI generates the same examples every time;
+# at home they are new ones each run, and `make test-full` generates many more.
+settings.register_profile("home", deadline=None)
+settings.register_profile("ci", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("full", deadline=None, max_examples=2_000, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("full" if os.environ.get("WICK_FULL") else "ci" if os.environ.get("CI") else "home")
+
+
+@pytest.fixture(autouse=True)
+def _tidy(request: pytest.FixtureRequest) -> None:
+    """An async test leaves no task behind."""
+    if is_async_test(request.node):
+        request.getfixturevalue("_no_task_left")
+
+
+@pytest.fixture
+async def _no_task_left() -> AsyncIterator[None]:
+    there = asyncio.all_tasks()
+    yield
+    left = asyncio.all_tasks() - there - {asyncio.current_task()}
+    if left:  # what was cancelled at the very end gets a moment to finish
+        _, left = await asyncio.wait(left, timeout=1)
+    assert not left, f"the test left tasks behind: {', '.join(sorted(map(repr, left)))}"
