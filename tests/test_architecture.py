@@ -26,12 +26,12 @@ PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 # Imports run downward only. Names that share a line do not know each other.
 # `wick` itself, which only gathers the public names, stands above them all.
 LAYERS: list[tuple[str, ...]] = [
-    ("agent",),
+    ("agent", "testing"),
     ("defaults",),
     ("capabilities",),
     ("capability",),
     ("loop",),
-    ("assemble", "journal"),
+    ("onion", "assemble", "journal"),
     ("hooks",),
     ("signatures", "matching"),
     ("operations",),
@@ -50,7 +50,7 @@ LAYERS: list[tuple[str, ...]] = [
 DEPTH = {"wick": -1} | {name: depth for depth, names in enumerate(LAYERS) for name in names}
 
 # The heart knows what a model is (protocols), never a particular one.
-KNOWS_MODELS = {"wick", "agent", "models"}
+KNOWS_MODELS = {"wick", "agent", "testing", "models"}
 
 # Packages whose modules do not know each other.
 INDEPENDENT = {"capabilities"}
@@ -202,6 +202,7 @@ def test_import_linter_has_the_same_layers() -> None:
 # on the way up from it: not if that way leads through the import system or the body of another package's module.
 PROBE = """
 import json, os, sys
+sys.path.insert(0, SOURCE)
 start = set(sys.modules)
 import pydantic
 class Warm(pydantic.BaseModel): x: int
@@ -241,9 +242,8 @@ print(json.dumps({"modules": sorted(set(sys.modules) - start), "touched": touche
 
 
 def probe(body: str) -> dict[str, list[str]]:
-    done = subprocess.run(
-        [sys.executable, "-I", "-B", "-c", PROBE.replace("BODY", body)], capture_output=True, text=True, check=False
-    )
+    code = PROBE.replace("SOURCE", repr(str(SOURCE))).replace("BODY", body)
+    done = subprocess.run([sys.executable, "-I", "-B", "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     report: dict[str, list[str]] = json.loads(done.stdout)
     return report

@@ -10,20 +10,22 @@ from wick.agent import Agent, Stream
 from wick.capabilities.limits import Limits
 from wick.capabilities.tracing import Tracing
 from wick.capability import Capability
+from wick.decisions import Allow, Ask, Block, Continue, Stop
 from wick.errors import ConfigError, HookError, ModelError, Paused, ToolError, WickError
 from wick.events import Event
 from wick.hooks import Hook, after, before, guard, wrap
 from wick.messages import Message, Messages, ToolCall, ToolResult, assistant, system, tool_message, user
 from wick.models.scripted import FunctionModel, Scripted
-from wick.operations import Allow, Ask, Block, Continue, ModelCall, Operation, Result, Run, Step, Stop, ToolUse
+from wick.operations import ModelCall, Operation, Result, Run, Step, ToolUse
 from wick.threads import Thread
 from wick.tools import HttpTool, Tool, tool
 
 __version__ = "0.1.0"
 
 __all__ = [
-    "Agent", "Allow", "Ask", "Block", "Capability", "ConfigError", "Continue", "Event", "FunctionModel", "Hook", "HookError",
-    "HttpTool", "Limits", "Message", "Messages", "ModelCall", "ModelError", "Operation", "Paused", "Result", "Run", "Scripted",
-    "Step", "Stop", "Stream", "Thread", "Tool", "ToolCall", "ToolError", "ToolResult", "ToolUse", "Tracing", "WickError",
-    "after", "assistant", "before", "guard", "system", "tool", "tool_message", "user", "wrap",
+    "Agent", "Allow", "Ask", "Block", "Capability", "ConfigError", "Continue", "Event", "FunctionModel",
+    "Hook", "HookError", "HttpTool", "Limits", "Message", "Messages", "ModelCall", "ModelError", "Operation",
+    "Paused", "Result", "Run", "Scripted", "Step", "Stop", "Stream", "Thread", "Tool", "ToolCall", "ToolError",
+    "ToolResult", "ToolUse", "Tracing", "WickError", "after", "assistant", "before", "guard", "system", "tool",
+    "tool_message", "user", "wrap",
 ]  # fmt: skip

@@ -10,6 +10,7 @@ from typing import Any
 
 from wick import journal
 from wick.capability import Capability
+from wick.decisions import Asker
 from wick.defaults import DEFAULTS
 from wick.errors import ConfigError, Paused
 from wick.events import Emit, Event
@@ -18,7 +19,7 @@ from wick.loop import Loop
 from wick.matching import literal, patterns
 from wick.messages import Message, Messages, user
 from wick.models import resolve
-from wick.operations import Asker, Result, Run, ToolUse
+from wick.operations import Result, Run, ToolUse
 from wick.protocols import Model
 from wick.threads import Thread
 from wick.tools import Tool, tool
@@ -232,9 +233,8 @@ def _tools(given: Iterable[Any], parts: Iterable[Hook | Capability]) -> tuple[To
     tools = [item if isinstance(item, Tool) else tool(item) for item in given]
     tools += [item for part in parts if isinstance(part, Capability) for item in part.tools()]
     _distinct("tools", [item.name for item in tools])
-    for item in tools:
-        item.parameters  # a signature that cannot be described is an error here, not in the middle of a run
-    return tuple(tools)
+    described = [item.schema for item in tools]  # what cannot be described is an error here, not in the middle of a run
+    return tuple(tools) if described else ()
 
 
 def _distinct(what: str, names: Sequence[str]) -> None:

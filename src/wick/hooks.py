@@ -19,8 +19,9 @@ from types import MethodType
 from typing import Any, Literal, TypeVar
 
 from wick.caps import GUARD_SECONDS
+from wick.decisions import Decision
 from wick.matching import Match, matcher
-from wick.operations import Decision, Operation
+from wick.operations import Operation
 from wick.signatures import Position, check
 
 Op = TypeVar("Op", bound=Operation[Any])

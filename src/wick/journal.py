@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from wick.decisions import Continue, Stop
 from wick.errors import ConfigError
 from wick.events import (
     ChatModelEnd,
@@ -20,7 +21,7 @@ from wick.events import (
 )
 from wick.frozen import digest, thaw
 from wick.messages import Message, ToolCall, ToolResult, answer
-from wick.operations import Continue, ModelCall, Outcome, Result, Run, Step, Stop, ToolUse
+from wick.operations import ModelCall, Outcome, Result, Run, Step, ToolUse
 from wick.protocols import CallArgs, Delta, ReasoningDelta, TextDelta
 from wick.threads import Fate
 
@@ -128,11 +129,11 @@ def show(call: ModelCall, delta: Delta) -> None:
     if run.emitter is None or call.purpose:
         return
     if isinstance(delta, TextDelta):
-        call.trail.emit(run, ChatModelStream("", call.model.name, delta.text))
+        call.trail.show(ChatModelStream("", call.model.name, delta.text), run.emit)
     elif isinstance(delta, CallArgs):
-        call.trail.emit(run, ChatModelStream("", call.model.name, delta.text, "tool_args", delta.index))
+        call.trail.show(ChatModelStream("", call.model.name, delta.text, "tool_args", delta.index), run.emit)
     elif isinstance(delta, ReasoningDelta) and delta.text:
-        call.trail.emit(run, ChatModelStream("", call.model.name, delta.text, "reasoning"))
+        call.trail.show(ChatModelStream("", call.model.name, delta.text, "reasoning"), run.emit)
 
 
 def replied(call: ModelCall, reply: Message) -> None:
@@ -167,11 +168,10 @@ def answered(use: ToolUse, result: ToolResult) -> None:
 def intend(use: ToolUse) -> str:
     """Log that a tool is about to run; or say why it must not, for nothing runs twice without being told."""
     tool, thread = use.bound, use.run.thread
+    happened = {"done": "has already run", "unknown": "was begun before, and may have taken effect"}
     fate = thread.fate(use.call.id)
-    if fate == "done" and not (tool.idempotent or tool.read_only):
-        return f"{tool.name} has already run for this call; it is not idempotent, so it does not run again"
-    if fate == "unknown" and not (tool.idempotent or tool.read_only):
-        return f"{tool.name} was begun before, and whether it took effect is unknown; it is not idempotent, so it does not run again"
+    if fate in happened and not (tool.idempotent or tool.read_only):
+        return f"{tool.name} {happened[fate]} for this call; it is not idempotent, so it does not run again"
     number = len(thread.fates.get(use.call.id, ())) + 1
     thread.append(
         "intent", {"call": use.call.id, "attempt": number, "key": use.key, "tool": tool.name, "hash": use.hash}

@@ -14,11 +14,12 @@ from collections.abc import Sequence
 
 from wick import journal
 from wick.assemble import Reply
+from wick.decisions import Continue, Stop
 from wick.errors import InvalidArgs
 from wick.hooks import Hook
 from wick.messages import Message, ToolCall, ToolResult
 from wick.onion import guards, onion
-from wick.operations import Continue, ModelCall, Result, Run, Step, Stop, ToolUse
+from wick.operations import ModelCall, Result, Run, Step, ToolUse
 from wick.tools import no_such_tool
 from wick.tools import use as use_tool
 from wick.turns import Turns, closing, side_by_side

@@ -17,12 +17,13 @@ from functools import partial
 from inspect import isawaitable
 from time import perf_counter
 from typing import Any
-from uuid import uuid4
 
+from wick.asking import ask
+from wick.decisions import DECISIONS, Ask, Block, Continue, Stop
 from wick.errors import HookError, InvalidArgs
 from wick.frozen import thaw
 from wick.hooks import Hook, Next, rings
-from wick.operations import DECISIONS, OPERATIONS, Allow, Ask, Block, Continue, Operation, Question, Run, Stop
+from wick.operations import OPERATIONS, Operation, Run
 from wick.signatures import allowed
 from wick.turns import within
 from wick.why import Why
@@ -149,7 +150,7 @@ async def _after(hook: Hook, next: Next, op: Operation[Any]) -> Any:
     streamed = op.kept(op.result)
     await _review(hook, op)
     if holding:
-        op.trail.release(op.run, op.same(streamed))
+        op.trail.release(op.same(streamed), op.run.emit)
     if op.result is None and op.error is not None:
         raise op.error
     return op.result
@@ -190,7 +191,7 @@ async def _gate(operation: type[Operation[Any]], core: Next, op: Operation[Any])
         questions = [*op.asks, *asks]
         if not questions or agreed or sealed.hash in op.run.progress.granted:
             return await core(sealed)
-        answer = await _ask(op, sealed, questions)
+        answer = await ask(op, sealed, questions)
         if isinstance(answer, Block):
             return op.prevent(answer)
         if answer.args is None:
@@ -225,19 +226,6 @@ async def _guard(hook: Hook, sealed: Operation[Any]) -> Any:
         verdict = Block(f"the guard {hook.name!r} failed, so it has not agreed: {type(error).__name__}: {error}")
     _record(hook, sealed, start, error or verdict)
     return None if hook.shadow else verdict
-
-
-async def _ask(op: Operation[Any], sealed: Operation[Any], asks: Sequence[Ask]) -> Allow | Block:
-    """Put every question about the sealed operation to the user, once."""
-    await op.before_asking()
-    start, text = perf_counter(), "\n".join(dict.fromkeys(ask.question for ask in asks))
-    question = Question(text, f"ask_{uuid4().hex[:12]}", sealed.hash, sealed.about(), sealed)
-    answer = await op.run.put(question)
-    if isinstance(answer, Allow) and answer.args is not None and "args" not in op.editable:
-        answer = Block("only a tool's arguments can be changed by an answer")
-    verdict, reason = ("refused", answer.reason) if isinstance(answer, Block) else ("approved", "")
-    op.why.append(Why("user", "gate", verdict, reason, _since(start)))
-    return answer
 
 
 async def _call(hook: Hook, *args: Any) -> Any:

@@ -14,81 +14,28 @@ read-only, hashed. What the guards see sealed is what is done.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
-from functools import cache
-from typing import Any, ClassVar, Generic, Literal, NoReturn, Self, TypeVar
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, Generic, Literal, Self, TypeVar
 from uuid import uuid4
 
 from wick.caps import MAX_CONTINUES
-from wick.errors import HookError, ModelError, Sealed
-from wick.events import ApprovalRequest, ApprovalResponse, Emit, Event, ToolStream
+from wick.decisions import Ask, Asker, Block, Continue, Decision, Stop
+from wick.errors import HookError, ModelError
+from wick.events import Emit, Event, ToolStream
 from wick.frozen import canonical, digest, freeze, thaw
 from wick.messages import Message, Messages, ToolCall, ToolResult, user
 from wick.protocols import Model, Request, Usage
+from wick.sealing import copied, open_copy, sealed_copy
 from wick.threads import Thread
 from wick.tools import Injected, Tool
 from wick.turns import Turns
-from wick.why import Why, difference
+from wick.why import Trail, Why, difference
 
 R = TypeVar("R")
 Kept = tuple[R | None, R | None]
 
 Outcome = Literal["completed", "stopped", "cancelled", "interrupted", "failed"]
-STOPS = ("blocked", "stop requested", "budget", "step limit", "token limit", "time limit", "retry limit")
-
-
-@dataclass(frozen=True, slots=True)
-class Block:
-    """Do not perform the operation; its result says why."""
-
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class Ask:
-    """Perform the operation only if the user agrees."""
-
-    question: str
-
-
-@dataclass(frozen=True, slots=True)
-class Stop:
-    """End the run. A reason that begins with a known word, as `budget: …`, is kept; any other is "stop requested"."""
-
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class Continue:
-    """Take another step, telling the model `message` first if there is one."""
-
-    message: str = ""
-
-
-Decision = Block | Ask | Stop | Continue
-DECISIONS = (Block, Ask, Stop, Continue)
-
-
-@dataclass(frozen=True, slots=True)
-class Allow:
-    """The user agrees; with `args`, to the call with these arguments instead."""
-
-    args: Mapping[str, Any] | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Question(Ask):
-    """What the user is asked: every question about one sealed operation, put together."""
-
-    id: str
-    hash: str
-    about: dict[str, Any]
-    op: Operation[Any] = field(repr=False, compare=False)
-
-
-Answer = Allow | Block | bool | None
-Asker = Callable[[Question], Awaitable[Answer]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,43 +45,10 @@ class Result:
     text: str = ""
     reason: str = "completed"
     outcome: Outcome = "completed"
-    usage: Usage = Usage()
+    usage: Usage = field(default_factory=Usage)
     messages: Messages = field(default_factory=Messages, repr=False)
     error: Exception | None = None
     thread: Thread | None = field(default=None, repr=False, compare=False)
-
-
-@dataclass(slots=True)
-class Trail:
-    """What one operation leaves behind; every copy of it that a wrap passes on shares it."""
-
-    why: list[Why] = field(default_factory=list)
-    notes: dict[str, Any] = field(default_factory=dict)
-    invalid: str = ""  # why the call cannot be made at all
-    prevented: Block | Stop | None = None
-    sealed: Operation[Any] | None = None
-    follow: list[Message] = field(default_factory=list)  # what hooks tell the model before another step
-    finish: str = ""
-    reply: Message | None = None  # as it was streamed
-    shown: bool = False  # somebody has seen deltas of it
-    holds: int = 0
-    held: list[Event] = field(default_factory=list)
-
-    def emit(self, run: Run, event: Event) -> None:
-        """Show a provisional piece of the result, or keep it while a hook holds it."""
-        if self.holds:
-            self.held.append(event)
-        else:
-            self.shown = True
-            run.emit(event)
-
-    def release(self, run: Run, unchanged: bool) -> None:
-        """A holding hook has answered: show what was kept, unless it has become something else."""
-        self.holds -= 1
-        if not self.holds:
-            held, self.held = self.held, []
-            for event in held if unchanged else ():
-                self.emit(run, event)
 
 
 @dataclass(eq=False, slots=True)
@@ -203,12 +117,11 @@ class Operation(Generic[R]):
 
     def fork(self, **changes: Any) -> Self:
         """A copy that inner rings may change without this one noticing; it shares the trail."""
-        fresh = {name: _copied(getattr(self, name)) for name in self.editable}
-        return _remade(self, type(self), fresh | changes)
+        return open_copy(self, self.mark() | changes)
 
     def mark(self) -> dict[str, Any]:
         """What a hook may change, as it is now."""
-        return {name: _copied(getattr(self, name)) for name in self.editable}
+        return {name: copied(getattr(self, name)) for name in self.editable}
 
     def restore(self, mark: dict[str, Any]) -> None:
         for name, value in mark.items():
@@ -232,7 +145,8 @@ class Operation(Generic[R]):
 
     def reconcile(self, kept: Kept[R], result: Any) -> R:
         """The result that a hook returned or left behind."""
-        return result if result is not None and result is kept[0] else self.accept(result)  # type: ignore[no-any-return]
+        same: R | None = kept[0] if result is kept[0] else None
+        return same if same is not None else self.accept(result)
 
     def implied(self, result: R | None) -> Stop | Continue | None:
         """The decision that replacing a result amounts to."""
@@ -250,8 +164,7 @@ class Operation(Generic[R]):
             self.run.halt(verdict)
 
     def _read_only(self, **changes: Any) -> Self:
-        sealed = _remade(self, _sealed_class(type(self)), changes)
-        self.trail.sealed = sealed
+        self.trail.sealed = sealed = sealed_copy(self, changes)
         return sealed
 
 
@@ -332,6 +245,11 @@ class Run(Operation[Result], Injected):
     def about(self) -> dict[str, Any]:
         return {"agent": self.agent, "user": self.user, "input": [message.to_json() for message in self.input]}
 
+    def fork(self, **changes: Any) -> Run:
+        copy = Operation.fork(self, **changes)
+        copy.run = copy  # what is inside refers to the copy
+        return copy
+
     def seal(self) -> Run:
         return self._read_only(input=tuple(self.input))
 
@@ -379,39 +297,12 @@ class Run(Operation[Result], Injected):
 
     def halt(self, stop: Stop) -> None:
         """End the run when the current step has ended; the most authoritative reason is kept."""
-        stop = Stop(_known(stop.reason))
-        current = self.progress.stopping
-        if current is None or _authority(stop) < _authority(current):
+        stop = stop.requested()
+        if self.stopping is None or stop.outranks(self.stopping):
             self.progress.stopping = stop
 
     def _stop(self) -> Stop:
         return self.progress.stopping or Stop("stop requested")
-
-    async def put(self, question: Question) -> Allow | Block:
-        """Ask the user of the root run, once, and log what was said; an answer in the log counts."""
-        if known := self.thread.answers.get(question.hash):
-            return Allow(known.get("args")) if known["allowed"] else Block(known["reason"])
-        asked = {"id": question.id, "run": self.id, "question": question.question, "hash": question.hash}
-        self.thread.append("asked", asked | question.about)
-        self.emit(
-            ApprovalRequest(name=question.op.name, id=question.id, question=question.question, about=question.about)
-        )
-        answer = _understood(await self._answer(question), question)
-        allowed, reason = isinstance(answer, Allow), getattr(answer, "reason", "")
-        said = {"id": question.id, "hash": question.hash, "allowed": allowed, "reason": reason}
-        self.thread.append(
-            "answered", said | ({"args": dict(answer.args)} if isinstance(answer, Allow) and answer.args else {})
-        )
-        self.emit(ApprovalResponse(name=question.op.name, id=question.id, allowed=allowed, reason=reason))
-        return answer
-
-    async def _answer(self, question: Question) -> Answer:
-        if self.asker is None:
-            return Block(f"nobody is there to say yes to: {question.question}")
-        try:
-            return await self.asker(question)
-        except Exception as error:  # who could not be asked has not agreed
-            return Block(f"the user could not be asked: {error}")
 
     async def call_model(
         self, messages: Sequence[Message], *, purpose: str, system: str = "", **changes: Any
@@ -564,16 +455,14 @@ class ToolUse(Operation[ToolResult], Injected):
     def stream(self, text: str) -> None:
         """Show a piece of the tool's output while it runs."""
         if self.run.emitter is not None:
-            self.trail.emit(self.run, ToolStream(name=self.call.name, call_id=self.call.id, delta=text))
+            self.trail.show(ToolStream(name=self.call.name, call_id=self.call.id, delta=text), self.run.emit)
 
     def blocked(self, reason: str) -> ToolResult:
         return ToolResult(error=reason, tool_call_id=self.call.id, name=self.call.name)
 
     def accept(self, result: Any) -> ToolResult:
-        result = (
-            ToolResult(result) if isinstance(result, str) else _expect(result, ToolResult, "a ToolResult or a text")
-        )
-        return replace(result, tool_call_id=self.call.id, name=self.call.name)
+        given = ToolResult(result) if isinstance(result, str) else _expect(result, ToolResult, "a ToolResult or a text")
+        return replace(given, tool_call_id=self.call.id, name=self.call.name)
 
     def place(self) -> dict[str, Any]:
         return {"call": self.call.id}
@@ -589,11 +478,11 @@ class ToolUse(Operation[ToolResult], Injected):
 
     def reconcile(self, kept: Kept[ToolResult], result: Any) -> ToolResult:
         """Whoever changes the output has not seen to the data and parts beside it, unless they changed too."""
-        result, was = self.accept(result), kept[1]
-        if was is not None and result.output != was.output:
-            result.data = None if result.data == was.data else result.data
-            result.parts = () if result.parts == was.parts else result.parts
-        return result
+        given, was = self.accept(result), kept[1]
+        if was is not None and given.output != was.output:
+            given.data = None if given.data == was.data else given.data
+            given.parts = () if given.parts == was.parts else given.parts
+        return given
 
     def withhold(self, reason: str) -> None:
         self.result, self.error = self.blocked(f"the result was withheld: {reason}"), None
@@ -608,69 +497,7 @@ class ToolUse(Operation[ToolResult], Injected):
 OPERATIONS: tuple[type[Operation[Any]], ...] = (Run, Step, ModelCall, ToolUse)
 
 
-def _known(reason: str) -> str:
-    if reason.partition(":")[0] in STOPS:
-        return reason
-    return f"stop requested: {reason}" if reason else "stop requested"
-
-
-def _authority(stop: Stop) -> int:
-    return STOPS.index(stop.reason.partition(":")[0])
-
-
-def _understood(answer: Any, question: Question) -> Allow | Block:
-    if answer is None or answer is True:
-        return Allow()
-    if answer is False:
-        return Block(f"the user said no to: {question.question}")
-    if isinstance(answer, Allow | Block):
-        return answer
-    return Block(f"{answer!r} is not an answer to: {question.question}")
-
-
 def _expect(value: Any, kind: type[R], words: str) -> R:
     if not isinstance(value, kind):
         raise HookError(f"the result must be {words}, not {value!r}")
     return value
-
-
-def _copied(value: Any) -> Any:
-    """Containers are copied, so that a change shows; what they hold of ours cannot change anyway."""
-    if isinstance(value, dict):
-        return {key: thaw(item) for key, item in value.items()}
-    return list(value) if isinstance(value, list | tuple) else value
-
-
-@cache
-def _names(kind: type) -> tuple[str, ...]:
-    return tuple(f.name for f in fields(kind))
-
-
-def _remade(op: Any, kind: type[Any], changes: dict[str, Any]) -> Any:
-    new = object.__new__(kind)
-    put = object.__setattr__
-    for name in _names(kind):
-        put(new, name, changes[name] if name in changes else getattr(op, name))
-    if isinstance(new, Run) and not isinstance(new, _SealedMark):
-        put(new, "run", new)
-    return new
-
-
-class _SealedMark:
-    """An operation that can no longer change."""
-
-    __slots__ = ()
-
-    def __setattr__(self, name: str, value: object) -> NoReturn:
-        raise Sealed(f"this operation is sealed: {name!r} can no longer be set; change it in a `before` or a `wrap`")
-
-    __delattr__ = __setattr__  # type: ignore[assignment]
-
-
-@cache
-def _sealed_class(kind: type) -> type:
-    return (
-        kind
-        if issubclass(kind, _SealedMark)
-        else type(f"Sealed{kind.__name__}", (_SealedMark, kind), {"__slots__": ()})
-    )

@@ -8,8 +8,9 @@ from collections.abc import Callable
 from types import UnionType
 from typing import Any, Literal, Protocol, Union
 
+from wick.decisions import Ask, Block, Continue, Stop
 from wick.errors import HookError
-from wick.operations import OPERATIONS, Ask, Block, Continue, Operation, Run, Step, Stop
+from wick.operations import OPERATIONS, Operation, Run, Step
 
 Position = Literal["before", "wrap", "after", "guard"]
 POSITIONS: tuple[Position, ...] = ("before", "wrap", "after", "guard")
@@ -170,7 +171,8 @@ def _expected(hook: Registered) -> str:
 def _found(fn: Callable[..., Any]) -> str:
     code = getattr(fn, "__code__", None)
     try:
-        shape = f"{'async ' if inspect.iscoroutinefunction(fn) else ''}def {getattr(fn, '__name__', fn)}{inspect.signature(fn)}"
+        start = "async def" if inspect.iscoroutinefunction(fn) else "def"
+        shape = f"{start} {getattr(fn, '__name__', fn)}{inspect.signature(fn)}"
     except (TypeError, ValueError):
         shape = repr(fn)
     return f"{shape}  ({code.co_filename}:{code.co_firstlineno})" if code else shape

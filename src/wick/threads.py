@@ -72,8 +72,10 @@ class Values(MutableMapping[str, Any]):
 class Thread:
     """One conversation."""
 
-    __slots__ = ("_chain", "_items", "_order", "_since", "answers", "busy", "entries", "fates", "id", "messages", "open_run",
-                 "output_from", "steps", "values", "waiting")  # fmt: skip
+    __slots__ = (
+        *("id", "entries", "messages", "values", "waiting", "fates", "answers"),
+        *("busy", "open_run", "output_from", "steps", "_items", "_since", "_order", "_chain"),
+    )
 
     def __init__(self, id: str = "") -> None:
         self.id = id or f"th_{uuid4().hex[:12]}"
@@ -116,7 +118,7 @@ class Thread:
     def fate(self, call_id: str) -> Fate:
         """What became of a call so far: "" never began, "unknown" began and may or may not have happened."""
         fates = self.fates.get(call_id, ())
-        return next((fate for fate in ("unknown", "done", "failed") if fate in fates), "")  # type: ignore[return-value]
+        return next((fate for fate in ("unknown", "done", "failed") if fate in fates), "")
 
     def chain(self, messages: Sequence[Message]) -> str:
         """The hash of a list of messages; what it shares with this thread is hashed only once."""

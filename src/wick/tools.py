@@ -344,7 +344,7 @@ def _told(answer: Any) -> tuple[str, Any, tuple[Part, ...]]:
     """The text that an answer comes to, and the data and parts that go with it."""
     if isinstance(answer, str) or answer is None:
         return answer or "", None, ()
-    if isinstance(answer, ToolResult):
+    if isinstance(answer, ToolResult) and all(isinstance(part, Part) for part in answer.parts):
         return answer.output, thaw(freeze(answer.data)), answer.parts
     parts = answer if isinstance(answer, list | tuple) else (answer,)
     if parts and all(isinstance(part, Part) for part in parts):

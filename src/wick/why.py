@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from wick.caps import PREVIEW_CHARS
+from wick.decisions import Block, Stop
+from wick.events import Emit, Event
+from wick.messages import Message
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +27,39 @@ class Why:
         row = {"hook": self.hook, "position": self.position, "verdict": self.verdict, "ms": round(self.ms, 3)}
         extra = {"reason": self.reason, "changed": self.changed, "shadow": self.shadow}
         return row | {key: value for key, value in extra.items() if value}
+
+
+@dataclass(slots=True)
+class Trail:
+    """What one operation leaves behind; every copy of it that a wrap passes on shares it."""
+
+    why: list[Why] = field(default_factory=list)
+    notes: dict[str, Any] = field(default_factory=dict)
+    invalid: str = ""  # why the call cannot be made at all
+    prevented: Block | Stop | None = None
+    sealed: Any = None  # the operation, as it was last sealed
+    follow: list[Message] = field(default_factory=list)  # what hooks tell the model before another step
+    finish: str = ""
+    reply: Message | None = None  # as it was streamed
+    shown: bool = False  # somebody has seen deltas of it
+    holds: int = 0
+    held: list[Event] = field(default_factory=list)
+
+    def show(self, event: Event, emit: Emit) -> None:
+        """Announce a provisional piece of the result, or keep it while a hook holds it."""
+        if self.holds:
+            self.held.append(event)
+        else:
+            self.shown = True
+            emit(event)
+
+    def release(self, unchanged: bool, emit: Emit) -> None:
+        """A holding hook has answered: announce what was kept, unless it has become something else."""
+        self.holds -= 1
+        if not self.holds:
+            held, self.held = self.held, []
+            for event in held if unchanged else ():
+                self.show(event, emit)
 
 
 def difference(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:

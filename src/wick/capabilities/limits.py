@@ -6,9 +6,10 @@ from time import monotonic
 
 from wick.capability import Capability
 from wick.caps import MAX_STEPS
+from wick.decisions import Stop
 from wick.errors import ConfigError
 from wick.hooks import before
-from wick.operations import Run, Step, Stop
+from wick.operations import Run, Step
 
 
 class Limits(Capability):

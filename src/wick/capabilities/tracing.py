@@ -17,10 +17,11 @@ from typing import Any
 
 from wick.capability import Capability
 from wick.caps import PREVIEW_CHARS
+from wick.decisions import Continue, Stop
 from wick.frozen import canonical
 from wick.hooks import Next, wrap
 from wick.messages import Message, ToolResult
-from wick.operations import Continue, ModelCall, Operation, Result, Run, Step, Stop, ToolUse
+from wick.operations import ModelCall, Operation, Result, Run, Step, ToolUse
 
 
 def recording(op: Operation[Any]) -> bool:
@@ -69,7 +70,7 @@ class Tracing(Capability):
         with _span("tool.call", "execute_tool", use) as span:
             result: ToolResult = await next(use)
             sealed = use.trail.sealed or use
-            args = canonical(sealed.args).decode()  # type: ignore[attr-defined]
+            args = canonical(sealed.args).decode()
             span.set_attributes({"tool_args": args[:PREVIEW_CHARS]} | _used(use) | _answered(result))
             if result.error:
                 _fail(span, result.error)

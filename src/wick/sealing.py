@@ -1,0 +1,63 @@
+"""Copies of operations: one that inner rings may change, and one that nobody can change any more."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from functools import cache
+from typing import Any, NoReturn, TypeVar
+
+from wick.errors import Sealed
+from wick.frozen import thaw
+
+T = TypeVar("T")
+
+
+class ReadOnly:
+    """What an operation becomes when it is sealed."""
+
+    __slots__ = ()
+
+    def __setattr__(self, name: str, value: object) -> NoReturn:
+        raise Sealed(f"this operation is sealed: {name!r} can no longer be set; change it in a `before` or a `wrap`")
+
+    def __delattr__(self, name: str) -> NoReturn:
+        raise Sealed(f"this operation is sealed: {name!r} can no longer be deleted")
+
+
+def open_copy(op: T, changes: dict[str, Any]) -> T:
+    """A copy of its own, with some fields other than they were."""
+    return _remade(op, type(op), changes)
+
+
+def sealed_copy(op: T, changes: dict[str, Any]) -> T:
+    """A copy that refuses to change."""
+    kind: Any = type(op)
+    sealed: T = _remade(op, _sealed_kind(kind), changes)
+    return sealed
+
+
+def copied(value: Any) -> Any:
+    """Containers are copied, so that a change to one shows; what they hold of ours cannot change anyway."""
+    if isinstance(value, dict):
+        return {key: thaw(item) for key, item in value.items()}
+    return list(value) if isinstance(value, list | tuple) else value
+
+
+def _remade(op: T, kind: Any, changes: dict[str, Any]) -> T:
+    new: T = object.__new__(kind)
+    put = object.__setattr__
+    for name in _names(kind):
+        put(new, name, changes[name] if name in changes else getattr(op, name))
+    return new
+
+
+@cache
+def _names(kind: Any) -> tuple[str, ...]:
+    return tuple(field.name for field in fields(kind))
+
+
+@cache
+def _sealed_kind(kind: Any) -> Any:
+    if issubclass(kind, ReadOnly):
+        return kind
+    return type(f"Sealed{kind.__name__}", (ReadOnly, kind), {"__slots__": ()})
