@@ -44,7 +44,7 @@ def test_every_alias_leads_to_a_point_and_hides_none() -> None:
 
 @pytest.mark.parametrize("name", ["", "before", "before_tool", "BEFORE_RUN", "guard_everything"])
 def test_an_unknown_point_is_refused_with_the_list(name: str) -> None:
-    with pytest.raises(ConfigError, match="the points are before_run, wrap_run, .*guard_tool_use") as caught:
+    with pytest.raises(ConfigError, match=r"the points are before_run, wrap_run, .*guard_tool_use") as caught:
         aliases.point(name)
     assert repr(name) in str(caught.value)
 

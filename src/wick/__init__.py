@@ -6,13 +6,11 @@ An agent is a loop around a language model that uses tools. Hooks decide who may
 refuse, ask or stop, and at which moment.
 """
 
-from wick.agent import Agent, Stream
+from wick.agent import Agent
 from wick.capabilities.limits import Limits
-from wick.capabilities.tracing import Tracing
 from wick.capability import Capability
 from wick.decisions import Allow, Ask, Block, Continue, Stop
-from wick.errors import ConfigError, HookError, ModelError, Paused, ToolError, WickError
-from wick.events import Event
+from wick.errors import Paused, ToolError, WickError
 from wick.hooks import Hook, after, before, guard, wrap
 from wick.messages import Message, Messages, ToolCall, ToolResult, assistant, system, tool_message, user
 from wick.models.scripted import FunctionModel, Scripted
@@ -23,9 +21,8 @@ from wick.tools import HttpTool, Tool, tool
 __version__ = "0.1.0"
 
 __all__ = [
-    "Agent", "Allow", "Ask", "Block", "Capability", "ConfigError", "Continue", "Event", "FunctionModel",
-    "Hook", "HookError", "HttpTool", "Limits", "Message", "Messages", "ModelCall", "ModelError", "Operation",
-    "Paused", "Result", "Run", "Scripted", "Step", "Stop", "Stream", "Thread", "Tool", "ToolCall", "ToolError",
-    "ToolResult", "ToolUse", "Tracing", "WickError", "after", "assistant", "before", "guard", "system", "tool",
-    "tool_message", "user", "wrap",
+    "Agent", "Allow", "Ask", "Block", "Capability", "Continue", "FunctionModel", "Hook", "HttpTool", "Limits",
+    "Message", "Messages", "ModelCall", "Operation", "Paused", "Result", "Run", "Scripted", "Step", "Stop",
+    "Thread", "Tool", "ToolCall", "ToolError", "ToolResult", "ToolUse", "WickError", "after", "assistant",
+    "before", "guard", "system", "tool", "tool_message", "user", "wrap",
 ]  # fmt: skip

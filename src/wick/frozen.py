@@ -8,7 +8,8 @@ digest(data)      the hash of such bytes
 
 from __future__ import annotations
 
-import json
+import json.encoder
+from collections.abc import Callable, Iterable
 from hashlib import sha256
 from math import isfinite
 from typing import Any, NoReturn
@@ -16,7 +17,21 @@ from typing import Any, NoReturn
 from wick.caps import JSON_DEPTH
 from wick.errors import Sealed
 
-_encode = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False).encode
+def _not_json(value: object) -> NoReturn:
+    raise TypeError(f"{type(value).__name__} is not JSON data")
+
+
+def _encoder() -> Callable[[Any, int], Iterable[str]]:
+    """What JSONEncoder.encode makes anew for every value, made once: sorted keys, no spaces, ASCII, no NaN."""
+    make = getattr(json.encoder, "c_make_encoder", None)
+    if make is None:
+        plain = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False, check_circular=False)
+        return lambda value, _: plain.iterencode(value)
+    made = make(None, _not_json, json.encoder.encode_basestring_ascii, None, ":", ",", True, False, False)
+    return made  # type: ignore[no-any-return]
+
+
+_pieces = _encoder()
 
 
 def _refuse(self: object, *args: object, **kwargs: object) -> NoReturn:
@@ -58,13 +73,15 @@ def freeze(value: Any, depth: int = JSON_DEPTH) -> Any:
         return value
     if isinstance(value, float):
         return _finite(value)
+    if isinstance(value, (FrozenDict, FrozenList)):
+        return value
     if depth == 0:
         raise ValueError(f"the data is nested more than {JSON_DEPTH} levels deep")
     if isinstance(value, dict):
         return FrozenDict([(_key(key), freeze(item, depth - 1)) for key, item in value.items()])
     if isinstance(value, (list, tuple)):
         return FrozenList([freeze(item, depth - 1) for item in value])
-    raise TypeError(f"{type(value).__name__} is not JSON data")
+    _not_json(value)
 
 
 def _key(key: object) -> str:
@@ -99,7 +116,7 @@ def thaw(value: Any) -> Any:
 
 def canonical(value: Any) -> bytes:
     """The one spelling of a JSON value: sorted keys, no spaces, ASCII, no NaN."""
-    return _encode(value).encode("ascii")
+    return "".join(_pieces(value, 0)).encode("ascii")
 
 
 def digest(data: bytes) -> str:

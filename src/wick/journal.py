@@ -38,7 +38,7 @@ def begin(run: Run, words: Sequence[Message]) -> Stop | Continue:
         raise ConfigError("there is nothing to answer: give the run a text, messages, or a thread that has some")
     guards = sorted({guard.name for kind in run.loop.guards for guard in run.guards(kind)})
     thread.append("run_start", {"run": run.id, "agent": run.agent, "guards": guards, "resumed": run.resumed})
-    thread.busy = True
+    thread.busy, run.progress.output_from = True, thread.output_from
     thread.add(*words)
     last = thread.messages[-1]
     return Stop("completed") if last.role == "assistant" and not last.tool_calls else Continue()
@@ -51,11 +51,13 @@ def follow(step: Step, verdict: Stop | Continue) -> Stop | Continue:
         return run.stopping
     if isinstance(verdict, Continue):
         run.thread.add(*step.trail.follow)
-    if run.progress.inbox:  # a message that came before the end is answered before the end
-        run.thread.add(*run.progress.inbox)
-        run.progress.inbox.clear()
-        return Continue()
-    return verdict
+    return Continue() if run.progress.inbox else verdict  # what was said before the end is answered before the end
+
+
+def listen(run: Run) -> None:
+    """What the user said while the run went on joins the thread, once nothing there waits for a result."""
+    while run.progress.inbox and not run.thread.waiting:
+        run.thread.add(run.progress.inbox.popleft())
 
 
 def conclude(run: Run, stop: Stop) -> Result:

@@ -42,6 +42,7 @@ class Loop:
         number = run.thread.steps - bool(run.thread.pending)
         while isinstance(verdict, Continue):
             number += 1
+            journal.listen(run)
             step = Step(run, number, run.thread.pending)
             verdict = journal.follow(step, await self.step(step))
         return journal.conclude(run, verdict)

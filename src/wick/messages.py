@@ -252,18 +252,22 @@ def _check_each(name: str, items: object, kind: Any) -> None:
 
 
 def system(text: str) -> Message:
+    """What the model is told to be."""
     return Message("system", text)
 
 
 def user(content: str | Sequence[Part]) -> Message:
+    """What the user says."""
     return Message("user", content if isinstance(content, str) else tuple(content))
 
 
 def assistant(text: str = "", *calls: ToolCall, reasoning: Sequence[Reasoning] = ()) -> Message:
+    """What the model says, and the tools it asks for."""
     return Message("assistant", text, calls, reasoning=tuple(reasoning))
 
 
 def tool_message(call_id: str, name: str, output: str) -> Message:
+    """What a tool call came to."""
     return Message("tool", output, tool_call_id=call_id, name=name)
 
 

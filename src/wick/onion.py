@@ -23,7 +23,7 @@ from wick.decisions import DECISIONS, Ask, Block, Continue, Stop
 from wick.errors import HookError, InvalidArgs
 from wick.frozen import thaw
 from wick.hooks import Hook, Next, rings
-from wick.operations import OPERATIONS, Operation, Run
+from wick.operations import OPERATIONS, Operation
 from wick.signatures import allowed
 from wick.turns import within
 from wick.why import Why
@@ -74,12 +74,14 @@ async def _look(hook: Hook, op: Operation[Any]) -> Any:
 
 
 async def _wrap(hook: Hook, next: Next, op: Operation[Any]) -> Any:
-    if op.trail.invalid or not hook.matches(op):
+    if op.trail.invalid or not _stands(hook, op):
         return await next(op)
     start, mark, attempts = perf_counter(), op.mark(), _Attempts(op, next)
     try:
         answer = await _call(hook, op, attempts)
         verdict = _checked(hook, op, answer) if isinstance(answer, DECISIONS) and not attempts.gave(answer) else None
+        if isinstance(verdict, Ask) and attempts.made:
+            raise HookError(f"the hook {hook.name!r} asked about what it had already begun; ask first, then call next")
         result = op.reconcile(attempts.kept, answer) if verdict is None else None
     except Exception as error:
         _record(hook, op, start, error)
@@ -97,10 +99,10 @@ async def _wrap(hook: Hook, next: Next, op: Operation[Any]) -> Any:
 class _Attempts:
     """The `next` of a wrap. Each call of it is an attempt of its own, on a copy of its own."""
 
-    __slots__ = ("changed", "error", "given", "kept", "next", "op")
+    __slots__ = ("changed", "error", "given", "kept", "made", "next", "op")
 
     def __init__(self, op: Operation[Any], next: Next) -> None:
-        self.op, self.next = op, next
+        self.op, self.next, self.made = op, next, 0
         self.given: list[Any] = []
         self.kept: Any = (None, None)
         self.error: Exception | None = None
@@ -108,7 +110,7 @@ class _Attempts:
 
     async def __call__(self, op: Operation[Any] | None = None) -> Any:
         inner = self._inner(self.op if op is None else op)
-        self.error = None
+        self.made, self.error = self.made + 1, None
         try:
             result = await self.next(inner)
         except Exception as error:
@@ -119,12 +121,12 @@ class _Attempts:
         return result
 
     def _inner(self, op: Operation[Any]) -> Operation[Any]:
-        """A copy for the rings further in; whatever the hook passes on, the trail and the questions stay."""
+        """A copy for the rings further in; whatever the hook passes on, whose it is and what is asked stay."""
         if not isinstance(op, type(self.op)):
             raise HookError(f"next takes the {self.op.name} that the hook was given, or a copy of it, not {op!r}")
         asks = (*self.op.asks, *(ask for ask in op.asks if ask not in self.op.asks))
-        own = {} if isinstance(op, Run) else {"run": self.op.run}
-        inner = op.fork(trail=self.op.trail, asks=asks, **own)
+        fixed = {name: getattr(self.op, name) for name in self.op.fixed}
+        inner = op.fork(asks=asks, **fixed)
         if op is not self.op:
             self.changed = inner.changed_since(self.op.mark())
         return inner
@@ -141,12 +143,15 @@ class _Attempts:
 
 
 async def _after(hook: Hook, next: Next, op: Operation[Any]) -> Any:
-    holding = hook.hold and hook.matches(op)
+    holding = hook.hold and _stands(hook, op)
     op.trail.holds += holding
     try:
         op.result, op.error = await next(op), None
     except Exception as error:
         op.result, op.error = None, error
+    except BaseException:
+        op.trail.holds -= holding
+        raise
     streamed = op.kept(op.result)
     await _review(hook, op)
     if holding:
@@ -163,7 +168,9 @@ async def _review(hook: Hook, op: Operation[Any]) -> None:
         if not hook.matches(op):
             return
         verdict = _checked(hook, op, await _call(hook, op) or op.implied(result))
-        if op.error is error and op.result is not None:
+        if op.error is not error and op.error is not None:
+            op.result = None  # it is an error now
+        elif op.result is not None:
             op.result, op.error = op.reconcile(kept, op.result), None
     except Exception as failure:
         _record(hook, op, start, failure)
@@ -189,15 +196,14 @@ async def _gate(operation: type[Operation[Any]], core: Next, op: Operation[Any])
         if refusal is not None:
             return op.prevent(refusal)
         questions = [*op.asks, *asks]
-        if not questions or agreed or sealed.hash in op.run.progress.granted:
+        if agreed or not questions:
             return await core(sealed)
         answer = await ask(op, sealed, questions)
         if isinstance(answer, Block):
             return op.prevent(answer)
         if answer.args is None:
-            op.run.progress.granted.add(sealed.hash)
             return await core(sealed)
-        op, agreed = op.fork(args=thaw(answer.args)), True
+        op, agreed = op.fork(args=thaw(answer.args)), True  # sealed and guarded anew
     op.passed()
     return op.blocked(op.trail.invalid)
 
@@ -245,6 +251,18 @@ async def _call(hook: Hook, *args: Any) -> Any:
     return answer
 
 
+def _stands(hook: Hook, op: Operation[Any]) -> bool:
+    """Whether a hook is for this operation; a predicate that fails is the hook's failure."""
+    start = perf_counter()
+    try:
+        return hook.matches(op)
+    except Exception as error:
+        _record(hook, op, start, error)
+        if hook.on_error == "fail":
+            raise
+        return False
+
+
 def _checked(hook: Hook, op: Operation[Any], answer: Any) -> Any:
     if answer is None or isinstance(answer, possible := allowed(hook.position, op.name)):
         return answer
@@ -256,8 +274,9 @@ def _record(hook: Hook, op: Operation[Any], start: float, said: Any, changed: di
     """Write down what a hook said; a decision is logged with the thread, too."""
     verdict, reason = "pass", ""
     if isinstance(said, Exception):
-        verdict, reason = "failed", f"{type(said).__name__}: {said}"
-        logger.warning("the hook %s failed at %s", hook.name, hook.point, exc_info=said)
+        verdict, reason = "failed", _failure(hook, said)
+        logger.warning("the hook %s failed at %s: %s", hook.name, hook.point, reason)
+        logger.debug("it failed here", exc_info=said)
     elif said is not None:
         verdict = type(said).__name__.lower()
         reason = said.question if isinstance(said, Ask) else said.message if isinstance(said, Continue) else said.reason
@@ -265,6 +284,11 @@ def _record(hook: Hook, op: Operation[Any], start: float, said: Any, changed: di
     op.why.append(why)
     if verdict != "pass":
         op.run.thread.append("decision", {"run": op.run.id, "operation": op.name, **op.place(), **why.to_json()})
+
+
+def _failure(hook: Hook, error: Exception) -> str:
+    """What went wrong with a hook; an `after` may have failed over the very thing it was to take out."""
+    return type(error).__name__ if hook.position == "after" else f"{type(error).__name__}: {error}"
 
 
 def _since(start: float) -> float:

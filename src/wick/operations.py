@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Generic, Literal, Self, TypeVar
 from uuid import uuid4
 
@@ -56,7 +56,8 @@ class Operation(Generic[R]):
     """Something the agent does. A hook reads it, changes it, and decides about it."""
 
     name: ClassVar[str] = "operation"
-    editable: ClassVar[tuple[str, ...]] = ()
+    editable: ClassVar[tuple[str, ...]] = ()  # what hooks change
+    fixed: ClassVar[tuple[str, ...]] = ("run", "trail")  # what no copy of it can change
 
     run: Run
     result: R = field(default=None, init=False, repr=False)  # type: ignore[assignment]
@@ -175,10 +176,10 @@ class Progress:
     usage: Usage = field(default_factory=Usage)
     stopping: Stop | None = None
     inbox: deque[Message] = field(default_factory=deque)
-    granted: set[str] = field(default_factory=set)  # hashes the user has agreed to
     guards: list[Any] = field(default_factory=list)  # added while it runs
     records: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
     scratch: dict[Any, Any] = field(default_factory=dict)
+    output_from: int | None = None  # where its messages begin in the thread, once it has begun
     continues: int = 0
     over: bool = False
     resumed: bool = False
@@ -190,6 +191,7 @@ class Run(Operation[Result], Injected):
 
     name = "run"
     editable = ("input", "system", "tools", "settings", "model", "user")
+    fixed = ("trail", "id", "parent", "loop", "progress")
 
     run: Run = field(init=False, repr=False)
     agent: str = "agent"
@@ -236,7 +238,8 @@ class Run(Operation[Result], Injected):
     @property
     def output(self) -> Messages:
         """This run's messages, its input among them."""
-        return self.thread.messages[self.thread.output_from :]
+        start = self.progress.output_from
+        return Messages() if start is None else self.thread.messages[start:]
 
     @property
     def depth(self) -> int:
@@ -354,7 +357,7 @@ class Step(Operation[Stop | Continue]):
         if isinstance(verdict, Continue) and self._may_continue():
             self.trail.follow += [Message("user", verdict.message, name=hook)] if verdict.message else []
             self.result, self.error = verdict, None
-        if self.run.stopping is not None:
+        if self.run.stopping is not None and self.error is None:
             self.result = self.run.stopping
 
 
@@ -411,6 +414,7 @@ class ToolUse(Operation[ToolResult], Injected):
 
     name = "tool_use"
     editable = ("args",)
+    fixed = ("run", "trail", "call", "turns", "number")
 
     call: ToolCall
     tool: Tool | None
@@ -462,7 +466,8 @@ class ToolUse(Operation[ToolResult], Injected):
 
     def accept(self, result: Any) -> ToolResult:
         given = ToolResult(result) if isinstance(result, str) else _expect(result, ToolResult, "a ToolResult or a text")
-        return replace(given, tool_call_id=self.call.id, name=self.call.name)
+        mine = given.tool_call_id == self.call.id and given.name == self.call.name
+        return given if mine else self._copy(given)
 
     def place(self) -> dict[str, Any]:
         return {"call": self.call.id}
@@ -471,7 +476,10 @@ class ToolUse(Operation[ToolResult], Injected):
         return None if self.args == mark["args"] else difference(mark["args"], self.args)
 
     def kept(self, result: ToolResult | None) -> Kept[ToolResult]:
-        return (result, result and replace(result))
+        return (result, None if result is None else self._copy(result))
+
+    def _copy(self, result: ToolResult) -> ToolResult:
+        return ToolResult(result.output, result.error, result.data, result.parts, self.call.id, self.call.name)
 
     def same(self, kept: Kept[ToolResult]) -> bool:
         return self.result == kept[1]

@@ -116,8 +116,9 @@ def _read(fn: Callable[..., Any]) -> FunctionArguments:
             key = f"a{len(fields)}"  # a name that cannot clash with one of pydantic's
             names.append((name, key))
             fields[key] = _field(parameter, hint, texts.get(name))
-    model, schema = _model(label, fields, extra)
-    return FunctionArguments(schema, injected, tuple(positional), model, tuple(names), _defaults(label, model))
+    model = _model(label, fields, extra)
+    defaults = _defaults(label, model)
+    return FunctionArguments(_schema(label, model), injected, tuple(positional), model, tuple(names), defaults)
 
 
 def _hints(fn: Callable[..., Any], label: str) -> dict[str, Any]:
@@ -131,7 +132,8 @@ def _hints(fn: Callable[..., Any], label: str) -> dict[str, Any]:
     def bare() -> None: ...
 
     try:
-        bare.__annotations__ = {name: hint for name, hint in target.__annotations__.items() if name != "return"}
+        found = getattr(target, "__annotations__", {})
+        bare.__annotations__ = {name: hint for name, hint in found.items() if name != "return"}
         return get_type_hints(bare, getattr(target, "__globals__", {}), include_extras=True)
     except Exception as error:
         raise ConfigError(
@@ -172,13 +174,25 @@ def _orderly(hint: Any) -> Any:
     return Annotated[hint, _SORTED] if (get_origin(hint) or hint) in (set, frozenset, Set) else hint
 
 
-def _model(label: str, fields: dict[str, Any], extra: Any) -> tuple[type[BaseModel], dict[str, Any]]:
+def _model(label: str, fields: dict[str, Any], extra: Any) -> type[BaseModel]:
     config = ConfigDict(extra=extra, allow_inf_nan=False, protected_namespaces=())
     try:
         model: type[BaseModel] = create_model(label, __config__=config, **fields)
-        return model, freeze(_compact(model.model_json_schema()))
+        model.model_rebuild()  # a model that waits for a name is refused here
+        return model
     except (PydanticUserError, NameError, TypeError, ValueError) as error:
-        raise ConfigError(f"the arguments of the tool {label} cannot be described as JSON: {_line(error)}") from None
+        raise _indescribable(label, error) from None
+
+
+def _schema(label: str, model: type[BaseModel]) -> dict[str, Any]:
+    try:
+        return freeze(_compact(model.model_json_schema()))  # type: ignore[no-any-return]
+    except (PydanticUserError, TypeError, ValueError) as error:
+        raise _indescribable(label, error) from None
+
+
+def _indescribable(label: str, error: Exception) -> ConfigError:
+    return ConfigError(f"the arguments of the tool {label} cannot be described as JSON: {_line(error)}")
 
 
 _DATA = frozenset(("default", "examples", "enum", "const", "discriminator"))  # in these nothing is a schema

@@ -140,11 +140,11 @@ class Options(TypedDict, total=False):
     name: str
     description: str
     parameters: Mapping[str, Any]  # a JSON Schema in place of the signature
-    timeout: float
+    timeout: float | None
     idempotent: bool
     read_only: bool
     alone: bool
-    max_output: int
+    max_output: int | None
     kind: str
     aliases: Iterable[str]
     renames: Mapping[str, str]
@@ -212,7 +212,7 @@ def _tools_url(callback_url: str, name: str) -> str:
     try:
         parts = urlsplit(callback_url)
         usable = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
-    except ValueError:  # a port that is no number, a bracket that is not closed
+    except (ValueError, AttributeError):  # a port that is no number, a bracket that is not closed, no text at all
         usable = False
     if not usable or parts.query or parts.fragment:
         raise ConfigError(f"the callback URL of {name} must be like http://host:port/path, not {callback_url!r}")
@@ -227,13 +227,12 @@ class _Callback:
     seconds: float
     headers: Mapping[str, str] = field(repr=False)
 
-    async def post(self, **args: Any) -> Any:
+    async def post(self, /, **args: Any) -> Any:
         answer = await post_json(
             self.url,
             {"name": self.name, "args": args},
             private=self.private,
-            seconds=self.seconds
-            + caps.CANCEL_GRACE_SECONDS,  # `use` is there first, and says that the outcome is unknown
+            seconds=self.seconds + caps.CANCEL_GRACE_SECONDS,  # `use` ends first, and says the outcome is unknown
             most_bytes=caps.CALLBACK_BYTES,
             headers=self.headers,
         )
@@ -247,7 +246,7 @@ class _Callback:
 
 def no_such_tool(name: str, tools: Iterable[str]) -> str:
     """What the model is told when it asks for a tool that is not there."""
-    names = list(tools)
+    name, names = name[:100], list(tools)
     if not names:
         return f"there is no tool named {name!r}; this agent has no tools"
     close = get_close_matches(name, names, n=1)
@@ -305,8 +304,7 @@ async def _outcome(tool: Tool, data: bytes, context: tuple[object, ...]) -> tupl
         return _failed(tool, f"{tool.name} was cancelled from within")
     except (Exception, SystemExit) as error:  # a tool that exits ends itself, not the agent
         return _failed(tool, ": ".join(filter(None, (tool.name, type(error).__name__, _message(error)))))
-    result = _result(tool, answer)
-    return result, "failed" if result.error and isinstance(answer, ToolResult) else "done"
+    return _result(tool, answer), "failed" if isinstance(answer, ToolResult) and answer.error else "done"
 
 
 def _cancellations() -> int:
@@ -315,7 +313,11 @@ def _cancellations() -> int:
 
 
 def _failed(tool: Tool, sentence: str) -> tuple[ToolResult, Ended]:
-    return ToolResult(error=_cut(sentence, tool.max_output)), "failed"
+    return ToolResult(error=_legible(_cut(sentence, tool.max_output))), "failed"
+
+
+def _legible(text: str) -> str:
+    return text.encode(errors="replace").decode()
 
 
 def _message(error: BaseException) -> str:
@@ -329,7 +331,7 @@ def _result(tool: Tool, answer: Any) -> ToolResult:
     try:
         output, data, parts = _told(answer)
         error = answer.error if isinstance(answer, ToolResult) else ""
-        short, error = _cut(output, tool.max_output), _cut(error, tool.max_output)
+        short, error = _cut(output, tool.max_output), _legible(_cut(error, tool.max_output))
         short.encode()
     except Exception:  # too deep, NaN, half a character, or an object that fails when it is read
         what = f"{tool.name} returned a {type(answer).__name__}, which is not JSON data"
@@ -344,11 +346,11 @@ def _told(answer: Any) -> tuple[str, Any, tuple[Part, ...]]:
     """The text that an answer comes to, and the data and parts that go with it."""
     if isinstance(answer, str) or answer is None:
         return answer or "", None, ()
-    if isinstance(answer, ToolResult) and all(isinstance(part, Part) for part in answer.parts):
-        return answer.output, thaw(freeze(answer.data)), answer.parts
+    if isinstance(answer, ToolResult):
+        return answer.output, thaw(freeze(answer.data)), _parts(answer.parts)
     parts = answer if isinstance(answer, list | tuple) else (answer,)
-    if parts and all(isinstance(part, Part) for part in parts):
-        texts = "\n".join(part.text for part in parts if isinstance(part, TextPart))
+    if parts and isinstance(parts[0], Part):
+        texts = "\n".join(part.text for part in _parts(parts) if isinstance(part, TextPart))
         return texts, None, tuple(part for part in parts if not isinstance(part, TextPart))
     if isinstance(answer, Iterator):  # it may never end
         raise TypeError("an iterator is not JSON data")
@@ -357,6 +359,12 @@ def _told(answer: Any) -> tuple[str, Any, tuple[Part, ...]]:
     if isinstance(data, str):
         return data, None, ()
     return json.dumps(data, ensure_ascii=False, allow_nan=False), data, ()
+
+
+def _parts(parts: Iterable[Any]) -> tuple[Part, ...]:
+    if not all(isinstance(part, Part) for part in parts):
+        raise TypeError("parts go with parts alone")
+    return tuple(parts)
 
 
 def _cut(text: str, most: int | None) -> str:

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import sys
 from collections.abc import AsyncIterator, Awaitable, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
-from wick.caps import CANCEL_GRACE_SECONDS
+from wick import caps
 
 T = TypeVar("T")
 
 logger = logging.getLogger(__name__)
+
+_leftover: set[asyncio.Future[Any]] = set()  # cancelled and still running: the loop itself would forget them
 
 
 class Turns:
@@ -76,29 +79,45 @@ async def closing(stream: AsyncIterator[T]) -> AsyncIterator[AsyncIterator[T]]:
 
 async def within(seconds: float, work: Awaitable[Any], name: str) -> Any:
     """Wait for work, but no longer than that; work that goes on all the same is abandoned."""
-    task = asyncio.ensure_future(work)
+    task = _started(work, name)
     try:
-        await asyncio.wait((task,), timeout=seconds)
+        if not task.done():
+            await asyncio.wait((task,), timeout=seconds)
     except asyncio.CancelledError:
         await end((task,))
         raise
     if not task.done():
         await end((task,))
-        raise TimeoutError(f"{name} did not answer within {seconds:g} s")
+        raise TimeoutError(f"{name} did not finish within {seconds:g} s")
     return task.result()
+
+
+def _started(work: Awaitable[Any], name: str) -> asyncio.Future[Any]:
+    """A task of its own; where Python can, it begins at once, so that what never waits costs no turn of the loop."""
+    if not asyncio.iscoroutine(work):
+        return asyncio.ensure_future(work)
+    if sys.version_info >= (3, 12):
+        return asyncio.Task(work, loop=asyncio.get_running_loop(), name=name, eager_start=True)
+    return asyncio.create_task(work, name=name)
 
 
 async def end(tasks: Sequence[asyncio.Future[Any]]) -> None:
     """Cancel tasks and see them end; one that does not within the grace is left behind, and said so."""
     for task in tasks:
+        _leftover.add(task)
+        task.add_done_callback(_forget)
         task.cancel()
-        task.add_done_callback(_went_wrong)  # so that nobody is told of an error nobody can mend
     if tasks:
-        await asyncio.wait(tasks, timeout=CANCEL_GRACE_SECONDS)
+        await asyncio.wait(tasks, timeout=caps.CANCEL_GRACE_SECONDS)
     for task in tasks:
         if not task.done():
             name = task.get_name() if isinstance(task, asyncio.Task) else "some work"
             logger.warning("%s was cancelled and goes on all the same; it is abandoned", name)
+
+
+def _forget(task: asyncio.Future[Any]) -> None:
+    _leftover.discard(task)
+    _went_wrong(task)  # so that nobody is told of an error nobody can mend
 
 
 def _went_wrong(task: asyncio.Future[Any]) -> bool:

@@ -1,0 +1,514 @@
+"""What wick itself costs, in CPU time: per step, per ring, per streamed delta, per agent and per import.
+
+Beside each figure stands a floor, measured in the same rounds: a loop written by hand, with plain dicts,
+no hooks and no checks, that asks the same model and uses the same tool. See bench/README.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import gc
+import json
+import os
+import platform
+import subprocess
+import sys
+import tracemalloc
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass
+from itertools import cycle, product
+from pathlib import Path
+from statistics import median
+from time import perf_counter, process_time_ns
+from typing import Any, TypeVar
+
+from wick import Agent, Hook, Message, ModelCall, Thread, ToolUse, after, assistant, before, guard, tool, user, wrap
+from wick.hooks import Next
+from wick.protocols import CallArgs, CallStart, Delta, Finish, TextDelta, Usage
+
+RESULTS = Path(__file__).parent / "results" / "loop.json"
+
+LENGTHS = (20, 200, 2_000)  # messages that are in the thread when the run begins
+STEPS = 10  # that use a tool, in one run
+RINGS = 10  # of the same kind, to see what one costs
+DELTAS = 2_000  # in one reply
+AGENTS = 1_000
+
+# What we aim for: microseconds of our own, beyond the floor.
+STEP_GOAL, DELTA_GOAL, AGENT_GOAL, AGENT_BYTES_GOAL = 150.0, 5.0, 200.0, 20_000
+
+
+# -- what is run ----------------------------------------------------------------------------------------------------
+
+
+Replies = list[tuple[Delta, ...]]
+
+
+class Prepared:
+    """A model that gives ready-made replies, round and round. If `live`, each delta comes in its own turn of the loop."""
+
+    name = "prepared"
+
+    def __init__(self, replies: Replies, live: bool = False) -> None:
+        self._replies = cycle(replies)
+        self._live = live
+
+    async def stream(self, request: object) -> AsyncIterator[Delta]:
+        for delta in next(self._replies):
+            if self._live:
+                await asyncio.sleep(0)
+            yield delta
+
+
+_END: tuple[Delta, ...] = (Usage(100, 10), Finish())
+_ANSWER: tuple[Delta, ...] = (TextDelta("It is sunny in Lisbon."), *_END)
+_QUESTION = "What is the weather?"
+
+
+def _asks(number: int) -> tuple[Delta, ...]:
+    call = (CallStart(0, f"call_{number}", "weather"), CallArgs(0, '{"city": "Lisbon", "days": 2}'))
+    return (TextDelta("Let me look."), *call, Usage(100, 10), Finish("tool_calls"))
+
+
+WORK: Replies = [*map(_asks, range(STEPS)), _ANSWER]
+REST: Replies = [_ANSWER]
+ESSAY: Replies = [(*[TextDelta("word ")] * DELTAS, *_END)]
+
+
+async def forecast(city: str, days: int = 1) -> str:
+    """The weather forecast for a city."""
+    return "sunny"
+
+
+weather = tool(forecast, name="weather")
+
+
+async def look(op: Any) -> None:
+    """A hook that has nothing to say."""
+
+
+async def around(op: Any, next: Next) -> Any:
+    return await next(op)
+
+
+def look_now(op: Any) -> None:
+    """A hook that is no coroutine."""
+
+
+def _hooks(kind: str, operation: Any, count: int) -> list[Hook]:
+    make: dict[str, Callable[[str], Hook]] = {
+        "before": lambda name: before(operation, name=name)(look),
+        "wrap": lambda name: wrap(operation, name=name)(around),
+        "after": lambda name: after(operation, name=name)(look),
+        "guard": lambda name: guard(operation, name=name)(look),
+        "guard, not async": lambda name: guard(operation, name=name)(look_now),
+    }
+    return [make[kind](f"{kind} {operation.name} {number}") for number in range(count)]
+
+
+def _some_hooks(each: int) -> list[Hook]:
+    kinds = [_hooks(kind, ToolUse, each) for kind in ("before", "wrap", "after", "guard")]
+    return [hook for hooks in (*kinds, _hooks("before", ModelCall, each)) for hook in hooks]
+
+
+CROWDS = {"no hooks": _some_hooks(0), "a few hooks": _some_hooks(1), "20 hooks": _some_hooks(4)}
+KINDS = ("before", "wrap", "after", "guard", "guard, not async")
+
+
+# -- the floor ------------------------------------------------------------------------------------------------------
+
+
+async def bare_loop(model: Prepared, messages: list[dict[str, Any]], tools: dict[str, Any]) -> None:
+    """The least that an agent does."""
+    while True:
+        reply = await _bare_reply(model, messages)
+        messages.append(reply)
+        if not reply["tool_calls"]:
+            return
+        messages += await asyncio.gather(*(_bare_use(call, tools) for call in reply["tool_calls"]))
+
+
+async def _bare_reply(model: Prepared, messages: list[dict[str, Any]]) -> dict[str, Any]:
+    text: list[str] = []
+    calls: dict[int, dict[str, Any]] = {}
+    async for delta in model.stream([*messages]):
+        if isinstance(delta, TextDelta):
+            text.append(delta.text)
+        elif isinstance(delta, CallStart):
+            calls[delta.index] = {"id": delta.id, "name": delta.name, "args": ""}
+        elif isinstance(delta, CallArgs):
+            calls[delta.index]["args"] += delta.text
+    return {"role": "assistant", "content": "".join(text), "tool_calls": [*calls.values()]}
+
+
+async def _bare_use(call: dict[str, Any], tools: dict[str, Any]) -> dict[str, Any]:
+    output = await tools[call["name"]](**json.loads(call["args"]))
+    return {"role": "tool", "tool_call_id": call["id"], "content": output}
+
+
+async def bare_stream(model: Prepared, messages: list[dict[str, Any]]) -> AsyncIterator[dict[str, str]]:
+    """The least that shows a reply as it arrives."""
+    text: list[str] = []
+    async for delta in model.stream([*messages]):
+        if isinstance(delta, TextDelta):
+            text.append(delta.text)
+            yield {"event": "text", "delta": delta.text}
+    messages.append({"role": "assistant", "content": "".join(text)})
+
+
+# -- measuring ------------------------------------------------------------------------------------------------------
+
+Key = TypeVar("Key")
+Prepare = Callable[[], Awaitable[object]]  # makes ready what is not measured, and returns what is
+
+
+def _past(length: int) -> list[Message]:
+    said = [(user(f"What about day {day}? " * 5), assistant(f"Sunny on day {day}. " * 5)) for day in range(length // 2)]
+    return [message for pair in said for message in pair]
+
+
+_PASTS = {length: _past(length) for length in (0, *LENGTHS)}
+
+
+def _thread(length: int) -> Thread:
+    thread = Thread()
+    thread.add(*_PASTS[length])
+    return thread
+
+
+def _wick(hooks: Sequence[Hook], replies: Replies, length: int = 0) -> Prepare:
+    agent = Agent(Prepared(replies), tools=[weather], hooks=hooks)
+    return lambda: agent.run(_QUESTION, thread=_thread(length))
+
+
+def _bare(replies: Replies, length: int = 0) -> Prepare:
+    model, tools = Prepared(replies), {"weather": forecast}
+    past = [{"role": message.role, "content": message.content} for message in _PASTS[length]]
+    return lambda: bare_loop(model, [*past, {"role": "user", "content": _QUESTION}], tools)
+
+
+def _wick_stream(live: bool) -> Prepare:
+    agent = Agent(Prepared(ESSAY, live))
+    return lambda: _read(aiter(agent.stream(_QUESTION)))
+
+
+def _bare_stream(live: bool) -> Prepare:
+    model = Prepared(ESSAY, live)
+    return lambda: _read(bare_stream(model, [{"role": "user", "content": _QUESTION}]))
+
+
+async def _read(events: AsyncIterator[object]) -> None:
+    async for _ in events:
+        pass
+
+
+Samples = dict[Key, list[float]]  # microseconds, one for each round
+
+
+async def measure(cases: dict[Key, Prepare], rounds: int) -> Samples[Key]:
+    """The CPU time of each case in each round. The cases take turns, so that a slow moment is everyone's."""
+    samples: Samples[Key] = {key: [] for key in cases}
+    for number in range(-1, rounds):
+        for key, prepare in cases.items():
+            work = prepare()
+            gc.collect()
+            start = process_time_ns()
+            await work
+            spent = (process_time_ns() - start) / 1_000
+            if number >= 0:  # the first round warms up
+                samples[key].append(spent)
+    return samples
+
+
+def _each(more: list[float], less: list[float], count: int, times: int = 1) -> list[float]:
+    """What one costs, in each round: the difference that `count` of them make."""
+    return [(a - b) / count * times for a, b in zip(more, less, strict=True)]
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One figure, and the floor beside it. A ring and an agent have none of their own; theirs is a bare step."""
+
+    group: str
+    case: str
+    us: float
+    floor_us: float
+    ratio: float
+    messages: int | None = None
+    goal_us: float | None = None
+
+    @property
+    def own_us(self) -> float:
+        return self.us - self.floor_us
+
+    def to_json(self) -> dict[str, Any]:
+        fields = {name: getattr(self, name) for name in self.__slots__} | {"own_us": self.own_us}
+        return {key: round(value, 3) if isinstance(value, float) else value for key, value in fields.items()}
+
+
+def _row(group: str, case: str, cost: list[float], floor: list[float], **more: Any) -> Row:
+    ratio = median(a / b for a, b in zip(cost, floor, strict=True))
+    return Row(group, case, median(cost), median(floor), ratio, **more)
+
+
+# -- steps and rings ------------------------------------------------------------------------------------------------
+
+
+async def steps(rounds: int) -> list[Row]:
+    """What a step costs with none, a few and many hooks, and what one more ring of each kind costs."""
+    rings = {_ring(kind, op): _hooks(kind, op, RINGS) for op in (ToolUse, ModelCall) for kind in KINDS}
+    cost = await _step_costs(CROWDS | rings, rounds)
+    rows = []
+    for name in CROWDS:
+        own = [cost[name, length] for length in LENGTHS]
+        floors = [cost["bare", length] for length in LENGTHS]
+        rows += [
+            _row("step", name, us, floor, messages=length, goal_us=_goal(name))
+            for us, floor, length in zip(own, floors, LENGTHS, strict=True)
+        ]
+        rows.append(_row("growth", name, _growth(own), _growth(floors)))
+    for name, length in product(rings, LENGTHS):
+        one = _each(cost[name, length], cost["no hooks", length], RINGS)
+        rows.append(_row("ring", name, one, cost["bare", length], messages=length))
+    return rows
+
+
+async def _step_costs(crowds: dict[str, list[Hook]], rounds: int) -> Samples[tuple[str, int]]:
+    """A step's cost for each crowd of hooks, and for the bare loop, at each length of the thread."""
+    cases: dict[tuple[str, int, str], Prepare] = {}
+    for length, (kind, replies) in product(LENGTHS, {"work": WORK, "rest": REST}.items()):
+        cases["bare", length, kind] = _bare(replies, length)
+        for name, hooks in crowds.items():
+            cases[name, length, kind] = _wick(hooks, replies, length)
+    spent = await measure(cases, rounds)
+    each = product(("bare", *crowds), LENGTHS)
+    return {(name, at): _each(spent[name, at, "work"], spent[name, at, "rest"], STEPS) for name, at in each}
+
+
+def _growth(by_length: list[list[float]]) -> list[float]:
+    """What a step costs more for a thousand messages more."""
+    return _each(by_length[-1], by_length[0], LENGTHS[-1] - LENGTHS[0], 1_000)
+
+
+def _ring(kind: str, operation: Any) -> str:
+    name, _, note = kind.partition(", ")
+    return f"{name}({operation.__name__})" + (f", {note}" if note else "")
+
+
+def _goal(crowd: str) -> float | None:
+    return STEP_GOAL if crowd == "a few hooks" else None
+
+
+# -- deltas ---------------------------------------------------------------------------------------------------------
+
+
+async def deltas(rounds: int) -> list[Row]:
+    """What a piece of a reply costs: unseen, read at the end of a burst, and read as each one comes."""
+    cases = {
+        "run()": (_wick((), ESSAY), _bare(ESSAY)),
+        "stream(), in one burst": (_wick_stream(False), _bare_stream(False)),
+        "stream(), one at a time": (_wick_stream(True), _bare_stream(True)),
+    }
+    every = {f"{name} {side}": case for name, pair in cases.items() for side, case in zip("wb", pair, strict=True)}
+    samples = await measure(every | {"rest w": _wick((), REST), "rest b": _bare(REST)}, rounds)
+
+    def each(name: str, side: str) -> list[float]:
+        return _each(samples[f"{name} {side}"], samples[f"rest {side}"], DELTAS)
+
+    return [_row("delta", name, each(name, "w"), each(name, "b"), goal_us=DELTA_GOAL) for name in cases]
+
+
+# -- agents ---------------------------------------------------------------------------------------------------------
+
+
+async def lookup(query: str, limit: int = 5) -> str:
+    """Look something up."""
+    return query
+
+
+async def remember(key: str, value: str) -> str:
+    """Keep something for later."""
+    return value
+
+
+FUNCTIONS = (forecast, lookup, remember)
+TOOLS = (weather, tool(lookup), tool(remember))
+HOOKS = (*_hooks("before", ToolUse, 1), *_hooks("after", ToolUse, 1), *_hooks("guard", ToolUse, 1))
+
+
+def _agent(tools: Sequence[Any]) -> Agent:
+    return Agent(Prepared(REST), system="You are helpful.", tools=tools, hooks=HOOKS)
+
+
+def _running_agent(tools: Sequence[Any]) -> Agent:
+    agent = _agent(tools)
+    agent._loop(None)
+    return agent
+
+
+MAKERS: dict[str, Callable[[], Agent]] = {
+    "of tools": lambda: _agent(TOOLS),
+    "of plain functions": lambda: _agent(FUNCTIONS),
+    "of tools, and its rings": lambda: _running_agent(TOOLS),
+}
+
+
+def agents(count: int, rounds: int, bare_step: float) -> list[dict[str, Any]]:
+    """What an agent with three tools and three hooks costs to make and to keep; its rings come with its first run."""
+    samples: Samples[str] = {name: [] for name in MAKERS}
+    for _ in range(rounds):
+        for name, make in MAKERS.items():
+            gc.collect()
+            start = process_time_ns()
+            for _ in range(count):
+                make()
+            samples[name].append((process_time_ns() - start) / 1_000 / count)
+    rows = [Row("agent", name, us := median(samples[name]), bare_step, us / bare_step) for name in MAKERS]
+    goals = {"goal_us": AGENT_GOAL, "goal_bytes": AGENT_BYTES_GOAL}
+    return [row.to_json() | {"bytes": _bytes(MAKERS[row.case], count)} | goals for row in rows]
+
+
+def _bytes(make: Callable[[], Agent], count: int) -> int:
+    make()
+    gc.collect()
+    tracemalloc.start()
+    kept = [make() for _ in range(count)]
+    gc.collect()
+    size = tracemalloc.get_traced_memory()[0] // len(kept)
+    tracemalloc.stop()
+    return size
+
+
+# -- imports --------------------------------------------------------------------------------------------------------
+
+# `import pydantic` alone loads next to nothing: its names are fetched when they are first used.
+IMPORTS = {
+    "import pydantic": "import pydantic",
+    "pydantic, in use": "from pydantic import BaseModel, TypeAdapter",
+    "import wick": "import wick",
+}
+_PROBE = """
+import os, sys, time
+def rss():
+    try:
+        with open("/proc/self/statm") as statm:
+            return int(statm.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except OSError:  # no /proc here: the most it ever was
+        import resource
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+size, start = rss(), time.process_time()
+exec(sys.argv[1])
+print((time.process_time() - start) * 1000, rss() - size)
+"""
+
+
+def imports(rounds: int) -> list[dict[str, Any]]:
+    """What an import costs in a new process, beyond the bare interpreter."""
+    found: dict[str, list[tuple[float, float]]] = {name: [] for name in IMPORTS}
+    for number in range(-1, rounds):
+        for name, code in IMPORTS.items():
+            cost = _imported(code)
+            if number >= 0:  # the first round writes the bytecode
+                found[name].append(cost)
+    ms = {name: median(cost[0] for cost in costs) for name, costs in found.items()}
+    size = {name: median(cost[1] for cost in costs) / 1e6 for name, costs in found.items()}
+    floor = ms["pydantic, in use"]
+    return [
+        {"group": "import", "case": name, "ms": round(ms[name], 1), "rss_mb": round(size[name], 1),
+         "ratio": round(ms[name] / floor, 2)}
+        for name in IMPORTS
+    ]  # fmt: skip
+
+
+def _imported(code: str) -> tuple[float, float]:
+    probe = subprocess.run([sys.executable, "-c", _PROBE, code], capture_output=True, text=True, check=True)
+    ms, size = probe.stdout.split()
+    return float(ms), float(size)
+
+
+# -- telling --------------------------------------------------------------------------------------------------------
+
+
+def table(title: str, heads: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    """Print rows under their heads: the first column is text, the others are numbers."""
+    cells = [[*heads], *([_shown(cell) for cell in row] for row in rows)]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    print(f"\n{title}")
+    for line in cells:
+        first, *rest = zip(line, widths, strict=True)
+        print(" ", "  ".join([first[0].ljust(first[1]), *(cell.rjust(width) for cell, width in rest)]).rstrip())
+
+
+def _shown(cell: object) -> str:
+    if cell is None:
+        return ""
+    if isinstance(cell, float):
+        return f"{cell:,.2f}" if abs(cell) < 10 else f"{cell:,.0f}"
+    return f"{cell:,}" if isinstance(cell, int) else str(cell)
+
+
+def tell(rows: Sequence[dict[str, Any]]) -> None:
+    group: dict[str, list[dict[str, Any]]] = {}
+    for row in rows:
+        group.setdefault(row["group"], []).append(row)
+    costs = ("us", "floor_us", "own_us", "ratio", "goal_us")
+    heads = ("µs", "floor", "our own", "ratio", "goal, our own")
+    table("a step: one reply, one tool used", ("", "messages", *heads), _pick(group["step"], "messages", *costs))
+    table("more for a step, by 1,000 messages more in the thread", ("", *heads[:3]), _pick(group["growth"], *costs[:3]))
+    lengths = [f"{length:,}" for length in LENGTHS]
+    table(
+        "one more ring, in µs, by messages; and as a part of a bare step",
+        ("", *lengths, *lengths),
+        ([case, *_by_length(group["ring"], case, "us"), *_by_length(group["ring"], case, "ratio")]
+         for case in dict.fromkeys(row["case"] for row in group["ring"])),
+    )  # fmt: skip
+    table("a delta: a piece of a reply", ("", *heads), _pick(group["delta"], *costs))
+    table(
+        "an agent with 3 tools and 3 hooks",
+        ("", "µs", "goal", "bytes", "goal", "in bare steps"),
+        _pick(group["agent"], "us", "goal_us", "bytes", "goal_bytes", "ratio"),
+    )
+    table("an import, beyond Python itself", ("", "ms", "MB", "ratio"), _pick(group["import"], "ms", "rss_mb", "ratio"))
+
+
+def _pick(rows: Iterable[dict[str, Any]], *keys: str) -> list[list[object]]:
+    return [[row["case"], *(row[key] for key in keys)] for row in rows]
+
+
+def _by_length(rows: Iterable[dict[str, Any]], case: str, key: str) -> list[object]:
+    return [row[key] for row in rows if row["case"] == case]
+
+
+# -- all of it ------------------------------------------------------------------------------------------------------
+
+
+def run(quick: bool) -> list[dict[str, Any]]:
+    rounds = 5 if quick else 31
+    gc.collect()
+    gc.freeze()  # what was imported is not looked through again at each collection
+    with asyncio.Runner() as runner:
+        found = runner.run(steps(rounds)) + runner.run(deltas(rounds))
+    bare_step = next(row.floor_us for row in found if row.group == "step")
+    rows = [row.to_json() for row in found]
+    rows += agents(AGENTS // 10 if quick else AGENTS, min(rounds, 7), bare_step)
+    return rows + imports(1 if quick else 7)
+
+
+def main() -> None:
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options.add_argument("--quick", action="store_true", help="a few rounds, for a first impression")
+    options.add_argument("--json", type=Path, default=RESULTS, metavar="FILE", help="where the figures are written")
+    chosen = options.parse_args()
+    start = perf_counter()
+    rows = run(chosen.quick)
+    tell(rows)
+    about = {"python": platform.python_version(), "machine": platform.machine(), "cpus": os.cpu_count()}
+    report = about | {"quick": chosen.quick, "seconds": round(perf_counter() - start, 1), "rows": rows}
+    chosen.json.parent.mkdir(parents=True, exist_ok=True)
+    chosen.json.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+    print(f"\n{report['seconds']} s; written to {chosen.json}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,136 @@
+"""What many tests share: tools to use, agents that use them once, and hooks made at any point."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from wick import Agent, Hook, Message, Operation, Result, Run, Scripted, Thread, ToolCall, ToolResult, ToolUse
+from wick import assistant, tool  # fmt: skip
+from wick.decisions import Answer, Question
+from wick.events import Event
+from wick.signatures import Position
+from wick.threads import Entry
+from wick.tools import Tool
+
+
+@tool(idempotent=True)
+async def echo(text: str, times: int = 1) -> str:
+    """Say it again."""
+    return text * times
+
+
+@tool(kind="shell")
+async def execute(command: str) -> str:
+    """Run a command."""
+    return f"ran {command}"
+
+
+def call(name: str = "echo", id: str = "c1", **args: Any) -> ToolCall:
+    return ToolCall(id, name, args or {"text": "hi"})
+
+
+def calls(*calls: ToolCall) -> Message:
+    """A reply that asks for tools."""
+    return assistant("", *calls)
+
+
+def talker(*hooks: Any, **options: Any) -> Agent:
+    """An agent that says one thing and is done."""
+    return Agent(Scripted("hello", spare=True), hooks=hooks, **options)
+
+
+def user_of(tool: Tool, *hooks: Any, args: dict[str, Any] | None = None, **options: Any) -> Agent:
+    """An agent that uses one tool once, says "done" and is done."""
+    wanted = call(tool.name, **(args or {}))
+    options.setdefault("tools", [tool])
+    return Agent(Scripted(calls(wanted), "done", spare=True), hooks=hooks, **options)
+
+
+def echoer(*hooks: Any, **options: Any) -> Agent:
+    """An agent that echoes "hi", says "done" and is done."""
+    return user_of(echo, *hooks, **options)
+
+
+def agent_for(operation: type[Operation[Any]], *hooks: Any, **options: Any) -> Agent:
+    """An agent with exactly one operation of that kind."""
+    return echoer(*hooks, **options) if operation is ToolUse else talker(*hooks, **options)
+
+
+def hook_at(position: Position, operation: type[Operation[Any]], answer: Any, **options: Any) -> Hook:
+    """A hook that gives that answer, with nothing in its signature that gives it away."""
+
+    async def look(op):  # type: ignore[no-untyped-def]
+        return answer
+
+    async def around(op, next):  # type: ignore[no-untyped-def]
+        return answer
+
+    options = {"name": "the_hook", "timeout": 30 if position == "guard" else None} | options
+    return Hook(around if position == "wrap" else look, operation, position, **options)
+
+
+def results(result: Result) -> list[str]:
+    """What the model was told that its tools came to."""
+    return [message.text for message in result.messages if message.role == "tool"]
+
+
+def result_of(result: Result) -> str:
+    """What the model was told that its one tool came to."""
+    (text,) = results(result)
+    return text
+
+
+def entries(thread: Thread | None, kind: str) -> list[Any]:
+    assert thread is not None
+    return [entry.data for entry in thread.entries if entry.kind == kind]
+
+
+def kinds(thread: Thread, *wanted: str) -> list[str]:
+    return [entry.kind for entry in thread.entries if entry.kind in wanted]
+
+
+class Watch:
+    """The operations that passed one of its hooks, and what they were like then."""
+
+    def __init__(self) -> None:
+        self.ops: list[Any] = []
+
+    def __call__(self, op: Any) -> None:
+        self.ops.append(op)
+
+    @property
+    def op(self) -> Any:
+        (op,) = self.ops
+        return op
+
+
+class User:
+    """A user who is asked: gives the answers in turn, the last one again and again."""
+
+    def __init__(self, *answers: Answer | BaseException | Callable[[Question], Any]) -> None:
+        self.answers = list(answers)
+        self.questions: list[Question] = []
+
+    async def __call__(self, question: Question) -> Any:
+        self.questions.append(question)
+        answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+        if isinstance(answer, BaseException):
+            raise answer
+        return answer(question) if callable(answer) else answer
+
+    @property
+    def question(self) -> Question:
+        (question,) = self.questions
+        return question
+
+
+async def events(agent: Agent, text: str = "go", **options: Any) -> list[Event]:
+    return [event async for event in agent.stream(text, **options)]
+
+
+def deltas(events: Sequence[Event], name: str = "on_chat_model_stream") -> str:
+    return "".join(event.delta for event in events if event.event == name)  # type: ignore[attr-defined]
+
+
+__all__ = ["Entry", "Run", "ToolResult"]
