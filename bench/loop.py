@@ -46,7 +46,7 @@ Replies = list[tuple[Delta, ...]]
 
 
 class Prepared:
-    """A model that gives ready-made replies, round and round. If `live`, each delta comes in its own turn of the loop."""
+    """A model with ready-made replies, given round and round. If `live`, each delta has its own turn of the loop."""
 
     name = "prepared"
 

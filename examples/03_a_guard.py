@@ -2,7 +2,7 @@
 
 from wick import Agent, Block, Scripted, ToolCall, ToolUse, assistant, before, guard, tool
 
-done = []
+done: list[str] = []
 
 
 @tool(kind="shell")

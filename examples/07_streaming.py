@@ -17,7 +17,7 @@ async def count(to: int, use: ToolUse) -> str:
 
 @after(ModelCall, hold=True)
 def redact(call: ModelCall) -> None:
-    if call.result is not None and "hunter2" in call.result.text:
+    if call.error is None and "hunter2" in call.result.text:
         call.result = replace(call.result, content=call.result.text.replace("hunter2", "•••"))
 
 

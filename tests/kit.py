@@ -5,13 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from wick import Agent, Hook, Message, Operation, Result, Run, Scripted, Thread, ToolCall, ToolResult, ToolUse
-from wick import assistant, tool  # fmt: skip
+from wick import Agent, Hook, Message, Operation, Result, Scripted, Thread, Tool, ToolCall, ToolUse, assistant, tool
 from wick.decisions import Answer, Question
 from wick.events import Event
 from wick.signatures import Position
-from wick.threads import Entry
-from wick.tools import Tool
 
 
 @tool(idempotent=True)
@@ -131,6 +128,3 @@ async def events(agent: Agent, text: str = "go", **options: Any) -> list[Event]:
 
 def deltas(events: Sequence[Event], name: str = "on_chat_model_stream") -> str:
     return "".join(event.delta for event in events if event.event == name)  # type: ignore[attr-defined]
-
-
-__all__ = ["Entry", "Run", "ToolResult"]

@@ -22,7 +22,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel, Field
 
-from wick import caps, tools
+from wick import caps, tools, turns
 from wick.errors import ConfigError, InvalidArgs, Paused, ToolError
 from wick.frozen import canonical, freeze
 from wick.messages import FilePart, ImagePart, TextPart, ToolResult
@@ -652,9 +652,9 @@ async def test_a_tool_that_swallows_its_cancellation_holds_up_nobody(
         else:
             assert (await task)[1] == "unknown"
     assert "stubborn was cancelled and did not end within 0.02 s" in caplog.text
-    assert len(tools._leftover) == 1
+    assert len(turns._leftover) == 1
     go.set()
-    while tools._leftover:  # noqa: ASYNC110
+    while turns._leftover:  # noqa: ASYNC110
         await asyncio.sleep(0.005)
 
 

@@ -141,9 +141,11 @@ class Agent:
 
     async def _drive(self, run: Run) -> Result:
         """The one way a run goes, and the one place where it ends."""
+        words = [*run.input]
         try:
             result = await run.loop.run(run)
         except Paused as pause:
+            journal.shelve(run, words)
             return journal.close(run, "interrupted", f"paused: {pause}")
         except Exception as error:
             journal.close(run, "failed", "error", error)
@@ -276,6 +278,7 @@ def _take_up(run: Run, without: set[str]) -> None:
             f"resume it with them, or with without={missing!r} to go on without"
         )
     run.id, run.progress.resumed = opened["run"], True
+    run.input = [Message.from_json(message) for message in opened.get("shelved", ())]
 
 
 def _below(parent: Run, emit: Emit | None) -> Emit | None:

@@ -13,6 +13,9 @@ from wick.messages import Message, Reasoning, ToolCall
 from wick.protocols import CallArgs, CallStart, Delta, Finish, ReasoningDelta, TextDelta, Usage
 
 
+_CUT_OFF = ("length", "max_tokens", "content_filter")
+
+
 class Reply:
     """A reply that is still arriving: feed it deltas, then ask for the message."""
 
@@ -36,7 +39,7 @@ class Reply:
             self._argue(delta)  # type: ignore[arg-type]
         elif kind is ReasoningDelta:
             self._reasoning.append(delta)  # type: ignore[arg-type]
-            self._grow(delta.text)  # type: ignore[union-attr]
+            self._grow(delta.text + delta.signature)  # type: ignore[union-attr]
         elif kind is CallStart:
             self._start(delta)  # type: ignore[arg-type]
         elif kind is Usage:
@@ -55,7 +58,7 @@ class Reply:
         return Message("assistant", "".join(self._text), calls, reasoning=self._thoughts())
 
     def _grow(self, text: str) -> None:
-        self._size += len(text)
+        self._size += len(text) or 1  # a stream of nothings must end, too
         if self._size > REPLY_CHARS:
             raise ModelError(f"the model's reply is longer than {REPLY_CHARS:,} characters")
 
@@ -78,6 +81,8 @@ class Reply:
         args, invalid = parse_args(raw)
         if not start.name:
             invalid = "the call does not name a tool"
+        elif self.finish in _CUT_OFF and not raw.strip():
+            invalid = "the reply was cut off before the arguments came"
         return ToolCall(start.id or f"call_{uuid4().hex[:12]}", start.name or "unnamed", args, raw, invalid)
 
     def _thoughts(self) -> tuple[Reasoning, ...]:

@@ -17,6 +17,12 @@ JSON_DEPTH = 100
 # models
 REPLY_CHARS = 8_000_000  # text, reasoning and arguments of one reply
 REPLY_CALLS = 128
+SSE_LINE_BYTES = 16_000_000  # the longest line of a stream
+ERROR_BODY_BYTES = 64_000  # how much of a refusal is read
+CONNECT_SECONDS = 10.0
+FIRST_BYTE_SECONDS = 120.0  # until a reply begins
+CHUNK_SECONDS = 60.0  # between two pieces of it
+REPLY_SECONDS = 900.0  # until it ends
 
 # tokens are estimated as characters / 4; a picture or a file counts as this many
 CHARS_PER_TOKEN = 4

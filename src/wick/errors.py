@@ -5,7 +5,8 @@
     │   └── MissingExtra  an optional package is not installed; the message says how to get it
     ├── MessageError      a message or a chain of messages is not well formed
     ├── ToolError         raised inside a tool, to tell the model in a sentence what went wrong
-    │   └── InvalidArgs   the arguments do not fit the tool's schema
+    │   ├── InvalidArgs   the arguments do not fit the tool's schema
+    │   └── Uncertain     a tool cannot say whether what it began took effect
     ├── HookError         a hook failed, or answered something its point does not allow
     │   └── Sealed        somebody tried to change an operation that can no longer change
     ├── ModelError        the model could not answer
@@ -44,6 +45,10 @@ class InvalidArgs(ToolError):
     """The arguments do not fit the tool's schema."""
 
 
+class Uncertain(ToolError):
+    """A tool cannot say whether what it began took effect."""
+
+
 class HookError(WickError):
     """A hook failed, or answered something its point does not allow."""
 
@@ -53,7 +58,13 @@ class Sealed(HookError):
 
 
 class ModelError(WickError):
-    """The model could not answer."""
+    """The model could not answer. `status` is what its server said; `retryable`, whether asking again may help."""
+
+    def __init__(
+        self, message: str, *, status: int | None = None, retryable: bool = False, retry_after: float | None = None
+    ) -> None:
+        super().__init__(message)
+        self.status, self.retryable, self.retry_after = status, retryable, retry_after
 
 
 class BackendError(WickError):

@@ -17,6 +17,7 @@ from typing import Any, NoReturn
 from wick.caps import JSON_DEPTH
 from wick.errors import Sealed
 
+
 def _not_json(value: object) -> NoReturn:
     raise TypeError(f"{type(value).__name__} is not JSON data")
 

@@ -6,6 +6,7 @@ What carries content is logged first and announced after.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from wick.decisions import Continue, Stop
 from wick.errors import ConfigError
@@ -20,7 +21,7 @@ from wick.events import (
     ToolStart,
 )
 from wick.frozen import digest, thaw
-from wick.messages import Message, ToolCall, ToolResult, answer
+from wick.messages import Message, ToolResult, answer
 from wick.operations import ModelCall, Outcome, Result, Run, Step, ToolUse
 from wick.protocols import CallArgs, Delta, ReasoningDelta, TextDelta
 from wick.threads import Fate
@@ -32,16 +33,26 @@ def begin(run: Run, words: Sequence[Message]) -> Stop | Continue:
     if thread.busy:
         raise ConfigError(f"a run of thread {thread.id} is going on; send it the message with run.send, or wait for it")
     if words:
-        for call in thread.pending:
-            thread.add(answer(call, ToolResult(error="cancelled: the user went on without it")))
+        _dismiss(run, "the user went on")
     elif not thread.messages:
         raise ConfigError("there is nothing to answer: give the run a text, messages, or a thread that has some")
-    guards = sorted({guard.name for kind in run.loop.guards for guard in run.guards(kind)})
-    thread.append("run_start", {"run": run.id, "agent": run.agent, "guards": guards, "resumed": run.resumed})
-    thread.busy, run.progress.output_from = True, thread.output_from
-    thread.add(*words)
+    thread.add(*words)  # first, so that a run that the log knows of has something to answer
+    _start(run, input=len(words))
     last = thread.messages[-1]
     return Stop("completed") if last.role == "assistant" and not last.tool_calls else Continue()
+
+
+def shelve(run: Run, words: Sequence[Message]) -> None:
+    """Keep the input of a run that pauses before it has begun, for when it is taken up."""
+    if run.progress.output_from is None and not run.thread.busy:
+        _start(run, input=0, shelved=[message.to_json() for message in words])
+
+
+def _start(run: Run, **more: Any) -> None:
+    guards = sorted({guard.name for kind in run.loop.guards for guard in run.guards(kind)})
+    about = {"run": run.id, "agent": run.agent, "guards": guards, "resumed": run.resumed}
+    run.thread.append("run_start", about | more)
+    run.thread.busy, run.progress.output_from = True, run.thread.output_from
 
 
 def follow(step: Step, verdict: Stop | Continue) -> Stop | Continue:
@@ -77,10 +88,10 @@ def end(run: Run, result: Result) -> Result:
         return result
     run.progress.over = True
     thread = run.thread
-    if thread.busy and thread.open_run is not None and thread.open_run["run"] == run.id:
+    if run.progress.output_from is not None:
         if result.outcome != "interrupted":
-            for call in thread.pending:
-                thread.add(answer(call, ToolResult(error=_unanswered(run, call, result))))
+            _dismiss(run, "the run failed" if result.outcome == "failed" else f"the run was {result.outcome}")
+        listen(run)
         usage = run.usage.to_json()
         thread.append("run_end", {"run": run.id, "outcome": result.outcome, "reason": result.reason, "usage": usage})
         thread.busy = False
@@ -94,10 +105,19 @@ def _result(run: Run, outcome: Outcome, reason: str, error: Exception | None = N
     return Result(text, reason, outcome, run.usage, output, error, run.thread)
 
 
-def _unanswered(run: Run, call: ToolCall, result: Result) -> str:
-    if run.thread.fate(call.id) in ("unknown", "done"):
-        return f"the run was {result.outcome} while {call.name} ran; whether it took effect is unknown"
-    return f"the run was {result.outcome} before {call.name} ran"
+def _dismiss(run: Run, event: str) -> None:
+    """Answer the calls that nobody will answer any more."""
+    for call in run.thread.pending:
+        error = _LOST[run.thread.fate(call.id)].format(name=call.name, event=event)
+        run.thread.add(answer(call, ToolResult(error=error)))
+
+
+_LOST = {
+    "": "{event} before {name} ran",
+    "failed": "{name} failed, and {event}",
+    "done": "{name} ran, and {event} before its result was known",
+    "unknown": "{event} while {name} ran; whether it took effect is unknown",
+}
 
 
 def _terminal(run: Run, result: Result) -> Done | Failed:

@@ -39,7 +39,7 @@ class Loop:
     async def _run(self, sealed: Run) -> Result:
         run = sealed.run
         verdict = journal.begin(run, sealed.input)
-        number = run.thread.steps - bool(run.thread.pending)
+        number = max(run.thread.steps - bool(run.thread.pending), 0)
         while isinstance(verdict, Continue):
             number += 1
             journal.listen(run)

@@ -40,10 +40,15 @@ def matcher(match: Match) -> Callable[[Any], bool]:
     if callable(match):
         return lambda op: bool(match(op))
     exact = frozenset(filter(literal, patterns(match)))
-    globs = [pattern for pattern in patterns(match) if pattern not in exact]
+    kinds = [pattern.removeprefix("kind:") for pattern in patterns(match) if pattern.startswith("kind:")]
+    globs = [pattern for pattern in patterns(match) if pattern not in exact and not pattern.startswith("kind:")]
 
     def test(op: Any) -> bool:
-        names = op.names
-        return not exact.isdisjoint(names) or any(fnmatchcase(name, pattern) for pattern in globs for name in names)
+        names, kind = op.names, op.kind
+        return (
+            not exact.isdisjoint(names)
+            or any(fnmatchcase(name, pattern) for pattern in globs for name in names)
+            or (kind != "" and any(fnmatchcase(kind, pattern) for pattern in kinds))
+        )
 
     return test

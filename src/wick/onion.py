@@ -143,7 +143,7 @@ class _Attempts:
 
 
 async def _after(hook: Hook, next: Next, op: Operation[Any]) -> Any:
-    holding = hook.hold and _stands(hook, op)
+    holding = _holds(hook, op)
     op.trail.holds += holding
     try:
         op.result, op.error = await next(op), None
@@ -155,10 +155,18 @@ async def _after(hook: Hook, next: Next, op: Operation[Any]) -> Any:
     streamed = op.kept(op.result)
     await _review(hook, op)
     if holding:
-        op.trail.release(op.same(streamed), op.run.emit)
+        op.trail.release(op.result is not None and op.same(streamed), op.run.emit)
     if op.result is None and op.error is not None:
         raise op.error
     return op.result
+
+
+def _holds(hook: Hook, op: Operation[Any]) -> bool:
+    """Whether what is streamed waits for a hook; it does for one that cannot tell before there is a result."""
+    try:
+        return hook.hold and hook.matches(op)
+    except Exception:
+        return True
 
 
 async def _review(hook: Hook, op: Operation[Any]) -> None:
@@ -172,6 +180,8 @@ async def _review(hook: Hook, op: Operation[Any]) -> None:
             op.result = None  # it is an error now
         elif op.result is not None:
             op.result, op.error = op.reconcile(kept, op.result), None
+        elif op.error is None:
+            raise HookError(f"the hook {hook.name!r} took the result away and left none in its place")
     except Exception as failure:
         _record(hook, op, start, failure)
         op.result, op.error = kept[1], error

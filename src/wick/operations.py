@@ -23,7 +23,7 @@ from wick.caps import MAX_CONTINUES
 from wick.decisions import Ask, Asker, Block, Continue, Decision, Stop
 from wick.errors import HookError, ModelError
 from wick.events import Emit, Event, ToolStream
-from wick.frozen import canonical, digest, freeze, thaw
+from wick.frozen import FrozenDict, canonical, digest, freeze, thaw
 from wick.messages import Message, Messages, ToolCall, ToolResult, user
 from wick.protocols import Model, Request, Usage
 from wick.sealing import copied, open_copy, sealed_copy
@@ -79,6 +79,11 @@ class Operation(Generic[R]):
     def names(self) -> frozenset[str]:
         """What a hook's `match` is compared with."""
         return frozenset((self.name,))
+
+    @property
+    def kind(self) -> str:
+        """The kind of tool that is used: shell, read, write, network, …"""
+        return ""
 
     @property
     def hash(self) -> str:
@@ -254,7 +259,8 @@ class Run(Operation[Result], Injected):
         return copy
 
     def seal(self) -> Run:
-        return self._read_only(input=tuple(self.input))
+        tools, settings = FrozenDict(self.tools), freeze(self.settings)
+        return self._read_only(input=tuple(self.input), tools=tools, settings=settings)
 
     def blocked(self, reason: str) -> Result:
         return Result(reason=self._stop().reason, outcome="stopped", usage=self.usage, thread=self.thread)
@@ -427,6 +433,10 @@ class ToolUse(Operation[ToolResult], Injected):
     def names(self) -> frozenset[str]:
         known = self.tool.names if self.tool else frozenset[str]()
         return known if self.call.name in known else known | {self.call.name}
+
+    @property
+    def kind(self) -> str:
+        return self.tool.kind if self.tool else ""
 
     @property
     def attempt(self) -> int:

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 from pydantic_core import from_json
 
-from wick.errors import ToolError
+from wick.errors import ToolError, Uncertain
 from wick.frozen import canonical, freeze
 
 EXCERPT_CHARS = 200  # how much of an error page is quoted
@@ -55,13 +55,14 @@ async def post_json(
         ):
             return await _answer(response, where, most_bytes)
     except TimeoutError:
-        raise ToolError(f"{where} did not answer within {seconds:g} s; try again later or with less") from None
+        raise Uncertain(f"{where} did not answer within {seconds:g} s; whether it took effect is unknown") from None
     except (aiohttp.ClientError, OSError, ValueError) as error:
         if refused:
             raise ToolError(f"{where} is at {refused[0]}, which is not a public address; use a public one") from None
         if isinstance(error, aiohttp.ClientConnectorError):
             raise ToolError(f"{where} cannot be reached: {_line(error)}; check that it is running") from None
-        raise ToolError(f"the request to {where} failed: {_line(error) or type(error).__name__}") from None
+        said = _line(error) or type(error).__name__
+        raise Uncertain(f"the request to {where} broke off: {said}; whether it took effect is unknown") from None
 
 
 def public_address(ip: str) -> bool:

@@ -147,9 +147,10 @@ class Thread:
     @classmethod
     def from_json(cls, data: Any) -> Thread:
         """The thread that `to_json` wrote; what is not one is refused with a sentence."""
-        if not isinstance(data, dict) or data.get("schema") != SCHEMA:
+        known = isinstance(data, dict) and data.get("schema") == SCHEMA
+        if not known or not isinstance(data.get("id"), str) or not isinstance(data.get("entries"), list):
             raise StoreError(f"this is not a thread of schema {SCHEMA}, which is what this version of wick reads")
-        thread = cls(str(data["id"]))
+        thread = cls(data["id"])
         for row in data["entries"]:
             thread._replay(row)
         return thread
@@ -161,7 +162,7 @@ class Thread:
                 raise ValueError(f"{kind!r} cannot stand here")
             entry = Entry(seq, kind, Message.from_json(data) if kind == "message" else freeze(data), at)
             self._fold(entry)
-        except (KeyError, TypeError, ValueError) as error:
+        except (LookupError, TypeError, ValueError, OverflowError) as error:
             raise StoreError(f"thread {self.id}: entry {len(self.entries) + 1} cannot be read: {error}") from error
         self.entries.append(entry)
 
@@ -182,9 +183,10 @@ class Thread:
         self._items.append(message)
 
     def _expect(self, calls: tuple[ToolCall, ...]) -> None:
-        self.waiting = {call.id: call for call in calls}
-        if len(self.waiting) < len(calls):
+        waiting = {call.id: call for call in calls}
+        if len(waiting) < len(calls):
             raise MessageError("two tool calls of one message have the same id")
+        self.waiting = waiting
         self._order = {call.id: number for number, call in enumerate(calls)}
         self.fates, self.answers = {}, {}
 
@@ -203,7 +205,10 @@ class Thread:
         self.fates.setdefault(data["call"], []).append("unknown")
 
     def _fold_done(self, data: FrozenDict) -> None:
-        self.fates[data["call"]][data["attempt"] - 1] = data["ended"]
+        fates, attempt = self.fates[data["call"]], data["attempt"]
+        if not 0 < attempt <= len(fates):
+            raise ValueError(f"attempt {attempt} at the call {data['call']!r} never began")
+        fates[attempt - 1] = data["ended"]
 
     def _fold_answered(self, data: FrozenDict) -> None:
         self.answers.setdefault(data["hash"], data)  # the first answer wins
@@ -215,8 +220,9 @@ class Thread:
             self.values._data.pop(data["key"], None)
 
     def _fold_run_start(self, data: FrozenDict) -> None:
-        if self.open_run is None or self.open_run["run"] != data["run"]:
-            self.output_from, self.steps = len(self._items), 0
+        run, said, _ = data["run"], data["input"], data["guards"]
+        if said or self.open_run is None or self.open_run["run"] != run:
+            self.output_from, self.steps = len(self._items) - said, 0
         self.open_run = data
 
     def _fold_run_end(self, data: FrozenDict) -> None:

@@ -25,12 +25,13 @@ from pydantic_core import to_jsonable_python
 
 from wick import caps
 from wick.aliases import ARGUMENTS, tool_aliases
-from wick.errors import ConfigError, InvalidArgs, ToolError
+from wick.errors import ConfigError, InvalidArgs, ToolError, Uncertain
 from wick.frozen import freeze, thaw
 from wick.messages import Part, TextPart, ToolResult
 from wick.outbound import post_json
 from wick.schema import ForeignArguments, FunctionArguments, arguments_of, describe
 from wick.schema import Injected as Injected
+from wick.turns import within
 from wick.workers import in_thread
 
 logger = logging.getLogger(__name__)
@@ -256,46 +257,25 @@ def no_such_tool(name: str, tools: Iterable[str]) -> str:
 
 # -- using a tool ---------------------------------------------------------------------------------------------------
 
-_leftover: set[asyncio.Task[Any]] = set()  # cancelled and still running: the loop itself would forget them
-
 
 async def use(tool: Tool, data: bytes, *context: object) -> tuple[ToolResult, Ended]:
     """Use a tool within its time limit. Whatever it does, there is a result, and the model can read it."""
+    work = _outcome(tool, data, context)
     if tool.timeout is None:
-        return await _outcome(tool, data, context)
-    task = asyncio.create_task(_outcome(tool, data, context), name=f"wick {tool.name}")
+        return await work
     try:
-        done, _ = await asyncio.wait((task,), timeout=tool.timeout)
-    except asyncio.CancelledError:
-        await _end(task, tool.name)
-        raise
-    if done:
-        return task.result()
-    await _end(task, tool.name)
-    late = f"{tool.name} did not finish within {tool.timeout:g} s; whether it took effect is unknown"
-    return ToolResult(error=late), "unknown"
-
-
-async def _end(task: asyncio.Task[Any], name: str) -> None:
-    """Cancel a task; one that does not end is left to itself."""
-    _leftover.add(task)
-    task.add_done_callback(_forget)
-    task.cancel()
-    await asyncio.wait((task,), timeout=caps.CANCEL_GRACE_SECONDS)
-    if not task.done():
-        logger.warning("%s was cancelled and did not end within %g s; it is abandoned", name, caps.CANCEL_GRACE_SECONDS)
-
-
-def _forget(task: asyncio.Task[Any]) -> None:
-    _leftover.discard(task)
-    if not task.cancelled():
-        task.exception()  # nobody else asks for it
+        outcome: tuple[ToolResult, Ended] = await within(tool.timeout, work, tool.name)
+    except TimeoutError as late:
+        return ToolResult(error=f"{late}; whether it took effect is unknown"), "unknown"
+    return outcome
 
 
 async def _outcome(tool: Tool, data: bytes, context: tuple[object, ...]) -> tuple[ToolResult, Ended]:
     cancelled = _cancellations()
     try:
         answer = await tool.call(data, *context)
+    except Uncertain as error:
+        return ToolResult(error=_message(error)), "unknown"
     except ToolError as error:
         return _failed(tool, _message(error) or f"{tool.name} failed")
     except asyncio.CancelledError:

@@ -64,7 +64,8 @@ async def side_by_side(works: Sequence[Coroutine[Any, Any, None]], names: Sequen
     except asyncio.CancelledError:
         await end(tasks)
         raise
-    return [task.exception() or asyncio.CancelledError() for task in tasks if _went_wrong(task)]
+    failures = (asyncio.CancelledError() if task.cancelled() else task.exception() for task in tasks)
+    return [failure for failure in failures if failure is not None]
 
 
 @asynccontextmanager
@@ -103,16 +104,17 @@ def _started(work: Awaitable[Any], name: str) -> asyncio.Future[Any]:
 
 async def end(tasks: Sequence[asyncio.Future[Any]]) -> None:
     """Cancel tasks and see them end; one that does not within the grace is left behind, and said so."""
+    grace = caps.CANCEL_GRACE_SECONDS
     for task in tasks:
         _leftover.add(task)
         task.add_done_callback(_forget)
         task.cancel()
     if tasks:
-        await asyncio.wait(tasks, timeout=caps.CANCEL_GRACE_SECONDS)
+        await asyncio.wait(tasks, timeout=grace)
     for task in tasks:
         if not task.done():
             name = task.get_name() if isinstance(task, asyncio.Task) else "some work"
-            logger.warning("%s was cancelled and goes on all the same; it is abandoned", name)
+            logger.warning("%s was cancelled and did not end within %g s; it is abandoned", name, grace)
 
 
 def _forget(task: asyncio.Future[Any]) -> None:

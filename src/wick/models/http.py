@@ -1,0 +1,179 @@
+"""Asking a model's server: one pooled client for each event loop, a time limit for each part, and plain errors."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from json import loads
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from wick import caps
+from wick.errors import ModelError
+from wick.models.sse import Events
+
+RETRYABLE = frozenset((408, 409, 425, 429, 500, 502, 503, 504, 529))
+
+
+@dataclass(frozen=True, slots=True)
+class TimeLimits:
+    """Seconds for each part of asking."""
+
+    connect: float = caps.CONNECT_SECONDS
+    first_byte: float = caps.FIRST_BYTE_SECONDS
+    between: float = caps.CHUNK_SECONDS
+    whole: float = caps.REPLY_SECONDS
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """Where a model is asked and as whom; and what to do when it cannot be reached, or refuses the key."""
+
+    name: str
+    url: str
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    limits: TimeLimits = field(default_factory=TimeLimits)
+    unreachable: str = ""
+    unauthorized: str = ""
+
+
+async def stream(server: Server, body: bytes) -> AsyncGenerator[list[bytes], None]:
+    """Post a question and yield the data of the answer's events, as many at a time as came together."""
+    events, chunks = Events(), _chunks(server, body)
+    try:
+        async for chunk in chunks:
+            if done := events.feed(chunk):
+                yield done
+        if done := events.close():
+            yield done
+    finally:
+        await chunks.aclose()
+
+
+async def _chunks(server: Server, body: bytes) -> AsyncGenerator[bytes, None]:
+    import aiohttp
+
+    limits, began = server.limits, False
+    deadline = asyncio.get_running_loop().time() + limits.whole
+    try:
+        response = await _post(server, body)
+        try:
+            while chunk := await _next(response, limits.between if began else limits.first_byte, deadline):
+                began = True
+                yield chunk
+        finally:
+            response.close()  # gives the connection back when all was read, ends it otherwise
+    except TimeoutError:
+        raise _late(server, began, deadline) from None
+    except aiohttp.ClientConnectorError as error:
+        where = f"{server.name} cannot be reached at {server.url}: {error.strerror or error}"
+        raise ModelError(f"{where}; {server.unreachable or 'check the address'}", retryable=True) from None
+    except (aiohttp.ClientError, OSError) as error:
+        said = str(error) or type(error).__name__
+        raise ModelError(f"the connection to {server.name} broke off: {said}", retryable=True) from None
+
+
+async def _post(server: Server, body: bytes) -> Any:
+    import aiohttp
+
+    session = await client()
+    limit = aiohttp.ClientTimeout(total=None, sock_connect=server.limits.connect)
+    async with asyncio.timeout(server.limits.first_byte):
+        response = await session.post(
+            server.url, data=body, headers=server.headers, allow_redirects=False, timeout=limit
+        )
+    if response.status == 200:
+        return response
+    try:
+        async with asyncio.timeout(server.limits.between):
+            said = await response.content.read(caps.ERROR_BODY_BYTES)
+    except (aiohttp.ClientError, OSError, TimeoutError):
+        said = b""
+    finally:
+        response.close()
+    raise _refusal(server, response.status, response.headers, said)
+
+
+async def _next(response: Any, seconds: float, deadline: float) -> bytes:
+    left = deadline - asyncio.get_running_loop().time()
+    async with asyncio.timeout(min(seconds, left)):
+        chunk: bytes = await response.content.readany()
+        return chunk
+
+
+def _late(server: Server, began: bool, deadline: float) -> ModelError:
+    limits = server.limits
+    if asyncio.get_running_loop().time() >= deadline:
+        return ModelError(f"{server.name} did not finish its answer within {limits.whole:g} s")
+    if began:
+        return ModelError(
+            f"{server.name} fell silent for {limits.between:g} s in the middle of its answer", retryable=True
+        )
+    return ModelError(f"{server.name} did not begin to answer within {limits.first_byte:g} s", retryable=True)
+
+
+def _refusal(server: Server, status: int, headers: Mapping[str, str], said: bytes) -> ModelError:
+    text = f"{server.name} answered {status}: {_reason(said)}"
+    if status in (401, 403) and server.unauthorized:
+        text = f"{text}; {server.unauthorized}"
+    return ModelError(text, status=status, retryable=status in RETRYABLE, retry_after=_retry_after(headers))
+
+
+def _reason(said: bytes) -> str:
+    """The sentence in an error's body, whatever shape it has."""
+    try:
+        found = loads(said)
+    except ValueError:
+        return " ".join(said.decode(errors="replace").split())[:300] or "no reason was given"
+    while isinstance(found, dict):
+        found = next((found[key] for key in ("error", "message", "detail", "code", "type") if found.get(key)), None)
+    return " ".join(str(found or "no reason was given").split())[:500]
+
+
+def _retry_after(headers: Mapping[str, str]) -> float | None:
+    """How long the server wants to be left alone: seconds, milliseconds or a date."""
+    try:
+        if (ms := headers.get("retry-after-ms")) is not None:
+            return max(0.0, float(ms) / 1000)
+        if (value := headers.get("retry-after")) is None:
+            return None
+        if value.strip().replace(".", "", 1).isdigit():
+            return float(value)
+        return max(0.0, (parsedate_to_datetime(value) - datetime.now(UTC)).total_seconds())
+    except (TypeError, ValueError):
+        return None
+
+
+_clients: WeakKeyDictionary[asyncio.AbstractEventLoop, Any] = WeakKeyDictionary()
+
+
+async def client() -> Any:
+    """The connections of this event loop, made when first needed and closed when the loop ends."""
+    loop = asyncio.get_running_loop()
+    session = _clients.get(loop)
+    if session is None or session[0].closed:
+        keeper = _keep_open()
+        session = _clients[loop] = (await anext(keeper), keeper)
+    return session[0]
+
+
+async def _keep_open() -> AsyncGenerator[Any, None]:
+    """Holds the connections. A loop that ends closes its async generators, and so the connections."""
+    import aiohttp
+
+    connector = aiohttp.TCPConnector(limit=0, ttl_dns_cache=60)
+    session = aiohttp.ClientSession(connector=connector, cookie_jar=aiohttp.DummyCookieJar(), trust_env=False)
+    try:
+        yield session
+    finally:
+        await session.close()
+
+
+async def close() -> None:
+    """Close the connections of this event loop now."""
+    found = _clients.pop(asyncio.get_running_loop(), None)
+    if found is not None:
+        await found[1].aclose()

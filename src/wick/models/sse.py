@@ -1,0 +1,58 @@
+"""Server-sent events, read strictly and without copying more than needed.
+
+`feed` takes bytes as they come off the wire, cut anywhere, and gives back the data of every event
+that is complete. Comments, other fields, CRLF and data in several lines are understood.
+"""
+
+from __future__ import annotations
+
+from wick.caps import SSE_LINE_BYTES
+from wick.errors import ModelError
+
+
+class Events:
+    """The events of one stream."""
+
+    __slots__ = ("_data", "_rest", "_size")
+
+    def __init__(self) -> None:
+        self._rest: list[bytes] = []  # of a line that has not ended yet
+        self._size = 0
+        self._data: list[bytes] = []  # the data lines of an event that has not ended yet
+
+    def feed(self, chunk: bytes) -> list[bytes]:
+        """The data of each event that these bytes complete."""
+        *lines, rest = chunk.split(b"\n")
+        if not lines:
+            return self._keep(rest)
+        if self._rest:
+            lines[0] = b"".join((*self._rest, lines[0]))
+        self._rest, self._size = ([rest], len(rest)) if rest else ([], 0)
+        done: list[bytes] = []
+        for line in lines:
+            self._line(line, done)
+        return done
+
+    def close(self) -> list[bytes]:
+        """The stream has ended; an event that only lacks its empty line counts."""
+        done: list[bytes] = []
+        if self._rest:
+            self._line(b"".join(self._rest), done)
+        self._line(b"", done)
+        return done
+
+    def _keep(self, rest: bytes) -> list[bytes]:
+        self._rest.append(rest)
+        self._size += len(rest)
+        if self._size > SSE_LINE_BYTES:
+            raise ModelError(f"the model's server sent a line longer than {SSE_LINE_BYTES:,} bytes")
+        return []
+
+    def _line(self, line: bytes, done: list[bytes]) -> None:
+        if line.endswith(b"\r"):
+            line = line[:-1]
+        if line.startswith(b"data:"):
+            self._data.append(line[6:] if line[5:6] == b" " else line[5:])
+        elif not line and self._data:
+            done.append(self._data[0] if len(self._data) == 1 else b"\n".join(self._data))
+            self._data = []

@@ -1,0 +1,147 @@
+"""Models for tests: they say what they were told to say, in pieces, and remember what they were asked."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from wick import Agent, FunctionModel, Message, Scripted, ToolCall, assistant, tool, user
+from wick.assemble import Reply
+from wick.errors import ConfigError, ModelError, Paused
+from wick.messages import Reasoning
+from wick.models import resolve
+from wick.protocols import CallArgs, CallStart, Delta, Finish, Model, ReasoningDelta, Request, TextDelta, Usage
+
+ASKED = Request((user("hi there, how are you?"),))
+
+
+async def said(model: Model, request: Request = ASKED) -> list[Delta]:
+    return [delta async for delta in model.stream(request)]
+
+
+async def test_text_is_streamed_word_by_word() -> None:
+    deltas = await said(Scripted("What is 2 + 3?\n It is 5. "))
+    words = [delta.text for delta in deltas if isinstance(delta, TextDelta)]
+    assert words == ["What", " is", " 2", " +", " 3?", "\n It", " is", " 5. "]
+    assert deltas[-1] == Finish("stop")
+
+
+@given(st.text())
+def test_the_words_add_up_to_the_text(text: str) -> None:
+    message = Message("assistant", text)
+    reply = Reply()
+    for delta in asyncio.run(said(Scripted(message))):
+        reply.feed(delta)
+    assert reply.message() == message
+
+
+async def test_calls_are_streamed_with_their_arguments_in_pieces() -> None:
+    args = {"path": "/workspace/main.py", "text": "hello"}
+    deltas = await said(Scripted(assistant("", ToolCall("a", "write", args), ToolCall("b", "list"))))
+    assert [delta for delta in deltas if isinstance(delta, CallStart)] == [
+        CallStart(0, "a", "write"),
+        CallStart(1, "b", "list"),
+    ]
+    pieces = [delta.text for delta in deltas if isinstance(delta, CallArgs) and delta.index == 0]
+    assert len(pieces) > 3 and json.loads("".join(pieces)) == args
+    assert deltas[-1] == Finish("tool_calls")
+
+
+async def test_raw_arguments_are_streamed_as_they_are() -> None:
+    deltas = await said(Scripted(assistant("", ToolCall("a", "write", {}, raw='{"half'))))
+    assert "".join(delta.text for delta in deltas if isinstance(delta, CallArgs)) == '{"half'
+
+
+async def test_reasoning_is_streamed_first() -> None:
+    thought = Reasoning("hm", "sig", "p")
+    deltas = await said(Scripted(assistant("yes", reasoning=[thought])))
+    assert deltas[:2] == [ReasoningDelta("hm", "sig", "p"), TextDelta("yes")]
+
+
+async def test_usage_is_estimated() -> None:
+    (usage,) = (delta for delta in await said(Scripted("x" * 40)) if isinstance(delta, Usage))
+    assert usage == Usage(len("hi there, how are you?") // 4, 10)
+
+
+@pytest.mark.parametrize("error", [ValueError("no"), ModelError("down"), KeyError("x"), Paused("later")])
+async def test_an_exception_is_raised(error: BaseException) -> None:
+    with pytest.raises(type(error)) as caught:
+        await said(Scripted(error))
+    assert caught.value is error
+
+
+async def test_requests_are_remembered() -> None:
+    @tool
+    def look() -> str:
+        """Look around."""
+        return "a room"
+
+    model = Scripted(assistant("", ToolCall("a", "look")), "A room.")
+    agent = Agent(model, system="You are here.", tools=[look], settings={"temperature": 0.5, "stop": ["END"]})
+    await agent.run("Where are you?")
+    first, second = model.requests
+    assert [message.text for message in first.messages] == ["Where are you?"]
+    assert [message.role for message in second.messages] == ["user", "assistant", "tool"]
+    for request in model.requests:
+        assert request.system == "You are here."
+        assert [tool.name for tool in request.tools] == ["look"]
+        assert request.settings == {"temperature": 0.5, "stop": ["END"]}
+
+
+async def test_a_question_beyond_the_script_is_an_error() -> None:
+    model = Scripted("one")
+    await said(model)
+    with pytest.raises(ModelError, match="the script has 1 replies, and this is question 2"):
+        await said(model)
+    assert len(model.requests) == 2
+
+
+async def test_unused_replies_are_an_error_when_checked() -> None:
+    model = Scripted("one", "two", "three", spare=False)
+    model.spare = True  # this test leaves some
+    assert model.unused == []
+    model.check()
+    model.spare = False
+    await said(model)
+    assert model.unused == ["two", "three"]
+    with pytest.raises(AssertionError, match=r"2 of the 3 scripted replies were not used: \['two', 'three'\]"):
+        model.check()
+    model.spare = True
+
+
+async def test_a_function_answers() -> None:
+    model = FunctionModel(lambda request: f"you said: {request.messages[-1].text}")
+    assert (await Agent(model).run("hello")).text == "you said: hello"
+    assert [message.text for message in model.requests[0].messages] == ["hello"]
+    assert model.name == "function"
+
+
+async def test_an_async_function_answers() -> None:
+    async def answer(request: Request) -> Message:
+        await asyncio.sleep(0)
+        return assistant(str(len(request.messages)))
+
+    assert (await Agent(FunctionModel(answer, name="counter")).run("hello")).text == "1"
+
+
+@pytest.mark.parametrize("raises", [True, False])
+async def test_a_function_may_fail(raises: bool) -> None:
+    def answer(request: Request) -> Any:
+        if raises:
+            raise ModelError("overloaded")
+        return ModelError("overloaded")
+
+    with pytest.raises(ModelError, match="overloaded"):
+        await Agent(FunctionModel(answer)).run("hello")
+
+
+def test_a_model_stays_what_it_is_and_an_unknown_name_is_refused() -> None:
+    model = Scripted()
+    assert resolve(model) is model
+    with pytest.raises(ConfigError, match="there is no model named 'abacus'"):
+        resolve("abacus")

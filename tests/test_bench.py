@@ -1,0 +1,68 @@
+"""The benchmark runs, and its report has the figures it promises. How good they are is for people to judge."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections import Counter
+from math import isfinite
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+LOOP = Path(__file__).parent.parent / "bench" / "loop.py"
+COSTS = {"us", "floor_us", "own_us", "ratio"}
+
+
+@pytest.fixture(scope="module")
+def bench(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, dict[str, Any]]:
+    """What a quick run prints and what it writes."""
+    report = tmp_path_factory.mktemp("bench") / "results" / "loop.json"
+    command = [sys.executable, str(LOOP), "--quick", "--json", str(report)]
+    done = subprocess.run(command, capture_output=True, text=True, encoding="utf-8", timeout=300)
+    assert done.returncode == 0, done.stderr
+    return done.stdout, json.loads(report.read_text(encoding="utf-8"))
+
+
+def rows(report: dict[str, Any], *groups: str) -> list[dict[str, Any]]:
+    return [row for row in report["rows"] if row["group"] in groups]
+
+
+def test_every_figure_is_there(bench: tuple[str, dict[str, Any]]) -> None:
+    _, report = bench
+    assert report["quick"] is True
+    assert Counter(row["group"] for row in report["rows"]) == {
+        "step": 9, "growth": 3, "ring": 30, "delta": 3, "agent": 3, "import": 3
+    }  # fmt: skip
+    assert {row["messages"] for row in rows(report, "step", "ring")} == {20, 200, 2_000}
+    assert {row["case"] for row in rows(report, "step", "growth")} == {"no hooks", "a few hooks", "20 hooks"}
+
+
+def test_what_is_measured_costs_something(bench: tuple[str, dict[str, Any]]) -> None:
+    _, report = bench
+    for row in rows(report, "step", "delta", "agent"):
+        assert row["us"] > 0 and row["floor_us"] > 0 and row["ratio"] > 0, row
+    assert all(row["bytes"] > 0 for row in rows(report, "agent"))
+    assert all(row["ms"] > 0 and row["rss_mb"] > 0 and row["ratio"] > 0 for row in rows(report, "import"))
+
+
+def test_small_differences_are_numbers(bench: tuple[str, dict[str, Any]]) -> None:
+    """On a busy machine, noise can be larger than what one ring costs; it is a number all the same."""
+    _, report = bench
+    for row in rows(report, "ring", "growth"):
+        assert row.keys() >= COSTS and all(isfinite(row[key]) for key in COSTS), row
+
+
+def test_goals_stand_beside_what_has_one(bench: tuple[str, dict[str, Any]]) -> None:
+    _, report = bench
+    goals = {row["goal_us"] for row in rows(report, "delta", "agent")}
+    few = {row["goal_us"] for row in rows(report, "step") if row["case"] == "a few hooks"}
+    assert goals | few == {5.0, 150.0, 200.0}
+
+
+def test_it_prints_a_table_for_each_group(bench: tuple[str, dict[str, Any]]) -> None:
+    printed, report = bench
+    for row in report["rows"]:
+        assert any(line.strip().startswith(row["case"]) for line in printed.splitlines()), row["case"]

@@ -1,0 +1,33 @@
+"""The hooks every agent has, and how to have others."""
+
+from __future__ import annotations
+
+from wick import Agent, Limits, Scripted
+from wick.capabilities.tracing import Tracing
+from wick.defaults import DEFAULTS
+
+
+def names(agent: Agent) -> set[str]:
+    return {hook.name.partition(".")[0] for hook in agent.hooks}
+
+
+def test_every_agent_is_traced_and_limited() -> None:
+    assert [type(part) for part in DEFAULTS] == [Tracing, Limits]
+    assert names(Agent(Scripted())) == {"tracing", "limits"}
+
+
+def test_one_of_the_same_name_takes_its_place() -> None:
+    mine = Limits(steps=3)
+    agent = Agent(Scripted(), hooks=[mine])
+    assert {hook.owner for hook in agent.hooks if hook.name.startswith("limits.")} == {mine}
+    assert names(agent) == {"tracing", "limits"}
+
+
+def test_a_copy_has_them_once() -> None:
+    agent = Agent(Scripted()).with_hooks(Limits(steps=3)).with_tools()
+    assert [hook.name for hook in agent.hooks].count("limits.check") == 1
+
+
+def test_the_default_limit_is_25_steps_and_nothing_else() -> None:
+    (limits,) = (part for part in DEFAULTS if isinstance(part, Limits))
+    assert (limits.steps, limits.tokens, limits.seconds) == (25, None, None)

@@ -1,0 +1,278 @@
+"""Hooks, where they stand, and the order of their rings."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import permutations
+from math import inf
+from typing import Any
+
+import pytest
+from kit import agent_for, call, calls, echo, echoer, talker
+
+from wick import Agent, Block, Capability, Hook, ModelCall, Operation, Run, Scripted, Step, ToolUse
+from wick import after, before, guard, wrap  # fmt: skip
+from wick.aliases import POINT_NAMES
+from wick.errors import ConfigError
+from wick.hooks import Next, rings
+from wick.operations import OPERATIONS
+from wick.signatures import POSITIONS
+
+
+class Trace:
+    """Hooks that write down when they are reached."""
+
+    def __init__(self) -> None:
+        self.log: list[str] = []
+
+    def before(self, name: str, operation: Any = ToolUse, **options: Any) -> Hook:
+        return before(operation, name=name, **options)(lambda op: self.log.append(f"{name} in"))
+
+    def after(self, name: str, operation: Any = ToolUse, **options: Any) -> Hook:
+        return after(operation, name=name, **options)(lambda op: self.log.append(f"{name} out"))
+
+    def guard(self, name: str, operation: Any = ToolUse, **options: Any) -> Hook:
+        return guard(operation, name=name, **options)(lambda op: self.log.append(f"{name} gate"))
+
+    def wrap(self, name: str, operation: Any = ToolUse, **options: Any) -> Hook:
+        async def around(op: Any, next: Next) -> Any:
+            self.log.append(f"{name} in")
+            result = await next(op)
+            self.log.append(f"{name} out")
+            return result
+
+        return wrap(operation, name=name, **options)(around)
+
+
+# points
+
+
+def test_a_points_name_is_derived() -> None:
+    hooks = [
+        Hook(lambda *args: None, operation, position, timeout=1)
+        if position != "wrap"
+        else wrap(operation)(_around)  # type: ignore[type-var]
+        for operation in OPERATIONS
+        for position in POSITIONS
+    ]
+    assert tuple(hook.point for hook in hooks) == POINT_NAMES
+
+
+async def _around(op: Any, next: Next) -> Any: ...
+
+
+def test_a_hooks_name_is_its_functions_or_the_given_one() -> None:
+    @before(Run)
+    async def look(run: Run) -> None: ...
+
+    assert look.name == "look"
+    assert before(Run, name="other")(look.fn).name == "other"
+
+
+def test_a_hook_says_what_it_is() -> None:
+    @guard(ToolUse, match="execute")
+    async def deny(use: ToolUse) -> None: ...
+
+    assert "position='guard', name='deny', match='execute'" in repr(deny)
+
+
+def test_a_hook_cannot_be_changed() -> None:
+    hook = before(Run)(lambda run: None)
+    with pytest.raises(AttributeError):
+        hook.priority = 3  # type: ignore[misc]
+
+
+# rule 1: hooks nest; the first in the list is outermost
+
+
+async def test_the_first_hook_is_outermost_and_has_the_last_word() -> None:
+    trace = Trace()
+    hooks = [trace.wrap("a"), trace.after("b"), trace.before("c"), trace.wrap("d"), trace.guard("e"), trace.before("f")]
+    await echoer(*hooks).run("go")
+    assert trace.log == ["a in", "c in", "d in", "f in", "e gate", "d out", "b out", "a out"]
+
+
+async def test_guards_are_inside_of_everything_wherever_they_are_listed() -> None:
+    trace = Trace()
+    await echoer(trace.guard("g", priority=inf), trace.before("a"), trace.wrap("b"), trace.guard("h")).run("go")
+    assert trace.log == ["a in", "b in", "g gate", "h gate", "b out"]
+
+
+async def test_priority_moves_a_hook_outward_and_ties_keep_the_order_of_the_list() -> None:
+    trace = Trace()
+    hooks = [
+        trace.before("a"),
+        trace.before("b", priority=1),
+        trace.before("c", priority=-1),
+        trace.before("d", priority=1),
+        trace.before("e", priority=2.5),
+        trace.before("f"),
+    ]
+    await echoer(*hooks).run("go")
+    assert trace.log == [f"{name} in" for name in "ebdafc"]
+
+
+async def test_priority_moves_a_guard_among_the_guards() -> None:
+    trace = Trace()
+    await echoer(trace.guard("a"), trace.guard("b", priority=1), trace.guard("c")).run("go")
+    assert trace.log == ["b gate", "a gate", "c gate"]
+
+
+def _capability(trace: Trace, name: str, order: Sequence[str] = ("before", "wrap", "after")) -> Any:
+    """A capability whose source has its hooks in that order."""
+
+    @before(ToolUse)
+    async def enter(self: Any, use: ToolUse) -> None:
+        trace.log.append(f"{name}.before")
+
+    @after(ToolUse)
+    async def leave(self: Any, use: ToolUse) -> None:
+        trace.log.append(f"{name}.after")
+
+    @guard(ToolUse)
+    async def look(self: Any, use: ToolUse) -> None:
+        trace.log.append(f"{name}.guard")
+
+    @wrap(ToolUse)
+    async def around(self: Any, use: ToolUse, next: Next) -> Any:
+        trace.log.append(f"{name}.wrap in")
+        result = await next(use)
+        trace.log.append(f"{name}.wrap out")
+        return result
+
+    hooks = {"before": enter, "after": leave, "guard": look, "wrap": around}
+    return type(name, (Capability,), {"name": name, **{position: hooks[position] for position in order}})()
+
+
+@pytest.mark.parametrize("order", [*permutations(("before", "wrap", "after", "guard"))])
+async def test_one_capability_is_one_ring_whatever_the_order_in_its_source(order: tuple[str, ...]) -> None:
+    trace = Trace()
+    hooks = [trace.wrap("outer"), _capability(trace, "cap", order), trace.wrap("inner")]
+    await echoer(*hooks).run("go")
+    assert trace.log == [
+        "outer in",
+        "cap.wrap in",
+        "cap.before",
+        "inner in",
+        "cap.guard",
+        "inner out",
+        "cap.wrap out",
+        "cap.after",
+        "outer out",
+    ]
+
+
+async def test_two_capabilities_are_two_rings() -> None:
+    trace = Trace()
+    await echoer(_capability(trace, "one"), _capability(trace, "two")).run("go")
+    assert trace.log == [
+        *("one.wrap in", "one.before", "two.wrap in", "two.before"),
+        *("two.wrap out", "two.after", "one.wrap out", "one.after"),
+    ]
+
+
+async def test_priority_moves_one_hook_of_a_capability_over_all_capabilities() -> None:
+    trace = Trace()
+
+    class Late(Capability):
+        @before(ToolUse, priority=1)
+        async def first(self, use: ToolUse) -> None:
+            trace.log.append("first")
+
+        @before(ToolUse)
+        async def last(self, use: ToolUse) -> None:
+            trace.log.append("last")
+
+    await echoer(_capability(trace, "cap", ("before",)), Late()).run("go")
+    assert trace.log == ["first", "cap.before", "last"]
+
+
+def test_rings_are_those_of_one_operation() -> None:
+    one, other, every = (before(kind)(lambda op: None) for kind in (ToolUse, ModelCall, Operation))
+    assert rings([one, other, every], ToolUse) == [one, every]
+    assert rings([one, other, every], ModelCall) == [other, every]
+    assert rings([one, other, every], Run) == [every]
+
+
+# rule 5: hooks at all four
+
+
+@pytest.mark.parametrize("decorate", ["before", "wrap", "after", "guard"])
+async def test_a_hook_at_operation_stands_at_all_four(decorate: str) -> None:
+    seen: list[str] = []
+
+    async def look(op: Operation[Any]) -> None:
+        seen.append(op.name)
+
+    async def around(op: Operation[Any], next: Next) -> Any:
+        seen.append(op.name)
+        return await next(op)
+
+    make: dict[str, Any] = {"before": before, "wrap": wrap, "after": after, "guard": guard}
+    hook = make[decorate](Operation)(around if decorate == "wrap" else look)
+    model = Scripted(calls(call()), "done")
+    await Agent(model, tools=[echo], hooks=[hook]).run("go")
+    if decorate == "after":
+        assert seen == ["model_call", "tool_use", "step", "model_call", "step", "run"]
+    else:
+        assert seen == ["run", "step", "model_call", "tool_use", "step", "model_call"]
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+async def test_a_guard_at_operation_can_block_each_of_them(operation: type[Operation[Any]]) -> None:
+    @guard(Operation)
+    async def deny(op: Operation[Any]) -> Block | None:
+        return Block("no") if op.name == operation.name else None
+
+    result = await agent_for(operation, deny).run("go")
+    assert result.reason == ("completed" if operation is ToolUse else "blocked: no")
+
+
+# rule 5: names are unique
+
+
+def test_two_hooks_with_the_same_name_are_refused() -> None:
+    hooks = [before(Run, name="look")(lambda run: None), guard(ToolUse, name="look")(lambda use: None)]
+    with pytest.raises(ConfigError, match="two hooks are named 'look'; give one of them another name="):
+        Agent(Scripted(spare=True), hooks=hooks)
+
+
+def test_the_same_hook_twice_is_refused_also_when_it_comes_later() -> None:
+    hook = before(Run, name="look")(lambda run: None)
+    with pytest.raises(ConfigError, match="two hooks are named 'look'"):
+        talker(hook).with_hooks(hook)
+
+
+def test_what_is_not_a_hook_is_refused() -> None:
+    async def look(run: Run) -> None: ...
+
+    with pytest.raises(ConfigError, match="look at .* is not a hook: decorate it with @before, @wrap, @after or @guard"):
+        Agent(Scripted(spare=True), hooks=[look])  # type: ignore[list-item]
+
+
+# binding
+
+
+def test_a_method_is_bound_to_its_object_and_named_after_it() -> None:
+    class Greets(Capability):
+        @before(Run)
+        def greet(self, run: Run) -> Any:
+            return self
+
+    one = Greets()
+    bound = one.greet
+    assert (bound.name, bound.owner, bound.fn(None)) == ("greets.greet", one, one)
+    assert Greets.greet.name == "greet"
+
+
+@pytest.mark.parametrize("operation", [Run, Step, ModelCall, ToolUse])
+async def test_a_hook_may_be_a_plain_function(operation: Any) -> None:
+    seen: list[str] = []
+
+    def look(op):  # type: ignore[no-untyped-def]
+        seen.append(op.name)
+
+    make: tuple[Any, ...] = (before, after, guard)
+    hooks = [decorate(operation, name=decorate.__name__)(look) for decorate in make]
+    await agent_for(operation, *hooks).run("go")
+    assert seen[:3] == [operation.name] * 3

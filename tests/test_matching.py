@@ -1,0 +1,263 @@
+"""What a hook's `match` means."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from kit import Watch, agent_for, call, calls, echo, execute, result_of, user_of
+
+from wick import Agent, Block, Capability, ModelCall, Operation, Run, Scripted, Step, Thread, Tool, ToolUse
+from wick import after, before, guard, tool, user, wrap  # fmt: skip
+from wick.errors import ConfigError, HookError
+from wick.hooks import Next
+from wick.matching import Match, literal, matcher, patterns
+
+
+def use(of: Tool = echo, name: str = "", **args: Any) -> ToolUse:
+    return ToolUse(Run(), call(name or of.name, **args), of, args)
+
+
+# rule 11: names, patterns and predicates
+
+
+@pytest.mark.parametrize(
+    ("match", "names"),
+    [
+        (None, ()),
+        ("execute", ("execute",)),
+        ("read_*| ls ", ("read_*", "ls")),
+        (["a|b", "c"], ("a", "b", "c")),
+        (("kind:shell",), ("kind:shell",)),
+        (len, ()),
+    ],
+)
+def test_the_patterns_of_a_match(match: Match, names: tuple[str, ...]) -> None:
+    assert patterns(match) == names
+
+
+@pytest.mark.parametrize("match", ["", "|", [], [""], [" | "]])
+def test_a_match_that_names_nothing_is_refused(match: Match) -> None:
+    with pytest.raises(HookError, match="names nothing; leave it out to match everything"):
+        guard(ToolUse, match=match)(lambda use: None)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "plain"), [("execute", True), ("read_*", False), ("r?m", False), ("[ab]", False), ("kind:shell", False)]
+)
+def test_a_literal_is_the_plain_name_of_one_tool(pattern: str, plain: bool) -> None:
+    assert literal(pattern) is plain
+
+
+@pytest.mark.parametrize(
+    ("match", "found"),
+    [
+        (None, True),
+        ("echo", True),
+        ("ECHO", False),
+        ("ech", False),
+        ("e*", True),
+        ("?cho", True),
+        ("[de]cho", True),
+        ("x|echo", True),
+        (["x", "y*", "ec*"], True),
+        ("x|y*", False),
+        ("*", True),
+    ],
+)
+def test_patterns_are_compared_with_the_tools_name(match: Match, found: bool) -> None:
+    assert matcher(match)(use()) is found
+
+
+@pytest.mark.parametrize("match", ["execute", "exe*", "bash", "Bash", "B?sh", "run_it", "run_*"])
+def test_a_renamed_tool_is_matched_by_its_name_its_origin_and_its_aliases(match: str) -> None:
+    renamed = tool(execute.fn, name="execute").renamed("run_it")
+    assert matcher(match)(use(renamed, command="ls"))
+    assert not matcher(match)(use(echo))
+
+
+def test_a_tool_can_have_aliases_of_its_own() -> None:
+    mine = tool(echo.fn, name="say", aliases=("speak",))
+    assert matcher("speak")(use(mine))
+    assert matcher("speak")(use(mine.renamed("x_say").renamed("y_say")))
+
+
+@pytest.mark.parametrize(
+    ("match", "found"),
+    [("kind:shell", True), ("kind:read", False), ("kind:sh*", True), ("kind:*", True), ("x|kind:shell", True)],
+)
+def test_a_kind_is_matched(match: str, found: bool) -> None:
+    assert matcher(match)(use(execute, command="ls")) is found
+
+
+def test_a_tool_without_a_kind_has_none_and_a_kind_is_not_a_name() -> None:
+    assert not matcher("kind:shell")(use(echo))
+    assert not matcher("k*")(use(execute, command="ls"))
+    assert not matcher("shell")(use(execute, command="ls"))
+
+
+def test_the_name_that_the_model_used_is_matched_even_if_a_hook_took_another_tool() -> None:
+    swapped = use(execute, name="echo", command="ls")
+    assert matcher("echo")(swapped) and matcher("execute")(swapped)
+
+
+def test_a_predicate_sees_the_operation() -> None:
+    loud = matcher(lambda use: use.args.get("text", "").isupper())
+    assert loud(use(text="HI")) and not loud(use(text="hi"))
+    assert matcher(lambda use: "yes")(use()) is True
+
+
+def test_other_operations_are_matched_by_agent_and_model_and_by_what_they_are() -> None:
+    run = Run(agent="helper", model=Scripted(name="small", spare=True))
+    assert matcher("help*")(run) and not matcher("other")(run)
+    assert matcher("small")(ModelCall(run, run.model, "", [], [], {}))
+    assert matcher("step")(Step(run, 1))
+
+
+@pytest.mark.parametrize("position", [before, after, guard])
+async def test_a_hook_stands_only_where_it_matches(position: Any) -> None:
+    here, there = Watch(), Watch()
+    hooks = [
+        position(ToolUse, match="echo", name="here")(here),
+        position(ToolUse, match="other*", name="there")(there),
+    ]
+    await agent_for(ToolUse, *hooks).run("go")
+    assert here.op.call.name == "echo"
+    assert there.ops == []
+
+
+async def test_a_wrap_stands_only_where_it_matches() -> None:
+    @wrap(ToolUse, match="other*")
+    async def refuse(use: ToolUse, next: Next) -> Block:
+        return Block("no")
+
+    assert result_of(await agent_for(ToolUse, refuse).run("go")) == "hi"
+
+
+async def test_a_match_sees_what_the_hooks_outside_have_changed() -> None:
+    @before(ToolUse)
+    async def louder(use: ToolUse) -> None:
+        use.args["text"] = "HI"
+
+    quiet = guard(ToolUse, match=lambda use: use.args["text"].isupper(), name="quiet")(lambda use: Block("hush"))
+    assert result_of(await agent_for(ToolUse, quiet, louder).run("go")) == "hush"
+
+
+# rule 9: a guard that cannot say whether it is meant has not agreed
+
+
+async def test_a_guard_whose_predicate_fails_blocks() -> None:
+    deny = guard(ToolUse, match=lambda use: use.args["nothing"], name="deny")(lambda use: None)
+    text = result_of(await agent_for(ToolUse, deny).run("go"))
+    assert text == "the guard 'deny' failed, so it has not agreed: KeyError: 'nothing'"
+
+
+@pytest.mark.parametrize("position", ["before", "wrap"])
+async def test_a_before_or_wrap_whose_predicate_fails_fails_the_operation(position: str) -> None:
+    async def around(use: ToolUse, next: Next) -> Any:
+        return await next(use)
+
+    def broken(use: ToolUse) -> bool:
+        raise LookupError("which?")
+
+    for on_error in ("fail", "log"):
+        options: Any = {"match": broken, "on_error": on_error, "name": "h"}
+        hook = wrap(ToolUse, **options)(around) if position == "wrap" else before(ToolUse, **options)(lambda use: None)
+        agent = agent_for(ToolUse, hook)
+        if on_error == "log":
+            assert result_of(await agent.run("go")) == "hi"
+            continue
+        with pytest.raises(LookupError, match=r"which\?"):
+            await agent.run("go")
+
+
+@pytest.mark.parametrize("hold", [False, True])
+async def test_an_after_whose_predicate_fails_withholds_the_result(hold: bool) -> None:
+    hook = after(ToolUse, match=lambda use: use.args["nothing"], name="redact", hold=hold)(lambda use: None)
+    text = result_of(await agent_for(ToolUse, hook).run("go"))
+    assert text == "the result was withheld: the hook 'redact' failed: KeyError"
+
+
+# rule 11: a guard whose literal match names nothing is an error at construction
+
+
+def deny(match: Match, operation: Any = ToolUse) -> Any:
+    return guard(operation, match=match, name="deny")(lambda use: Block("no"))
+
+
+@pytest.mark.parametrize("match", ["exceute", ["exceute", "ecko"], "exceute|ecko", "Execute"])
+def test_a_guard_for_a_tool_that_nobody_has_is_an_error(match: Match) -> None:
+    with pytest.raises(ConfigError, match="the guard 'deny' is for 'E?e?x?c?e") as error:
+        Agent(Scripted(spare=True), tools=[echo, execute], hooks=[deny(match)])
+    assert str(error.value).endswith("but there is no such tool; the tools are echo, execute")
+
+
+def test_a_guard_at_all_four_is_checked_too_and_an_agent_may_have_no_tools() -> None:
+    with pytest.raises(ConfigError, match=r"the tools are \(none\)"):
+        Agent(Scripted(spare=True), hooks=[deny("execute", Operation)])
+
+
+@pytest.mark.parametrize("match", ["execute", "bash", "exec*", "nothing_*", "kind:nothing", None, "execute|ls"])
+def test_a_guard_for_a_tool_an_alias_or_a_pattern_is_fine(match: Match) -> None:
+    Agent(Scripted(spare=True), tools=[execute], hooks=[deny(match)])
+
+
+def test_a_guard_may_name_the_origin_of_a_renamed_tool() -> None:
+    Agent(Scripted(spare=True), tools=[execute.renamed("run_it")], hooks=[deny("execute")])
+
+
+def test_only_guards_of_tools_are_checked() -> None:
+    hooks = [
+        before(ToolUse, match="exceute", name="a")(lambda use: None),
+        guard(ModelCall, match="some-model", name="b")(lambda call: None),
+        guard(Run, match="some-agent", name="c")(lambda run: None),
+    ]
+    Agent(Scripted(spare=True), hooks=hooks)
+
+
+@pytest.mark.parametrize("tools", ["late", "lat*", ["other", "late"]])
+async def test_a_guard_may_name_a_tool_that_is_brought_when_a_run_begins(tools: Any) -> None:
+    @before(Run, tools=tools)
+    async def bring(run: Run) -> None:
+        run.tools["late"] = echo.renamed("late")
+
+    model = Scripted(calls(call("late")), "done")
+    assert result_of(await Agent(model, hooks=[deny("late"), bring]).run("go")) == "no"
+
+
+def test_a_guard_may_name_a_tool_that_a_capability_declares_foreign() -> None:
+    class Remote(Capability):
+        def foreign_tools(self) -> list[str]:
+            return ["remote_*", "sub_tool"]
+
+    for match in ("remote_search", "sub_tool"):
+        Agent(Scripted(spare=True), hooks=[Remote(), deny(match)])
+    with pytest.raises(ConfigError, match="no such tool"):
+        Agent(Scripted(spare=True), hooks=[Remote(), deny("sub_toll")])
+
+
+def test_a_guard_may_name_what_a_capability_brings() -> None:
+    class Brings(Capability):
+        @tool
+        async def fetch(self, url: str) -> str:
+            return url
+
+        @before(Run, tools="dynamic")
+        async def bring(self, run: Run) -> None: ...
+
+    for match in ("fetch", "dynamic"):
+        Agent(Scripted(spare=True), hooks=[Brings(), deny(match)])
+
+
+async def test_a_guard_for_the_canonical_name_guards_the_tool_under_every_name() -> None:
+    renamed = execute.renamed("mcp_execute")
+    for match in ("execute", "bash", "mcp_*", "kind:shell"):
+        assert result_of(await user_of(renamed, deny(match), args={"command": "ls"}).run("go")) == "no"
+
+
+async def test_a_call_of_a_tool_that_is_gone_is_still_answered() -> None:
+    thread = Thread()
+    thread.add(user("go"), calls(call("gone")))
+    result = await Agent(Scripted("done"), tools=[echo]).run(thread=thread)
+    assert thread.messages[2].text == "there is no tool named 'gone'; the tools are echo"
+    assert result.text == "done"

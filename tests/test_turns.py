@@ -1,0 +1,266 @@
+"""Work side by side: whose turn it is, what goes wrong, and what happens when all of it is cancelled."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from collections.abc import AsyncIterator
+
+import pytest
+
+from wick import caps
+from wick.errors import Paused
+from wick.turns import Turns, closing, end, side_by_side, within
+
+
+@pytest.fixture
+def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who ignores a cancellation is abandoned sooner."""
+    monkeypatch.setattr(caps, "CANCEL_GRACE_SECONDS", 0.02)
+
+
+async def stubborn(until: asyncio.Event) -> None:
+    """Work that ignores being cancelled."""
+    while not until.is_set():
+        try:
+            await until.wait()
+        except asyncio.CancelledError:
+            continue
+
+
+# -- turns ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("alone", "order"),
+    [
+        ("...", ["+0 +1 +2", "-2 -1 -0"]),
+        ("!..", ["+0", "-0", "+1 +2", "-2 -1"]),
+        (".!.", ["+0", "-0", "+1", "-1", "+2", "-2"]),
+        ("..!", ["+0 +1", "-1 -0", "+2", "-2"]),
+        ("!!!", ["+0", "-0", "+1", "-1", "+2", "-2"]),
+        ("..!..", ["+0 +1", "-1 -0", "+2", "-2", "+3 +4", "-4 -3"]),
+    ],
+)
+async def test_who_works_alone_is_never_beside_another_and_all_keep_the_order(alone: str, order: list[str]) -> None:
+    mine = Turns([mark == "!" for mark in alone])
+    log: list[str] = []
+    running: list[int] = []
+
+    async def work(number: int) -> None:
+        await mine.mine(number)
+        log.append(f"+{number}")
+        running.append(number)
+        for _ in range(20):  # long enough for everybody who may run to be there
+            await asyncio.sleep(0)
+        while running[-1] != number:  # the last one that began ends first
+            await asyncio.sleep(0)
+        running.pop()
+        log.append(f"-{number}")
+        mine.ended(number)
+
+    await asyncio.gather(*(work(number) for number in range(len(alone))))
+    assert log == " ".join(order).split()
+
+
+async def test_everyone_has_passed_when_the_last_one_has() -> None:
+    mine = Turns([False] * 3)
+    waiting = asyncio.create_task(mine.everyone())
+    for number in (2, 0, 0):
+        mine.passed(number)
+        await asyncio.sleep(0)
+        assert not waiting.done()
+    mine.ended(1)  # it ended before the gate
+    await waiting
+
+
+async def test_one_alone_has_no_one_to_wait_for() -> None:
+    mine = Turns()
+    await mine.mine(0)
+    mine.passed(0)
+    await mine.everyone()
+
+
+# -- side by side -----------------------------------------------------------------------------------------------------
+
+
+async def test_all_of_it_is_done_whatever_goes_wrong_with_some() -> None:
+    done = []
+
+    async def work(number: int, error: BaseException | None = None) -> None:
+        for _ in range(5 - number):
+            await asyncio.sleep(0)
+        if error is not None:
+            raise error
+        done.append(number)
+
+    late, early = ValueError("late"), Paused("early")
+    failures = await side_by_side([work(0), work(1, late), work(2), work(3, early)], ["a", "b", "c", "d"])
+    assert failures == [late, early]
+    assert sorted(done) == [0, 2]
+
+
+async def test_work_that_is_abandoned_is_kept_from_the_garbage_collector(hasty: None) -> None:
+    go, ended = asyncio.Event(), asyncio.Event()
+
+    async def work() -> None:
+        await stubborn(go)
+        ended.set()
+
+    with pytest.raises(TimeoutError):
+        await within(0.01, work(), "the mule")
+    gc.collect()
+    go.set()
+    await ended.wait()
+
+
+async def test_nothing_went_wrong() -> None:
+    assert await side_by_side([asyncio.sleep(0), asyncio.sleep(0)], ["a", "b"]) == []
+
+
+async def test_work_that_cancels_itself_went_wrong() -> None:
+    async def work() -> None:
+        raise asyncio.CancelledError
+
+    (failure,) = await side_by_side([work()], ["a"])
+    assert isinstance(failure, asyncio.CancelledError)
+
+
+async def test_when_the_caller_is_cancelled_all_of_the_work_is() -> None:
+    cancelled = []
+
+    async def work(number: int) -> None:
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            await asyncio.sleep(0)  # tidying up takes a moment
+            cancelled.append(number)
+            raise
+
+    task = asyncio.create_task(side_by_side([work(0), work(1)], ["a", "b"]))  # type: ignore[arg-type]
+    await asyncio.sleep(0.001)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert cancelled == [0, 1]
+
+
+async def test_work_that_ignores_it_is_abandoned_and_named(hasty: None, caplog: pytest.LogCaptureFixture) -> None:
+    go = asyncio.Event()
+    task = asyncio.create_task(side_by_side([stubborn(go), asyncio.sleep(60)], ["mule", "lamb"]))  # type: ignore[arg-type]
+    await asyncio.sleep(0.001)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert "mule was cancelled and did not end within 0.02 s; it is abandoned" in caplog.text
+    assert "lamb" not in caplog.text
+    go.set()
+
+
+# -- within -----------------------------------------------------------------------------------------------------------
+
+
+async def test_work_within_its_time_has_its_result() -> None:
+    assert await within(5, asyncio.sleep(0, "here"), "it") == "here"
+
+
+async def test_an_error_within_its_time_is_raised() -> None:
+    async def fail() -> None:
+        raise ValueError("no")
+
+    with pytest.raises(ValueError, match="no"):
+        await within(5, fail(), "it")
+
+
+async def test_work_beyond_its_time_is_cancelled() -> None:
+    ended = []
+
+    async def slow() -> None:
+        try:
+            await asyncio.sleep(60)
+        finally:
+            ended.append("cancelled")
+
+    with pytest.raises(TimeoutError, match=r"the tortoise did not finish within 0\.01 s"):
+        await within(0.01, slow(), "the tortoise")
+    assert ended == ["cancelled"]
+
+
+async def test_work_beyond_its_time_that_goes_on_is_abandoned(hasty: None) -> None:
+    go = asyncio.Event()
+    with pytest.raises(TimeoutError):
+        await within(0.01, stubborn(go), "the mule")
+    go.set()
+
+
+async def test_when_the_one_who_waits_is_cancelled_so_is_the_work() -> None:
+    ended = asyncio.Event()
+
+    async def slow() -> None:
+        try:
+            await asyncio.sleep(60)
+        finally:
+            ended.set()
+
+    task = asyncio.create_task(within(60, slow(), "it"))
+    await asyncio.sleep(0.001)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert ended.is_set()
+
+
+async def test_an_error_of_abandoned_work_is_nobodys_business(hasty: None) -> None:
+    """It would be logged as never retrieved, which fails a test here."""
+    go = asyncio.Event()
+
+    async def work() -> None:
+        await stubborn(go)
+        raise ValueError("too late")
+
+    task = asyncio.create_task(work())
+    await asyncio.sleep(0)
+    await end((task,))
+    go.set()
+    await asyncio.wait((task,))
+
+
+async def test_ending_nothing_is_done_at_once() -> None:
+    await end(())
+
+
+# -- closing ----------------------------------------------------------------------------------------------------------
+
+
+async def test_a_stream_is_closed_when_it_is_no_longer_read() -> None:
+    closed = []
+
+    async def count() -> AsyncIterator[int]:
+        try:
+            for number in range(10):
+                yield number
+        finally:
+            closed.append(True)
+
+    async with closing(count()) as numbers:
+        async for number in numbers:
+            if number == 2:
+                break
+    assert closed == [True]
+
+
+async def test_a_stream_that_cannot_be_closed_is_fine() -> None:
+    class Numbers:
+        left = 3
+
+        def __aiter__(self) -> Numbers:
+            return self
+
+        async def __anext__(self) -> int:
+            self.left -= 1
+            if self.left < 0:
+                raise StopAsyncIteration
+            return self.left
+
+    async with closing(Numbers()) as numbers:
+        assert [number async for number in numbers] == [2, 1, 0]
