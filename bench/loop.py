@@ -228,7 +228,7 @@ def _each(more: list[float], less: list[float], count: int, times: int = 1) -> l
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One figure, and the floor beside it. A ring and an agent have none of their own; theirs is a bare step."""
+    """One figure, the floor beside it, and their ratio; for a growth, a ring and an agent, the ratio to a bare step."""
 
     group: str
     case: str
@@ -247,8 +247,10 @@ class Row:
         return {key: round(value, 3) if isinstance(value, float) else value for key, value in fields.items()}
 
 
-def _row(group: str, case: str, cost: list[float], floor: list[float], **more: Any) -> Row:
-    ratio = median(a / b for a, b in zip(cost, floor, strict=True))
+def _row(
+    group: str, case: str, cost: list[float], floor: list[float], unit: list[float] | None = None, **more: Any
+) -> Row:
+    ratio = median(a / b for a, b in zip(cost, unit or floor, strict=True))
     return Row(group, case, median(cost), median(floor), ratio, **more)
 
 
@@ -267,7 +269,7 @@ async def steps(rounds: int) -> list[Row]:
             _row("step", name, us, floor, messages=length, goal_us=_goal(name))
             for us, floor, length in zip(own, floors, LENGTHS, strict=True)
         ]
-        rows.append(_row("growth", name, _growth(own), _growth(floors)))
+        rows.append(_row("growth", name, _growth(own), _growth(floors), floors[0]))
     for name, length in product(rings, LENGTHS):
         one = _each(cost[name, length], cost["no hooks", length], RINGS)
         rows.append(_row("ring", name, one, cost["bare", length], messages=length))

@@ -5,7 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from wick import Agent, Hook, Message, Operation, Result, Scripted, Thread, Tool, ToolCall, ToolUse, assistant, tool
+from wick import (
+    Agent,
+    FunctionModel,
+    Hook,
+    Message,
+    Operation,
+    Result,
+    Scripted,
+    Thread,
+    Tool,
+    ToolCall,
+    ToolUse,
+    assistant,
+    tool,
+)
 from wick.decisions import Answer, Question
 from wick.events import Event
 from wick.signatures import Position
@@ -33,8 +47,8 @@ def calls(*calls: ToolCall) -> Message:
 
 
 def talker(*hooks: Any, **options: Any) -> Agent:
-    """An agent that says one thing and is done."""
-    return Agent(Scripted("hello", spare=True), hooks=hooks, **options)
+    """An agent that says "hello" and is done."""
+    return Agent(FunctionModel(lambda request: "hello"), hooks=hooks, **options)
 
 
 def user_of(tool: Tool, *hooks: Any, args: dict[str, Any] | None = None, **options: Any) -> Agent:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import FrozenInstanceError, replace
 
 import pytest
-from kit import calls, echo, echoer, talker
-from kit import call as tool_call
 
+from kit import call as tool_call
+from kit import calls, echo, echoer, talker
 from wick import Agent, Allow, Ask, Block, Continue, Run, Scripted, Stop, ToolUse, before, guard
 from wick.decisions import DECISIONS, STOPS, Question
 
@@ -24,7 +24,7 @@ def test_a_decision_is_a_value_that_cannot_change(decision: object) -> None:
 
 
 def test_there_are_four_decisions() -> None:
-    assert DECISIONS == (Block, Ask, Stop, Continue)
+    assert (Block, Ask, Stop, Continue) == DECISIONS
 
 
 def test_decisions_with_the_same_words_are_still_different() -> None:

@@ -8,10 +8,24 @@ from math import inf
 from typing import Any
 
 import pytest
-from kit import agent_for, call, calls, echo, echoer, talker
 
-from wick import Agent, Block, Capability, Hook, ModelCall, Operation, Run, Scripted, Step, ToolUse
-from wick import after, before, guard, wrap  # fmt: skip
+from kit import agent_for, call, calls, echo, echoer, talker
+from wick import (  # fmt: skip
+    Agent,
+    Block,
+    Capability,
+    Hook,
+    ModelCall,
+    Operation,
+    Run,
+    Scripted,
+    Step,
+    ToolUse,
+    after,
+    before,
+    guard,
+    wrap,
+)
 from wick.aliases import POINT_NAMES
 from wick.errors import ConfigError
 from wick.hooks import Next, rings
@@ -49,9 +63,7 @@ class Trace:
 
 def test_a_points_name_is_derived() -> None:
     hooks = [
-        Hook(lambda *args: None, operation, position, timeout=1)
-        if position != "wrap"
-        else wrap(operation)(_around)  # type: ignore[type-var]
+        Hook(lambda *args: None, operation, position, timeout=1) if position != "wrap" else wrap(operation)(_around)
         for operation in OPERATIONS
         for position in POSITIONS
     ]
@@ -246,7 +258,9 @@ def test_the_same_hook_twice_is_refused_also_when_it_comes_later() -> None:
 def test_what_is_not_a_hook_is_refused() -> None:
     async def look(run: Run) -> None: ...
 
-    with pytest.raises(ConfigError, match="look at .* is not a hook: decorate it with @before, @wrap, @after or @guard"):
+    with pytest.raises(
+        ConfigError, match="look at .* is not a hook: decorate it with @before, @wrap, @after or @guard"
+    ):
         Agent(Scripted(spare=True), hooks=[look])  # type: ignore[list-item]
 
 

@@ -8,8 +8,23 @@ from typing import Any, Optional, Union
 
 import pytest
 
-from wick import Ask, Block, Capability, Continue, Hook, ModelCall, Operation, Run, Step, Stop, ToolUse
-from wick import after, before, guard, wrap  # fmt: skip
+from wick import (  # fmt: skip
+    Ask,
+    Block,
+    Capability,
+    Continue,
+    Hook,
+    ModelCall,
+    Operation,
+    Run,
+    Step,
+    Stop,
+    ToolUse,
+    after,
+    before,
+    guard,
+    wrap,
+)
 from wick.decisions import DECISIONS
 from wick.errors import HookError
 from wick.hooks import Next
@@ -101,7 +116,7 @@ def test_an_annotation_that_cannot_be_resolved_is_left_to_the_run() -> None:
 def test_what_was_expected_and_what_was_found_are_printed() -> None:
     with pytest.raises(HookError) as refused:
 
-        @before(ToolUse)
+        @before(ToolUse)  # type: ignore[arg-type]
         async def look(use: ToolUse, extra: str) -> Block | None: ...
 
     first, expected, found = str(refused.value).splitlines()
@@ -132,7 +147,7 @@ def test_what_is_expected_is_a_signature_that_would_do(position: Position, opera
 
 def test_what_is_expected_of_a_hook_whose_name_is_none_in_python() -> None:
     with pytest.raises(HookError, match=r"expected: async def hook\(use: ToolUse\)"):
-        before(ToolUse, name="my hook")(lambda: None)
+        before(ToolUse, name="my hook")(lambda: None)  # type: ignore[arg-type]
 
 
 # the number of arguments
@@ -174,7 +189,7 @@ def test_a_method_is_counted_without_its_self() -> None:
     with pytest.raises(HookError, match="takes 2 arguments"):
 
         class Bad(Capability):
-            @before(Run)
+            @before(Run)  # type: ignore[arg-type]
             async def look(self, run: Run, more: str) -> None: ...
 
 
@@ -226,13 +241,13 @@ def test_a_hook_at_all_four_cannot_expect_one_of_them() -> None:
     async def look(use: ToolUse) -> None: ...
 
     with pytest.raises(HookError, match="'look' expects a ToolUse, but before_operation gives it a Operation"):
-        before(Operation)(look)  # type: ignore[type-var]
+        before(Operation)(look)  # type: ignore[arg-type]
 
 
 def test_a_hook_that_expects_any_operation_can_stand_at_each() -> None:
     async def look(op: Operation[Any]) -> None: ...
 
-    assert before(ToolUse)(look).point == "before_tool_use"  # type: ignore[arg-type]
+    assert before(ToolUse)(look).point == "before_tool_use"
 
 
 @pytest.mark.parametrize("operation", [str, int, Block])

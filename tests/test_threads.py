@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from wick import threads
 from wick.errors import MessageError, Sealed, StoreError
 from wick.messages import Message, ToolCall, assistant, system, tool_message, user
 from wick.threads import Kind, Thread
@@ -117,9 +118,9 @@ def test_results_stand_in_the_order_of_the_calls_whatever_order_they_come_in(ord
 def test_pending_calls_are_those_without_a_result_in_the_models_order() -> None:
     thread = Thread()
     thread.add(user("go"), assistant("", A, B, C))
-    assert thread.pending == (A, B, C)
+    assert [*thread.pending] == [A, B, C]
     thread.add(tool_message("b", "add", "2"))
-    assert thread.pending == (A, C)
+    assert [*thread.pending] == [A, C]
 
 
 def test_nothing_is_said_while_calls_wait() -> None:
@@ -411,8 +412,13 @@ def test_a_chain_follows_results_that_come_in_late() -> None:
 def test_a_chain_hashes_each_message_of_the_thread_once(monkeypatch: pytest.MonkeyPatch) -> None:
     thread = Thread()
     hashed: list[Message] = []
-    link = __import__("wick.threads", fromlist=["_link"])._link
-    monkeypatch.setattr("wick.threads._link", lambda before, message: hashed.append(message) or link(before, message))
+    link = threads._link
+
+    def counted(before: bytes, message: Message) -> bytes:
+        hashed.append(message)
+        return link(before, message)
+
+    monkeypatch.setattr(threads, "_link", counted)
     for number in range(20):
         thread.add(user(str(number)))
         thread.chain(thread.messages)

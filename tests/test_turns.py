@@ -137,7 +137,7 @@ async def test_when_the_caller_is_cancelled_all_of_the_work_is() -> None:
             cancelled.append(number)
             raise
 
-    task = asyncio.create_task(side_by_side([work(0), work(1)], ["a", "b"]))  # type: ignore[arg-type]
+    task = asyncio.create_task(side_by_side([work(0), work(1)], ["a", "b"]))
     await asyncio.sleep(0.001)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -147,7 +147,7 @@ async def test_when_the_caller_is_cancelled_all_of_the_work_is() -> None:
 
 async def test_work_that_ignores_it_is_abandoned_and_named(hasty: None, caplog: pytest.LogCaptureFixture) -> None:
     go = asyncio.Event()
-    task = asyncio.create_task(side_by_side([stubborn(go), asyncio.sleep(60)], ["mule", "lamb"]))  # type: ignore[arg-type]
+    task = asyncio.create_task(side_by_side([stubborn(go), asyncio.sleep(60)], ["mule", "lamb"]))
     await asyncio.sleep(0.001)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):

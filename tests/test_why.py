@@ -7,10 +7,25 @@ import json
 from typing import Any
 
 import pytest
-from kit import User, Watch, call, calls, echo, echoer, entries, events, talker
 
-from wick import Agent, Ask, Block, Continue, ModelCall, Operation, Run, Scripted, Step, Stop, ToolUse
-from wick import after, before, guard, wrap  # fmt: skip
+from kit import User, Watch, call, calls, echo, echoer, entries, events, talker
+from wick import (  # fmt: skip
+    Agent,
+    Ask,
+    Block,
+    Continue,
+    ModelCall,
+    Operation,
+    Run,
+    Scripted,
+    Step,
+    Stop,
+    ToolUse,
+    after,
+    before,
+    guard,
+    wrap,
+)
 from wick.caps import PREVIEW_CHARS
 from wick.events import ChatModelStream, Event
 from wick.hooks import Next
@@ -121,12 +136,11 @@ async def test_every_hook_is_recorded_with_its_position_and_verdict() -> None:
 
 async def test_the_words_of_each_decision_are_recorded() -> None:
     watch = Watch()
-    said = iter([Continue("go on"), Stop("enough")])
 
     @after(Step)
     async def decide(step: Step) -> Stop | Continue:
         watch(step)
-        return next(said)
+        return Continue("go on") if step.number == 1 else Stop("enough")
 
     @before(Step)
     async def ask(step: Step) -> Ask:

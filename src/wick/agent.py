@@ -6,7 +6,7 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 from wick import journal
 from wick.capability import Capability
@@ -20,7 +20,7 @@ from wick.matching import literal, patterns
 from wick.messages import Message, Messages, user
 from wick.models import resolve
 from wick.operations import Result, Run, ToolUse
-from wick.protocols import Model
+from wick.protocols import Model, Usage
 from wick.threads import Thread
 from wick.tools import Tool, tool
 from wick.turns import end
@@ -37,6 +37,16 @@ SETTINGS = (
 )
 
 Input = str | Message | Sequence[Message] | Messages
+
+
+class RunOptions(TypedDict, total=False):
+    """What a run can be given beside its input."""
+
+    thread: Thread | None  # the conversation it belongs to; a new one otherwise
+    user: str  # who asks
+    parent: Run | None  # the run that it is a part of: its guards hold, its user is asked
+    emit: Emit | None  # gets every event
+    without: Iterable[str]  # guards that a resumed run may go on without: an operator agrees
 
 
 class Agent:
@@ -77,19 +87,17 @@ class Agent:
         """A copy of this agent with more tools."""
         return self._copy((*self._given[0], *tools), self._given[1])
 
-    async def run(self, input: Input = "", **options: Any) -> Result:
+    async def run(self, input: Input = "", **options: Unpack[RunOptions]) -> Result:
         """Answer a text or messages; without any, take up `thread` where it was interrupted."""
         return await self._drive(self._start(input, **options))
 
-    def run_sync(self, input: Input = "", **options: Any) -> Result:
+    def run_sync(self, input: Input = "", **options: Unpack[RunOptions]) -> Result:
         """Answer, in a program that is not async."""
-        try:
-            asyncio.get_running_loop()
-        except RuntimeError:
-            return asyncio.run(self.run(input, **options))
-        raise ConfigError("run_sync cannot be used inside an event loop; use `await agent.run(…)` there")
+        if _in_event_loop():
+            raise ConfigError("run_sync cannot be used inside an event loop; use `await agent.run(…)` there")
+        return asyncio.run(self.run(input, **options))
 
-    def stream(self, input: Input = "", **options: Any) -> Stream:
+    def stream(self, input: Input = "", **options: Unpack[RunOptions]) -> Stream:
         """Answer, and see every event of the run as it happens."""
         return Stream(self, self._start(input, **options))
 
@@ -146,7 +154,10 @@ class Agent:
             result = await run.loop.run(run)
         except Paused as pause:
             journal.shelve(run, words)
-            return journal.close(run, "interrupted", f"paused: {pause}")
+            result = journal.close(run, "interrupted", f"paused: {pause}")
+            if run.parent is not None:
+                raise  # a question to a child waits for the user of the root run
+            return result
         except Exception as error:
             journal.close(run, "failed", "error", error)
             raise
@@ -157,22 +168,31 @@ class Agent:
 
 
 class Stream:
-    """The events of a run, as they happen. `run` can be sent messages; `result` is there once it has ended."""
+    """The events of a run, as they happen, once. `run` can be sent messages; `result` is what it came to."""
 
     def __init__(self, agent: Agent, run: Run) -> None:
         self.run = run
-        self.result: Result | None = None
         self._agent = agent
         self._events: deque[Event] = deque()
-        self._news = asyncio.Event()
+        self._reader: asyncio.Future[None] | None = None  # waits for news
+        self._read = False
         if run.emitter is None:
             run.emitter = self._take
 
+    @property
+    def result(self) -> Result | None:
+        """What the run came to, however it ended; None while it goes on."""
+        return self.run.progress.result
+
     def _take(self, event: Event) -> None:
         self._events.append(event)
-        self._news.set()
+        if self._reader is not None and not self._reader.done():
+            self._reader.set_result(None)
 
     async def __aiter__(self) -> AsyncIterator[Event]:
+        if self._read:
+            raise ConfigError("a stream can be read once; start another run, or read the thread")
+        self._read = True
         task = asyncio.create_task(self._drive(), name=self.run.id)
         try:
             while True:
@@ -181,16 +201,24 @@ class Stream:
                     yield event
                     if event.terminal:
                         return
-                self._news.clear()
-                await self._news.wait()
+                self._reader = asyncio.get_running_loop().create_future()
+                await self._reader
         finally:
             await end((task,)) if not task.done() else None
 
     async def _drive(self) -> None:
         try:
-            self.result = await self._agent._drive(self.run)
-        except Exception:
+            await self._agent._drive(self.run)
+        except (Exception, Paused):
             """The stream's last event has told of it."""
+
+
+def _in_event_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
 
 
 def _settings(settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -278,6 +306,7 @@ def _take_up(run: Run, without: set[str]) -> None:
             f"resume it with them, or with without={missing!r} to go on without"
         )
     run.id, run.progress.resumed = opened["run"], True
+    run.progress.usage = Usage(**opened.get("usage", {}))
     run.input = [Message.from_json(message) for message in opened.get("shelved", ())]
 
 

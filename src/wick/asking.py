@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from inspect import isawaitable
 from time import perf_counter
 from typing import Any
 from uuid import uuid4
 
 from wick.decisions import Allow, Answer, Ask, Block, Question
 from wick.events import ApprovalRequest, ApprovalResponse
-from wick.frozen import thaw
+from wick.frozen import freeze
 from wick.operations import Operation, Run
 from wick.why import Why
 
@@ -20,9 +21,10 @@ async def ask(op: Operation[Any], sealed: Operation[Any], asks: Sequence[Ask]) -
     start = perf_counter()
     text = "\n".join(dict.fromkeys(ask.question for ask in asks))
     question = Question(text, f"ask_{uuid4().hex[:12]}", sealed.hash, sealed.about(), sealed)
-    answer = _remembered(op.run, question) or await _put(op.run, question)
+    answer = op.trail.answers.get(question.hash) or _remembered(op.run, question) or await _put(op.run, question)
     if isinstance(answer, Allow) and answer.args is not None and "args" not in op.editable:
         answer = Block("only a tool's arguments can be changed by an answer")
+    op.trail.answers[question.hash] = answer  # it covers later attempts at the same
     verdict, reason = ("refused", answer.reason) if isinstance(answer, Block) else ("approved", "")
     op.why.append(Why("user", "gate", verdict, reason, (perf_counter() - start) * 1000))
     return answer
@@ -42,7 +44,7 @@ async def _put(run: Run, question: Question) -> Allow | Block:
     run.emit(ApprovalRequest(name=question.op.name, about=question.about, **about))
     answer = _understood(await _answer(run, question), question)
     allowed, reason = isinstance(answer, Allow), getattr(answer, "reason", "")
-    changed = {"args": thaw(answer.args)} if isinstance(answer, Allow) and answer.args is not None else {}
+    changed = {"args": answer.args} if isinstance(answer, Allow) and answer.args is not None else {}
     said = {"id": question.id, "hash": question.hash, "allowed": allowed, "reason": reason}
     run.thread.append("answered", said | changed)
     run.emit(ApprovalResponse(name=question.op.name, id=question.id, allowed=allowed, reason=reason))
@@ -53,7 +55,8 @@ async def _answer(run: Run, question: Question) -> Answer:
     if run.asker is None:
         return Block(f"nobody is there to say yes to: {question.question}")
     try:
-        return await run.asker(question)
+        answer = run.asker(question)
+        return await answer if isawaitable(answer) else answer
     except Exception as error:  # who could not be asked has not agreed
         return Block(f"the user could not be asked: {error}")
 
@@ -64,5 +67,14 @@ def _understood(answer: Any, question: Question) -> Allow | Block:
     if answer is False:
         return Block(f"the user said no to: {question.question}")
     if isinstance(answer, Allow | Block):
-        return answer
+        return _json(answer)
     return Block(f"{answer!r} is not an answer to: {question.question}")
+
+
+def _json(answer: Allow | Block) -> Allow | Block:
+    if isinstance(answer, Block) or answer.args is None:
+        return answer
+    try:
+        return Allow(freeze(answer.args))
+    except (TypeError, ValueError) as problem:
+        return Block(f"the arguments in the answer are not JSON data: {problem}")

@@ -12,7 +12,6 @@ from wick.frozen import freeze
 from wick.messages import Message, Reasoning, ToolCall
 from wick.protocols import CallArgs, CallStart, Delta, Finish, ReasoningDelta, TextDelta, Usage
 
-
 _CUT_OFF = ("length", "max_tokens", "content_filter")
 
 
@@ -104,7 +103,7 @@ def parse_args(raw: str) -> tuple[dict[str, Any], str]:
     if len(raw) > ARGS_BYTES:
         return {}, f"the arguments are longer than {ARGS_BYTES:,} characters"
     try:
-        args = freeze(json.loads(raw, parse_constant=_no_constant, object_pairs_hook=_no_repeats))
+        args = freeze(_decode(raw))
     except RecursionError:
         return {}, "the arguments are nested too deep"
     except (TypeError, ValueError) as error:
@@ -122,6 +121,9 @@ def _no_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(data) < len(pairs):
         raise ValueError("a key stands twice in the same object")
     return data
+
+
+_decode = json.JSONDecoder(parse_constant=_no_constant, object_pairs_hook=_no_repeats).decode
 
 
 def _distinct(calls: tuple[ToolCall, ...]) -> None:

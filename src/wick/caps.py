@@ -23,6 +23,8 @@ CONNECT_SECONDS = 10.0
 FIRST_BYTE_SECONDS = 120.0  # until a reply begins
 CHUNK_SECONDS = 60.0  # between two pieces of it
 REPLY_SECONDS = 900.0  # until it ends
+LAST_BYTE_SECONDS = 1.0  # for the end of an answer that has been read, so that its connection can be used again
+OLLAMA_SECONDS = 0.3  # for an Ollama to say that it is there
 
 # tokens are estimated as characters / 4; a picture or a file counts as this many
 CHARS_PER_TOKEN = 4

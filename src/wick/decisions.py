@@ -81,4 +81,4 @@ class Question(Ask):
 
 
 Answer = Allow | Block | bool | None
-Asker = Callable[[Question], Awaitable[Answer]]
+Asker = Callable[[Question], Answer | Awaitable[Answer]]

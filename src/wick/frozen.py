@@ -74,7 +74,7 @@ def freeze(value: Any, depth: int = JSON_DEPTH) -> Any:
         return value
     if isinstance(value, float):
         return _finite(value)
-    if isinstance(value, (FrozenDict, FrozenList)):
+    if depth == JSON_DEPTH and isinstance(value, (FrozenDict, FrozenList)):
         return value
     if depth == 0:
         raise ValueError(f"the data is nested more than {JSON_DEPTH} levels deep")

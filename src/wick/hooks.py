@@ -25,10 +25,11 @@ from wick.operations import Operation
 from wick.signatures import Position, check
 
 Op = TypeVar("Op", bound=Operation[Any])
-Next = Callable[[Any], Awaitable[Any]]
+R = TypeVar("R")
+Next = Callable[[Any], Awaitable[R]]  # what a wrap calls; its result is that of the operation
 Answer = Decision | None
 Look = Callable[[Op], Answer | Awaitable[Answer]] | Callable[[Any, Op], Answer | Awaitable[Answer]]
-Around = Callable[[Op, Next], Awaitable[Any]] | Callable[[Any, Op, Next], Awaitable[Any]]
+Around = Callable[[Op, Next[Any]], Awaitable[Any]] | Callable[[Any, Op, Next[Any]], Awaitable[Any]]
 OnError = Literal["fail", "log"]
 
 
@@ -56,6 +57,10 @@ class Hook:
         object.__setattr__(self, "matches", matcher(self.match))
         if self.owner is None:
             check(self)
+
+    def __call__(self, *args: Any) -> Any:
+        """The plain function, for tests."""
+        return self.fn(*args)
 
     @property
     def point(self) -> str:

@@ -17,6 +17,7 @@ from wick.events import (
     ChatModelStream,
     Done,
     Failed,
+    StateChange,
     ToolEnd,
     ToolStart,
 )
@@ -58,11 +59,19 @@ def _start(run: Run, **more: Any) -> None:
 def follow(step: Step, verdict: Stop | Continue) -> Stop | Continue:
     """Whether there is another step, and what hooks and the user have to say before it."""
     run = step.run
+    changed(run)
     if run.stopping is not None:
         return run.stopping
     if isinstance(verdict, Continue):
         run.thread.add(*step.trail.follow)
     return Continue() if run.progress.inbox else verdict  # what was said before the end is answered before the end
+
+
+def changed(run: Run) -> None:
+    """Announce the values of the thread that were set since this was last asked."""
+    touched, run.thread.touched = run.thread.touched, {}
+    if touched and run.emitter is not None:
+        run.emit(StateChange(values={key: thaw(run.thread.values.get(key)) for key in touched}))
 
 
 def listen(run: Run) -> None:
@@ -86,7 +95,7 @@ def close(run: Run, outcome: Outcome, reason: str, error: Exception | None = Non
 def end(run: Run, result: Result) -> Result:
     if run.progress.over:
         return result
-    run.progress.over = True
+    run.progress.over, run.progress.result = True, result
     thread = run.thread
     if run.progress.output_from is not None:
         if result.outcome != "interrupted":
@@ -95,6 +104,7 @@ def end(run: Run, result: Result) -> Result:
         usage = run.usage.to_json()
         thread.append("run_end", {"run": run.id, "outcome": result.outcome, "reason": result.reason, "usage": usage})
         thread.busy = False
+    changed(run)
     run.emit(_terminal(run, result))
     return result
 
@@ -135,11 +145,13 @@ def _code(error: Exception) -> str:
 
 
 def announce(call: ModelCall, step: int) -> None:
-    call.run.emit(ChatModelStart(name=call.model.name, step=step))
+    if call.run.emitter is not None:
+        call.run.emit(ChatModelStart(name=call.model.name, step=step))
 
 
 def reopened(call: ModelCall) -> None:
-    """Another attempt at a reply begins: what was shown of the last one does not count."""
+    """Another attempt at a reply begins: what was shown of the last one does not count, nor what is held of it."""
+    call.trail.held.clear()
     if call.trail.shown:
         call.run.emit(ChatModelRestart(name=call.model.name))
         call.trail.shown = False
@@ -169,11 +181,12 @@ def replied(call: ModelCall, reply: Message) -> None:
         return
     if reply is not trail.reply and (trail.shown or reply.text):
         run.emit(ChatModelRestart(name=call.model.name, content=reply.text))
-    run.emit(ChatModelEnd(name=call.model.name, message=reply.to_json(), usage=run.usage.to_json()))
+    run.emit(ChatModelEnd(name=call.model.name, message=reply.to_json(), usage=trail.usage.to_json()))
 
 
 def begun(use: ToolUse) -> None:
-    use.run.emit(ToolStart(name=use.call.name, call_id=use.call.id, args=thaw(use.args)))
+    if use.run.emitter is not None:
+        use.run.emit(ToolStart(name=use.call.name, call_id=use.call.id, args=thaw(use.args)))
 
 
 def answered(use: ToolUse, result: ToolResult) -> None:
@@ -185,11 +198,21 @@ def answered(use: ToolUse, result: ToolResult) -> None:
     if run.emitter is not None:
         why = [row.to_json() for row in use.why]
         run.emit(ToolEnd(name=use.call.name, call_id=use.call.id, output=result.output, error=result.error, why=why))
+        changed(run)
+
+
+def fell_through(use: ToolUse, error: Exception) -> None:
+    """Log that the hooks around a tool use failed, and whether the tool ran all the same."""
+    words = {"": "was not used", "unknown": "may have run, and its result is lost"}
+    happened = words.get(use.run.thread.fate(use.call.id), "ran, and its result is lost")
+    answered(use, use.blocked(f"{use.call.name} {happened}: {type(error).__name__}"))
 
 
 def intend(use: ToolUse) -> str:
     """Log that a tool is about to run; or say why it must not, for nothing runs twice without being told."""
     tool, thread = use.bound, use.run.thread
+    if use.run.progress.over:  # who ignored that the run was cancelled comes too late
+        return f"{tool.name} does not run any more: the run is over"
     happened = {"done": "has already run", "unknown": "was begun before, and may have taken effect"}
     fate = thread.fate(use.call.id)
     if fate in happened and not (tool.idempotent or tool.read_only):

@@ -78,7 +78,7 @@ class Loop:
             journal.answered(use, await self.use_tool(use))
         except Exception as error:
             if use.call.id in use.run.thread.waiting:
-                journal.answered(use, use.blocked(f"{use.call.name} was not used: {type(error).__name__}"))
+                journal.fell_through(use, error)
             raise
         finally:
             use.turns.ended(use.number)
@@ -93,6 +93,7 @@ class Loop:
                     journal.show(call, delta)
         finally:
             call.run.spend(reply.usage)
+            call.trail.usage = reply.usage
         call.trail.reply, call.trail.finish = reply.message(), reply.finish
         return call.trail.reply
 

@@ -31,9 +31,9 @@ from wick.why import Why
 logger = logging.getLogger(__name__)
 
 
-def onion(hooks: Iterable[Hook], operation: type[Operation[Any]], core: Next) -> Next:
+def onion(hooks: Iterable[Hook], operation: type[Operation[Any]], core: Next[Any]) -> Next[Any]:
     """Put every hook of `operation` around `core`: the first one outermost, the gate at the heart."""
-    next: Next = partial(_gate, operation, core)
+    next: Next[Any] = partial(_gate, operation, core)
     for hook in reversed(rings(hooks, operation)):
         if hook.position != "guard":
             next = partial(_RINGS[hook.position], hook, next)
@@ -46,18 +46,18 @@ def guards(hooks: Iterable[Hook]) -> dict[type[Operation[Any]], tuple[Hook, ...]
     return {operation: tuple(rings(hooks, operation)) for operation in OPERATIONS}
 
 
-async def _before(hook: Hook, next: Next, op: Operation[Any]) -> Any:
-    verdict = None if op.trail.invalid else await _look(hook, op)
-    if isinstance(verdict, Ask):  # carried to the gate, where it is put about what will really be done
-        op.asks += (verdict,)
-    elif verdict is not None:
+async def _before(hook: Hook, next: Next[Any], op: Operation[Any]) -> Any:
+    asks, verdict = op.asks, None if op.trail.invalid else await _look(hook, op)
+    if isinstance(verdict, Block | Stop):
         return op.prevent(verdict)
+    # A question is carried to the gate, where it is put about what will really be done; no hook can drop one.
+    op.asks = asks if verdict is None else (*asks, verdict)
     return await next(op)
 
 
 async def _look(hook: Hook, op: Operation[Any]) -> Any:
     """What a `before` says. One that fails, fails the operation; if that is only logged, its edits are undone."""
-    start, mark = perf_counter(), dict[str, Any]()
+    start, mark = perf_counter(), _NOTHING
     try:
         if not hook.matches(op):
             return None
@@ -73,7 +73,7 @@ async def _look(hook: Hook, op: Operation[Any]) -> Any:
     return verdict
 
 
-async def _wrap(hook: Hook, next: Next, op: Operation[Any]) -> Any:
+async def _wrap(hook: Hook, next: Next[Any], op: Operation[Any]) -> Any:
     if op.trail.invalid or not _stands(hook, op):
         return await next(op)
     start, mark, attempts = perf_counter(), op.mark(), _Attempts(op, next)
@@ -82,16 +82,16 @@ async def _wrap(hook: Hook, next: Next, op: Operation[Any]) -> Any:
         verdict = _checked(hook, op, answer) if isinstance(answer, DECISIONS) and not attempts.gave(answer) else None
         if isinstance(verdict, Ask) and attempts.made:
             raise HookError(f"the hook {hook.name!r} asked about what it had already begun; ask first, then call next")
-        result = op.reconcile(attempts.kept, answer) if verdict is None else None
+        result = op.reconcile(attempts.kept(answer), answer) if verdict is None else None
     except Exception as error:
-        _record(hook, op, start, error)
+        _record(hook, op, start, None if error is attempts.error else error)  # what it only passes on is not its failure
         if hook.on_error == "fail" or error is attempts.error:
             raise
-        op.restore(mark)
+        op.restore(mark | {"asks": attempts.asks})
         return await attempts.outcome()
     _record(hook, op, start, verdict, attempts.changed or op.changed_since(mark))
     if isinstance(verdict, Ask):
-        op.asks += (verdict,)
+        op.asks = (*attempts.asks, verdict)
         return await next(op)
     return result if verdict is None else op.prevent(verdict)
 
@@ -99,12 +99,11 @@ async def _wrap(hook: Hook, next: Next, op: Operation[Any]) -> Any:
 class _Attempts:
     """The `next` of a wrap. Each call of it is an attempt of its own, on a copy of its own."""
 
-    __slots__ = ("changed", "error", "given", "kept", "made", "next", "op")
+    __slots__ = ("asks", "changed", "error", "given", "made", "next", "op")
 
-    def __init__(self, op: Operation[Any], next: Next) -> None:
-        self.op, self.next, self.made = op, next, 0
-        self.given: list[Any] = []
-        self.kept: Any = (None, None)
+    def __init__(self, op: Operation[Any], next: Next[Any]) -> None:
+        self.op, self.asks, self.next, self.made = op, op.asks, next, 0
+        self.given: list[tuple[Any, Any]] = []  # what each attempt came to, and what that was like
         self.error: Exception | None = None
         self.changed: dict[str, Any] | None = None
 
@@ -116,15 +115,14 @@ class _Attempts:
         except Exception as error:
             self.error = error
             raise
-        self.given.append(result)
-        self.kept = self.op.kept(result)
+        self.given.append(self.op.kept(result))
         return result
 
     def _inner(self, op: Operation[Any]) -> Operation[Any]:
         """A copy for the rings further in; whatever the hook passes on, whose it is and what is asked stay."""
         if not isinstance(op, type(self.op)):
             raise HookError(f"next takes the {self.op.name} that the hook was given, or a copy of it, not {op!r}")
-        asks = (*self.op.asks, *(ask for ask in op.asks if ask not in self.op.asks))
+        asks = (*self.asks, *(ask for ask in op.asks if ask not in self.asks))
         fixed = {name: getattr(self.op, name) for name in self.op.fixed}
         inner = op.fork(asks=asks, **fixed)
         if op is not self.op:
@@ -133,16 +131,21 @@ class _Attempts:
 
     def gave(self, answer: object) -> bool:
         """Whether an answer is simply what an attempt came to."""
-        return any(answer is given for given in self.given)
+        return any(answer is result for result, _ in self.given)
+
+    def kept(self, answer: object) -> tuple[Any, Any]:
+        """The attempt that an answer is of; the last one if it is the hook's own."""
+        given = [kept for kept in self.given if kept[0] is answer] or self.given or [(None, None)]
+        return given[-1]
 
     async def outcome(self) -> Any:
         """What it comes to without the hook."""
         if self.error is not None:
             raise self.error
-        return self.given[-1] if self.given else await self.next(self.op)
+        return self.given[-1][1] if self.given else await self.next(self.op)
 
 
-async def _after(hook: Hook, next: Next, op: Operation[Any]) -> Any:
+async def _after(hook: Hook, next: Next[Any], op: Operation[Any]) -> Any:
     holding = _holds(hook, op)
     op.trail.holds += holding
     try:
@@ -152,9 +155,9 @@ async def _after(hook: Hook, next: Next, op: Operation[Any]) -> Any:
     except BaseException:
         op.trail.holds -= holding
         raise
-    streamed = op.kept(op.result)
+    streamed = op.kept(op.result) if holding else None
     await _review(hook, op)
-    if holding:
+    if streamed is not None:
         op.trail.release(op.result is not None and op.same(streamed), op.run.emit)
     if op.result is None and op.error is not None:
         raise op.error
@@ -180,7 +183,7 @@ async def _review(hook: Hook, op: Operation[Any]) -> None:
             op.result = None  # it is an error now
         elif op.result is not None:
             op.result, op.error = op.reconcile(kept, op.result), None
-        elif op.error is None:
+        elif op.error is None and verdict is None:
             raise HookError(f"the hook {hook.name!r} took the result away and left none in its place")
     except Exception as failure:
         _record(hook, op, start, failure)
@@ -192,7 +195,7 @@ async def _review(hook: Hook, op: Operation[Any]) -> None:
     op.conclude(verdict, hook.name)
 
 
-async def _gate(operation: type[Operation[Any]], core: Next, op: Operation[Any]) -> Any:
+async def _gate(operation: type[Operation[Any]], core: Next[Any], op: Operation[Any]) -> Any:
     """Seal the operation, let every guard look at it, ask the user if need be, and do exactly that."""
     agreed = False
     while not op.trail.invalid:
@@ -201,7 +204,8 @@ async def _gate(operation: type[Operation[Any]], core: Next, op: Operation[Any])
         except InvalidArgs as error:
             op.passed()
             return op.blocked(str(error))
-        refusal, asks = await _consult(op.run.guards(operation), sealed)
+        guards = op.run.guards(operation)
+        refusal, asks = await _consult(guards, sealed) if guards else (None, [])
         op.passed()
         if refusal is not None:
             return op.prevent(refusal)
@@ -249,9 +253,11 @@ async def _call(hook: Hook, *args: Any) -> Any:
     task = asyncio.current_task()
     cancels = task.cancelling() if task else 0
     try:
-        answer = hook.fn(*args)
-        if isawaitable(answer):
+        start, answer = perf_counter(), hook.fn(*args)
+        if answer is not None and isawaitable(answer):
             answer = await (within(hook.timeout, answer, f"the hook {hook.name!r}") if hook.timeout else answer)
+        elif hook.timeout and perf_counter() - start > hook.timeout:
+            raise TimeoutError(f"the hook {hook.name!r} took longer than its {hook.timeout:g} s")
     except asyncio.CancelledError:
         if task and task.cancelling() > cancels:
             raise
@@ -305,4 +311,5 @@ def _since(start: float) -> float:
     return (perf_counter() - start) * 1000
 
 
+_NOTHING: dict[str, Any] = {}
 _RINGS = {"before": _before, "wrap": _wrap, "after": _after}

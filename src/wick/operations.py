@@ -21,7 +21,7 @@ from uuid import uuid4
 
 from wick.caps import MAX_CONTINUES
 from wick.decisions import Ask, Asker, Block, Continue, Decision, Stop
-from wick.errors import HookError, ModelError
+from wick.errors import ConfigError, HookError, ModelError
 from wick.events import Emit, Event, ToolStream
 from wick.frozen import FrozenDict, canonical, digest, freeze, thaw
 from wick.messages import Message, Messages, ToolCall, ToolResult, user
@@ -188,6 +188,7 @@ class Progress:
     continues: int = 0
     over: bool = False
     resumed: bool = False
+    result: Result | None = None  # what it came to, once it is over
 
 
 @dataclass(eq=False, slots=True)
@@ -275,8 +276,10 @@ class Run(Operation[Result], Injected):
 
     def guards(self, operation: type[Operation[Any]]) -> Sequence[Any]:
         """Every guard of an operation: of the agents above, of this one, and those added since."""
+        own: Sequence[Any] = self.loop.guards[operation]
+        if self.parent is None and not self.progress.guards:
+            return own
         above = self.parent.guards(operation) if self.parent is not None else ()
-        own = self.loop.guards[operation] if self.loop is not None else ()
         return (*above, *own, *(guard for guard in self.progress.guards if issubclass(operation, guard.operation)))
 
     def add_guard(self, guard: Any) -> None:
@@ -286,18 +289,20 @@ class Run(Operation[Result], Injected):
         self.progress.guards.append(guard)
 
     def emit(self, event: Event) -> None:
-        if self.emitter is not None:
+        if self.emitter is not None and (event.terminal or not self.progress.over):
             event.run_id = self.id
             self.emitter(event)
 
-    def record(self, name: str, **data: Any) -> None:
+    def record(self, name: str, /, **data: Any) -> None:
         """Log that something happened; traces show it too."""
         self.thread.append("event", {"run": self.id, "name": name, "data": data})
         self.progress.records.append((name, data))
 
     def send(self, message: str | Message) -> None:
         """Say something while the run goes on; it joins at the next step."""
-        self.progress.inbox.append(user(message) if isinstance(message, str) else message)
+        if self.progress.over:
+            raise ConfigError("the run is over; say it in another one: agent.run(message, thread=run.thread)")
+        self.progress.inbox.extend(Messages([user(message) if isinstance(message, str) else message]).validate())
 
     def spend(self, usage: Usage) -> None:
         self.progress.usage += usage
@@ -341,6 +346,8 @@ class Step(Operation[Stop | Continue]):
         return self.run._stop()
 
     def accept(self, result: Any) -> Stop | Continue:
+        if isinstance(result, Stop):
+            return result
         raise HookError(f"a step's result is what `next` gave, or a decision, not {result!r}")
 
     def place(self) -> dict[str, Any]:
@@ -348,6 +355,10 @@ class Step(Operation[Stop | Continue]):
 
     def implied(self, result: Stop | Continue | None) -> Stop | Continue | None:
         replaced, self.result = self.result, result  # type: ignore[assignment]
+        if isinstance(replaced, Stop) and self.error is not None:
+            self.result, self.error = replaced, None  # a result that is set heals
+        if isinstance(replaced, Stop) and replaced is not result:
+            self.error = None  # an end in place of an error heals it
         return None if replaced is result else replaced
 
     def _may_continue(self) -> bool:
@@ -419,7 +430,7 @@ class ToolUse(Operation[ToolResult], Injected):
     """One tool being used."""
 
     name = "tool_use"
-    editable = ("args",)
+    editable = ("args", "tool")
     fixed = ("run", "trail", "call", "turns", "number")
 
     call: ToolCall
@@ -431,7 +442,7 @@ class ToolUse(Operation[ToolResult], Injected):
 
     @property
     def names(self) -> frozenset[str]:
-        known = self.tool.names if self.tool else frozenset[str]()
+        known = self.tool.names if self.tool else _NOBODY
         return known if self.call.name in known else known | {self.call.name}
 
     @property
@@ -477,19 +488,22 @@ class ToolUse(Operation[ToolResult], Injected):
     def accept(self, result: Any) -> ToolResult:
         given = ToolResult(result) if isinstance(result, str) else _expect(result, ToolResult, "a ToolResult or a text")
         mine = given.tool_call_id == self.call.id and given.name == self.call.name
-        return given if mine else self._copy(given)
+        return given if mine else self._copy(given, given.data)
 
     def place(self) -> dict[str, Any]:
         return {"call": self.call.id}
 
     def changed_since(self, mark: dict[str, Any]) -> dict[str, Any] | None:
-        return None if self.args == mark["args"] else difference(mark["args"], self.args)
+        changed = {} if self.args == mark["args"] else difference(mark["args"], self.args)
+        if self.tool is not mark["tool"]:
+            changed["tool"] = [tool and tool.name for tool in (mark["tool"], self.tool)]
+        return changed or None
 
     def kept(self, result: ToolResult | None) -> Kept[ToolResult]:
-        return (result, None if result is None else self._copy(result))
+        return (result, None if result is None else self._copy(result, thaw(result.data)))
 
-    def _copy(self, result: ToolResult) -> ToolResult:
-        return ToolResult(result.output, result.error, result.data, result.parts, self.call.id, self.call.name)
+    def _copy(self, result: ToolResult, data: Any) -> ToolResult:
+        return ToolResult(result.output, result.error, data, result.parts, self.call.id, self.call.name)
 
     def same(self, kept: Kept[ToolResult]) -> bool:
         return self.result == kept[1]
@@ -511,6 +525,8 @@ class ToolUse(Operation[ToolResult], Injected):
     async def before_asking(self) -> None:
         await self.turns.everyone()
 
+
+_NOBODY: frozenset[str] = frozenset()
 
 OPERATIONS: tuple[type[Operation[Any]], ...] = (Run, Step, ModelCall, ToolUse)
 

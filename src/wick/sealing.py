@@ -25,8 +25,9 @@ class ReadOnly:
 
 
 def open_copy(op: T, changes: dict[str, Any]) -> T:
-    """A copy of its own, with some fields other than they were."""
-    return _remade(op, type(op), changes)
+    """A copy of its own that can change, with some fields other than they were."""
+    kind: Any = type(op)
+    return _remade(op, kind.__bases__[1] if issubclass(kind, ReadOnly) else kind, changes)
 
 
 def sealed_copy(op: T, changes: dict[str, Any]) -> T:
@@ -40,7 +41,7 @@ def copied(value: Any) -> Any:
     """Containers are copied, so that a change to one shows; what they hold of ours cannot change anyway."""
     if isinstance(value, dict):
         return {key: thaw(item) for key, item in value.items()}
-    return list(value) if isinstance(value, list | tuple) else value
+    return list(value) if isinstance(value, (list, tuple)) else value
 
 
 def _remade(op: T, kind: Any, changes: dict[str, Any]) -> T:

@@ -74,7 +74,7 @@ class Thread:
 
     __slots__ = (
         *("id", "entries", "messages", "values", "waiting", "fates", "answers"),
-        *("busy", "open_run", "output_from", "steps", "_items", "_since", "_order", "_chain"),
+        *("busy", "touched", "open_run", "output_from", "steps", "_items", "_since", "_order", "_chain"),
     )
 
     def __init__(self, id: str = "") -> None:
@@ -87,6 +87,7 @@ class Thread:
         self.fates: dict[str, list[Fate]] = {}  # how each attempt at such a call ended
         self.answers: dict[str, FrozenDict] = {}  # what was said to a question, by the hash it was about
         self.open_run: FrozenDict | None = None  # the run that has started and not ended, or was interrupted
+        self.touched: dict[str, bool] = {}  # the values set since somebody last announced them
         self.busy = False  # a run is going on here and now
         self.output_from = 0  # where that run's messages begin
         self.steps = 0  # how often the model has answered in it
@@ -214,6 +215,7 @@ class Thread:
         self.answers.setdefault(data["hash"], data)  # the first answer wins
 
     def _fold_value(self, data: FrozenDict) -> None:
+        self.touched[data["key"]] = True
         if "value" in data:
             self.values._data[data["key"]] = data["value"]
         else:
@@ -228,6 +230,8 @@ class Thread:
     def _fold_run_end(self, data: FrozenDict) -> None:
         if data["outcome"] != "interrupted":
             self.open_run = None
+        elif self.open_run is not None:
+            self.open_run = FrozenDict({**self.open_run, "usage": data["usage"]})
 
 
 _FOLDS: dict[Kind, Callable[[Thread, Any], None]] = {

@@ -6,8 +6,7 @@ import asyncio
 import logging
 import sys
 from collections.abc import AsyncIterator, Awaitable, Coroutine, Sequence
-from contextlib import asynccontextmanager
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar, cast
 
 from wick import caps
 
@@ -58,45 +57,83 @@ async def side_by_side(works: Sequence[Coroutine[Any, Any, None]], names: Sequen
 
     When the caller is cancelled, so is all of the work. Work that ignores it is abandoned, and named.
     """
-    tasks = [asyncio.create_task(work, name=name) for work, name in zip(works, names, strict=True)]
+    all_done = asyncio.get_running_loop().create_future()
+    failures: dict[int, BaseException] = {}
+    left = len(works)
+
+    async def do(number: int, work: Coroutine[Any, Any, None]) -> None:
+        nonlocal left
+        try:
+            await work
+        except BaseException as error:
+            failures[number] = error
+        left -= 1
+        if not left and not all_done.done():
+            all_done.set_result(None)
+
+    tasks = [
+        asyncio.create_task(do(number, work), name=name)
+        for number, (work, name) in enumerate(zip(works, names, strict=True))
+    ]
     try:
-        await asyncio.wait(tasks)
+        await all_done
     except asyncio.CancelledError:
         await end(tasks)
         raise
-    failures = (asyncio.CancelledError() if task.cancelled() else task.exception() for task in tasks)
-    return [failure for failure in failures if failure is not None]
+    return [failures[number] for number in sorted(failures)]
 
 
-@asynccontextmanager
-async def closing(stream: AsyncIterator[T]) -> AsyncIterator[AsyncIterator[T]]:
+class closing(Generic[T]):
     """Close a stream at once when it is no longer read, if it can be closed."""
-    try:
-        yield stream
-    finally:
-        if (aclose := getattr(stream, "aclose", None)) is not None:
+
+    __slots__ = ("_stream",)
+
+    def __init__(self, stream: AsyncIterator[T]) -> None:
+        self._stream = stream
+
+    async def __aenter__(self) -> AsyncIterator[T]:
+        return self._stream
+
+    async def __aexit__(self, *error: object) -> None:
+        if (aclose := getattr(self._stream, "aclose", None)) is not None:
             await aclose()
 
 
-async def within(seconds: float, work: Awaitable[Any], name: str) -> Any:
+async def within(seconds: float, work: Awaitable[T], name: str) -> T:
     """Wait for work, but no longer than that; work that goes on all the same is abandoned."""
-    task = _started(work, name)
+    loop = asyncio.get_running_loop()
+    answer: asyncio.Future[tuple[T | None, BaseException | None]] = loop.create_future()
+    task = _started(_report(work, answer), name)
+    timer = loop.call_later(seconds, _put, answer, (None, TimeoutError(f"{name} did not finish within {seconds:g} s")))
     try:
-        if not task.done():
-            await asyncio.wait((task,), timeout=seconds)
+        result, error = answer.result() if answer.done() else await answer
     except asyncio.CancelledError:
         await end((task,))
         raise
+    finally:
+        timer.cancel()
+    if error is None:
+        return cast(T, result)
     if not task.done():
         await end((task,))
-        raise TimeoutError(f"{name} did not finish within {seconds:g} s")
-    return task.result()
+    raise error
 
 
-def _started(work: Awaitable[Any], name: str) -> asyncio.Future[Any]:
+async def _report(work: Awaitable[T], answer: asyncio.Future[tuple[T | None, BaseException | None]]) -> None:
+    """Tell the one who waits what work came to, in the same turn of the loop; if nobody waits, nobody is told."""
+    try:
+        _put(answer, (await work, None))
+    except BaseException as error:
+        _put(answer, (None, error))
+
+
+def _put(answer: asyncio.Future[T], value: T) -> None:
+    if not answer.done():
+        answer.set_result(value)
+
+
+def _started(work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
     """A task of its own; where Python can, it begins at once, so that what never waits costs no turn of the loop."""
-    if not asyncio.iscoroutine(work):
-        return asyncio.ensure_future(work)
     if sys.version_info >= (3, 12):
         return asyncio.Task(work, loop=asyncio.get_running_loop(), name=name, eager_start=True)
     return asyncio.create_task(work, name=name)
@@ -119,8 +156,4 @@ async def end(tasks: Sequence[asyncio.Future[Any]]) -> None:
 
 def _forget(task: asyncio.Future[Any]) -> None:
     _leftover.discard(task)
-    _went_wrong(task)  # so that nobody is told of an error nobody can mend
-
-
-def _went_wrong(task: asyncio.Future[Any]) -> bool:
-    return task.cancelled() or task.exception() is not None
+    task.cancelled() or task.exception()  # so that nobody is told of an error nobody can mend

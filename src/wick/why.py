@@ -6,9 +6,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from wick.caps import PREVIEW_CHARS
-from wick.decisions import Block, Stop
+from wick.decisions import Allow, Block, Stop
 from wick.events import Emit, Event
 from wick.messages import Message
+from wick.protocols import Usage
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,8 +39,10 @@ class Trail:
     invalid: str = ""  # why the call cannot be made at all
     prevented: Block | Stop | None = None
     sealed: Any = None  # the operation, as it was last sealed
+    answers: dict[str, Allow | Block] = field(default_factory=dict)  # the user's, by the hash they are about
     follow: list[Message] = field(default_factory=list)  # what hooks tell the model before another step
     finish: str = ""
+    usage: Usage = field(default_factory=Usage)  # of the last attempt
     reply: Message | None = None  # as it was streamed
     shown: bool = False  # somebody has seen deltas of it
     holds: int = 0

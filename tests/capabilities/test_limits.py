@@ -66,9 +66,11 @@ async def test_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
 
 async def test_no_limits() -> None:
     model = FunctionModel(
-        lambda request: "enough"
-        if len(request.messages) > 60
-        else assistant("", ToolCall(f"c{len(request.messages)}", "echo", {"text": "hi"}))
+        lambda request: (
+            "enough"
+            if len(request.messages) > 60
+            else assistant("", ToolCall(f"c{len(request.messages)}", "echo", {"text": "hi"}))
+        )
     )
     result = await Agent(model, tools=[echo], hooks=[Limits(steps=None)]).run("go")
     assert (result.outcome, len(model.requests)) == ("completed", 31)

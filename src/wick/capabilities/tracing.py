@@ -37,38 +37,41 @@ class Tracing(Capability):
     """A span around each run, step, model call and tool use, with the attributes of the GenAI conventions."""
 
     @wrap(Run, match=recording, priority=inf)
-    async def trace_run(self, run: Run, next: Next) -> Result:
+    async def trace_run(self, run: Run, next: Next[Result]) -> Result:
         with _span("run", "invoke_agent", run) as span:
             span.set_attribute("gen_ai.agent.name", run.agent)
-            result: Result = await next(run)
-            for name, data in run.progress.records:
-                span.add_event(name, {key: _attribute(value) for key, value in data.items()})
+            try:
+                result = await next(run)
+            finally:
+                _recorded(span, run)
             span.set_attributes({"outcome": result.outcome, "reason": result.reason, **_usage(result)})
             return result
 
     @wrap(Step, match=recording, priority=inf)
-    async def trace_step(self, step: Step, next: Next) -> Stop | Continue:
+    async def trace_step(self, step: Step, next: Next[Stop | Continue]) -> Stop | Continue:
         with _span("step", "", step) as span:
             span.set_attribute("step", step.number)
-            verdict: Stop | Continue = await next(step)
+            verdict = await next(step)
             span.set_attribute("verdict", type(verdict).__name__.lower())
             return verdict
 
     @wrap(ModelCall, match=recording, priority=inf)
-    async def trace_model_call(self, call: ModelCall, next: Next) -> Message:
+    async def trace_model_call(self, call: ModelCall, next: Next[Message]) -> Message:
         with _span("llm.call", "chat", call) as span:
-            reply: Message = await next(call)
-            sealed = call.trail.sealed or call
-            span.set_attributes(_asked(sealed) | _replied(reply))
+            try:
+                reply = await next(call)
+            finally:
+                span.set_attributes(_asked(call.trail.sealed or call))
+            span.set_attributes(_replied(reply))
             if call.trail.finish:
                 span.set_attribute("gen_ai.response.finish_reasons", [call.trail.finish])
             _decided(span, call)
             return reply
 
     @wrap(ToolUse, match=recording, priority=inf)
-    async def trace_tool_use(self, use: ToolUse, next: Next) -> ToolResult:
+    async def trace_tool_use(self, use: ToolUse, next: Next[ToolResult]) -> ToolResult:
         with _span("tool.call", "execute_tool", use) as span:
-            result: ToolResult = await next(use)
+            result = await next(use)
             sealed = use.trail.sealed or use
             args = canonical(sealed.args).decode()
             span.set_attributes({"tool_args": args[:PREVIEW_CHARS]} | _used(use) | _answered(result))
@@ -85,6 +88,11 @@ def _span(name: str, operation: str, op: Operation[Any]) -> AbstractContextManag
     if operation:
         attributes["gen_ai.operation.name"] = operation
     return trace.get_tracer("wick").start_as_current_span(name, attributes=attributes)
+
+
+def _recorded(span: Any, run: Run) -> None:
+    for name, data in run.progress.records:
+        span.add_event(name, {key: _attribute(value) for key, value in data.items()})
 
 
 def _asked(call: Any) -> dict[str, Any]:

@@ -1,15 +1,23 @@
-"""Models, by name. `resolve` makes one of a text; what is already a model stays what it is."""
+"""Models, by name. `resolve` makes one of a text or a dict; what is already a model stays what it is."""
 
 from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
 
 from wick.errors import ConfigError
 from wick.protocols import Model
 
 
-def resolve(spec: str | Model) -> Model:
-    """The model that a text names."""
-    if not isinstance(spec, str):
-        return spec
-    raise ConfigError(
-        f"there is no model named {spec!r}; give the agent a model, such as wick.Scripted or wick.FunctionModel"
-    )
+def resolve(spec: str | Mapping[str, Any] | Model) -> Model:
+    """The model that a text names, or a dict with `provider`, `model`, `base_url` and `api_key`.
+
+    Keys and addresses come from the environment where they are not given. `auto` takes what is there.
+    """
+    if isinstance(spec, str | Mapping):
+        from wick.models.named import named  # loads what only a name needs
+
+        return named(spec)
+    if not hasattr(spec, "stream"):
+        raise ConfigError(f"a model is a text such as 'auto', a dict or an object with a stream method, not {spec!r}")
+    return spec

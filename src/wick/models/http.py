@@ -13,7 +13,7 @@ from weakref import WeakKeyDictionary
 
 from wick import caps
 from wick.errors import ModelError
-from wick.models.sse import Events
+from wick.models.sse import Events, Whole
 
 RETRYABLE = frozenset((408, 409, 425, 429, 500, 502, 503, 504, 529))
 
@@ -41,29 +41,24 @@ class Server:
 
 
 async def stream(server: Server, body: bytes) -> AsyncGenerator[list[bytes], None]:
-    """Post a question and yield the data of the answer's events, as many at a time as came together."""
-    events, chunks = Events(), _chunks(server, body)
-    try:
-        async for chunk in chunks:
-            if done := events.feed(chunk):
-                yield done
-        if done := events.close():
-            yield done
-    finally:
-        await chunks.aclose()
+    """Post a question and yield the data of the answer's events, as many at a time as came together.
 
-
-async def _chunks(server: Server, body: bytes) -> AsyncGenerator[bytes, None]:
+    Some servers answer with one JSON document although a stream was asked for; it counts as one event.
+    """
     import aiohttp
 
     limits, began = server.limits, False
     deadline = asyncio.get_running_loop().time() + limits.whole
     try:
         response = await _post(server, body)
+        events = Whole() if response.content_type == "application/json" else Events()
         try:
             while chunk := await _next(response, limits.between if began else limits.first_byte, deadline):
                 began = True
-                yield chunk
+                if done := events.feed(chunk):
+                    yield done
+            if done := events.close():
+                yield done
         finally:
             response.close()  # gives the connection back when all was read, ends it otherwise
     except TimeoutError:

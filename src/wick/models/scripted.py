@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from inspect import isawaitable
 
 from wick.errors import ModelError
 from wick.messages import Message, ToolCall
 from wick.protocols import CallArgs, CallStart, Delta, Finish, ReasoningDelta, Request, TextDelta, Usage
 
-Reply = str | Message | BaseException
+Reply = str | Message | ToolCall | Sequence[ToolCall] | BaseException
 
 watched: list[Scripted] | None = None  # a test runner's list of the models that one test makes
 
@@ -19,7 +19,7 @@ watched: list[Scripted] | None = None  # a test runner's list of the models that
 class Scripted:
     """Says what it was told to say, in order, and remembers what it was asked.
 
-    Each reply is a text, a message or an exception. Text is streamed word by word, a tool call's
+    Each reply is a text, a message, a tool call or several, or an exception. Text is streamed word by word, a tool call's
     arguments in pieces. A test that leaves replies unused fails; `spare=True` allows it.
     """
 
@@ -53,7 +53,7 @@ class Scripted:
 
 
 class FunctionModel:
-    """Answers by a function of the request, which returns a text, a message or an exception."""
+    """Answers by a function of the request, which returns what a script could hold."""
 
     def __init__(self, fn: Callable[[Request], Reply | Awaitable[Reply]], name: str = "function") -> None:
         self.fn = fn
@@ -71,7 +71,7 @@ class FunctionModel:
 def _deltas(reply: Reply, request: Request) -> Iterator[Delta]:
     if isinstance(reply, BaseException):
         raise reply
-    message = Message("assistant", reply) if isinstance(reply, str) else reply
+    message = _message(reply)
     for thought in message.reasoning:
         yield ReasoningDelta(thought.text, thought.signature, thought.provider)
     for word in re.findall(r"\s*\S+\s*$|\s*\S+|\s+", message.text):
@@ -81,6 +81,14 @@ def _deltas(reply: Reply, request: Request) -> Iterator[Delta]:
         yield from _pieces(index, call)
     yield _usage(message, request)
     yield Finish("tool_calls" if message.tool_calls else "stop")
+
+
+def _message(reply: str | Message | ToolCall | Sequence[ToolCall]) -> Message:
+    if isinstance(reply, Message):
+        return reply
+    if isinstance(reply, str):
+        return Message("assistant", reply)
+    return Message("assistant", "", (reply,) if isinstance(reply, ToolCall) else tuple(reply))
 
 
 def _pieces(index: int, call: ToolCall, size: int = 12) -> Iterator[CallArgs]:

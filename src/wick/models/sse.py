@@ -56,3 +56,23 @@ class Events:
         elif not line and self._data:
             done.append(self._data[0] if len(self._data) == 1 else b"\n".join(self._data))
             self._data = []
+
+
+class Whole:
+    """An answer that is no stream: its bytes are one event, when it has ended."""
+
+    __slots__ = ("_bytes", "_size")
+
+    def __init__(self) -> None:
+        self._bytes: list[bytes] = []
+        self._size = 0
+
+    def feed(self, chunk: bytes) -> list[bytes]:
+        self._bytes.append(chunk)
+        self._size += len(chunk)
+        if self._size > SSE_LINE_BYTES:
+            raise ModelError(f"the model's server sent an answer longer than {SSE_LINE_BYTES:,} bytes")
+        return []
+
+    def close(self) -> list[bytes]:
+        return [b"".join(self._bytes)] if self._bytes else []

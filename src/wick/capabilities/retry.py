@@ -1,0 +1,54 @@
+"""Ask a model again when its server stumbles."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+
+from wick.capability import Capability
+from wick.errors import ConfigError, ModelError
+from wick.hooks import Next, wrap
+from wick.messages import Message
+from wick.operations import ModelCall
+
+
+class Retry(Capability):
+    """Asks again after a time-out, a dropped connection, 408, 409, 429, 5xx or 529; never after a 400, 401 or 403.
+
+    It waits as long as the server says, else longer each time, with jitter. What was streamed of a reply
+    that broke off is taken back visibly (`on_chat_model_restart`); with `visible=False` such a reply is not retried.
+    """
+
+    def __init__(
+        self,
+        attempts: int = 4,
+        *,
+        base: float = 0.5,
+        longest: float = 30.0,
+        patience: float = 120.0,
+        visible: bool = True,
+    ) -> None:
+        if attempts < 1 or min(base, longest, patience) < 0:
+            raise ConfigError(
+                f"Retry(attempts={attempts}): there is at least one attempt, and no wait is below 0 seconds"
+            )
+        self.attempts, self.base, self.longest, self.patience, self.visible = attempts, base, longest, patience, visible
+
+    @wrap(ModelCall)
+    async def ask_again(self, call: ModelCall, next: Next[Message]) -> Message:
+        for attempt in range(1, self.attempts):
+            try:
+                return await next(call)
+            except ModelError as error:
+                wait = self._wait(attempt, error)
+                if not error.retryable or wait is None or (call.trail.shown and not self.visible):
+                    raise
+                call.run.record("retry", attempt=attempt, seconds=round(wait, 3), error=str(error))
+            await asyncio.sleep(wait)
+        return await next(call)
+
+    def _wait(self, attempt: int, error: ModelError) -> float | None:
+        """How long to wait; None when the server wants to be left alone for longer than anyone would wait."""
+        if error.retry_after is not None:
+            return error.retry_after if error.retry_after <= self.patience else None
+        return min(self.longest, self.base * 2.0 ** (attempt - 1)) * random.uniform(0.5, 1.0)

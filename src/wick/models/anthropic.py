@@ -1,0 +1,446 @@
+"""Claude, through Anthropic's Messages API: text, thinking, tools, pictures and PDFs, with the prompt cached.
+
+A message is encoded once: the bytes of its content blocks are kept in `message.cache`, without the brace that
+ends the last one, so that a cache breakpoint can follow it at no cost. A request is a join of such bytes.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from base64 import b64decode
+from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import replace
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import orjson
+
+from wick.errors import ConfigError, ModelError
+from wick.messages import FilePart, ImagePart, Message, Part, Reasoning, TextPart, ToolCall
+from wick.models import http, wire
+from wick.models.http import Server, TimeLimits
+from wick.protocols import CallArgs, CallStart, Delta, Finish, ReasoningDelta, Request, TextDelta, Usage
+from wick.tools import Tool
+
+BASE_URL = "https://api.anthropic.com"
+KEY = "ANTHROPIC_API_KEY"
+MAX_TOKENS = 8_192  # the API wants a number; what the model may think comes on top
+
+
+class Anthropic:
+    """A Claude model.
+
+    `thinking` is how many tokens it may think, or the API's own setting such as `{"type": "adaptive"}`. `cache` marks
+    what the next question will begin with, too: the system prompt, the tools and the last two turns of the user.
+    Without an `api_key`, Anthropic's own address gets that of ANTHROPIC_API_KEY, and another address none.
+    """
+
+    def __init__(
+        self,
+        model: str,
+        *,
+        base_url: str = BASE_URL,
+        api_key: str | None = None,
+        headers: Mapping[str, str] | None = None,
+        limits: TimeLimits = wire.DEFAULT_LIMITS,
+        thinking: int | Mapping[str, Any] | None = None,
+        cache: bool = True,
+        version: str = "2023-06-01",
+    ) -> None:
+        if not model:
+            raise ConfigError("name the model of anthropic, as in 'anthropic:claude-sonnet-4-5'")
+        self.model, self.cache = model, cache
+        self.thinking: Mapping[str, Any] = (
+            {"type": "enabled", "budget_tokens": thinking} if isinstance(thinking, int) else thinking or {}
+        )
+        sent = {"content-type": "application/json", "anthropic-version": version}
+        sent |= _credentials(base_url, api_key, headers or {})
+        self.server = Server(
+            "anthropic",
+            f"{_address(base_url)}/v1/messages",
+            sent,
+            limits,
+            unreachable="check the network, or the address in ANTHROPIC_BASE_URL",
+            unauthorized=f"check the key in {KEY}",
+        )
+
+    @property
+    def name(self) -> str:
+        return f"{self.server.name}:{self.model}"
+
+    def __repr__(self) -> str:
+        return f"<Anthropic {self.name}>"
+
+    async def stream(self, request: Request) -> AsyncGenerator[Delta, None]:
+        reply = _Reply(self.server)
+        async with aclosing(http.stream(self.server, self.body(request))) as batches:
+            try:
+                async for batch in batches:
+                    for data in batch:
+                        for delta in reply.read(data):
+                            yield delta
+                    if reply.complete:
+                        await wire.last_bytes(batches)
+                        break
+            except ModelError:
+                if not reply.finish:
+                    raise  # else all was said, and only the last line was lost
+        if not reply.finish:
+            raise wire.cut(self.server)
+        yield Finish(reply.finish)
+
+    def body(self, request: Request) -> bytes:
+        """What is sent: the options, and the bytes that the tools and the messages were encoded to once."""
+        turns, system = _turns(request.messages)
+        text = "\n\n".join(text for text in (request.system, *system) if text.strip())
+        end = _MARKED if self.cache else b"}"
+        marked = [index for index, (role, _) in enumerate(turns) if role == "user"][-2:]
+        pieces = [wire.with_extra(self.server, self._options(request), request, *_OURS)]
+        if request.tools:
+            pieces += b',"tools":[', b"},".join(map(_tool, request.tools)), end, b"]"
+        if text:
+            pieces += b',"system":[', wire.dumps({"type": "text", "text": text})[:-1], end, b"]"
+        pieces.append(b',"messages":[')
+        for index, (role, blocks) in enumerate(turns):
+            pieces += b"," if index else b"", _OPEN[role], b"},".join(blocks), end if index in marked else b"}", b"]}"
+        pieces.append(b"]}")
+        return b"".join(pieces)
+
+    def _options(self, request: Request) -> dict[str, Any]:
+        """All but the conversation."""
+        settings = wire.settings(self.server, request)
+        most = MAX_TOKENS + self.thinking.get("budget_tokens", 0)
+        options = {"model": self.model, "max_tokens": most, "stream": True}
+        options |= {"thinking": self.thinking} if self.thinking else {}
+        options |= {name: settings[name] for name in ("max_tokens", "temperature", "top_p") if name in settings}
+        if "stop" in settings:
+            stop = settings["stop"]
+            options["stop_sequences"] = [stop] if isinstance(stop, str) else stop
+        if choice := _tool_choice(settings.get("tool_choice", ""), settings.get("parallel_tool_calls", True)):
+            options["tool_choice"] = choice
+        if schema := _schema(settings.get("response_format", {})):
+            options["output_config"] = {"format": {"type": "json_schema", "schema": _closed(schema)}}
+        return options
+
+
+def _address(base_url: str) -> str:
+    if not re.fullmatch(r"https?://[^/@?#\s]+(/[^?#\s]*)?", base_url):
+        raise ConfigError("the base_url of Anthropic must be like https://host/path, without a password or a query")
+    return base_url.rstrip("/").removesuffix("/v1")
+
+
+def _credentials(base_url: str, key: str | None, headers: Mapping[str, str]) -> dict[str, str]:
+    """The key, or headers in its place. The key in the environment is Anthropic's, and goes nowhere else."""
+    own = _address(base_url) == BASE_URL
+    key = (os.environ.get(KEY, "") if own and key is None else key or "").strip()
+    sent = {"x-api-key": key} if key else {}
+    sent |= {name.lower(): value for name, value in headers.items()}
+    if own and not sent.keys() & {"x-api-key", "authorization"}:
+        raise ConfigError(f"Anthropic needs a key: set {KEY}, for instance with `export {KEY}=…`, or give api_key=…")
+    return sent
+
+
+# -- settings -------------------------------------------------------------------------------------------------------
+
+_OURS = ("messages", "system", "tools", "stream")  # what `extra` cannot set
+_CHOICES = {"auto": "auto", "none": "none", "required": "any"}
+
+
+def _tool_choice(wanted: str, parallel: bool) -> dict[str, Any] | None:
+    if not wanted and parallel:
+        return None
+    kind = _CHOICES.get(wanted or "auto", "tool")
+    choice = {"type": kind, "name": wanted} if kind == "tool" else {"type": kind}
+    return choice if parallel or kind == "none" else {**choice, "disable_parallel_tool_use": True}
+
+
+def _schema(wanted: Mapping[str, Any]) -> Any:
+    kind = wanted.get("type")
+    if kind == "json_object":
+        raise ModelError("Anthropic has no response_format json_object; give the JSON Schema of what you want instead")
+    if kind == "text":
+        return None
+    return wanted["json_schema"]["schema"] if kind == "json_schema" else wanted
+
+
+def _closed(schema: Any) -> Any:
+    """A JSON Schema whose objects have no other properties than those it names; the API takes no others."""
+    if isinstance(schema, list):
+        return [_closed(item) for item in schema]
+    if not isinstance(schema, dict):
+        return schema
+    closed = {name: _closed(value) for name, value in schema.items()}
+    return {"additionalProperties": False, **closed} if schema.get("type") == "object" else closed
+
+
+# -- writing --------------------------------------------------------------------------------------------------------
+
+_OPEN = {"user": b'{"role":"user","content":[', "assistant": b'{"role":"assistant","content":['}
+_MARKED = b',"cache_control":{"type":"ephemeral"}}'
+_tools: WeakKeyDictionary[Tool, bytes] = WeakKeyDictionary()
+
+
+def _tool(tool: Tool) -> bytes:
+    """What the model is told about a tool, without the last brace."""
+    data = _tools.get(tool)
+    if data is None:
+        told = {"name": tool.name, "description": tool.description, "input_schema": tool.parameters}
+        data = _tools[tool] = wire.dumps({key: value for key, value in told.items() if value})[:-1]
+    return data
+
+
+def _turns(messages: Iterable[Message]) -> tuple[list[tuple[str, list[bytes]]], list[str]]:
+    """The conversation as the API wants it, user and assistant in turn, and apart from it what the system says.
+
+    Older models take a system message nowhere but in front of the conversation, so all go there.
+    """
+    turns: list[tuple[str, list[bytes]]] = []
+    system: list[str] = []
+    turn: list[bytes] = []
+    role, results = "", 0
+    for message in messages:
+        blocks = message.cache.get("anthropic")
+        if blocks is None:
+            blocks = message.cache["anthropic"] = b",".join(map(wire.dumps, _blocks(message)))[:-1]
+        if not blocks:
+            if message.role == "system":
+                system.append(message.text)
+            continue
+        speaker = "assistant" if message.role == "assistant" else "user"
+        if speaker != role:
+            role, turn, results = speaker, [], 0
+            turns.append((role, turn))
+        if message.role == "tool":  # the API wants the results of all calls, and before anything else
+            turn.insert(results, blocks)
+            results += 1
+        else:
+            turn.append(blocks)
+    return turns, system
+
+
+def _blocks(message: Message) -> list[dict[str, Any]]:
+    if message.role == "system":
+        return []
+    if message.role == "assistant":
+        return list(_said(message))
+    parts = (TextPart(message.content),) if isinstance(message.content, str) else message.content
+    content = [_part(part) for part in parts if not isinstance(part, TextPart) or part.text.strip()]
+    if message.role == "user":
+        return content
+    result = {"type": "tool_result", "tool_use_id": _plain(message.tool_call_id)}
+    return [{**result, "content": content} if content else result]
+
+
+def _said(message: Message) -> Iterator[dict[str, Any]]:
+    """What the model said, with its signed thoughts where it had them: the API refuses moved ones."""
+    text, calls, spoken, called = message.text, message.tool_calls, 0, 0
+    for thought in message.reasoning:
+        found = _THOUGHT.fullmatch(thought.provider)
+        if found is None or not thought.signature:
+            continue
+        kind, chars, count = found[1], int(found[2] or 0), int(found[3] or 0)
+        yield from _spoken(text[spoken:chars], calls[called:count])
+        spoken, called = max(spoken, chars), max(called, count)
+        yield _THOUGHTS[kind](thought)
+    yield from _spoken(text[spoken:], calls[called:])
+
+
+def _spoken(text: str, calls: Sequence[ToolCall]) -> Iterator[dict[str, Any]]:
+    if text.strip():  # the API refuses empty text
+        yield {"type": "text", "text": text}
+    for call in calls:
+        yield {"type": "tool_use", "id": _plain(call.id), "name": _plain(call.name), "input": call.args}
+
+
+def _thinking(thought: Reasoning) -> dict[str, Any]:
+    return {"type": "thinking", "thinking": thought.text, "signature": thought.signature}
+
+
+def _redacted(thought: Reasoning) -> dict[str, Any]:
+    return {"type": "redacted_thinking", "data": thought.signature}
+
+
+_THOUGHTS = {"anthropic": _thinking, "anthropic-redacted": _redacted}
+_THOUGHT = re.compile(r"(anthropic|anthropic-redacted)(?:@(\d+)\+(\d+))?")  # a kind, and the place in the reply
+
+
+def _plain(name: str) -> str:
+    """An id or a name as the API allows it; another model may have made it."""
+    return re.sub(r"[^a-zA-Z0-9_-]", "_", name)
+
+
+# -- pictures and files ---------------------------------------------------------------------------------------------
+
+
+def _part(part: Part) -> dict[str, Any]:
+    if isinstance(part, TextPart):
+        return {"type": "text", "text": part.text}
+    if inline := re.match(r"data:([^;,]*)[^,]*;base64,", part.url):
+        part = replace(part, url="", data=part.url[inline.end() :], media_type=part.media_type or inline[1])
+    kind = wire.media_type(part)
+    if isinstance(part, ImagePart) or kind.startswith("image/"):
+        return {"type": "image", "source": _source(part, kind)}
+    title = {"title": part.name} if part.name else {}
+    if kind == "application/pdf" or part.url.lower().endswith(".pdf"):
+        return {"type": "document", "source": _source(part, kind), **title}
+    if kind.startswith("text/") and part.data:
+        return {"type": "document", "source": _text_source(part), **title}
+    what = f"{part.name or part.url} ({kind})".strip()
+    raise ModelError(f"Anthropic reads pictures, PDFs and text files, not {what}; give its media_type, or its text")
+
+
+def _source(part: ImagePart | FilePart, kind: str) -> dict[str, str]:
+    if part.url:
+        return {"type": "url", "url": part.url}
+    return {"type": "base64", "media_type": kind, "data": part.data}
+
+
+def _text_source(part: FilePart) -> dict[str, str]:
+    try:
+        text = b64decode(part.data).decode(errors="replace")
+    except ValueError:
+        raise ModelError(f"the file {part.name} is not valid base64; encode its bytes with base64") from None
+    return {"type": "text", "media_type": "text/plain", "data": text}
+
+
+# -- reading --------------------------------------------------------------------------------------------------------
+
+_REASONS = {
+    "end_turn": "stop",
+    "stop_sequence": "stop",
+    "tool_use": "tool_calls",
+    "max_tokens": "length",
+    "model_context_window_exceeded": "length",
+    "refusal": "content_filter",
+}
+_STATUS = {
+    "invalid_request_error": 400,
+    "authentication_error": 401,
+    "billing_error": 402,
+    "permission_error": 403,
+    "not_found_error": 404,
+    "conflict_error": 409,
+    "request_too_large": 413,
+    "rate_limit_error": 429,
+    "api_error": 500,
+    "timeout_error": 504,
+    "overloaded_error": 529,
+}
+
+
+class _Reply:
+    """A reply as its events tell it."""
+
+    __slots__ = ("_calls", "_chars", "_server", "_usage", "complete", "finish")
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+        self._chars = 0  # of text so far
+        self._calls: set[int] = set()  # the blocks that are calls of our tools, not of the server's own
+        self._usage: dict[str, Any] = {}
+        self.finish = ""
+        self.complete = False  # the server has said all it has to say
+
+    def read(self, data: bytes) -> Sequence[Delta]:
+        if self.complete:
+            return ()
+        try:
+            event = orjson.loads(data)
+            read = _EVENTS.get(event["type"])
+            return () if read is None else read(self, event)
+        except (AttributeError, KeyError, TypeError, ValueError):
+            raise wire.unreadable(self._server, data) from None
+
+    def _piece(self, event: dict[str, Any]) -> Sequence[Delta]:
+        delta = event["delta"]
+        kind = delta["type"]
+        if kind == "text_delta":
+            return self._text(delta["text"])
+        if kind == "input_json_delta":
+            return self._args(event["index"], delta["partial_json"])
+        if kind == "thinking_delta":
+            return self._thought("anthropic", delta["thinking"], "")
+        if kind == "signature_delta":
+            return self._thought("anthropic", "", delta["signature"])
+        return ()
+
+    def _start(self, event: dict[str, Any]) -> Sequence[Delta]:
+        block = event["content_block"]
+        kind = block["type"]
+        if kind == "text":
+            return self._text(block["text"])
+        if kind == "tool_use":
+            return self._call(int(event["index"]), block)
+        if kind == "thinking":
+            return self._thought("anthropic", block["thinking"], block.get("signature") or "")
+        if kind == "redacted_thinking":
+            return self._thought("anthropic-redacted", "", block["data"])
+        return ()
+
+    def _text(self, text: str) -> Sequence[Delta]:
+        self._chars += len(_string(text))
+        return (TextDelta(text),) if text else ()
+
+    def _call(self, index: int, block: dict[str, Any]) -> Sequence[Delta]:
+        start, given = CallStart(index, _string(block["id"]), _string(block["name"])), block.get("input")
+        self._calls.add(index)
+        return (start, CallArgs(index, wire.dumps(given).decode())) if given else (start,)
+
+    def _args(self, index: int, text: str) -> Sequence[Delta]:
+        return (CallArgs(index, text),) if _string(text) and index in self._calls else ()
+
+    def _thought(self, kind: str, text: str, signature: str) -> Sequence[Delta]:
+        """A thought. Its signature, unless it came first, says how much text and how many calls came before it."""
+        if not _string(text) and not _string(signature):
+            return ()
+        if signature and (self._chars or self._calls):
+            kind = f"{kind}@{self._chars}+{len(self._calls)}"
+        return (ReasoningDelta(text, signature, kind),)
+
+    def _begin(self, event: dict[str, Any]) -> Sequence[Delta]:
+        return self._count(event["message"].get("usage") or {})
+
+    def _change(self, event: dict[str, Any]) -> Sequence[Delta]:
+        if reason := event["delta"].get("stop_reason"):
+            self.finish = _REASONS.get(reason, _string(reason))
+        return self._count(event.get("usage") or {})
+
+    def _count(self, usage: dict[str, Any]) -> Sequence[Delta]:
+        """The tokens so far: each count is the latest, and the API counts what is cached apart from the input."""
+        self._usage |= {name: value for name, value in usage.items() if value is not None}
+        new, read, kept = (
+            wire.count(self._usage, name)
+            for name in ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
+        )
+        thought = wire.count(self._usage, "output_tokens_details", "thinking_tokens")
+        return (Usage(new + read + kept, wire.count(self._usage, "output_tokens"), read, thought),)
+
+    def _stop(self, event: dict[str, Any]) -> Sequence[Delta]:
+        self.complete, self.finish = True, self.finish or "stop"
+        return ()
+
+    def _error(self, event: dict[str, Any]) -> Sequence[Delta]:
+        kind, said = event["error"].get("type"), event["error"].get("message")
+        status = _STATUS.get(kind)
+        reason = " ".join(str(said or kind or "no reason was given").split())[:500]
+        raise ModelError(
+            f"{self._server.name} broke off its answer: {reason}", status=status, retryable=status in http.RETRYABLE
+        )
+
+
+_EVENTS = {  # others, such as ping, are of no concern
+    "content_block_delta": _Reply._piece,
+    "content_block_start": _Reply._start,
+    "message_start": _Reply._begin,
+    "message_delta": _Reply._change,
+    "message_stop": _Reply._stop,
+    "error": _Reply._error,
+}
+
+
+def _string(value: Any) -> str:
+    if type(value) is not str:
+        raise TypeError("not a text")
+    return value

@@ -1,0 +1,229 @@
+"""Chat Completions, as OpenAI, Ollama, vLLM, llama.cpp, LiteLLM and many others speak it.
+
+Servers differ in what they leave out. A stream is read by what all of them mean; what is missing is not guessed:
+a stream that ends before the server said that it had finished is an error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping
+from contextlib import aclosing
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import orjson
+
+from wick.errors import ConfigError, ModelError
+from wick.messages import ImagePart, Message, Part, TextPart
+from wick.models import http, wire
+from wick.models.calls import Calls
+from wick.models.http import Server, TimeLimits
+from wick.protocols import Delta, Finish, ReasoningDelta, Request, TextDelta, Usage
+from wick.tools import Tool
+
+
+class OpenAI:
+    """A model behind a server that speaks OpenAI's Chat Completions.
+
+        OpenAI("gpt-4o")
+        OpenAI("llama3.1:8b", base_url="http://localhost:11434/v1", name="ollama")
+
+    `stream_usage=False` is for servers that refuse `stream_options`; `replay_reasoning=True` is for models that want
+    their reasoning back with the conversation, as DeepSeek's and Kimi's do when they use tools.
+    """
+
+    def __init__(
+        self,
+        model: str,
+        *,
+        base_url: str = wire.OPENAI_URL,
+        api_key: str | None = None,
+        name: str = "openai",
+        headers: Mapping[str, str] | None = None,
+        limits: TimeLimits = wire.DEFAULT_LIMITS,
+        stream_usage: bool = True,
+        replay_reasoning: bool = False,
+    ) -> None:
+        if not model:
+            raise ConfigError(f"name the model of {name}, as in '{name}:gpt-4o'")
+        self.model = model
+        self.server = wire.server(name, base_url, "/chat/completions", api_key, headers, limits)
+        self.stream_usage = stream_usage
+        self.replay_reasoning = replay_reasoning
+        self._kept = "openai+reasoning" if replay_reasoning else "openai"  # where messages keep their bytes
+
+    @property
+    def name(self) -> str:
+        return f"{self.server.name}:{self.model}"
+
+    def __repr__(self) -> str:
+        return f"<OpenAI {self.name}>"
+
+    async def stream(self, request: Request) -> AsyncGenerator[Delta, None]:
+        reply = _Completion(self.server)
+        async with aclosing(http.stream(self.server, self.body(request))) as batches:
+            try:
+                async for batch in batches:
+                    for delta in reply.deltas(batch):
+                        yield delta
+                    if reply.done:
+                        await wire.last_bytes(batches)
+                        break
+            except ModelError:
+                if not reply.finish:
+                    raise  # else all was said, and only the usage or the last line was lost
+        yield reply.end()
+
+    # -- what is sent -----------------------------------------------------------------------------------------------
+
+    def body(self, request: Request) -> bytes:
+        """The request as bytes: each message is encoded once, in its life, and each tool."""
+        head = wire.with_extra(self.server, self._head(request), request, "messages", "tools")
+        tools = (b',"tools":[', b",".join(map(_tool, request.tools)), b"]") if request.tools else ()
+        return b"".join((head, b',"messages":[', b",".join(self._messages(request)), b"]", *tools, b"}"))
+
+    def _head(self, request: Request) -> dict[str, Any]:
+        head = {"model": self.model, "stream": True, **wire.settings(self.server, request)}
+        if self.stream_usage:
+            head["stream_options"] = {"include_usage": True}
+        if "max_tokens" in head and self.server.url.startswith(wire.OPENAI_URL):
+            head["max_completion_tokens"] = head.pop("max_tokens")  # the old name is refused by its reasoning models
+        if tool := wire.named(head.get("tool_choice", "auto")):
+            head["tool_choice"] = {"type": "function", "function": {"name": tool}}
+        if form := head.get("response_format"):
+            head["response_format"] = _format(wire.json_format(form))
+        return head
+
+    def _messages(self, request: Request) -> Iterator[bytes]:
+        if request.system:
+            yield wire.dumps({"role": "system", "content": request.system})
+        shown: list[bytes] = []  # a tool message holds text alone; the user shows the rest when all tools have answered
+        for message in request.messages:
+            if shown and message.role != "tool":
+                yield _showing(shown)
+                shown = []
+            yield message.cache.get(self._kept) or self._encode(message)
+            if message.role == "tool" and type(message.content) is tuple:
+                shown += self._media(message)
+        if shown:
+            yield _showing(shown)
+
+    def _encode(self, message: Message) -> bytes:
+        data: dict[str, Any] = {"role": message.role, "content": message.text}
+        if message.role == "user" and type(message.content) is tuple:
+            data["content"] = [self._part(part) for part in message.content]
+        elif message.role == "tool":
+            data["tool_call_id"] = message.tool_call_id
+        elif message.tool_calls:
+            data |= {"content": message.text or None, "tool_calls": [_call(call) for call in message.tool_calls]}
+        if self.replay_reasoning and message.reasoning:
+            data["reasoning_content"] = "".join(thought.text for thought in message.reasoning)
+        encoded = message.cache[self._kept] = wire.dumps(data)
+        return encoded
+
+    def _media(self, message: Message) -> list[bytes]:
+        """The pictures and files that a tool returned, after a line that says so."""
+        key = f"{self._kept}:media"
+        if key not in message.cache:
+            media = [part for part in message.content if not isinstance(part, str | TextPart)]
+            line = TextPart(f"What {message.name} returned for {message.tool_call_id}:")
+            message.cache[key] = [wire.dumps(self._part(part)) for part in (line, *media)] if media else []
+        found: list[bytes] = message.cache[key]
+        return found
+
+    def _part(self, part: Part) -> dict[str, Any]:
+        if isinstance(part, TextPart):
+            return {"type": "text", "text": part.text}
+        if isinstance(part, ImagePart) or wire.media_type(part).startswith("image/"):
+            return {"type": "image_url", "image_url": {"url": wire.media_url(part)}}
+        if part.url:
+            raise ModelError(f"{self.server.name} takes files as data, not by their address; read {part.url} first")
+        return {"type": "file", "file": {"filename": part.name or "file", "file_data": wire.media_url(part)}}
+
+
+def _showing(parts: Iterable[bytes]) -> bytes:
+    return b'{"role":"user","content":[' + b",".join(parts) + b"]}"
+
+
+def _call(call: Any) -> dict[str, Any]:
+    return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": wire.arguments(call)}}
+
+
+def _format(form: dict[str, Any]) -> dict[str, Any]:
+    kind = form.pop("type")
+    return {"type": kind, kind: form} if form else {"type": kind}
+
+
+_tools: WeakKeyDictionary[Tool, bytes] = WeakKeyDictionary()
+
+
+def _tool(tool: Tool) -> bytes:
+    encoded = _tools.get(tool)
+    if encoded is None:
+        encoded = _tools[tool] = wire.dumps({"type": "function", "function": tool.schema})
+    return encoded
+
+
+# -- what comes back ------------------------------------------------------------------------------------------------
+
+
+class _Completion:
+    """A completion that is still arriving."""
+
+    __slots__ = ("calls", "done", "finish", "server")
+
+    def __init__(self, server: Server) -> None:
+        self.server = server
+        self.calls = Calls()
+        self.finish = ""  # why the server finished
+        self.done = False  # it said that nothing more will come
+
+    def deltas(self, batch: list[bytes]) -> Iterator[Delta]:
+        for data in batch:
+            if data.startswith(b"[DONE]"):
+                self.done = True
+                return
+            try:
+                chunk = orjson.loads(data)
+                for choice in chunk.get("choices") or ():
+                    if not choice.get("index"):  # nobody asked for a second choice
+                        yield from self._choice(choice)
+                if chunk.get("usage") or chunk.get("error") or "choices" not in chunk:
+                    yield from self._aside(chunk)
+            except (AttributeError, TypeError, ValueError, LookupError):
+                raise wire.unreadable(self.server, data) from None
+
+    def _choice(self, choice: dict[str, Any]) -> Iterator[Delta]:
+        delta = choice.get("delta")
+        if delta is None:  # some servers do not stream although they are asked to
+            delta, self.done = choice.get("message") or {}, "message" in choice
+        if thought := delta.get("reasoning_content") or delta.get("reasoning"):
+            yield ReasoningDelta(_text(thought), provider=self.server.name)
+        if text := delta.get("content") or delta.get("refusal"):
+            yield TextDelta(text if type(text) is str else _text(text))
+        for piece in delta.get("tool_calls") or ():
+            yield from self.calls.deltas(piece)
+        if reason := choice.get("finish_reason"):
+            self.finish = str(reason)
+
+    def _aside(self, chunk: dict[str, Any]) -> Iterator[Delta]:
+        """What a chunk holds beside the reply: the usage, or an error."""
+        if error := chunk.get("error") or (chunk.get("object") == "error" and chunk):
+            self.finish = ""
+            raise wire.refused(self.server, error)
+        if usage := chunk.get("usage"):
+            count = wire.count
+            cached = count(usage, "prompt_tokens_details", "cached_tokens") or count(usage, "prompt_cache_hit_tokens")
+            thought = count(usage, "completion_tokens_details", "reasoning_tokens")
+            yield Usage(count(usage, "prompt_tokens"), count(usage, "completion_tokens"), cached, thought)
+
+    def end(self) -> Finish:
+        if not (self.finish or self.done):
+            raise wire.cut(self.server)
+        natural = self.finish in ("", "stop", "function_call")
+        return Finish(("tool_calls" if self.calls.begun else "stop") if natural else self.finish)
+
+
+def _text(content: Any) -> str:
+    """Text, also where it comes as a list of parts."""
+    return content if isinstance(content, str) else "".join(part["text"] for part in content if "text" in part)

@@ -1,0 +1,190 @@
+"""What the clients of OpenAI's two APIs share: address and key, settings, media, and what a server says is wrong."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+from collections.abc import AsyncIterator, Mapping
+from contextlib import suppress
+from typing import Any
+from urllib.parse import SplitResult, urlsplit
+
+import orjson
+
+from wick.caps import LAST_BYTE_SECONDS
+from wick.errors import ConfigError, ModelError
+from wick.messages import FilePart, ImagePart, ToolCall
+from wick.models.http import RETRYABLE, Server, TimeLimits
+from wick.protocols import Request
+from wick.tools import no_such_tool
+
+OPENAI_URL = "https://api.openai.com/v1"
+DEFAULT_LIMITS = TimeLimits()
+
+
+def server(
+    name: str, base_url: str, path: str, api_key: str | None, headers: Mapping[str, str] | None, limits: TimeLimits
+) -> Server:
+    """Where to ask and as whom. The key in the environment is OpenAI's, and goes nowhere else."""
+    address = _address(name, base_url)
+    own = address.hostname == "api.openai.com"
+    key = (api_key or (os.environ.get("OPENAI_API_KEY", "") if own else "")).strip()
+    sent = {"content-type": "application/json", "accept": "text/event-stream"}
+    sent |= {"authorization": f"Bearer {key}"} if key else {}
+    sent |= {header.lower(): value for header, value in (headers or {}).items()}
+    if own and "authorization" not in sent:
+        raise ConfigError("OpenAI needs a key: set OPENAI_API_KEY, or give api_key=…")
+    return Server(
+        name,
+        address._replace(path=address.path.rstrip("/") + path).geturl(),
+        sent,
+        limits,
+        unreachable="start it with: ollama serve" if name == "ollama" else "check its base_url, and that it runs",
+        unauthorized="check OPENAI_API_KEY" if own else f"check the api_key of {name}",
+    )
+
+
+def _address(name: str, base_url: str) -> SplitResult:
+    try:
+        parts = urlsplit(base_url)
+        usable = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+    except ValueError:  # a port that is no number, a bracket that is not closed
+        usable = False
+    if not usable:
+        raise ConfigError(f"the base_url of {name} must be like http://host:port/v1, not {base_url!r}")
+    if parts.username or parts.password:
+        raise ConfigError(f"the base_url of {name} holds a password; give it as api_key or in headers instead")
+    return parts
+
+
+# -- what is sent ---------------------------------------------------------------------------------------------------
+
+SETTINGS = ("temperature", "top_p", "max_tokens", "stop", "tool_choice", "parallel_tool_calls", "response_format")
+_CHOICES = ("auto", "none", "required")
+_FORMATS = ("json_schema", "json_object", "text")
+_LOOSE = frozenset("allOf oneOf not if then else default patternProperties dependentRequired dependentSchemas".split())
+
+
+def dumps(value: Any) -> bytes:
+    try:
+        return orjson.dumps(value)
+    except TypeError:  # an integer beyond 64 bits, half a character, or no JSON at all, which this refuses too
+        return json.dumps(value).encode()
+
+
+def settings(server: Server, request: Request) -> dict[str, Any]:
+    """What is set, without `extra`; what nobody knows, or needs tools where there are none, is sorted out."""
+    found = {name: value for name, value in request.settings.items() if value is not None and name != "extra"}
+    for name in found:
+        if name not in SETTINGS:
+            raise ModelError(f"there is no setting {name!r}; {server.name} knows {', '.join(SETTINGS)} and extra")
+    choice = found.get("tool_choice")
+    if not request.tools:  # a choice among none is refused by the servers
+        found.pop("tool_choice", None)
+        found.pop("parallel_tool_calls", None)
+    elif choice and choice not in _CHOICES and choice not in (names := [tool.name for tool in request.tools]):
+        raise ModelError(f"the tool_choice cannot be kept: {no_such_tool(str(choice), names)}")
+    return found
+
+
+def named(choice: str) -> str:
+    """The tool that a `tool_choice` names, if it names one."""
+    return "" if choice in _CHOICES else choice
+
+
+def with_extra(server: Server, body: dict[str, Any], request: Request, *ours: str) -> bytes:
+    """The body with the user's own keys in it, still open at its end; objects on both sides are merged."""
+    for name, value in (request.settings.get("extra") or {}).items():
+        if name in ours:
+            raise ModelError(f"extra cannot set {name!r}: it is made of the conversation; {server.name} was not asked")
+        both = isinstance(value, dict) and isinstance(body.get(name), dict)
+        body[name] = {**body[name], **value} if both else value
+    return dumps(body)[:-1]
+
+
+def json_format(form: Mapping[str, Any]) -> dict[str, Any]:
+    """A `response_format`, flat: a JSON Schema gets a name, and is strict where OpenAI can be."""
+    if form.get("type") in _FORMATS:
+        return {"type": form["type"], **form.get("json_schema", {})}
+    name = re.sub(r"[^a-zA-Z0-9_-]", "_", str(form.get("title") or "answer"))[:64]
+    strict = form.get("type") == "object" and _closed(form)
+    return {"type": "json_schema", "name": name, "schema": form, "strict": strict}
+
+
+def _closed(schema: Any) -> bool:
+    """Whether every object says all that it holds, and every key is required."""
+    if isinstance(schema, list):
+        return all(map(_closed, schema))
+    if not isinstance(schema, dict):
+        return True
+    held = schema.get("properties", {})
+    if schema.get("type") == "object" and (
+        schema.get("additionalProperties") is not False or set(schema.get("required", ())) != set(held)
+    ):
+        return False
+    return _LOOSE.isdisjoint(schema) and all(map(_closed, [*held.values(), *schema.values()]))
+
+
+def arguments(call: ToolCall) -> str:
+    """A call's arguments as the model wrote them, but never as what servers cannot read."""
+    return call.raw if call.raw.strip() and not call.invalid else json.dumps(call.args, ensure_ascii=False)
+
+
+_MAGIC = {
+    "iVBOR": "image/png",
+    "/9j/": "image/jpeg",
+    "R0lGO": "image/gif",
+    "UklGR": "image/webp",
+    "JVBER": "application/pdf",
+}
+
+
+def media_type(part: ImagePart | FilePart) -> str:
+    """What a part says it is, or what its first bytes say."""
+    guess = next((kind for magic, kind in _MAGIC.items() if part.data.startswith(magic)), "")
+    return part.media_type or guess or ("image/png" if isinstance(part, ImagePart) else "application/octet-stream")
+
+
+def media_url(part: ImagePart | FilePart) -> str:
+    return part.url or f"data:{media_type(part)};base64,{part.data}"
+
+
+# -- what comes back ------------------------------------------------------------------------------------------------
+
+_AGAIN = re.compile("rate.?limit|server|overload|time.?out|unavailable|capacity|connection", re.IGNORECASE)
+
+
+def count(usage: Mapping[str, Any], key: str, detail: str = "") -> int:
+    """A number of tokens; what is missing, or no number, counts as none."""
+    found = usage.get(key)
+    if detail:
+        found = found.get(detail) if isinstance(found, dict) else None
+    return found if type(found) is int and found > 0 else 0
+
+
+def refused(server: Server, error: Any) -> ModelError:
+    """What a server says is wrong in the middle of its answer."""
+    said = error if isinstance(error, dict) else {"message": error}
+    code = str(said.get("code") or said.get("status") or "")
+    status = int(code) if re.fullmatch("[1-5][0-9][0-9]", code) else None
+    again = status in RETRYABLE if status else bool(_AGAIN.search(f"{code} {said.get('type')}"))
+    reason = " ".join(str(said.get("message") or code or "no reason was given").split())[:500]
+    return ModelError(f"{server.name} broke off its answer: {reason}", status=status, retryable=again)
+
+
+def unreadable(server: Server, data: bytes) -> ModelError:
+    return ModelError(f"{server.name} sent an event that cannot be read: {data[:100]!r}; ask again", retryable=True)
+
+
+def cut(server: Server) -> ModelError:
+    return ModelError(f"{server.name} broke off before it had finished its answer", retryable=True)
+
+
+async def last_bytes(batches: AsyncIterator[list[bytes]]) -> None:
+    """All has been said; reading the end of the response as well lets its connection be used again."""
+    with suppress(TimeoutError, ModelError):
+        async with asyncio.timeout(LAST_BYTE_SECONDS):
+            async for _ in batches:
+                pass

@@ -1,0 +1,78 @@
+"""A real HTTP server that answers what a test tells it to, and remembers what it was asked."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+
+from wick.messages import Message
+from wick.models import http
+from wick.protocols import Delta, Model, Request
+
+
+@dataclass
+class Answer:
+    """What is sent back; `cut` ends the connection after it, without the response's end."""
+
+    data: bytes
+    status: int = 200
+    content_type: str = "text/event-stream"
+    cut: bool = False
+
+
+@dataclass
+class Answering:
+    """The answers still to be given, and the questions that came."""
+
+    answers: list[Answer] = field(default_factory=list)
+    bodies: list[Any] = field(default_factory=list)
+    headers: list[dict[str, str]] = field(default_factory=list)
+    paths: list[str] = field(default_factory=list)
+    peers: set[Any] = field(default_factory=set)
+    url: str = ""
+
+    def say(self, data: bytes, **options: Any) -> None:
+        self.answers.append(Answer(data, **options))
+
+    async def answer(self, request: web.Request) -> web.StreamResponse:
+        self.bodies.append(json.loads(await request.read()))
+        self.headers.append({name.lower(): value for name, value in request.headers.items()})
+        self.paths.append(request.path_qs)
+        assert request.transport is not None
+        self.peers.add(request.transport.get_extra_info("peername"))
+        answer = self.answers.pop(0)
+        response = web.StreamResponse(status=answer.status, headers={"content-type": answer.content_type})
+        await response.prepare(request)
+        await response.write(answer.data)
+        if answer.cut:
+            request.transport.close()
+        return response
+
+
+@asynccontextmanager
+async def answering() -> AsyncIterator[Answering]:
+    told = Answering()
+    app = web.Application()
+    app.router.add_post("/{path:.*}", told.answer)
+    async with TestServer(app, host="127.0.0.1") as server:
+        told.url = str(server.make_url("/v1"))
+        yield told
+        await http.close()
+
+
+def sse(*events: Any, end: str = "data: [DONE]\n\n") -> bytes:
+    return ("".join(f"data: {json.dumps(event)}\n\n" for event in events) + end).encode()
+
+
+def asking(*messages: Message, **options: Any) -> Request:
+    return Request(messages or (Message("user", "hi"),), **options)
+
+
+async def deltas(model: Model, request: Request | None = None) -> list[Delta]:
+    return [delta async for delta in model.stream(request or asking())]

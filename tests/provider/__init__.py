@@ -1,0 +1,30 @@
+"""A scripted server: it speaks three vendors' wire formats, is as strict as they are, and goes wrong at any byte."""
+
+from provider.faults import FINE, Fault
+from provider.flow import CLOSE, RESET, STALL, Act, Head
+from provider.script import Call, Event, Reply, Thought, Tokens
+from provider.server import WIRES, Answer, Asked, Script, ScriptedServer, Wire
+from provider.table import FAULTS, Kind
+
+__all__ = [
+    "CLOSE",
+    "FAULTS",
+    "FINE",
+    "RESET",
+    "STALL",
+    "WIRES",
+    "Act",
+    "Answer",
+    "Asked",
+    "Call",
+    "Event",
+    "Fault",
+    "Head",
+    "Kind",
+    "Reply",
+    "Script",
+    "ScriptedServer",
+    "Thought",
+    "Tokens",
+    "Wire",
+]
