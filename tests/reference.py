@@ -76,6 +76,8 @@ class Reference:
         return "completed" if natural else "stopped", verdict, self.said()
 
     def step(self, system: str | None, step: Op) -> str:
+        if self.stopping:
+            return self.stopping
         call = Op("model_call", "model", self.strand, system)
         text, calls = self.perform(call, self.model)
         rows = [["tool", wanted.tool] for wanted in calls]

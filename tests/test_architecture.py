@@ -37,7 +37,7 @@ LAYERS: list[tuple[str, ...]] = [
     ("operations",),
     ("why",),
     ("decisions", "sealing", "events"),
-    ("models",),
+    ("models", "prices"),
     ("processes", "workspace", "rules"),
     ("protocols",),
     ("threads",),
@@ -58,6 +58,11 @@ INDEPENDENT = {"capabilities"}
 
 # What may be imported inside a function: core packages that load when first used, and extras.
 LAZY = {
+    "wick.models": {"wick"},  # a model's client, when its name is resolved
+    "wick.models.named": {"wick"},
+    "wick.models.http": {"aiohttp"},
+    "wick.models.local": {"wick", "xllamacpp"},
+    "wick.prices": {"genai_prices"},
     "wick.capabilities.tracing": {"opentelemetry"},
     "wick.outbound": {"aiohttp"},
     "wick.schema": {"jsonschema"},

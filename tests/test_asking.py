@@ -45,7 +45,7 @@ def asking(question: str = "sure?", operation: Any = ToolUse, position: Any = gu
 
 def wrap_asking(question: str) -> Any:
     @wrap(ToolUse, name=f"asks_{question}")
-    async def ask(use: ToolUse, next: Next) -> Ask:
+    async def ask(use: ToolUse, next: Next[Any]) -> Ask:
         return Ask(question)
 
     return ask
@@ -165,7 +165,7 @@ async def test_a_question_survives_a_changed_copy_and_a_hook_that_would_drop_it(
         use.asks = ()
 
     @wrap(ToolUse)
-    async def swap(use: ToolUse, next: Next) -> Any:
+    async def swap(use: ToolUse, next: Next[Any]) -> Any:
         copy = use.fork(args={"text": "other"})
         copy.asks = ()
         use.asks = ()
@@ -201,7 +201,7 @@ def _retry(times: int = 2, **change: Any) -> Any:
     """A wrap that makes several attempts, the later ones with other arguments."""
 
     @wrap(ToolUse)
-    async def retry(use: ToolUse, next: Next) -> Any:
+    async def retry(use: ToolUse, next: Next[Any]) -> Any:
         result = await next(use)
         for _ in range(times - 1):
             result = await next(use.fork(args={**use.args, **change}))

@@ -235,7 +235,7 @@ class Everywhere(Capability):
         self.seen.append("before")
 
     @wrap(ToolUse)
-    async def around(self, use: ToolUse, next: Next) -> Any:
+    async def around(self, use: ToolUse, next: Next[Any]) -> Any:
         self.seen.append("wrap")
         return await next(use)
 

@@ -49,7 +49,7 @@ class Trace:
         return guard(operation, name=name, **options)(lambda op: self.log.append(f"{name} gate"))
 
     def wrap(self, name: str, operation: Any = ToolUse, **options: Any) -> Hook:
-        async def around(op: Any, next: Next) -> Any:
+        async def around(op: Any, next: Next[Any]) -> Any:
             self.log.append(f"{name} in")
             result = await next(op)
             self.log.append(f"{name} out")
@@ -70,7 +70,7 @@ def test_a_points_name_is_derived() -> None:
     assert tuple(hook.point for hook in hooks) == POINT_NAMES
 
 
-async def _around(op: Any, next: Next) -> Any: ...
+async def _around(op: Any, next: Next[Any]) -> Any: ...
 
 
 def test_a_hooks_name_is_its_functions_or_the_given_one() -> None:
@@ -146,7 +146,7 @@ def _capability(trace: Trace, name: str, order: Sequence[str] = ("before", "wrap
         trace.log.append(f"{name}.guard")
 
     @wrap(ToolUse)
-    async def around(self: Any, use: ToolUse, next: Next) -> Any:
+    async def around(self: Any, use: ToolUse, next: Next[Any]) -> Any:
         trace.log.append(f"{name}.wrap in")
         result = await next(use)
         trace.log.append(f"{name}.wrap out")
@@ -216,7 +216,7 @@ async def test_a_hook_at_operation_stands_at_all_four(decorate: str) -> None:
     async def look(op: Operation[Any]) -> None:
         seen.append(op.name)
 
-    async def around(op: Operation[Any], next: Next) -> Any:
+    async def around(op: Operation[Any], next: Next[Any]) -> Any:
         seen.append(op.name)
         return await next(op)
 

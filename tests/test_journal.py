@@ -118,9 +118,7 @@ async def test_a_run_may_pause_again_and_again() -> None:
 
 
 async def test_a_paused_run_says_so_in_its_terminal_event() -> None:
-    *_, last = await events(Desk().agent(Paused("later"))) if False else await events(
-        echoer(ask, ask=User(Paused("later")))
-    )
+    *_, last = await events(echoer(ask, ask=User(Paused("later"))))
     assert isinstance(last, Done)
     assert (last.outcome, last.reason) == ("interrupted", "paused: later")
 
@@ -199,7 +197,8 @@ async def test_a_paused_run_is_taken_up_only_under_its_guards() -> None:
     await echoer(ask, ask=User(Paused("later"))).run("go", thread=thread)
     with pytest.raises(ConfigError, match="begun under the guards ask, which are missing now"):
         await echoer().run(thread=thread)
-    assert result_of(await echoer().run(thread=thread, without=["ask"])) == "hi"
+    result = await Agent(Scripted("done"), tools=[echo]).run(thread=thread, without=["ask"])
+    assert result_of(result) == "hi"
 
 
 async def test_going_on_instead_answers_what_waits_and_starts_a_run_of_its_own() -> None:
@@ -523,9 +522,11 @@ async def test_an_append_that_fails_fails_the_run_with_one_terminal_event() -> N
 
 
 async def test_a_stream_of_a_run_that_cannot_be_logged_ends() -> None:
-    for room in range(6):
-        *_, last = await events(talker(), thread=Full(room)) if room < 4 else [Failed()]
+    for room in range(4):
+        stream = talker().stream("go", thread=Full(room))
+        *_, last = [event async for event in stream]
         assert isinstance(last, Failed)
+        assert stream.result is not None and isinstance(stream.result.error, StoreError)
 
 
 # -- deltas are provisional -------------------------------------------------------------------------------------------
@@ -691,6 +692,66 @@ async def test_held_output_of_a_tool_waits_for_the_hook() -> None:
     seen = await events(Agent(model, tools=[leak], hooks=[redact]))
     live = [event.to_json()["data"] for event in seen if event.event == "on_tool_stream"]
     assert live == [{"call_id": "b", "delta": "fine"}]
+
+
+async def test_output_that_one_of_two_holding_hooks_changed_is_never_shown() -> None:
+    @tool
+    async def leak(use: ToolUse) -> str:
+        """Say it while it runs, and again at the end."""
+        use.stream("hunter2")
+        return "hunter2"
+
+    @after(ToolUse, hold=True)
+    def look(use: ToolUse) -> None:
+        assert use.result.output == "***"
+
+    @after(ToolUse, hold=True)
+    def redact(use: ToolUse) -> None:
+        use.result.output = "***"
+
+    seen = await events(Agent(Scripted(calls(ToolCall("a", "leak")), "done"), tools=[leak], hooks=[look, redact]))
+    assert "hunter2" not in str([event.to_json() for event in seen])
+
+
+# -- values -----------------------------------------------------------------------------------------------------------
+
+
+def states(events: list[Event]) -> list[dict[str, Any]]:
+    return [event.data() for event in events if event.event == "on_state"]
+
+
+async def test_values_that_are_set_are_announced_once() -> None:
+    @tool
+    def plan(step: str, run: Run) -> str:
+        """Note a step."""
+        run.thread.values["todos"] = [*run.thread.values.get("todos", []), step]
+        return "noted"
+
+    @after(Run)
+    def count_(run: Run) -> None:
+        run.thread.values["count"] = len(run.thread.values["todos"])
+
+    thread = Thread()
+    model = Scripted(calls(ToolCall("a", "plan", {"step": "one"})), calls(ToolCall("b", "plan", {"step": "two"})), "ok")
+    seen = await events(Agent(model, tools=[plan], hooks=[count_]), thread=thread)
+    assert states(seen) == [{"todos": ["one"]}, {"todos": ["one", "two"]}, {"count": 2}]
+    assert seen[-1].terminal
+
+
+async def test_a_value_that_is_taken_away_is_announced_as_none() -> None:
+    @before(Run)
+    def forget(run: Run) -> None:
+        del run.thread.values["todos"]
+
+    thread = Thread()
+    thread.values["todos"] = ["one"]
+    assert {"todos": None} in states(await events(talker(forget), thread=thread))
+
+
+async def test_values_of_a_thread_that_was_read_are_old_news() -> None:
+    thread = Thread()
+    thread.values["todos"] = ["one"]
+    assert states(await events(talker(), thread=copy(thread))) == []
 
 
 @pytest.fixture(autouse=True)

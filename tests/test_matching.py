@@ -145,7 +145,7 @@ async def test_a_hook_stands_only_where_it_matches(position: Any) -> None:
 
 async def test_a_wrap_stands_only_where_it_matches() -> None:
     @wrap(ToolUse, match="other*")
-    async def refuse(use: ToolUse, next: Next) -> Block:
+    async def refuse(use: ToolUse, next: Next[Any]) -> Block:
         return Block("no")
 
     assert result_of(await agent_for(ToolUse, refuse).run("go")) == "hi"
@@ -171,7 +171,7 @@ async def test_a_guard_whose_predicate_fails_blocks() -> None:
 
 @pytest.mark.parametrize("position", ["before", "wrap"])
 async def test_a_before_or_wrap_whose_predicate_fails_fails_the_operation(position: str) -> None:
-    async def around(use: ToolUse, next: Next) -> Any:
+    async def around(use: ToolUse, next: Next[Any]) -> Any:
         return await next(use)
 
     def broken(use: ToolUse) -> bool:

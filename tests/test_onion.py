@@ -107,7 +107,7 @@ async def test_the_outer_ring_has_the_last_word_about_a_result() -> None:
         use.result.output = f"<{use.result.output}>"
 
     @wrap(ToolUse)
-    async def middle(use: ToolUse, next: Next) -> str:
+    async def middle(use: ToolUse, next: Next[Any]) -> str:
         return f"[{(await next(use)).output}]"
 
     @after(ToolUse)
@@ -154,7 +154,7 @@ async def test_a_wrap_that_passes_a_changed_copy_changes_it_for_inner_rings_only
     seen: dict[str, Any] = {}
 
     @wrap(ToolUse)
-    async def change(use: ToolUse, next: Next) -> Any:
+    async def change(use: ToolUse, next: Next[Any]) -> Any:
         result = await next(use.fork(args={"text": "changed"}))
         seen["own"] = use.args["text"]
         return result
@@ -178,7 +178,7 @@ async def test_a_wrap_that_passes_a_changed_copy_changes_it_for_inner_rings_only
 )
 async def test_a_copy_may_be_made_in_any_way(copy: Callable[[ToolUse], ToolUse]) -> None:
     @wrap(ToolUse)
-    async def change(use: ToolUse, next: Next) -> Any:
+    async def change(use: ToolUse, next: Next[Any]) -> Any:
         return await next(copy(use))
 
     assert result_of(await echoer(change).run("go")) == "x"
@@ -186,7 +186,7 @@ async def test_a_copy_may_be_made_in_any_way(copy: Callable[[ToolUse], ToolUse])
 
 async def test_a_changed_copy_of_a_run_reaches_its_steps() -> None:
     @wrap(Run)
-    async def change(run: Run, next: Next) -> Any:
+    async def change(run: Run, next: Next[Any]) -> Any:
         return await next(run.fork(system="be brief", tools={}, settings={"temperature": 0}))
 
     model = Scripted("ok")
@@ -199,7 +199,7 @@ async def test_a_changed_copy_of_a_model_call_reaches_the_model_alone() -> None:
     other = Scripted("from the other", name="other")
 
     @wrap(ModelCall)
-    async def change(call: ModelCall, next: Next) -> Any:
+    async def change(call: ModelCall, next: Next[Any]) -> Any:
         return await next(call.fork(model=other, messages=[user("something else")]))
 
     result = await talker(change).run("hi")
@@ -349,7 +349,7 @@ async def test_an_invalid_or_unknown_call_skips_before_wrap_and_guard_and_after_
     inside, outside = Watch(), Watch()
 
     @wrap(ToolUse)
-    async def around(use: ToolUse, next: Next) -> Any:
+    async def around(use: ToolUse, next: Next[Any]) -> Any:
         inside(use)
         return await next(use)
 
@@ -402,7 +402,7 @@ async def test_every_guard_sees_the_same_sealed_operation() -> None:
     watch = Watch()
 
     @wrap(ToolUse)
-    async def change(use: ToolUse, next: Next) -> Any:
+    async def change(use: ToolUse, next: Next[Any]) -> Any:
         return await next(use.fork(args={"text": "final"}))
 
     hooks = [
@@ -610,7 +610,7 @@ async def test_each_next_is_sealed_guarded_and_logged_with_its_own_intent() -> N
     gate = Watch()
 
     @wrap(ToolUse)
-    async def thrice(use: ToolUse, next: Next) -> Any:
+    async def thrice(use: ToolUse, next: Next[Any]) -> Any:
         await next(use)
         await next(use.fork(args={"text": "b"}))
         return await next(use)
@@ -627,7 +627,7 @@ async def test_each_next_is_sealed_guarded_and_logged_with_its_own_intent() -> N
 
 async def test_a_wrap_may_call_next_not_at_all() -> None:
     @wrap(ToolUse)
-    async def cached(use: ToolUse, next: Next) -> str:
+    async def cached(use: ToolUse, next: Next[Any]) -> str:
         return "from the cache"
 
     ran, tool = counted()
@@ -648,7 +648,7 @@ async def test_next_without_an_argument_goes_on_with_the_operation_at_hand() -> 
 @pytest.mark.parametrize("wrong", ["text", None.__class__, Thread(), 3])
 async def test_next_with_something_else_is_refused(wrong: Any) -> None:
     @wrap(ToolUse)
-    async def bad(use: ToolUse, next: Next) -> Any:
+    async def bad(use: ToolUse, next: Next[Any]) -> Any:
         return await next(wrong)
 
     ran, tool = counted()
@@ -659,7 +659,7 @@ async def test_next_with_something_else_is_refused(wrong: Any) -> None:
 
 async def test_next_with_another_kind_of_operation_is_refused() -> None:
     @wrap(ToolUse)
-    async def bad(use: ToolUse, next: Next) -> Any:
+    async def bad(use: ToolUse, next: Next[Any]) -> Any:
         return await next(use.run)
 
     with pytest.raises(HookError, match="next takes the tool_use"):
@@ -669,7 +669,7 @@ async def test_next_with_another_kind_of_operation_is_refused() -> None:
 @pytest.mark.parametrize("operation", OPERATIONS)
 async def test_a_wrap_that_returns_nothing_is_refused(operation: Kind) -> None:
     @wrap(operation)
-    async def forget(op: Operation[Any], next: Next) -> None:
+    async def forget(op: Operation[Any], next: Next[Any]) -> None:
         await next(op)
 
     with pytest.raises(HookError, match=r"result (must be|is)"):
@@ -701,13 +701,13 @@ async def test_the_result_of_an_earlier_attempt_may_be_returned() -> None:
         return ToolResult(f"photo {use.attempt}", data={"same": 1}, parts=(picture,))
 
     @wrap(ToolUse)
-    async def first(use: ToolUse, next: Next) -> Any:
+    async def first(use: ToolUse, next: Next[Any]) -> Any:
         result = await next(use)
         await next(use)
         return result
 
     @wrap(Step)
-    async def two(step: Step, next: Next) -> Any:
+    async def two(step: Step, next: Next[Any]) -> Any:
         result = await next(step)
         return result if isinstance(result, Continue) else await next(step) and result
 
@@ -727,7 +727,7 @@ async def test_a_tool_that_is_not_idempotent_refuses_a_second_attempt_after_a_su
     options: dict[str, bool], attempts: int
 ) -> None:
     @wrap(ToolUse)
-    async def twice(use: ToolUse, next: Next) -> Any:
+    async def twice(use: ToolUse, next: Next[Any]) -> Any:
         await next(use)
         return await next(use)
 
@@ -750,7 +750,7 @@ async def test_after_a_failure_there_may_be_another_attempt(idempotent: bool) ->
         return "there"
 
     @wrap(ToolUse)
-    async def retry(use: ToolUse, next: Next) -> Any:
+    async def retry(use: ToolUse, next: Next[Any]) -> Any:
         result = await next(use)
         return await next(use) if result.error else result
 
@@ -768,7 +768,7 @@ async def test_after_an_unknown_a_tool_that_is_not_idempotent_refuses_another_at
         return "never"
 
     @wrap(ToolUse)
-    async def retry(use: ToolUse, next: Next) -> Any:
+    async def retry(use: ToolUse, next: Next[Any]) -> Any:
         await next(use)
         return await next(use)
 
@@ -791,7 +791,7 @@ async def test_hedged_attempts_run_side_by_side_if_that_is_safe(idempotent: bool
         return "done"
 
     @wrap(ToolUse)
-    async def hedge(use: ToolUse, next: Next) -> Any:
+    async def hedge(use: ToolUse, next: Next[Any]) -> Any:
         one, other = await asyncio.gather(next(use), next(use))
         return one if not one.error else other
 
@@ -805,7 +805,7 @@ async def test_hedged_attempts_run_side_by_side_if_that_is_safe(idempotent: bool
 
 async def test_a_model_call_may_be_tried_again() -> None:
     @wrap(ModelCall)
-    async def retry(call: ModelCall, next: Next) -> Any:
+    async def retry(call: ModelCall, next: Next[Any]) -> Any:
         try:
             return await next(call)
         except ModelError:
@@ -960,7 +960,7 @@ async def test_what_a_before_decided_in_vain_does_not_count() -> None:
 
 async def test_the_edits_of_a_wrap_that_fails_before_next_are_undone() -> None:
     @wrap(ToolUse, on_error="log")
-    async def boom(use: ToolUse, next: Next) -> Any:
+    async def boom(use: ToolUse, next: Next[Any]) -> Any:
         use.args["text"] = "half done"
         use.asks = ()
         raise LookupError
@@ -972,7 +972,7 @@ async def test_the_edits_of_a_wrap_that_fails_before_next_are_undone() -> None:
 
 async def test_the_edits_of_a_wrap_that_fails_after_next_are_undone_and_nothing_is_done_twice() -> None:
     @wrap(ToolUse, on_error="log")
-    async def boom(use: ToolUse, next: Next) -> Any:
+    async def boom(use: ToolUse, next: Next[Any]) -> Any:
         result = await next(use)
         result.output = "half done"
         raise LookupError
@@ -984,7 +984,7 @@ async def test_the_edits_of_a_wrap_that_fails_after_next_are_undone_and_nothing_
 
 async def test_an_error_of_the_operation_itself_is_not_the_wraps_failure() -> None:
     @wrap(ToolUse, on_error="log")
-    async def around(use: ToolUse, next: Next) -> Any:
+    async def around(use: ToolUse, next: Next[Any]) -> Any:
         return await next(use)
 
     @before(ToolUse)
@@ -1152,7 +1152,7 @@ async def test_paused_passes_through_every_ring_untouched() -> None:
     watch = Watch()
 
     @wrap(Operation)
-    async def careless(op: Operation[Any], next: Next) -> Any:
+    async def careless(op: Operation[Any], next: Next[Any]) -> Any:
         try:
             return await next(op)
         except Exception:
@@ -1317,7 +1317,7 @@ async def test_a_replaced_reply_restarts_the_message() -> None:
 
 async def test_another_attempt_restarts_the_message() -> None:
     @wrap(ModelCall)
-    async def twice(call: ModelCall, next: Next) -> Any:
+    async def twice(call: ModelCall, next: Next[Any]) -> Any:
         await next(call)
         return await next(call)
 
@@ -1381,7 +1381,7 @@ async def test_held_deltas_of_a_reply_that_broke_off_are_never_shown() -> None:
 
 async def test_held_deltas_of_an_attempt_that_was_made_again_are_never_shown() -> None:
     @wrap(ModelCall)
-    async def twice(call: ModelCall, next: Next) -> Any:
+    async def twice(call: ModelCall, next: Next[Any]) -> Any:
         await next(call)
         return await next(call)
 

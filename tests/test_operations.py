@@ -91,7 +91,7 @@ async def test_every_attempt_at_a_call_has_the_same_key_for_services_and_its_own
         return text
 
     @wrap(ToolUse)
-    async def twice(use: ToolUse, next: Next) -> Any:
+    async def twice(use: ToolUse, next: Next[Any]) -> Any:
         await next(use)
         return await next(use)
 
@@ -254,7 +254,7 @@ async def test_a_capabilitys_own_model_call_goes_through_the_same_rings_and_the_
     seen: list[tuple[str, str]] = []
 
     @wrap(ModelCall)
-    async def around(call: ModelCall, next: Next) -> Any:
+    async def around(call: ModelCall, next: Next[Any]) -> Any:
         seen.append(("wrap", call.purpose))
         return await next(call)
 
@@ -416,7 +416,7 @@ async def test_scratch_is_one_runs_own_and_every_copy_of_the_run_shares_it() -> 
     seen: list[Any] = []
 
     @wrap(Run)
-    async def copy(run: Run, next: Next) -> Any:
+    async def copy(run: Run, next: Next[Any]) -> Any:
         run.scratch["outer"] = 1
         result: Result = await next(run.fork(system="x"))
         seen.append(dict(run.scratch))

@@ -6,14 +6,17 @@ A failure shows the smallest agent that does something else, written so that it 
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 
 from described import Spec
-from generated import expect, observe, specs
+from generated import Observed, build, deaf_specs, expect, observe, others, specs
+from wick import Agent, FunctionModel, Thread
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -28,7 +31,58 @@ def _quiet() -> Iterator[None]:
 def test_an_agent_does_what_the_rules_say(spec: Spec) -> None:
     reference, expected = expect(spec)
     observed, outcome = asyncio.run(observe(spec))
-    assert {key: rows for key, rows in observed.trace.items() if rows} == dict(reference.trace)
+    assert traced(observed) == dict(reference.trace)
     assert observed.messages == [row for row in reference.messages if len(row) == 3]
     assert outcome == expected
-    assert observed.why == {key: rows for key, rows in reference.why.items() if key in observed.why}
+    assert observed.why == {strand: rows for strand, rows in reference.why.items() if strand in observed.why}
+    assert [event.event for event in observed.terminal] == ["error" if outcome[0] == "failed" else "done"]
+    assert not [pair for pair in observed.overlaps if "solo" in pair], "a tool that works alone did not"
+
+
+@settings(max_examples=settings.default.max_examples // 5)
+@given(specs | deaf_specs)
+def test_an_agent_can_be_cancelled_at_every_await(spec: Spec) -> None:
+    reference, _ = expect(spec)
+    for ticks in itertools.count(1):
+        observed, finished = asyncio.run(cancelled_after(ticks, spec))
+        if finished:
+            break
+        (terminal,) = observed.terminal
+        assert (terminal.outcome, terminal.reason) == ("cancelled", "user requested")
+        assert observed.events[-1] is terminal
+        for strand, rows in traced(observed).items():
+            assert rows == reference.trace[strand][: len(rows)], f"cancelled after {ticks} ticks, it did something else"
+
+
+async def cancelled_after(ticks: int, spec: Spec) -> tuple[Observed, bool]:
+    """Let everybody go on so many times, then cancel. What is left is an end, and a thread that can be used."""
+    observed = Observed()
+    run = build(spec, observed).run("go", thread=observed.thread, emit=observed.events.append)
+    task = asyncio.create_task(run)
+    await others(ticks)
+    finished, begun = task.done(), tools_used(observed)
+    task.cancel()
+    await asyncio.wait((task,))
+    assert tools_used(observed) == begun, "a tool was begun after the run was cancelled"
+    assert asyncio.all_tasks() == {asyncio.current_task()}, "work is left behind"
+    for thread in (observed.thread, *observed.below):
+        await check(thread, finished)
+    return observed, finished
+
+
+async def check(thread: Thread, finished: bool) -> None:
+    """A thread is whole: it is valid, nothing waits unless somebody is to answer, and the talk can go on."""
+    assert Thread.from_json(thread.to_json()).messages == thread.messages.validate()
+    assert not thread.busy
+    assert finished or not thread.pending
+    result = await Agent(FunctionModel(lambda request: "hello")).run("again", thread=thread)
+    assert result.text == "hello"
+    assert not thread.pending
+
+
+def tools_used(observed: Observed) -> int:
+    return sum(row[0] == "tool" for rows in observed.trace.values() for row in rows)
+
+
+def traced(observed: Observed) -> dict[str, list[Any]]:
+    return {strand: rows for strand, rows in observed.trace.items() if rows}

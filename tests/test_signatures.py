@@ -97,7 +97,7 @@ def test_a_hook_at_all_four_may_say_what_one_of_them_allows_and_nothing_else(pos
 
 def test_what_a_wrap_gives_back_is_not_a_decision() -> None:
     @wrap(Step)
-    async def around(step: Step, next: Next) -> Stop | Continue:
+    async def around(step: Step, next: Next[Any]) -> Stop | Continue:
         result: Stop | Continue = await next(step)
         return result
 
@@ -209,7 +209,7 @@ def test_a_generator_is_refused() -> None:
 
 
 def test_a_wrap_that_is_not_async_is_refused() -> None:
-    def around(use: ToolUse, next: Next) -> None: ...
+    def around(use: ToolUse, next: Next[Any]) -> None: ...
 
     with pytest.raises(HookError, match="stands around an operation, so it must be async"):
         wrap(ToolUse)(around)  # type: ignore[arg-type]

@@ -109,7 +109,7 @@ async def test_every_hook_is_recorded_with_its_position_and_verdict() -> None:
     async def look(use: ToolUse) -> None: ...
 
     @wrap(ToolUse)
-    async def stand(use: ToolUse, next: Next) -> Any:
+    async def stand(use: ToolUse, next: Next[Any]) -> Any:
         return await next(use)
 
     @after(ToolUse)
@@ -162,10 +162,14 @@ async def test_the_user_is_in_the_record_with_the_gate_as_position() -> None:
 
 
 async def test_the_milliseconds_of_a_hook_are_measured(monkeypatch: pytest.MonkeyPatch) -> None:
-    clock = iter(range(1000))
-    monkeypatch.setattr("wick.onion.perf_counter", lambda: next(clock) * 0.002)
+    clock = [100.0]
+
+    def look(run: Run) -> None:
+        clock[0] += 0.002
+
+    monkeypatch.setattr("wick.onion.perf_counter", lambda: clock[0])
     watch = Watch()
-    await talker(after(Run, name="watch")(watch), before(Run, name="look")(lambda run: None)).run("go")
+    await talker(after(Run, name="watch")(watch), before(Run)(look)).run("go")
     assert next(why.ms for why in watch.op.why if why.hook == "look") == pytest.approx(2.0)
 
 
@@ -189,7 +193,7 @@ async def test_a_changed_copy_is_recorded_for_the_wrap_that_passed_it() -> None:
     watch = Watch()
 
     @wrap(ToolUse)
-    async def twice(use: ToolUse, next: Next) -> Any:
+    async def twice(use: ToolUse, next: Next[Any]) -> Any:
         return await next(use.fork(args={**use.args, "times": 2}))
 
     await echoer(after(ToolUse, name="watch")(watch), twice).run("go")
@@ -278,7 +282,7 @@ async def test_a_hook_reads_earlier_verdicts_and_later_ones_read_its_notes() -> 
         use.notes["score"] = 7
 
     @wrap(ToolUse)
-    async def between(use: ToolUse, next: Next) -> Any:
+    async def between(use: ToolUse, next: Next[Any]) -> Any:
         return await next(use.fork(args=use.args))
 
     @guard(ToolUse)

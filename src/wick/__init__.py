@@ -9,9 +9,9 @@ refuse, ask or stop, and at which moment.
 from wick.agent import Agent
 from wick.capabilities.limits import Limits
 from wick.capability import Capability
-from wick.decisions import Allow, Ask, Block, Continue, Stop
+from wick.decisions import Allow, Ask, Block, Continue, Question, Stop
 from wick.errors import Paused, ToolError, WickError
-from wick.hooks import Hook, after, before, guard, wrap
+from wick.hooks import Hook, Next, after, before, guard, wrap
 from wick.messages import Message, Messages, ToolCall, ToolResult, assistant, system, tool_message, user
 from wick.models.scripted import FunctionModel, Scripted
 from wick.operations import ModelCall, Operation, Result, Run, Step, ToolUse
@@ -22,7 +22,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Agent", "Allow", "Ask", "Block", "Capability", "Continue", "FunctionModel", "Hook", "HttpTool", "Limits",
-    "Message", "Messages", "ModelCall", "Operation", "Paused", "Result", "Run", "Scripted", "Step", "Stop",
-    "Thread", "Tool", "ToolCall", "ToolError", "ToolResult", "ToolUse", "WickError", "after", "assistant",
-    "before", "guard", "system", "tool", "tool_message", "user", "wrap",
+    "Message", "Messages", "ModelCall", "Next", "Operation", "Paused", "Question", "Result", "Run", "Scripted",
+    "Step", "Stop", "Thread", "Tool", "ToolCall", "ToolError", "ToolResult", "ToolUse", "WickError", "after",
+    "assistant", "before", "guard", "system", "tool", "tool_message", "user", "wrap",
 ]  # fmt: skip

@@ -153,8 +153,7 @@ class Agent:
         try:
             result = await run.loop.run(run)
         except Paused as pause:
-            journal.shelve(run, words)
-            result = journal.close(run, "interrupted", f"paused: {pause}")
+            result = journal.pause(run, f"paused: {pause}", words)
             if run.parent is not None:
                 raise  # a question to a child waits for the user of the root run
             return result
@@ -176,8 +175,7 @@ class Stream:
         self._events: deque[Event] = deque()
         self._reader: asyncio.Future[None] | None = None  # waits for news
         self._read = False
-        if run.emitter is None:
-            run.emitter = self._take
+        self._above, run.emitter = run.emitter, self._take
 
     @property
     def result(self) -> Result | None:
@@ -185,6 +183,8 @@ class Stream:
         return self.run.progress.result
 
     def _take(self, event: Event) -> None:
+        if self._above is not None:
+            self._above(event)
         self._events.append(event)
         if self._reader is not None and not self._reader.done():
             self._reader.set_result(None)

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from types import MethodType
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, Protocol, TypeVar
 
 from wick.caps import GUARD_SECONDS
 from wick.decisions import Decision
@@ -25,8 +25,15 @@ from wick.operations import Operation
 from wick.signatures import Position, check
 
 Op = TypeVar("Op", bound=Operation[Any])
-R = TypeVar("R")
-Next = Callable[[Any], Awaitable[R]]  # what a wrap calls; its result is that of the operation
+R = TypeVar("R", covariant=True)
+
+
+class Next(Protocol[R]):
+    """What a wrap calls to go on, with the operation or a changed copy of it; its result is the operation's."""
+
+    def __call__(self, op: Any, /) -> Awaitable[R]: ...
+
+
 Answer = Decision | None
 Look = Callable[[Op], Answer | Awaitable[Answer]] | Callable[[Any, Op], Answer | Awaitable[Answer]]
 Around = Callable[[Op, Next[Any]], Awaitable[Any]] | Callable[[Any, Op, Next[Any]], Awaitable[Any]]

@@ -6,6 +6,7 @@ What carries content is logged first and announced after.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from wick.decisions import Continue, Stop
@@ -41,12 +42,6 @@ def begin(run: Run, words: Sequence[Message]) -> Stop | Continue:
     _start(run, input=len(words))
     last = thread.messages[-1]
     return Stop("completed") if last.role == "assistant" and not last.tool_calls else Continue()
-
-
-def shelve(run: Run, words: Sequence[Message]) -> None:
-    """Keep the input of a run that pauses before it has begun, for when it is taken up."""
-    if run.progress.output_from is None and not run.thread.busy:
-        _start(run, input=0, shelved=[message.to_json() for message in words])
 
 
 def _start(run: Run, **more: Any) -> None:
@@ -86,27 +81,42 @@ def conclude(run: Run, stop: Stop) -> Result:
     return _result(run, "completed" if natural else "stopped", stop.reason)
 
 
+def pause(run: Run, reason: str, words: Sequence[Message]) -> Result:
+    """Write that a run waits; one that had not begun leaves its input for when it is taken up."""
+    return end(run, _result(run, "interrupted", reason), words)
+
+
 def close(run: Run, outcome: Outcome, reason: str, error: Exception | None = None) -> Result:
+    return end(run, _result(run, outcome, reason, error))
+
+
+def end(run: Run, result: Result, words: Sequence[Message] = ()) -> Result:
     """Write the run's end, once, and leave a thread that the next message can be added to."""
-    result = _result(run, outcome, reason, error)
-    return end(run, result)
-
-
-def end(run: Run, result: Result) -> Result:
     if run.progress.over:
         return result
-    run.progress.over, run.progress.result = True, result
-    thread = run.thread
-    if run.progress.output_from is not None:
-        if result.outcome != "interrupted":
-            _dismiss(run, "the run failed" if result.outcome == "failed" else f"the run was {result.outcome}")
-        listen(run)
-        usage = run.usage.to_json()
-        thread.append("run_end", {"run": run.id, "outcome": result.outcome, "reason": result.reason, "usage": usage})
-        thread.busy = False
     changed(run)
-    run.emit(_terminal(run, result))
+    run.progress.over, run.progress.result = True, result
+    try:
+        _sign_off(run, result, words)
+    except Exception as error:  # an end that cannot be written is a failure
+        run.progress.result = replace(result, outcome="failed", reason="error", error=result.error or error)
+        raise
+    finally:
+        run.thread.busy = run.thread.busy and run.progress.output_from is None
+        run.emit(_terminal(run, run.progress.result))
     return result
+
+
+def _sign_off(run: Run, result: Result, words: Sequence[Message]) -> None:
+    if words and run.progress.output_from is None and not run.thread.busy:
+        _start(run, input=0, shelved=[message.to_json() for message in words])
+    if run.progress.output_from is None:
+        return
+    if result.outcome != "interrupted":
+        _dismiss(run, "the run failed" if result.outcome == "failed" else f"the run was {result.outcome}")
+    listen(run)
+    about = {"run": run.id, "outcome": result.outcome, "reason": result.reason, "usage": run.usage.to_json()}
+    run.thread.append("run_end", about)
 
 
 def _result(run: Run, outcome: Outcome, reason: str, error: Exception | None = None) -> Result:
@@ -149,8 +159,8 @@ def announce(call: ModelCall, step: int) -> None:
         call.run.emit(ChatModelStart(name=call.model.name, step=step))
 
 
-def reopened(call: ModelCall) -> None:
-    """Another attempt at a reply begins: what was shown of the last one does not count, nor what is held of it."""
+def taken_back(call: ModelCall) -> None:
+    """A reply does not count, neither what was shown of it nor what is held: another begins, or none is to be."""
     call.trail.held.clear()
     if call.trail.shown:
         call.run.emit(ChatModelRestart(name=call.model.name))
@@ -174,7 +184,7 @@ def replied(call: ModelCall, reply: Message) -> None:
     """Log the reply; one that hooks replaced takes the place of what was streamed."""
     run, trail = call.run, call.trail
     if trail.prevented is not None:
-        return
+        return taken_back(call)
     if reply.text or reply.tool_calls:
         run.thread.add(reply)
     if run.emitter is None:

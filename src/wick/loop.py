@@ -49,6 +49,8 @@ class Loop:
 
     async def _step(self, step: Step) -> Stop | Continue:
         run, calls = step.run, step.pending  # a run that was interrupted takes up where it left
+        if run.stopping:  # a Stop stands, also when a wrap tries the step again
+            return run.stopping
         if not calls:
             call = ModelCall(
                 run, run.model, run.system, [*run.thread.messages], [*run.tools.values()], {**run.settings}
@@ -85,7 +87,7 @@ class Loop:
 
     async def _call_model(self, call: ModelCall) -> Message:
         reply = Reply()
-        journal.reopened(call)
+        journal.taken_back(call)
         try:
             async with closing(call.model.stream(call.request)) as deltas:
                 async for delta in deltas:

@@ -158,7 +158,8 @@ async def _after(hook: Hook, next: Next[Any], op: Operation[Any]) -> Any:
     streamed = op.kept(op.result) if holding else None
     await _review(hook, op)
     if streamed is not None:
-        op.trail.release(op.result is not None and op.same(streamed), op.run.emit)
+        intact = op.result is not None and op.same(streamed) and op.trail.reply in (None, op.result)
+        op.trail.release(intact, op.run.emit)
     if op.result is None and op.error is not None:
         raise op.error
     return op.result

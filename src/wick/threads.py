@@ -154,6 +154,7 @@ class Thread:
         thread = cls(data["id"])
         for row in data["entries"]:
             thread._replay(row)
+        thread.touched = {}  # what was set before is no news
         return thread
 
     def _replay(self, row: Any) -> None:

@@ -59,9 +59,11 @@ class Trail:
     def release(self, unchanged: bool, emit: Emit) -> None:
         """A holding hook has answered: announce what was kept, unless it has become something else."""
         self.holds -= 1
+        if not unchanged:
+            self.held.clear()
         if not self.holds:
             held, self.held = self.held, []
-            for event in held if unchanged else ():
+            for event in held:
                 self.show(event, emit)
 
 

@@ -16,10 +16,10 @@ from anthropic.types.message_create_params import MessageCreateParamsStreaming
 from openai import AsyncOpenAI
 from openai.types.chat.completion_create_params import CompletionCreateParamsStreaming
 from openai.types.responses.response_create_params import ResponseCreateParamsStreaming
-from provider import Answer, Call, Reply, Script, ScriptedServer, Thought, Tokens
-from provider.faults import status
 from pydantic import TypeAdapter
 
+from provider import Answer, Call, Reply, Script, ScriptedServer, Thought, Tokens
+from provider.faults import status
 from wick import Agent, tool
 from wick.messages import FilePart, ImagePart, TextPart, user
 from wick.models.anthropic import Anthropic

@@ -14,7 +14,18 @@ from pydantic import TypeAdapter
 from answering import Answering, answering, asking, deltas, sse
 from wick.assemble import Reply
 from wick.errors import ConfigError, ModelError
-from wick.messages import FilePart, ImagePart, Message, Reasoning, TextPart, ToolCall, assistant, tool_message, user
+from wick.messages import (
+    FilePart,
+    ImagePart,
+    Message,
+    Part,
+    Reasoning,
+    TextPart,
+    ToolCall,
+    assistant,
+    tool_message,
+    user,
+)
 from wick.models.http import Server
 from wick.models.openai import OpenAI, _Completion
 from wick.protocols import CallArgs, CallStart, Delta, Finish, ReasoningDelta, Request, TextDelta, Usage
@@ -191,14 +202,21 @@ def test_arguments_that_servers_cannot_read_are_not_sent_back(raw: str) -> None:
     assert sent(assistant("", broken))[0]["tool_calls"][0]["function"]["arguments"] == "{}"
 
 
+def test_a_name_that_servers_refuse_is_not_sent_back() -> None:
+    called = ToolCall("c1", "look; rm -rf /" + "x" * 99)
+    name = sent(assistant("", called))[0]["tool_calls"][0]["function"]["name"]
+    assert name.startswith("look__rm_-rf__x")
+    assert len(name) == 64
+
+
 def test_a_number_of_any_size_is_sent() -> None:
     called = ToolCall("c1", "look", {"n": 2**80})
     assert json.loads(sent(assistant("", called))[0]["tool_calls"][0]["function"]["arguments"]) == {"n": 2**80}
-    assert body(asking(settings={"extra": {"seed": 2**80}}))["seed"] == 2**80
+    assert body(asking(settings={"extra": {"min_p": 2**80}}))["min_p"] == 2**80
 
 
 def test_pictures_and_files() -> None:
-    parts = [
+    parts: list[Part] = [
         TextPart("see"),
         ImagePart(url="https://x.org/a.png"),
         ImagePart(data=PNG),
@@ -241,6 +259,15 @@ def test_pictures_that_tools_return_are_shown_when_all_have_answered() -> None:
     assert sent(both, *shots, assistant("ok"))[1:] == [*answers, shown, {"role": "assistant", "content": "ok"}]
 
 
+def test_a_file_that_a_tool_returns_by_its_address_is_named() -> None:
+    found = Message("tool", (FilePart(url="https://x.org/a.pdf"),), tool_call_id="c1", name="find")
+    line = {"type": "text", "text": "What find returned for c1:"}
+    assert sent(assistant("", ToolCall("c1", "find")), found)[1:] == [
+        {"role": "tool", "content": "", "tool_call_id": "c1"},
+        {"role": "user", "content": [line, {"type": "text", "text": "https://x.org/a.pdf"}]},
+    ]
+
+
 def test_reasoning_is_sent_back_only_where_it_is_wanted() -> None:
     thought = assistant("4", reasoning=[Reasoning("2+2", provider="openai")])
     assert sent(thought) == [{"role": "assistant", "content": "4"}]
@@ -250,11 +277,11 @@ def test_reasoning_is_sent_back_only_where_it_is_wanted() -> None:
 
 def test_settings() -> None:
     chosen = {"temperature": 0.5, "top_p": 0.9, "max_tokens": 7, "stop": ["x"], "parallel_tool_calls": False}
-    found = body(asking(tools=(look,), settings={**chosen, "tool_choice": "required", "extra": {"seed": 1}}))
-    assert {key: found[key] for key in (*chosen, "tool_choice", "seed")} == {
+    found = body(asking(tools=(look,), settings={**chosen, "tool_choice": "required", "extra": {"min_p": 1}}))
+    assert {key: found[key] for key in (*chosen, "tool_choice", "min_p")} == {
         **chosen,
         "tool_choice": "required",
-        "seed": 1,
+        "min_p": 1,
     }
 
 
@@ -297,8 +324,13 @@ def test_usage_need_not_be_asked_for() -> None:
     assert "stream_options" not in body(asking(), stream_usage=False)
 
 
-def test_openai_itself_has_another_name_for_max_tokens() -> None:
-    found = json.loads(OpenAI("o4-mini", api_key="k").body(asking(settings={"max_tokens": 7})))
+@pytest.mark.parametrize(
+    "client",
+    [OpenAI("gpt-4o", api_key="k"), OpenAI("gpt-5", base_url="http://localhost:1/v1")],
+    ids=lambda client: client.name,
+)
+def test_openai_itself_has_another_name_for_max_tokens(client: OpenAI) -> None:
+    found = json.loads(client.body(asking(settings={"max_tokens": 7})))
     assert found["max_completion_tokens"] == 7
     assert "max_tokens" not in found
 
@@ -569,6 +601,7 @@ async def test_other_reasons_are_kept(server: Answering, model: OpenAI, reason: 
         ({"message": "slow down", "code": "rate_limit_exceeded"}, None, True, "slow down"),
         ({"message": "pay", "code": "insufficient_quota"}, None, False, "pay"),
         ("all wrong", None, False, "all wrong"),
+        ("overloaded", None, True, "overloaded"),
         ({}, None, False, None),
         ([1], None, False, "[1]"),
     ],
@@ -679,3 +712,21 @@ def test_a_tool_is_forgotten_with_its_agent() -> None:
     assert len(openai._tools) == before + 1
     del short
     assert len(openai._tools) == before
+
+
+@pytest.mark.parametrize(
+    ("data", "kind"),
+    [
+        (b"data: " + b"x" * 3000, "text/event-stream"),
+        (b"data: xxxx\n" * 300, "text/event-stream"),
+        (b" " * 3000, "application/json"),
+    ],
+    ids=["a line", "an event", "a document"],
+)
+async def test_what_never_ends_is_not_kept(
+    server: Answering, model: OpenAI, monkeypatch: pytest.MonkeyPatch, data: bytes, kind: str
+) -> None:
+    monkeypatch.setattr("wick.models.sse.SSE_LINE_BYTES", 2000)
+    server.say(data, content_type=kind)
+    with pytest.raises(ModelError, match="the model's server sent an? .* longer than 2,000 bytes"):
+        await deltas(model)

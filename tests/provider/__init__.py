@@ -3,7 +3,7 @@
 from provider.faults import FINE, Fault
 from provider.flow import CLOSE, RESET, STALL, Act, Head
 from provider.script import Call, Event, Reply, Thought, Tokens
-from provider.server import WIRES, Answer, Asked, Script, ScriptedServer, Wire
+from provider.server import WIRES, Answer, Asked, Script, ScriptedServer, Wire, stream_of
 from provider.table import FAULTS, Kind
 
 __all__ = [
@@ -27,4 +27,5 @@ __all__ = [
     "Thought",
     "Tokens",
     "Wire",
+    "stream_of",
 ]

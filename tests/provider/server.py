@@ -15,6 +15,7 @@ import contextlib
 import json
 import socket
 import struct
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
@@ -99,6 +100,11 @@ class Script:
         return body
 
 
+def stream_of(reply: Reply, wire: Wire, asked: Any) -> bytes:
+    """The body of a streamed answer in which nothing goes wrong."""
+    return b"".join(event.encode() for event in wire.events(reply, asked))
+
+
 def _refuse(wire: Wire, refused: Refused) -> Flow:
     return frame(Head(refused.status, JSON, "length"), [dumps(wire.error(refused.status, refused.message)).encode()])
 
@@ -126,6 +132,8 @@ class ScriptedServer:
         self._scripts: dict[str, Script] = {}
         self._names = map(str, count(1))
         self._tasks: set[asyncio.Task[None]] = set()
+        self.accepted = 0  # how many connections there were
+        self.answering = 0  # how many answers are under way
 
     @property
     def open(self) -> int:
@@ -152,17 +160,19 @@ class ScriptedServer:
             await asyncio.wait(self._tasks)
         await self._server.wait_closed()
 
-    async def settled(self, seconds: float = 1.0) -> int:
-        """How many connections are left, once there are none or after that time."""
-        deadline = asyncio.get_running_loop().time() + seconds
-        while self._tasks and asyncio.get_running_loop().time() < deadline:
-            await asyncio.sleep(0.005)
-        return self.open
+    async def idle(self, seconds: float = 1.0) -> bool:
+        """Whether no answer is under way any more, at the latest after that time."""
+        return await _soon(lambda: not self.answering, seconds)
+
+    async def quiet(self, seconds: float = 1.0) -> bool:
+        """Whether no connection is left, at the latest after that time."""
+        return await _soon(lambda: not self._tasks, seconds)
 
     async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         assert task is not None
         self._tasks.add(task)
+        self.accepted += 1
         try:
             await self._converse(reader, writer)
         except (ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
@@ -180,14 +190,24 @@ class ScriptedServer:
             if script is None:
                 return await _perform(_refuse(WIRES["chat"], Refused("Not Found", 404)), reader, writer)
             script.asked.append(asked)
+            self.answering += 1
             try:
                 await _perform(script.answer(asked), reader, writer)
             except (ConnectionError, asyncio.IncompleteReadError):
                 asked.left.set()
                 raise
+            finally:
+                self.answering -= 1
             if writer.is_closing():
                 return None
         return None
+
+
+async def _soon(true: Callable[[], bool], seconds: float) -> bool:
+    deadline = asyncio.get_running_loop().time() + seconds
+    while not true() and asyncio.get_running_loop().time() < deadline:
+        await asyncio.sleep(0.005)
+    return true()
 
 
 async def _perform(flow: Flow, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -234,4 +254,4 @@ async def _chunks(reader: asyncio.StreamReader) -> Any:
     await reader.readexactly(2)
 
 
-__all__ = ["WIRES", "Answer", "Asked", "Script", "ScriptedServer", "Wire"]
+__all__ = ["WIRES", "Answer", "Asked", "Script", "ScriptedServer", "Wire", "stream_of"]

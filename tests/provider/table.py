@@ -234,9 +234,9 @@ FAULTS: dict[str, Kind] = {
     ),
     "an unknown event": Kind(before("text", Event("x", {"type": "surprise", "choices": []}, "surprise")), "read"),
     "a deep event": Kind(before("finish", raw("[" * 50_000 + "]" * 50_000)), "any"),
-    "an error at once": Kind(error_before("start"), "fail"),
-    "an error in the middle": Kind(error_before("args"), "fail"),
-    "an error before the finish": Kind(error_before("finish"), "fail"),
+    "an error at once": Kind(error_before("start"), "fail", retryable=True),
+    "an error in the middle": Kind(error_before("args"), "fail", retryable=True),
+    "an error before the finish": Kind(error_before("finish"), "fail", retryable=True),
     "an error in one word": Kind(before("finish", raw('{"type":"error","error":"overloaded"}')), "fail"),
     # size
     "a line of 20 MB": Kind(instead(*[_LINE[:_MB]] * 20, b"\n\n"), "fail"),
@@ -246,7 +246,7 @@ FAULTS: dict[str, Kind] = {
     "reasoning without end": Kind(edit("reasoning", lambda data: _grown(data)) | endless("reasoning"), "fail"),
     "arguments without end": Kind(edit("args", lambda data: _grown(data)) | endless("args"), "fail"),
     "data lines without end": Kind(at("body", lambda flow: repeat(b"data: " + b"x" * 50_000 + b"\n")), "fail"),
-    "a bomb": Kind(bomb(200 * _MB), "fail"),
+    "a bomb": Kind(bomb(150 * _MB), "fail"),
     # tool calls
     "half the arguments": Kind(args('{"a": 2, "b"'), "told"),
     "arguments with NaN": Kind(args('{"a": NaN, "b": 3}'), "told"),

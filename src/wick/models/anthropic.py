@@ -93,20 +93,15 @@ class Anthropic:
 
     def body(self, request: Request) -> bytes:
         """What is sent: the options, and the bytes that the tools and the messages were encoded to once."""
-        turns, system = _turns(request.messages)
+        turns, system = _turns(request.messages, self.cache)
         text = "\n\n".join(text for text in (request.system, *system) if text.strip())
-        end = _MARKED if self.cache else b"}"
-        marked = [index for index, (role, _) in enumerate(turns) if role == "user"][-2:]
+        end = _MARK + b"}]" if self.cache else b"}]"
         pieces = [wire.with_extra(self.server, self._options(request), request, *_OURS)]
         if request.tools:
-            pieces += b',"tools":[', b"},".join(map(_tool, request.tools)), end, b"]"
+            pieces += b',"tools":[', b"},".join(map(_tool, request.tools)), end
         if text:
-            pieces += b',"system":[', wire.dumps({"type": "text", "text": text})[:-1], end, b"]"
-        pieces.append(b',"messages":[')
-        for index, (role, blocks) in enumerate(turns):
-            pieces += b"," if index else b"", _OPEN[role], b"},".join(blocks), end if index in marked else b"}", b"]}"
-        pieces.append(b"]}")
-        return b"".join(pieces)
+            pieces += b',"system":[', wire.dumps({"type": "text", "text": text})[:-1], end
+        return b"".join((*pieces, b',"messages":[', *turns, b"]}"))
 
     def _options(self, request: Request) -> dict[str, Any]:
         """All but the conversation."""
@@ -177,8 +172,9 @@ def _closed(schema: Any) -> Any:
 
 # -- writing --------------------------------------------------------------------------------------------------------
 
-_OPEN = {"user": b'{"role":"user","content":[', "assistant": b'{"role":"assistant","content":['}
-_MARKED = b',"cache_control":{"type":"ephemeral"}}'
+_TURN = {"user": b'}]},{"role":"user","content":[', "assistant": b'}]},{"role":"assistant","content":['}
+_SPEAKERS = {"user": "user", "tool": "user", "assistant": "assistant"}
+_MARK = b',"cache_control":{"type":"ephemeral"}'
 _tools: WeakKeyDictionary[Tool, bytes] = WeakKeyDictionary()
 
 
@@ -191,33 +187,55 @@ def _tool(tool: Tool) -> bytes:
     return data
 
 
-def _turns(messages: Iterable[Message]) -> tuple[list[tuple[str, list[bytes]]], list[str]]:
+def _turns(messages: Iterable[Message], cache: bool) -> tuple[list[bytes], list[str]]:
     """The conversation as the API wants it, user and assistant in turn, and apart from it what the system says.
 
+    The results of a step come together in one turn, before anything else that the user says in it.
     Older models take a system message nowhere but in front of the conversation, so all go there.
     """
-    turns: list[tuple[str, list[bytes]]] = []
+    pieces: list[bytes] = []
     system: list[str] = []
-    turn: list[bytes] = []
-    role, results = "", 0
+    ends: list[int] = []  # of the user's turns
+    speaker, words = "", 0  # where in this turn the user's own words begin
     for message in messages:
-        blocks = message.cache.get("anthropic")
+        role, blocks = message.role, message.cache.get("anthropic")
         if blocks is None:
-            blocks = message.cache["anthropic"] = b",".join(map(wire.dumps, _blocks(message)))[:-1]
+            blocks = _encoded(message)
         if not blocks:
-            if message.role == "system":
+            if role == "system":
                 system.append(message.text)
             continue
-        speaker = "assistant" if message.role == "assistant" else "user"
-        if speaker != role:
-            role, turn, results = speaker, [], 0
-            turns.append((role, turn))
-        if message.role == "tool":  # the API wants the results of all calls, and before anything else
-            turn.insert(results, blocks)
-            results += 1
+        if speaker != _SPEAKERS[role]:
+            if speaker == "user":
+                ends.append(len(pieces))
+            speaker, words = _SPEAKERS[role], 0
+            pieces.append(_TURN[speaker])
+        elif role == "tool" and words:
+            pieces[words:words] = blocks, b"},"
+            words += 2
+            continue
         else:
-            turn.append(blocks)
-    return turns, system
+            pieces.append(b"},")
+        if role == "user" and not words:
+            words = len(pieces)
+        pieces.append(blocks)
+    return _ended(pieces, [*ends, len(pieces)] if speaker == "user" else ends, cache), system
+
+
+def _ended(pieces: list[bytes], ends: list[int], cache: bool) -> list[bytes]:
+    """The pieces of a conversation, closed at both ends, with breakpoints at the end of the last two turns."""
+    if not pieces:
+        return pieces
+    pieces[0] = pieces[0].removeprefix(b"}]},")
+    pieces.append(b"}]}")
+    for index in ends[-2:] if cache else ():
+        pieces[index] = _MARK + pieces[index]
+    return pieces
+
+
+def _encoded(message: Message) -> bytes:
+    data = message.cache["anthropic"] = b",".join(map(wire.dumps, _blocks(message)))[:-1]
+    return data
 
 
 def _blocks(message: Message) -> list[dict[str, Any]]:

@@ -67,7 +67,7 @@ async def stream(server: Server, body: bytes) -> AsyncGenerator[list[bytes], Non
         where = f"{server.name} cannot be reached at {server.url}: {error.strerror or error}"
         raise ModelError(f"{where}; {server.unreachable or 'check the address'}", retryable=True) from None
     except (aiohttp.ClientError, OSError) as error:
-        said = str(error) or type(error).__name__
+        said = " ".join(str(error).split())[:300] or type(error).__name__  # it may hold all that the server sent
         raise ModelError(f"the connection to {server.name} broke off: {said}", retryable=True) from None
 
 

@@ -6,6 +6,7 @@ a stream that ends before the server said that it had finished is an error.
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping
 from contextlib import aclosing
 from typing import Any
@@ -14,12 +15,14 @@ from weakref import WeakKeyDictionary
 import orjson
 
 from wick.errors import ConfigError, ModelError
-from wick.messages import ImagePart, Message, Part, TextPart
+from wick.messages import FilePart, ImagePart, Message, Part, TextPart, ToolCall
 from wick.models import http, wire
 from wick.models.calls import Calls
 from wick.models.http import Server, TimeLimits
 from wick.protocols import Delta, Finish, ReasoningDelta, Request, TextDelta, Usage
 from wick.tools import Tool
+
+_NEWER = re.compile(r"(ft:)?(o\d|gpt-([5-9]|\d\d))")  # OpenAI's models that refuse `max_tokens`, wherever they run
 
 
 class OpenAI:
@@ -48,6 +51,7 @@ class OpenAI:
             raise ConfigError(f"name the model of {name}, as in '{name}:gpt-4o'")
         self.model = model
         self.server = wire.server(name, base_url, "/chat/completions", api_key, headers, limits)
+        self._at_openai = self.server.url.startswith(wire.OPENAI_URL)
         self.stream_usage = stream_usage
         self.replay_reasoning = replay_reasoning
         self._kept = "openai+reasoning" if replay_reasoning else "openai"  # where messages keep their bytes
@@ -86,8 +90,8 @@ class OpenAI:
         head = {"model": self.model, "stream": True, **wire.settings(self.server, request)}
         if self.stream_usage:
             head["stream_options"] = {"include_usage": True}
-        if "max_tokens" in head and self.server.url.startswith(wire.OPENAI_URL):
-            head["max_completion_tokens"] = head.pop("max_tokens")  # the old name is refused by its reasoning models
+        if "max_tokens" in head and (self._at_openai or _NEWER.match(self.model)):
+            head["max_completion_tokens"] = head.pop("max_tokens")  # OpenAI gave it another name
         if tool := wire.named(head.get("tool_choice", "auto")):
             head["tool_choice"] = {"type": "function", "function": {"name": tool}}
         if form := head.get("response_format"):
@@ -104,7 +108,7 @@ class OpenAI:
                 shown = []
             yield message.cache.get(self._kept) or self._encode(message)
             if message.role == "tool" and type(message.content) is tuple:
-                shown += self._media(message)
+                shown += self._returned(message)
         if shown:
             yield _showing(shown)
 
@@ -121,32 +125,39 @@ class OpenAI:
         encoded = message.cache[self._kept] = wire.dumps(data)
         return encoded
 
-    def _media(self, message: Message) -> list[bytes]:
+    def _returned(self, message: Message) -> list[bytes]:
         """The pictures and files that a tool returned, after a line that says so."""
         key = f"{self._kept}:media"
         if key not in message.cache:
             media = [part for part in message.content if not isinstance(part, str | TextPart)]
-            line = TextPart(f"What {message.name} returned for {message.tool_call_id}:")
-            message.cache[key] = [wire.dumps(self._part(part)) for part in (line, *media)] if media else []
+            line = {"type": "text", "text": f"What {message.name} returned for {message.tool_call_id}:"}
+            message.cache[key] = [wire.dumps(part) for part in (line, *map(_media, media))] if media else []
         found: list[bytes] = message.cache[key]
         return found
 
     def _part(self, part: Part) -> dict[str, Any]:
         if isinstance(part, TextPart):
             return {"type": "text", "text": part.text}
-        if isinstance(part, ImagePart) or wire.media_type(part).startswith("image/"):
-            return {"type": "image_url", "image_url": {"url": wire.media_url(part)}}
-        if part.url:
+        shown = _media(part)
+        if shown["type"] == "text":
             raise ModelError(f"{self.server.name} takes files as data, not by their address; read {part.url} first")
-        return {"type": "file", "file": {"filename": part.name or "file", "file_data": wire.media_url(part)}}
+        return shown
+
+
+def _media(part: ImagePart | FilePart) -> dict[str, Any]:
+    if isinstance(part, ImagePart) or wire.media_type(part).startswith("image/"):
+        return {"type": "image_url", "image_url": {"url": wire.media_url(part)}}
+    if part.url:  # of a file that a tool found, the model can at least be told where it is
+        return {"type": "text", "text": part.url}
+    return {"type": "file", "file": {"filename": part.name or "file", "file_data": wire.media_url(part)}}
 
 
 def _showing(parts: Iterable[bytes]) -> bytes:
     return b'{"role":"user","content":[' + b",".join(parts) + b"]}"
 
 
-def _call(call: Any) -> dict[str, Any]:
-    return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": wire.arguments(call)}}
+def _call(call: ToolCall) -> dict[str, Any]:
+    return {"id": call.id, "type": "function", "function": wire.called(call)}
 
 
 def _format(form: dict[str, Any]) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from wick.protocols import CallArgs, CallStart, Delta, Finish, ReasoningDelta, R
 from wick.tools import Tool
 
 _WIRE = "openai-responses"
-_REASONS = re.compile(r"(ft:)?(o\d|gpt-([5-9]|\d\d))(?!.*-chat)")  # the others refuse to encrypt thoughts
+_THOUGHTLESS = re.compile(r"(ft:)?(gpt-[34]|chatgpt|.*-chat)")  # they refuse to be asked for thoughts
 _KEPT = re.compile(r"(\d{1,9}) (\S*) (\S+)")  # a thought's signature: its place, its id and its encrypted content
 
 
@@ -80,9 +80,8 @@ class OpenAIResponses:
         head = {"model": self.model, "stream": True, "store": False, **wire.settings(self.server, request)}
         if "stop" in head:
             raise ModelError(f"{self.server.name} has no setting 'stop'; leave it out, or use 'openai:{self.model}'")
-        if request.system:
-            head["instructions"] = request.system
-        if _REASONS.match(self.model):
+        head |= {"instructions": request.system} if request.system else {}
+        if not _THOUGHTLESS.match(self.model):
             head["include"] = ["reasoning.encrypted_content"]
         if "max_tokens" in head:
             head["max_output_tokens"] = head.pop("max_tokens")
@@ -120,7 +119,7 @@ def _part(part: Part) -> dict[str, Any]:
 
 
 def _call(call: ToolCall) -> dict[str, Any]:
-    return {"type": "function_call", "call_id": call.id, "name": call.name, "arguments": wire.arguments(call)}
+    return {"type": "function_call", "call_id": call.id, **wire.called(call)}
 
 
 def _with_thoughts(items: list[dict[str, Any]], thoughts: tuple[Reasoning, ...]) -> list[dict[str, Any]]:
@@ -156,12 +155,11 @@ class _Response:
         self.server = server
         self.begun: set[int] = set()  # the places of the calls
         self.argued: set[int] = set()  # of those, whose arguments came in pieces
-        self.said = False
-        self.done = False
+        self.said = self.done = False
 
     def deltas(self, batch: list[bytes]) -> Iterator[Delta]:
         for data in batch:
-            if data.startswith(b"[DONE]"):  # proxies add it; only a terminal event ends a response
+            if self.done or data.startswith(b"[DONE]"):  # proxies add it; only a terminal event ends a response
                 continue
             try:
                 yield from self._event(orjson.loads(data))
@@ -218,23 +216,22 @@ class _Response:
             yield ReasoningDelta("", f"{place} {item.get('id') or ''} {encrypted}", _WIRE)
 
     def _end(self, response: dict[str, Any]) -> Iterator[Delta]:
-        count = wire.count
         if usage := response.get("usage"):
-            cached = count(usage, "input_tokens_details", "cached_tokens")
-            thought = count(usage, "output_tokens_details", "reasoning_tokens")
-            yield Usage(count(usage, "input_tokens"), count(usage, "output_tokens"), cached, thought)
+            cached = wire.count(usage, "input_tokens_details", "cached_tokens")
+            thought = wire.count(usage, "output_tokens_details", "reasoning_tokens")
+            yield Usage(wire.count(usage, "input_tokens"), wire.count(usage, "output_tokens"), cached, thought)
         if response.get("error") or response.get("status") == "failed":
             raise wire.refused(self.server, response.get("error"))
         self.done = True
         cut = (response.get("incomplete_details") or {}).get("reason")
-        reason = "length" if cut == "max_output_tokens" else cut
+        reason = "length" if cut == "max_output_tokens" else str(cut or "")
         yield Finish(reason or ("tool_calls" if self.begun else "stop"))
 
     def _whole(self, response: dict[str, Any]) -> Iterator[Delta]:
         for place, item in enumerate(response.get("output") or ()):
             yield from self._added(place, item)
             for part in item.get("summary") or ():
-                yield ReasoningDelta(part["text"], provider=_WIRE)
+                yield ReasoningDelta(_str(part["text"]), provider=_WIRE)
             if item["type"] == "message":
                 yield self._text("".join(part.get("text") or part.get("refusal") or "" for part in item["content"]))
             yield from self._finished(place, item)
@@ -242,13 +239,12 @@ class _Response:
 
 
 def _str(value: Any) -> str:
-    if type(value) is not str:
-        raise TypeError(f"{value!r} is not text")
-    return value
+    if type(value) is str:
+        return value
+    raise TypeError(f"{value!r} is not text")
 
 
 def _place(event: dict[str, Any]) -> int:
-    place = event["output_index"]
-    if type(place) is not int:
-        raise TypeError(f"{place!r} is not a place")
-    return place
+    if type(place := event["output_index"]) is int:
+        return place
+    raise TypeError(f"{place!r} is not a place")

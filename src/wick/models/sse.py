@@ -13,12 +13,13 @@ from wick.errors import ModelError
 class Events:
     """The events of one stream."""
 
-    __slots__ = ("_data", "_rest", "_size")
+    __slots__ = ("_data", "_held", "_rest", "_size")
 
     def __init__(self) -> None:
         self._rest: list[bytes] = []  # of a line that has not ended yet
         self._size = 0
         self._data: list[bytes] = []  # the data lines of an event that has not ended yet
+        self._held = 0
 
     def feed(self, chunk: bytes) -> list[bytes]:
         """The data of each event that these bytes complete."""
@@ -53,9 +54,12 @@ class Events:
             line = line[:-1]
         if line.startswith(b"data:"):
             self._data.append(line[6:] if line[5:6] == b" " else line[5:])
+            self._held += len(line)
+            if self._held > SSE_LINE_BYTES:
+                raise ModelError(f"the model's server sent an event longer than {SSE_LINE_BYTES:,} bytes")
         elif not line and self._data:
             done.append(self._data[0] if len(self._data) == 1 else b"\n".join(self._data))
-            self._data = []
+            self._data, self._held = [], 0
 
 
 class Whole:

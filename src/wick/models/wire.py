@@ -108,7 +108,7 @@ def json_format(form: Mapping[str, Any]) -> dict[str, Any]:
     """A `response_format`, flat: a JSON Schema gets a name, and is strict where OpenAI can be."""
     if form.get("type") in _FORMATS:
         return {"type": form["type"], **form.get("json_schema", {})}
-    name = re.sub(r"[^a-zA-Z0-9_-]", "_", str(form.get("title") or "answer"))[:64]
+    name = _word(str(form.get("title") or "answer"))
     strict = form.get("type") == "object" and _closed(form)
     return {"type": "json_schema", "name": name, "schema": form, "strict": strict}
 
@@ -127,9 +127,14 @@ def _closed(schema: Any) -> bool:
     return _LOOSE.isdisjoint(schema) and all(map(_closed, [*held.values(), *schema.values()]))
 
 
-def arguments(call: ToolCall) -> str:
-    """A call's arguments as the model wrote them, but never as what servers cannot read."""
-    return call.raw if call.raw.strip() and not call.invalid else json.dumps(call.args, ensure_ascii=False)
+def called(call: ToolCall) -> dict[str, str]:
+    """A call's name and arguments as the model wrote them, but never as what servers refuse to read again."""
+    args = call.raw if call.raw.strip() and not call.invalid else json.dumps(call.args, ensure_ascii=False)
+    return {"name": _word(call.name), "arguments": args}
+
+
+def _word(text: str) -> str:
+    return re.sub(r"[^a-zA-Z0-9_-]", "_", text)[:64]
 
 
 _MAGIC = {
@@ -166,7 +171,7 @@ def count(usage: Mapping[str, Any], key: str, detail: str = "") -> int:
 
 def refused(server: Server, error: Any) -> ModelError:
     """What a server says is wrong in the middle of its answer."""
-    said = error if isinstance(error, dict) else {"message": error}
+    said = error if isinstance(error, dict) else {"message": error, "type": error}
     code = str(said.get("code") or said.get("status") or "")
     status = int(code) if re.fullmatch("[1-5][0-9][0-9]", code) else None
     again = status in RETRYABLE if status else bool(_AGAIN.search(f"{code} {said.get('type')}"))

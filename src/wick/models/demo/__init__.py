@@ -1,0 +1,48 @@
+"""A model that works offline, for a first look and for tests in a browser.
+
+It is no language model: it understands a handful of requests in plain English, by a table of patterns, carries them out
+with the agent's real tools and says what came of it. Everything else it refuses, and says what it can do. The same request
+gets the same reply, to the letter.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator, Iterator
+
+from wick.caps import CHARS_PER_TOKEN
+from wick.messages import Message
+from wick.models.demo.decide import decide
+from wick.models.demo.instance import LABEL
+from wick.protocols import CallArgs, CallStart, Delta, Finish, Request, TextDelta, Usage
+
+_PIECE = 16  # characters of a call's arguments that come at a time
+
+
+class Demo:
+    """The offline demo model: no key, no network, no surprises."""
+
+    name = LABEL
+
+    async def stream(self, request: Request) -> AsyncIterator[Delta]:
+        for delta in _deltas(decide(request), request):
+            yield delta
+
+    def __repr__(self) -> str:
+        return f"<Demo: {LABEL}>"
+
+
+def _deltas(reply: Message, request: Request) -> Iterator[Delta]:
+    most = request.settings.get("max_tokens")
+    text = reply.text if most is None else reply.text[: most * CHARS_PER_TOKEN]
+    for word in re.findall(r"\s*\S+|\s+", text):
+        yield TextDelta(word)
+    is_cut = len(text) < len(reply.text)
+    for index, call in enumerate(() if is_cut else reply.tool_calls):
+        yield CallStart(index, call.id, call.name)
+        raw = call.raw_args
+        for start in range(0, len(raw), _PIECE):
+            yield CallArgs(index, raw[start : start + _PIECE])
+    asked = len(request.system) // CHARS_PER_TOKEN + sum(message.tokens for message in request.messages)
+    yield Usage(input_tokens=asked, output_tokens=reply.tokens)
+    yield Finish("length" if is_cut else "tool_calls" if reply.tool_calls else "stop")
