@@ -10,7 +10,7 @@ backup = Scripted("The small model is here.", name="small")
 
 
 @wrap(ModelCall, match="large")
-async def fall_back(call: ModelCall, next: Next) -> Message:
+async def fall_back(call: ModelCall, next: Next[Message]) -> Message:
     try:
         reply: Message = await next(call)
     except ModelError as error:
@@ -20,7 +20,7 @@ async def fall_back(call: ModelCall, next: Next) -> Message:
 
 
 @wrap(ModelCall)
-async def retry(call: ModelCall, next: Next) -> Message:
+async def retry(call: ModelCall, next: Next[Message]) -> Message:
     try:
         reply: Message = await next(call)
     except ModelError as error:

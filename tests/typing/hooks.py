@@ -45,7 +45,7 @@ def greet(run: Run) -> Stop | None:
 
 
 @wrap(ToolUse, match=["read_*", "ls"])
-async def measure(use: ToolUse, next: Next) -> ToolResult | Block:
+async def measure(use: ToolUse, next: Next[ToolResult]) -> ToolResult | Block:
     result: ToolResult = await next(replace(use, args={**use.args}))
     return result if result.output else Block("empty")
 
@@ -82,7 +82,7 @@ class Notes(Capability):
         return None
 
     @wrap(ModelCall)
-    async def around(self, call: ModelCall, next: Next) -> Message:
+    async def around(self, call: ModelCall, next: Next[Message]) -> Message:
         reply: Message = await next(call)
         return reply
 

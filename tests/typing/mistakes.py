@@ -31,7 +31,7 @@ async def without_next(use: ToolUse) -> ToolResult:
 
 
 @wrap(ToolUse)  # type: ignore[arg-type]
-def not_async(use: ToolUse, next: Next) -> ToolResult:
+def not_async(use: ToolUse, next: Next[ToolResult]) -> ToolResult:
     return ToolResult("done")
 
 
