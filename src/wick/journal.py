@@ -22,7 +22,7 @@ from wick.events import (
     ToolEnd,
     ToolStart,
 )
-from wick.frozen import digest, thaw
+from wick.frozen import FrozenDict, digest, thaw
 from wick.messages import Message, ToolResult, answer
 from wick.operations import ModelCall, Outcome, Result, Run, Step, ToolUse
 from wick.protocols import CallArgs, Delta, ReasoningDelta, TextDelta
@@ -228,9 +228,7 @@ def intend(use: ToolUse) -> str:
     if fate in happened and not (tool.idempotent or tool.read_only):
         return f"{tool.name} {happened[fate]} for this call; it is not idempotent, so it does not run again"
     number = len(thread.fates.get(use.call.id, ())) + 1
-    thread.append(
-        "intent", {"call": use.call.id, "attempt": number, "key": use.key, "tool": tool.name, "hash": use.hash}
-    )
+    thread.append("intent", FrozenDict(call=use.call.id, attempt=number, key=use.key, tool=tool.name, hash=use.hash))
     return ""
 
 
@@ -238,4 +236,4 @@ def ended(use: ToolUse, attempt: int, result: ToolResult, fate: Fate) -> None:
     """Log that a tool has ended. What it said is logged only when every hook has seen it."""
     if not use.run.progress.over:
         said = digest(result.text.encode("utf-8", "surrogatepass"))
-        use.run.thread.append("done", {"call": use.call.id, "attempt": attempt, "ended": fate, "hash": said})
+        use.run.thread.append("done", FrozenDict(call=use.call.id, attempt=attempt, ended=fate, hash=said))

@@ -123,7 +123,7 @@ def _tool_use(run: Run, call: ToolCall, turns: Turns, number: int) -> ToolUse:
         use.trail.invalid = call.invalid
     else:
         try:
-            use.args = use.tool.validate(call.args)
+            use.validate()
         except InvalidArgs as error:
             use.trail.invalid = str(error)
     return use

@@ -84,7 +84,7 @@ async def _wrap(hook: Hook, next: Next[Any], op: Operation[Any]) -> Any:
             raise HookError(f"the hook {hook.name!r} asked about what it had already begun; ask first, then call next")
         result = op.reconcile(attempts.kept(answer), answer) if verdict is None else None
     except Exception as error:
-        _record(hook, op, start, None if error is attempts.error else error)  # what it only passes on is not its failure
+        _record(hook, op, start, None if error is attempts.error else error)  # passing one on is no failure
         if hook.on_error == "fail" or error is attempts.error:
             raise
         op.restore(mark | {"asks": attempts.asks})

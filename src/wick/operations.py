@@ -438,6 +438,7 @@ class ToolUse(Operation[ToolResult], Injected):
     args: dict[str, Any]
     turns: Turns = field(default_factory=Turns, repr=False)
     number: int = 0
+    valid: tuple[Tool | None, bytes] = field(default=(None, b""), init=False, repr=False)  # as last validated
     data: bytes = field(default=b"", init=False, repr=False)  # the sealed arguments, as they are hashed and run
 
     @property
@@ -473,9 +474,17 @@ class ToolUse(Operation[ToolResult], Injected):
     def about(self) -> dict[str, Any]:
         return {"call_id": self.call.id, "tool": self.bound.name, "args": thaw(self.args)}
 
+    def validate(self) -> None:
+        """Make the arguments what the tool takes; raises InvalidArgs if they cannot be."""
+        self.args = self.bound.validate(self.args)
+        self.valid = (self.bound, canonical(self.args))
+
     def seal(self) -> ToolUse:
-        args = self.bound.validate(self.args)
-        return self._read_only(args=freeze(args), data=canonical(args))
+        tool, data = self.valid
+        if tool is not self.bound or data != _spelled(self.args):  # a hook has changed something
+            self.validate()
+            data = self.valid[1]
+        return self._read_only(args=freeze(self.args), data=data)
 
     def stream(self, text: str) -> None:
         """Show a piece of the tool's output while it runs."""
@@ -529,6 +538,13 @@ class ToolUse(Operation[ToolResult], Injected):
 _NOBODY: frozenset[str] = frozenset()
 
 OPERATIONS: tuple[type[Operation[Any]], ...] = (Run, Step, ModelCall, ToolUse)
+
+
+def _spelled(args: Any) -> bytes | None:
+    try:
+        return canonical(args)
+    except (TypeError, ValueError, RecursionError):
+        return None
 
 
 def _expect(value: Any, kind: type[R], words: str) -> R:

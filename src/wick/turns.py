@@ -30,7 +30,7 @@ class Turns:
         self._alone = alone
         self._passed: set[int] = set()
         self._all = asyncio.Event()
-        self._ended = [asyncio.Event() for _ in alone]
+        self._ended = [asyncio.Event() for _ in alone] if any(alone) else []
 
     def passed(self, number: int) -> None:
         self._passed.add(number)
@@ -39,7 +39,8 @@ class Turns:
 
     def ended(self, number: int) -> None:
         self.passed(number)
-        self._ended[number].set()
+        if self._ended:
+            self._ended[number].set()
 
     async def everyone(self) -> None:
         """Wait until every use has passed the gate, or ended before it."""
@@ -47,7 +48,7 @@ class Turns:
 
     async def mine(self, number: int) -> None:
         """Wait until this use may run."""
-        for other in range(number):
+        for other in range(number if self._ended else 0):
             if self._alone[number] or self._alone[other]:
                 await self._ended[other].wait()
 

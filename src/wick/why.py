@@ -42,7 +42,7 @@ class Trail:
     answers: dict[str, Allow | Block] = field(default_factory=dict)  # the user's, by the hash they are about
     follow: list[Message] = field(default_factory=list)  # what hooks tell the model before another step
     finish: str = ""
-    usage: Usage = field(default_factory=Usage)  # of the last attempt
+    usage: Usage = Usage()  # of the last attempt
     reply: Message | None = None  # as it was streamed
     shown: bool = False  # somebody has seen deltas of it
     holds: int = 0

@@ -540,7 +540,7 @@ async def test_fault_in_the_last_reply(client: Client, server: ScriptedServer, n
 
 # -- at every byte --------------------------------------------------------------------------------------------------
 
-SMALL = replace(ADDS, text="Hm.", thoughts=(Thought("…", "c2ln"),), piece=12)
+SMALL = replace(ADDS, text="", thoughts=(Thought("…", "c2ln"),), piece=12)
 assert len(SMALL.pieces(SMALL.calls[0].args)) == 2
 
 

@@ -256,8 +256,8 @@ def endless(tag: str) -> Fault:
     """An event of that kind comes again and again."""
 
     def go_on(all: list[Event]) -> Items:
-        place = max((n for n, event in enumerate(all) if event.tag == tag), default=0)
-        return chain(all[:place], repeat(all[place]))
+        place = max((n for n, event in enumerate(all) if event.tag == tag), default=None)
+        return all if place is None else chain(all[:place], repeat(all[place]))
 
     return events(go_on)
 

@@ -112,7 +112,8 @@ def _reversed(all: list[Event], tag: str) -> list[Event]:
 
 
 _MB = 1_000_000
-_LATE = {"first_byte": 0.3, "between": 0.3, "whole": 3.0}
+_LATE = {"first_byte": 0.3, "between": 0.3}
+_LONG = {"whole": 0.6}
 _LINE = b"data: " + b"x" * _MB
 _DEEP = '{"a": ' + "[" * 50_000 + "]" * 50_000 + ', "b": 3}'
 _CALLS = tuple(Call(f"call_{number}", "add", '{"a": 1, "b": 1}') for number in range(200))
@@ -149,8 +150,9 @@ FAULTS: dict[str, Kind] = {
         limits=_LATE,
     ),
     "comments for ever": Kind(
-        at("body", lambda flow: chain.from_iterable(repeat((b": still there\n\n", pause(0.02))))), "fail", limits=_LATE
+        at("body", lambda flow: chain.from_iterable(repeat((b": still there\n\n", pause(0.02))))), "fail", limits=_LONG
     ),
+    "events of nothing for ever": Kind(endless("start"), "fail", limits=_LONG),
     "one byte at a time": Kind(trickle(1), "read"),
     "three bytes at a time": Kind(trickle(3), "read"),
     # HTTP

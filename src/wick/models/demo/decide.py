@@ -11,7 +11,9 @@ from wick.frozen import digest
 from wick.messages import Message, ToolCall
 from wick.models.demo import reports
 from wick.models.demo.instance import LABEL, instance, resolved
-from wick.models.demo.intents import ABILITIES, Act, Job, is_small_talk, understand
+from wick.models.demo.intents import ABILITIES
+from wick.models.demo.jobs import Act, Job
+from wick.models.demo.understand import is_small_talk, understand
 from wick.protocols import Request
 from wick.tools import Tool
 

@@ -80,6 +80,7 @@ def listen(said: str) -> Words:
     asides: list[Aside] = []
     text = _QUOTED.sub(lambda match: _put(asides, match[0], _inside(match)), re.sub(ASIDE, "", said))
     text = _TOKEN.sub(lambda match: _name(asides, match[0]), text)
+    text = re.sub(r", (?:please|kindly)\b,?", ",", text, flags=re.IGNORECASE)
     colon = re.search(r":(?=\s|$|[\ue000-\uf8ff])", text)
     head, tail = (text[: colon.start()], text[colon.end() :]) if colon else (text, "")
     return Words(trimmed(head[:CHARS]), tail.strip(), tuple(asides))
