@@ -380,7 +380,7 @@ async def test_a_tool_that_ran_into_its_time_limit_is_unknown_and_not_tried_agai
         return "never"
 
     @wrap(ToolUse)
-    async def insist(use: ToolUse, next: Next) -> Any:
+    async def insist(use: ToolUse, next: Next[Any]) -> Any:
         first = await next(use)
         return await next(use) if first.error else first
 
@@ -552,7 +552,7 @@ class Flaky:
 
 
 @wrap(ModelCall)
-async def retry(call: ModelCall, next: Next) -> Any:
+async def retry(call: ModelCall, next: Next[Any]) -> Any:
     for _ in range(3):
         try:
             return await next(call)
@@ -610,7 +610,7 @@ async def test_a_reply_that_is_the_same_does_not_restart() -> None:
 
 async def test_a_reply_that_a_wrap_gives_without_asking_is_shown_whole() -> None:
     @wrap(ModelCall)
-    async def cached(call: ModelCall, next: Next) -> str:
+    async def cached(call: ModelCall, next: Next[Any]) -> str:
         return "from the cache"
 
     seen = await events(Agent(Scripted(), hooks=[cached]))

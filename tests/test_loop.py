@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -33,14 +34,15 @@ from wick import (
     ToolResult,
     ToolUse,
     after,
+    assemble,
     assistant,
     before,
+    caps,
     guard,
     tool,
     user,
     wrap,
 )
-from wick import assemble, caps
 from wick.errors import HookError, MessageError, ModelError
 from wick.events import Done, Event, Failed
 from wick.hooks import Next
@@ -97,7 +99,7 @@ async def test_a_run_takes_steps_and_each_asks_the_model_and_uses_its_tools() ->
 
     class Log(Capability):
         @wrap(Operation)
-        async def note(self, op: Operation[Any], next: Next) -> Any:
+        async def note(self, op: Operation[Any], next: Next[Any]) -> Any:
             log.append(f"+{op.name}")
             result = await next(op)
             log.append(f"-{op.name}")
@@ -339,9 +341,7 @@ async def test_what_failed_is_worse_than_what_waits() -> None:
         return Ask("sure?")
 
     thread = Thread()
-    agent = Agent(
-        Scripted(calls(call(id="a"), call(id="b"))), tools=[echo], hooks=[look], ask=User(Paused("later"))
-    )
+    agent = Agent(Scripted(calls(call(id="a"), call(id="b"))), tools=[echo], hooks=[look], ask=User(Paused("later")))
     with pytest.raises(ValueError, match="broken"):
         await agent.run("go", thread=thread)
     assert valid(thread)
@@ -461,7 +461,7 @@ async def test_a_hook_that_fails_around_a_tool_fails_the_run_and_the_thread_says
         return "done"
 
     @wrap(ToolUse)
-    async def clumsy(use: ToolUse, next: Next) -> Any:
+    async def clumsy(use: ToolUse, next: Next[Any]) -> Any:
         await next(use)
         raise ValueError("oops")
 
@@ -790,7 +790,7 @@ class Busy(Capability):
         await asyncio.sleep(0)
 
     @wrap(Operation)
-    async def around(self, op: Operation[Any], next: Next) -> Any:
+    async def around(self, op: Operation[Any], next: Next[Any]) -> Any:
         await asyncio.sleep(0)
         return await next(op)
 
@@ -926,7 +926,7 @@ async def test_a_tool_does_not_begin_after_its_run_is_over(hasty: None) -> None:
         return "done"
 
     @wrap(ToolUse)
-    async def mule(use: ToolUse, next: Next) -> Any:
+    async def mule(use: ToolUse, next: Next[Any]) -> Any:
         begun.set()
         while not go.is_set():
             try:
@@ -970,10 +970,8 @@ async def test_a_hook_that_swallows_a_cancellation_does_not_undo_it() -> None:
     @before(ModelCall)
     async def deaf(call: ModelCall) -> None:
         begun.set()
-        try:
+        with suppress(asyncio.CancelledError):
             await asyncio.sleep(60)
-        except asyncio.CancelledError:
-            pass
 
     model = Scripted("never", spare=True)
     thread = await cancelled_while(Agent(model, hooks=[deaf]), begun)

@@ -6,9 +6,9 @@ A failure shows the smallest agent that does something else, written so that it 
 from __future__ import annotations
 
 import asyncio
-import itertools
 import logging
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -16,7 +16,10 @@ from hypothesis import given, settings
 
 from described import Spec
 from generated import Observed, build, deaf_specs, expect, observe, others, specs
-from wick import Agent, FunctionModel, Thread
+from wick import Agent, FunctionModel, Scripted, Thread, ToolCall, ToolResult, ToolUse, assistant, tool, wrap
+from wick.hooks import Next
+
+SETTLE = 4  # a cancellation passes from a run to its tools, to a child and to the child's tools
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -43,28 +46,31 @@ def test_an_agent_does_what_the_rules_say(spec: Spec) -> None:
 @given(specs | deaf_specs)
 def test_an_agent_can_be_cancelled_at_every_await(spec: Spec) -> None:
     reference, _ = expect(spec)
-    for ticks in itertools.count(1):
-        observed, finished = asyncio.run(cancelled_after(ticks, spec))
-        if finished:
-            break
-        (terminal,) = observed.terminal
-        assert (terminal.outcome, terminal.reason) == ("cancelled", "user requested")
-        assert observed.events[-1] is terminal
-        for strand, rows in traced(observed).items():
-            assert rows == reference.trace[strand][: len(rows)], f"cancelled after {ticks} ticks, it did something else"
+    finished, ticks = False, 0
+    with asyncio.Runner() as runner:
+        while not finished:
+            ticks += 1
+            observed, finished = runner.run(cancelled_after(ticks, spec))
+            for strand, rows in traced(observed).items():
+                assert rows == reference.trace[strand][: len(rows)], f"cancelled after {ticks}, it did something else"
 
 
 async def cancelled_after(ticks: int, spec: Spec) -> tuple[Observed, bool]:
-    """Let everybody go on so many times, then cancel. What is left is an end, and a thread that can be used."""
+    """Let everybody go on so many times, then cancel. What is left is one end, and threads that can be used."""
     observed = Observed()
     run = build(spec, observed).run("go", thread=observed.thread, emit=observed.events.append)
     task = asyncio.create_task(run)
     await others(ticks)
-    finished, begun = task.done(), tools_used(observed)
+    finished = task.done()
     task.cancel()
+    await others(SETTLE)
+    begun = tools_used(observed)
     await asyncio.wait((task,))
     assert tools_used(observed) == begun, "a tool was begun after the run was cancelled"
     assert asyncio.all_tasks() == {asyncio.current_task()}, "work is left behind"
+    (terminal,) = observed.terminal
+    assert observed.events[-1] is terminal
+    assert finished or (terminal.outcome, terminal.reason) == ("cancelled", "user requested")
     for thread in (observed.thread, *observed.below):
         await check(thread, finished)
     return observed, finished
@@ -78,6 +84,30 @@ async def check(thread: Thread, finished: bool) -> None:
     result = await Agent(FunctionModel(lambda request: "hello")).run("again", thread=thread)
     assert result.text == "hello"
     assert not thread.pending
+
+
+async def test_a_wrap_that_ignores_its_cancellation_gets_no_further() -> None:
+    deaf, used = asyncio.Event(), list[str]()
+
+    @wrap(ToolUse)
+    async def deafly(use: ToolUse, next: Next) -> ToolResult:
+        with suppress(asyncio.CancelledError):
+            deaf.set()
+            await asyncio.sleep(10)
+        result: ToolResult = await next(use)
+        return result
+
+    @tool
+    async def touch(path: str) -> None:
+        used.append(path)
+
+    model = Scripted(assistant("", ToolCall("c1", "touch", {"path": "x"})))
+    task = asyncio.create_task(Agent(model, tools=[touch], hooks=[deafly]).run("go"))
+    await deaf.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert used == []
 
 
 def tools_used(observed: Observed) -> int:

@@ -12,8 +12,9 @@ from wick import journal
 from wick.capability import Capability
 from wick.decisions import Asker
 from wick.defaults import DEFAULTS
-from wick.errors import ConfigError, Paused
+from wick.errors import ConfigError, MessageError, Paused
 from wick.events import Emit, Event
+from wick.frozen import freeze, thaw
 from wick.hooks import Hook
 from wick.loop import Loop
 from wick.matching import literal, patterns
@@ -130,7 +131,7 @@ class Agent:
             model=self.model,
             system=self.system,
             tools={tool.name: tool for tool in self.tools},
-            settings={**self.settings},
+            settings=thaw(self.settings),
             user=parent.user if parent is not None else user,
             parent=parent,
             loop=self._loop(parent),
@@ -225,14 +226,20 @@ def _settings(settings: Mapping[str, Any]) -> dict[str, Any]:
     for key in settings:
         if key not in SETTINGS:
             raise ConfigError(f"there is no setting {key!r}; the settings are {', '.join(SETTINGS)}")
-    return dict(settings)
+    try:
+        return freeze(dict(settings))  # type: ignore[no-any-return]
+    except (TypeError, ValueError) as error:
+        raise ConfigError(f"the settings must be JSON data: {error}") from None
 
 
 def _messages(input: Input) -> list[Message]:
     if isinstance(input, str):
         return [user(input)] if input else []
-    messages = Messages([input] if isinstance(input, Message) else input)
-    return [*messages.validate()]
+    if isinstance(input, Message):
+        input = [input]
+    if not isinstance(input, list | tuple | Messages):
+        raise MessageError(f"a run is given a text, a Message or a list of them, not {input!r}")
+    return [*Messages(input).validate()]
 
 
 def _parts(hooks: Iterable[Hook | Capability]) -> tuple[Hook | Capability, ...]:
@@ -312,7 +319,7 @@ def _take_up(run: Run, without: set[str]) -> None:
 
 def _below(parent: Run, emit: Emit | None) -> Emit | None:
     """A child's events go to whoever watches its parent; that it has ended is not the parent's end."""
-    above = emit or parent.emitter
-    if above is None:
-        return None
+    above = parent.emitter
+    if emit is not None or above is None:
+        return emit
     return lambda event: None if event.terminal else above(event)

@@ -16,6 +16,7 @@ from wick import journal
 from wick.assemble import Reply
 from wick.decisions import Continue, Stop
 from wick.errors import InvalidArgs
+from wick.frozen import thaw
 from wick.hooks import Hook
 from wick.messages import Message, ToolCall, ToolResult
 from wick.onion import guards, onion
@@ -53,7 +54,7 @@ class Loop:
             return run.stopping
         if not calls:
             call = ModelCall(
-                run, run.model, run.system, [*run.thread.messages], [*run.tools.values()], {**run.settings}
+                run, run.model, run.system, [*run.thread.messages], [*run.tools.values()], thaw(run.settings)
             )
             journal.announce(call, step.number)
             reply = await self.call_model(call)

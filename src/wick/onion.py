@@ -99,15 +99,19 @@ async def _wrap(hook: Hook, next: Next[Any], op: Operation[Any]) -> Any:
 class _Attempts:
     """The `next` of a wrap. Each call of it is an attempt of its own, on a copy of its own."""
 
-    __slots__ = ("asks", "changed", "error", "given", "made", "next", "op")
+    __slots__ = ("asks", "cancels", "changed", "error", "given", "made", "next", "op", "task")
 
     def __init__(self, op: Operation[Any], next: Next[Any]) -> None:
         self.op, self.asks, self.next, self.made = op, op.asks, next, 0
+        self.task = asyncio.current_task()
+        self.cancels = self.task.cancelling() if self.task else 0
         self.given: list[tuple[Any, Any]] = []  # what each attempt came to, and what that was like
         self.error: Exception | None = None
         self.changed: dict[str, Any] | None = None
 
     async def __call__(self, op: Operation[Any] | None = None) -> Any:
+        if self.task and self.task.cancelling() > self.cancels:
+            raise asyncio.CancelledError  # the hook took no notice of it; nothing is begun any more
         inner = self._inner(self.op if op is None else op)
         self.made, self.error = self.made + 1, None
         try:

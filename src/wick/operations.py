@@ -252,7 +252,8 @@ class Run(Operation[Result], Injected):
         return 0 if self.parent is None else self.parent.depth + 1
 
     def about(self) -> dict[str, Any]:
-        return {"agent": self.agent, "user": self.user, "input": [message.to_json() for message in self.input]}
+        words = [message.to_json() for message in self.input]
+        return {"run": self.id, "agent": self.agent, "user": self.user, "input": words}
 
     def fork(self, **changes: Any) -> Run:
         copy = Operation.fork(self, **changes)
@@ -322,7 +323,7 @@ class Run(Operation[Result], Injected):
         self, messages: Sequence[Message], *, purpose: str, system: str = "", **changes: Any
     ) -> Message:
         """Ask the model on a capability's own behalf: same rings, same budget, same trace."""
-        call = ModelCall(self, changes.pop("model", self.model), system, [*messages], [], {**self.settings}, purpose)
+        call = ModelCall(self, changes.pop("model", self.model), system, [*messages], [], thaw(self.settings), purpose)
         call.restore(changes)
         reply: Message = await self.loop.call_model(call)
         if call.trail.prevented:
@@ -403,7 +404,7 @@ class ModelCall(Operation[Message]):
             "purpose": self.purpose,
             "settings": self.settings,
             "system": digest(self.system.encode("utf-8", "surrogatepass")),
-            "tools": [tool.name for tool in self.tools],
+            "tools": {tool.name: digest(canonical(tool.schema)) for tool in self.tools},
             "messages": self.run.thread.chain(self.messages),
         }
 

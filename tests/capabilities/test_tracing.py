@@ -255,7 +255,7 @@ async def test_what_a_failed_run_records_is_traced_too(spans: Spans) -> None:
 
 async def test_a_retry_is_one_span(spans: Spans) -> None:
     @wrap(ModelCall)
-    async def again(call: ModelCall, next: Next) -> Any:
+    async def again(call: ModelCall, next: Next[Any]) -> Any:
         try:
             return await next(call)
         except ModelError:

@@ -37,6 +37,7 @@ from provider import (
 from provider.faults import before, corrupt, cut, drop_at, end, framed, reset, stall, swap_at, twice_at
 from provider.flow import STALL
 from wick import Agent, Message, Thread, tool
+from wick.capabilities.retry import Retry
 from wick.errors import ModelError
 from wick.events import Event
 from wick.messages import ImagePart, Reasoning, TextPart, ToolCall, ToolResult, assistant, system, tool_message, user
@@ -154,11 +155,17 @@ class Trial:
         assert "".join(thought.text for thought in self.said.reasoning) == "".join(t.text for t in first.thoughts)
 
 
-async def attempt(model: Model, thread: Thread | None = None, text: Any = QUESTION, **options: Any) -> Trial:
+ONCE = Retry(attempts=1)  # what goes wrong is to be seen
+AGAIN = Retry(attempts=2, base=0)  # a connection that was kept may turn out to be closed
+
+
+async def attempt(
+    model: Model, thread: Thread | None = None, text: Any = QUESTION, retry: Retry = ONCE, **options: Any
+) -> Trial:
     """Run an agent that can add."""
     trial = Trial(thread if thread is not None else Thread(), [])
     USES.set(trial.uses)
-    agent = Agent(model, tools=[add], **options)
+    agent = Agent(model, tools=[add], hooks=[retry], **options)
     try:
         trial.result = await agent.run(text, thread=trial.thread, emit=trial.take)
     except Exception as error:
@@ -515,7 +522,7 @@ async def overcome(client: Client, server: ScriptedServer, kind: Kind) -> None:
         check_failure(trial.error, kind)
     if trial.error is not None:
         assert trial.uses == [] and 10 < len(str(trial.error)) < 1000
-    again = await attempt(model, trial.thread, "And now?")
+    again = await attempt(model, trial.thread, "And now?", retry=AGAIN)
     assert again.error is None, again.error
     assert not script.refusals
 
@@ -527,14 +534,29 @@ def check_failure(error: BaseException | None, kind: Kind) -> None:
     assert error.retry_after == kind.retry_after
 
 
+PASSING = [name for name, kind in FAULTS.items() if kind.retryable and not kind.retry_after]
+
+
+@pytest.mark.parametrize("name", PASSING)
+async def test_a_fault_that_passes_is_overcome(client: Client, server: ScriptedServer, name: str) -> None:
+    """Asked again, the model says it all, once: nothing of its first attempt is left."""
+    script = server.script(Answer(ADDS, FAULTS[name].fault), ADDS, SAYS)
+    model = client(script, limits=TimeLimits(**FAULTS[name].limits))
+    trial = await attempt(model, retry=AGAIN)
+    trial.check()
+    trial.check_read()
+    assert len(script.asked) == 3 and not script.refusals
+    assert len(trial.thread.messages) == 4
+
+
 @pytest.mark.parametrize("name", [*FAULTS][:: 1 if FULL else 8])
 async def test_fault_in_the_last_reply(client: Client, server: ScriptedServer, name: str) -> None:
-    script = server.script(ADDS, Answer(SAYS, FAULTS[name].fault), BYE)
+    script = server.script(ADDS, Answer(SAYS, FAULTS[name].fault), BYE, BYE)  # it may be asked again by itself
     model = client(script, limits=TimeLimits(**FAULTS[name].limits))
     trial = await attempt(model)
     trial.check()
     assert trial.uses[:1] == [(2, 3)]
-    again = await attempt(model, trial.thread, "And now?")
+    again = await attempt(model, trial.thread, "And now?", retry=AGAIN)
     assert again.error is None and not script.refusals
 
 
@@ -616,7 +638,3 @@ async def test_an_event_is_lost_repeated_or_late(
 ) -> None:
     count = len([*client.wire.events(ADDS, {"model": "m", "stream_options": {"include_usage": True}})])
     await side_by_side(partial(survive_strangely, client, server, ADDS, change(n)) for n in range(count))
-
-
-def test_the_table_is_long() -> None:
-    assert len(FAULTS) >= 60

@@ -52,6 +52,22 @@ async def test_calls_are_streamed_with_their_arguments_in_pieces() -> None:
     assert deltas[-1] == Finish("tool_calls")
 
 
+async def test_a_reply_may_be_nothing_but_calls() -> None:
+    look, list_ = ToolCall("a", "look"), ToolCall("b", "list", {"path": "/"})
+    for reply, wanted in ((look, (look,)), ([look, list_], (look, list_))):
+        made = Reply()
+        for delta in await said(Scripted(reply)):
+            made.feed(delta)
+        assert made.message() == assistant("", *wanted)
+
+
+@pytest.mark.parametrize("nonsense", [None, 5, {"role": "assistant"}, ["text"], user("hi")])
+async def test_a_reply_that_is_none_is_an_error_that_says_so(nonsense: Any) -> None:
+    for model in (Scripted(nonsense), FunctionModel(lambda request: nonsense)):
+        with pytest.raises(ModelError, match="is not a reply"):
+            await said(model)
+
+
 async def test_raw_arguments_are_streamed_as_they_are() -> None:
     deltas = await said(Scripted(assistant("", ToolCall("a", "write", {}, raw='{"half'))))
     assert "".join(delta.text for delta in deltas if isinstance(delta, CallArgs)) == '{"half'

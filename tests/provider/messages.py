@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from provider.checks import NAME, Refused, check_distinct, check_number, check_schema, need
+from provider.checks import NAME, check_distinct, check_number, check_schema, need
 from provider.script import Event, Reply, Tokens
 
 KEYS = set(
@@ -384,6 +384,3 @@ def _breakpoints(data: Any) -> Iterator[dict[str, Any]]:
             yield data["cache_control"]
         for key in ("system", "tools", "messages", "content"):
             yield from _breakpoints(data.get(key))
-
-
-__all__ = ["Messages", "Refused"]

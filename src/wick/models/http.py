@@ -77,9 +77,7 @@ async def _post(server: Server, body: bytes) -> Any:
     session = await client()
     limit = aiohttp.ClientTimeout(total=None, sock_connect=server.limits.connect)
     async with asyncio.timeout(server.limits.first_byte):
-        response = await session.post(
-            server.url, data=body, headers=server.headers, allow_redirects=False, timeout=limit
-        )
+        response = await _answer(session, server, body, limit)
     if response.status == 200:
         return response
     try:
@@ -90,6 +88,26 @@ async def _post(server: Server, body: bytes) -> Any:
     finally:
         response.close()
     raise _refusal(server, response.status, response.headers, said)
+
+
+async def _answer(session: Any, server: Server, body: bytes, limit: Any) -> Any:
+    """The head of the answer. Some servers promise to keep a connection and close it; one like that is passed over."""
+    import aiohttp
+
+    while True:
+        kept: list[bool] = []
+        try:
+            return await session.post(
+                server.url,
+                data=body,
+                headers=server.headers,
+                allow_redirects=False,
+                timeout=limit,
+                trace_request_ctx=kept,
+            )
+        except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError):
+            if not kept:
+                raise
 
 
 async def _next(response: Any, seconds: float, deadline: float) -> bytes:
@@ -160,11 +178,19 @@ async def _keep_open() -> AsyncGenerator[Any, None]:
     import aiohttp
 
     connector = aiohttp.TCPConnector(limit=0, ttl_dns_cache=60)
-    session = aiohttp.ClientSession(connector=connector, cookie_jar=aiohttp.DummyCookieJar(), trust_env=False)
+    trace = aiohttp.TraceConfig()
+    trace.on_connection_reuseconn.append(_note_kept)
+    session = aiohttp.ClientSession(
+        connector=connector, cookie_jar=aiohttp.DummyCookieJar(), trust_env=False, trace_configs=[trace]
+    )
     try:
         yield session
     finally:
         await session.close()
+
+
+async def _note_kept(session: Any, context: Any, params: Any) -> None:
+    context.trace_request_ctx.append(True)
 
 
 async def close() -> None:

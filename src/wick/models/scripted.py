@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from inspect import isawaitable
+from typing import Any
 
 from wick.errors import ModelError
 from wick.messages import Message, ToolCall
@@ -19,8 +20,8 @@ watched: list[Scripted] | None = None  # a test runner's list of the models that
 class Scripted:
     """Says what it was told to say, in order, and remembers what it was asked.
 
-    Each reply is a text, a message, a tool call or several, or an exception. Text is streamed word by word, a tool call's
-    arguments in pieces. A test that leaves replies unused fails; `spare=True` allows it.
+    Each reply is a text, a message, a tool call or several, or an exception. Text is streamed word by word, a tool
+    call's arguments in pieces. A test that leaves replies unused fails; `spare=True` allows it.
     """
 
     def __init__(self, *replies: Reply, name: str = "scripted", spare: bool = False) -> None:
@@ -83,12 +84,17 @@ def _deltas(reply: Reply, request: Request) -> Iterator[Delta]:
     yield Finish("tool_calls" if message.tool_calls else "stop")
 
 
-def _message(reply: str | Message | ToolCall | Sequence[ToolCall]) -> Message:
-    if isinstance(reply, Message):
-        return reply
-    if isinstance(reply, str):
-        return Message("assistant", reply)
-    return Message("assistant", "", (reply,) if isinstance(reply, ToolCall) else tuple(reply))
+def _message(reply: Any) -> Message:
+    match reply:
+        case Message(role="assistant"):
+            return reply
+        case str():
+            return Message("assistant", reply)
+        case ToolCall():
+            return Message("assistant", "", (reply,))
+        case [*calls] if all(isinstance(call, ToolCall) for call in calls):
+            return Message("assistant", "", tuple(calls))
+    raise ModelError(f"{reply!r} is not a reply: give a text, an assistant's message, tool calls or an exception")
 
 
 def _pieces(index: int, call: ToolCall, size: int = 12) -> Iterator[CallArgs]:

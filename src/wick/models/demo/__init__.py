@@ -1,8 +1,8 @@
 """A model that works offline, for a first look and for tests in a browser.
 
-It is no language model: it understands a handful of requests in plain English, by a table of patterns, carries them out
-with the agent's real tools and says what came of it. Everything else it refuses, and says what it can do. The same request
-gets the same reply, to the letter.
+It is no language model: it understands a handful of requests in plain English by a table of patterns, carries them
+out with the agent's real tools and says what came of it. Everything else it refuses, and says what it can do. The same
+request gets the same reply, to the letter.
 """
 
 from __future__ import annotations

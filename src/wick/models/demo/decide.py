@@ -19,7 +19,9 @@ from wick.tools import Tool
 
 MOST_ROUNDS = 16  # of tools in answer to one message; then it sums up, whatever is left to do
 
-GREETING = f"{LABEL.capitalize()}: I need no key and no network, and I understand a handful of requests. I can {ABILITIES}."
+GREETING = (
+    f"{LABEL.capitalize()}: I need no key and no network, and understand a handful of requests. I can {ABILITIES}."
+)
 REFUSAL = f"{LABEL.capitalize()}: I do not understand that. I can {ABILITIES}."
 
 # Other names that tools may have for wick's arguments.
@@ -74,18 +76,19 @@ class Progress:
     job: Job
     done: list[tuple[Act, str]] = field(default_factory=list)
     left: list[Act] = field(default_factory=list)
-    missing: str = ""  # the tool that it takes and that is not there
+    missing: list[str] = field(default_factory=list)  # the tools that it takes and that are not there
 
     @property
     def answer(self) -> str:
         """What to say about it, once nothing is left to do, or nothing more can be done."""
-        failed = [(act, text) for act, text in self.done if reports.outcome(act.tool, text) != "done"]
-        told = [reports.report(act.tool, act.args, text) for act, text in failed or self.done]
         if self.missing:
-            told.append(f"I would use {self.missing} for that, but this agent has no such tool.")
-        elif self.job.summary and not failed and not self.left:
+            tools = "tool" if len(self.missing) == 1 else "tools"
+            return f"I would use {_and(self.missing)} for that, but this agent has no such {tools}."
+        failed = [(act, text) for act, text in self.done if reports.outcome(act.tool, text) != "done"]
+        if self.job.summary and not failed and not self.left:
             return self.job.summary
-        return "\n\n".join(told)
+        told = [reports.report(act.tool, act.args, text) for act, text in failed or self.done]
+        return "\n\n".join(dict.fromkeys(told))
 
 
 def decide(request: Request) -> Message:
@@ -95,12 +98,14 @@ def decide(request: Request) -> Message:
     tools = {} if request.settings.get("tool_choice") == "none" else _by_name(request.tools)
     progress = _progress(jobs, turn, tools)
     acts = _next(progress) if turn.rounds < MOST_ROUNDS else []
+    if forced := _forced(request, turn):
+        acts = [act for act in acts if tools[act.tool] is forced]
+        if not acts:
+            return _reply(request, "", [(forced.name, fitted(forced, {}))])
     if acts:
         acts = acts[:1] if request.settings.get("parallel_tool_calls") is False else acts
         calls = [(tools[act.tool].name, fitted(tools[act.tool], act.args)) for act in acts]
         return _reply(request, f"I will {_and([reports.doing(act.tool, act.args) for act in acts])}.", calls)
-    if forced := _forced(request, turn):
-        return _reply(request, "", [(forced.name, fitted(forced, {}))])
     return _reply(request, _formatted(request, _answer(turn, progress)), [])
 
 
@@ -114,12 +119,8 @@ def _progress(jobs: Sequence[Job], turn: Turn, tools: Mapping[str, Tool]) -> lis
     """Where each job stands. A call belongs to the first act that it fits, and to one only."""
     made, found = list(turn.made), [Progress(job) for job in jobs]
     for progress in found:
-        for act in progress.job.acts:
-            if act.tool not in tools:
-                if act.optional:
-                    continue
-                progress.missing = act.tool
-                break
+        progress.missing = [*dict.fromkeys(act.tool for act in progress.job.acts if act.tool not in tools)]
+        for act in () if progress.missing else progress.job.acts:
             wanted = (tools[act.tool].name, fitted(tools[act.tool], act.args))
             index = next((at for at, (call, _) in enumerate(made) if (call.name, call.args) == wanted), None)
             if index is None:
@@ -183,9 +184,10 @@ def _chosen(schema: Mapping[str, Any], value: Any) -> Any:
 def _forced(request: Request, turn: Turn) -> Tool | None:
     """The tool that has to be used, if it has not been: the one that `tool_choice` names, or the only one."""
     choice = request.settings.get("tool_choice")
-    wanted = [tool for tool in request.tools if tool.name == choice or (choice == "required" and not turn.made)]
-    used = {call.name for call, _ in turn.made}
-    return wanted[0] if wanted and wanted[0].name not in used else None
+    if choice == "required" and len(request.tools) == 1:
+        choice = request.tools[0].name
+    used = any(call.name == choice for call, _ in turn.made)
+    return next((tool for tool in request.tools if tool.name == choice and not used), None)
 
 
 def _formatted(request: Request, text: str) -> str:

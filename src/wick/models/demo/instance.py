@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from math import ceil, floor, inf
 from typing import Any
 
 LABEL = "offline demo model"
-_DEPTH = 12  # a schema may contain itself
+_DEPTH = 8  # a schema may contain itself
 _FORMATS = {
     "date-time": "2000-01-01T00:00:00Z",
     "date": "2000-01-01",
@@ -25,6 +25,8 @@ _FORMATS = {
 def instance(schema: Any, root: Any = None, depth: int = _DEPTH) -> Any:
     """A value for a schema: no key that is not required, no item too many, and our label where any text will do."""
     root = schema if root is None else root
+    if {"type": "null"} in _choices(schema):
+        return None
     schema = resolved(schema, root, depth)
     for key in ("const", "default"):
         if key in schema:
@@ -37,18 +39,22 @@ def instance(schema: Any, root: Any = None, depth: int = _DEPTH) -> Any:
 
 
 def resolved(schema: Any, root: Any, depth: int = _DEPTH) -> Mapping[str, Any]:
-    """A schema without references and choices: it takes the first of each choice."""
+    """A schema without references and choices: the first is taken."""
     if not isinstance(schema, Mapping):
         return {}
     others = [_at(root, schema["$ref"])] if "$ref" in schema else []
     others += schema.get("allOf") or []
-    others += [choice[0] for key in ("anyOf", "oneOf") if (choice := schema.get(key))]
+    others += _choices(schema)[:1]
     if not others or depth <= 0:
         return schema
     whole = {key: value for key, value in schema.items() if key not in ("$ref", "allOf", "anyOf", "oneOf")}
     for other in others:
         whole = _joined(resolved(other, root, depth - 1), whole)
     return whole
+
+
+def _choices(schema: Any) -> list[Any]:
+    return [*(schema.get("anyOf") or schema.get("oneOf") or ())] if isinstance(schema, Mapping) else []
 
 
 def _at(root: Any, reference: str) -> Any:
@@ -83,27 +89,25 @@ def _string(schema: Mapping[str, Any], root: Any, depth: int) -> str:
 
 
 def _integer(schema: Mapping[str, Any], root: Any, depth: int) -> int:
-    lowest, highest = _bounds(schema, 1)
-    step = schema.get("multipleOf", 1)
-    value = ceil(lowest / step) * step
+    """The one next to 0."""
+    over, under, step = schema.get("exclusiveMinimum"), schema.get("exclusiveMaximum"), schema.get("multipleOf", 1)
+    highest = min(schema.get("maximum", inf), inf if under is None else ceil(under) - 1)
+    lowest = max(schema.get("minimum", -inf), -inf if over is None else floor(over) + 1)
+    value = ceil(max(lowest, min(0, highest)) / step) * step
     return int(value if value <= highest else floor(highest / step) * step)
 
 
 def _number(schema: Mapping[str, Any], root: Any, depth: int) -> float:
-    whole, (low, high) = _integer(schema, root, depth), _bounds(schema, 0)
-    fits = low <= whole <= high and whole not in (schema.get("exclusiveMinimum"), schema.get("exclusiveMaximum"))
-    return whole if fits or "multipleOf" in schema else (low + high) / 2
+    """A whole one, if there is one within the bounds."""
+    low, high = (schema.get(f"exclusive{end}", schema.get(end.lower())) for end in ("Minimum", "Maximum"))
+    whole = _integer(schema, root, depth)
+    if low is None or high is None or "multipleOf" in schema:
+        return whole
+    inclusive = "exclusiveMinimum" not in schema and "exclusiveMaximum" not in schema
+    return whole if low < whole < high or (inclusive and low <= whole <= high) else (low + high) / 2
 
 
-def _bounds(schema: Mapping[str, Any], gap: int) -> tuple[float, float]:
-    """The lowest and the highest number, 0 being the lowest that is not asked to be lower."""
-    over, under = schema.get("exclusiveMinimum"), schema.get("exclusiveMaximum")
-    highest = min(schema.get("maximum", inf), inf if under is None else ceil(under) - gap if gap else under)
-    lowest = max(schema.get("minimum", -inf), -inf if over is None else floor(over) + gap if gap else over)
-    return (min(0, highest) if lowest == -inf else lowest), highest
-
-
-_MAKERS = {
+_MAKERS: dict[str, Callable[[Mapping[str, Any], Any, int], Any]] = {
     "object": _object,
     "array": _array,
     "string": _string,

@@ -31,9 +31,8 @@ class Intent:
         return None
 
 
-def _intent(job: Callable[[Clause], Job | None], *forms: str, takes_colon: bool = False, takes_rest: bool = False) -> Intent:
-    patterns = tuple(re.compile(rf"{form}\Z", re.IGNORECASE | re.DOTALL) for form in forms)
-    return Intent(job, patterns, takes_colon, takes_rest)
+def _intent(job: Callable[[Clause], Job | None], *forms: str, **takes: bool) -> Intent:
+    return Intent(job, tuple(re.compile(rf"{form}\Z", re.IGNORECASE | re.DOTALL) for form in forms), **takes)
 
 
 # -- words that forms are made of -----------------------------------------------------------------------------------
@@ -58,7 +57,7 @@ _SAYING = (
     r"(?:with(?: just)?(?: the)?(?: following)? (?:contents?|text|lines?|words?)|with|containing|saying|holding"
     r"|(?:that|which) (?:says|contains|reads|has|holds)|and (?:put|write))"
 )
-_MAKE = _verbs("make,create,write,draft,prepare,produce,build,generate,compose,design,put together,do,set up,come up with")
+_MAKE = _verbs("make,create,write,draft,prepare,produce,build,generate,compose,design,put together,do,come up with")
 _WRITE = _verbs("write,save,create,put,store,make,generate,jot down,touch")
 _LOOK = _verbs(
     "read,open,show,display,print,cat,view,see,check,inspect,output,quote,summarize,summarise,load,look at,look in"
@@ -70,8 +69,8 @@ _HAND = _verbs("delegate,hand,hand over,hand off,give,assign,outsource,leave,sen
 _RUN = _verbs("run,execute,exec,launch,invoke")
 
 _AGENT = (
-    r"(?P<agent>(?:[\w-]+ )?(?:sub-?agents?|agents?)|researcher|writer|reviewer|analyst|critic|editor|coder|planner|tester"
-    r"|assistant|expert|colleague|summari[sz]er|designer|translator|explorer|worker|helper)\b"
+    r"(?P<agent>(?:[\w-]+ )?(?:sub-?agents?|agents?)|researcher|writer|reviewer|analyst|critic|editor|coder|planner"
+    r"|tester|assistant|expert|colleague|summari[sz]er|designer|translator|explorer|worker|helper)\b"
 )
 _APPROVAL = r"(?:approv(?:al|als|e|ed|es)|permission|confirm|confirmation|consent|go-ahead|sign-off)"
 _SHELL = r"(?:the|a|your|my) (?:shell|terminal|bash|console|command line)"
@@ -124,7 +123,7 @@ INTENTS = (
     ),
     _intent(
         jobs.write_file,
-        rf"{_WRITE} (?:.{{0,80}}? )??(?P<path>{ASIDE}),? {_SAYING} (?P<content>.+)",
+        rf"{_WRITE} (?:.{{0,80}}? )??(?P<path>{ASIDE}),? {_SAYING}(?: (?P<content>.+))?",
         rf"{_WRITE} .{{0,40}}?\bfile (?:called|named) (?P<bare>[\w-]+),? {_SAYING} (?P<content>.+)",
     ),
     _intent(jobs.make_slides, rf"{_NEW}{_SLIDES}{_REST}"),
@@ -135,7 +134,7 @@ INTENTS = (
         rf"{_REPLACE} (?P<old>.+?) (?:{_IN}|of|from) {_FILE},? {_BY} (?P<new>.+)",
         rf"substitute (?P<new>.+?) for (?P<old>.+?) {_IN} {_FILE}",
         rf"{_REPLACE} (?P<old>.+?) {_BY} (?P<new>.+?) (?:{_IN}|of|from) {_FILE}",
-        rf"(?:{_REPLACE}|open|in|go to) {_FILE}[\s,]*(?:(?:and|by|to|so that) )?{_REPLACE} (?P<old>.+?) {_BY} (?P<new>.+)",
+        rf"(?:{_REPLACE}|open|in|go to) {_FILE}[\s,]*(?:(?:and|by|to) )?{_REPLACE} (?P<old>.+?) {_BY} (?P<new>.+)",
         rf"(?:{_REPLACE}|make) {_FILE} so (?:that )?(?P<old>.+?) (?:becomes|is|reads|turns into) (?P<new>.+)",
         rf"make {_FILE} say (?P<new>.+?) instead of (?P<old>.+)",
         rf"{_REPLACE} (?P<old>.+?) {_BY} (?P<new>.+?)(?: (?:in|inside) (?:it|there|that file|the file))?",
@@ -152,31 +151,31 @@ INTENTS = (
     ),
     _intent(
         jobs.find_files,
-        rf"(?:find|locate|(?:search|look) for|list|show|which|what|are there|is there|where(?: is| are)?) {_A}"
+        rf"(?:find|locate|(?:search|look) for|list|show|which|what|(?:are|is) there|where(?: is| are)?) {_A}"
         rf"(?P<kind>{'|'.join(jobs.KINDS)}) files?\b.*",
-        rf"(?:(?P<find>find|locate|(?:search|look) for|where(?: is| are)?|glob)|list|show|which|what|are there|is there) {_A}"
-        rf"(?P<called>files? (?:called|named|matching|like|ending (?:in|with)) )?(?:file )?(?P<name>{ASIDE})"
+        rf"(?:(?P<find>find|locate|(?:search|look) for|where(?: is| are)?|glob)|list|show|which|what|(?:are|is) there)"
+        rf" {_A}(?P<called>files? (?:called|named|matching|like|ending (?:in|with)) )?(?:file )?(?P<name>{ASIDE})"
         r"(?P<files> files?\b.*)?(?: is| are)?",
         takes_colon=True,
     ),
     _intent(
         jobs.search_files,
-        rf"(?:{_SEEK}|check|go)(?: {_IN})? (?P<where>{_A}(?:{_FILES}|code|project|notes|everything|everywhere|{ASIDE}"
-        rf"|[\w-]+ (?:folder|directory))(?: {_IN} .+?)?) for (?P<text>.+)",
+        rf"(?:{_SEEK}|check|go)(?: {_IN})? (?P<where>{_A}(?:{_FILES}|(?:folder |directory )?{ASIDE}"
+        rf"|[\w-]+(?: folder| directory)?)(?: {_IN} .+?)?) for (?P<text>.+)",
         rf"(?:(?:do|run|perform|start) )?(?:a )?(?:{_SEEK} for|search|grep|rg) (?P<text>.+?)(?: {_IN} (?P<where>.+))?",
         rf"(?:find|locate) (?P<text>.+?)(?: {_IN} (?P<where>.+))?",
         r"(?:which|what|any|are there(?: any)?|is there(?: a| any)?|does any|do any)(?: of (?:the|my|your))?"
         r" (?:files?|documents?|lines?)(?: (?:that|which))? (?:contains?|containing|mentions?|mentioning|has|have|says?"
         r"|uses?|using|includes?|including|with|talks? about|refers? to) (?P<text>.+)",
         r"where (?:is|are|does|do|did|was|can i find) (?P<text>.+?)"
-        r"(?: (?:mentioned|used|defined|written|found|appears?|occurs?|shows? up|comes? up))?(?: in (?:the|my|these) \w+)?",
+        r"(?: (?:mentioned|used|defined|written|found|appears?|occurs?|shows? up))?(?: in (?:the|my|these) \w+)?",
         r"where (?P<text>.+?) (?:is|are|was) (?:mentioned|used|defined|written|found)",
         takes_colon=True,
     ),
     _intent(
         jobs.run,
         r"[$!>]\s*(?P<command>.+)",
-        rf"{_RUN}(?: (?:the|this|a|following|shell|bash|terminal))*(?: (?:command|cmd|command line|script))?"
+        rf"{_RUN}(?: (?:(?:the|this|a|following|shell|bash|terminal) )*(?:command|cmd|command line))?"
         rf"(?: (?P<command>.+?))?(?: (?:in|on) {_SHELL})?",
         rf"(?:use|using|in|with|from|on|via|open) {_SHELL}[\s,]*(?:to |and )?(?:{_RUN}|do|type|try)? ?(?P<command>.+)",
     ),
@@ -190,7 +189,7 @@ INTENTS = (
         jobs.read_files,
         rf"{_LOOK}\b.*?(?P<path>{ASIDE}).*",
         rf"(?:what|how|which)\b.*?(?P<path>{ASIDE}).*",
-        rf"{_A}(?:(?:contents?|text|beginning|(?:first )?\d* ?lines?|file) )?(?:of |in |from )?{_A}(?:file )?(?P<path>{ASIDE})"
+        rf"{_A}(?:(?:contents?|text|beginning|(?:first )?\d* ?lines?|file) )?(?:of |in |from )?{_FILE}"
         rf"(?:(?:,| and|, and) {ASIDE})*",
         rf"{_LOOK} (?P<it>it|that|this|them|(?:the|that|this) file)(?: back| again| out| aloud| to me)*",
         rf"{_LOOK} (?:the )?file (?:called |named )?(?P<bare>[\w-]+)",
@@ -199,8 +198,8 @@ INTENTS = (
     _intent(
         jobs.list_files,
         rf"(?:ls|dir|ll)(?: -\w+)*(?: (?P<path>{ASIDE}|[\w-]+))?",
-        rf"(?:{_LOOK}|list(?:ing)?|enumerate|browse|explore|name|find|count) (?:(?:me|us|out|all|any|every|the|of|my|your|our"
-        r"|these|this|a|list|names?|current|available|existing|there|each|working) )*"
+        rf"(?:{_LOOK}|list(?:ing)?|enumerate|browse|explore|name|find) (?:(?:me|us|out|all|any|every|the|of|my|your"
+        r"|our|these|this|a|list|names?|current|available|existing|there|each|working) )*"
         rf"(?P<rest>(?:(?:{_FILES}|contents?|everything|project)\b|(?:{ASIDE}|[\w-]+) (?:folder|directory)\b).*)",
         rf"(?:list(?:ing)?|browse|explore)(?: (?P<path>{ASIDE}))?",
         rf"(?:what|which)\b(?P<rest>.*?\b(?:{_FILES}|here)\b.*)",

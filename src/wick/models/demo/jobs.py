@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from wick.models.demo import papers
@@ -33,11 +33,10 @@ _I = re.IGNORECASE
 
 @dataclass(frozen=True, slots=True)
 class Act:
-    """One use of a tool, with wick's names for it and its arguments. If it is optional, it can do without the tool."""
+    """One use of a tool, with wick's names for it and its arguments."""
 
     tool: str
-    args: dict[str, Any] = field(default_factory=dict)
-    optional: bool = False
+    args: dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,9 +87,12 @@ def _one(tool: str, **args: Any) -> Job:
 
 _NO_NAME = frozenset(
     "the this that these my your our a an it here there current working project root all any file files folder folders"
-    " directory directories workspace everything everywhere disk code documents notes".split()
+    " directory directories workspace everything everywhere disk code".split()
 )
-_PLACE = rf"(?:in|inside|of|under|within|from|at|folder|directory|called|named) ({ASIDE}|[\w-]+)(?: folder| directory)?\Z"
+_PLACE = (
+    r"(?:in|inside|of|under|within|from|folder|directory|called|named) (?:(?:the|this|that|my|your|our) )?"
+    rf"({ASIDE}|[\w-]+)(?: folder| directory)?\Z"
+)
 _LITERALLY = re.compile(
     r"(?:(?:the|any|all|every|each|a|an) )*"
     r"(?:(?:words?|texts?|phrases?|sentences?|strings?|terms?|typos?|patterns?|mentions|occurrences|references|uses"
@@ -110,7 +112,8 @@ def _named(name: str) -> str:
 
 
 def list_files(clause: Clause) -> Job | None:
-    place = re.search(_PLACE, clause.raw("rest"), _I) or re.match(rf"({ASIDE}|[\w-]+) (?:folder|directory)", clause.raw("rest"))
+    rest = clause.raw("rest")
+    place = re.search(_PLACE, rest, _I) or re.match(rf"({ASIDE}|[\w-]+) (?:folder|directory)\b", rest, _I)
     name = _named(clause.words.open(place[1]) if place else clause.get("path"))
     return None if "*" in name else _one("ls", path=name or ".")
 
@@ -118,7 +121,7 @@ def list_files(clause: Clause) -> Job | None:
 def read_files(clause: Clause) -> Job | None:
     words = clause.words
     paths = words.paths(words.text) or [quote.text for quote in words.quotations(clause.raw("path"))]
-    if clause.says(r"\b(?:folder|directory)\b") and not any("." in path for path in paths):
+    if clause.says(r"\b(?:files|folder|directory)\b") and not any("." in path for path in paths):
         return None
     paths = paths or [name for name in (_named(clause.raw("bare")), clause.before if clause.raw("it") else "") if name]
     if not paths or any("*" in path for path in paths):
@@ -132,15 +135,19 @@ def _look(path: str, limit: dict[str, int]) -> Act:
     return Act("ls", {"path": path}) if path.endswith(("/", "..")) else Act("read_file", {"path": path, **limit})
 
 
+_POINTS_ON = re.compile(r"|this|that|it|(?:the )?following(?: \w+)?|(?:the )?(?:contents?|text)", _I)
+
+
 def write_file(clause: Clause) -> Job | None:
     content, path = clause.raw("content"), clause.get("path") or clause.raw("bare") or "note.txt"
-    if clause.words.tail and re.fullmatch(r"|this|that|it|(?:the )?following(?: \w+)?|(?:the )?(?:contents?|text)", content, _I):
+    if clause.words.tail and _POINTS_ON.fullmatch(content):
         return _one("write_file", path=path, content=_ended(clause.tail))
     if content:
         return _one("write_file", path=path, content=_ended(_literally(clause, "content")))
     if not clause.says(r"\bfile\b|^(?:creat|mak|touch)"):
         return None
-    return _one("write_file", path=path, content="" if clause.says(r"\b(?:empty|blank)\b|^touch") else f"Written by the {LABEL}.\n")
+    is_empty = clause.says(r"\b(?:empty|blank)\b|^touch")
+    return _one("write_file", path=path, content="" if is_empty else f"Written by the {LABEL}.\n")
 
 
 def _ended(text: str) -> str:
@@ -161,7 +168,7 @@ def search_files(clause: Clause) -> Job | None:
     if text.lower() in ("", "it", "that", "this", "something", "anything", "files", "the files"):
         return None
     names = [quote.text for quote in clause.words.quotations(where)]
-    bare = re.search(r"([\w-]+)(?: folder| directory)?\Z", where, _I)
+    bare = re.search(r"\b(?!documents|notes)([\w-]+)(?: folder| directory)?\Z", where, _I)
     names = names or [name for name in (_named(bare[1]) if bare else "",) if name]
     pattern = re.sub(r"([\\.^$*+?{}\[\]|()])", r"\\\1", text)
     return _one("grep", pattern=pattern, path=names[0]) if names else _one("grep", pattern=pattern)
@@ -183,7 +190,7 @@ def find_files(clause: Clause) -> Job | None:
 
 def run(clause: Clause) -> Job:
     command = clause.get("command") or clause.tail
-    if not command or (re.match(r"(?:the|a|an|my|your|some|all|it|this|that|these|something|away|out|for)\b", command, _I)):
+    if not command or re.match(r"(?:the|a|an|my|your|some|all|it|this|that|these|something|away|for)\b", command, _I):
         return Job(summary="Tell me the exact command, as in: run `ls -la`.")
     return _one("execute", command=command)
 
@@ -191,9 +198,8 @@ def run(clause: Clause) -> Job:
 def run_quoted(clause: Clause) -> Job | None:
     """Run what stands in backticks, unless that is the name of something."""
     quoted = clause.words.aside(clause.raw("command"))
-    if quoted is None or quoted.is_path or not quoted.whole.startswith("`") or clause.says(r"\b(?:file|folder|directory)\b"):
-        return None
-    return _one("execute", command=quoted.text)
+    is_name = quoted is None or quoted.is_path or clause.says(r"\b(?:file|folder|directory)\b")
+    return None if is_name or not quoted or not quoted.whole.startswith("`") else _one("execute", command=quoted.text)
 
 
 def ask_for_approval(clause: Clause) -> Job:
@@ -202,7 +208,8 @@ def ask_for_approval(clause: Clause) -> Job:
 
 
 def ask_user(clause: Clause) -> Job:
-    said = re.sub(r"\A(?:(?:a )?questions?|something|about)\b[\s,]*", "", clause.get("question"), flags=_I) or clause.tail
+    said = re.sub(r"\A(?:(?:a )?questions?|something|about)\b[\s,]*", "", clause.get("question"), flags=_I)
+    said = said or clause.tail
     if between := re.search(r"\bbetween (.+)", said, _I):
         options = [option.strip() for option in re.split(r",| and | or ", between[1]) if option.strip()]
         return _one("ask_user", question="Which one do you choose?", options=options)
@@ -211,7 +218,10 @@ def ask_user(clause: Clause) -> Job:
 
 # -- papers ---------------------------------------------------------------------------------------------------------
 
-_GOES_TO = rf"[\s,]*(?:and (?:save|put|store|write) (?:it|them) )?\b(?:to|in|into|as|at|called|named) (?:the |a )?(?:file )?({ASIDE})"
+_GOES_TO = (
+    r"[\s,]*(?:and (?:save|put|store|write) (?:it|them) )?"
+    rf"\b(?:to|in|into|as|at|called|named) (?:the |a )?(?:file )?({ASIDE})"
+)
 _ABOUT = r"(?:about|on|for|of|regarding|covering|titled|describing|explaining|showing|with|to)"
 
 
@@ -234,15 +244,17 @@ def make_slides(clause: Clause) -> Job:
 
 def make_table(clause: Clause) -> Job:
     topic, path = _subject(clause)
-    topic = re.split(r"\s*\b(?:with |and )*(?:the )?(?:columns?\b|\d+ (?:rows?|columns?)\b)", topic, flags=_I)[0] or "sales"
+    topic = re.split(r"\s*\b(?:with |and )*(?:the )?(?:\d+ )?(?:columns?|rows?)\b", topic, flags=_I)[0] or "sales"
     rows = clause.says(r"\b(\d{1,4}) rows?\b")
     path = path or f"{papers.slug(topic)}.csv"
     content = papers.table(topic, _columns(clause), int(rows[1]) if rows else 0)
-    return Job((Act("write_file", {"path": path, "content": content}),), f"I made a table of {topic}. It is in `{path}`.")
+    act = Act("write_file", {"path": path, "content": content})
+    return Job((act,), f"I made a table of {topic}. It is in `{path}`.")
 
 
 def _columns(clause: Clause) -> list[str]:
-    named = re.search(r"\bcolumns?\b(?: called| named)?\s+(.+)", re.sub(_GOES_TO, "", clause.words.joined.text, flags=_I), _I)
+    text = re.sub(_GOES_TO, "", clause.words.joined.text, flags=_I)
+    named = re.search(r"\bcolumns?\b(?: called| named)?\s+(.+)", text, _I)
     words = re.sub(r"\s+(?:and|with) \d+ rows?\Z", "", clause.words.open(named[1]), flags=_I) if named else ""
     return [column.strip(" .'\"`") for column in re.split(r",\s*(?:and\s+)?|\s+and\s+", words) if column.strip()][:20]
 
@@ -257,16 +269,16 @@ def make_document(clause: Clause) -> Job:
 def plan(clause: Clause) -> Job:
     """Three todos, each of which is really worked on."""
     topic, path = _subject(clause)
-    topic = clause.get("topic") or topic or "the work"
-    topic = re.sub(r"\A(?:(?:a |the )?(?:plan|todos?)(?: for| to)? )?", "", topic, flags=_I)
-    topic = re.sub(r"[\s,]*\b(?:with|using|as|in) (?:a |some )?(?:todos?|to-dos?|todo list|steps)\b.*", "", f" {topic}", flags=_I)
+    topic = re.sub(r"\A(?:to|for) ", "", clause.get("topic") or topic, flags=_I)
+    topic = re.sub(r"[\s,]*\b(?:with|using|as|in) (?:a |some )?(?:todos?|to-dos?|steps)\b.*", "", topic, flags=_I)
     topic = topic.strip(" ,.") or "the work"
     path = path or f"plan-{papers.slug(topic)}.md"
     steps = ["See what is there", f"Write the plan to {path}", "Read it again"]
     file = {"path": path, "content": papers.plan(topic, steps)}
-    work = [Act("ls", {"path": "."}, True), Act("write_file", file, True), Act("read_file", {"path": path}, True)]
+    work = [Act("ls", {"path": "."}), Act("write_file", file), Act("read_file", {"path": path})]
     acts = [act for number, step in enumerate(work) for act in (_todos(steps, number), step)]
-    return Job((*acts, _todos(steps, 3)), f"The plan for “{topic}” had three todos, and all are done. It is in `{path}`.")
+    summary = f"The plan for “{topic}” had three todos, and all are done. It is in `{path}`."
+    return Job((*acts, _todos(steps, len(steps))), summary)
 
 
 def _todos(steps: Sequence[str], done: int) -> Act:

@@ -26,11 +26,12 @@ def title(topic: str) -> str:
 
 def slides(topic: str) -> str:
     """Slides as Markdown, with a line of dashes between two of them."""
+    rows = "\n".join(f"| {year} | {_number(f'{topic} {year}')} |" for year in range(2020, 2025))
     pages = [
         f"# {title(topic)}\n\nSlides by the {LABEL}",
         f"## Why {topic}?\n\n- It was asked for\n- It fits on five slides\n- Each of them can be edited",
         f"## What there is to know\n\n1. Where {topic} began\n2. What it is today\n3. Where it is going",
-        "## In numbers\n\n| Year | Value |\n|---|---|\n" + "\n".join(f"| {row[0]} | {row[1]} |" for row in _years(topic)),
+        f"## In numbers\n\n| Year | Value |\n|---|---|\n{rows}",
         f"## Questions?\n\nAsk a larger model for the facts about {topic}.",
     ]
     return "\n\n---\n\n".join(pages) + "\n"
@@ -63,10 +64,6 @@ def table(topic: str, columns: Sequence[str] = (), rows: int = 0) -> str:
         first = f"{heads[0]} {row + 1}" if columns else _MONTHS[row % len(_MONTHS)]
         writer.writerow([first, *(_number(f"{topic} {head} {row}") for head in heads[1:])])
     return file.getvalue()
-
-
-def _years(topic: str) -> list[tuple[int, int]]:
-    return [(year, _number(f"{topic} {year}")) for year in range(2020, 2025)]
 
 
 def _number(text: str) -> int:

@@ -26,7 +26,7 @@ _FAILED = re.compile(
     r"|is unknown|was withheld.*)\W*$",
     re.IGNORECASE,
 )
-_WORKED = re.compile(r"\b(?:wrote|written|saved|created|edited|replaced|updated|stored|ok|done|success\w*)\b", re.IGNORECASE)
+_WORKED = re.compile(r"\b(?:wrote|written|saved|created|edited|replaced|updated|stored|ok|done|success)", re.IGNORECASE)
 _MATCH = re.compile(r"\S+:\d+:")  # a line that was found, as grep prints it
 
 
@@ -149,7 +149,7 @@ def _ran(args: Mapping[str, Any], text: str, data: Any) -> str:
         exit_code = next((data[key] for key in ("exit_code", "returncode", "code") if key in data), None)
     output = _text(data, text, "output", "stdout") + (_text(data, "", "stderr") if isinstance(data, dict) else "")
     ended = "ran" if exit_code is None else f"ended with exit code {exit_code}"
-    return f"{command} {ended} and printed:\n\n{fenced(output)}" if output.strip() else f"{command} {ended}, with no output."
+    return f"{command} {ended}" + (f" and printed:\n\n{fenced(output)}" if output.strip() else ", with no output.")
 
 
 def _noted(args: Mapping[str, Any], text: str, data: Any) -> str:

@@ -10,11 +10,12 @@ from wick.models.demo.jobs import Job
 from wick.models.demo.words import Words, listen
 
 MOST_JOBS = 8
+_MOST_COLONS = 3
 _MOST_LINKS = 40  # places where a text might be cut that are tried
 
 _LINK = re.compile(
     r"(?:\s*[.!?\n]+\s*|\s*,\s*|\s+)(?:(?:and|then|also|next|finally|afterwards|after that)\b[\s,]+)+"
-    r"|\s*(?:[.!?]+\s+|\n\s*)",
+    r"|\s*(?:[.!?,]+\s+|\n\s*)",
     re.IGNORECASE,
 )
 
@@ -24,14 +25,22 @@ def understand(said: str, before: str = "") -> list[Job]:
 
     `before` is the file that was spoken of last, should the text only say "it".
     """
+    for _ in range(_MOST_COLONS):
+        words = listen(said)
+        if words.is_long:
+            return [Job(summary="That is too long for me: put long texts into quotes or after a colon.")]
+        if jobs := _jobs(words, before):
+            return jobs
+        said = words.open(words.tail)  # "do this for me: …"
+    return []
+
+
+def _jobs(words: Words, before: str) -> list[Job]:
     jobs: list[Job] = []
-    words = listen(said)
     for clause in _clauses(words):
         if found := _find(clause, before):
             jobs.append(found[1])
             before = found[1].path or before
-    if not jobs and words.tail:  # "do this for me: …"
-        return understand(words.open(words.tail), before)
     return jobs
 
 
@@ -46,16 +55,22 @@ def _find(clause: Words, before: str = "it") -> tuple[Intent, Job] | None:
 
 def _clauses(words: Words) -> Iterator[Words]:
     """The parts of a text that each ask for something: it is cut only before what is understood by itself."""
-    start, count = 0, 1
-    for link in list(_LINK.finditer(words.text))[:_MOST_LINKS]:
-        rest = words.part(link.end(), len(words.text), words.tail)
-        if not OPENING.match(rest.text) or not _find(rest):
-            continue
-        left = words.part(start, link.start())
-        found = _find(left)
+    links = list(_LINK.finditer(words.text))[:_MOST_LINKS]
+    ends = [link.start() for link in links[1:]] + [len(words.text)]
+    start, count, rest = 0, 1, words.part(0, len(words.text), words.tail)
+    for link, end in zip(links, ends, strict=False):
+        found = _find(rest)
         if count == MOST_JOBS or (found and found[0].takes_rest):
             break
-        if found is None or found[1].acts:  # else it needs what follows
+        left, right = words.part(start, link.start()), words.part(link.end(), len(words.text), words.tail)
+        begins = OPENING.match(right.text) and (_find(right) or _find(words.part(link.end(), end)))
+        if begins and _stands_alone(left):
             yield left
-            start, count = link.end(), count + 1
-    yield words.part(start, len(words.text), words.tail)
+            start, count, rest = link.end(), count + 1, right
+    yield rest
+
+
+def _stands_alone(left: Words) -> bool:
+    """Whether a text can be cut after this: not after "in notes.txt, …" or "edit notes.txt and …"."""
+    found = _find(left)
+    return found is None or (bool(found[1].acts) and OPENING.match(left.text) is not None)

@@ -13,9 +13,11 @@ CHARS = 2_000  # how much is looked at, quotations and what follows a colon not 
 
 ASIDE = "[\ue000-\uf8ff]"  # a character that stands for what was set aside
 _FIRST, _MOST = 0xE000, 6_400
+_NAME_CHARS = 300
 
-_QUOTED = re.compile(
-    r"```[\w+-]*\n(.*?)\n?```|`([^`\n]+)`|\"([^\"\n]+)\"|“([^”\n]+)”|‘([^’\n]+)’|(?<!\w)'([^'\n]+)'(?!\w)", re.DOTALL
+_QUOTED = re.compile(  # or a character of the user's that would be taken for one of ours
+    r"([\ue000-\uf8ff])|```[\w+-]*\n(.*?)\n?```|`([^`\n]+)`|\"([^\"\n]+)\"|“([^”\n]+)”|‘([^’\n]+)’|(?<!\w)'([^'\n]+)'(?!\w)",
+    re.DOTALL,
 )
 _TOKEN = re.compile(r"[^\s,;()<>\ue000-\uf8ff]+")
 _PATH = re.compile(
@@ -24,7 +26,7 @@ _PATH = re.compile(
     r"|\.[A-Za-z][\w.-]*|\.\."  # .env
     r"|README|LICENSE|CHANGELOG|Makefile|Dockerfile"
 )
-_NO_PATH = frozenset("and/or either/or yes/no true/false on/off input/output he/she i/o w/o n/a e.g i.e etc. / ?".split())
+_NO_PATH = frozenset("and/or either/or yes/no true/false on/off input/output he/she i/o w/o n/a e.g i.e / ?".split())
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,15 +35,16 @@ class Aside:
 
     whole: str
     text: str
-    is_path: bool
+    is_path: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Words:
-    """A request, or a part of one. `tail` is what follows its first colon, as it was written."""
+    """A request, or a part of one. `tail` is what follows its first colon."""
 
     text: str
     tail: str = ""
+    is_long: bool = False  # too long to be understood
     asides: tuple[Aside, ...] = field(default=(), repr=False)
 
     def part(self, start: int, end: int, tail: str = "") -> Words:
@@ -50,7 +53,9 @@ class Words:
     @property
     def joined(self) -> Words:
         """The same with what follows the colon as part of the text."""
-        return self if not self.tail else replace(self, text=f"{self.text} {trimmed(self.tail[:CHARS])}", tail="")
+        if not self.tail or len(self.tail) > CHARS:
+            return self
+        return replace(self, text=f"{self.text} {trimmed(self.tail)}", tail="")
 
     def open(self, text: str) -> str:
         """Words of the user's as they were; a quotation alone means what stands inside its quotes."""
@@ -78,12 +83,12 @@ class Words:
 def listen(said: str) -> Words:
     """What the user said, with quotations and names set aside and the colon found."""
     asides: list[Aside] = []
-    text = _QUOTED.sub(lambda match: _put(asides, match[0], _inside(match)), re.sub(ASIDE, "", said))
+    text = _QUOTED.sub(lambda match: _put(asides, match[0], _inside(match)), said)
     text = _TOKEN.sub(lambda match: _name(asides, match[0]), text)
-    text = re.sub(r", (?:please|kindly)\b,?", ",", text, flags=re.IGNORECASE)
     colon = re.search(r":(?=\s|$|[\ue000-\uf8ff])", text)
     head, tail = (text[: colon.start()], text[colon.end() :]) if colon else (text, "")
-    return Words(trimmed(head[:CHARS]), tail.strip(), tuple(asides))
+    head = re.sub(r"[^\S\n]+", " ", re.sub(r", (?:please|kindly)\b,?", ",", head, flags=re.IGNORECASE))
+    return Words(trimmed(head[:CHARS]), tail.strip(), len(head) > CHARS, tuple(asides))
 
 
 def _inside(match: re.Match[str]) -> str:
@@ -93,15 +98,15 @@ def _inside(match: re.Match[str]) -> str:
 def _put(asides: list[Aside], whole: str, text: str) -> str:
     if len(asides) == _MOST:
         return whole
-    asides.append(Aside(whole, text, bool(_PATH.fullmatch(text))))
+    asides.append(Aside(whole, text, len(text) <= _NAME_CHARS and _PATH.fullmatch(text) is not None))
     return chr(_FIRST + len(asides) - 1)
 
 
 def _name(asides: list[Aside], token: str) -> str:
-    name = re.sub(r"(?:[.!?:]|['’]s?)+$", "", token) if token != ".." else token
+    name = token.rstrip(".!?:'’").removesuffix("'s").removesuffix("’s") or token
     if name.lower() == "readme":
-        return _put(asides, "README.md", "README.md") + token[len(name) :]
-    if "://" in name or name.lower() in _NO_PATH or not _PATH.fullmatch(name):
+        return _put(asides, name, "README.md") + token[len(name) :]
+    if len(name) > _NAME_CHARS or "://" in name or name.lower() in _NO_PATH or not _PATH.fullmatch(name):
         return token
     return _put(asides, name, name) + token[len(name) :]
 
@@ -110,8 +115,8 @@ def _name(asides: list[Aside], token: str) -> str:
 
 _WHO = r"(?:you|i|we|u)"
 _BEFORE = re.compile(
-    r"\A(?:(?:please|kindly|pls|hi|hello|hey|there|dear|demo|model|wick|ok|okay|well|so|now|just|then|also|and|next|first(?! \d)"
-    r"|finally|quickly|again|maybe|perhaps|alright|great|sure|thanks|to"
+    r"\A(?:(?:please|kindly|pls|hi|hello|hey|there|dear|demo|model|wick|ok|okay|well|so|now|just|then|also|and"
+    r"|next|first(?! \d)|finally|quickly|again|maybe|perhaps|alright|great|sure|thanks|to"
     r"|good (?:morning|afternoon|evening|day)"
     rf"|(?:can|could|would|will|may|might|shall|should|must) {_WHO}(?: like you to| mind| have| get)?"
     r"|(?:would|is|will) it be possible to|is it possible to|are you able to|do you (?:have|see|know)"
@@ -124,7 +129,7 @@ _BEFORE = re.compile(
 _AFTER = re.compile(
     r"(?:[\s,.!?]+(?:please|pls|thanks|thank you|for me|for us|now|if you can|would you|will you|okay?|right now"
     r"|and (?:then )?(?:save|show|tell|report|give|print|display|let)(?: (?:it|me|us|that))?"
-    r"(?: (?:the )?(?:file|result|results|output|know|what (?:you find|comes out|it (?:says|prints)))| what you found)?))+"
+    r"(?: (?:the )?(?:file|results?|output|know|what (?:you (?:find|found)|comes out|it (?:says|prints))))?))+"
     r"[\s.!?]*$",
     re.IGNORECASE,
 )

@@ -1,0 +1,135 @@
+"""llama.cpp's server as a program of its own: `Local` starts it, and it ends when nobody holds its input open.
+
+It is not a module to import. llama.cpp holds Python's lock for as long as it loads a model, can wait for ever when it
+unloads one, and may crash on a broken file; none of that may happen where the agents run.
+
+    in     {"path": …, "context": …, "key": …, …}
+    out    {"read": 0.5} …  then  {"url": "http://127.0.0.1:…"}  or  {"error": …}
+"""
+
+from __future__ import annotations
+
+import json
+import mmap
+import os
+import signal
+import struct
+import sys
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+MEGABYTE = 1 << 20
+HEAD = 64 * MEGABYTE  # what a file says about itself comes first
+
+CHATML = """\
+{%- for message in messages -%}
+{{- '<|im_start|>' + message.role + '\\n' + message.content + '<|im_end|>\\n' -}}
+{%- endfor -%}
+{%- if add_generation_prompt -%}{{- '<|im_start|>assistant\\n' -}}{%- endif -%}
+"""
+
+# Goes before a template that knows no tools, and tells the conversation in words that it knows: the tools stand in the
+# first message of the role `place`, and calls and results are text. llama.cpp finds out by itself how calls are
+# written, reads them, and holds their arguments to the tools' schemas by a grammar.
+TOOLS_IN_WORDS = """\
+{%- set how = 'You can use these tools:\\n' + ((tools or []) | tojson)
+  + '\\nTo use one, answer with nothing but:\\n<tool_call>\\n{"name": ..., "arguments": {...}}\\n</tool_call>' -%}
+{%- set chat = namespace(said=[], told=not tools, text='') -%}
+{%- if not chat.told and place == 'system' and messages[0].role != 'system' -%}
+  {%- set chat.said = [{'role': 'system', 'content': how}] -%}
+  {%- set chat.told = true -%}
+{%- endif -%}
+{%- for message in messages -%}
+  {%- set role = {'tool': 'user', 'system': place}.get(message.role, message.role) -%}
+  {%- set chat.text = message.content or '' -%}
+  {%- if message.role == 'tool' -%}
+    {%- set chat.text = '<tool_response>\\n' + chat.text + '\\n</tool_response>' -%}
+  {%- elif role == place and not chat.told -%}
+    {%- set chat.text = how + '\\n\\n' + chat.text -%}
+    {%- set chat.told = true -%}
+  {%- endif -%}
+  {%- for call in message.tool_calls or [] -%}
+    {%- set arguments = call.function.arguments -%}
+    {%- set chat.text = chat.text + '<tool_call>\\n{"name": "' + call.function.name + '", "arguments": '
+      + (arguments if arguments is string else arguments | tojson) + '}\\n</tool_call>' -%}
+  {%- endfor -%}
+  {%- if chat.said and chat.said[-1].role == role -%}
+    {%- set chat.said = chat.said[:-1] + [{'role': role, 'content': chat.said[-1].content + '\\n' + chat.text}] -%}
+  {%- else -%}
+    {%- set chat.said = chat.said + [{'role': role, 'content': chat.text}] -%}
+  {%- endif -%}
+{%- endfor -%}
+{%- set messages = chat.said -%}
+"""
+
+
+def main() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the one who started this
+    out = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # what llama.cpp prints is no answer
+    asked = json.loads(sys.stdin.readline())
+    try:
+        _read(asked["path"], out)
+        server = _serve(asked)
+    except Exception as error:
+        _say(out, error=str(error) or type(error).__name__)
+        os._exit(1)
+    _say(out, url=server.listening_address)
+    sys.stdin.read()
+    os._exit(0)  # without unloading the model, which can wait for ever
+
+
+def _say(out: Any, **what: Any) -> None:
+    print(json.dumps(what), file=out, flush=True)
+
+
+def _read(path: str, out: Any) -> None:
+    """Read the file once, so that there is progress to tell, and loading finds it in memory."""
+    size, done, told = os.path.getsize(path), 0, 0.0
+    buffer = bytearray(4 * MEGABYTE)
+    with open(path, "rb", buffering=0) as file:
+        while got := file.readinto(buffer):
+            done += got
+            if done / size - told >= 0.01:
+                told = done / size
+                _say(out, read=round(told, 2))
+
+
+def _serve(asked: dict[str, Any]) -> Any:
+    llama = import_module("xllamacpp")
+    params = llama.CommonParams()
+    params.model.path = asked["path"]
+    params.n_ctx = asked["context"] * asked["parallel"]  # of which every slot gets its part
+    params.n_parallel = asked["parallel"]
+    if asked["threads"]:
+        params.cpuparams.n_threads = params.cpuparams_batch.n_threads = asked["threads"]
+    params.hostnames, params.port, params.api_keys = ["127.0.0.1"], 0, [asked["key"]]
+    params.ui = False
+    params.verbosity = asked["verbosity"]
+    params.chat_template = _template(asked["path"])
+    return llama.Server(params)
+
+
+def _template(path: str) -> str:
+    """A template that knows tools; nothing, if the model has one itself."""
+    own = _stored(Path(path), "tokenizer.chat_template")
+    if "tools" in own or _stored(Path(path), "tokenizer.chat_template.tool_use"):
+        return ""
+    place = "user" if "raise_exception" in own else "system"  # some refuse what the system says
+    return f"{{%- set place = '{place}' -%}}{TOOLS_IN_WORDS}{own or CHATML}"
+
+
+def _stored(path: Path, key: str) -> str:
+    """A text that a GGUF file holds: length and key, the type 8, length and text."""
+    mark = struct.pack("<Q", len(key)) + key.encode() + struct.pack("<I", 8)
+    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+        start = data.find(mark, 0, HEAD) + len(mark) + 8
+        if start < len(mark) + 8:
+            return ""
+        (length,) = struct.unpack("<Q", data[start - 8 : start])
+        return data[start : start + length].decode(errors="replace")
+
+
+if __name__ == "__main__":
+    main()

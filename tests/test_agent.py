@@ -1,0 +1,621 @@
+"""The agent: what it is made of, what can be said to it, and the three ways to run it, which are one."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from typing import Any
+
+import pytest
+
+from kit import User, call, calls, deltas, echo, echoer, entries, events, execute, result_of, talker
+from wick import (
+    Agent,
+    Allow,
+    Ask,
+    Block,
+    Capability,
+    FunctionModel,
+    Hook,
+    Limits,
+    Message,
+    Messages,
+    ModelCall,
+    Paused,
+    Run,
+    Scripted,
+    Thread,
+    ToolCall,
+    ToolUse,
+    after,
+    assistant,
+    before,
+    guard,
+    system,
+    tool,
+    user,
+)
+from wick.errors import ConfigError, HookError, MessageError, ModelError
+from wick.events import ChatModelStart, Done, Event, Failed
+from wick.messages import ImagePart, TextPart
+from wick.protocols import Request, Usage
+
+
+@guard(ToolUse, match="echo")
+def no_echo(use: ToolUse) -> Block:
+    return Block("no echo here")
+
+
+@tool
+async def wait_for_ever() -> str:
+    """Wait for ever."""
+    await asyncio.sleep(3600)
+    return "never"
+
+
+def waiter(**options: Any) -> Agent:
+    return Agent(Scripted(assistant("wait", ToolCall("c", "wait_for_ever"))), tools=[wait_for_ever], **options)
+
+
+# -- what can be said -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("input", "said"),
+    [
+        ("hi", [user("hi")]),
+        ("  ", [user("  ")]),
+        (user("hi"), [user("hi")]),
+        (Message("user", (TextPart("look"), ImagePart(url="http://x/y.png"))), None),
+        ([user("one"), user("two")], [user("one"), user("two")]),
+        ((user("one"),), [user("one")]),
+        (Messages().system("be brief").user("hi"), [system("be brief"), user("hi")]),
+        (
+            [user("1"), assistant("", call()), Message("tool", "hi", tool_call_id="c1", name="echo"), user("2")],
+            None,
+        ),
+    ],
+)
+async def test_a_run_takes_a_text_a_message_or_messages(input: Any, said: list[Message] | None) -> None:
+    model = Scripted("hello")
+    result = await Agent(model).run(input)
+    assert result.text == "hello"
+    expected = said or ([input] if isinstance(input, Message) else input)
+    assert [*model.requests[0].messages] == expected
+    assert [*result.messages] == [*expected, assistant("hello")]
+
+
+@pytest.mark.parametrize(
+    ("input", "error"),
+    [
+        (user(""), "it needs content"),
+        ([user("hi"), "hello"], "message 1 is not a Message"),
+        ({"role": "user", "content": "hi"}, "a text, a Message or a list of them"),
+        ([{"role": "user", "content": "hi"}], "message 0 is not a Message"),
+        ([Message("tool", "5", tool_call_id="c", name="add")], "no call 'c' waits"),
+        ([assistant("", call()), user("well?")], "first answer the calls c1"),
+        ([assistant("")], "needs content or tool calls"),
+        (5, "a text, a Message or a list of them"),
+        (None, "a text, a Message or a list of them"),
+        (b"hi", "a text, a Message or a list of them"),
+    ],
+)
+async def test_what_cannot_be_said_is_refused_with_a_sentence(input: Any, error: str) -> None:
+    with pytest.raises(MessageError, match=error):
+        await talker().run(input)
+    with pytest.raises(MessageError, match=error):
+        talker().stream(input)
+
+
+@pytest.mark.parametrize("nothing", ["", [], Messages()])
+async def test_nothing_to_say_takes_up_the_thread(nothing: Any) -> None:
+    thread = Thread()
+    thread.add(user("hi"))
+    assert (await talker().run(nothing, thread=thread)).text == "hello"
+    with pytest.raises(ConfigError, match="there is nothing to answer"):
+        await talker().run(nothing)
+
+
+async def test_calls_that_are_given_as_input_are_made() -> None:
+    result = await Agent(Scripted("done"), tools=[echo]).run([user("say hi"), assistant("", call())])
+    assert result_of(result) == "hi"
+    assert result.text == "done"
+
+
+async def test_unknown_options_are_refused() -> None:
+    with pytest.raises(TypeError, match="tread"):
+        await talker().run("hi", tread=Thread())  # type: ignore[call-arg]
+
+
+async def test_a_conversation_goes_on_in_its_thread() -> None:
+    thread, model = Thread(), Scripted("one", "two")
+    agent = Agent(model)
+    first = await agent.run("a", thread=thread)
+    second = await agent.run("b", thread=thread)
+    assert [message.text for message in model.requests[1].messages] == ["a", "one", "b"]
+    assert [message.text for message in first.messages] == ["a", "one"]
+    assert [message.text for message in second.messages] == ["b", "two"]
+    assert second.thread is thread
+
+
+async def test_without_a_thread_every_run_has_its_own() -> None:
+    agent = Agent(FunctionModel(lambda request: str(len(request.messages))))
+    assert [(await agent.run("hi")).text for _ in range(3)] == ["1", "1", "1"]
+
+
+# -- what reaches the model and the hooks -----------------------------------------------------------------------------
+
+SETTINGS = {
+    "temperature": 0.2,
+    "max_tokens": 100,
+    "top_p": 0.9,
+    "stop": ["END"],
+    "tool_choice": "auto",
+    "extra": {"logprobs": True},
+}
+
+
+async def test_system_tools_and_settings_reach_the_model() -> None:
+    model = Scripted("hello")
+    await Agent(model, system="Be brief.", tools=[echo, execute], settings=SETTINGS).run("hi")
+    (request,) = model.requests
+    assert request.system == "Be brief."
+    assert [made.schema["name"] for made in request.tools] == ["echo", "execute"]
+    assert request.settings == SETTINGS
+
+
+@pytest.mark.parametrize("name", ["temprature", "model", "n", "stream"])
+def test_a_setting_that_does_not_exist_is_refused(name: str) -> None:
+    with pytest.raises(ConfigError, match=f"there is no setting '{name}'; the settings are temperature, max_tokens"):
+        Agent(Scripted(), settings={name: 1})
+
+
+@pytest.mark.parametrize("value", [object(), {1, 2}, float("nan"), b"x"])
+def test_a_setting_that_is_not_json_is_refused(value: Any) -> None:
+    with pytest.raises(ConfigError, match="the settings must be JSON data"):
+        Agent(Scripted(), settings={"extra": {"x": value}})
+
+
+async def test_a_hook_that_changes_settings_changes_them_for_that_call_only() -> None:
+    @before(ModelCall)
+    def warmer(call: ModelCall) -> None:
+        call.settings["temperature"] += 1
+        call.settings["extra"]["calls"] = call.settings["extra"].get("calls", 0) + 1
+
+    given: dict[str, Any] = {"temperature": 0, "extra": {}}
+    model = Scripted(calls(call()), "done", "again")
+    agent = Agent(model, tools=[echo], hooks=[warmer], settings=given)
+    await agent.run("go")
+    await agent.run("go")
+    assert [request.settings for request in model.requests] == [{"temperature": 1, "extra": {"calls": 1}}] * 3
+    assert agent.settings == given == {"temperature": 0, "extra": {}}
+
+
+async def test_a_hook_that_changes_the_run_changes_it_for_that_run_only() -> None:
+    @before(Run)
+    def prepare(run: Run) -> None:
+        run.system += " And kind."
+        run.settings["temperature"] = 1
+        run.tools["execute"] = execute
+        run.input.append(user("please"))
+
+    model = Scripted("one", "two")
+    agent = Agent(model, hooks=[prepare], system="Be brief.", tools=[echo])
+    for _ in range(2):
+        await agent.run("go")
+        request = model.requests[-1]
+        assert request.system == "Be brief. And kind."
+        assert request.settings == {"temperature": 1}
+        assert [made.name for made in request.tools] == ["echo", "execute"]
+        assert [message.text for message in request.messages] == ["go", "please"]
+    assert (agent.system, agent.settings, [made.name for made in agent.tools]) == ("Be brief.", {}, ["echo"])
+
+
+async def test_what_a_run_knows() -> None:
+    seen: list[Any] = []
+
+    @before(ModelCall)
+    def look(call: ModelCall) -> None:
+        run = call.run
+        seen.append((run.id, run.user, run.agent, run.depth, run.resumed, [message.text for message in run.output]))
+
+    thread = Thread()
+    thread.add(user("earlier"), assistant("yes"))
+    await talker(look, name="greeter").run("hi", thread=thread, user="ada")
+    ((id, *rest),) = seen
+    assert id.startswith("run_")
+    assert rest == ["ada", "greeter", 0, False, ["hi"]]
+
+
+# -- how it is made ---------------------------------------------------------------------------------------------------
+
+
+def plain(text: str) -> str:
+    """A function that is no tool yet."""
+    return text
+
+
+def test_a_plain_function_becomes_a_tool() -> None:
+    (made,) = Agent(Scripted(), tools=[plain]).tools
+    assert (made.name, made.description) == ("plain", "A function that is no tool yet.")
+
+
+def test_two_tools_of_one_name_are_refused() -> None:
+    with pytest.raises(ConfigError, match="two tools are named 'echo'"):
+        Agent(Scripted(), tools=[echo, execute.renamed("echo")])
+
+
+def test_two_hooks_of_one_name_are_refused() -> None:
+    with pytest.raises(ConfigError, match="two hooks are named 'no_echo'"):
+        Agent(Scripted(), tools=[echo], hooks=[no_echo, no_echo])
+    with pytest.raises(ConfigError, match="two hooks are named 'limits'"):
+        Agent(Scripted(), hooks=[Limits(), Limits()])
+
+
+def test_what_is_no_hook_is_refused() -> None:
+    with pytest.raises(ConfigError, match="is not a hook: decorate it with @before"):
+        Agent(Scripted(), hooks=[plain])  # type: ignore[list-item]
+    with pytest.raises(ConfigError, match=r"or give an instance: Limits\(\)"):
+        Agent(Scripted(), hooks=[Limits])  # type: ignore[list-item]
+
+
+def test_a_guard_for_a_tool_that_is_not_there_is_refused() -> None:
+    with pytest.raises(ConfigError, match="the guard 'no_echo' is for 'echo', but there is no such tool"):
+        Agent(Scripted(), tools=[execute], hooks=[no_echo])
+
+
+def test_a_model_is_looked_up_when_it_is_first_needed() -> None:
+    agent = Agent("no such model at all")
+    with pytest.raises(ConfigError, match="no such model"):
+        agent.run_sync("hi")
+
+
+def test_a_tool_that_cannot_be_described_is_refused_when_the_agent_is_made() -> None:
+    class Thing:
+        """Nothing that JSON knows."""
+
+    def odd(thing: Thing) -> str:
+        return str(thing)
+
+    odd.__annotations__["thing"] = Thing
+    with pytest.raises(ConfigError, match="odd"):
+        Agent(Scripted(), tools=[odd])
+
+
+class Shouting(Capability):
+    """Brings a tool and a hook."""
+
+    @tool
+    async def shout(self, text: str) -> str:
+        """Say it louder."""
+        return text.upper()
+
+    @after(ToolUse)
+    def exclaim(self, use: ToolUse) -> None:
+        use.result.output += "!"
+
+
+async def test_a_capability_brings_its_tools_and_hooks() -> None:
+    agent = Agent(Scripted(calls(call("shout")), "done"), hooks=[Shouting()])
+    assert result_of(await agent.run("go")) == "HI!"
+
+
+async def test_copies_have_more_and_the_original_is_left_alone() -> None:
+    model = Scripted(calls(call()), "done", calls(call()), "done", calls(call()), "done")
+    agent = Agent(model, name="a", system="s", tools=[echo], ask=User(True), settings={"temperature": 1})
+    guarded = agent.with_hooks(no_echo)
+    armed = guarded.with_tools(execute, plain)
+    assert result_of(await agent.run("go")) == "hi"
+    assert result_of(await guarded.run("go")) == "no echo here"
+    assert result_of(await armed.run("go")) == "no echo here"
+    assert [made.name for made in agent.tools] == [made.name for made in guarded.tools] == ["echo"]
+    assert [made.name for made in armed.tools] == ["echo", "execute", "plain"]
+    assert "no_echo" not in [hook.name for hook in agent.hooks]
+    for copy in (guarded, armed):
+        assert (copy.model, copy.name, copy.system, copy.ask) == (model, "a", "s", agent.ask)
+        assert copy.settings == {"temperature": 1}
+
+
+def test_a_copys_hooks_stand_inside_those_it_had() -> None:
+    def named(name: str) -> Hook:
+        return before(ToolUse, name=name)(lambda use: None)
+
+    agent = Agent(Scripted(), hooks=[named("one")]).with_hooks(named("two")).with_hooks(named("three"))
+    assert [hook.name for hook in agent.hooks][-3:] == ["one", "two", "three"]
+
+
+def test_a_copy_is_checked_like_any_agent() -> None:
+    with pytest.raises(ConfigError, match="two tools"):
+        Agent(Scripted(), tools=[echo]).with_tools(echo)
+    with pytest.raises(ConfigError, match="no such tool"):
+        Agent(Scripted()).with_hooks(no_echo)
+
+
+async def test_runs_at_the_same_time_do_not_disturb_each_other() -> None:
+    @before(Run)
+    def mark(run: Run) -> None:
+        run.scratch["mark"] = run.user
+
+    seen: dict[str, str] = {}
+
+    @tool
+    async def who(run: Run) -> str:
+        """Say who asks."""
+        await asyncio.sleep(0)
+        seen[run.id] = run.scratch["mark"]
+        return run.user
+
+    model = FunctionModel(
+        lambda request: (
+            request.messages[-1].text if request.messages[-1].role == "tool" else assistant("", ToolCall("c", "who"))
+        )
+    )
+    agent = Agent(model, tools=[who], hooks=[mark])
+    results = await asyncio.gather(*(agent.run("who am I?", user=str(number)) for number in range(20)))
+    assert [result.text for result in results] == [str(number) for number in range(20)]
+    assert sorted(seen.values(), key=int) == [str(number) for number in range(20)]
+
+
+# -- three ways to run it ---------------------------------------------------------------------------------------------
+
+
+def test_run_sync_answers() -> None:
+    assert echoer().run_sync("go").text == "done"
+
+
+async def test_run_sync_inside_an_event_loop_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"use `await agent.run\(…\)` there"):
+        talker().run_sync("hi")
+
+
+async def test_the_three_ways_come_to_the_same() -> None:
+    def made() -> Agent:
+        return echoer(name="same")
+
+    stream = made().stream("go")
+    seen = [event async for event in stream]
+    ran = await made().run("go")
+    synced = await asyncio.to_thread(made().run_sync, "go")
+    assert stream.result == ran == synced
+    assert isinstance(seen[-1], Done)
+    assert (seen[-1].text, seen[-1].outcome) == (ran.text, ran.outcome)
+
+
+async def test_a_stream_knows_its_run_and_its_result() -> None:
+    stream = talker().stream("hi")
+    assert stream.result is None
+    seen = [event async for event in stream]
+    assert stream.result is not None and stream.result.text == "hello"
+    assert {event.run_id for event in seen} == {stream.run.id}
+    assert deltas(seen) == "hello"
+
+
+async def test_a_stream_can_be_told_more_while_it_goes_on() -> None:
+    async def answer(request: Request) -> str:
+        await asyncio.sleep(0.001)
+        return {"2 + 3?": "five", "times two?": "ten"}[request.messages[-1].text]
+
+    stream = Agent(FunctionModel(answer)).stream("2 + 3?")
+    async for event in stream:
+        if isinstance(event, ChatModelStart) and event.step == 1:
+            stream.run.send("times two?")
+    assert stream.result is not None and stream.result.text == "ten"
+
+
+async def test_a_stream_of_a_run_that_fails_ends_with_the_error_and_does_not_raise() -> None:
+    error = ModelError("overloaded")
+    stream = Agent(Scripted(error)).stream("hi")
+    seen = [event async for event in stream]
+    assert isinstance(seen[-1], Failed)
+    assert seen[-1].to_json()["data"] == {"error": {"code": "model_error", "message": "overloaded"}}
+    assert stream.result is not None
+    assert (stream.result.outcome, stream.result.reason, stream.result.error) == ("failed", "error", error)
+
+
+async def test_a_stream_can_be_read_once() -> None:
+    stream = talker().stream("hi")
+    assert [event async for event in stream]
+    with pytest.raises(ConfigError, match="a stream can be read once"):
+        [event async for event in stream]
+
+
+async def test_a_stream_that_is_not_read_does_nothing() -> None:
+    thread = Thread()
+    talker().stream("hi", thread=thread)
+    await asyncio.sleep(0)
+    assert not thread.entries
+
+
+async def test_a_reader_who_leaves_cancels_the_run_and_leaves_no_task() -> None:
+    thread = Thread()
+    tasks = asyncio.all_tasks()
+    stream = waiter().stream("go", thread=thread)
+    async for event in stream:
+        if event.event == "on_tool_start":
+            break
+    gc.collect()
+    while asyncio.all_tasks() - tasks:
+        await asyncio.sleep(0)
+    assert [end["outcome"] for end in entries(thread, "run_end")] == ["cancelled"]
+    assert not thread.busy and not thread.pending
+    thread.messages.validate()
+    assert stream.result is not None and stream.result.outcome == "cancelled"
+
+
+async def test_a_reader_who_is_cancelled_cancels_the_run() -> None:
+    thread, seen = Thread(), list[Event]()
+
+    async def read() -> None:
+        async for event in waiter().stream("go", thread=thread):
+            seen.append(event)
+
+    task = asyncio.create_task(read())
+    while not any(event.event == "on_tool_start" for event in seen):
+        await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert [end["outcome"] for end in entries(thread, "run_end")] == ["cancelled"]
+
+
+async def test_a_reader_who_fails_cancels_the_run() -> None:
+    thread = Thread()
+    tasks = asyncio.all_tasks()
+    with pytest.raises(ZeroDivisionError):
+        async for _ in waiter().stream("go", thread=thread):
+            raise ZeroDivisionError
+    gc.collect()
+    while asyncio.all_tasks() - tasks:
+        await asyncio.sleep(0)
+    assert not thread.busy
+
+
+async def test_a_slow_reader_gets_every_event() -> None:
+    seen = []
+    async for event in echoer().stream("go"):
+        await asyncio.sleep(0.001)
+        seen.append(event.event)
+    fast = [event.event for event in await events(echoer())]
+    assert seen == fast
+
+
+async def test_events_go_to_a_function_too() -> None:
+    seen: list[Event] = []
+    await echoer().run("go", emit=seen.append)
+    streamed = await events(echoer())
+    assert [event.event for event in seen] == [event.event for event in streamed]
+
+
+async def test_a_stream_may_have_a_function_beside_it() -> None:
+    seen: list[Event] = []
+    streamed = await events(echoer(), emit=seen.append)
+    assert seen == streamed
+
+
+# -- children ---------------------------------------------------------------------------------------------------------
+
+
+def parent_of(child: Agent, *hooks: Any, **options: Any) -> Agent:
+    """An agent with a tool that lets another do it."""
+
+    @tool
+    async def delegate(run: Run) -> str:
+        """Let another do it."""
+        return (await child.run("do it", parent=run)).text
+
+    return Agent(Scripted(calls(ToolCall("c", "delegate")), "done"), tools=[delegate], hooks=hooks, **options)
+
+
+async def test_a_childs_events_are_in_its_parents_stream_and_there_is_one_end() -> None:
+    child = Agent(Scripted(calls(call()), "from below"), tools=[echo], name="child")
+    seen = await events(parent_of(child))
+    assert [event.event for event in seen if event.terminal] == ["done"] and seen[-1].terminal
+    top = seen[-1].run_id
+    below = [event for event in seen if event.run_id != top]
+    assert len({event.run_id for event in below}) == 1
+    assert [event.event for event in below if "stream" not in event.event] == [
+        *("on_chat_model_start", "on_chat_model_end", "on_tool_start", "on_tool_end"),
+        *("on_chat_model_start", "on_chat_model_end"),
+    ]
+    inside = [event.event for event in seen[seen.index(below[0]) - 1 : seen.index(below[-1]) + 2]]
+    assert (inside[0], inside[-1]) == ("on_tool_start", "on_tool_end")
+
+
+async def test_a_child_may_be_streamed_under_its_parent() -> None:
+    child = Agent(Scripted("from below"), name="child")
+    read: list[Event] = []
+
+    @tool
+    async def delegate(run: Run) -> str:
+        """Let another do it."""
+        stream = child.stream("do it", parent=run)
+        read.extend([event async for event in stream])
+        assert stream.result is not None
+        return stream.result.text
+
+    seen = await events(Agent(Scripted(calls(ToolCall("c", "delegate")), "done"), tools=[delegate]))
+    assert [event.event for event in read][-2:] == ["on_chat_model_end", "done"]
+    assert [event for event in seen if event in read] == read[:-1]
+
+
+async def test_a_childs_events_may_go_elsewhere() -> None:
+    elsewhere: list[Event] = []
+    child = Agent(Scripted("from below"), name="child")
+
+    @tool
+    async def delegate(run: Run) -> str:
+        """Let another do it."""
+        return (await child.run("do it", parent=run, emit=elsewhere.append)).text
+
+    seen = await events(Agent(Scripted(calls(ToolCall("c", "delegate")), "done"), tools=[delegate]))
+    assert [event.event for event in elsewhere] == [
+        *("on_chat_model_start", "on_chat_model_stream", "on_chat_model_stream", "on_chat_model_end", "done"),
+    ]
+    assert len({event.run_id for event in seen}) == 1
+
+
+async def test_a_child_is_under_its_parents_guards_and_asks_its_parents_user() -> None:
+    child = Agent(Scripted(calls(call()), "from below"), tools=[echo], ask=User(False))
+
+    @guard(ToolUse)
+    def careful(use: ToolUse) -> Ask | None:
+        return Ask("may it?") if use.run.depth else None
+
+    asked = User(Allow({"text": "asked above"}))
+    seen: list[str] = []
+
+    @after(ToolUse, inherit=True)
+    def look(use: ToolUse) -> None:
+        seen.append(f"{use.run.agent} {use.call.name}: {use.result.output}")
+
+    parent = parent_of(child, careful, look, ask=asked, name="parent")
+    await parent.run("go", user="ada")
+    assert [question.question for question in asked.questions] == ["may it?"]
+    assert seen == ["agent echo: asked above", "parent delegate: from below"]
+
+
+async def test_a_child_has_its_parents_user_and_a_depth() -> None:
+    seen: list[tuple[str, int]] = []
+
+    @before(Run)
+    def look(run: Run) -> None:
+        seen.append((run.user, run.depth))
+
+    await parent_of(talker(look)).run("go", user="ada")
+    assert seen == [("ada", 1)]
+
+
+async def test_a_child_that_waits_for_the_user_pauses_its_parent() -> None:
+    @guard(ToolUse, match="echo")
+    def careful(use: ToolUse) -> Ask:
+        return Ask("may it?")
+
+    child = Agent(Scripted(calls(call())), tools=[echo], hooks=[careful])
+    parent = parent_of(child, ask=User(Paused("later")), name="parent")
+    assert isinstance(parent.model, Scripted)
+    parent.model.spare = True
+    result = await parent.run("go")
+    assert (result.outcome, result.reason) == ("interrupted", "paused: later")
+
+
+async def test_a_child_that_fails_is_a_tool_that_fails() -> None:
+    result = await parent_of(Agent(Scripted(ModelError("overloaded")))).run("go")
+    assert "overloaded" in result_of(result)
+    assert result.outcome == "completed"
+
+
+async def test_usage_of_a_child_counts_for_its_parent() -> None:
+    child = Agent(Scripted("x" * 400))
+    result = await parent_of(child).run("go")
+    assert result.usage.output_tokens >= 100
+    assert result.usage == sum((Usage(**end["usage"]) for end in entries(result.thread, "run_end")), Usage())
+
+
+async def test_only_a_guard_can_be_added_to_a_run_that_goes_on() -> None:
+    @before(Run)
+    def strict(run: Run) -> None:
+        run.add_guard(no_echo)
+        with pytest.raises(HookError, match="only a guard can be added"):
+            run.add_guard(strict)
+
+    assert result_of(await echoer(strict).run("go")) == "no echo here"

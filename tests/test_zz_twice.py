@@ -1,0 +1,121 @@
+"""Generated agents do what the rules say: `reference.py` computes it, and wick must agree.
+
+A failure shows the smallest agent that does something else, written so that it can be pasted into a test.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+
+from described import Spec
+from generated import Observed, build, deaf_specs, expect, observe, others, specs
+from wick import Agent, FunctionModel, Scripted, Thread, ToolCall, ToolResult, ToolUse, assistant, tool, wrap
+from wick.hooks import Next
+
+SETTLE = 4  # a cancellation passes from a run to its tools, to a child and to the child's tools
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _quiet() -> Iterator[None]:
+    """Thousands of hooks fail here, and nobody wants to read about it."""
+    logging.disable(logging.WARNING)
+    yield
+    logging.disable(logging.NOTSET)
+
+
+@given(specs)
+def test_an_agent_does_what_the_rules_say(spec: Spec) -> None:
+    reference, expected = expect(spec)
+    observed, outcome = asyncio.run(observe(spec))
+    assert traced(observed) == dict(reference.trace)
+    assert observed.messages == [row for row in reference.messages if len(row) == 3]
+    assert outcome == expected
+    assert observed.why == {strand: rows for strand, rows in reference.why.items() if strand in observed.why}
+    assert [event.event for event in observed.terminal] == ["error" if outcome[0] == "failed" else "done"]
+    assert not [pair for pair in observed.overlaps if "solo" in pair], "a tool that works alone did not"
+
+
+@settings(max_examples=settings.default.max_examples // 5)
+@given(specs | deaf_specs)
+def test_an_agent_can_be_cancelled_at_every_await(spec: Spec) -> None:
+    reference, _ = expect(spec)
+    finished, ticks = False, 0
+    with asyncio.Runner() as runner:
+        while not finished:
+            ticks += 1
+            observed, finished = runner.run(cancelled_after(ticks, spec))
+            for strand, rows in traced(observed).items():
+                assert rows == reference.trace[strand][: len(rows)], f"cancelled after {ticks}, it did something else"
+
+
+async def cancelled_after(ticks: int, spec: Spec) -> tuple[Observed, bool]:
+    """Let everybody go on so many times, then cancel. What is left is one end, and threads that can be used."""
+    observed = Observed()
+    run = build(spec, observed).run("go", thread=observed.thread, emit=observed.events.append)
+    task = asyncio.create_task(run)
+    await others(ticks)
+    finished = task.done()
+    task.cancel()
+    await others(1)
+    if not task.done(): task.cancel()
+    await others(SETTLE)
+    begun = tools_used(observed)
+    await asyncio.wait((task,))
+    assert tools_used(observed) == begun, "a tool was begun after the run was cancelled"
+    await others(20)
+    assert asyncio.all_tasks() == {asyncio.current_task()}, "work is left behind"
+    (terminal,) = observed.terminal
+    assert observed.events[-1] is terminal
+    assert finished or (terminal.outcome, terminal.reason) == ("cancelled", "user requested")
+    for thread in (observed.thread, *observed.below):
+        await check(thread, finished)
+    return observed, finished
+
+
+async def check(thread: Thread, finished: bool) -> None:
+    """A thread is whole: it is valid, nothing waits unless somebody is to answer, and the talk can go on."""
+    assert Thread.from_json(thread.to_json()).messages == thread.messages.validate()
+    assert not thread.busy
+    assert finished or not thread.pending
+    result = await Agent(FunctionModel(lambda request: "hello")).run("again", thread=thread)
+    assert result.text == "hello"
+    assert not thread.pending
+
+
+async def test_a_wrap_that_ignores_its_cancellation_gets_no_further() -> None:
+    deaf, used = asyncio.Event(), list[str]()
+
+    @wrap(ToolUse)
+    async def deafly(use: ToolUse, next: Next) -> ToolResult:
+        with suppress(asyncio.CancelledError):
+            deaf.set()
+            await asyncio.sleep(10)
+        result: ToolResult = await next(use)
+        return result
+
+    @tool
+    async def touch(path: str) -> None:
+        used.append(path)
+
+    model = Scripted(assistant("", ToolCall("c1", "touch", {"path": "x"})))
+    task = asyncio.create_task(Agent(model, tools=[touch], hooks=[deafly]).run("go"))
+    await deaf.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert used == []
+
+
+def tools_used(observed: Observed) -> int:
+    return sum(row[0] == "tool" for rows in observed.trace.values() for row in rows)
+
+
+def traced(observed: Observed) -> dict[str, list[Any]]:
+    return {strand: rows for strand, rows in observed.trace.items() if rows}
