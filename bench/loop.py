@@ -6,28 +6,23 @@ no hooks and no checks, that asks the same model and uses the same tool. See ben
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import gc
 import json
-import os
-import platform
 import subprocess
 import sys
 import tracemalloc
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Callable, Sequence
 from itertools import cycle, product
-from pathlib import Path
 from statistics import median
-from time import perf_counter, process_time_ns
-from typing import Any, TypeVar
+from time import process_time_ns
+from typing import Any
+
+from measure import Prepare, Row, Rows, Samples, by_length, compare, groups, main, measure, pick, share, table
 
 from wick import Agent, Hook, Message, ModelCall, Thread, ToolUse, after, assistant, before, guard, tool, user, wrap
 from wick.hooks import Next
 from wick.protocols import CallArgs, CallStart, Delta, Finish, TextDelta, Usage
-
-RESULTS = Path(__file__).parent / "results" / "loop.json"
 
 LENGTHS = (20, 200, 2_000)  # messages that are in the thread when the run begins
 STEPS = 10  # that use a tool, in one run
@@ -88,7 +83,7 @@ async def look(op: Any) -> None:
     """A hook that has nothing to say."""
 
 
-async def around(op: Any, next: Next) -> Any:
+async def around(op: Any, next: Next[Any]) -> Any:
     return await next(op)
 
 
@@ -157,10 +152,7 @@ async def bare_stream(model: Prepared, messages: list[dict[str, Any]]) -> AsyncI
     messages.append({"role": "assistant", "content": "".join(text)})
 
 
-# -- measuring ------------------------------------------------------------------------------------------------------
-
-Key = TypeVar("Key")
-Prepare = Callable[[], Awaitable[object]]  # makes ready what is not measured, and returns what is
+# -- what is measured -----------------------------------------------------------------------------------------------
 
 
 def _past(length: int) -> list[Message]:
@@ -203,57 +195,6 @@ async def _read(events: AsyncIterator[object]) -> None:
         pass
 
 
-Samples = dict[Key, list[float]]  # microseconds, one for each round
-
-
-async def measure(cases: dict[Key, Prepare], rounds: int) -> Samples[Key]:
-    """The CPU time of each case in each round. The cases take turns, so that a slow moment is everyone's."""
-    samples: Samples[Key] = {key: [] for key in cases}
-    for number in range(-1, rounds):
-        for key, prepare in cases.items():
-            work = prepare()
-            gc.collect()
-            start = process_time_ns()
-            await work
-            spent = (process_time_ns() - start) / 1_000
-            if number >= 0:  # the first round warms up
-                samples[key].append(spent)
-    return samples
-
-
-def _each(more: list[float], less: list[float], count: int, times: int = 1) -> list[float]:
-    """What one costs, in each round: the difference that `count` of them make."""
-    return [(a - b) / count * times for a, b in zip(more, less, strict=True)]
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """One figure, the floor beside it, and their ratio; for a growth, a ring and an agent, the ratio to a bare step."""
-
-    group: str
-    case: str
-    us: float
-    floor_us: float
-    ratio: float
-    messages: int | None = None
-    goal_us: float | None = None
-
-    @property
-    def own_us(self) -> float:
-        return self.us - self.floor_us
-
-    def to_json(self) -> dict[str, Any]:
-        fields = {name: getattr(self, name) for name in self.__slots__} | {"own_us": self.own_us}
-        return {key: round(value, 3) if isinstance(value, float) else value for key, value in fields.items()}
-
-
-def _row(
-    group: str, case: str, cost: list[float], floor: list[float], unit: list[float] | None = None, **more: Any
-) -> Row:
-    ratio = median(a / b for a, b in zip(cost, unit or floor, strict=True))
-    return Row(group, case, median(cost), median(floor), ratio, **more)
-
-
 # -- steps and rings ------------------------------------------------------------------------------------------------
 
 
@@ -266,13 +207,13 @@ async def steps(rounds: int) -> list[Row]:
         own = [cost[name, length] for length in LENGTHS]
         floors = [cost["bare", length] for length in LENGTHS]
         rows += [
-            _row("step", name, us, floor, messages=length, goal_us=_goal(name))
+            compare("step", name, us, floor, messages=length, goal_us=_goal(name))
             for us, floor, length in zip(own, floors, LENGTHS, strict=True)
         ]
-        rows.append(_row("growth", name, _growth(own), _growth(floors), floors[0]))
+        rows.append(compare("growth", name, _growth(own), _growth(floors), floors[0]))
     for name, length in product(rings, LENGTHS):
-        one = _each(cost[name, length], cost["no hooks", length], RINGS)
-        rows.append(_row("ring", name, one, cost["bare", length], messages=length))
+        one = share(cost[name, length], cost["no hooks", length], RINGS)
+        rows.append(compare("ring", name, one, cost["bare", length], messages=length))
     return rows
 
 
@@ -285,12 +226,12 @@ async def _step_costs(crowds: dict[str, list[Hook]], rounds: int) -> Samples[tup
             cases[name, length, kind] = _wick(hooks, replies, length)
     spent = await measure(cases, rounds)
     each = product(("bare", *crowds), LENGTHS)
-    return {(name, at): _each(spent[name, at, "work"], spent[name, at, "rest"], STEPS) for name, at in each}
+    return {(name, at): share(spent[name, at, "work"], spent[name, at, "rest"], STEPS) for name, at in each}
 
 
-def _growth(by_length: list[list[float]]) -> list[float]:
+def _growth(costs: list[list[float]]) -> list[float]:
     """What a step costs more for a thousand messages more."""
-    return _each(by_length[-1], by_length[0], LENGTHS[-1] - LENGTHS[0], 1_000)
+    return share(costs[-1], costs[0], LENGTHS[-1] - LENGTHS[0], 1_000)
 
 
 def _ring(kind: str, operation: Any) -> str:
@@ -316,9 +257,9 @@ async def deltas(rounds: int) -> list[Row]:
     samples = await measure(every | {"rest w": _wick((), REST), "rest b": _bare(REST)}, rounds)
 
     def each(name: str, side: str) -> list[float]:
-        return _each(samples[f"{name} {side}"], samples[f"rest {side}"], DELTAS)
+        return share(samples[f"{name} {side}"], samples[f"rest {side}"], DELTAS)
 
-    return [_row("delta", name, each(name, "w"), each(name, "b"), goal_us=DELTA_GOAL) for name in cases]
+    return [compare("delta", name, each(name, "w"), each(name, "b"), goal_us=DELTA_GOAL) for name in cases]
 
 
 # -- agents ---------------------------------------------------------------------------------------------------------
@@ -356,7 +297,7 @@ MAKERS: dict[str, Callable[[], Agent]] = {
 }
 
 
-def agents(count: int, rounds: int, bare_step: float) -> list[dict[str, Any]]:
+def agents(count: int, rounds: int, bare_step: float) -> Rows:
     """What an agent with three tools and three hooks costs to make and to keep; its rings come with its first run."""
     samples: Samples[str] = {name: [] for name in MAKERS}
     for _ in range(rounds):
@@ -405,7 +346,7 @@ print((time.process_time() - start) * 1000, rss() - size)
 """
 
 
-def imports(rounds: int) -> list[dict[str, Any]]:
+def imports(rounds: int) -> Rows:
     """What an import costs in a new process, beyond the bare interpreter."""
     found: dict[str, list[tuple[float, float]]] = {name: [] for name in IMPORTS}
     for number in range(-1, rounds):
@@ -432,63 +373,33 @@ def _imported(code: str) -> tuple[float, float]:
 # -- telling --------------------------------------------------------------------------------------------------------
 
 
-def table(title: str, heads: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """Print rows under their heads: the first column is text, the others are numbers."""
-    cells = [[*heads], *([_shown(cell) for cell in row] for row in rows)]
-    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    print(f"\n{title}")
-    for line in cells:
-        first, *rest = zip(line, widths, strict=True)
-        print(" ", "  ".join([first[0].ljust(first[1]), *(cell.rjust(width) for cell, width in rest)]).rstrip())
-
-
-def _shown(cell: object) -> str:
-    if cell is None:
-        return ""
-    if isinstance(cell, float):
-        return f"{cell:,.2f}" if abs(cell) < 10 else f"{cell:,.0f}"
-    return f"{cell:,}" if isinstance(cell, int) else str(cell)
-
-
-def tell(rows: Sequence[dict[str, Any]]) -> None:
-    group: dict[str, list[dict[str, Any]]] = {}
-    for row in rows:
-        group.setdefault(row["group"], []).append(row)
+def tell(rows: Rows) -> None:
+    group = groups(rows)
     costs = ("us", "floor_us", "own_us", "ratio", "goal_us")
     heads = ("µs", "floor", "our own", "ratio", "goal, our own")
-    table("a step: one reply, one tool used", ("", "messages", *heads), _pick(group["step"], "messages", *costs))
-    table("more for a step, by 1,000 messages more in the thread", ("", *heads[:3]), _pick(group["growth"], *costs[:3]))
+    table("a step: one reply, one tool used", ("", "messages", *heads), pick(group["step"], "messages", *costs))
+    table("more for a step, by 1,000 messages more in the thread", ("", *heads[:3]), pick(group["growth"], *costs[:3]))
     lengths = [f"{length:,}" for length in LENGTHS]
     table(
         "one more ring, in µs, by messages; and as a part of a bare step",
         ("", *lengths, *lengths),
-        ([case, *_by_length(group["ring"], case, "us"), *_by_length(group["ring"], case, "ratio")]
+        ([case, *by_length(group["ring"], case, "us"), *by_length(group["ring"], case, "ratio")]
          for case in dict.fromkeys(row["case"] for row in group["ring"])),
     )  # fmt: skip
-    table("a delta: a piece of a reply", ("", *heads), _pick(group["delta"], *costs))
+    table("a delta: a piece of a reply", ("", *heads), pick(group["delta"], *costs))
     table(
         "an agent with 3 tools and 3 hooks",
         ("", "µs", "goal", "bytes", "goal", "in bare steps"),
-        _pick(group["agent"], "us", "goal_us", "bytes", "goal_bytes", "ratio"),
+        pick(group["agent"], "us", "goal_us", "bytes", "goal_bytes", "ratio"),
     )
-    table("an import, beyond Python itself", ("", "ms", "MB", "ratio"), _pick(group["import"], "ms", "rss_mb", "ratio"))
-
-
-def _pick(rows: Iterable[dict[str, Any]], *keys: str) -> list[list[object]]:
-    return [[row["case"], *(row[key] for key in keys)] for row in rows]
-
-
-def _by_length(rows: Iterable[dict[str, Any]], case: str, key: str) -> list[object]:
-    return [row[key] for row in rows if row["case"] == case]
+    table("an import, beyond Python itself", ("", "ms", "MB", "ratio"), pick(group["import"], "ms", "rss_mb", "ratio"))
 
 
 # -- all of it ------------------------------------------------------------------------------------------------------
 
 
-def run(quick: bool) -> list[dict[str, Any]]:
+def run(quick: bool) -> Rows:
     rounds = 5 if quick else 31
-    gc.collect()
-    gc.freeze()  # what was imported is not looked through again at each collection
     with asyncio.Runner() as runner:
         found = runner.run(steps(rounds)) + runner.run(deltas(rounds))
     bare_step = next(row.floor_us for row in found if row.group == "step")
@@ -497,20 +408,5 @@ def run(quick: bool) -> list[dict[str, Any]]:
     return rows + imports(1 if quick else 7)
 
 
-def main() -> None:
-    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    options.add_argument("--quick", action="store_true", help="a few rounds, for a first impression")
-    options.add_argument("--json", type=Path, default=RESULTS, metavar="FILE", help="where the figures are written")
-    chosen = options.parse_args()
-    start = perf_counter()
-    rows = run(chosen.quick)
-    tell(rows)
-    about = {"python": platform.python_version(), "machine": platform.machine(), "cpus": os.cpu_count()}
-    report = about | {"quick": chosen.quick, "seconds": round(perf_counter() - start, 1), "rows": rows}
-    chosen.json.parent.mkdir(parents=True, exist_ok=True)
-    chosen.json.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
-    print(f"\n{report['seconds']} s; written to {chosen.json}")
-
-
 if __name__ == "__main__":
-    main()
+    main(__doc__, "loop", run, tell)

@@ -389,6 +389,43 @@ async def test_a_tool_that_ran_into_its_time_limit_is_unknown_and_not_tried_agai
     assert "may have taken effect" in result_of(result)
 
 
+async def test_an_id_that_comes_again_is_another_call() -> None:
+    """A model may give every call the same id, and must not get an approval or an effect for nothing by it."""
+    keys, thread = [], Thread()
+
+    @tool
+    def pay(amount: int, use: ToolUse) -> str:
+        """Pay."""
+        keys.append(use.key)
+        return "paid"
+
+    someone = User(True)
+    same = ToolCall("c", "pay", {"amount": 100})
+    await Agent(Scripted(same, same, "done"), tools=[pay], hooks=[ask], ask=someone).run("go", thread=thread)
+    assert len(someone.questions) == 2
+    assert len(set(keys)) == 2
+    assert [intent["key"] for intent in entries(thread, "intent")] == keys
+
+
+async def test_the_key_of_a_call_is_the_same_for_every_attempt() -> None:
+    whole = await whole_run()
+    intent = next(entry for entry in whole.entries if entry.kind == "intent" and entry.data["tool"] == "safe")
+    thread = copy(whole, intent.seq)
+    await worker(World()).run(thread=thread)
+    again = [entry["key"] for entry in entries(thread, "intent") if entry["tool"] == "safe"]
+    assert again == [intent.data["key"]] * 2
+
+
+async def test_the_usage_of_a_run_that_was_taken_up_is_that_of_both_parts() -> None:
+    desk, thread = Desk(), Thread()
+    agent = desk.agent(Paused("later"), True)
+    first = await agent.run("go", thread=thread)
+    assert first.usage.total_tokens
+    last = await agent.run(thread=copy(thread))
+    assert last.usage.input_tokens > first.usage.input_tokens
+    assert last.usage.output_tokens == first.usage.output_tokens + len("all done") // 4
+
+
 # -- one run at a time ------------------------------------------------------------------------------------------------
 
 

@@ -97,7 +97,7 @@ async def test_every_attempt_at_a_call_has_the_same_key_for_services_and_its_own
 
     thread, watch = Thread(), Watch()
     await echoer(guard(Run, name="w")(watch), twice, tools=[keyed]).run("go", thread=thread)
-    assert seen == [(f"{thread.id}:{watch.op.id}:c1", 1), (f"{thread.id}:{watch.op.id}:c1", 2)]
+    assert seen == [(f"{thread.id}:{watch.op.id}:1:c1", 1), (f"{thread.id}:{watch.op.id}:1:c1", 2)]
 
 
 def test_of_several_reasons_to_stop_the_most_authoritative_is_kept() -> None:

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from described import Spec
 from generated import Observed, build, deaf_specs, expect, observe, others, specs
@@ -43,19 +44,19 @@ def test_an_agent_does_what_the_rules_say(spec: Spec) -> None:
 
 
 @settings(max_examples=settings.default.max_examples // 5)
-@given(specs | deaf_specs)
-def test_an_agent_can_be_cancelled_at_every_await(spec: Spec) -> None:
+@given(specs | deaf_specs, st.booleans())
+def test_an_agent_can_be_cancelled_at_every_await(spec: Spec, twice: bool) -> None:
     reference, _ = expect(spec)
     finished, ticks = False, 0
     with asyncio.Runner() as runner:
         while not finished:
             ticks += 1
-            observed, finished = runner.run(cancelled_after(ticks, spec))
+            observed, finished = runner.run(cancelled_after(ticks, spec, twice))
             for strand, rows in traced(observed).items():
                 assert rows == reference.trace[strand][: len(rows)], f"cancelled after {ticks}, it did something else"
 
 
-async def cancelled_after(ticks: int, spec: Spec) -> tuple[Observed, bool]:
+async def cancelled_after(ticks: int, spec: Spec, twice: bool) -> tuple[Observed, bool]:
     """Let everybody go on so many times, then cancel. What is left is one end, and threads that can be used."""
     observed = Observed()
     run = build(spec, observed).run("go", thread=observed.thread, emit=observed.events.append)
@@ -63,10 +64,13 @@ async def cancelled_after(ticks: int, spec: Spec) -> tuple[Observed, bool]:
     await others(ticks)
     finished = task.done()
     task.cancel()
+    await others(1)
+    task.cancel() if twice else None  # somebody is impatient
     await others(SETTLE)
     begun = tools_used(observed)
     await asyncio.wait((task,))
     assert tools_used(observed) == begun, "a tool was begun after the run was cancelled"
+    await others(SETTLE * twice)  # who is told to hurry leaves before the work has ended
     assert asyncio.all_tasks() == {asyncio.current_task()}, "work is left behind"
     (terminal,) = observed.terminal
     assert observed.events[-1] is terminal

@@ -459,7 +459,8 @@ class ToolUse(Operation[ToolResult], Injected):
     @property
     def key(self) -> str:
         """The same for every attempt at this call, for services that take an idempotency key."""
-        return f"{self.run.thread.id}:{self.run.id}:{self.call.id}"
+        thread, step = self.run.thread, self.run.thread.steps  # a model may use the same id in every step
+        return f"{thread.id}:{self.run.id}:{step}:{self.call.id}"
 
     @property
     def hash(self) -> str:

@@ -118,6 +118,7 @@ async def test_the_attributes(spans: Spans) -> None:
     assert asked["gen_ai.response.finish_reasons"] == ("tool_calls",)
     assert (asked["message_count"], asked["content_length"], asked["content_preview"]) == (1, 0, "")
     assert (asked["tool_calls_count"], asked["tool_calls"]) == (1, ("echo",))
+    assert (asked["gen_ai.usage.input_tokens"], asked["gen_ai.usage.output_tokens"]) == (0, 3)
     asked = dict(second.attributes or {})
     assert (asked["message_count"], asked["content_length"], asked["content_preview"]) == (3, 4, "done")
     assert asked["tool_calls_count"] == 0

@@ -47,7 +47,7 @@ from wick.models.http import TimeLimits
 from wick.models.openai import OpenAI
 from wick.models.responses import OpenAIResponses
 from wick.operations import Result
-from wick.protocols import Model, Usage
+from wick.protocols import Model, Request, Usage
 
 FULL = bool(os.environ.get("WICK_FULL"))
 KEY = "sk-very-secret-0123456789"
@@ -385,11 +385,9 @@ async def test_response_format(client: Client, server: ScriptedServer) -> None:
 
 async def test_an_unknown_setting_is_a_sentence(client: Client, server: ScriptedServer) -> None:
     script = server.script(SAYS)
-    model = client(script)
-    agent = Agent(model, tools=[add])
-    agent.settings["colour"] = "red"
+    request = Request((user("hi"),), settings={"colour": "red"})
     with pytest.raises(ModelError, match="there is no setting 'colour'"):
-        await agent.run("hi")
+        _ = [delta async for delta in client(script).stream(request)]
     assert not script.asked
 
 

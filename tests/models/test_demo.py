@@ -41,6 +41,7 @@ from wick.models import resolve
 from wick.models.demo import Demo
 from wick.models.demo.decide import GREETING, MOST_ROUNDS, REFUSAL, decide
 from wick.models.demo.instance import LABEL, instance
+from wick.models.demo.papers import slides
 from wick.models.demo.understand import MOST_JOBS, understand
 from wick.protocols import CallArgs, CallStart, Delta, Finish, Model, Request, TextDelta, Usage
 
@@ -517,6 +518,11 @@ def test_a_greeting_is_answered_with_who_it_is(said: str) -> None:
             [("ask_user", {"question": "Which one do you choose?", "options": ["red", "green", "blue"]})],
         ),
         ("ask me: what is your name?", [("ask_user", {"question": "What is your name?"})]),
+        ("run echo ok to permission", [("execute", {"command": "echo ok to permission"})]),
+        (
+            "make slides on wick and save them to deck.md",
+            [("write_file", {"path": "deck.md", "content": slides("wick")})],
+        ),
         ("edit notes.txt", []),
         ("run the tests", []),
         ("run", []),
@@ -547,7 +553,9 @@ def test_two_requests_in_one_text(said: str, expected: list[str]) -> None:
 
 
 def test_a_text_holds_a_handful_of_requests_at_most() -> None:
-    assert len(understand("read a.txt. " * 30)) == MOST_JOBS
+    messages = answered("write hello to a.txt. " * 30, lambda call: "ok", *TOOLS)
+    assert sum(len(message.tool_calls) for message in messages) == MOST_JOBS
+    assert messages[-1].text.endswith("I do 8 things at a time at most: ask me again for the rest.")
 
 
 def test_a_long_text_belongs_into_quotes_or_after_a_colon() -> None:
@@ -913,7 +921,7 @@ async def test_it_streams_words_pieces_usage_and_an_end(space: Workspace) -> Non
 async def test_an_agent_streams_it(space: Workspace) -> None:
     seen = await events(space.agent(), "hello")
     assert deltas(seen) == GREETING
-    assert {event.name for event in seen if event.event.startswith("on_chat_model")} == {LABEL}  # type: ignore[attr-defined]
+    assert {event.name for event in seen if event.event.startswith("on_chat_model")} == {LABEL}
 
 
 async def test_the_same_request_has_the_same_reply(space: Workspace) -> None:
@@ -1046,12 +1054,6 @@ def test_any_results_come_to_an_end(text: str, answers: list[str]) -> None:
     chance = random.Random(text)
     messages = answered(text, lambda call: chance.choice(answers) if answers else "ok", *TOOLS, most=MOST_ROUNDS + 1)
     assert messages[-1].text
-
-
-def test_what_would_take_too_many_rounds_is_summed_up() -> None:
-    asked = " and then ".join(f"write hello to {number}.txt" for number in range(8))
-    messages = answered(f"{asked} and then plan a trip", lambda call: "ok", *TOOLS)
-    assert len([message for message in messages if message.tool_calls]) == 8
 
 
 def test_calls_that_never_arrive_do_not_go_on_for_ever() -> None:

@@ -14,7 +14,7 @@ from wick.models import http
 from wick.models.openai import OpenAI
 from wick.protocols import Delta, Finish, Request, TextDelta
 
-HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nKeep-Alive: timeout=5, max=100\r\nContent-Length: %d\r\n\r\n"
+HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nKeep-Alive: max=100\r\nContent-Length: %d\r\n\r\n"
 BODY = b'data: {"choices":[{"delta":{"content":"hi"},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n'
 
 

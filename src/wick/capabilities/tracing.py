@@ -22,6 +22,7 @@ from wick.frozen import canonical
 from wick.hooks import Next, wrap
 from wick.messages import Message, ToolResult
 from wick.operations import ModelCall, Operation, Result, Run, Step, ToolUse
+from wick.protocols import Usage
 
 
 def recording(op: Operation[Any]) -> bool:
@@ -44,7 +45,7 @@ class Tracing(Capability):
                 result = await next(run)
             finally:
                 _recorded(span, run)
-            span.set_attributes({"outcome": result.outcome, "reason": result.reason, **_usage(result)})
+            span.set_attributes({"outcome": result.outcome, "reason": result.reason, **_usage(result.usage)})
             return result
 
     @wrap(Step, match=recording, priority=inf)
@@ -61,7 +62,7 @@ class Tracing(Capability):
             try:
                 reply = await next(call)
             finally:
-                span.set_attributes(_asked(call.trail.sealed or call))
+                span.set_attributes(_asked(call.trail.sealed or call) | _usage(call.trail.usage))
             span.set_attributes(_replied(reply))
             if call.trail.finish:
                 span.set_attribute("gen_ai.response.finish_reasons", [call.trail.finish])
@@ -117,8 +118,7 @@ def _answered(result: ToolResult) -> dict[str, Any]:
     return {"output_length": len(result.output), "output_preview": result.output[:PREVIEW_CHARS]}
 
 
-def _usage(result: Result) -> dict[str, int]:
-    usage = result.usage
+def _usage(usage: Usage) -> dict[str, int]:
     return {"gen_ai.usage.input_tokens": usage.input_tokens, "gen_ai.usage.output_tokens": usage.output_tokens}
 
 

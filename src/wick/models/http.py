@@ -190,7 +190,8 @@ async def _keep_open() -> AsyncGenerator[Any, None]:
 
 
 async def _note_kept(session: Any, context: Any, params: Any) -> None:
-    context.trace_request_ctx.append(True)
+    if context.trace_request_ctx is not None:
+        context.trace_request_ctx.append(True)
 
 
 async def close() -> None:

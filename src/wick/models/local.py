@@ -69,6 +69,11 @@ class Local:
     def name(self) -> str:
         return f"local:{self.model}"
 
+    @property
+    def path(self) -> str:
+        """Where the file is."""
+        return self._loading.path
+
     def __repr__(self) -> str:
         return f"<Local {self.name}>"
 

@@ -61,7 +61,7 @@ _MAKE = _verbs("make,create,write,draft,prepare,produce,build,generate,compose,d
 _WRITE = _verbs("write,save,create,put,store,make,generate,jot down,touch")
 _LOOK = _verbs(
     "read,open,show,display,print,cat,view,see,check,inspect,output,quote,summarize,summarise,load,look at,look in"
-    ",look into,look inside,have a look at,take a look at,peek at,peek into,go through,get"
+    ",look into,look inside,have a look at,take a look at,peek at,peek into,go through,get,fetch"
 )
 _SEEK = _verbs("search,grep,look,scan,hunt")
 _REPLACE = _verbs("replace,change,swap,turn,substitute,update,fix,correct,edit,modify,rename")
@@ -72,15 +72,15 @@ _AGENT = (
     r"(?P<agent>(?:[\w-]+ )?(?:sub-?agents?|agents?)|researcher|writer|reviewer|analyst|critic|editor|coder|planner"
     r"|tester|assistant|expert|colleague|summari[sz]er|designer|translator|explorer|worker|helper)\b"
 )
-_APPROVAL = r"(?:approv(?:al|als|e|ed|es)|permission|confirm|confirmation|consent|go-ahead|sign-off)"
+_APPROVAL = r"(?:approv(?:al|als|e|ed|es)|permission|my ok|my okay|confirm|confirmation|consent|go-ahead|sign-off)"
 _SHELL = r"(?:the|a|your|my) (?:shell|terminal|bash|console|command line)"
 _FILES = r"(?:files?|folders?|director(?:y|ies)|documents|entries|workspace)"
 _TODOS = r"(?:plans?|todos?|to-dos?|(?:todo|to-do|task) lists?|check ?lists?|steps)"
 _SLIDES = r"(?:slides?|slide ?(?:decks?|shows?)|decks?|presentations?|powerpoints?)"
 _TABLE = r"(?:tables?|spreadsheets?|csv(?: files?)?|data ?(?:sets?|sheets?)|excel(?: sheets?| files?)?)"
 _DOCUMENT = (
-    r"(?P<noun>document|doc|report|letter|essay|article|memo|summary|blog post|markdown(?: file| document)?|one-pager"
-    r"|proposal|story|page|guide|introduction|poem)"
+    r"(?P<noun>document|documentation|doc|report|letter|essay|article|memo|summary|blog post|markdown(?: file| document)?"
+    r"|one-pager|proposal|story|page|guide|introduction|poem)"
 )
 # Nothing but articles, or a verb and up to four words that tell what kind of thing is to be made.
 _NEW = rf"(?:{_MAKE} (?:me |us )?(?:(?!(?:about|on|for|of|to|with)\b)[\w-]+ ){{0,4}}?|{_A}(?:\d+ )?)"
@@ -105,8 +105,9 @@ INTENTS = (
     ),
     _intent(
         jobs.ask_for_approval,
-        rf"(?:ask|request|get|seek|require|wait|need|trigger|show|test|demonstrate|do|perform|run|execute|start|see)\b"
-        rf".{{0,80}}?\b{_APPROVAL}\b.*",
+        rf"(?:ask|request|get|seek|require|wait|need|trigger|show|test|demonstrate|see)\b.{{0,80}}?\b{_APPROVAL}\b.*",
+        r"(?:do|perform|run|execute|start)\b.{0,80}?\b(?:ask|need|requir|get|wait|with my|after my)\w*\b.{0,40}?"
+        rf"\b{_APPROVAL}\b.*",
         r"(?:ask|check with) (?:me|us|the user) (?:first|before)\b.*",
         r"before .{0,80}?\bask (?:me|us|the user)\b.*",
         r"(?:(?:a|an|the|my) )?(?:approv(?:e|al|ing)|confirmation)\b.*",
@@ -116,7 +117,8 @@ INTENTS = (
     _intent(
         jobs.plan,
         r"(?:break|split|divide)(?:ing)? (?P<topic>.+?) (?:down |up )?into (?:\w+ )?(?:todos?|to-dos?|steps|tasks)",
-        rf"(?:plan|planning|organi[sz](?:e|ing)|(?:what are the |use |using |track |work out ){_TODOS})\b(?: to plan)?"
+        rf"(?:plan|planning|organi[sz](?:e|ing)|(?:what are|use|using|track|work out) {_A}{_TODOS})\b"
+        r"(?: to (?:plan|organi[sz]e))?"
         r"(?P<topic>(?: .+?)??)(?P<rest>(?: (?:to|in|into|as) (?:a )?(?:file )?[\ue000-\uf8ff])?)",
         rf"{_NEW}{_TODOS}{_REST}",
         takes_rest=True,
@@ -162,20 +164,21 @@ INTENTS = (
         jobs.search_files,
         rf"(?:{_SEEK}|check|go)(?: {_IN})? (?P<where>{_A}(?:{_FILES}|(?:folder |directory )?{ASIDE}"
         rf"|[\w-]+(?: folder| directory)?)(?: {_IN} .+?)?) for (?P<text>.+)",
-        rf"(?:(?:do|run|perform|start) )?(?:a )?(?:{_SEEK} for|search|grep|rg) (?P<text>.+?)(?: {_IN} (?P<where>.+))?",
-        rf"(?:find|locate) (?P<text>.+?)(?: {_IN} (?P<where>.+))?",
+        rf"(?:(?:do|run|perform|start) )?(?:a )?(?:{_SEEK} for|search|grep|rg|look up) (?P<text>.+?)"
+        rf"(?: {_IN} (?P<where>.+))?",
+        rf"(?:find|locate) (?!where\b)(?P<text>.+?)(?: {_IN} (?P<where>.+))?",
         r"(?:which|what|any|are there(?: any)?|is there(?: a| any)?|does any|do any)(?: of (?:the|my|your))?"
         r" (?:files?|documents?|lines?)(?: (?:that|which))? (?:contains?|containing|mentions?|mentioning|has|have|says?"
         r"|uses?|using|includes?|including|with|talks? about|refers? to) (?P<text>.+)",
         r"where (?:is|are|does|do|did|was|can i find) (?P<text>.+?)"
         r"(?: (?:mentioned|used|defined|written|found|appears?|occurs?|shows? up))?(?: in (?:the|my|these) \w+)?",
-        r"where (?P<text>.+?) (?:is|are|was) (?:mentioned|used|defined|written|found)",
+        r"(?:find )?where (?P<text>.+?) (?:is|are|was) (?:mentioned|used|defined|written|found)",
         takes_colon=True,
     ),
     _intent(
         jobs.run,
         r"[$!>]\s*(?P<command>.+)",
-        rf"{_RUN}(?: (?:(?:the|this|a|following|shell|bash|terminal) )*(?:command|cmd|command line))?"
+        rf"{_RUN}(?: (?:(?:the|this|a|following|shell|bash|terminal) )*(?:command|cmd|command line|following))?"
         rf"(?: (?P<command>.+?))?(?: (?:in|on) {_SHELL})?",
         rf"(?:use|using|in|with|from|on|via|open) {_SHELL}[\s,]*(?:to |and )?(?:{_RUN}|do|type|try)? ?(?P<command>.+)",
     ),
@@ -202,8 +205,8 @@ INTENTS = (
         r"|our|these|this|a|list|names?|current|available|existing|there|each|working) )*"
         rf"(?P<rest>(?:(?:{_FILES}|contents?|everything|project)\b|(?:{ASIDE}|[\w-]+) (?:folder|directory)\b).*)",
         rf"(?:list(?:ing)?|browse|explore)(?: (?P<path>{ASIDE}))?",
-        rf"(?:what|which)\b(?P<rest>.*?\b(?:{_FILES}|here)\b.*)",
-        rf"(?:(?:the|any|all|a|list of|my|your|names of|every|each) )*(?P<rest>(?:{_FILES}|contents?)"
+        rf"(?:check )?(?:what|which)\b(?P<rest>.*?\b(?:{_FILES}|project|here)\b.*)",
+        rf"(?:(?:the|any|all|a|an|list of|overview of|my|your|names of|every|each) )*(?P<rest>(?:{_FILES}|contents?)"
         r"(?: (?:in|of|under|inside|here|there|within|available|you|we|i|do|are|that|from)\b.*)?)",
         takes_colon=True,
     ),

@@ -87,7 +87,7 @@ def _one(tool: str, **args: Any) -> Job:
 
 _NO_NAME = frozenset(
     "the this that these my your our a an it here there current working project root all any file files folder folders"
-    " directory directories workspace everything everywhere disk code".split()
+    " directory directories contents workspace everything everywhere disk code".split()
 )
 _PLACE = (
     r"(?:in|inside|of|under|within|from|folder|directory|called|named) (?:(?:the|this|that|my|your|our) )?"
@@ -95,16 +95,16 @@ _PLACE = (
 )
 _LITERALLY = re.compile(
     r"(?:(?:the|any|all|every|each|a|an) )*"
-    r"(?:(?:words?|texts?|phrases?|sentences?|strings?|terms?|typos?|patterns?|mentions|occurrences|references|uses"
-    r"|places|lines?|files?|documents?)(?: (?:of|to|with|where|that|which|containing|contains?|saying|says?|mentioning"
+    r"(?:(?:words?|texts?|phrases?|sentences?|strings?|terms?|typos?|patterns?|functions?|mentions|occurrences|references"
+    r"|uses|places|lines?|files?|documents?)(?: (?:of|to|with|where|that|which|containing|contains?|saying|says?|mentioning"
     r"|mentions?|matching))* )(?=\S)",
     _I,
 )
 
 
-def _literally(clause: Clause, name: str) -> str:
+def _literally(clause: Clause, raw: str) -> str:
     """A text that is meant as it is, without "the word" before it."""
-    return clause.words.open(_LITERALLY.sub("", clause.raw(name), count=1))
+    return clause.words.open(_LITERALLY.sub("", raw, count=1))
 
 
 def _named(name: str) -> str:
@@ -135,15 +135,16 @@ def _look(path: str, limit: dict[str, int]) -> Act:
     return Act("ls", {"path": path}) if path.endswith(("/", "..")) else Act("read_file", {"path": path, **limit})
 
 
-_POINTS_ON = re.compile(r"|this|that|it|(?:the )?following(?: \w+)?|(?:the )?(?:contents?|text)", _I)
+_POINTS_ON = re.compile(r"|this|that|it|them|(?:the )?following(?: \w+)?|(?:the )?(?:contents?|text)", _I)
 
 
 def write_file(clause: Clause) -> Job | None:
     content, path = clause.raw("content"), clause.get("path") or clause.raw("bare") or "note.txt"
-    if clause.words.tail and _POINTS_ON.fullmatch(content):
-        return _one("write_file", path=path, content=_ended(clause.tail))
+    if _POINTS_ON.fullmatch(content) and (content or clause.words.tail):
+        return _one("write_file", path=path, content=_ended(clause.tail)) if clause.words.tail else None
+    content = re.sub(r" (?:in|into|to|inside) (?:it|there)\Z", "", content, flags=_I)
     if content:
-        return _one("write_file", path=path, content=_ended(_literally(clause, "content")))
+        return _one("write_file", path=path, content=_ended(_literally(clause, content)))
     if not clause.says(r"\bfile\b|^(?:creat|mak|touch)"):
         return None
     is_empty = clause.says(r"\b(?:empty|blank)\b|^touch")
@@ -155,7 +156,7 @@ def _ended(text: str) -> str:
 
 
 def edit_file(clause: Clause) -> Job | None:
-    path, old = clause.get("path") or clause.before, _literally(clause, "old")
+    path, old = clause.get("path") or clause.before, _literally(clause, clause.raw("old"))
     return _one("edit_file", path=path, old_text=old, new_text=clause.get("new")) if path and old else None
 
 
@@ -164,7 +165,7 @@ def ask_for_edit(clause: Clause) -> Job:
 
 
 def search_files(clause: Clause) -> Job | None:
-    text, where = _literally(clause, "text"), clause.raw("where")
+    text, where = _literally(clause, clause.raw("text")), clause.raw("where")
     if text.lower() in ("", "it", "that", "this", "something", "anything", "files", "the files"):
         return None
     names = [quote.text for quote in clause.words.quotations(where)]
@@ -222,7 +223,7 @@ _GOES_TO = (
     r"[\s,]*(?:and (?:save|put|store|write) (?:it|them) )?"
     rf"\b(?:to|in|into|as|at|called|named) (?:the |a )?(?:file )?({ASIDE})"
 )
-_ABOUT = r"(?:about|on|for|of|regarding|covering|titled|describing|explaining|showing|with|to)"
+_ABOUT = r"(?:about|on|for|of|regarding|covering|titled|describing|explaining|comparing|showing|with|to)"
 
 
 def _subject(clause: Clause, otherwise: str = "") -> tuple[str, str]:
@@ -232,6 +233,7 @@ def _subject(clause: Clause, otherwise: str = "") -> tuple[str, str]:
     rest = rest[: place.start()] + rest[place.end() :] if place else rest
     about = re.search(rf"(?:^|\s){_ABOUT}\s+(.+)", rest, _I | re.DOTALL)
     topic = clause.words.open(about[1].strip(" .,")) if about else clause.tail
+    topic = re.sub(r" (?:with|in|on) (?:\d+|\w+) (?:slides|pages|steps)\b", "", topic, flags=_I)
     return " ".join(topic.split())[:200] or otherwise, clause.words.open(place[1]) if place else ""
 
 

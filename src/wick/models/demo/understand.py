@@ -38,6 +38,8 @@ def understand(said: str, before: str = "") -> list[Job]:
 def _jobs(words: Words, before: str) -> list[Job]:
     jobs: list[Job] = []
     for clause in _clauses(words):
+        if len(jobs) == MOST_JOBS:
+            return [*jobs, Job(summary=f"I do {MOST_JOBS} things at a time at most: ask me again for the rest.")]
         if found := _find(clause, before):
             jobs.append(found[1])
             before = found[1].path or before
@@ -57,16 +59,16 @@ def _clauses(words: Words) -> Iterator[Words]:
     """The parts of a text that each ask for something: it is cut only before what is understood by itself."""
     links = list(_LINK.finditer(words.text))[:_MOST_LINKS]
     ends = [link.start() for link in links[1:]] + [len(words.text)]
-    start, count, rest = 0, 1, words.part(0, len(words.text), words.tail)
+    start, rest = 0, words.part(0, len(words.text), words.tail)
     for link, end in zip(links, ends, strict=False):
         found = _find(rest)
-        if count == MOST_JOBS or (found and found[0].takes_rest):
+        if found and found[0].takes_rest:
             break
         left, right = words.part(start, link.start()), words.part(link.end(), len(words.text), words.tail)
         begins = OPENING.match(right.text) and (_find(right) or _find(words.part(link.end(), end)))
         if begins and _stands_alone(left):
             yield left
-            start, count, rest = link.end(), count + 1, right
+            start, rest = link.end(), right
     yield rest
 
 

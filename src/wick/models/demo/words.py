@@ -120,8 +120,8 @@ _BEFORE = re.compile(
     r"|good (?:morning|afternoon|evening|day)"
     rf"|(?:can|could|would|will|may|might|shall|should|must) {_WHO}(?: like you to| mind| have| get)?"
     r"|(?:would|is|will) it be possible to|is it possible to|are you able to|do you (?:have|see|know)"
-    rf"|{_WHO}(?:['’]d| would| really| also| now)* (?:need|want|like|love|wish)(?: you)?(?: to have| to get)?"
-    rf"|{_WHO} (?:should|must|can|could)|your (?:task|job) is"
+    rf"|{_WHO}(?:['’]d| would| really| also| now)* (?:need|want|like|love|wish)(?: you)?(?: to (?:have|get|know))?"
+    rf"|{_WHO} (?:should|must|can|could)|your (?:task|job) is|i['’]?m curious|i am curious"
     r"|let['’]?s|let us|go ahead and|go and|try and|try|help me|help us|let me (?:see|know|have)|let me"
     r"|(?:show|tell|give|get|fetch|bring) (?:me|us)|for me)\b[\s,.!]*)+",
     re.IGNORECASE,
