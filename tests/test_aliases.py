@@ -59,7 +59,7 @@ def test_tools_that_other_tools_name() -> None:
 
 def test_the_aliases_of_a_tool() -> None:
     assert aliases.tool_aliases("read_file") == {"Read", "file_read"}
-    assert aliases.tool_aliases("Read") == frozenset()
+    assert aliases.tool_aliases("Read") == {"read_file", "file_read"}
     assert aliases.tool_aliases("something_else") == frozenset()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from wick import Agent, Limits, Scripted
+from wick.capabilities.retry import Retry
 from wick.capabilities.tracing import Tracing
 from wick.defaults import DEFAULTS
 
@@ -11,16 +12,16 @@ def names(agent: Agent) -> set[str]:
     return {hook.name.partition(".")[0] for hook in agent.hooks}
 
 
-def test_every_agent_is_traced_and_limited() -> None:
-    assert [type(part) for part in DEFAULTS] == [Tracing, Limits]
-    assert names(Agent(Scripted())) == {"tracing", "limits"}
+def test_every_agent_is_traced_limited_and_asks_again() -> None:
+    assert [type(part) for part in DEFAULTS] == [Tracing, Limits, Retry]
+    assert names(Agent(Scripted())) == {"tracing", "limits", "retry"}
 
 
 def test_one_of_the_same_name_takes_its_place() -> None:
     mine = Limits(steps=3)
     agent = Agent(Scripted(), hooks=[mine])
     assert {hook.owner for hook in agent.hooks if hook.name.startswith("limits.")} == {mine}
-    assert names(agent) == {"tracing", "limits"}
+    assert names(agent) == {"tracing", "limits", "retry"}
 
 
 def test_a_copy_has_them_once() -> None:

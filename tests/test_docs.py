@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
+import json
 import os
 import re
 import subprocess
 import sys
 from contextlib import redirect_stdout
-from dataclasses import dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields
 from functools import cache
 from importlib import import_module
 from io import StringIO
@@ -22,8 +25,18 @@ import wick.capabilities
 from wick.agent import SETTINGS
 from wick.aliases import POINT_NAMES
 from wick.decisions import STOPS
+from wick.errors import ModelError
 from wick.events import Event
+from wick.models import resolve
+from wick.models.anthropic import Anthropic
+from wick.models.demo.intents import ABILITIES
+from wick.models.http import RETRYABLE, TimeLimits
+from wick.models.local import Local
+from wick.models.named import ALIASES, DEFAULTS, FAMILIES, PROVIDERS
+from wick.models.openai import OpenAI
+from wick.models.responses import OpenAIResponses
 from wick.operations import OPERATIONS, Outcome
+from wick.protocols import Delta, Request, Usage
 from wick.signatures import POSITIONS, allowed
 from wick.threads import Kind
 
@@ -33,7 +46,27 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 MARKDOWN = [*PAGES, ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", ROOT / "examples" / "README.md"]
 EXAMPLES = sorted((ROOT / "examples").glob("[0-9]*.py"))
 
+NOBODY = "127.0.0.1:1"  # where no server listens
+
 FENCE = re.compile(r"(<!-- continues -->\n)?^```([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+@cache
+def variables() -> set[str]:
+    """The environment variables that wick reads: a module that reads any has their names in its texts."""
+    texts = [path.read_text(encoding="utf-8") for path in (ROOT / "src" / "wick").rglob("*.py")]
+    readers = [ast.parse(text) for text in texts if re.search(r"\benviron\b|\bgetenv\b", text)]
+    found = [node.value for tree in readers for node in ast.walk(tree) if isinstance(node, ast.Constant)]
+    return {name for text in found if isinstance(text, str) for name in re.findall(r"\b[A-Z]+(?:_[A-Z]+)+\b", text)}
+
+
+@pytest.fixture(autouse=True)
+def offline(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+    """The docs say what happens without a key, and no key of anybody's is used to see whether they are right."""
+    for name in variables():
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("OLLAMA_HOST", NOBODY)
+    return monkeypatch
 
 
 # -- code in the pages ----------------------------------------------------------------------------------------------
@@ -95,7 +128,7 @@ def _lines(text: str) -> list[str]:
 
 def test_every_kind_of_fence_is_known() -> None:
     """A misspelt one would be code that nobody checks."""
-    known = {"", "python", "text", "text output", "sh"}
+    known = {"", "python", "text", "text output", "sh", "toml"}
     odd = [f"{_name(page)}: {found[2]!r}" for page in PAGES for found in FENCE.finditer(page.read_text("utf-8"))
            if found[2] not in known]  # fmt: skip
     assert not odd, "\n".join(odd)
@@ -150,10 +183,32 @@ def rows(page: Path, column: int) -> dict[str, list[str]]:
     return {found[1]: row for found, row in named if found}
 
 
-def _capabilities() -> set[str]:
+def section(page: Path, heading: str) -> str:
+    """What stands under a heading, up to the next one that is as high, without its blocks of code."""
+    text = FENCE.sub("", page.read_text(encoding="utf-8"))
+    found = re.search(rf"^(#+) {re.escape(heading)}$(.*?)(?=^(?!\1#)#+ |\Z)", text, re.MULTILINE | re.DOTALL)
+    return found[2] if found else ""
+
+
+def codes(text: str) -> list[str]:
+    return re.findall(r"`([^`]+)`", text)
+
+
+def _capabilities() -> dict[str, list[type[wick.Capability]]]:
+    """The capabilities, by the name of their file."""
     modules = [import_module(f"wick.capabilities.{found.name}") for found in iter_modules(wick.capabilities.__path__)]
-    classes = {thing for module in modules for thing in vars(module).values() if isinstance(thing, type)}
-    return {kind.__name__ for kind in classes if issubclass(kind, wick.Capability) and kind is not wick.Capability}
+    return {
+        module.__name__.rpartition(".")[2]: [
+            kind
+            for kind in vars(module).values()
+            if isinstance(kind, type) and issubclass(kind, wick.Capability) and kind.__module__ == module.__name__
+        ]
+        for module in modules
+    }
+
+
+def _options(kind: Any) -> set[str]:
+    return {name for name in inspect.signature(kind).parameters if name != "model"}
 
 
 def _make_targets() -> set[str]:
@@ -173,7 +228,16 @@ NAMES = {
     "hook points": (set(POINT_NAMES), GUIDE / "hooks.md"),
     "events": ({kind.event for kind in _events()}, GUIDE / "events.md"),
     "event classes": ({kind.__name__ for kind in _events()}, GUIDE / "events.md"),
-    "capabilities": (_capabilities(), None),
+    "environment variables": (variables(), GUIDE / "models.md"),
+    "options of a model": (
+        set().union(*map(_options, (OpenAI, OpenAIResponses, Anthropic, Local))),
+        GUIDE / "models.md",
+    ),
+    "deltas": ({kind.__name__ for kind in get_args(Delta)}, GUIDE / "models.md"),
+    "fields of a request": (_fields(Request), GUIDE / "models.md"),
+    "fields of the usage": (_fields(Usage), GUIDE / "models.md"),
+    "what a model's error says": ({*vars(ModelError(""))}, GUIDE / "models.md"),
+    "what auto takes": ({*DEFAULTS, *DEFAULTS.values()}, GUIDE / "models.md"),
     "settings": (set(SETTINGS), GUIDE / "agents.md"),
     "outcomes": ({*get_args(Outcome), *STOPS}, GUIDE / "agents.md"),
     "fields of a result": (_fields(wick.Result), GUIDE / "agents.md"),
@@ -213,6 +277,136 @@ def test_the_table_of_events_has_every_field(kind: type[Event]) -> None:
     assert name.strip(" `") == kind.__name__, event
     assert _fields(kind) - _fields(Event) <= set(re.findall(r"`(\w+)`", data))
 
+
+@pytest.mark.parametrize("file", _capabilities())
+def test_every_capability_has_a_section_with_its_options(file: str) -> None:
+    assert _capabilities()[file], "a file of capabilities has one"
+    for kind in _capabilities()[file]:
+        found = "".join(section(page, kind.__name__) for page in GUIDE.glob("*.md"))
+        assert found, f"no page of the guide has a heading {kind.__name__}"
+        assert _options(kind) <= set(re.findall(r"\w+", " ".join(codes(found))))
+
+
+# -- models ---------------------------------------------------------------------------------------------------------
+
+MODELS = GUIDE / "models.md"
+
+
+def test_the_environment_variables_are_all_that_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Names that are put together at run time do not escape either."""
+    read = set[str]()
+
+    class Listening(dict[str, str]):
+        def get(self, name: str, default: Any = None) -> Any:
+            read.add(name)
+            return super().get(name, default)
+
+    monkeypatch.setattr(os, "environ", Listening(os.environ))
+    for provider in PROVIDERS:
+        try:
+            resolve({"provider": provider, "model": "m"})
+        except wick.WickError:
+            continue
+    assert read == variables()
+
+
+def table(page: Path, heading: str, first: str) -> list[list[str]]:
+    """The rows of the table under a heading whose first column is headed so."""
+    found = re.search(rf"^\| {first} \|.*\n.*\n((?:\|.*\n)+)", section(page, heading), re.MULTILINE)
+    assert found, f"{_name(page)} has no table of {first} under {heading}"
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in found[1].splitlines()]
+
+
+NAMED = {codes(row[0])[0].partition(":")[0]: row for row in table(MODELS, "Names", "name")}
+
+
+def test_the_table_of_names_has_every_provider() -> None:
+    assert set(NAMED) == set(PROVIDERS)
+
+
+@pytest.mark.parametrize("provider", NAMED)
+def test_a_name_is_asked_where_the_table_says(provider: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "a")
+    monkeypatch.setenv("OPENAI_API_KEY", "o")
+    monkeypatch.delenv("OLLAMA_HOST")
+    example, where = codes(NAMED[provider][1])[0], codes(NAMED[provider][2])
+    if provider == "local":
+        with pytest.raises(wick.WickError, match="there is no model in the file|wick-agent\\[local]"):
+            resolve(example)
+        return
+    model: Any = resolve(example)
+    assert provider in ("demo", "auto") or model.server.url == where[0]
+
+
+def test_the_table_of_aliases() -> None:
+    assert {codes(alias)[0]: codes(means)[0] for alias, means in table(MODELS, "Names", "alias")} == ALIASES
+
+
+def test_names_without_a_provider_are_those_that_it_says() -> None:
+    said = codes(section(MODELS, "Names"))
+    for provider, family in FAMILIES.items():
+        assert any(re.fullmatch(family, f"{name}x") for name in said if ":" not in name), provider
+
+
+SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
+SET = {
+    "temperature": 0.5,
+    "top_p": 0.9,
+    "max_tokens": 100,
+    "stop": ["END"],
+    "tool_choice": "required",
+    "parallel_tool_calls": False,
+    "response_format": SCHEMA,
+    "extra": {"another": 1},
+}
+CLIENTS = (OpenAI, OpenAIResponses, Anthropic)
+
+
+@pytest.mark.parametrize("client", CLIENTS, ids=lambda client: client.__name__)
+@pytest.mark.parametrize("setting", SETTINGS)
+def test_a_setting_is_sent_as_the_table_says(setting: str, client: Any) -> None:
+    words = {codes(row[0])[0]: row[1:] for row in table(MODELS, "Settings", "setting")}
+    said = words[setting][CLIENTS.index(client)]
+    model = client("m", base_url="http://localhost:1")
+    tools = (wick.tool(len, name="len", parameters={"type": "object"}),)
+    request = Request((wick.user("Hi."),), tools=tools, settings={setting: SET[setting]})
+    if said == "refused":
+        with pytest.raises(ModelError):
+            model.body(request)
+        return
+    sent = json.loads(model.body(request))
+    for key in (codes(said) or ["another"])[0].split("."):
+        assert key in sent
+        sent = sent[key]
+
+
+def test_the_table_of_time_limits() -> None:
+    said = {codes(name)[0]: float(seconds) for name, seconds, _ in table(MODELS, "Time limits", "limit")}
+    assert said == asdict(TimeLimits())
+
+
+def test_what_may_be_asked_again() -> None:
+    row = next(line for line in section(MODELS, "When it fails").splitlines() if "529" in line)
+    assert {int(status) for status in re.findall(r"\b\d{3}\b", row)} == RETRYABLE
+
+
+DEMO = table(MODELS, "The demo model", "it can")
+
+
+def test_the_table_of_the_demo_model_has_all_that_it_can() -> None:
+    assert {ability for ability, *_ in DEMO} == set(re.split(", | and (?=hand)", ABILITIES))
+
+
+@pytest.mark.parametrize(("request_", "tools"), [row[1:] for row in DEMO])
+def test_the_demo_model_does_what_the_table_says(request_: str, tools: str) -> None:
+    names = {name for row in DEMO for name in codes(row[2])}
+    there = [wick.tool(lambda: "done", name=name, description="A tool.") for name in sorted(names)]
+    result = wick.Agent("demo", tools=there).run_sync(request_.strip("“”"))
+    used = [call.name for message in result.messages for call in message.tool_calls]
+    assert [*dict.fromkeys(used)] == codes(tools)
+
+
+# -- traces ---------------------------------------------------------------------------------------------------------
 
 TRACED = """
 from opentelemetry import trace

@@ -150,6 +150,34 @@ async def test_a_guard_cannot_be_bypassed_by_a_copy_of_a_run_without_its_parent(
     assert executed == []
 
 
+@pytest.mark.parametrize("position", ["before", "wrap"])
+async def test_a_guard_cannot_be_bypassed_by_putting_a_call_into_another_run(
+    position: str, execute: Tool, executed: list[str]
+) -> None:
+    @before(ToolUse)
+    def move(use: ToolUse) -> None:
+        use.run = Run(agent="free", tools=use.run.tools)
+
+    @wrap(ToolUse)
+    async def move_around(use: ToolUse, next: Next) -> ToolResult:
+        use.run = Run(agent="free", tools=use.run.tools)
+        result: ToolResult = await next(use)
+        return result
+
+    result = await agent(execute, move if position == "before" else move_around, no_rm, command=RM).run("go")
+    assert result_of(result) == "nothing is deleted here"
+    assert executed == []
+
+
+async def test_a_guard_cannot_be_bypassed_by_a_child_that_leaves_its_parent(execute: Tool, executed: list[str]) -> None:
+    @before(Run)
+    def leave(run: Run) -> None:
+        run.parent = None
+
+    await _parent_of(agent(execute, leave, command=RM), "parent", no_rm).run("go")
+    assert executed == []
+
+
 async def test_a_guard_cannot_be_bypassed_by_a_second_attempt(execute: Tool, executed: list[str]) -> None:
     watching = Watching()
 
@@ -325,7 +353,11 @@ async def test_a_guard_cannot_be_bypassed_by_a_child_that_asks_somebody_else(
         return Ask("sure?")
 
     root = User(False)
-    child = agent(execute, command=RM, ask=User(True))
+    @before(Run)
+    def ask_mine(run: Run) -> None:
+        run.asker = User(True)
+
+    child = agent(execute, ask_mine, command=RM, ask=User(True))
     parent = _parent_of(child, "parent", sure)
     await Agent(parent.model, tools=parent.tools, hooks=[sure], ask=root).run("go")
     assert root.question.question == "sure?"
@@ -353,7 +385,7 @@ async def test_a_guard_cannot_be_bypassed_by_an_approval_for_another_call(execut
     user = User(lambda question: question.about["call_id"] == "c1")
     model = Scripted(wants("ls", "ls"), wants("ls"), "done")
     await Agent(model, tools=[execute], hooks=[sure], ask=user).run("go")
-    assert [question.about["call_id"] for question in user.questions] == ["c1", "c2", "c1"]
+    assert sorted(question.about["call_id"] for question in user.questions) == ["c1", "c1", "c2"]
     assert len({question.hash for question in user.questions[:2]}) == 2
     assert executed == ["ls", "ls"]  # c1 twice, each time agreed to; c2 never
 

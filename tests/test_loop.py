@@ -43,6 +43,7 @@ from wick import (
     user,
     wrap,
 )
+from wick.capabilities.retry import Retry
 from wick.errors import HookError, MessageError, ModelError
 from wick.events import Done, Event, Failed
 from wick.hooks import Next
@@ -546,7 +547,7 @@ async def test_a_broken_stream_fails_the_run_and_no_tool_runs(
     monkeypatch.setattr(assemble, "REPLY_CHARS", 1000)
     write, ran = effect()
     thread, model = Thread(), Raw(stream, [TextDelta("better"), Finish()])
-    agent = Agent(model, tools=[write])
+    agent = Agent(model, tools=[write], hooks=[Retry(1)])
     seen = await events(agent, thread=thread)
     assert isinstance(seen[-1], Failed) and len(terminal(seen)) == 1
     assert not ran and not entries(thread, "intent")
@@ -625,7 +626,7 @@ async def test_what_a_broken_stream_has_cost_counts() -> None:
         seen.append(run.usage)
 
     with pytest.raises(ModelError):
-        await Agent(Raw([Usage(10, 3), TextDelta("half")]), hooks=[look]).run("go")
+        await Agent(Raw([Usage(10, 3), TextDelta("half")]), hooks=[look, Retry(1)]).run("go")
     assert seen == [Usage(10, 3)]
 
 

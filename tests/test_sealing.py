@@ -201,7 +201,7 @@ async def test_a_run_seals_its_input_agent_and_user() -> None:
     watch = Watch()
     await Agent(Scripted("ok"), name="helper", hooks=[guard(Run, name="watch")(watch)]).run("hi", user="ada")
     about = watch.op.about()
-    assert about == {"agent": "helper", "user": "ada", "input": [user("hi").to_json()]}
+    assert about == {"run": watch.op.id, "agent": "helper", "user": "ada", "input": [user("hi").to_json()]}
     assert isinstance(watch.op, ReadOnly)
 
 

@@ -89,5 +89,6 @@ def tool_name(name: str) -> str:
 
 
 def tool_aliases(name: str) -> frozenset[str]:
-    """The names that other tools use for one of wick's tools."""
-    return _ALIASES.get(name, frozenset())
+    """Every other name that a tool of this name is known by."""
+    known = tool_name(name)
+    return (_ALIASES.get(known, frozenset()) | {known}) - {name}

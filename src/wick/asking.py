@@ -52,10 +52,11 @@ async def _put(run: Run, question: Question) -> Allow | Block:
 
 
 async def _answer(run: Run, question: Question) -> Answer:
-    if run.asker is None:
+    asker = run.root.asker
+    if asker is None:
         return Block(f"nobody is there to say yes to: {question.question}")
     try:
-        answer = run.asker(question)
+        answer = asker(question)
         return await answer if isawaitable(answer) else answer
     except Exception as error:  # who could not be asked has not agreed
         return Block(f"the user could not be asked: {error}")

@@ -51,7 +51,7 @@ class Reply:
     def message(self) -> Message:
         """The whole reply. A stream that broke off is an error, whatever it had said by then."""
         if not self.finish:
-            raise ModelError("the model's stream broke off before it had finished")
+            raise ModelError("the model's stream broke off before it had finished", retryable=True)
         calls = tuple(self._call(index) for index in sorted(self._starts))
         _distinct(calls)
         return Message("assistant", "".join(self._text), calls, reasoning=self._thoughts())

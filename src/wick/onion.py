@@ -47,7 +47,9 @@ def guards(hooks: Iterable[Hook]) -> dict[type[Operation[Any]], tuple[Hook, ...]
 
 
 async def _before(hook: Hook, next: Next[Any], op: Operation[Any]) -> Any:
-    asks, verdict = op.asks, None if op.trail.invalid else await _look(hook, op)
+    asks, whose = op.asks, op.whose()
+    verdict = None if op.trail.invalid else await _look(hook, op)
+    op.restore(whose)
     if isinstance(verdict, Block | Stop):
         return op.prevent(verdict)
     # A question is carried to the gate, where it is put about what will really be done; no hook can drop one.
@@ -79,6 +81,7 @@ async def _wrap(hook: Hook, next: Next[Any], op: Operation[Any]) -> Any:
     start, mark, attempts = perf_counter(), op.mark(), _Attempts(op, next)
     try:
         answer = await _call(hook, op, attempts)
+        op.restore(attempts.whose)
         verdict = _checked(hook, op, answer) if isinstance(answer, DECISIONS) and not attempts.gave(answer) else None
         if isinstance(verdict, Ask) and attempts.made:
             raise HookError(f"the hook {hook.name!r} asked about what it had already begun; ask first, then call next")
@@ -87,7 +90,7 @@ async def _wrap(hook: Hook, next: Next[Any], op: Operation[Any]) -> Any:
         _record(hook, op, start, None if error is attempts.error else error)  # passing one on is no failure
         if hook.on_error == "fail" or error is attempts.error:
             raise
-        op.restore(mark | {"asks": attempts.asks})
+        op.restore(mark | attempts.whose | {"asks": attempts.asks})
         return await attempts.outcome()
     _record(hook, op, start, verdict, attempts.changed or op.changed_since(mark))
     if isinstance(verdict, Ask):
@@ -99,10 +102,10 @@ async def _wrap(hook: Hook, next: Next[Any], op: Operation[Any]) -> Any:
 class _Attempts:
     """The `next` of a wrap. Each call of it is an attempt of its own, on a copy of its own."""
 
-    __slots__ = ("asks", "cancels", "changed", "error", "given", "made", "next", "op", "task")
+    __slots__ = ("asks", "cancels", "changed", "error", "given", "made", "next", "op", "task", "whose")
 
     def __init__(self, op: Operation[Any], next: Next[Any]) -> None:
-        self.op, self.asks, self.next, self.made = op, op.asks, next, 0
+        self.op, self.asks, self.whose, self.next, self.made = op, op.asks, op.whose(), next, 0
         self.task = asyncio.current_task()
         self.cancels = self.task.cancelling() if self.task else 0
         self.given: list[tuple[Any, Any]] = []  # what each attempt came to, and what that was like
@@ -127,8 +130,7 @@ class _Attempts:
         if not isinstance(op, type(self.op)):
             raise HookError(f"next takes the {self.op.name} that the hook was given, or a copy of it, not {op!r}")
         asks = (*self.asks, *(ask for ask in op.asks if ask not in self.asks))
-        fixed = {name: getattr(self.op, name) for name in self.op.fixed}
-        inner = op.fork(asks=asks, **fixed)
+        inner = op.fork(asks=asks, **self.whose)
         if op is not self.op:
             self.changed = inner.changed_since(self.op.mark())
         return inner
@@ -237,6 +239,8 @@ async def _consult(guards: Sequence[Hook], sealed: Operation[Any]) -> tuple[Bloc
             asks.append(verdict)
         elif verdict is not None and (refusal is None or (isinstance(verdict, Stop) and isinstance(refusal, Block))):
             refusal = verdict
+    if not sealed.intact():
+        refusal = refusal or Block("a guard changed what it was shown, so what the others agreed to is not known")
     return refusal, asks
 
 

@@ -57,7 +57,7 @@ class Operation(Generic[R]):
 
     name: ClassVar[str] = "operation"
     editable: ClassVar[tuple[str, ...]] = ()  # what hooks change
-    fixed: ClassVar[tuple[str, ...]] = ("run", "trail")  # what no copy of it can change
+    fixed: ClassVar[tuple[str, ...]] = ("run", "trail")  # whose it is: what no hook can change
 
     run: Run
     result: R = field(default=None, init=False, repr=False)  # type: ignore[assignment]
@@ -98,6 +98,10 @@ class Operation(Generic[R]):
         """This operation, final: what the guards see is what will be done."""
         return self._read_only()
 
+    def intact(self) -> bool:
+        """Whether it still is what was sealed, though somebody may have written past the seal."""
+        return True
+
     def blocked(self, reason: str) -> R:
         """The result of not performing this operation."""
         raise NotImplementedError(type(self))
@@ -128,6 +132,10 @@ class Operation(Generic[R]):
     def mark(self) -> dict[str, Any]:
         """What a hook may change, as it is now."""
         return {name: copied(getattr(self, name)) for name in self.editable}
+
+    def whose(self) -> dict[str, Any]:
+        """What no hook may change, as it is now."""
+        return {name: getattr(self, name) for name in self.fixed}
 
     def restore(self, mark: dict[str, Any]) -> None:
         for name, value in mark.items():
@@ -246,6 +254,11 @@ class Run(Operation[Result], Injected):
         """This run's messages, its input among them."""
         start = self.progress.output_from
         return Messages() if start is None else self.thread.messages[start:]
+
+    @property
+    def root(self) -> Run:
+        """The run at the top, whose user is asked."""
+        return self if self.parent is None else self.parent.root
 
     @property
     def depth(self) -> int:
@@ -487,6 +500,9 @@ class ToolUse(Operation[ToolResult], Injected):
             self.validate()
             data = self.valid[1]
         return self._read_only(args=freeze(self.args), data=data)
+
+    def intact(self) -> bool:
+        return _spelled(self.args) == self.data
 
     def stream(self, text: str) -> None:
         """Show a piece of the tool's output while it runs."""

@@ -602,6 +602,11 @@ async def test_a_missing_file_is_said_to_be_missing(space: Workspace) -> None:
     assert text.startswith("I could not read `lost.txt`: ") and "FileNotFoundError" in text
 
 
+async def test_a_file_that_is_missing_does_not_hide_the_others(space: Workspace) -> None:
+    text = (await space.ask("read lost.txt and notes.txt")).text
+    assert "I could not read `lost.txt`" in text and "`notes.txt` has 3 lines" in text
+
+
 async def test_a_file_is_written(space: Workspace) -> None:
     result = await space.ask("Please write 'hello world' to new/a.txt.")
     assert (space.folder / "new" / "a.txt").read_text() == "hello world\n"

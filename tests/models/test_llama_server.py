@@ -1,4 +1,4 @@
-"""A server that is not ours, with a real model: llama.cpp's, through the `openai` client, and the same through `local:`.
+"""A server that is not ours, with a real model: llama.cpp's, by the `openai` client; and the same model by `local:`.
 
 What the model says is its own business; what must hold is how it arrives, what is counted, and that tools really run.
 """
@@ -12,9 +12,10 @@ import sys
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
+import aiohttp
 import pytest
-from smollm2 import needs_smollm2
 
+from smollm2 import needs_smollm2
 from wick import Agent, ModelCall, Thread, before, tool, user
 from wick.errors import ModelError
 from wick.messages import Message, ToolCall, assistant
@@ -97,8 +98,7 @@ async def slot_of(model: Model) -> dict[str, Any]:
     client = model._llama.client if isinstance(model, Local) and model._llama else model
     assert isinstance(client, OpenAI)
     url = client.server.url.removesuffix("/v1/chat/completions") + "/slots"
-    session = await http.client()
-    async with session.get(url, headers=client.server.headers) as response:
+    async with aiohttp.ClientSession() as session, session.get(url, headers=client.server.headers) as response:
         (slot,) = await response.json()
         return dict(slot)
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import AsyncGenerator, Mapping
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -53,7 +55,7 @@ async def stream(server: Server, body: bytes) -> AsyncGenerator[list[bytes], Non
         response = await _post(server, body)
         events = Whole() if response.content_type == "application/json" else Events()
         try:
-            while chunk := await _next(response, limits.between if began else limits.first_byte, deadline):
+            while chunk := await _next(response.content, limits.between if began else limits.first_byte, deadline):
                 began = True
                 if done := events.feed(chunk):
                     yield done
@@ -95,26 +97,27 @@ async def _answer(session: Any, server: Server, body: bytes, limit: Any) -> Any:
     import aiohttp
 
     while True:
-        kept: list[bool] = []
+        opened: list[socket.socket] = []
+        _opened.set(opened)
         try:
             return await session.post(
-                server.url,
-                data=body,
-                headers=server.headers,
-                allow_redirects=False,
-                timeout=limit,
-                trace_request_ctx=kept,
+                server.url, data=body, headers=server.headers, allow_redirects=False, timeout=limit
             )
+        except aiohttp.ClientConnectorError:
+            raise
         except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError):
-            if not kept:
+            if opened:
                 raise
 
 
-async def _next(response: Any, seconds: float, deadline: float) -> bytes:
-    left = deadline - asyncio.get_running_loop().time()
-    async with asyncio.timeout(min(seconds, left)):
-        chunk: bytes = await response.content.readany()
-        return chunk
+async def _next(content: Any, seconds: float, deadline: float) -> bytes:
+    """The next bytes, or none at the end. Those that are there already need no time limit, which costs more than they."""
+    chunk: bytes = content.read_nowait()
+    if not chunk and not content.at_eof():
+        left = deadline - asyncio.get_running_loop().time()
+        async with asyncio.timeout(min(seconds, left)):
+            chunk = await content.readany()
+    return chunk
 
 
 def _late(server: Server, began: bool, deadline: float) -> ModelError:
@@ -177,12 +180,8 @@ async def _keep_open() -> AsyncGenerator[Any, None]:
     """Holds the connections. A loop that ends closes its async generators, and so the connections."""
     import aiohttp
 
-    connector = aiohttp.TCPConnector(limit=0, ttl_dns_cache=60)
-    trace = aiohttp.TraceConfig()
-    trace.on_connection_reuseconn.append(_note_kept)
-    session = aiohttp.ClientSession(
-        connector=connector, cookie_jar=aiohttp.DummyCookieJar(), trust_env=False, trace_configs=[trace]
-    )
+    connector = aiohttp.TCPConnector(limit=0, ttl_dns_cache=60, socket_factory=_open)
+    session = aiohttp.ClientSession(connector=connector, cookie_jar=aiohttp.DummyCookieJar(), trust_env=False)
     try:
         yield session
     finally:

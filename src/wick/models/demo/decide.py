@@ -87,7 +87,8 @@ class Progress:
         failed = [(act, text) for act, text in self.done if reports.outcome(act.tool, text) != "done"]
         if self.job.summary and not failed and not self.left:
             return self.job.summary
-        told = [reports.report(act.tool, act.args, text) for act, text in failed or self.done]
+        shown = self.done if self.job.only_looks else failed or self.done
+        told = [reports.report(act.tool, act.args, text) for act, text in shown]
         return "\n\n".join(dict.fromkeys(told))
 
 

@@ -79,8 +79,8 @@ _TODOS = r"(?:plans?|todos?|to-dos?|(?:todo|to-do|task) lists?|check ?lists?|ste
 _SLIDES = r"(?:slides?|slide ?(?:decks?|shows?)|decks?|presentations?|powerpoints?)"
 _TABLE = r"(?:tables?|spreadsheets?|csv(?: files?)?|data ?(?:sets?|sheets?)|excel(?: sheets?| files?)?)"
 _DOCUMENT = (
-    r"(?P<noun>document|documentation|doc|report|letter|essay|article|memo|summary|blog post|markdown(?: file| document)?"
-    r"|one-pager|proposal|story|page|guide|introduction|poem)"
+    r"(?P<noun>document|documentation|doc|report|letter|essay|article|memo|summary|blog post|one-pager"
+    r"|markdown(?: file| document)?|proposal|story|page|guide|introduction|poem)"
 )
 # Nothing but articles, or a verb and up to four words that tell what kind of thing is to be made.
 _NEW = rf"(?:{_MAKE} (?:me |us )?(?:(?!(?:about|on|for|of|to|with)\b)[\w-]+ ){{0,4}}?|{_A}(?:\d+ )?)"
@@ -119,7 +119,7 @@ INTENTS = (
         r"(?:break|split|divide)(?:ing)? (?P<topic>.+?) (?:down |up )?into (?:\w+ )?(?:todos?|to-dos?|steps|tasks)",
         rf"(?:plan|planning|organi[sz](?:e|ing)|(?:what are|use|using|track|work out) {_A}{_TODOS})\b"
         r"(?: to (?:plan|organi[sz]e))?"
-        r"(?P<topic>(?: .+?)??)(?P<rest>(?: (?:to|in|into|as) (?:a )?(?:file )?[\ue000-\uf8ff])?)",
+        rf"(?P<topic>(?: .+?)??)(?P<rest>(?: (?:to|in|into|as) (?:a )?(?:file )?{ASIDE})?)",
         rf"{_NEW}{_TODOS}{_REST}",
         takes_rest=True,
     ),

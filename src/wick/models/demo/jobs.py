@@ -96,8 +96,8 @@ _PLACE = (
 _LITERALLY = re.compile(
     r"(?:(?:the|any|all|every|each|a|an) )*"
     r"(?:(?:words?|texts?|phrases?|sentences?|strings?|terms?|typos?|patterns?|functions?|mentions|occurrences|references"
-    r"|uses|places|lines?|files?|documents?)(?: (?:of|to|with|where|that|which|containing|contains?|saying|says?|mentioning"
-    r"|mentions?|matching))* )(?=\S)",
+    r"|uses|places|lines?|files?|documents?)(?: (?:of|to|with|where|that|which|containing|contains?|saying|says?"
+    r"|mentioning|mentions?|matching))* )(?=\S)",
     _I,
 )
 
