@@ -55,7 +55,7 @@ class Agent:
 
     def __init__(
         self,
-        model: Model | str,
+        model: Model | str | Mapping[str, Any],
         *,
         name: str = "agent",
         system: str = "",

@@ -189,9 +189,10 @@ def replied(call: ModelCall, reply: Message) -> None:
         run.thread.add(reply)
     if run.emitter is None:
         return
+    name = (trail.sealed or call).model.name  # the one that really answered
     if reply is not trail.reply and (trail.shown or reply.text):
-        run.emit(ChatModelRestart(name=call.model.name, content=reply.text))
-    run.emit(ChatModelEnd(name=call.model.name, message=reply.to_json(), usage=trail.usage.to_json()))
+        run.emit(ChatModelRestart(name=name, content=reply.text))
+    run.emit(ChatModelEnd(name=name, message=reply.to_json(), usage=trail.usage.to_json()))
 
 
 def begun(use: ToolUse) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import random
 
 from wick.capability import Capability
@@ -10,6 +11,8 @@ from wick.errors import ConfigError, ModelError
 from wick.hooks import Next, wrap
 from wick.messages import Message
 from wick.operations import ModelCall
+
+logger = logging.getLogger(__name__)
 
 
 class Retry(Capability):
@@ -43,6 +46,7 @@ class Retry(Capability):
                 wait = self._wait(attempt, error)
                 if not error.retryable or wait is None or (call.trail.shown and not self.visible):
                     raise
+                logger.warning("asking %s again in %.1f s: %s", call.model.name, wait, error)
                 call.run.record("retry", attempt=attempt, seconds=round(wait, 3), error=str(error))
             await asyncio.sleep(wait)
         return await next(call)

@@ -18,6 +18,6 @@ def resolve(spec: str | Mapping[str, Any] | Model) -> Model:
         from wick.models.named import named  # loads what only a name needs
 
         return named(spec)
-    if not hasattr(spec, "stream"):
+    if isinstance(spec, type) or not hasattr(spec, "stream"):
         raise ConfigError(f"a model is a text such as 'auto', a dict or an object with a stream method, not {spec!r}")
     return spec

@@ -111,7 +111,7 @@ async def _answer(session: Any, server: Server, body: bytes, limit: Any) -> Any:
 
 
 async def _next(content: Any, seconds: float, deadline: float) -> bytes:
-    """The next bytes, or none at the end. Those that are there already need no time limit, which costs more than they."""
+    """The next bytes, or none at the end. Only waiting needs a time limit, and one costs more than the bytes."""
     chunk: bytes = content.read_nowait()
     if not chunk and not content.at_eof():
         left = deadline - asyncio.get_running_loop().time()
@@ -163,6 +163,7 @@ def _retry_after(headers: Mapping[str, str]) -> float | None:
         return None
 
 
+_opened: ContextVar[list[socket.socket]] = ContextVar("_opened")  # by the question that is being asked
 _clients: WeakKeyDictionary[asyncio.AbstractEventLoop, Any] = WeakKeyDictionary()
 
 
@@ -185,12 +186,14 @@ async def _keep_open() -> AsyncGenerator[Any, None]:
     try:
         yield session
     finally:
+        _clients.pop(asyncio.get_running_loop(), None)  # it refers to its loop, which would never be freed
         await session.close()
 
 
-async def _note_kept(session: Any, context: Any, params: Any) -> None:
-    if context.trace_request_ctx is not None:
-        context.trace_request_ctx.append(True)
+def _open(address: Any) -> socket.socket:
+    opened = socket.socket(*address[:3])
+    _opened.get([]).append(opened)
+    return opened
 
 
 async def close() -> None:

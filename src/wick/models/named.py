@@ -15,6 +15,7 @@ from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
 from wick.errors import ConfigError
+from wick.models.http import TimeLimits
 from wick.models.ollama import installed, ollama_url
 from wick.protocols import Model
 
@@ -105,7 +106,7 @@ def _responses(model: str, options: Options) -> Model:
 def _ollama(model: str, options: Options) -> Model:
     from wick.models.openai import OpenAI
 
-    return _made(OpenAI, model, {"base_url": f"{ollama_url()}/v1", "name": "ollama", **options})
+    return _made(OpenAI, model, _versioned({"base_url": ollama_url(), "name": "ollama", **options}))
 
 
 def _gateway(model: str, options: Options) -> Model:
@@ -117,8 +118,13 @@ def _gateway(model: str, options: Options) -> Model:
     options = {"name": "gateway", **_at_home("OPENAI", given)}
     if "base_url" not in options:
         raise ConfigError("a gateway needs an address: say gateway:MODEL@http://host:4000, or set OPENAI_BASE_URL")
+    return _made(OpenAI, model, _versioned(options))
+
+
+def _versioned(options: Options) -> Options:
+    """An address without a path means its first version, where the servers that speak OpenAI's language have it."""
     bare = re.fullmatch(r"https?://[^/]+/?", str(options["base_url"]))
-    return _made(OpenAI, model, {**options, "base_url": f"{bare[0].rstrip('/')}/v1"} if bare else options)
+    return {**options, "base_url": f"{bare[0].rstrip('/')}/v1"} if bare else options
 
 
 def _local(model: str, options: Options) -> Model:
@@ -130,14 +136,21 @@ def _local(model: str, options: Options) -> Model:
 def _demo(model: str, options: Options) -> Model:
     from wick.models.demo import Demo
 
+    _nothing_else("demo", model, options)
     return Demo()
 
 
 def _auto(model: str, options: Options) -> Model:
+    _nothing_else("auto", model, options)
     chosen, why = choose()
     logger.info("auto: %s", why)
     vars(chosen)["why"] = why
     return chosen
+
+
+def _nothing_else(provider: str, model: str, options: Options) -> None:
+    if model or options:
+        raise ConfigError(f"{provider!r} says it all; leave out {', '.join([model] if model else options)}")
 
 
 PROVIDERS: dict[str, Callable[[str, Options], Model]] = {
@@ -163,6 +176,8 @@ def _at_home(provider: str, options: Options) -> Options:
 
 def _made(client: Callable[..., Model], model: str, options: Options) -> Model:
     try:
+        if isinstance(options.get("limits"), Mapping):
+            options = {**options, "limits": TimeLimits(**options["limits"])}
         inspect.signature(client).bind(model, **options)
     except TypeError as error:
         raise ConfigError(f"the model {model!r} cannot be made: {error}") from None

@@ -29,7 +29,7 @@ def server(
 ) -> Server:
     """Where to ask and as whom. The key in the environment is OpenAI's, and goes nowhere else."""
     address = _address(name, base_url)
-    own = address.hostname == "api.openai.com"
+    own = (address.scheme, address.hostname, address.port) == ("https", "api.openai.com", None)
     key = (api_key or (os.environ.get("OPENAI_API_KEY", "") if own else "")).strip()
     sent = {"content-type": "application/json", "accept": "text/event-stream"}
     sent |= {"authorization": f"Bearer {key}"} if key else {}
