@@ -149,7 +149,7 @@ def _auto(model: str, options: Options) -> Model:
 
 
 def _nothing_else(provider: str, model: str, options: Options) -> None:
-    if model or options:
+    if model not in ("", provider) or options:
         raise ConfigError(f"{provider!r} says it all; leave out {', '.join([model] if model else options)}")
 
 
