@@ -353,6 +353,7 @@ async def test_a_guard_cannot_be_bypassed_by_a_child_that_asks_somebody_else(
         return Ask("sure?")
 
     root = User(False)
+
     @before(Run)
     def ask_mine(run: Run) -> None:
         run.asker = User(True)

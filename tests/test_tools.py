@@ -621,7 +621,7 @@ async def test_a_thread_past_its_time_limit_is_abandoned() -> None:
     _, how = await outcome(item)
     assert how == "unknown" and abandoned() == ["hangs"]
     go.set()
-    while abandoned():  # noqa: ASYNC110 - the end of such a thread is announced to nobody
+    while abandoned():
         await asyncio.sleep(0.005)
 
 
@@ -654,7 +654,7 @@ async def test_a_tool_that_swallows_its_cancellation_holds_up_nobody(
     assert "stubborn was cancelled and did not end within 0.02 s" in caplog.text
     assert len(turns._leftover) == 1
     go.set()
-    while turns._leftover:  # noqa: ASYNC110
+    while turns._leftover:
         await asyncio.sleep(0.005)
 
 
@@ -676,14 +676,14 @@ async def test_cancelling_the_use_cancels_the_tool(timeout: float | None, in_thr
             ended.append("yes")
 
     task = asyncio.create_task(outcome(Tool("wait", "", wait if in_thread else wait_async, timeout=timeout)))
-    while not begun.is_set():  # noqa: ASYNC110
+    while not begun.is_set():
         await asyncio.sleep(0.001)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
     assert abandoned() == ["wait"] if in_thread else ended == ["yes"]
     go.set()
-    while abandoned():  # noqa: ASYNC110
+    while abandoned():
         await asyncio.sleep(0.005)
 
 

@@ -24,7 +24,7 @@ colour: ContextVar[str] = ContextVar("colour", default="none")
 
 
 async def until_nothing_is_abandoned() -> None:
-    while abandoned():  # noqa: ASYNC110 - the end of such a thread is announced to nobody
+    while abandoned():
         await asyncio.sleep(0.005)
 
 

@@ -252,6 +252,7 @@ async def test_a_process_that_dies_is_an_error_and_the_next_call_starts_another(
     stream = model.stream(Request((user("Say hello."),), settings=endless))
     await anext(stream)
     process_of(model).kill()
+    process_of(model).wait()
     with pytest.raises(ModelError, match=r"the connection to local broke off|local broke off before") as error:
         async for _ in stream:
             pass
