@@ -6,6 +6,7 @@ import asyncio
 import re
 from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -31,7 +32,6 @@ from wick import (
     Step,
     Stop,
     Thread,
-    Tool,
     ToolError,
     ToolResult,
     ToolUse,
@@ -67,6 +67,7 @@ class Observed:
     strands: dict[str, str] = field(default_factory=dict)  # by run
     thread: Thread = field(default_factory=lambda: Thread("go"))
     below: list[Thread] = field(default_factory=list)  # the children's
+    specs: dict[str, Spec] = field(default_factory=dict)  # by strand
 
     def note(self, op: Any, *what: Any) -> None:
         self.strands[op.run.id] = op.run.thread.id
@@ -89,6 +90,9 @@ class Observed:
                 rows = [(plain(row["hook"]), row["position"], row["verdict"]) for row in end.why]
                 said[f"{self.strands.get(end.run_id)}.{end.call_id}"] += rows
         return said
+
+
+watched: ContextVar[Observed] = ContextVar("watched")  # where a tool notes what it does
 
 
 def strand(op: Any) -> str:
@@ -256,12 +260,18 @@ async def others(times: int, swallow: bool = False) -> None:
 
 def build(spec: Spec, observed: Observed, strand: str = "go") -> Agent:
     """The agent that a spec describes. What it does is noted."""
+    observed.specs[strand] = spec
+    watched.set(observed)
     return Agent(
         Model(spec.script, observed.trace[strand]),
         name="agent" if strand == "go" else "child",
         system="be brief",
-        tools=tools(spec.child, observed),
-        hooks=[Limits(steps=spec.steps), *(part(number, hooks, observed) for number, hooks in enumerate(spec.parts))],
+        tools=TOOLS,
+        hooks=[
+            Limits(steps=spec.steps),
+            Once(),
+            *(part(number, hooks, observed) for number, hooks in enumerate(spec.parts)),
+        ],
         ask=User(spec.answers, observed),
     )
 
@@ -291,6 +301,12 @@ def made_hook(hook: Described, observed: Observed) -> Hook:
     )
 
 
+class Once(Capability):
+    """Nothing is asked again that the spec does not ask again."""
+
+    name = "retry"
+
+
 class Method(Hook):
     """A hook whose function does not take `self`, also where it is a capability's."""
 
@@ -300,44 +316,46 @@ class Method(Hook):
         return self if owner is None else replace(self, name=f"{owner.name}.{self.name}", owner=owner)
 
 
-def tools(child: Spec | None, observed: Observed) -> list[Tool]:
-    async def add(x: str, use: ToolUse) -> str:
-        return await working(observed, use, x)
-
-    async def child_agent(x: str, use: ToolUse) -> str:
-        text = await working(observed, use, x)
-        if child is None:
-            return text
-        observed.below.append(Thread(f"{strand(use)}/"))
-        agent = build(child, observed, observed.below[-1].id)
-        result = await agent.run(x, parent=use.run, thread=observed.below[-1])
-        return "|".join((result.outcome, plain(result.reason), plain(result.text)))
-
-    async def broken(x: str, use: ToolUse) -> str:
-        await working(observed, use, x)
-        raise ToolError("it broke")
-
-    return [
-        tool(add),
-        tool(add, name="safe", idempotent=True),
-        tool(add, name="solo", alone=True),
-        tool(broken),
-        tool(child_agent, name="child"),
-    ]
+async def add(x: str, use: ToolUse) -> str:
+    return await working(use, x)
 
 
-async def working(observed: Observed, use: ToolUse, x: str) -> str:
-    """Note what is executed, and who else is at it."""
-    key, name = strand(use), use.call.name
+async def child(x: str, use: ToolUse) -> str:
+    """Ask the agent below, if there is one."""
+    text, observed = await working(use, x), watched.get()
+    spec = observed.specs[use.run.thread.id].child
+    if spec is None:
+        return text
+    thread = Thread(f"{strand(use)}/")
+    observed.below.append(thread)
+    result = await build(spec, observed, thread.id).run(x, parent=use.run, thread=thread)
+    return "|".join((result.outcome, plain(result.reason), plain(result.text)))
+
+
+async def broken(x: str, use: ToolUse) -> str:
+    await working(use, x)
+    raise ToolError("it broke")
+
+
+async def working(use: ToolUse, x: str) -> str:
+    """Note what is executed, and who else of the same run is at it."""
+    observed, key, name = watched.get(), strand(use), use.call.name
+    run = key.rpartition(".")[0]
     observed.note(use, "tool", x)
-    mates = {
-        other: tool for other, tool in observed.running.items() if other.rpartition(".")[0] == key.rpartition(".")[0]
-    }
-    observed.overlaps += [(name, tool) for tool in mates.values()]
+    observed.overlaps += [(name, mate) for other, mate in observed.running.items() if other.rpartition(".")[0] == run]
     observed.running[key] = name
     await others(2)
     del observed.running[key]
     return f"{name} {x}"
+
+
+TOOLS = [
+    tool(add),
+    tool(add, name="safe", idempotent=True),
+    tool(add, name="solo", alone=True),
+    tool(broken),
+    tool(child),
+]
 
 
 class Model:

@@ -37,7 +37,8 @@ from wick import (
     tool,
     wrap,
 )
-from wick.errors import ConfigError, HookError
+from wick.capabilities.retry import Retry
+from wick.errors import ConfigError, HookError, ModelError
 from wick.hooks import Hook, Next
 from wick.protocols import CallArgs, CallStart, Delta, Finish, Request
 
@@ -756,6 +757,6 @@ async def test_a_guard_cannot_be_bypassed_by_half_a_call(raw: str, execute: Tool
 
 async def test_a_guard_cannot_be_bypassed_by_a_stream_that_breaks_off(execute: Tool, executed: list[str]) -> None:
     model = Broken(CallStart(0, "c1", "execute"), CallArgs(0, '{"command": "rm -rf /"}'))
-    with pytest.raises(Exception, match="broke off"):
-        await Agent(model, tools=[execute]).run("go")
+    with pytest.raises(ModelError, match="broke off"):
+        await Agent(model, tools=[execute], hooks=[Retry(attempts=2, base=0)]).run("go")
     assert executed == []

@@ -13,6 +13,7 @@ read-only, hashed. What the guards see sealed is what is done.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -52,7 +53,7 @@ class Result:
 
 
 @dataclass(eq=False, slots=True)
-class Operation(Generic[R]):
+class Operation(ABC, Generic[R]):
     """Something the agent does. A hook reads it, changes it, and decides about it."""
 
     name: ClassVar[str] = "operation"
@@ -102,13 +103,13 @@ class Operation(Generic[R]):
         """Whether it still is what was sealed, though somebody may have written past the seal."""
         return True
 
+    @abstractmethod
     def blocked(self, reason: str) -> R:
         """The result of not performing this operation."""
-        raise NotImplementedError(type(self))
 
+    @abstractmethod
     def accept(self, result: Any) -> R:
         """A hook's own result, if it can be one."""
-        raise NotImplementedError(type(self))
 
     def passed(self) -> None:
         """The gate has been passed."""
