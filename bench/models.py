@@ -184,17 +184,23 @@ def vendor(base: str, sdk: openai.AsyncOpenAI, model: OpenAI) -> Way:
 
 
 def client(model: OpenAI | Anthropic) -> Way:
-    """One of wick's clients, alone."""
+    """One of wick's clients, alone: it gets messages that others have made, and encodes those that are new."""
 
-    async def go_on(said: list[Message]) -> None:
-        said.append(user(QUESTION))
+    def begin(length: int) -> tuple[list[Message], Iterator[Message]]:
+        coming = [(user(QUESTION), assistant("Take a hat.")) for _ in range(CALLS)]
+        return [*PASTS[length]], iter([message for pair in coming for message in pair])
+
+    async def go_on(talk: tuple[list[Message], Iterator[Message]]) -> str:
+        said, coming = talk
+        said.append(next(coming))
         texts = []
         async for delta in model.stream(Request(tuple(said), SYSTEM, TOOLS)):
             if isinstance(delta, TextDelta):
                 texts.append(delta.text)
-        said.append(assistant("".join(texts)))
+        said.append(next(coming))
+        return "".join(texts)
 
-    return Way(lambda length: [*PASTS[length]], go_on)
+    return Way(begin, go_on)
 
 
 def whole(model: OpenAI) -> Way:

