@@ -97,8 +97,9 @@ class Loop:
         finally:
             call.run.spend(reply.usage)
             call.trail.usage = reply.usage
-        call.trail.reply, call.trail.finish = reply.message(), reply.finish
-        return call.trail.reply
+        message = reply.message()
+        call.trail.reply, call.trail.finish = message, reply.finish
+        return message
 
     async def _use_tool(self, use: ToolUse) -> ToolResult:
         await use.turns.mine(use.number)
@@ -107,7 +108,10 @@ class Loop:
         attempt = use.attempt
         result, fate = await use_tool(use.bound, use.data, use, use.run)
         journal.ended(use, attempt, result, fate)
-        return use.accept(result)
+        said = use.accept(result)
+        if use.trail.holds:
+            use.trail.reply = use.kept(said)[1]
+        return said
 
 
 def _finished(call: ModelCall) -> Stop:

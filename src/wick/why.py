@@ -8,7 +8,7 @@ from typing import Any
 from wick.caps import PREVIEW_CHARS
 from wick.decisions import Allow, Block, Stop
 from wick.events import Emit, Event
-from wick.messages import Message
+from wick.messages import Message, ToolResult
 from wick.protocols import Usage
 
 
@@ -43,7 +43,7 @@ class Trail:
     follow: list[Message] = field(default_factory=list)  # what hooks tell the model before another step
     finish: str = ""
     usage: Usage = Usage()  # of the last attempt
-    reply: Message | None = None  # as it was streamed
+    reply: Message | ToolResult | None = None  # as it was streamed
     shown: bool = False  # somebody has seen deltas of it
     holds: int = 0
     held: list[Event] = field(default_factory=list)
