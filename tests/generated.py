@@ -84,7 +84,7 @@ class Observed:
     @property
     def why(self) -> dict[str, list[tuple[str, str, str]]]:
         """What each hook said about each use of a tool that was answered."""
-        said = defaultdict(list)
+        said = defaultdict[str, list[tuple[str, str, str]]](list)
         for end in self.events:
             if isinstance(end, ToolEnd) and end.why:
                 rows = [(plain(row["hook"]), row["position"], row["verdict"]) for row in end.why]

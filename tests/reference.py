@@ -38,9 +38,10 @@ class Reference:
     """One run of an agent, as the rules have it."""
 
     def __init__(self, spec: Spec, above: Reference | None = None, strand: str = "go") -> None:
-        self.spec, self.strand, self.root = spec, strand, above.root if above else self
+        self.spec, self.strand = spec, strand
+        self.root: Reference = above.root if above else self
         handed = [tuple(hook for hook in part if hook.inherit) for part in above.parts] if above else []
-        self.parts = [*handed, (Hook("limits", "before", "step", "limit"),), *spec.parts]
+        self.parts: list[tuple[Hook, ...]] = [*handed, (Hook("limits", "before", "step", "limit"),), *spec.parts]
         self.guards: list[Hook] = [*(above.guards if above else ()), *outermost_first(self.parts, "guard")]
         self.trace: dict[str, list[Any]] = above.trace if above else defaultdict(list)
         self.why: dict[str, list[Any]] = above.why if above else defaultdict(list)
@@ -52,7 +53,7 @@ class Reference:
     def answer(self, text: str) -> tuple[str, str, str]:
         run = Op("run", "agent" if self.root is self else "child", self.strand, "be brief")
         try:
-            outcome = self.perform(run, partial(self.run, text))
+            outcome: tuple[str, str, str] = self.perform(run, partial(self.run, text))
         except Paused:
             return "interrupted", "paused: later", self.said()
         except Failed:
@@ -76,8 +77,9 @@ class Reference:
         return "completed" if natural else "stopped", verdict, self.said()
 
     def step(self, system: str | None, step: Op) -> str:
-        if self.stopping:
-            return self.stopping
+        return self.stopping or self.turn(system)
+
+    def turn(self, system: str | None) -> str:
         call = Op("model_call", "model", self.strand, system)
         text, calls = self.perform(call, self.model)
         rows = [["tool", wanted.tool] for wanted in calls]
@@ -89,7 +91,7 @@ class Reference:
         if failures:
             raise next((failure for failure in failures if isinstance(failure, Failed)), failures[0])
         self.continues = 0
-        return self.stopping or "continue"
+        return self.stopping or "continue"  # type: ignore[redundant-expr]  # a tool's hook may have stopped it
 
     def model(self, call: Op) -> tuple[str, tuple[Call, ...]]:
         said = sum(row[0] == "assistant" for row in self.messages)

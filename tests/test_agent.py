@@ -619,3 +619,26 @@ async def test_only_a_guard_can_be_added_to_a_run_that_goes_on() -> None:
             run.add_guard(strict)
 
     assert result_of(await echoer(strict).run("go")) == "no echo here"
+
+
+@pytest.mark.parametrize("terminal", [False, True])
+async def test_a_stream_ends_when_whoever_else_watches_the_run_fails(terminal: bool) -> None:
+    def watch(event: Event) -> None:
+        if event.terminal or not terminal:
+            raise OSError("nobody can hear this")
+
+    async with asyncio.timeout(5):
+        seen = [event.event async for event in talker().stream("hi", emit=watch)]
+    assert seen[-1] == ("done" if terminal else "error")
+    assert sum(name in ("done", "error") for name in seen) == 1
+
+
+async def test_a_stream_ends_when_a_hook_takes_its_events_away() -> None:
+    @before(Run)
+    def silence(run: Run) -> None:
+        run.emitter = None
+
+    stream = talker(silence).stream("hi")
+    async with asyncio.timeout(5):
+        assert [event async for event in stream] == []
+    assert stream.result is not None and stream.result.text == "hello"

@@ -796,3 +796,120 @@ def quiet(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
     """No hook fails in these tests by itself."""
     yield
     assert not [record for record in caplog.records if record.name == "wick.onion"]
+
+
+async def test_a_run_stays_in_the_thread_it_was_given() -> None:
+    mine, other = Thread(), Thread()
+
+    @wrap(Run)
+    async def around(run: Run, next: Next[Any]) -> Any:
+        return await next(run.fork(thread=other))
+
+    @before(Run)
+    def move(run: Run) -> None:
+        run.thread = other
+
+    for hooks in ([around], [move], [around, move]):
+        assert (await talker(*hooks).run("hi", thread=mine)).thread is mine
+    assert valid(mine) and other.entries == [] and not other.busy
+
+
+async def test_another_attempt_at_a_run_goes_on_where_the_first_left() -> None:
+    @wrap(Run)
+    async def again(run: Run, next: Next[Any]) -> Any:
+        try:
+            return await next(run)
+        except ModelError:
+            return await next(run)
+
+    thread, seen = Thread(), list[Event]()
+    model = Scripted(ModelError("down"), "hello")
+    result = await Agent(model, hooks=[again]).run("hi", thread=thread, emit=seen.append)
+    assert (result.outcome, [message.text for message in thread.messages]) == ("completed", ["hi", "hello"])
+    assert [entry.kind for entry in thread.entries].count("run_start") == 1
+    assert [event for event in seen if event.terminal] == seen[-1:]
+    assert valid(copy(thread))
+
+
+async def test_another_attempt_at_a_run_may_say_more() -> None:
+    @wrap(Run)
+    async def twice(run: Run, next: Next[Any]) -> Any:
+        await next(run)
+        return await next(run.fork(input=[*run.input, user("better")]))
+
+    thread = Thread()
+    result = await Agent(Scripted("so", "so so"), hooks=[twice]).run("hi", thread=thread)
+    assert [message.text for message in thread.messages] == ["hi", "so", "better", "so so"]
+    assert result.text == "so so" and valid(copy(thread))
+
+
+async def test_a_step_that_takes_up_calls_can_be_tried_again() -> None:
+    @wrap(Step)
+    async def twice(step: Step, next: Next[Any]) -> Any:
+        await next(step)
+        return await next(step)
+
+    thread = Thread()
+    thread.add(user("go"), calls(call()))
+    result = await Agent(Scripted("done", spare=True), tools=[echo], hooks=[twice]).run(thread=thread)
+    assert (result.text, results(result)) == ("done", ["hi"])
+    assert valid(copy(thread))
+
+
+async def test_what_comes_after_its_call_was_answered_does_not_run_and_is_not_taken_for_a_later_one() -> None:
+    ran: list[str] = []
+    late: list[asyncio.Task[Any]] = []
+    answered = asyncio.Event()
+
+    @tool
+    async def send(text: str) -> str:
+        ran.append(text)
+        return "sent"
+
+    @wrap(ToolUse)
+    async def straggle(use: ToolUse, next: Next[Any]) -> Any:
+        async def wait() -> Any:
+            await answered.wait()
+            return await next(use)
+
+        if not late:
+            late.append(asyncio.create_task(wait()))
+            return "later"
+        answered.set()
+        refused = await late[0]
+        assert refused.error == "send does not run any more: its call has been answered"
+        return await next(use)
+
+    model = Scripted(calls(call("send", text="one")), calls(call("send", text="two")), "done")
+    result = await Agent(model, tools=[send], hooks=[straggle]).run("go")
+    assert (ran, results(result)) == (["two"], ["later", "sent"])
+
+
+async def test_a_tool_that_ends_after_its_call_was_answered_is_not_taken_for_a_later_one() -> None:
+    go = asyncio.Event()
+    late: list[asyncio.Task[Any]] = []
+
+    @tool
+    async def send(text: str) -> str:
+        if text == "one":
+            await go.wait()
+        else:
+            go.set()
+            await asyncio.wait(late)
+            thread = use_thread[0]
+            assert thread.fate("c1") == "unknown"
+        return "sent"
+
+    @wrap(ToolUse)
+    async def straggle(use: ToolUse, next: Next[Any]) -> Any:
+        use_thread.append(use.run.thread)
+        if late:
+            return await next(use)
+        late.append(asyncio.ensure_future(next(use)))
+        await asyncio.sleep(0)
+        return "later"
+
+    use_thread: list[Thread] = []
+    model = Scripted(calls(call("send", text="one")), calls(call("send", text="two")), "done")
+    result = await Agent(model, tools=[send], hooks=[straggle]).run("go")
+    assert results(result) == ["later", "sent"]

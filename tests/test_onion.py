@@ -1479,3 +1479,44 @@ async def test_whoever_leaves_the_output_leaves_data_and_parts() -> None:
 
     result = await _changed(change)
     assert (result.output, result.data, len(result.parts)) == ("hi", {"other": 1}, 1)
+
+
+@pytest.mark.parametrize("answer", [lambda result: int(result.output), lambda result: {"said": result.output}])
+async def test_a_wrap_that_failed_over_a_result_does_not_tell_it(
+    answer: Callable[[ToolResult], Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    @wrap(ToolUse)
+    async def read(use: ToolUse, next: Next[Any]) -> Any:
+        return answer(await next(use))
+
+    @after(ToolUse)
+    def redact(use: ToolUse) -> None:
+        use.result = ToolResult("(redacted)")
+
+    thread, seen = Thread(), list[Any]()
+    agent = Agent(Scripted(calls(call("execute", command="x")), "done"), tools=[_leaky], hooks=[redact, read])
+    result = await agent.run("go", thread=thread, emit=seen.append)
+    assert result_of(result) == "(redacted)"
+    for told in (thread.to_json(), [event.to_json() for event in seen], caplog.text):
+        assert "s3cret" not in str(told)
+
+
+@tool(name="execute")
+def _leaky(command: str) -> str:
+    return "s3cret"
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (before(Run, name="h")(lambda run: setattr(run, "input", "hello")), "the input"),
+        (before(Run, name="h")(lambda run: run.input.append("hello")), "the input"),
+        (before(Run, name="h")(lambda run: run.tools.update(x=len)), "the tools"),
+        (before(ModelCall, name="h")(lambda call: call.messages.append("hello")), "the messages"),
+        (before(ModelCall, name="h")(lambda call: call.tools.append(len)), "the tools"),
+        (before(ToolUse, name="h")(lambda use: setattr(use, "args", "hello")), "the arguments"),
+    ],
+)
+async def test_what_a_hook_puts_where_it_does_not_belong_is_named(change: Any, words: str) -> None:
+    with pytest.raises(HookError, match=words):
+        await echoer(change).run("go")

@@ -54,14 +54,8 @@ def _quiet() -> Iterator[None]:
 
 # -- guards -----------------------------------------------------------------------------------------------------------
 
-VERDICTS: dict[str, Any] = {
-    "pass": None,
-    "ask": Ask("sure?"),
-    "block": Block("no"),
-    "stop": Stop("enough"),
-    "babble": 42,
-}
-verdicts = st.lists(st.sampled_from([*VERDICTS, "crash"]), max_size=6)
+SAYS: dict[str, Any] = {"pass": None, "ask": Ask("sure?"), "block": Block("no"), "stop": Stop("enough"), "babble": 42}
+verdicts = st.lists(st.sampled_from([*SAYS, "crash"]), max_size=6)
 
 
 def guard_that(verdict: str, name: str, shadow: bool = False) -> Hook:
@@ -124,11 +118,34 @@ def test_the_guards_of_a_parent_see_everything_that_its_children_do(spec: Spec) 
     watched = Spec((*spec.parts, (watch,)), spec.script, spec.answers, spec.child, spec.steps)
     observed, _ = asyncio.run(observe(watched))
     for strand, rows in observed.trace.items():
-        for number, row in enumerate(rows):
-            if row[0] in ("tool", "model"):  # what is done, a guard has seen, exactly so, just before
-                seen = [(position, payload) for position, name, payload, *_ in rows[:number] if name == "watch"]
-                assert seen, f"nobody saw {row} in {strand}"
-                assert seen[-1] == ("guard", row[1])
+        seen = None
+        for who, what, *more in rows:
+            if (who, what) == ("guard", "watch"):
+                seen = more[0]
+            elif who in ("tool", "model"):
+                assert what == seen, f"{strand}: {who} {what!r} was not what the guard saw last"
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.sampled_from(["pass", "ask", "block"])), min_size=1, max_size=4))
+def test_all_calls_of_a_step_pass_the_gate_before_anybody_is_asked(uses: list[tuple[int, str]]) -> None:
+    passed, unasked = set[str](), list[set[str]]()
+    wanted = {f"c{number}": verdict for number, (_, verdict) in enumerate(uses)}
+
+    @tool(name="act")
+    async def act(awaits: int) -> None: ...
+
+    @guard(ToolUse)
+    async def decide(use: ToolUse) -> Any:
+        await others(use.args["awaits"])
+        passed.add(use.call.id)
+        return SAYS[wanted[use.call.id]]
+
+    async def ask(question: Any) -> None:
+        unasked.append({*wanted} - passed)
+
+    asked = calls(*(ToolCall(id, "act", {"awaits": uses[number][0]}) for number, id in enumerate(wanted)))
+    asyncio.run(Agent(Scripted(asked, "done"), tools=[act], hooks=[decide], ask=ask).run("go"))
+    assert unasked == [set()] * [*wanted.values()].count("ask")
 
 
 # -- arguments --------------------------------------------------------------------------------------------------------
@@ -313,10 +330,10 @@ def inner(act: str, number: int) -> Hook:
     """A hook inside of the redactor, which sees the secret."""
 
     def look(use: ToolUse) -> Any:
-        if act == "decorate" and use.result is not None:
+        if act == "decorate":
             use.result.output += "!"
         if act == "crash":
-            raise ValueError(f"I saw {use.result and use.result.text}")
+            raise ValueError(f"I saw {use.result.text}")
         return Block("no") if act == "block" else None
 
     async def around(use: ToolUse, next: Next[Any]) -> Any:
@@ -357,9 +374,8 @@ async def everything_told(asked: Message, tools: list[Tool], hooks: list[Hook], 
         result = await leaf.run("go", parent=run, thread=threads[1])
         return result.text
 
-    above = Agent(Scripted(calls(ToolCall("d1", "delegate")), "done"), tools=[delegate], hooks=[redactor])
+    above = Agent(Scripted(calls(ToolCall("d1", "delegate")), "done", spare=True), tools=[delegate], hooks=[redactor])
     agent = above if below else leaf
     result = await agent.run("go", thread=threads[0], emit=events.append)
-    above.model.requests[:] = above.model.requests or [...]  # type: ignore[attr-defined]
     told = [thread.to_json() for thread in threads], [event.to_json() for event in events], result.messages.to_json()
     return json.dumps([*told, [message.to_json() for request in model.requests for message in request.messages]])

@@ -31,6 +31,7 @@ def _quiet() -> Iterator[None]:
     logging.disable(logging.NOTSET)
 
 
+@settings(max_examples=max(300, settings().max_examples))
 @given(specs)
 def test_an_agent_does_what_the_rules_say(spec: Spec) -> None:
     reference, expected = expect(spec)
@@ -43,7 +44,7 @@ def test_an_agent_does_what_the_rules_say(spec: Spec) -> None:
     assert not [pair for pair in observed.overlaps if "solo" in pair], "a tool that works alone did not"
 
 
-@settings(max_examples=settings.default.max_examples // 5)
+@settings(max_examples=settings().max_examples // 3)
 @given(specs | deaf_specs, st.booleans())
 def test_an_agent_can_be_cancelled_at_every_await(spec: Spec, twice: bool) -> None:
     reference, _ = expect(spec)
@@ -74,7 +75,7 @@ async def cancelled_after(ticks: int, spec: Spec, twice: bool) -> tuple[Observed
     assert asyncio.all_tasks() == {asyncio.current_task()}, "work is left behind"
     (terminal,) = observed.terminal
     assert observed.events[-1] is terminal
-    assert finished or (terminal.outcome, terminal.reason) == ("cancelled", "user requested")
+    assert finished or terminal.data()["outcome"] == "cancelled"
     for thread in (observed.thread, *observed.below):
         await check(thread, finished)
     return observed, finished
@@ -94,12 +95,11 @@ async def test_a_wrap_that_ignores_its_cancellation_gets_no_further() -> None:
     deaf, used = asyncio.Event(), list[str]()
 
     @wrap(ToolUse)
-    async def deafly(use: ToolUse, next: Next) -> ToolResult:
+    async def deafly(use: ToolUse, next: Next[ToolResult]) -> ToolResult:
         with suppress(asyncio.CancelledError):
             deaf.set()
             await asyncio.sleep(10)
-        result: ToolResult = await next(use)
-        return result
+        return await next(use)
 
     @tool
     async def touch(path: str) -> None:

@@ -423,3 +423,10 @@ def test_a_chain_hashes_each_message_of_the_thread_once(monkeypatch: pytest.Monk
         thread.add(user(str(number)))
         thread.chain(thread.messages)
     assert len(hashed) == 20
+
+
+def test_an_entry_of_a_kind_that_could_not_be_read_again_is_refused() -> None:
+    thread = Thread()
+    with pytest.raises(StoreError, match="note"):
+        thread.append("note", {})  # type: ignore[arg-type]
+    assert thread.entries == []

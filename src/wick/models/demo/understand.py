@@ -10,6 +10,7 @@ from wick.models.demo.jobs import Job
 from wick.models.demo.words import Words, listen
 
 MOST_JOBS = 8
+_MOST_CHARS = 100_000
 _MOST_COLONS = 3
 _MOST_LINKS = 40  # places where a text might be cut that are tried
 
@@ -25,6 +26,8 @@ def understand(said: str, before: str = "") -> list[Job]:
 
     `before` is the file that was spoken of last, should the text only say "it".
     """
+    if len(said) > _MOST_CHARS:
+        return [Job(summary="That is too long for me: I read a hundred thousand characters at most.")]
     for _ in range(_MOST_COLONS):
         words = listen(said)
         if words.is_long:
@@ -47,7 +50,7 @@ def _jobs(words: Words, before: str) -> list[Job]:
 
 
 def is_small_talk(said: str) -> bool:
-    return SMALL_TALK.match(listen(said).text) is not None
+    return len(said) <= _MOST_CHARS and SMALL_TALK.match(listen(said).text) is not None
 
 
 def _find(clause: Words, before: str = "it") -> tuple[Intent, Job] | None:
