@@ -184,9 +184,12 @@ class Stream:
         return self.run.progress.result
 
     def _take(self, event: Event) -> None:
+        self._events.append(event)  # first, for whoever else watches may fail
+        self._wake()
         if self._above is not None:
             self._above(event)
-        self._events.append(event)
+
+    def _wake(self, *_: object) -> None:
         if self._reader is not None and not self._reader.done():
             self._reader.set_result(None)
 
@@ -195,8 +198,9 @@ class Stream:
             raise ConfigError("a stream can be read once; start another run, or read the thread")
         self._read = True
         task = asyncio.create_task(self._drive(), name=self.run.id)
+        task.add_done_callback(self._wake)  # a hook may have taken the last event away
         try:
-            while True:
+            while self._events or not task.done():
                 while self._events:
                     event = self._events.popleft()
                     yield event

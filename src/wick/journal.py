@@ -30,16 +30,22 @@ from wick.threads import Fate
 
 
 def begin(run: Run, words: Sequence[Message]) -> Stop | Continue:
-    """Log that a run starts, and what it is to answer; a run that had all but ended is done at once."""
-    thread = run.thread
-    if thread.busy:
+    """Log that a run starts, and what it is to answer; a run that had all but ended is done at once.
+
+    Another attempt at the same run goes on where the last one left: what was said is not said again.
+    """
+    thread, again = run.thread, run.progress.output_from is not None
+    if again:
+        words = [word for word in words if not any(word is said for said in run.output)]
+    elif thread.busy:
         raise ConfigError(f"a run of thread {thread.id} is going on; send it the message with run.send, or wait for it")
     if words:
         _dismiss(run, "the user went on")
     elif not thread.messages:
         raise ConfigError("there is nothing to answer: give the run a text, messages, or a thread that has some")
     thread.add(*words)  # first, so that a run that the log knows of has something to answer
-    _start(run, input=len(words))
+    if not again:
+        _start(run, input=len(words))
     last = thread.messages[-1]
     return Stop("completed") if last.role == "assistant" and not last.tool_calls else Continue()
 
@@ -224,6 +230,8 @@ def intend(use: ToolUse) -> str:
     tool, thread = use.bound, use.run.thread
     if use.run.progress.over:  # who ignored that the run was cancelled comes too late
         return f"{tool.name} does not run any more: the run is over"
+    if not thread.awaits(use.call):  # a wrap let go of it, and answered without it
+        return f"{tool.name} does not run any more: its call has been answered"
     happened = {"done": "has already run", "unknown": "was begun before, and may have taken effect"}
     fate = thread.fate(use.call.id)
     if fate in happened and not (tool.idempotent or tool.read_only):
@@ -235,6 +243,6 @@ def intend(use: ToolUse) -> str:
 
 def ended(use: ToolUse, attempt: int, result: ToolResult, fate: Fate) -> None:
     """Log that a tool has ended. What it said is logged only when every hook has seen it."""
-    if not use.run.progress.over:
+    if not use.run.progress.over and use.run.thread.awaits(use.call):
         said = digest(result.text.encode("utf-8", "surrogatepass"))
         use.run.thread.append("done", FrozenDict(call=use.call.id, attempt=attempt, ended=fate, hash=said))

@@ -49,9 +49,11 @@ class Loop:
         return journal.conclude(run, verdict)
 
     async def _step(self, step: Step) -> Stop | Continue:
-        run, calls = step.run, step.pending  # a run that was interrupted takes up where it left
+        run = step.run
         if run.stopping:  # a Stop stands, also when a wrap tries the step again
             return run.stopping
+        # A run that was interrupted takes up where it left; what an earlier attempt has answered is not used again.
+        calls: Sequence[ToolCall] = [call for call in step.pending if run.thread.awaits(call)]
         if not calls:
             call = ModelCall(
                 run, run.model, run.system, [*run.thread.messages], [*run.tools.values()], thaw(run.settings)

@@ -65,13 +65,14 @@ async def _look(hook: Hook, op: Operation[Any]) -> Any:
             return None
         mark = op.mark()
         verdict = _checked(hook, op, await _call(hook, op))
+        changed = op.changed_since(mark)
     except Exception as error:
         _record(hook, op, start, error)
         if hook.on_error == "fail":
             raise
         op.restore(mark)
         return None
-    _record(hook, op, start, verdict, op.changed_since(mark))
+    _record(hook, op, start, verdict, changed)
     return verdict
 
 
@@ -82,21 +83,29 @@ async def _wrap(hook: Hook, next: Next[Any], op: Operation[Any]) -> Any:
     try:
         answer = await _call(hook, op, attempts)
         op.restore(attempts.whose)
-        verdict = _checked(hook, op, answer) if isinstance(answer, DECISIONS) and not attempts.gave(answer) else None
-        if isinstance(verdict, Ask) and attempts.made:
-            raise HookError(f"the hook {hook.name!r} asked about what it had already begun; ask first, then call next")
-        result = op.reconcile(attempts.kept(answer), answer) if verdict is None else None
+        verdict, result = _meant(hook, op, attempts, answer)
+        changed = attempts.changed or op.changed_since(mark)
     except Exception as error:
         _record(hook, op, start, None if error is attempts.error else error)  # passing one on is no failure
         if hook.on_error == "fail" or error is attempts.error:
             raise
         op.restore(mark | attempts.whose | {"asks": attempts.asks})
         return await attempts.outcome()
-    _record(hook, op, start, verdict, attempts.changed or op.changed_since(mark))
+    _record(hook, op, start, verdict, changed)
     if isinstance(verdict, Ask):
         op.asks = (*attempts.asks, verdict)
         return await next(op)
     return result if verdict is None else op.prevent(verdict)
+
+
+def _meant(hook: Hook, op: Operation[Any], attempts: _Attempts, answer: Any) -> tuple[Any, Any]:
+    """What a wrap's answer is: a decision of its own, or a result."""
+    if not isinstance(answer, DECISIONS) or attempts.gave(answer):
+        return None, op.reconcile(attempts.kept(answer), answer)
+    verdict = _checked(hook, op, answer)
+    if isinstance(verdict, Ask) and attempts.made:
+        raise HookError(f"the hook {hook.name!r} asked about what it had already begun; ask first, then call next")
+    return verdict, None
 
 
 class _Attempts:
@@ -312,8 +321,8 @@ def _record(hook: Hook, op: Operation[Any], start: float, said: Any, changed: di
 
 
 def _failure(hook: Hook, error: Exception) -> str:
-    """What went wrong with a hook; an `after` may have failed over the very thing it was to take out."""
-    return type(error).__name__ if hook.position == "after" else f"{type(error).__name__}: {error}"
+    """What went wrong with a hook; one that has seen the result may have failed over what is to be taken out."""
+    return type(error).__name__ if hook.position in ("after", "wrap") else f"{type(error).__name__}: {error}"
 
 
 def _since(start: float) -> float:

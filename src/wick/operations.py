@@ -14,7 +14,7 @@ read-only, hashed. What the guards see sealed is what is done.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Generic, Literal, Self, TypeVar
 from uuid import uuid4
@@ -205,7 +205,7 @@ class Run(Operation[Result], Injected):
 
     name = "run"
     editable = ("input", "system", "tools", "settings", "model", "user")
-    fixed = ("trail", "id", "parent", "loop", "progress")
+    fixed = ("trail", "id", "parent", "loop", "progress", "thread")
 
     run: Run = field(init=False, repr=False)
     agent: str = "agent"
@@ -274,6 +274,8 @@ class Run(Operation[Result], Injected):
         return copy
 
     def seal(self) -> Run:
+        _only(Message, self.input, "the input of a run")
+        _only(Tool, self.tools.values(), "the tools of a run")
         tools, settings = FrozenDict(self.tools), freeze(self.settings)
         return self._read_only(input=tuple(self.input), tools=tools, settings=settings)
 
@@ -422,6 +424,8 @@ class ModelCall(Operation[Message]):
         }
 
     def seal(self) -> ModelCall:
+        _only(Message, self.messages, "the messages of a model call")
+        _only(Tool, self.tools, "the tools of a model call")
         return self._read_only(messages=tuple(self.messages), tools=tuple(self.tools), settings=freeze(self.settings))
 
     @property
@@ -521,6 +525,8 @@ class ToolUse(Operation[ToolResult], Injected):
         return {"call": self.call.id}
 
     def changed_since(self, mark: dict[str, Any]) -> dict[str, Any] | None:
+        if not isinstance(self.args, dict):
+            raise HookError(f"a hook made the arguments a {type(self.args).__name__}; they must be a dict")
         changed = {} if self.args == mark["args"] else difference(mark["args"], self.args)
         if self.tool is not mark["tool"]:
             changed["tool"] = [tool and tool.name for tool in (mark["tool"], self.tool)]
@@ -563,6 +569,12 @@ def _spelled(args: Any) -> bytes | None:
         return canonical(args)
     except (TypeError, ValueError, RecursionError):
         return None
+
+
+def _only(kind: type, items: Iterable[Any], what: str) -> None:
+    for found in set(map(type, items)):
+        if not issubclass(found, kind):
+            raise HookError(f"{what} must be {kind.__name__} objects, and a hook put a {found.__name__} there")
 
 
 def _expect(value: Any, kind: type[R], words: str) -> R:

@@ -23,6 +23,7 @@ SCHEMA = 1
 Kind = Literal[
     "message", "intent", "done", "decision", "asked", "answered", "value", "event", "run_start", "run_end", "compaction"
 ]
+_KINDS = frozenset(get_args(Kind))
 Fate = Literal["", "failed", "done", "unknown"]
 
 
@@ -105,6 +106,8 @@ class Thread:
 
     def append(self, kind: Kind, data: Any) -> Entry:
         """Log one entry and fold it into the state."""
+        if kind not in _KINDS:
+            raise StoreError(f"there are no entries of the kind {kind!r}; to log something of your own, use run.record")
         data = data if isinstance(data, Message) else freeze(data)
         entry = Entry(len(self.entries) + 1, kind, data, time.time())
         self._fold(entry)
@@ -115,6 +118,10 @@ class Thread:
     def pending(self) -> tuple[ToolCall, ...]:
         """The tool calls that wait for a result, in the model's order."""
         return tuple(self.waiting.values())
+
+    def awaits(self, call: ToolCall) -> bool:
+        """Whether this very call waits for a result; a later one may have the same id."""
+        return self.waiting.get(call.id) is call
 
     def fate(self, call_id: str) -> Fate:
         """What became of a call so far: "" never began, "unknown" began and may or may not have happened."""
@@ -160,7 +167,7 @@ class Thread:
     def _replay(self, row: Any) -> None:
         try:
             seq, kind, data, at = row["seq"], row["kind"], row["data"], float(row["at"])
-            if seq != len(self.entries) + 1 or kind not in get_args(Kind):
+            if seq != len(self.entries) + 1 or kind not in _KINDS:
                 raise ValueError(f"{kind!r} cannot stand here")
             entry = Entry(seq, kind, Message.from_json(data) if kind == "message" else freeze(data), at)
             self._fold(entry)
