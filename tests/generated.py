@@ -441,23 +441,26 @@ ACTS = {
 }
 
 
+OPERATION_NAMES = st.sampled_from(["tool_use", "model_call", "step", "run", "operation"])
+focuses = st.sampled_from(["tool_use", "tool_use", "tool_use", "model_call", "step", "run"])
+
+
 @st.composite
-def hooks(draw: st.DrawFn, positions: Sequence[str] = tuple(ACTS)) -> Described:
-    """A hook at one of the sixteen points, or at four of them at once; its name comes later."""
-    position = draw(st.sampled_from(positions))
-    guard = position == "guard"
-    operation = draw(st.sampled_from(["tool_use", "tool_use", "tool_use", "model_call", "step", "run", "operation"]))
-    patience = [] if operation == "tool_use" else ["pass"] * 10  # what ends the run is rare, or little would happen
+def hooks(draw: st.DrawFn, name: str, focus: str) -> Described:
+    """A hook at one of the sixteen points, or at four of them at once; most stand where the focus is."""
+    position = draw(st.sampled_from(tuple(ACTS)))
+    operation = draw(st.just(focus) | st.just(focus) | OPERATION_NAMES)
+    patience = [] if operation == "tool_use" else ["pass"] * 8  # what ends the run is rare, or little would happen
     return Described(
-        "",
+        name,
         position,
         operation,
         draw(st.sampled_from([*ACTS[position], *patience])),
-        match=draw(st.sampled_from(["", "", "add", "safe", "child"])) if operation == "tool_use" else "",
-        priority=draw(st.sampled_from([0, 0, 0, 1, -1])),
-        log=not guard and draw(st.booleans()),
+        match=draw(st.sampled_from(["", "", "", "add", "safe", "child"])) if operation == "tool_use" else "",
+        priority=draw(st.sampled_from([0, 0, 0, 0, 1, -1])),
+        log=position != "guard" and draw(st.booleans()),
         inherit=position in ("before", "after") and draw(st.booleans()),
-        shadow=guard and draw(st.sampled_from([False, False, True])),
+        shadow=position == "guard" and draw(st.sampled_from([False, False, False, True])),
         awaits=draw(st.integers(0, 2)),
     )
 
@@ -465,11 +468,11 @@ def hooks(draw: st.DrawFn, positions: Sequence[str] = tuple(ACTS)) -> Described:
 @st.composite
 def parts(draw: st.DrawFn, most: int = 8, prefix: str = "h") -> tuple[tuple[Described, ...], ...]:
     """Up to so many hooks, some of them together in a capability."""
-    found = draw(st.lists(hooks(), max_size=most))
-    named = [replace(hook, name=f"{prefix}{number}") for number, hook in enumerate(found)]
+    focus, count = draw(focuses), draw(st.integers(0, most))
     together: list[tuple[Described, ...]] = []
-    for hook in named:
-        if together and draw(st.sampled_from([False, False, True])):
+    for number in range(count):
+        hook = draw(hooks(f"{prefix}{number}", focus))
+        if together and draw(st.booleans()):
             together[-1] += (hook,)
         else:
             together.append((hook,))

@@ -642,3 +642,22 @@ async def test_a_stream_ends_when_a_hook_takes_its_events_away() -> None:
     async with asyncio.timeout(5):
         assert [event async for event in stream] == []
     assert stream.result is not None and stream.result.text == "hello"
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"tools": echo}, "tools= takes a list"),
+        ({"hooks": guard(ToolUse, name="g")(lambda use: None)}, "hooks= takes a list"),
+        ({"hooks": [guard(lambda use: None)]}, r"as in @guard\(ToolUse\)"),  # type: ignore[type-var, arg-type, return-value]
+        ({"tools": ["add"]}, "a tool is a function, not 'add'"),
+    ],
+)
+def test_what_is_not_given_as_it_should_be_is_refused_with_a_sentence(options: dict[str, Any], words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        Agent("demo", **options)
+
+
+async def test_a_thread_is_not_its_id() -> None:
+    with pytest.raises(ConfigError, match=r"Thread\('abc'\)"):
+        await talker().run("hi", thread="abc")  # type: ignore[arg-type]

@@ -1520,3 +1520,17 @@ def _leaky(command: str) -> str:
 async def test_what_a_hook_puts_where_it_does_not_belong_is_named(change: Any, words: str) -> None:
     with pytest.raises(HookError, match=words):
         await echoer(change).run("go")
+
+
+@pytest.mark.parametrize("forgotten", ["return", "await"])
+async def test_a_wrap_that_forgets_to_return_what_next_gave_is_told_so(forgotten: str) -> None:
+    @wrap(ToolUse)
+    async def forgetful(use: ToolUse, next: Next[Any]) -> Any:
+        if forgotten == "await":
+            pending = next(use)
+            pending.close()  # type: ignore[attr-defined]
+            return pending
+        await next(use)
+
+    with pytest.raises(HookError, match="'forgetful' .*`return await next"):
+        await echoer(forgetful).run("go")

@@ -67,7 +67,7 @@ class Agent:
         self.name, self.system, self.ask = name, system, ask
         self.settings = _settings(settings or {})
         self._model = model
-        self._given = (tuple(tools), tuple(hooks))
+        self._given = (_listed("tools", tools), _listed("hooks", hooks))
         self._parts = _parts(self._given[1])
         self.hooks = _hooks(self._parts)
         self.tools = _tools(self._given[0], self._parts)
@@ -124,6 +124,8 @@ class Agent:
         without: Iterable[str] = (),
     ) -> Run:
         """A run, ready to go. Under a parent it asks the parent's user and is under all of its guards."""
+        if not isinstance(thread, Thread | None):
+            raise ConfigError(f"thread= takes a Thread, such as Thread({thread!r}), not {thread!r}")
         run = Run(
             agent=self.name,
             input=_messages(input),
@@ -246,12 +248,19 @@ def _messages(input: Input) -> list[Message]:
     return [*Messages(input).validate()]
 
 
+def _listed(what: str, given: Iterable[Any]) -> tuple[Any, ...]:
+    if not isinstance(given, Iterable):
+        raise ConfigError(f"{what}= takes a list, also of one: {what}=[{getattr(given, '__name__', '…')}]")
+    return tuple(given)
+
+
 def _parts(hooks: Iterable[Hook | Capability]) -> tuple[Hook | Capability, ...]:
     """The hooks an agent was given, inside those every agent has, unless it was given one of the same name."""
     for item in hooks:
         if not isinstance(item, Hook | Capability):
             raise ConfigError(
-                f"{item!r} is not a hook: decorate it with @before, @wrap, @after or @guard{_instance(item)}"
+                f"{item!r} is not a hook: decorate it with @before, @wrap, @after or @guard, "
+                f"as in @guard(ToolUse){_instance(item)}"
             )
     names = {item.name for item in hooks}
     return (*(item for item in DEFAULTS if item.name not in names), *hooks)

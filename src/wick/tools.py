@@ -170,6 +170,8 @@ def _make(
     renames: Mapping[str, str] | None = None,
     **options: Any,
 ) -> Tool:
+    if not callable(fn):
+        raise ConfigError(f"a tool is a function, not {fn!r}")
     name = name or getattr(fn, "__name__", "")
     if not name or name == "<lambda>":
         raise ConfigError(f"{fn!r} has no name that a model could use; give it one with tool(fn, name=…)")
