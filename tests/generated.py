@@ -46,7 +46,6 @@ from wick.protocols import CallArgs, CallStart, Delta, Finish, Request, TextDelt
 OPERATIONS: dict[str, type[Operation[Any]]] = {
     "run": Run, "step": Step, "model_call": ModelCall, "tool_use": ToolUse, "operation": Operation,
 }  # fmt: skip
-PAYLOAD = {Run: "system", ModelCall: "system"}
 
 
 class Boom(Exception):
@@ -111,6 +110,7 @@ def plain(text: str) -> str:
     text = re.sub(r"capability_\d+\.", "", text)
     text = re.sub(r"(HookError|ConfigError|ModelError):[^|]*", r"\1", text)
     text = re.sub(r"^(\w+) (was not used|ran|failed|may have run)\b.*: (\w+)$", r"\1 fell through: \3", text)
+    text = re.sub(r"^(the run [\w ]+) while (\w+) ran; whether it took effect is unknown$", r"\1 before \2 ran", text)
     return "invalid" if re.match(r"there is no tool named|the arguments |\w+: x is missing", text) else text
 
 
@@ -507,3 +507,19 @@ def deafened(spec: Spec) -> Spec:
 
 
 deaf_specs = specs.map(deafened)
+
+
+@st.composite
+def asking_specs(draw: st.DrawFn) -> Spec:
+    """Agents without children that ask about their tools, and do nothing that cannot be taken up again."""
+    acts = {
+        "before": ["ask", "edit", "block", "spoil"],
+        "wrap": ["ask", "edit", "copy", "replace", "skip"],
+        "after": ["replace", "heal", "block"],
+        "guard": ["ask", "ask", "ask", "block", "raise"],
+    }
+    found = draw(st.lists(st.sampled_from([(place, act) for place in acts for act in acts[place]]), max_size=6))
+    named = [Described(f"h{n}", place, "tool_use", act, awaits=n % 3) for n, (place, act) in enumerate(found)]
+    asks = Described("sure", "guard", "tool_use", "ask")
+    said = draw(st.dictionaries(st.sampled_from(["add", "safe", "solo"]), st.sampled_from(["yes", "no", "args"])))
+    return Spec(tuple((hook,) for hook in (*named, asks)), draw(scripts(NAMES[:1] + NAMES[2:])), said)

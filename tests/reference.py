@@ -55,6 +55,8 @@ class Reference:
         try:
             outcome: tuple[str, str, str] = self.perform(run, partial(self.run, text))
         except Paused:
+            if self.root is not self:
+                raise  # a question to a child waits for the user of the root run
             return "interrupted", "paused: later", self.said()
         except Failed:
             self.dismiss("the run failed")
@@ -63,10 +65,11 @@ class Reference:
         return outcome
 
     def run(self, text: str, run: Op) -> tuple[str, str, str]:
-        if self.messages:
-            raise Failed("ConfigError")
-        self.messages.append(["user", "", text])
-        number, verdict = 0, "continue"
+        """Another attempt goes on where the last one left; what was said is not said again."""
+        self.messages += [] if self.messages else [["user", "", text]]
+        waiting = any(len(row) == 2 for row in self.messages)
+        number = sum(row[0] == "assistant" for row in self.messages) - waiting
+        verdict = self.stopping or ("completed" if self.messages[-1][0] == "assistant" else "continue")
         while verdict == "continue":
             number += 1
             step = Op("step", "step", self.strand, str(number))
@@ -276,9 +279,8 @@ class Reference:
         elif op.kind != "tool_use":
             self.halt(f"blocked: {reason}")
         told = STOPS.get(decision, reason)
-        return {"run": ("stopped", self.stopping, ""), "step": self.stopping, "model_call": (told, ())}.get(
-            op.kind, told
-        )
+        results = {"run": ("stopped", self.stopping, ""), "step": self.stopping, "model_call": (told, ())}
+        return results.get(op.kind, told)
 
     def halt(self, reason: str) -> None:
         reason = reason if reason.partition(":")[0] in RANKS else f"stop requested: {reason}"

@@ -649,7 +649,7 @@ async def test_a_stream_ends_when_a_hook_takes_its_events_away() -> None:
     [
         ({"tools": echo}, "tools= takes a list"),
         ({"hooks": guard(ToolUse, name="g")(lambda use: None)}, "hooks= takes a list"),
-        ({"hooks": [guard(lambda use: None)]}, r"as in @guard\(ToolUse\)"),  # type: ignore[type-var, arg-type, return-value]
+        ({"hooks": [guard(lambda use: None)]}, r"as in @guard\(ToolUse\)"),  # type: ignore[type-var, arg-type]
         ({"tools": ["add"]}, "a tool is a function, not 'add'"),
     ],
 )
@@ -661,3 +661,50 @@ def test_what_is_not_given_as_it_should_be_is_refused_with_a_sentence(options: d
 async def test_a_thread_is_not_its_id() -> None:
     with pytest.raises(ConfigError, match=r"Thread\('abc'\)"):
         await talker().run("hi", thread="abc")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("sync", [False, True])
+async def test_an_agent_that_a_tool_runs_is_a_child_whether_the_tool_says_so_or_not(sync: bool) -> None:
+    ran: list[str] = []
+
+    @tool
+    def execute(command: str) -> str:
+        ran.append(command)
+        return "done"
+
+    @guard(ToolUse, match="execute")
+    def no_force(use: ToolUse) -> Block | None:
+        return Block("no force") if "--force" in use.args["command"] else None
+
+    child = Agent(Scripted(ToolCall("1", "execute", {"command": "push --force"}), "child"), tools=[execute])
+
+    @tool
+    async def delegate() -> str:
+        return (await child.run("go")).text
+
+    @tool
+    def delegate_sync() -> str:
+        return child.run_sync("go").text
+
+    call = ToolCall("1", "delegate_sync" if sync else "delegate", {})
+    result = await Agent(Scripted(call, "parent"), tools=[execute, delegate, delegate_sync], hooks=[no_force]).run("go")
+    assert ran == [] and result.text == "parent"
+    assert child.model.requests[1].messages[-1].text == "no force"  # type: ignore[attr-defined]
+
+
+async def test_a_run_after_a_tool_is_nobodys_child() -> None:
+    seen: list[object] = []
+
+    @after(ToolUse)
+    async def look(use: ToolUse) -> None:
+        seen.append((await Agent(FunctionModel(lambda request: "free")).run("go")).text)
+
+    @guard(ToolUse)
+    def fine(use: ToolUse) -> None: ...
+
+    @tool
+    def echo() -> str:
+        return "x"
+
+    await Agent(Scripted(ToolCall("1", "echo", {}), "ok"), tools=[echo], hooks=[look, fine]).run("go")
+    assert seen == ["free"]

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from described import Hook as Described
 from described import Spec
-from generated import Observed, build, deaf_specs, observe, others, specs
+from generated import Observed, asking_specs, build, deaf_specs, observe, others, specs
 from kit import calls
 from wick import (
     Agent,
@@ -24,6 +24,7 @@ from wick import (
     Block,
     Capability,
     Message,
+    Paused,
     Run,
     Scripted,
     Stop,
@@ -150,11 +151,9 @@ def test_all_calls_of_a_step_pass_the_gate_before_anybody_is_asked(uses: list[tu
 
 # -- arguments --------------------------------------------------------------------------------------------------------
 
-values = st.recursive(
-    st.none() | st.booleans() | st.integers(-9, 9) | st.text("ab", max_size=2),
-    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.sampled_from("kl"), inner, max_size=2),
-    max_leaves=4,
-)
+scalars = st.none() | st.booleans() | st.integers(-9, 9) | st.text("ab", max_size=2)
+lists = st.lists(scalars, max_size=2)
+values = scalars | lists | st.dictionaries(st.sampled_from("kl"), scalars | lists, max_size=2)
 plans = st.dictionaries(st.sampled_from("xyz"), values, max_size=3)
 
 
@@ -276,6 +275,51 @@ async def ended(spec: Spec, ticks: int | None) -> Observed:
         task.cancel()
     await asyncio.gather(task, return_exceptions=True)
     return observed
+
+
+@given(asking_specs())
+def test_answering_later_is_answering_at_once(spec: Spec) -> None:
+    """Whoever is asked goes away first, each time, and the run is taken up by another process."""
+    at_once, outcome = asyncio.run(observe(spec))
+    later, pauses = asyncio.run(pausing(spec))
+    questions = [row for rows in at_once.trace.values() for row in rows if row[0] == "user"]
+    assert executed(later) == executed(at_once)
+    assert later.messages == at_once.messages
+    assert bool(pauses) == bool(questions)
+    assert (later.terminal[-1].event == "error") == (outcome[0] == "failed")
+
+
+async def pausing(spec: Spec) -> tuple[Observed, int]:
+    observed, asked, pauses = Observed(), set[str](), -1
+    result = None
+    while result is None or result.outcome == "interrupted":
+        pauses += 1
+        agent = build(spec, observed)
+        agent.ask = Absent(agent.ask, asked)
+        observed.thread = Thread.from_json(observed.thread.to_json())
+        try:
+            result = await agent.run("" if pauses else "go", thread=observed.thread, emit=observed.events.append)
+        except Exception:
+            break
+    return observed, pauses
+
+
+class Absent:
+    """A user who is not there when first asked."""
+
+    def __init__(self, user: Any, asked: set[str]) -> None:
+        self.user, self.asked = user, asked
+
+    async def __call__(self, question: Any) -> Any:
+        if question.hash not in self.asked:
+            self.asked.add(question.hash)
+            raise Paused("not here")
+        return await self.user(question)
+
+
+def executed(observed: Observed) -> dict[str, list[Any]]:
+    rows = {strand: [row for row in rows if row[0] == "tool"] for strand, rows in observed.trace.items()}
+    return {strand: tools for strand, tools in rows.items() if tools}
 
 
 @given(specs)

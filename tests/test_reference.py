@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from described import Spec
+from described import Call, Hook, Reply, Spec
 from generated import Observed, build, deaf_specs, expect, observe, others, specs
 from wick import Agent, FunctionModel, Scripted, Thread, ToolCall, ToolResult, ToolUse, assistant, tool, wrap
 from wick.hooks import Next
@@ -34,6 +34,51 @@ def _quiet() -> Iterator[None]:
 @settings(max_examples=max(800, settings().max_examples))
 @given(specs)
 def test_an_agent_does_what_the_rules_say(spec: Spec) -> None:
+    agree(spec)
+
+
+HOOKS = {
+    "a Stop stands, though the run is tried again": [
+        Hook("h0", "wrap", "run", "twice"),
+        Hook("h1", "after", "step", "stop"),
+    ],
+    "a Stop stands, though the step is tried again": [
+        Hook("h0", "wrap", "step", "twice"),
+        Hook("h1", "after", "model_call", "stop"),
+    ],
+    "a Stop does not hide that something failed": [
+        Hook("h0", "after", "step"),
+        Hook("h1", "guard", "tool_use", "stop"),
+        Hook("h2", "after", "tool_use", "pass"),
+        Hook("h3", "wrap", "tool_use", "raise late"),
+    ],
+    "a Stop wins over a Block": [
+        Hook("h0", "guard", "tool_use", "block"),
+        Hook("h1", "guard", "tool_use", "stop"),
+        Hook("h2", "guard", "tool_use", "budget"),
+    ],
+    "who has agreed is not asked again": [
+        Hook("h0", "wrap", "step", "ask"),
+        Hook("h1", "wrap", "step", "twice"),
+    ],
+    "setting the result of a step heals it": [
+        Hook("h0", "after", "step", "heal"),
+        Hook("h1", "before", "model_call", "raise"),
+    ],
+    "Continue is given up after a while": [Hook("h0", "after", "step", "continue")],
+}
+
+
+@pytest.mark.parametrize("hooks", HOOKS.values(), ids=HOOKS)
+def test_what_the_rules_say_of(hooks: list[Hook]) -> None:
+    script = (Reply(calls=(Call("c0a", "add"), Call("c0b", "safe"))), Reply("done"))
+    agree(Spec(tuple((hook,) for hook in hooks), script, steps=20))
+    agree(Spec((tuple(hooks),), script, steps=20))  # together, as one capability
+    agree(Spec((), (Reply(calls=(Call("c0a", "child"),)),), child=Spec((tuple(hooks),), script, steps=20)))
+
+
+def agree(spec: Spec) -> None:
+    """What is observed of an agent is what the reference computes."""
     reference, expected = expect(spec)
     observed, outcome = asyncio.run(observe(spec))
     assert traced(observed) == dict(reference.trace)
@@ -77,15 +122,15 @@ async def cancelled_after(ticks: int, spec: Spec, twice: bool) -> tuple[Observed
     assert observed.events[-1] is terminal
     assert finished or terminal.data()["outcome"] == "cancelled"
     for thread in (observed.thread, *observed.below):
-        await check(thread, finished)
+        await check(thread)
     return observed, finished
 
 
-async def check(thread: Thread, finished: bool) -> None:
-    """A thread is whole: it is valid, nothing waits unless somebody is to answer, and the talk can go on."""
+async def check(thread: Thread) -> None:
+    """A thread is whole: it is valid, nothing waits but what the user is to answer, and the talk can go on."""
     assert Thread.from_json(thread.to_json()).messages == thread.messages.validate()
     assert not thread.busy
-    assert finished or not thread.pending
+    assert not thread.pending or thread.entries[-1].data["outcome"] == "interrupted"
     result = await Agent(FunctionModel(lambda request: "hello")).run("again", thread=thread)
     assert result.text == "hello"
     assert not thread.pending

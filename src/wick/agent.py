@@ -20,7 +20,7 @@ from wick.loop import Loop
 from wick.matching import literal, patterns
 from wick.messages import Message, Messages, user
 from wick.models import resolve
-from wick.operations import Result, Run, ToolUse
+from wick.operations import Result, Run, ToolUse, current_run
 from wick.protocols import Model, Usage
 from wick.threads import Thread
 from wick.tools import Tool, tool
@@ -36,6 +36,8 @@ SETTINGS = (
     "response_format",
     "extra",
 )
+
+MOST_LOOPS = 16  # sets of rings kept for different parents
 
 Input = str | Message | Sequence[Message] | Messages
 
@@ -126,6 +128,7 @@ class Agent:
         """A run, ready to go. Under a parent it asks the parent's user and is under all of its guards."""
         if not isinstance(thread, Thread | None):
             raise ConfigError(f"thread= takes a Thread, such as Thread({thread!r}), not {thread!r}")
+        parent = parent or current_run.get()  # whoever runs an agent inside a tool need not think of its guards
         run = Run(
             agent=self.name,
             input=_messages(input),
@@ -147,6 +150,8 @@ class Agent:
         """The rings of a run: this agent's, inside those that its parent hands down."""
         inherited = parent.loop.inherited if parent is not None else ()
         if inherited not in self._loops:
+            if len(self._loops) >= MOST_LOOPS:
+                self._loops.clear()
             self._loops[inherited] = Loop((*inherited, *self.hooks))
         return self._loops[inherited]
 

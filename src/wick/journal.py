@@ -47,7 +47,8 @@ def begin(run: Run, words: Sequence[Message]) -> Stop | Continue:
     if not again:
         _start(run, input=len(words))
     last = thread.messages[-1]
-    return Stop("completed") if last.role == "assistant" and not last.tool_calls else Continue()
+    said = last.role == "assistant" and not last.tool_calls
+    return run.stopping or (Stop("completed") if said else Continue())
 
 
 def _start(run: Run, **more: Any) -> None:

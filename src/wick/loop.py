@@ -20,7 +20,7 @@ from wick.frozen import thaw
 from wick.hooks import Hook
 from wick.messages import Message, ToolCall, ToolResult
 from wick.onion import guards, onion
-from wick.operations import ModelCall, Result, Run, Step, ToolUse
+from wick.operations import ModelCall, Result, Run, Step, ToolUse, current_run
 from wick.tools import no_such_tool
 from wick.tools import use as use_tool
 from wick.turns import Turns, closing, side_by_side
@@ -107,8 +107,11 @@ class Loop:
         await use.turns.mine(use.number)
         if refusal := journal.intend(use):
             return use.blocked(refusal)
-        attempt = use.attempt
-        result, fate = await use_tool(use.bound, use.data, use, use.run)
+        attempt, token = use.attempt, current_run.set(use.run)  # an agent that the tool runs is a child of this run
+        try:
+            result, fate = await use_tool(use.bound, use.data, use, use.run)
+        finally:
+            current_run.reset(token)
         journal.ended(use, attempt, result, fate)
         said = use.accept(result)
         if use.trail.holds:

@@ -102,7 +102,7 @@ def _meant(hook: Hook, op: Operation[Any], attempts: _Attempts, answer: Any) -> 
     """What a wrap's answer is: a decision of its own, or a result."""
     if answer is None or isawaitable(answer):
         what = "nothing" if answer is None else "what it should have waited for"
-        raise HookError(f"the hook {hook.name!r} returned {what}; end it with `return await next({op.name})`")
+        raise HookError(f"the hook {hook.name!r} returned {what}; its result is missing: `return await next(…)`")
     if not isinstance(answer, DECISIONS) or attempts.gave(answer):
         return None, op.reconcile(attempts.kept(answer), answer)
     verdict = _checked(hook, op, answer)

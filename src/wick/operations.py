@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Generic, Literal, Self, TypeVar
 from uuid import uuid4
@@ -560,6 +561,8 @@ class ToolUse(Operation[ToolResult], Injected):
 
 
 _NOBODY: frozenset[str] = frozenset()
+
+current_run: ContextVar[Run | None] = ContextVar("current_run", default=None)  # the run whose tool this code is part of
 
 OPERATIONS: tuple[type[Operation[Any]], ...] = (Run, Step, ModelCall, ToolUse)
 
