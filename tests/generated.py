@@ -515,11 +515,11 @@ def asking_specs(draw: st.DrawFn) -> Spec:
     acts = {
         "before": ["ask", "edit", "block", "spoil"],
         "wrap": ["ask", "edit", "copy", "replace", "skip"],
-        "after": ["replace", "heal", "block"],
-        "guard": ["ask", "ask", "ask", "block", "raise"],
+        "after": ["replace", "heal", "block", "stop"],
+        "guard": ["ask", "ask", "ask", "block", "raise", "stop"],
     }
     found = draw(st.lists(st.sampled_from([(place, act) for place in acts for act in acts[place]]), max_size=6))
     named = [Described(f"h{n}", place, "tool_use", act, awaits=n % 3) for n, (place, act) in enumerate(found)]
-    asks = Described("sure", "guard", "tool_use", "ask")
+    asks = Described("sure", "guard", "tool_use", "ask", match=draw(st.sampled_from(["", "add", "safe"])))
     said = draw(st.dictionaries(st.sampled_from(["add", "safe", "solo"]), st.sampled_from(["yes", "no", "args"])))
     return Spec(tuple((hook,) for hook in (*named, asks)), draw(scripts(NAMES[:1] + NAMES[2:])), said)

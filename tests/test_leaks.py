@@ -585,6 +585,25 @@ async def test_a_guard_cannot_be_bypassed_by_resuming_without_it(execute: Tool, 
     assert (result.text, executed) == ("done", [RM])
 
 
+async def test_a_guard_cannot_be_bypassed_by_resuming_without_one_that_was_added(
+    execute: Tool, executed: list[str]
+) -> None:
+    @before(Run)
+    def tighten(run: Run) -> None:
+        run.add_guard(no_rm)
+
+    @before(ToolUse)
+    def later(use: ToolUse) -> None:
+        raise Paused("later")
+
+    thread = Thread()
+    result = await agent(execute, tighten, later, command=RM).run("go", thread=thread)
+    assert result.outcome == "interrupted"
+    with pytest.raises(ConfigError, match="begun under the guards no_rm, which are missing now"):
+        await Agent(Scripted("done", spare=True), tools=[execute]).run(thread=thread)
+    assert executed == []
+
+
 async def test_a_guard_cannot_be_bypassed_by_resuming_with_an_answer_to_another_question(
     execute: Tool, executed: list[str]
 ) -> None:

@@ -10,7 +10,7 @@ from typing import Any, TypedDict, Unpack
 
 from wick import journal
 from wick.capability import Capability
-from wick.decisions import Asker
+from wick.decisions import Asker, Stop
 from wick.defaults import DEFAULTS
 from wick.errors import ConfigError, MessageError, Paused
 from wick.events import Emit, Event
@@ -332,6 +332,8 @@ def _take_up(run: Run, without: set[str]) -> None:
         )
     run.id, run.progress.resumed = opened["run"], True
     run.progress.usage = Usage(**opened.get("usage", {}))
+    if "stopping" in opened:
+        run.halt(Stop(opened["stopping"]))
     run.input = [Message.from_json(message) for message in opened.get("shelved", ())]
 
 

@@ -46,16 +46,20 @@ def begin(run: Run, words: Sequence[Message]) -> Stop | Continue:
     thread.add(*words)  # first, so that a run that the log knows of has something to answer
     if not again:
         _start(run, input=len(words))
+    if run.stopping is not None and (again or not thread.pending):
+        return run.stopping
     last = thread.messages[-1]
-    said = last.role == "assistant" and not last.tool_calls
-    return run.stopping or (Stop("completed") if said else Continue())
+    return Stop("completed") if last.role == "assistant" and not last.tool_calls else Continue()
 
 
 def _start(run: Run, **more: Any) -> None:
-    guards = sorted({guard.name for kind in run.loop.guards for guard in run.guards(kind)})
-    about = {"run": run.id, "agent": run.agent, "guards": guards, "resumed": run.resumed}
+    about = {"run": run.id, "agent": run.agent, "guards": _guards(run), "resumed": run.resumed}
     run.thread.append("run_start", about | more)
     run.thread.busy, run.progress.output_from = True, run.thread.output_from
+
+
+def _guards(run: Run) -> list[str]:
+    return sorted({guard.name for kind in run.loop.guards for guard in run.guards(kind)})
 
 
 def follow(step: Step, verdict: Stop | Continue) -> Stop | Continue:
@@ -123,7 +127,13 @@ def _sign_off(run: Run, result: Result, words: Sequence[Message]) -> None:
         _dismiss(run, "the run failed" if result.outcome == "failed" else f"the run was {result.outcome}")
     listen(run)
     about = {"run": run.id, "outcome": result.outcome, "reason": result.reason, "usage": run.usage.to_json()}
-    run.thread.append("run_end", about)
+    run.thread.append("run_end", about | (_left(run) if result.outcome == "interrupted" else {}))
+
+
+def _left(run: Run) -> dict[str, Any]:
+    """What is to hold for a run when it is taken up: the guards it is under by now, and the Stop that waits for it."""
+    stopping = {"stopping": run.stopping.reason} if run.stopping else {}
+    return {"guards": _guards(run), **stopping}
 
 
 def _result(run: Run, outcome: Outcome, reason: str, error: Exception | None = None) -> Result:

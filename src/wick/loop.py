@@ -50,10 +50,10 @@ class Loop:
 
     async def _step(self, step: Step) -> Stop | Continue:
         run = step.run
-        if run.stopping:  # a Stop stands, also when a wrap tries the step again
-            return run.stopping
         # A run that was interrupted takes up where it left; what an earlier attempt has answered is not used again.
         calls: Sequence[ToolCall] = [call for call in step.pending if run.thread.awaits(call)]
+        if run.stopping and not calls:
+            return run.stopping  # a Stop stands, also when a wrap tries the step again
         if not calls:
             call = ModelCall(
                 run, run.model, run.system, [*run.thread.messages], [*run.tools.values()], thaw(run.settings)

@@ -424,9 +424,14 @@ class ModelCall(Operation[Message]):
             "messages": self.run.thread.chain(self.messages),
         }
 
+    def changed_since(self, mark: dict[str, Any]) -> dict[str, Any] | None:
+        changed = Operation.changed_since(self, mark)
+        if changed:  # looked at only then, for a thread may be long
+            _only(Message, self.messages, "the messages of a model call")
+            _only(Tool, self.tools, "the tools of a model call")
+        return changed
+
     def seal(self) -> ModelCall:
-        _only(Message, self.messages, "the messages of a model call")
-        _only(Tool, self.tools, "the tools of a model call")
         return self._read_only(messages=tuple(self.messages), tools=tuple(self.tools), settings=freeze(self.settings))
 
     @property

@@ -239,7 +239,8 @@ class Thread:
         if data["outcome"] != "interrupted":
             self.open_run = None
         elif self.open_run is not None:
-            self.open_run = FrozenDict({**self.open_run, "usage": data["usage"]})
+            left = {key: data[key] for key in ("usage", "guards", "stopping") if key in data}
+            self.open_run = FrozenDict({**self.open_run, **left})
 
 
 _FOLDS: dict[Kind, Callable[[Thread, Any], None]] = {

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import AsyncGenerator, Mapping
+from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from json import loads
-from typing import Any
+from typing import Any, Protocol
 from weakref import WeakKeyDictionary
 
 from wick import caps
@@ -42,7 +43,13 @@ class Server:
     unauthorized: str = ""
 
 
-async def stream(server: Server, body: bytes) -> AsyncGenerator[list[bytes], None]:
+class Reply(Protocol):
+    """What the events of an answer add up to; `done` says that no more of them count."""
+
+    done: bool
+
+
+async def stream(server: Server, body: bytes, reply: Reply) -> AsyncGenerator[list[bytes], None]:
     """Post a question and yield the data of the answer's events, as many at a time as came together.
 
     Some servers answer with one JSON document although a stream was asked for; it counts as one event.
@@ -53,14 +60,17 @@ async def stream(server: Server, body: bytes) -> AsyncGenerator[list[bytes], Non
     deadline = asyncio.get_running_loop().time() + limits.whole
     try:
         response = await _post(server, body)
-        events = Whole() if response.content_type == "application/json" else Events()
+        events = Whole() if _is_json(response.headers.get("content-type", "")) else Events()
         try:
             while chunk := await _next(response.content, limits.between if began else limits.first_byte, deadline):
                 began = True
-                if done := events.feed(chunk):
-                    yield done
-            if done := events.close():
-                yield done
+                if batch := events.feed(chunk):
+                    yield batch
+                if reply.done:
+                    await _last_bytes(response.content)
+                    return
+            if batch := events.close():
+                yield batch
         finally:
             response.close()  # gives the connection back when all was read, ends it otherwise
     except TimeoutError:
@@ -71,6 +81,10 @@ async def stream(server: Server, body: bytes) -> AsyncGenerator[list[bytes], Non
     except (aiohttp.ClientError, OSError) as error:
         said = " ".join(str(error).split())[:300] or type(error).__name__  # it may hold all that the server sent
         raise ModelError(f"the connection to {server.name} broke off: {said}", retryable=True) from None
+
+
+def _is_json(kind: str) -> bool:
+    return kind.partition(";")[0].strip().lower() == "application/json"
 
 
 async def _post(server: Server, body: bytes) -> Any:
@@ -97,14 +111,14 @@ async def _answer(session: Any, server: Server, body: bytes, limit: Any) -> Any:
     import aiohttp
 
     while True:
-        opened: list[socket.socket] = []
+        opened: list[bool] = []
         _opened.set(opened)
         try:
             return await session.post(
                 server.url, data=body, headers=server.headers, allow_redirects=False, timeout=limit
             )
         except aiohttp.ClientConnectorError:
-            raise
+            raise  # also where no socket was opened, for a name that is not known
         except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError):
             if opened:
                 raise
@@ -118,6 +132,17 @@ async def _next(content: Any, seconds: float, deadline: float) -> bytes:
         async with asyncio.timeout(min(seconds, left)):
             chunk = await content.readany()
     return chunk
+
+
+async def _last_bytes(content: Any) -> None:
+    """All has been said; reading the end of the response as well lets its connection be used again."""
+    import aiohttp
+
+    if not content.at_eof():
+        with suppress(aiohttp.ClientError, OSError, TimeoutError):
+            async with asyncio.timeout(caps.LAST_BYTE_SECONDS):
+                while await content.readany():
+                    pass
 
 
 def _late(server: Server, began: bool, deadline: float) -> ModelError:
@@ -163,7 +188,7 @@ def _retry_after(headers: Mapping[str, str]) -> float | None:
         return None
 
 
-_opened: ContextVar[list[socket.socket]] = ContextVar("_opened")  # by the question that is being asked
+_opened: ContextVar[list[bool]] = ContextVar("_opened")  # what the question that is being asked has opened
 _clients: WeakKeyDictionary[asyncio.AbstractEventLoop, Any] = WeakKeyDictionary()
 
 
@@ -191,9 +216,8 @@ async def _keep_open() -> AsyncGenerator[Any, None]:
 
 
 def _open(address: Any) -> socket.socket:
-    opened = socket.socket(*address[:3])
-    _opened.get([]).append(opened)
-    return opened
+    _opened.get([]).append(True)
+    return socket.socket(*address[:3])
 
 
 async def close() -> None:

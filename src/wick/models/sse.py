@@ -29,18 +29,11 @@ class Events:
         if self._rest:
             lines[0] = b"".join((*self._rest, lines[0]))
         self._rest, self._size = ([rest], len(rest)) if rest else ([], 0)
-        done: list[bytes] = []
-        for line in lines:
-            self._line(line, done)
-        return done
+        return self._read(lines)
 
     def close(self) -> list[bytes]:
         """The stream has ended; an event that only lacks its empty line counts."""
-        done: list[bytes] = []
-        if self._rest:
-            self._line(b"".join(self._rest), done)
-        self._line(b"", done)
-        return done
+        return self._read([b"".join(self._rest), b""])
 
     def _keep(self, rest: bytes) -> list[bytes]:
         self._rest.append(rest)
@@ -49,17 +42,21 @@ class Events:
             raise ModelError(f"the model's server sent a line longer than {SSE_LINE_BYTES:,} bytes")
         return []
 
-    def _line(self, line: bytes, done: list[bytes]) -> None:
-        if line.endswith(b"\r"):
-            line = line[:-1]
-        if line.startswith(b"data:"):
-            self._data.append(line[6:] if line[5:6] == b" " else line[5:])
-            self._held += len(line)
-            if self._held > SSE_LINE_BYTES:
-                raise ModelError(f"the model's server sent an event longer than {SSE_LINE_BYTES:,} bytes")
-        elif not line and self._data:
-            done.append(self._data[0] if len(self._data) == 1 else b"\n".join(self._data))
-            self._data, self._held = [], 0
+    def _read(self, lines: list[bytes]) -> list[bytes]:
+        done, data = [], self._data
+        for line in lines:
+            if line[-1:] == b"\r":
+                line = line[:-1]
+            if line[:5] == b"data:":
+                data.append(line[6:] if line[5:6] == b" " else line[5:])
+                self._held += len(line)
+                if self._held > SSE_LINE_BYTES:
+                    raise ModelError(f"the model's server sent an event longer than {SSE_LINE_BYTES:,} bytes")
+            elif data and not line:
+                done.append(data[0] if len(data) == 1 else b"\n".join(data))
+                data.clear()
+                self._held = 0
+        return done
 
 
 class Whole:
