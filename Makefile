@@ -23,8 +23,9 @@ fmt: $(ready) ## format the code and fix what can be fixed
 	$(python) -m ruff check --fix
 	$(python) -m ruff format
 
-bench: $(ready) ## measure the loop
+bench: $(ready) ## measure the loop and the model clients
 	$(python) bench/loop.py
+	$(python) bench/models.py
 
 serve: ## start the server (there is none yet)
 	@echo "not yet: wick's server is still to be built; examples/01_hello.py runs an agent today" >&2

@@ -1,4 +1,4 @@
-"""The benchmark runs, and its report has the figures it promises. How good they are is for people to judge."""
+"""The benchmarks run, and their reports have the figures they promise. How good they are is for people to judge."""
 
 from __future__ import annotations
 
@@ -12,18 +12,26 @@ from typing import Any
 
 import pytest
 
-LOOP = Path(__file__).parent.parent / "bench" / "loop.py"
+BENCH = Path(__file__).parent.parent / "bench"
 COSTS = {"us", "floor_us", "own_us", "ratio"}
+
+
+def run(name: str, report: Path) -> tuple[str, dict[str, Any]]:
+    """What a quick run prints and what it writes."""
+    command = [sys.executable, str(BENCH / name), "--quick", "--json", str(report)]
+    done = subprocess.run(command, capture_output=True, text=True, encoding="utf-8", timeout=300)
+    assert done.returncode == 0, done.stderr
+    return done.stdout, json.loads(report.read_text(encoding="utf-8"))
 
 
 @pytest.fixture(scope="module")
 def bench(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, dict[str, Any]]:
-    """What a quick run prints and what it writes."""
-    report = tmp_path_factory.mktemp("bench") / "results" / "loop.json"
-    command = [sys.executable, str(LOOP), "--quick", "--json", str(report)]
-    done = subprocess.run(command, capture_output=True, text=True, encoding="utf-8", timeout=300)
-    assert done.returncode == 0, done.stderr
-    return done.stdout, json.loads(report.read_text(encoding="utf-8"))
+    return run("loop.py", tmp_path_factory.mktemp("bench") / "results" / "loop.json")
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, dict[str, Any]]:
+    return run("models.py", tmp_path_factory.mktemp("bench") / "results" / "models.json")
 
 
 def rows(report: dict[str, Any], *groups: str) -> list[dict[str, Any]]:
@@ -66,3 +74,35 @@ def test_it_prints_a_table_for_each_group(bench: tuple[str, dict[str, Any]]) -> 
     printed, report = bench
     for row in report["rows"]:
         assert any(line.strip().startswith(row["case"]) for line in printed.splitlines()), row["case"]
+
+
+# -- models ---------------------------------------------------------------------------------------------------------
+
+
+def test_every_client_is_measured_in_every_way(models: tuple[str, dict[str, Any]]) -> None:
+    _, report = models
+    assert Counter(row["group"] for row in report["rows"]) == {"call": 21, "delta": 14, "growth": 7}
+    assert Counter(row["messages"] for row in rows(report, "call")) == {20: 7, 100: 7, 200: 7}
+    assert Counter(row["pace"] for row in rows(report, "delta")) == {"burst": 7, "live": 7}
+    assert len({row["case"] for row in report["rows"]}) == 7
+
+
+def test_asking_costs_something_and_the_floor_is_its_own_measure(models: tuple[str, dict[str, Any]]) -> None:
+    _, report = models
+    assert all(row["us"] > 0 and row["ratio"] > 0 for row in rows(report, "call"))
+    assert all(isfinite(row[key]) for row in rows(report, "delta", "growth") for key in COSTS)
+    floors = [row for row in rows(report, "call", "delta") if "bare aiohttp" in row["case"]]
+    assert len(floors) == 10 and {row["ratio"] for row in floors} == {1.0}
+
+
+def test_goals_stand_beside_our_clients_alone(models: tuple[str, dict[str, Any]]) -> None:
+    _, report = models
+    for row in rows(report, "call", "delta"):
+        goal = 1.3 if row["group"] == "call" else 2.0
+        assert row["goal_ratio"] == (goal if row["case"].endswith("wick's client") else None), row
+
+
+def test_the_tables_have_a_line_for_each_client(models: tuple[str, dict[str, Any]]) -> None:
+    printed, report = models
+    lines = Counter(line.strip().split("  ")[0] for line in printed.splitlines())
+    assert all(lines[row["case"]] == 3 for row in report["rows"])

@@ -75,12 +75,15 @@ class Anthropic:
 
     async def stream(self, request: Request) -> AsyncGenerator[Delta, None]:
         reply = _Reply(self.server)
-        async with aclosing(http.stream(self.server, self.body(request), reply)) as batches:
+        async with aclosing(http.stream(self.server, self.body(request))) as batches:
             try:
                 async for batch in batches:
                     for data in batch:
                         for delta in reply.read(data):
                             yield delta
+                    if reply.complete:
+                        await wire.last_bytes(batches)
+                        break
             except ModelError:
                 if not reply.finish:
                     raise  # else all was said, and only the last line was lost
@@ -348,7 +351,7 @@ _STATUS = {
 class _Reply:
     """A reply as its events tell it."""
 
-    __slots__ = ("_calls", "_chars", "_server", "_usage", "done", "finish")
+    __slots__ = ("_calls", "_chars", "_server", "_usage", "complete", "finish")
 
     def __init__(self, server: Server) -> None:
         self._server = server
@@ -356,10 +359,10 @@ class _Reply:
         self._calls: set[int] = set()  # the blocks that are calls of our tools, not of the server's own
         self._usage: dict[str, Any] = {}
         self.finish = ""
-        self.done = False  # the server has said all it has to say
+        self.complete = False  # the server has said all it has to say
 
     def read(self, data: bytes) -> Sequence[Delta]:
-        if self.done:
+        if self.complete:
             return ()
         try:
             event = orjson.loads(data)
@@ -433,7 +436,7 @@ class _Reply:
         return (Usage(new + read + kept, wire.count(self._usage, "output_tokens"), read, thought),)
 
     def _stop(self, event: dict[str, Any]) -> Sequence[Delta]:
-        self.done, self.finish = True, self.finish or "stop"
+        self.complete, self.finish = True, self.finish or "stop"
         return ()
 
     def _error(self, event: dict[str, Any]) -> Sequence[Delta]:

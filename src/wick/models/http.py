@@ -5,13 +5,12 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import AsyncGenerator, Mapping
-from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from json import loads
-from typing import Any, Protocol
+from typing import Any
 from weakref import WeakKeyDictionary
 
 from wick import caps
@@ -43,13 +42,7 @@ class Server:
     unauthorized: str = ""
 
 
-class Reply(Protocol):
-    """What the events of an answer add up to; `done` says that no more of them count."""
-
-    done: bool
-
-
-async def stream(server: Server, body: bytes, reply: Reply) -> AsyncGenerator[list[bytes], None]:
+async def stream(server: Server, body: bytes) -> AsyncGenerator[list[bytes], None]:
     """Post a question and yield the data of the answer's events, as many at a time as came together.
 
     Some servers answer with one JSON document although a stream was asked for; it counts as one event.
@@ -64,13 +57,10 @@ async def stream(server: Server, body: bytes, reply: Reply) -> AsyncGenerator[li
         try:
             while chunk := await _next(response.content, limits.between if began else limits.first_byte, deadline):
                 began = True
-                if batch := events.feed(chunk):
-                    yield batch
-                if reply.done:
-                    await _last_bytes(response.content)
-                    return
-            if batch := events.close():
-                yield batch
+                if done := events.feed(chunk):
+                    yield done
+            if done := events.close():
+                yield done
         finally:
             response.close()  # gives the connection back when all was read, ends it otherwise
     except TimeoutError:
@@ -132,17 +122,6 @@ async def _next(content: Any, seconds: float, deadline: float) -> bytes:
         async with asyncio.timeout(min(seconds, left)):
             chunk = await content.readany()
     return chunk
-
-
-async def _last_bytes(content: Any) -> None:
-    """All has been said; reading the end of the response as well lets its connection be used again."""
-    import aiohttp
-
-    if not content.at_eof():
-        with suppress(aiohttp.ClientError, OSError, TimeoutError):
-            async with asyncio.timeout(caps.LAST_BYTE_SECONDS):
-                while await content.readany():
-                    pass
 
 
 def _late(server: Server, began: bool, deadline: float) -> ModelError:

@@ -10,6 +10,7 @@ import re
 from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping
 from contextlib import aclosing
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import orjson
 
@@ -54,7 +55,6 @@ class OpenAI:
         self.stream_usage = stream_usage
         self.replay_reasoning = replay_reasoning
         self._kept = "openai+reasoning" if replay_reasoning else "openai"  # where messages keep their bytes
-        self._opened: tuple[object, bytes] = (None, b"")
 
     @property
     def name(self) -> str:
@@ -65,11 +65,14 @@ class OpenAI:
 
     async def stream(self, request: Request) -> AsyncGenerator[Delta, None]:
         reply = _Completion(self.server)
-        async with aclosing(http.stream(self.server, self.body(request), reply)) as batches:
+        async with aclosing(http.stream(self.server, self.body(request))) as batches:
             try:
                 async for batch in batches:
                     for delta in reply.deltas(batch):
                         yield delta
+                    if reply.done:
+                        await wire.last_bytes(batches)
+                        break
             except ModelError:
                 if not reply.finish:
                     raise  # else all was said, and only the usage or the last line was lost
@@ -78,17 +81,10 @@ class OpenAI:
     # -- what is sent -----------------------------------------------------------------------------------------------
 
     def body(self, request: Request) -> bytes:
-        """The request as bytes: each message is encoded once, in its life, and the rest when it changes."""
-        return b"".join((self._opening(request), b",".join(self._messages(request)), b"]}"))
-
-    def _opening(self, request: Request) -> bytes:
-        """The body up to its messages, most often the same as for the request before."""
-        asked = self.model, self.stream_usage, request.tools, wire.frozen(request.settings)
-        if asked != self._opened[0]:
-            head = wire.with_extra(self.server, self._head(request), request, "messages", "tools")
-            tools = (b',"tools":[', b",".join(map(_tool, request.tools)), b"]") if request.tools else ()
-            self._opened = asked, b"".join((head, *tools, b',"messages":['))
-        return self._opened[1]
+        """The request as bytes: each message is encoded once, in its life, and each tool."""
+        head = wire.with_extra(self.server, self._head(request), request, "messages", "tools")
+        tools = (b',"tools":[', b",".join(map(_tool, request.tools)), b"]") if request.tools else ()
+        return b"".join((head, b',"messages":[', b",".join(self._messages(request)), b"]", *tools, b"}"))
 
     def _head(self, request: Request) -> dict[str, Any]:
         head = {"model": self.model, "stream": True, **wire.settings(self.server, request)}
@@ -169,8 +165,14 @@ def _format(form: dict[str, Any]) -> dict[str, Any]:
     return {"type": kind, kind: form} if form else {"type": kind}
 
 
+_tools: WeakKeyDictionary[Tool, bytes] = WeakKeyDictionary()
+
+
 def _tool(tool: Tool) -> bytes:
-    return wire.dumps({"type": "function", "function": tool.schema})
+    encoded = _tools.get(tool)
+    if encoded is None:
+        encoded = _tools[tool] = wire.dumps({"type": "function", "function": tool.schema})
+    return encoded
 
 
 # -- what comes back ------------------------------------------------------------------------------------------------

@@ -58,12 +58,14 @@ class OpenAIResponses:
 
     async def stream(self, request: Request) -> AsyncGenerator[Delta, None]:
         reply = _Response(self.server)
-        async with aclosing(http.stream(self.server, self.body(request), reply)) as batches:
+        async with aclosing(http.stream(self.server, self.body(request))) as batches:
             async for batch in batches:
                 for delta in reply.deltas(batch):
                     yield delta
-        if not reply.done:
-            raise wire.cut(self.server)
+                if reply.done:
+                    await wire.last_bytes(batches)
+                    return
+        raise wire.cut(self.server)
 
     # -- what is sent -----------------------------------------------------------------------------------------------
 

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
+from contextlib import suppress
 from typing import Any
 from urllib.parse import SplitResult, urlsplit
 
 import orjson
 
+from wick.caps import LAST_BYTE_SECONDS
 from wick.errors import ConfigError, ModelError
-from wick.frozen import FrozenDict, freeze
 from wick.messages import FilePart, ImagePart, ToolCall
 from wick.models.http import RETRYABLE, Server, TimeLimits
 from wick.protocols import Request
@@ -85,11 +87,6 @@ def settings(server: Server, request: Request) -> dict[str, Any]:
     elif choice and choice not in _CHOICES and choice not in (names := [tool.name for tool in request.tools]):
         raise ModelError(f"the tool_choice cannot be kept: {no_such_tool(str(choice), names)}")
     return found
-
-
-def frozen(settings: Mapping[str, Any]) -> FrozenDict:
-    """Settings to compare others with, whatever becomes of these."""
-    return settings if isinstance(settings, FrozenDict) else freeze(dict(settings))
 
 
 def named(choice: str) -> str:
@@ -188,3 +185,11 @@ def unreadable(server: Server, data: bytes) -> ModelError:
 
 def cut(server: Server) -> ModelError:
     return ModelError(f"{server.name} broke off before it had finished its answer", retryable=True)
+
+
+async def last_bytes(batches: AsyncIterator[list[bytes]]) -> None:
+    """All has been said; reading the end of the response as well lets its connection be used again."""
+    with suppress(TimeoutError, ModelError):
+        async with asyncio.timeout(LAST_BYTE_SECONDS):
+            async for _ in batches:
+                pass
