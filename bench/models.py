@@ -142,6 +142,7 @@ class Way:
 
     begin: Callable[[int], Any]
     go_on: Callable[[Any], Awaitable[object]]
+    most: int = CALLS  # calls at a time; fewer where each takes long
 
     def talk(self, length: int, calls: int) -> Prepare:
         async def go_on(said: Any) -> None:
@@ -180,7 +181,7 @@ def vendor(base: str, sdk: openai.AsyncOpenAI, model: OpenAI) -> Way:
                     texts.append(choice.delta.content)
         said.append({"role": "assistant", "content": "".join(texts)})
 
-    return Way(lambda length: {**sent[length], "messages": [*sent[length]["messages"]]}, go_on)
+    return Way(lambda length: {**sent[length], "messages": [*sent[length]["messages"]]}, go_on, most=1)
 
 
 def client(model: OpenAI | Anthropic) -> Way:
@@ -270,13 +271,15 @@ KINDS = [(1, "burst", length, CALLS) for length in LENGTHS] + [
 async def costs(address: str, rounds: int) -> Samples[Key]:
     """Microseconds for a call, of every way and every kind."""
     cases: dict[Key, Prepare] = {}
+    counts: dict[Key, int] = {}
     async with ways() as at:
         for deltas, pace, length, calls in KINDS:
             for name, way in at(f"{address}/{deltas}/{pace}").items():
-                cases[name, deltas, pace, length] = way.talk(length, calls)
+                key = name, deltas, pace, length
+                counts[key] = min(calls, way.most)
+                cases[key] = way.talk(length, counts[key])
         spent = await measure(cases, rounds)
-    calls_of = {kind[:3]: kind[3] for kind in KINDS}
-    return {key: [us / calls_of[key[1:]] for us in samples] for key, samples in spent.items()}
+    return {key: [us / counts[key] for us in samples] for key, samples in spent.items()}
 
 
 def calls(cost: Samples[Key]) -> Rows:
@@ -338,7 +341,7 @@ def _tell(title: str, rows: Rows, unit: str, columns: list[str]) -> None:
 
 def run(quick: bool) -> Rows:
     with provider() as address:
-        cost = asyncio.run(costs(address, 3 if quick else 25))
+        cost = asyncio.run(costs(address, 3 if quick else 51))
     return calls(cost) + deltas(cost)
 
 
