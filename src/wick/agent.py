@@ -21,6 +21,7 @@ from wick.matching import literal, patterns
 from wick.messages import Message, Messages, user
 from wick.models import resolve
 from wick.operations import Result, Run, ToolUse, current_run
+from wick.prices import Charge
 from wick.protocols import Model, Usage
 from wick.threads import Thread
 from wick.tools import Tool, tool
@@ -331,10 +332,21 @@ def _take_up(run: Run, without: set[str]) -> None:
             f"resume it with them, or with without={missing!r} to go on without"
         )
     run.id, run.progress.resumed = opened["run"], True
-    run.progress.usage = Usage(**opened.get("usage", {}))
+    _count_again(run, opened)
     if "stopping" in opened:
         run.halt(Stop(opened["stopping"]))
     run.input = [Message.from_json(message) for message in opened.get("shelved", ())]
+
+
+def _count_again(run: Run, opened: Mapping[str, Any]) -> None:
+    """What a run had used before it was interrupted; of one that was killed, nobody knows all of it."""
+    ends = [entry.data for entry in run.thread.entries if entry.kind == "run_end" and entry.data["run"] == run.id]
+    charges = [Charge.from_json(row) for end in ends for row in end.get("charges", ())]
+    counted = sum((charge.usage for charge in charges), Usage())
+    usage = Usage(**opened["usage"]) if "usage" in opened else counted
+    run.progress.usage, run.progress.restored = usage, len(charges)
+    lost = [] if "usage" in opened and usage == counted else [Charge("", Usage())]  # it has no price, nor has the run
+    run.progress.charges = charges + lost
 
 
 def _below(parent: Run, emit: Emit | None) -> Emit | None:

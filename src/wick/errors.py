@@ -15,7 +15,11 @@
 
 A tool that fails raises nothing: the model is told, as a `ToolResult` with an error.
 `Paused` is not an error, and nobody's `except Exception` should swallow it.
+
+This module also runs inside containers: the standard library only, Python 3.8.
 """
+
+from __future__ import annotations
 
 
 class WickError(Exception):
@@ -68,7 +72,11 @@ class ModelError(WickError):
 
 
 class BackendError(WickError):
-    """The workspace could not do what was asked."""
+    """The workspace could not do what was asked. `code` is a word for programs, such as `not_found`."""
+
+    def __init__(self, message: str, code: str = "failed") -> None:
+        super().__init__(message)
+        self.code = code
 
 
 class StoreError(WickError):

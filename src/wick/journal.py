@@ -133,13 +133,14 @@ def _sign_off(run: Run, result: Result, words: Sequence[Message]) -> None:
 def _left(run: Run) -> dict[str, Any]:
     """What is to hold for a run when it is taken up: the guards it is under by now, and the Stop that waits for it."""
     stopping = {"stopping": run.stopping.reason} if run.stopping else {}
-    return {"guards": _guards(run), **stopping}
+    new = run.progress.charges[run.progress.restored :]  # the rest is in the log already
+    return {"guards": _guards(run), "charges": [charge.to_json() for charge in new], **stopping}
 
 
 def _result(run: Run, outcome: Outcome, reason: str, error: Exception | None = None) -> Result:
     output = run.output
     text = next((message.text for message in reversed(output) if message.role == "assistant"), "")
-    return Result(text, reason, outcome, run.usage, output, error, run.thread)
+    return Result(text, reason, outcome, run.usage, output, error, run.thread, run.charges)
 
 
 def _dismiss(run: Run, event: str) -> None:

@@ -97,8 +97,9 @@ class Loop:
                     reply.feed(delta)
                     journal.show(call, delta)
         finally:
-            call.run.spend(reply.usage)
             call.trail.usage = reply.usage
+            if reply.finish or reply.usage.total_tokens:  # a server that never began an answer has charged nothing
+                call.charge(reply.usage)
         message = reply.message()
         call.trail.reply, call.trail.finish = message, reply.finish
         return message

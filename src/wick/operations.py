@@ -17,6 +17,7 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from decimal import Decimal
 from typing import Any, ClassVar, Generic, Literal, Self, TypeVar
 from uuid import uuid4
 
@@ -26,6 +27,7 @@ from wick.errors import ConfigError, HookError, ModelError
 from wick.events import Emit, Event, ToolStream
 from wick.frozen import FrozenDict, canonical, digest, freeze, thaw
 from wick.messages import Message, Messages, ToolCall, ToolResult, user
+from wick.prices import Charge, total
 from wick.protocols import Model, Request, Usage
 from wick.sealing import copied, open_copy, sealed_copy
 from wick.threads import Thread
@@ -50,6 +52,12 @@ class Result:
     messages: Messages = field(default_factory=Messages, repr=False)
     error: Exception | None = None
     thread: Thread | None = field(default=None, repr=False, compare=False)
+    charges: tuple[Charge, ...] = field(default=(), repr=False)
+
+    @property
+    def price(self) -> Decimal | None:
+        """What the run and its children cost in dollars; `None` if that is not known of one of their `charges`."""
+        return total(self.charges)
 
 
 @dataclass(eq=False, slots=True)
@@ -188,6 +196,8 @@ class Progress:
     """How far a run has come; every copy of a run shares it."""
 
     usage: Usage = field(default_factory=Usage)
+    charges: list[Charge] = field(default_factory=list)  # what the usage is made of
+    restored: int = 0  # of these, how many the log knows
     stopping: Stop | None = None
     inbox: deque[Message] = field(default_factory=deque)
     guards: list[Any] = field(default_factory=list)  # added while it runs
@@ -242,6 +252,16 @@ class Run(Operation[Result], Injected):
         return self.progress.usage
 
     @property
+    def charges(self) -> tuple[Charge, ...]:
+        """Each question of this run and of its children that was counted, attempts that failed among them."""
+        return tuple(self.progress.charges)
+
+    @property
+    def price(self) -> Decimal | None:
+        """What this run and its children have cost so far in dollars, if that is known of all `charges`."""
+        return total(self.progress.charges)
+
+    @property
     def stopping(self) -> Stop | None:
         return self.progress.stopping
 
@@ -281,11 +301,14 @@ class Run(Operation[Result], Injected):
         return self._read_only(input=tuple(self.input), tools=tools, settings=settings)
 
     def blocked(self, reason: str) -> Result:
-        return Result(reason=self._stop().reason, outcome="stopped", usage=self.usage, thread=self.thread)
+        reason = self._stop().reason
+        return Result("", reason, "stopped", self.usage, thread=self.thread, charges=self.charges)
 
     def accept(self, result: Any) -> Result:
         if isinstance(result, str):
-            return Result(result, usage=self.usage, messages=self.output, thread=self.thread)
+            return Result(
+                result, usage=self.usage, messages=self.output, thread=self.thread, charges=self.charges
+            )
         return _expect(result, Result, "a Result or a text")
 
     def withhold(self, reason: str) -> None:
@@ -321,10 +344,12 @@ class Run(Operation[Result], Injected):
             raise ConfigError("the run is over; say it in another one: agent.run(message, thread=run.thread)")
         self.progress.inbox.extend(Messages([user(message) if isinstance(message, str) else message]).validate())
 
-    def spend(self, usage: Usage) -> None:
-        self.progress.usage += usage
+    def spend(self, charge: Charge) -> None:
+        """Count what was used, also for the runs above."""
+        self.progress.usage += charge.usage
+        self.progress.charges.append(charge)
         if self.parent is not None:
-            self.parent.spend(usage)
+            self.parent.spend(charge)
 
     def halt(self, stop: Stop) -> None:
         """End the run when the current step has ended; the most authoritative reason is kept."""
@@ -401,6 +426,7 @@ class ModelCall(Operation[Message]):
 
     name = "model_call"
     editable = ("model", "system", "messages", "tools", "settings")
+    fixed = ("run", "trail", "charges")
 
     model: Model
     system: str
@@ -408,6 +434,7 @@ class ModelCall(Operation[Message]):
     tools: list[Tool]
     settings: dict[str, Any]
     purpose: str = ""
+    charges: list[Charge] = field(default_factory=list, kw_only=True, repr=False)  # one for each attempt that counted
 
     @property
     def names(self) -> frozenset[str]:
@@ -430,6 +457,12 @@ class ModelCall(Operation[Message]):
             _only(Message, self.messages, "the messages of a model call")
             _only(Tool, self.tools, "the tools of a model call")
         return changed
+
+    def charge(self, usage: Usage) -> None:
+        """Count an attempt; every copy of this call shares what was counted."""
+        charge = Charge(self.model.name, usage)
+        self.charges.append(charge)
+        self.run.spend(charge)
 
     def seal(self) -> ModelCall:
         return self._read_only(messages=tuple(self.messages), tools=tuple(self.tools), settings=freeze(self.settings))

@@ -62,7 +62,8 @@ class Tracing(Capability):
             try:
                 reply = await next(call)
             finally:
-                span.set_attributes(_asked(call.trail.sealed or call) | _usage(call.trail.usage))
+                spent = sum((charge.usage for charge in call.charges), Usage())  # of all attempts
+                span.set_attributes(_asked(call.trail.sealed or call) | _usage(spent))
             span.set_attributes(_replied(reply))
             if call.trail.finish:
                 span.set_attribute("gen_ai.response.finish_reasons", [call.trail.finish])
