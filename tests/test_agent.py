@@ -658,9 +658,11 @@ def test_what_is_not_given_as_it_should_be_is_refused_with_a_sentence(options: d
         Agent("demo", **options)
 
 
-async def test_a_thread_is_not_its_id() -> None:
-    with pytest.raises(ConfigError, match=r"Thread\('abc'\)"):
-        await talker().run("hi", thread="abc")  # type: ignore[arg-type]
+async def test_a_thread_is_not_its_id_unless_threads_are_kept() -> None:
+    with pytest.raises(ConfigError, match=r"Sessions"):
+        await talker().run("hi", thread="abc")
+    with pytest.raises(ConfigError, match=r"takes a Thread"):
+        await talker().run("hi", thread=7)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("sync", [False, True])

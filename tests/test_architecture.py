@@ -26,6 +26,7 @@ PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 # Imports run downward only. Names that share a line do not know each other.
 # `wick` itself, which only gathers the public names, stands above them all.
 LAYERS: list[tuple[str, ...]] = [
+    ("replay",),
     ("agent", "testing"),
     ("defaults",),
     ("capabilities",),
@@ -37,7 +38,7 @@ LAYERS: list[tuple[str, ...]] = [
     ("operations",),
     ("why",),
     ("decisions", "sealing", "events"),
-    ("models", "prices", "backends", "stores"),
+    ("models", "prices", "backends", "stores", "keeping"),
     ("processes", "workspace", "rules"),
     ("searching",),
     ("beneath",),
@@ -65,6 +66,7 @@ LAZY = {
     "wick.models.http": {"aiohttp"},
     "wick.models.local": {"wick", "xllamacpp"},
     "wick.prices": {"genai_prices"},
+    "wick.capabilities.sessions": {"wick"},  # the store of a folder
     "wick.capabilities.tracing": {"opentelemetry"},
     "wick.outbound": {"aiohttp"},
     "wick.schema": {"jsonschema"},

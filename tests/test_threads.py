@@ -45,7 +45,10 @@ def talk() -> Thread:
 
 def state(thread: Thread) -> dict[str, Any]:
     """All that is folded from the entries."""
-    names = ("id", "entries", "messages", "waiting", "fates", "answers", "open_run", "output_from", "steps")
+    names = (
+        *("id", "entries", "messages", "waiting", "fates", "answers", "questions", "compacted", "usage"),
+        *("open_run", "output_from", "steps"),
+    )
     return {name: getattr(thread, name) for name in names} | {"values": dict(thread.values)}
 
 
@@ -430,3 +433,142 @@ def test_an_entry_of_a_kind_that_could_not_be_read_again_is_refused() -> None:
     with pytest.raises(StoreError, match="note"):
         thread.append("note", {})  # type: ignore[arg-type]
     assert thread.entries == []
+
+
+# -- going back in time -----------------------------------------------------------------------------------------------
+
+
+def told(thread: Thread) -> dict[str, Any]:
+    """What is folded, without the log itself and the name."""
+    return {name: value for name, value in state(thread).items() if name not in ("id", "entries")}
+
+
+@pytest.mark.parametrize("at", range(len(talk().entries) + 1))
+def test_a_fork_is_the_thread_as_it_was_after_that_entry(at: int) -> None:
+    thread = talk()
+    earlier = Thread("th_1")
+    for entry in thread.entries[:at]:
+        earlier.append(entry.kind, entry.data)
+    other = thread.fork(at)
+    assert told(other) == told(earlier)
+    assert other.entries == thread.entries[:at] and other.id != thread.id
+    assert other.touched == {}
+    other.values["only"] = "here"
+    assert "only" not in thread.values and len(thread.entries) == len(talk().entries)
+
+
+def test_a_fork_goes_on_by_itself() -> None:
+    thread = Thread("th_1")
+    thread.add(user("one"), assistant("1"))
+    other = thread.fork(id="th_2")
+    thread.add(user("two"))
+    other.add(user("three"))
+    assert (thread.messages.last_content, other.messages.last_content, other.id) == ("two", "three", "th_2")
+
+
+@pytest.mark.parametrize("to", range(len(talk().entries) + 1))
+def test_to_rewind_is_to_be_as_one_was(to: int) -> None:
+    thread = talk()
+    messages, values = thread.messages, thread.values
+    thread.rewind(to)
+    assert told(thread) == told(talk().fork(to))
+    assert messages == thread.messages and values is thread.values, "whoever holds them sees it too"
+    assert len(thread.entries) == len(talk().entries) + 1, "nothing is taken out of the log"
+    assert state(Thread.from_json(json.loads(json.dumps(thread.to_json())))) == state(thread)
+
+
+def test_what_follows_a_rewind_follows_what_came_before() -> None:
+    thread = Thread("th_1")
+    thread.add(user("one"), assistant("1"), user("two"), assistant("2"))
+    thread.rewind(2)
+    thread.add(user("three"), assistant("3"))
+    assert [message.text for message in thread.messages] == ["one", "1", "three", "3"]
+    assert [entry.seq for entry in thread.lineage()] == [1, 2, 6, 7]
+    thread.rewind(6)
+    assert [message.text for message in thread.messages] == ["one", "1", "three"]
+    thread.rewind(4)  # behind the first rewind: what was rewound then counts again, as it did after entry 4
+    assert [message.text for message in thread.messages] == ["one", "1", "two", "2"]
+
+
+@pytest.mark.parametrize("to", [-1, 99, True, 1.5, "2", None])
+def test_one_goes_back_only_to_an_entry_that_is_there(to: Any) -> None:
+    thread = talk()
+    with pytest.raises(StoreError, match="has no entry"):
+        thread.rewind(to) if to is not None else thread.fork(99)
+    assert told(thread) == told(talk())
+
+
+def test_nobody_rewinds_under_a_run() -> None:
+    thread = talk()
+    thread.busy = True
+    with pytest.raises(StoreError, match="cancel it"):
+        thread.rewind(1)
+
+
+# -- questions, tokens and summaries ----------------------------------------------------------------------------------
+
+
+def test_a_question_is_open_until_somebody_answers() -> None:
+    thread = Thread()
+    thread.append("asked", {"id": "q1", "hash": "h1", "question": "sure?"})
+    thread.append("asked", {"id": "q2", "hash": "h2", "question": "really?"})
+    thread.append("answered", {"id": "q1", "hash": "h1", "allowed": True, "reason": ""})
+    assert [*thread.questions] == ["q2"]
+    thread.append("run_end", end())
+    assert thread.questions == {}, "a run that is over waits for nothing"
+
+
+def test_the_tokens_of_a_thread_are_those_of_its_runs() -> None:
+    thread = Thread()
+    thread.append("run_end", {**end("run_1", "interrupted"), "usage": {"input_tokens": 3, "output_tokens": 1}})
+    thread.append("run_end", {**end("run_1"), "usage": {"input_tokens": 5, "output_tokens": 2}})
+    thread.append("run_end", {**end("run_2"), "usage": {"input_tokens": 10, "output_tokens": 1}})
+    assert thread.usage == {"input_tokens": 15, "output_tokens": 3}, "a run that was taken up counts once"
+
+
+def test_a_summary_stands_beside_what_it_sums_up() -> None:
+    thread = Thread()
+    thread.add(user("one"), assistant("1"), user("two"))
+    thread.append("compaction", {"replaces": 2, "summary": user("they counted").to_json()})
+    assert len(thread.messages) == 3 and thread.compacted is not None and thread.compacted["replaces"] == 2
+    for bad in (0, 4, -1):
+        with pytest.raises(ValueError, match="cannot be summed up"):
+            thread.append("compaction", {"replaces": bad, "summary": user("no").to_json()})
+    assert len(thread.entries) == 4
+
+
+# -- a keeper ---------------------------------------------------------------------------------------------------------
+
+
+class Notes:
+    """Keeps entries in a list."""
+
+    def __init__(self) -> None:
+        self.kept: list[int] = []
+        self.asked = 0
+
+    def keep(self, entry: Any) -> None:
+        self.kept.append(entry.seq)
+
+    async def saved(self) -> None:
+        self.asked += 1
+
+    async def said(self) -> list[Any]:
+        return []
+
+    async def answer(self, question: str) -> Any:
+        return None
+
+
+async def test_what_is_appended_goes_to_the_keeper_and_saved_waits_for_it() -> None:
+    thread, notes = Thread(), Notes()
+    await thread.saved()  # kept nowhere: nothing to wait for
+    thread.add(user("before"))
+    thread.keeper = notes
+    thread.add(user("one"))
+    thread.values["a"] = 1
+    with pytest.raises(StoreError):
+        thread.append("nonsense", {})  # type: ignore[arg-type]
+    await thread.saved()
+    assert (notes.kept, notes.asked) == ([2, 3], 1)
+    assert thread.fork().keeper is None

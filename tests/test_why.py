@@ -254,11 +254,16 @@ async def test_decisions_are_logged_with_where_they_were_made_and_passes_are_not
         after(Step, name="end")(lambda step: Stop("enough")),
     ]
     result = await echoer(*hooks).run("go")
-    rows = [{key: row[key] for key in row if key not in ("ms", "run")} for row in entries(result.thread, "decision")]
+    rows = [
+        {key: row[key] for key in row if key not in ("ms", "run", "hash")} for row in entries(result.thread, "decision")
+    ]
     assert rows == [
         {
             "operation": "tool_use",
             "call": "c1",
+            "tool": "echo",
+            "args": {"times": 1},
+            "without": [],
             "hook": "deny",
             "position": "guard",
             "verdict": "block",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from contextlib import AsyncExitStack
 from fnmatch import fnmatchcase
 from typing import Any, TypedDict, Unpack
 
@@ -26,6 +27,7 @@ from wick.protocols import Model, Usage
 from wick.threads import Thread
 from wick.tools import Tool, tool
 from wick.turns import end
+from wick.workers import in_thread
 
 SETTINGS = (
     "temperature",
@@ -46,7 +48,7 @@ Input = str | Message | Sequence[Message] | Messages
 class RunOptions(TypedDict, total=False):
     """What a run can be given beside its input."""
 
-    thread: Thread | None  # the conversation it belongs to; a new one otherwise
+    thread: Thread | str | None  # the conversation it belongs to, or its id where threads are kept; else a new one
     user: str  # who asks
     parent: Run | None  # the run that it is a part of: its guards hold, its user is asked
     emit: Emit | None  # gets every event
@@ -75,6 +77,7 @@ class Agent:
         self.hooks = _hooks(self._parts)
         self.tools = _tools(self._given[0], self._parts)
         _check_guards(self.hooks, self.tools, self._parts)
+        self._holders = [part for part in self._parts if isinstance(part, Capability) and _holds(part)]
         self._loops: dict[tuple[Hook, ...], Loop] = {}
 
     @property
@@ -82,6 +85,10 @@ class Agent:
         """The model; a name is looked up when it is first needed."""
         self._model = resolve(self._model)
         return self._model
+
+    def _at_hand(self) -> Model | None:
+        """The model, unless finding it would hold up an event loop: `auto` waits for an Ollama that may not answer."""
+        return None if _is_auto(self._model) and _in_event_loop() else self.model
 
     def with_hooks(self, *hooks: Hook | Capability) -> Agent:
         """A copy of this agent with more hooks, inside those it has."""
@@ -120,21 +127,23 @@ class Agent:
         self,
         input: Input,
         *,
-        thread: Thread | None = None,
+        thread: Thread | str | None = None,
         user: str = "",
         parent: Run | None = None,
         emit: Emit | None = None,
         without: Iterable[str] = (),
     ) -> Run:
         """A run, ready to go. Under a parent it asks the parent's user and is under all of its guards."""
-        if not isinstance(thread, Thread | None):
-            raise ConfigError(f"thread= takes a Thread, such as Thread({thread!r}), not {thread!r}")
+        if not isinstance(thread, Thread | str | None):
+            raise ConfigError(f"thread= takes a Thread, or the id of one that is kept, not {thread!r}")
+        if isinstance(thread, str) and not self._holders:
+            raise ConfigError(f"thread={thread!r} needs a place where threads are kept: hooks=[Sessions(…)]")
         parent = parent or current_run.get()  # whoever runs an agent inside a tool need not think of its guards
         run = Run(
             agent=self.name,
             input=_messages(input),
-            thread=thread if thread is not None else Thread(),
-            model=self.model,
+            thread=thread if isinstance(thread, Thread) else Thread(thread or ""),
+            model=self._at_hand(),  # type: ignore[arg-type]  # found before anything is done with it
             system=self.system,
             tools={tool.name: tool for tool in self.tools},
             settings=thaw(self.settings),
@@ -144,7 +153,9 @@ class Agent:
             emitter=emit if parent is None else _below(parent, emit),
             asker=parent.asker if parent is not None else self.ask,
         )
-        _take_up(run, set(without))
+        run.progress.without = frozenset(without)
+        if not self._holders:
+            _take_up(run)
         return run
 
     def _loop(self, parent: Run | None) -> Loop:
@@ -158,21 +169,37 @@ class Agent:
 
     async def _drive(self, run: Run) -> Result:
         """The one way a run goes, and the one place where it ends."""
+        try:
+            async with AsyncExitStack() as held:
+                for part in self._holders:
+                    await held.enter_async_context(part.holding(run))
+                if self._holders:
+                    _take_up(run)
+                return await self._ride(run)
+        except Exception as error:
+            journal.failed(run, error)
+            raise
+        finally:
+            journal.farewell(run)
+
+    async def _ride(self, run: Run) -> Result:
         words = [*run.input]
         try:
+            if run.model is None:
+                run.model = await in_thread(lambda: self.model, "finding a model")
             result = await run.loop.run(run)
         except Paused as pause:
-            result = journal.pause(run, f"paused: {pause}", words)
+            result = await journal.pause(run, f"paused: {pause}", words)
             if run.parent is not None:
                 raise  # a question to a child waits for the user of the root run
             return result
         except Exception as error:
-            journal.close(run, "failed", "error", error)
+            await journal.close(run, "failed", "error", error)
             raise
         except BaseException:
-            journal.close(run, "cancelled", "user requested")
+            await journal.close(run, "cancelled", "user requested")
             raise
-        return journal.end(run, result)
+        return await journal.end(run, result)
 
 
 class Stream:
@@ -224,6 +251,16 @@ class Stream:
             await self._agent._drive(self.run)
         except (Exception, Paused):
             """The stream's last event has told of it."""
+
+
+def _holds(part: Capability) -> bool:
+    """Whether a capability opens the threads of runs."""
+    return type(part).holding is not Capability.holding
+
+
+def _is_auto(model: Any) -> bool:
+    spec = {"model": model} if isinstance(model, str) else model if isinstance(model, Mapping) else {}
+    return "auto" in [str(spec.get(key, "")).strip() for key in ("provider", "model")]
 
 
 def _in_event_loop() -> bool:
@@ -319,13 +356,13 @@ def _known(name: str, names: set[str], foreign: Iterable[str]) -> bool:
     return name in names or any(fnmatchcase(name, pattern) for pattern in foreign)
 
 
-def _take_up(run: Run, without: set[str]) -> None:
+def _take_up(run: Run) -> None:
     """A run without input takes up the one that was interrupted, under its id and all of its guards."""
     opened = run.thread.open_run
     if run.input or opened is None or run.thread.busy:
         return
     here = {guard.name for kind in run.loop.guards for guard in run.guards(kind)}
-    missing = sorted({*opened["guards"]} - here - without)
+    missing = sorted({*opened["guards"]} - here - run.progress.without)
     if missing:
         raise ConfigError(
             f"run {opened['run']} was begun under the guards {', '.join(missing)}, which are missing now; "

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from inspect import isawaitable
-from time import perf_counter
+from math import inf
+from time import perf_counter, time
 from typing import Any
 from uuid import uuid4
 
-from wick.decisions import Allow, Answer, Ask, Block, Question
+from wick.caps import ASK_SECONDS
+from wick.decisions import Allow, Ask, Block, Question
+from wick.errors import Paused
 from wick.events import ApprovalRequest, ApprovalResponse
-from wick.frozen import freeze
+from wick.frozen import FrozenDict, freeze
 from wick.operations import Operation, Run
 from wick.why import Why
 
@@ -20,8 +24,8 @@ async def ask(op: Operation[Any], sealed: Operation[Any], asks: Sequence[Ask]) -
     await op.before_asking()
     start = perf_counter()
     text = "\n".join(dict.fromkeys(ask.question for ask in asks))
-    question = Question(text, f"ask_{uuid4().hex[:12]}", sealed.hash, sealed.about(), sealed)
-    answer = op.trail.answers.get(question.hash) or _remembered(op.run, question) or await _put(op.run, question)
+    question = Question(text, new_id(), sealed.hash, sealed.about(), sealed)
+    answer = op.trail.answers.get(question.hash) or await put(op.run, question)
     if isinstance(answer, Allow) and answer.args is not None and "args" not in op.editable:
         answer = Block("only a tool's arguments can be changed by an answer")
     op.trail.answers[question.hash] = answer  # it covers later attempts at the same
@@ -30,36 +34,59 @@ async def ask(op: Operation[Any], sealed: Operation[Any], asks: Sequence[Ask]) -
     return answer
 
 
-def _remembered(run: Run, question: Question) -> Allow | Block | None:
-    """An answer that is in the log already, given while the run was interrupted or to an earlier attempt."""
-    said = run.thread.answers.get(question.hash)
-    if said is None:
-        return None
-    return Allow(said.get("args")) if said["allowed"] else Block(said["reason"])
+def new_id() -> str:
+    return f"ask_{uuid4().hex[:12]}"
 
 
-async def _put(run: Run, question: Question) -> Allow | Block:
-    about = {"id": question.id, "question": question.question}
-    run.thread.append("asked", {"run": run.id, "hash": question.hash, **about, **question.about})
-    run.emit(ApprovalRequest(name=question.op.name, about=question.about, **about))
-    answer = _understood(await _answer(run, question), question)
+async def put(run: Run, question: Question) -> Allow | Block:
+    """Put a question to the user, unless the log has the answer; a child's question is one of the root's thread."""
+    thread = run.root.thread
+    if question.hash in thread.answers:
+        return _read(thread.answers[question.hash])
+    asked = next((asked for asked in thread.questions.values() if asked["hash"] == question.hash), None)
+    if asked is None:
+        asked = _log_question(run, question)
+    question = replace(question, id=asked["id"])
+    await thread.saved()
+    run.emit(ApprovalRequest(name=question.op.name, id=question.id, question=question.question, about=question.about))
+    answer, more = await _answer(run, question, asked)
     allowed, reason = isinstance(answer, Allow), getattr(answer, "reason", "")
     changed = {"args": answer.args} if isinstance(answer, Allow) and answer.args is not None else {}
     said = {"id": question.id, "hash": question.hash, "allowed": allowed, "reason": reason}
-    run.thread.append("answered", said | changed)
+    thread.append("answered", said | changed | more)
+    await thread.saved()
     run.emit(ApprovalResponse(name=question.op.name, id=question.id, allowed=allowed, reason=reason))
     return answer
 
 
-async def _answer(run: Run, question: Question) -> Answer:
-    asker = run.root.asker
+def _log_question(run: Run, question: Question) -> FrozenDict:
+    about = {"id": question.id, "question": question.question, "expires": time() + ASK_SECONDS}
+    about |= {"run": run.id, "operation": question.op.name, "hash": question.hash}
+    entry: FrozenDict = run.root.thread.append("asked", {**about, **question.about}).data
+    return entry
+
+
+def _read(said: FrozenDict) -> Allow | Block:
+    return Allow(said.get("args")) if said["allowed"] else Block(said["reason"])
+
+
+async def _answer(run: Run, question: Question, asked: FrozenDict) -> tuple[Allow | Block, dict[str, Any]]:
+    """What the user says, and what the log should know beside it."""
+    if time() >= asked.get("expires", inf):
+        return Block(f"the question lapsed before anybody answered: {question.question}"), {"lapsed": True}
+    asker, keeper = run.root.asker, run.root.thread.keeper
+    if asker is None and keeper is not None:
+        said = await keeper.answer(question.id)
+        if said is None:
+            raise Paused(f"waiting for an answer to: {question.question}")
+        return _understood(_read(said), question), {key: said[key] for key in ("scope", "rule", "by") if key in said}
     if asker is None:
-        return Block(f"nobody is there to say yes to: {question.question}")
+        return Block(f"nobody is there to say yes to: {question.question}"), {}
     try:
         answer = asker(question)
-        return await answer if isawaitable(answer) else answer
+        return _understood(await answer if isawaitable(answer) else answer, question), {}
     except Exception as error:  # who could not be asked has not agreed
-        return Block(f"the user could not be asked: {error}")
+        return Block(f"the user could not be asked: {error}"), {}
 
 
 def _understood(answer: Any, question: Question) -> Allow | Block:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import TypeVar
 
 from wick.hooks import Hook
+from wick.operations import Run
 from wick.tools import Tool
 
 T = TypeVar("T", Hook, Tool)
@@ -39,6 +41,10 @@ class Capability:
         A guard may name them although the agent does not have them when it is made.
         """
         return ()
+
+    def holding(self, run: Run) -> AbstractAsyncContextManager[None]:
+        """Stands around a run from before it begins until its end is written, for what opens the run's thread."""
+        return nullcontext()
 
 
 def _decorated(capability: Capability, kind: type[T]) -> list[T]:

@@ -4,6 +4,7 @@
 GUARD_SECONDS = 30.0  # a guard that has not answered by then has not agreed
 MAX_STEPS = 25
 MAX_CONTINUES = 8  # hooks may send a finished run back this often in a row
+ASK_SECONDS = 24 * 3600.0  # how long a question waits for its answer
 CANCEL_GRACE_SECONDS = 1.0  # what is cancelled and does not end by then is abandoned
 
 # tools
@@ -32,3 +33,68 @@ MEDIA_TOKENS = 1_000
 
 # traces
 PREVIEW_CHARS = 500
+
+# docker
+ENGINE_SECONDS = 20.0  # for the engine to answer
+LAUNCH_SECONDS = 60.0  # for it to make or start a container
+PULL_SECONDS = 900.0
+ENGINE_ANSWER_BYTES = 16_000_000  # the largest answer that is read
+ENGINE_BUFFER_BYTES = 65_536  # read at once from a process in a container
+DAEMON_SECONDS = 10.0  # for the daemon in a container to say that it is there
+CONTAINER_MEMORY = 2_000_000_000
+CONTAINER_PIDS = 512
+CONTAINER_CPUS = 2.0
+CONTAINER_TMP_BYTES = 512_000_000  # its /tmp, which is memory
+
+# commands
+COMMAND_SECONDS = 120.0  # unless the caller says otherwise
+COMMAND_GRACE_SECONDS = 0.2  # between asking the processes of a command to end and killing them
+END_SECONDS = 0.5  # for them to be gone then
+OUTPUT_HEAD_BYTES = OUTPUT_TAIL_BYTES = 500_000  # kept of each output of a command
+OUTPUT_KEEP_BYTES = 8_000_000  # the most that a caller may have kept of a head or a tail
+COMMANDS_AT_ONCE = 128
+COMMANDS_WAITING = 1_024
+JOBS_AT_ONCE = 32
+JOBS_KEPT = 32  # of those that have ended
+JOB_OUTPUT_BYTES = 1_000_000  # the last bytes of a job's output
+TERMINAL_WINDOW_BYTES = 256_000  # a terminal waits when its reader is this far behind
+WIRE_LINE_BYTES = 64_000_000  # the longest request or reply
+WIRE_BUFFER_BYTES = 1_000_000  # replies that wait to be read, before streams of output wait too
+FILE_SECONDS = 30.0  # for a search in a workspace
+DAEMON_ANSWER_SECONDS = 10.0  # for wickd to answer what takes no time
+DAEMON_GRACE_SECONDS = 3.0  # past a time limit that wickd should have kept by itself
+HOST_START_SECONDS = 10.0  # for wickd to start on this machine
+
+# files
+FILE_READ_BYTES = 10_000_000  # read at once, unless less is asked for
+FILE_WRITE_BYTES = 40_000_000
+EDIT_BYTES = 10_000_000  # the largest file that is edited
+LINE_BYTES = 100_000  # shown of one line
+LINES_SCAN_BYTES = 1_000_000_000  # looked through for a line's number
+LIST_ENTRIES = 10_000
+GLOB_FILES = 10_000
+GLOB_CHARS = 4_096  # of a pattern
+GLOB_ALTERNATIVES = 256  # that its braces stand for
+WALK_ENTRIES = 500_000  # files and folders that one walk looks at
+WALK_SECONDS = 20.0
+DELETE_SECONDS = 60.0
+IGNORE_BYTES = 256_000  # of a .gitignore
+IGNORE_RULES = 5_000
+BINARY_HEAD_BYTES = 8_192  # a NUL among these and a file is no text
+GREP_MATCHES = 1_000
+GREP_BYTES = 2_000_000_000  # searched by one grep
+GREP_BUFFER_BYTES = 8_000_000  # a line longer than this is searched in pieces
+GREP_OVERLAP_BYTES = 64_000  # that have this much in common
+GREP_LINE_CHARS = 500  # shown of a line that matched
+GREP_PATTERN_CHARS = 10_000
+GREP_MEMORY_BYTES = 16_000_000  # for a compiled pattern
+
+# the local sandbox
+COMMAND_MEMORY = 2_000_000_000  # of a command with all that it starts
+COMMAND_PIDS = 512
+PROTECTED_NAMES = 5_000  # looked at for protected paths below the top of a workspace, before and after a command
+PROTECTED_MOUNTS = 200  # protected paths that are mounted over
+
+# state
+STATE_FILE_BYTES = 1_000_000  # of one file that a conversation keeps
+STATE_BYTES = 10_000_000  # of all of them, with their names

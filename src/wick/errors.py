@@ -80,7 +80,11 @@ class BackendError(WickError):
 
 
 class StoreError(WickError):
-    """A thread could not be loaded or saved."""
+    """A thread could not be loaded or saved. `code` is a word for programs, such as `conflict`."""
+
+    def __init__(self, message: str, code: str = "failed") -> None:
+        super().__init__(message)
+        self.code = code
 
 
 class Paused(BaseException):

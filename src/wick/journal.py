@@ -1,6 +1,7 @@
 """What a run writes down: into its thread, so that it can be taken up again, and to whoever watches.
 
-What carries content is logged first and announced after.
+What carries content is logged and saved first, and announced after. A tool runs only once it is saved that it is
+about to.
 """
 
 from __future__ import annotations
@@ -9,7 +10,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from wick.decisions import Continue, Stop
+from wick.asking import new_id, put
+from wick.decisions import Allow, Continue, Question, Stop
 from wick.errors import ConfigError
 from wick.events import (
     ChatModelEnd,
@@ -29,7 +31,7 @@ from wick.protocols import CallArgs, Delta, ReasoningDelta, TextDelta
 from wick.threads import Fate
 
 
-def begin(run: Run, words: Sequence[Message]) -> Stop | Continue:
+async def begin(run: Run, words: Sequence[Message]) -> Stop | Continue:
     """Log that a run starts, and what it is to answer; a run that had all but ended is done at once.
 
     Another attempt at the same run goes on where the last one left: what was said is not said again.
@@ -39,10 +41,12 @@ def begin(run: Run, words: Sequence[Message]) -> Stop | Continue:
         words = [word for word in words if not any(word is said for said in run.output)]
     elif thread.busy:
         raise ConfigError(f"a run of thread {thread.id} is going on; send it the message with run.send, or wait for it")
+    await _hear(run)
     if words:
         _dismiss(run, "the user went on")
-    elif not thread.messages:
+    elif not thread.messages and not run.progress.inbox:
         raise ConfigError("there is nothing to answer: give the run a text, messages, or a thread that has some")
+    words = [*_joined(run), *words]  # what was said before comes first
     thread.add(*words)  # first, so that a run that the log knows of has something to answer
     if not again:
         _start(run, input=len(words))
@@ -62,28 +66,47 @@ def _guards(run: Run) -> list[str]:
     return sorted({guard.name for kind in run.loop.guards for guard in run.guards(kind)})
 
 
-def follow(step: Step, verdict: Stop | Continue) -> Stop | Continue:
+async def follow(step: Step, verdict: Stop | Continue) -> Stop | Continue:
     """Whether there is another step, and what hooks and the user have to say before it."""
     run = step.run
-    changed(run)
+    await changed(run)
     if run.stopping is not None:
         return run.stopping
     if isinstance(verdict, Continue):
         run.thread.add(*step.trail.follow)
+    if isinstance(verdict, Stop):
+        await _hear(run)
     return Continue() if run.progress.inbox else verdict  # what was said before the end is answered before the end
 
 
-def changed(run: Run) -> None:
+async def changed(run: Run) -> None:
     """Announce the values of the thread that were set since this was last asked."""
     touched, run.thread.touched = run.thread.touched, {}
     if touched and run.emitter is not None:
+        await run.thread.saved()
         run.emit(StateChange(values={key: thaw(run.thread.values.get(key)) for key in touched}))
 
 
-def listen(run: Run) -> None:
+async def listen(run: Run) -> None:
     """What the user said while the run went on joins the thread, once nothing there waits for a result."""
-    while run.progress.inbox and not run.thread.waiting:
-        run.thread.add(run.progress.inbox.popleft())
+    await _hear(run)
+    run.thread.add(*_joined(run))
+    await run.thread.saved()
+
+
+async def _hear(run: Run) -> None:
+    """What was said to the thread where it is kept, perhaps by another program."""
+    if run.thread.keeper is not None and not run.thread.waiting:
+        run.progress.inbox.extend(await run.thread.keeper.said())
+
+
+def _joined(run: Run) -> list[Message]:
+    """What was said meanwhile, if it can be added now."""
+    if run.thread.waiting:
+        return []
+    said = [*run.progress.inbox]
+    run.progress.inbox.clear()
+    return said
 
 
 def conclude(run: Run, stop: Stop) -> Result:
@@ -92,30 +115,44 @@ def conclude(run: Run, stop: Stop) -> Result:
     return _result(run, "completed" if natural else "stopped", stop.reason)
 
 
-def pause(run: Run, reason: str, words: Sequence[Message]) -> Result:
+async def pause(run: Run, reason: str, words: Sequence[Message]) -> Result:
     """Write that a run waits; one that had not begun leaves its input for when it is taken up."""
-    return end(run, _result(run, "interrupted", reason), words)
+    return await end(run, _result(run, "interrupted", reason), words)
 
 
-def close(run: Run, outcome: Outcome, reason: str, error: Exception | None = None) -> Result:
-    return end(run, _result(run, outcome, reason, error))
+async def close(run: Run, outcome: Outcome, reason: str, error: Exception | None = None) -> Result:
+    return await end(run, _result(run, outcome, reason, error))
 
 
-def end(run: Run, result: Result, words: Sequence[Message] = ()) -> Result:
+async def end(run: Run, result: Result, words: Sequence[Message] = ()) -> Result:
     """Write the run's end, once, and leave a thread that the next message can be added to."""
     if run.progress.over:
         return result
-    changed(run)
-    run.progress.over, run.progress.result = True, result
     try:
+        await changed(run)
+        run.progress.over, run.progress.result = True, result  # who was abandoned has nothing to say from here on
         _sign_off(run, result, words)
+        await run.thread.saved()
     except Exception as error:  # an end that cannot be written is a failure
-        run.progress.result = replace(result, outcome="failed", reason="error", error=result.error or error)
+        failed(run, error)
         raise
     finally:
+        run.progress.over = True
         run.thread.busy = run.thread.busy and run.progress.output_from is None
-        run.emit(_terminal(run, run.progress.result))
     return result
+
+
+def failed(run: Run, error: Exception) -> None:
+    """Something went wrong about a run outside of its log."""
+    result = run.progress.result or _result(run, "failed", "error")
+    if result.error is None:
+        run.progress.result = replace(result, outcome="failed", reason="error", error=error)
+
+
+def farewell(run: Run) -> None:
+    """Announce the end, once all is put away: the one terminal event."""
+    run.progress.over = True
+    run.emit(_terminal(run, run.progress.result or _result(run, "cancelled", "user requested")))
 
 
 def _sign_off(run: Run, result: Result, words: Sequence[Message]) -> None:
@@ -125,7 +162,7 @@ def _sign_off(run: Run, result: Result, words: Sequence[Message]) -> None:
         return
     if result.outcome != "interrupted":
         _dismiss(run, "the run failed" if result.outcome == "failed" else f"the run was {result.outcome}")
-    listen(run)
+    run.thread.add(*_joined(run))
     about = {"run": run.id, "outcome": result.outcome, "reason": result.reason, "usage": run.usage.to_json()}
     run.thread.append("run_end", about | (_left(run) if result.outcome == "interrupted" else {}))
 
@@ -198,13 +235,14 @@ def show(call: ModelCall, delta: Delta) -> None:
         call.trail.show(ChatModelStream("", call.model.name, delta.text, "reasoning"), run.emit)
 
 
-def replied(call: ModelCall, reply: Message) -> None:
+async def replied(call: ModelCall, reply: Message) -> None:
     """Log the reply; one that hooks replaced takes the place of what was streamed."""
     run, trail = call.run, call.trail
     if trail.prevented is not None:
         return taken_back(call)
     if reply.text or reply.tool_calls:
         run.thread.add(reply)
+        await run.thread.saved()
     if run.emitter is None:
         return
     name = (trail.sealed or call).model.name  # the one that really answered
@@ -218,39 +256,61 @@ def begun(use: ToolUse) -> None:
         use.run.emit(ToolStart(name=use.call.name, call_id=use.call.id, args=thaw(use.args)))
 
 
-def answered(use: ToolUse, result: ToolResult) -> None:
+async def answered(use: ToolUse, result: ToolResult) -> None:
     """Log what a tool use came to. Who was abandoned when the run ended has nothing to say any more."""
     run = use.run
     if run.progress.over:
         return
     run.thread.add(answer(use.call, result))
+    await run.thread.saved()
     if run.emitter is not None:
         why = [row.to_json() for row in use.why]
         run.emit(ToolEnd(name=use.call.name, call_id=use.call.id, output=result.output, error=result.error, why=why))
-        changed(run)
+        await changed(run)
 
 
-def fell_through(use: ToolUse, error: Exception) -> None:
+async def fell_through(use: ToolUse, error: Exception) -> None:
     """Log that the hooks around a tool use failed, and whether the tool ran all the same."""
     words = {"": "was not used", "unknown": "may have run, and its result is lost"}
     happened = words.get(use.run.thread.fate(use.call.id), "ran, and its result is lost")
-    answered(use, use.blocked(f"{use.call.name} {happened}: {type(error).__name__}"))
+    await answered(use, use.blocked(f"{use.call.name} {happened}: {type(error).__name__}"))
 
 
-def intend(use: ToolUse) -> str:
+async def intend(use: ToolUse) -> str:
     """Log that a tool is about to run; or say why it must not, for nothing runs twice without being told."""
-    tool, thread = use.bound, use.run.thread
-    if use.run.progress.over:  # who ignored that the run was cancelled comes too late
-        return f"{tool.name} does not run any more: the run is over"
-    if not thread.awaits(use.call):  # a wrap let go of it, and answered without it
-        return f"{tool.name} does not run any more: its call has been answered"
-    happened = {"done": "has already run", "unknown": "was begun before, and may have taken effect"}
-    fate = thread.fate(use.call.id)
-    if fate in happened and not (tool.idempotent or tool.read_only):
-        return f"{tool.name} {happened[fate]} for this call; it is not idempotent, so it does not run again"
+    thread, tool = use.run.thread, use.bound
+    fate = "" if tool.idempotent or tool.read_only else thread.fate(use.call.id)
+    agreed = fate == "unknown" and use.run.progress.asks_again and await _again(use)
+    if refusal := _too_late(use) or ("" if agreed else _HAPPENED.get(fate, "")):
+        return refusal.format(name=tool.name)
     number = len(thread.fates.get(use.call.id, ())) + 1
-    thread.append("intent", FrozenDict(call=use.call.id, attempt=number, key=use.key, tool=tool.name, hash=use.hash))
+    thread.append("intent", {"call": use.call.id, "attempt": number, "key": use.key, **use.sealed_form()})
+    await thread.saved()
     return ""
+
+
+_HAPPENED = {
+    "done": "{name} has already run for this call; it is not idempotent, so it does not run again",
+    "unknown": "{name} was begun before, and may have taken effect for this call; it is not idempotent, "
+    "so it does not run again",
+}
+
+
+def _too_late(use: ToolUse) -> str:
+    if use.run.progress.over:  # who ignored that the run was cancelled comes too late
+        return "{name} does not run any more: the run is over"
+    if not use.run.thread.awaits(use.call):  # a wrap let go of it, and answered without it
+        return "{name} does not run any more: its call has been answered"
+    return ""
+
+
+async def _again(use: ToolUse) -> bool:
+    """Whether the user wants a tool to run again of which nobody knows what came of it."""
+    words = f"{use.bound.name} was begun before, and may have taken effect. Run it again?"
+    attempt = str(use.attempt)  # another question than the one whether it may run at all, and another one each time
+    about = {**use.about(), "again": attempt}
+    question = Question(words, new_id(), digest(f"{use.hash} {attempt}".encode()), about, use)
+    return isinstance(await put(use.run, question), Allow)
 
 
 def ended(use: ToolUse, attempt: int, result: ToolResult, fate: Fate) -> None:

@@ -39,13 +39,13 @@ class Loop:
 
     async def _run(self, sealed: Run) -> Result:
         run = sealed.run
-        verdict = journal.begin(run, sealed.input)
+        verdict = await journal.begin(run, sealed.input)
         number = max(run.thread.steps - bool(run.thread.pending), 0)
         while isinstance(verdict, Continue):
             number += 1
-            journal.listen(run)
+            await journal.listen(run)
             step = Step(run, number, run.thread.pending)
-            verdict = journal.follow(step, await self.step(step))
+            verdict = await journal.follow(step, await self.step(step))
         return journal.conclude(run, verdict)
 
     async def _step(self, step: Step) -> Stop | Continue:
@@ -60,7 +60,7 @@ class Loop:
             )
             journal.announce(call, step.number)
             reply = await self.call_model(call)
-            journal.replied(call, reply)
+            await journal.replied(call, reply)
             if run.stopping or not reply.tool_calls:
                 return run.stopping or _finished(call)
             calls = reply.tool_calls
@@ -80,10 +80,10 @@ class Loop:
         """Use a tool and log what it came to, whatever becomes of the others."""
         try:
             journal.begun(use)
-            journal.answered(use, await self.use_tool(use))
+            await journal.answered(use, await self.use_tool(use))
         except Exception as error:
             if use.call.id in use.run.thread.waiting:
-                journal.fell_through(use, error)
+                await journal.fell_through(use, error)
             raise
         finally:
             use.turns.ended(use.number)
@@ -106,7 +106,7 @@ class Loop:
 
     async def _use_tool(self, use: ToolUse) -> ToolResult:
         await use.turns.mine(use.number)
-        if refusal := journal.intend(use):
+        if refusal := await journal.intend(use):
             return use.blocked(refusal)
         attempt, token = use.attempt, current_run.set(use.run)  # an agent that the tool runs is a child of this run
         try:

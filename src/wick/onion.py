@@ -224,7 +224,7 @@ async def _gate(operation: type[Operation[Any]], core: Next[Any], op: Operation[
             op.passed()
             return op.blocked(str(error))
         guards = op.run.guards(operation)
-        refusal, asks = await _consult(guards, sealed) if guards else (None, [])
+        refusal, asks = await consult(guards, sealed) if guards else (None, [])
         op.passed()
         if refusal is not None:
             return op.prevent(refusal)
@@ -241,7 +241,7 @@ async def _gate(operation: type[Operation[Any]], core: Next[Any], op: Operation[
     return op.blocked(op.trail.invalid)
 
 
-async def _consult(guards: Sequence[Hook], sealed: Operation[Any]) -> tuple[Block | Stop | None, list[Ask]]:
+async def consult(guards: Sequence[Hook], sealed: Operation[Any]) -> tuple[Block | Stop | None, list[Ask]]:
     """Every guard looks, whatever the others said: any refusal wins over any question."""
     refusal: Block | Stop | None = None
     asks: list[Ask] = []
@@ -320,7 +320,8 @@ def _record(hook: Hook, op: Operation[Any], start: float, said: Any, changed: di
     why = Why(hook.name, hook.position, verdict, reason, _since(start), changed, hook.shadow)
     op.why.append(why)
     if verdict != "pass":
-        op.run.thread.append("decision", {"run": op.run.id, "operation": op.name, **op.place(), **why.to_json()})
+        about = op.place() | (op.sealed_form() if hook.position == "guard" else {})
+        op.run.thread.append("decision", {"run": op.run.id, "operation": op.name, **about, **why.to_json()})
 
 
 def _failure(hook: Hook, error: Exception) -> str:

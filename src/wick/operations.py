@@ -159,6 +159,10 @@ class Operation(Generic[R]):
         """What tells this operation apart in the log."""
         return {}
 
+    def sealed_form(self) -> dict[str, Any]:
+        """What the log needs to know of a sealed operation beside its place, to look at it again later."""
+        return {"hash": self.hash}
+
     def kept(self, result: R | None) -> Kept[R]:
         """A result and what it is now, so that a hook's change to it shows."""
         return (result, result)
@@ -207,6 +211,8 @@ class Progress:
     continues: int = 0
     over: bool = False
     resumed: bool = False
+    without: frozenset[str] = frozenset()  # guards that it may be resumed without
+    asks_again: bool = False  # the user is asked about a tool of which nobody knows what came of it, not the model told
     result: Result | None = None  # what it came to, once it is over
 
 
@@ -306,9 +312,7 @@ class Run(Operation[Result], Injected):
 
     def accept(self, result: Any) -> Result:
         if isinstance(result, str):
-            return Result(
-                result, usage=self.usage, messages=self.output, thread=self.thread, charges=self.charges
-            )
+            return Result(result, usage=self.usage, messages=self.output, thread=self.thread, charges=self.charges)
         return _expect(result, Result, "a Result or a text")
 
     def withhold(self, reason: str) -> None:
@@ -562,6 +566,14 @@ class ToolUse(Operation[ToolResult], Injected):
 
     def place(self) -> dict[str, Any]:
         return {"call": self.call.id}
+
+    def sealed_form(self) -> dict[str, Any]:
+        """Of the arguments only how they differ from those of the call, which is in the log."""
+        asked, form = self.call.args, {"hash": self.hash, "tool": self.bound.name}
+        if self.args == asked:
+            return form
+        changed = {name: value for name, value in self.args.items() if asked.get(name, _NOBODY) != value}
+        return {**form, "args": changed, "without": [name for name in asked if name not in self.args]}
 
     def changed_since(self, mark: dict[str, Any]) -> dict[str, Any] | None:
         if not isinstance(self.args, dict):

@@ -229,3 +229,155 @@ class Backend(Protocol):
     async def delete(self, path: str, *, recursive: bool = False) -> None: ...
 
     async def stat(self, path: str) -> Stat: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """What a store knows of a thread without reading it."""
+
+    owner: str
+    id: str
+    title: str
+    meta: Mapping[str, Any]
+    created: float
+    updated: float
+    last: int = 0  # the number of its last entry
+    run: str = ""  # the run that has begun and not ended
+    asking: int = 0  # questions that nobody has answered
+    queued: int = 0  # messages and answers that wait for whoever holds the thread
+    leased: bool = False  # somebody holds it
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Some threads, and where the next ones begin; nowhere, if these were the last."""
+
+    threads: tuple[Summary, ...]
+    next: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """A message that was searched for."""
+
+    thread: str
+    title: str
+    seq: int
+    at: float
+    text: str  # what stands around the first word
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """The right to write a thread until that time, by the store's clock. Who takes it later has a higher `fence`."""
+
+    fence: int
+    holder: str
+    until: float
+
+
+@dataclass(frozen=True, slots=True)
+class Queued:
+    """Something that was said to a thread, and is not in its log yet."""
+
+    position: int
+    kind: Literal["message", "answer"]
+    data: Any
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class News:
+    """How far a thread is: the number of its last entry, and the position of what was queued last."""
+
+    last: int
+    inbox: int
+
+
+class Store(Protocol):
+    """A place where threads are kept, as rows of JSON that `Entry.to_json` makes.
+
+    What returns is on disk. What cannot be done is a StoreError, a sentence with a `code`. Somebody else's thread is
+    not found. Only who holds the lease writes the log; everybody else queues messages and answers for them.
+    """
+
+    async def create(self, owner: str, id: str, *, title: str = "", meta: Mapping[str, Any] | None = None) -> Summary:
+        """Make an empty thread; a `conflict` if there is one."""
+
+    async def append(
+        self,
+        owner: str,
+        id: str,
+        entries: Sequence[Mapping[str, Any]],
+        *,
+        expect: int,
+        fence: int,
+        took: Sequence[int] = (),
+    ) -> int:
+        """Add all of these entries or none, and return the number of the last one.
+
+        `expect` is the last number the writer knows, `fence` its lease's; `took` are the positions of what was queued
+        and is among the entries. To append again exactly what was appended is no error, and changes nothing.
+        """
+
+    def read(
+        self, owner: str, id: str, *, after: int = 0, limit: int | None = None
+    ) -> AsyncIterator[Sequence[dict[str, Any]]]:
+        """The entries after that number, in batches."""
+
+    async def head(self, owner: str, id: str) -> Summary: ...
+
+    async def list(
+        self,
+        owner: str,
+        *,
+        running: bool | None = None,
+        asking: bool | None = None,
+        queued: bool | None = None,
+        order: Literal["updated", "created"] = "updated",
+        oldest_first: bool = False,
+        cursor: str = "",
+        limit: int = 50,
+    ) -> Page: ...
+
+    async def unfinished(self, *, cursor: str = "", limit: int = 50) -> Page:
+        """The threads of all owners that have an open run or something queued; to take up after a crash what it left."""
+
+    async def search(self, owner: str, text: str, *, limit: int = 20) -> Sequence[Hit]:
+        """The messages that have every one of these words in them, whatever their case; the newest first."""
+
+    async def delete(self, owner: str, id: str) -> None: ...
+
+    async def fork(
+        self, owner: str, id: str, at: int, new_id: str, *, title: str = "", meta: Mapping[str, Any] | None = None
+    ) -> Summary:
+        """Make a thread that begins with a copy of the entries up to `at`."""
+
+    async def lease(self, owner: str, id: str, holder: str, seconds: float) -> Lease:
+        """Become the one who writes; a `conflict` while somebody else is."""
+
+    async def renew(self, owner: str, id: str, fence: int, seconds: float) -> Lease:
+        """Hold it for longer; `fenced` if somebody has taken it."""
+
+    async def release(self, owner: str, id: str, fence: int) -> None:
+        """Let go of it. Who no longer holds it has nothing to let go of, and that is no error."""
+
+    async def enqueue(self, owner: str, id: str, message: Mapping[str, Any]) -> int:
+        """Say something to a thread, whoever holds it; returns its position."""
+
+    async def answer(self, owner: str, id: str, question: str, data: Mapping[str, Any]) -> int:
+        """Queue the answer to a question. The first one counts, a second is a `conflict`."""
+
+    async def inbox(self, owner: str, id: str) -> Sequence[Queued]:
+        """What was queued and not taken yet, in order. `append` takes it."""
+
+    def watch(self, owner: str, id: str) -> AsyncIterator[News]:
+        """How far the thread is now, and again whenever that changes, from whatever process; the newest only."""
+
+    async def put_blob(self, owner: str, id: str, data: bytes) -> str:
+        """Keep bytes with a thread, once; returns their SHA-256."""
+
+    async def get_blob(self, owner: str, id: str, sha256: str) -> bytes: ...
+
+    async def close(self) -> None:
+        """Let go of files, threads and connections. What is asked later opens them again."""

@@ -2,7 +2,10 @@
 
 Nothing is ever changed or removed: a message, a value, a tool's intent and its end are entries with a
 sequence number. Appending costs the same whatever the thread's length. `messages`, `values`, `pending`
-are what the entries add up to.
+are what the entries add up to. To rewind is an entry too: what it goes back behind stays in the log.
+
+A thread that has a keeper is kept somewhere: what is appended is on its way there, and `await thread.saved()`
+returns when it has arrived.
 """
 
 from __future__ import annotations
@@ -11,7 +14,7 @@ import time
 from collections.abc import Callable, Iterator, MutableMapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
-from typing import Any, Literal, get_args
+from typing import Any, Literal, Protocol, get_args
 from uuid import uuid4
 
 from wick.errors import MessageError, StoreError
@@ -21,8 +24,9 @@ from wick.messages import Message, Messages, ToolCall
 SCHEMA = 1
 
 Kind = Literal[
-    "message", "intent", "done", "decision", "asked", "answered", "value", "event", "run_start", "run_end", "compaction"
-]
+    "message", "intent", "done", "decision", "asked", "answered", "value", "event", "run_start", "run_end",
+    "compaction", "rewind",
+]  # fmt: skip
 _KINDS = frozenset(get_args(Kind))
 Fate = Literal["", "failed", "done", "unknown"]
 
@@ -39,6 +43,22 @@ class Entry:
     def to_json(self) -> dict[str, Any]:
         data = self.data.to_json() if isinstance(self.data, Message) else thaw(self.data)
         return {"seq": self.seq, "kind": self.kind, "at": self.at, "data": data}
+
+
+class Keeper(Protocol):
+    """Where a thread is kept."""
+
+    def keep(self, entry: Entry) -> None:
+        """Take an entry, to be written soon."""
+
+    async def saved(self) -> None:
+        """Return when all that was taken is written; raise a StoreError if it cannot be."""
+
+    async def said(self) -> Sequence[Message]:
+        """What users have said to this thread meanwhile, each once."""
+
+    async def answer(self, question: str) -> FrozenDict | None:
+        """What somebody has said to a question, waiting a while for it; None if nobody has."""
 
 
 class Values(MutableMapping[str, Any]):
@@ -74,8 +94,8 @@ class Thread:
     """One conversation."""
 
     __slots__ = (
-        *("id", "entries", "messages", "values", "waiting", "fates", "answers"),
-        *("busy", "touched", "open_run", "output_from", "steps", "_items", "_since", "_order", "_chain"),
+        *("id", "entries", "messages", "values", "waiting", "fates", "answers", "questions", "compacted", "keeper"),
+        *("busy", "touched", "open_run", "output_from", "steps", "_items", "_since", "_order", "_chain", "_spent"),
     )
 
     def __init__(self, id: str = "") -> None:
@@ -87,6 +107,9 @@ class Thread:
         self.waiting: dict[str, ToolCall] = {}  # the calls of the last reply that nobody has answered yet
         self.fates: dict[str, list[Fate]] = {}  # how each attempt at such a call ended
         self.answers: dict[str, FrozenDict] = {}  # what was said to a question, by the hash it was about
+        self.questions: dict[str, FrozenDict] = {}  # what nobody has answered yet, by its id
+        self.compacted: FrozenDict | None = None  # what stands for the oldest messages, if somebody has summed them up
+        self.keeper: Keeper | None = None
         self.open_run: FrozenDict | None = None  # the run that has started and not ended, or was interrupted
         self.touched: dict[str, bool] = {}  # the values set since somebody last announced them
         self.busy = False  # a run is going on here and now
@@ -95,6 +118,7 @@ class Thread:
         self._since = 0  # where the results of the last reply's calls begin
         self._order: dict[str, int] = {}
         self._chain: list[bytes] = []
+        self._spent: dict[str, FrozenDict] = {}  # the tokens of each run
 
     def __repr__(self) -> str:
         return f"Thread({self.id!r}, {len(self.entries)} entries, {len(self._items)} messages)"
@@ -112,7 +136,53 @@ class Thread:
         entry = Entry(len(self.entries) + 1, kind, data, time.time())
         self._fold(entry)
         self.entries.append(entry)
+        if self.keeper is not None:
+            self.keeper.keep(entry)
         return entry
+
+    async def saved(self) -> None:
+        """Wait until everything that was appended is where the thread is kept, if it is kept anywhere."""
+        if self.keeper is not None:
+            await self.keeper.saved()
+
+    def fork(self, at: int | None = None, id: str = "") -> Thread:
+        """Another thread that begins as this one was after its entry `at`; now, if none is given."""
+        other = Thread(id)
+        for entry in self.entries[: self._place(at)]:
+            other._fold(entry)
+            other.entries.append(entry)
+        other.touched = {}
+        return other
+
+    def rewind(self, to: int) -> Entry:
+        """Go back to how things were after the entry `to`; what came later stays in the log and counts no more."""
+        if self.busy:
+            raise StoreError(f"a run of thread {self.id} is going on; cancel it, then rewind", "conflict")
+        return self.append("rewind", {"to": self._place(to)})
+
+    def lineage(self, at: int | None = None) -> list[Entry]:
+        """The entries that count, or counted after the entry `at`: all but those that somebody went back behind."""
+        kept: list[Entry] = []
+        for entry in self.entries[: self._place(at)]:
+            if entry.kind == "rewind":
+                kept = self.lineage(entry.data["to"])
+            else:
+                kept.append(entry)
+        return kept
+
+    def _place(self, at: int | None) -> int:
+        if at is not None and (type(at) is not int or not 0 <= at <= len(self.entries)):
+            raise StoreError(f"thread {self.id} has no entry {at!r}; they go from 1 to {len(self.entries)}", "invalid")
+        return len(self.entries) if at is None else at
+
+    @property
+    def usage(self) -> dict[str, int]:
+        """The tokens of all runs so far."""
+        total: dict[str, int] = {}
+        for spent in self._spent.values():
+            for name, count in spent.items():
+                total[name] = total.get(name, 0) + count
+        return total
 
     @property
     def pending(self) -> tuple[ToolCall, ...]:
@@ -160,20 +230,21 @@ class Thread:
             raise StoreError(f"this is not a thread of schema {SCHEMA}, which is what this version of wick reads")
         thread = cls(data["id"])
         for row in data["entries"]:
-            thread._replay(row)
-        thread.touched = {}  # what was set before is no news
+            thread.replay(row)
         return thread
 
-    def _replay(self, row: Any) -> None:
+    def replay(self, row: Any) -> None:
+        """Take in an entry that was logged before, as `Entry.to_json` wrote it."""
         try:
             seq, kind, data, at = row["seq"], row["kind"], row["data"], float(row["at"])
             if seq != len(self.entries) + 1 or kind not in _KINDS:
                 raise ValueError(f"{kind!r} cannot stand here")
             entry = Entry(seq, kind, Message.from_json(data) if kind == "message" else freeze(data), at)
             self._fold(entry)
-        except (LookupError, TypeError, ValueError, OverflowError) as error:
+        except (LookupError, TypeError, ValueError, OverflowError, AttributeError) as error:
             raise StoreError(f"thread {self.id}: entry {len(self.entries) + 1} cannot be read: {error}") from error
         self.entries.append(entry)
+        self.touched = {}  # what was set before is no news
 
     def _fold(self, entry: Entry) -> None:
         fold = _FOLDS.get(entry.kind)
@@ -197,7 +268,7 @@ class Thread:
             raise MessageError("two tool calls of one message have the same id")
         self.waiting = waiting
         self._order = {call.id: number for number, call in enumerate(calls)}
-        self.fates, self.answers = {}, {}
+        self.fates, self.answers, self.questions = {}, {}, {}
 
     def _fold_result(self, message: Message) -> None:
         """Results arrive in any order; among the messages they stand in the order of the calls."""
@@ -219,7 +290,11 @@ class Thread:
             raise ValueError(f"attempt {attempt} at the call {data['call']!r} never began")
         fates[attempt - 1] = data["ended"]
 
+    def _fold_asked(self, data: FrozenDict) -> None:
+        self.questions[data["id"]] = data
+
     def _fold_answered(self, data: FrozenDict) -> None:
+        self.questions.pop(data["id"], None)
         self.answers.setdefault(data["hash"], data)  # the first answer wins
 
     def _fold_value(self, data: FrozenDict) -> None:
@@ -236,22 +311,49 @@ class Thread:
         self.open_run = data
 
     def _fold_run_end(self, data: FrozenDict) -> None:
-        if data["outcome"] != "interrupted":
-            self.open_run = None
+        run, outcome, spent = data["run"], data["outcome"], data["usage"] if "usage" in data else FrozenDict()
+        self._spent[run] = FrozenDict({name: int(count) for name, count in spent.items()})
+        if outcome != "interrupted":
+            self.open_run, self.questions = None, {}
         elif self.open_run is not None:
             left = {key: data[key] for key in ("usage", "guards", "stopping") if key in data}
             self.open_run = FrozenDict({**self.open_run, **left})
+
+    def _fold_compaction(self, data: FrozenDict) -> None:
+        if not 0 < data["replaces"] <= len(self._items):
+            raise ValueError(f"{data['replaces']} messages cannot be summed up: there are {len(self._items)}")
+        Message.from_json(thaw(data["summary"]))
+        self.compacted = data
+
+    def _fold_rewind(self, data: FrozenDict) -> None:
+        """Fold anew what still counts; whoever holds `messages` or `values` sees the change."""
+        if not 0 <= data["to"] <= len(self.entries):
+            raise ValueError(f"there is no entry {data['to']} to go back to")
+        before = Thread(self.id)
+        for entry in self.lineage(data["to"]):
+            before._fold(entry)
+        self._items[:], self.values._data = before._items, before.values._data
+        for name in _FOLDED:
+            setattr(self, name, getattr(before, name))
+        self.touched |= dict.fromkeys(self.values, True)
 
 
 _FOLDS: dict[Kind, Callable[[Thread, Any], None]] = {
     "message": Thread._fold_message,
     "intent": Thread._fold_intent,
     "done": Thread._fold_done,
+    "asked": Thread._fold_asked,
     "answered": Thread._fold_answered,
     "value": Thread._fold_value,
     "run_start": Thread._fold_run_start,
     "run_end": Thread._fold_run_end,
+    "compaction": Thread._fold_compaction,
+    "rewind": Thread._fold_rewind,
 }
+_FOLDED = (
+    *("waiting", "fates", "answers", "questions", "compacted", "open_run", "output_from", "steps"),
+    *("_since", "_order", "_chain", "_spent"),
+)
 
 
 def _link(before: bytes, message: Message) -> bytes:

@@ -1,0 +1,152 @@
+"""Threads that stay: every run is written to a store as it goes, and taken up from there."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, Literal
+
+from wick.capability import Capability
+from wick.errors import ConfigError, StoreError
+from wick.frozen import FrozenDict
+from wick.hooks import before
+from wick.keeping import LEASE_SECONDS, hold, load
+from wick.messages import Message, user
+from wick.operations import Run
+from wick.protocols import Page, Store, Summary
+from wick.threads import Thread
+
+LOCAL = "local"  # the owner of threads where nobody says who asks
+Choice = Literal["allow", "deny", "allow_session", "allow_always"]
+_SCOPES = {"allow_session": "session", "allow_always": "always"}
+
+
+class Sessions(Capability):
+    """Keeps threads in a store: `Sessions("./sessions")` makes a SQLite one in that folder.
+
+    A run with `thread="…"` goes on where that thread is, in whatever program it was begun, under `user` as its owner.
+    A second run of a thread waits for the first, or is refused with `busy="refuse"`. A question that has no `ask=` to
+    go to waits `patience` seconds for `sessions.answer`, then the run pauses. `unknown="ask_user"` asks the user,
+    instead of telling the model, about a tool that a crash interrupted.
+    """
+
+    def __init__(
+        self,
+        store: Store | str | Path,
+        *,
+        busy: Literal["wait", "refuse"] = "wait",
+        unknown: Literal["tell_model", "ask_user"] = "tell_model",
+        patience: float = 0.0,
+        lease: float = LEASE_SECONDS,
+    ) -> None:
+        if busy not in ("wait", "refuse") or unknown not in ("tell_model", "ask_user"):
+            raise ConfigError('Sessions takes busy="wait" or "refuse", and unknown="tell_model" or "ask_user"')
+        if patience < 0 or lease <= 0:
+            raise ConfigError("patience and lease are seconds: patience at least 0, lease more than that")
+        self.store = _opened(store)
+        self.busy, self.unknown, self.patience, self.lease = busy, unknown, patience, lease
+
+    @asynccontextmanager
+    async def holding(self, run: Run) -> AsyncIterator[None]:
+        """Hold the run's thread from before the run begins until after it has ended."""
+        above = run.parent
+        while above is not None:
+            if above.thread.id == run.thread.id:
+                raise ConfigError(f"thread {run.thread.id} is that of the run above; give this one another thread")
+            above = above.parent
+        wait = self.busy == "wait"
+        async with hold(
+            self.store, run.user or LOCAL, run.thread, wait=wait, patience=self.patience, seconds=self.lease
+        ):
+            yield
+
+    @before(Run)
+    async def set_policy(self, run: Run) -> None:
+        run.progress.asks_again = self.unknown == "ask_user"
+
+    # -- for those who look after threads ------------------------------------------------------------------------------
+
+    async def load(self, id: str, *, owner: str = LOCAL) -> Thread:
+        """A thread as it is in the store, to look at; `agent.run(thread=id)` goes on with it."""
+        await self.store.head(owner, id)
+        return await load(self.store, owner, id)
+
+    async def threads(self, *, owner: str = LOCAL, **options: Any) -> Page:
+        """The threads of an owner, the latest first: see `Store.list`."""
+        return await self.store.list(owner, **options)
+
+    async def fork(self, id: str, at: int, *, owner: str = LOCAL, new_id: str = "") -> Summary:
+        """Another thread that begins as this one was after its entry `at`."""
+        return await self.store.fork(owner, id, at, new_id or Thread().id)
+
+    async def rewind(self, id: str, to: int, *, owner: str = LOCAL) -> Thread:
+        """Go back to how a thread was after its entry `to`; what came later stays in the log and counts no more."""
+        await self.store.head(owner, id)
+        thread = Thread(id)
+        async with hold(self.store, owner, thread, wait=False, seconds=self.lease):
+            thread.rewind(to)
+            await thread.saved()
+        return thread
+
+    async def send(self, id: str, message: str | Message, *, owner: str = LOCAL) -> int:
+        """Say something to a thread: a run that goes on hears it at its next step, else the next run does."""
+        said = user(message) if isinstance(message, str) else message
+        if said.role != "user":
+            raise ConfigError(f"only what a user says can be sent to a thread, not a message of the {said.role}")
+        return await self.store.enqueue(owner, id, said.to_json())
+
+    async def questions(self, id: str, *, owner: str = LOCAL) -> Sequence[FrozenDict]:
+        """What a thread waits to be told, each with its `id`, `question` and what it is about."""
+        waiting = {row.data["id"] for row in await self.store.inbox(owner, id) if row.kind == "answer"}
+        thread = await self.load(id, owner=owner)
+        return [question for key, question in thread.questions.items() if key not in waiting]
+
+    async def answer(
+        self,
+        id: str,
+        question: str,
+        choice: Choice,
+        *,
+        owner: str = LOCAL,
+        words: str = "",
+        args: Mapping[str, Any] | None = None,
+        by: str = "",
+    ) -> None:
+        """Answer a question of a thread, from any program; the first answer counts, a second is a `conflict`.
+
+        `allow` may change the arguments, `deny` says why in `words`. `allow_session` and `allow_always` also say that
+        the same is fine for this thread or from now on. Run the thread again to go on with it.
+        """
+        if choice not in ("allow", "deny", *_SCOPES):
+            raise StoreError(f"{choice!r} is no answer; it is allow, deny, allow_session or allow_always", "invalid")
+        if args is not None and choice == "deny":
+            raise StoreError("who denies does not change arguments; say in words what to do instead", "invalid")
+        asked = (await self.load(id, owner=owner)).questions.get(question)
+        if asked is None:
+            raise StoreError(f"thread {id} has no open question {question!r}", "not_found")
+        await self.store.answer(owner, id, question, _answer(asked, choice, words, args, by))
+
+    async def close(self) -> None:
+        """Let go of the store's files and connections; they are opened again when they are needed."""
+        await self.store.close()
+
+
+def _answer(asked: FrozenDict, choice: Choice, words: str, args: Mapping[str, Any] | None, by: str) -> dict[str, Any]:
+    said: dict[str, Any] = {"id": asked["id"], "hash": asked["hash"], "allowed": choice != "deny"}
+    said["reason"] = "" if said["allowed"] else words or f"the user said no to: {asked['question']}"
+    scope = {"scope": _SCOPES[choice], "rule": _rule(asked)} if choice in _SCOPES else {}
+    return said | scope | ({"args": dict(args)} if args is not None else {}) | ({"by": by} if by else {})
+
+
+def _rule(asked: FrozenDict) -> dict[str, Any]:
+    """The permission that such an answer proposes: this tool with these arguments."""
+    return {key: asked[key] for key in ("operation", "tool", "args") if key in asked}
+
+
+def _opened(store: Store | str | Path) -> Store:
+    if not isinstance(store, str | Path):
+        return store
+    from wick.stores.sqlite import Sqlite
+
+    return Sqlite(Path(store) / "threads.db")

@@ -1,0 +1,258 @@
+"""A thread in a store, for as long as somebody writes it.
+
+    async with hold(store, owner, thread):     the thread is loaded, and nobody else writes it
+        thread.add(user("hello"))              is on its way
+        await thread.saved()                   has arrived
+
+Entries are written in the order they were appended, by one task, as many at a time as there are. What cannot be
+written fails everything after it: a thread in memory that is ahead of its store is not gone on with.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from collections import deque
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, suppress
+from os import getpid
+from uuid import uuid4
+from weakref import WeakKeyDictionary
+
+from wick.errors import StoreError
+from wick.frozen import FrozenDict, freeze
+from wick.messages import Message
+from wick.protocols import Lease, Queued, Store
+from wick.threads import Entry, Thread
+from wick.turns import end
+
+logger = logging.getLogger(__name__)
+
+LEASE_SECONDS = 30.0  # how long the thread of a program that died stays locked
+SHORTEST_WAIT, LONGEST_WAIT = 0.02, 0.5  # between two tries to get a thread that another program holds
+
+
+async def load(store: Store, owner: str, id: str, into: Thread | None = None) -> Thread:
+    """A thread as it is in its store, read batch by batch."""
+    thread = into if into is not None else Thread(id)
+    async for batch in store.read(owner, id, after=len(thread.entries)):
+        for row in batch:
+            thread.replay(row)
+    return thread
+
+
+@asynccontextmanager
+async def hold(
+    store: Store,
+    owner: str,
+    thread: Thread,
+    *,
+    patience: float = 0.0,
+    wait: bool = True,
+    seconds: float = LEASE_SECONDS,
+) -> AsyncIterator[Kept]:
+    """Be the one who writes a thread: it is made if there is none, read if there is, and kept up to date.
+
+    Who comes while somebody else holds it waits in line; with `wait=False` that is a `conflict`.
+    `patience` is how long a question of a run waits for its answer before the run pauses.
+    """
+    async with _in_line(store, owner, thread.id, wait):
+        await _make(store, owner, thread.id)
+        lease = await _lease(store, owner, thread.id, seconds, wait)
+        kept = Kept(store, owner, thread, lease, seconds, patience)
+        try:
+            await kept.catch_up()
+            thread.keeper = kept
+            yield kept
+        finally:
+            thread.keeper = None
+            await asyncio.shield(kept.let_go())
+
+
+async def _lease(store: Store, owner: str, id: str, seconds: float, wait: bool) -> Lease:
+    holder, pause = f"{socket.gethostname()}:{getpid()}:{uuid4().hex[:8]}", SHORTEST_WAIT
+    while True:
+        try:
+            return await store.lease(owner, id, holder, seconds)
+        except StoreError as error:
+            if error.code != "conflict" or not wait:
+                raise
+        await asyncio.sleep(pause)
+        pause = min(pause * 1.5, LONGEST_WAIT)
+
+
+async def _make(store: Store, owner: str, id: str) -> None:
+    try:
+        await store.create(owner, id)
+    except StoreError as error:  # it is there already
+        if error.code != "conflict":
+            raise
+
+
+class Kept:
+    """A thread that this program holds in a store: see `hold`."""
+
+    def __init__(self, store: Store, owner: str, thread: Thread, lease: Lease, seconds: float, patience: float) -> None:
+        self.store, self.owner, self.thread, self.lease = store, owner, thread, lease
+        self.patience = patience
+        self._seconds = seconds
+        self._loop = asyncio.get_running_loop()
+        self._unwritten: deque[Entry] = deque()
+        self._last = 0  # the number of the last entry that is written
+        self._writing: asyncio.Task[None] | None = None
+        self._heard: dict[int, Message] = {}  # messages that were queued and are not in the log yet, by position
+        self._answers: dict[str, Queued] = {}
+        self._failed: StoreError | None = None
+        self._renewing = self._loop.create_task(self._renew(), name=f"lease of {thread.id}")
+
+    async def catch_up(self) -> None:
+        """Read what the store has; a thread that has more is written there."""
+        thread = self.thread
+        head = await self.store.head(self.owner, thread.id)
+        if thread.entries and head.last:
+            await self._check(head.last)
+        self._last = min(head.last, len(thread.entries))
+        await load(self.store, self.owner, thread.id, thread)
+        self._last = max(self._last, head.last)
+        self._unwritten.extend(thread.entries[self._last :])
+        self._kick()
+        await self.saved()
+
+    async def _check(self, last: int) -> None:
+        """What is here must be what is there, as far as both go."""
+        place = min(last, len(self.thread.entries))
+        rows = [
+            row
+            async for batch in self.store.read(self.owner, self.thread.id, after=place - 1, limit=1)
+            for row in batch
+        ]
+        if not rows or rows[0] != self.thread.entries[place - 1].to_json():
+            raise StoreError(
+                f"thread {self.thread.id} is another one here than in the store; load it from there", "conflict"
+            )
+
+    def keep(self, entry: Entry) -> None:
+        """Take an entry, from whatever Python thread, and see that it is written."""
+        if self._failed is not None:
+            raise self._failed
+        self._unwritten.append(entry)
+        try:
+            here = asyncio.get_running_loop() is self._loop
+        except RuntimeError:
+            here = False
+        self._kick() if here else self._loop.call_soon_threadsafe(self._kick)
+
+    async def saved(self) -> None:
+        """Return when all that was taken is in the store."""
+        while self._unwritten and self._failed is None:
+            self._kick()
+            if self._writing is not None:
+                await asyncio.wait((self._writing,))  # not cancelled if this is
+        if self._failed is not None:
+            raise self._failed
+
+    async def said(self) -> Sequence[Message]:
+        """What was queued for this thread, each message once; the log takes it when it is appended."""
+        fresh = [row for row in await self._inbox() if row.kind == "message" and row.position not in self._heard]
+        self._heard |= {row.position: Message.from_json(row.data) for row in fresh}
+        return [self._heard[row.position] for row in fresh]
+
+    async def answer(self, question: str) -> FrozenDict | None:
+        """The first answer to a question, if somebody gives one in time."""
+        if found := await self._answered(question):
+            return found
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self.patience):
+                async for _ in self.store.watch(self.owner, self.thread.id):
+                    if found := await self._answered(question):
+                        return found
+        return None
+
+    async def _answered(self, question: str) -> FrozenDict | None:
+        for row in await self._inbox():
+            if row.kind == "answer":
+                self._answers.setdefault(row.data["id"], row)
+        found = self._answers.get(question)
+        return freeze(found.data) if found else None
+
+    async def _inbox(self) -> Sequence[Queued]:
+        return await self.store.inbox(self.owner, self.thread.id)
+
+    def _kick(self) -> None:
+        if self._unwritten and self._failed is None and (self._writing is None or self._writing.done()):
+            self._writing = self._loop.create_task(self._write(), name=f"writing {self.thread.id}")
+
+    async def _write(self) -> None:
+        while self._unwritten:
+            batch = list(self._unwritten)
+            try:
+                rows, took = [entry.to_json() for entry in batch], self._took(batch)
+                self._last = await self.store.append(
+                    self.owner, self.thread.id, rows, expect=self._last, fence=self.lease.fence, took=took
+                )
+            except StoreError as error:
+                self._failed = error
+                return
+            except Exception as error:
+                self._failed = StoreError(f"thread {self.thread.id} cannot be written: {error}")
+                raise
+            for _ in batch:
+                self._unwritten.popleft()
+            for position in took:
+                self._heard.pop(position, None)
+
+    def _took(self, batch: Sequence[Entry]) -> list[int]:
+        """The positions of what was queued and is among these entries."""
+        queued = {id(message): position for position, message in self._heard.items()}
+        took = [queued[id(entry.data)] for entry in batch if entry.kind == "message" and id(entry.data) in queued]
+        answered = [entry.data["id"] for entry in batch if entry.kind == "answered"]
+        took += [self._answers[question].position for question in answered if question in self._answers]
+        return took
+
+    async def _renew(self) -> None:
+        while True:
+            await asyncio.sleep(self._seconds / 3)
+            try:
+                self.lease = await self.store.renew(self.owner, self.thread.id, self.lease.fence, self._seconds)
+            except StoreError as error:
+                if error.code in ("fenced", "not_found"):
+                    self._failed = error
+                    return
+                logger.warning("the lease of %s could not be renewed: %s", self.thread.id, error)
+
+    async def let_go(self) -> None:
+        """Write what is left and let the next one write."""
+        with suppress(StoreError):
+            await self.saved()
+        await end((self._renewing,))
+        try:
+            await self.store.release(self.owner, self.thread.id, self.lease.fence)
+        except StoreError as error:  # it lapses by itself
+            logger.warning("the lease of %s could not be given back: %s", self.thread.id, error)
+
+
+# -- in one program, who comes first is served first ------------------------------------------------------------------
+
+_Line = dict[tuple[int, str, str], deque["asyncio.Future[None]"]]
+_lines: WeakKeyDictionary[asyncio.AbstractEventLoop, _Line] = WeakKeyDictionary()
+
+
+@asynccontextmanager
+async def _in_line(store: Store, owner: str, thread: str, wait: bool) -> AsyncIterator[None]:
+    loop = asyncio.get_running_loop()
+    lines, key = _lines.setdefault(loop, {}), (id(store), owner, thread)
+    line, mine = lines.setdefault(key, deque()), loop.create_future()
+    if line and not wait:
+        raise StoreError(f"a run of thread {thread} is going on; wait for it, or send it the message", "conflict")
+    line.append(mine)
+    try:
+        if line[0] is not mine:
+            await mine
+        yield
+    finally:
+        line.remove(mine)
+        if not line:
+            lines.pop(key, None)
+        elif not line[0].done():
+            line[0].set_result(None)

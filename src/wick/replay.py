@@ -1,0 +1,155 @@
+"""What other guards would have said: recorded threads, looked at again.
+
+    report = await replay(agent, threads)
+    for change in report.changes: print(change)
+
+Every tool use that came to the gate is put before the agent's guards once more, with exactly the arguments that were
+sealed then and the thread as it was then. Nothing is run, asked or written. After the first verdict that differs the
+rest of that thread would have gone another way, so it is not looked at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterable, AsyncIterator, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from wick.agent import Agent
+from wick.errors import InvalidArgs
+from wick.frozen import thaw
+from wick.loop import Loop
+from wick.messages import ToolCall
+from wick.onion import consult
+from wick.operations import Run, ToolUse
+from wick.threads import Entry, Kind, Thread
+
+Verdict = Literal["allow", "ask", "block"]
+_SEVERITY: tuple[Verdict, ...] = ("allow", "ask", "block")
+_SAID: dict[str, Verdict] = {"ask": "ask", "block": "block", "stop": "block", "failed": "block"}
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A tool use about which the guards would say something else today."""
+
+    thread: str
+    seq: int  # of the entry where the tool use came to the gate
+    call_id: str
+    tool: str
+    args: dict[str, Any]
+    recorded: Verdict
+    now: Verdict
+    reason: str = ""
+
+    def __str__(self) -> str:
+        why = f": {self.reason}" if self.reason else ""
+        return f"{self.thread} entry {self.seq}: {self.tool} was {_PAST[self.recorded]}, now {_PRESENT[self.now]}{why}"
+
+
+_PAST = {"allow": "allowed", "ask": "asked about", "block": "blocked"}
+_PRESENT = {"allow": "it is allowed", "ask": "the user is asked", "block": "it is blocked"}
+
+
+@dataclass(slots=True)
+class Report:
+    """What came of a replay; `skipped` says of which tool uses nothing can be said, and why."""
+
+    threads: int = 0
+    uses: int = 0
+    changes: list[Change] = field(default_factory=list)
+    skipped: list[str] = field(default_factory=list)
+
+
+async def replay(agent: Agent, threads: Iterable[Thread] | AsyncIterable[Thread]) -> Report:
+    """Put the recorded tool uses of these threads before an agent's guards."""
+    report, loop = Report(), Loop(agent.hooks)
+    async for thread in _each(threads):
+        report.threads += 1
+        if change := await _divergence(agent, loop, thread, report):
+            report.changes.append(change)
+    return report
+
+
+async def _each(threads: Iterable[Thread] | AsyncIterable[Thread]) -> AsyncIterator[Thread]:
+    if isinstance(threads, AsyncIterable):
+        async for thread in threads:
+            yield thread
+    else:
+        for thread in threads:
+            yield thread
+
+
+async def _divergence(agent: Agent, loop: Loop, thread: Thread, report: Report) -> Change | None:
+    past, gate = _Past(thread.id), _Gate(thread.entries)
+    for entry in thread.entries:
+        recorded = gate.verdict(entry)
+        if recorded and (change := await _compare(agent, loop, past, entry, recorded, report)):
+            return change
+        past.take(entry)
+    return None
+
+
+class _Past(Thread):
+    """A thread as it was. Guards may look at it; what they would log is not logged."""
+
+    __slots__ = ()
+
+    def append(self, kind: Kind, data: Any) -> Entry:
+        return Entry(len(self.entries) + 1, kind, data)
+
+    def take(self, entry: Entry) -> None:
+        self._fold(entry)
+        self.entries.append(entry)
+
+
+class _Gate:
+    """What was said about each tool use when it came to the gate, found at the entry where it shows first."""
+
+    def __init__(self, entries: Iterable[Entry]) -> None:
+        self.said: dict[int, Verdict] = {}
+        first: dict[tuple[str, str], int] = {}
+        for entry in entries:
+            if entry.kind == "message" and entry.data.role == "assistant":
+                first = {}  # the next step may use the same ids
+            elif found := _verdict(entry):
+                seq = first.setdefault((entry.data["call"], entry.data["hash"]), entry.seq)
+                self.said[seq] = max(self.said.get(seq, "allow"), found, key=_SEVERITY.index)
+
+    def verdict(self, entry: Entry) -> Verdict | None:
+        return self.said.get(entry.seq)
+
+
+def _verdict(entry: Entry) -> Verdict | None:
+    if entry.kind == "intent":
+        return "allow"
+    counts = entry.kind == "decision" and entry.data.get("operation") == "tool_use" and not entry.data.get("shadow")
+    return _SAID.get(entry.data["verdict"]) if counts and "hash" in entry.data else None
+
+
+async def _compare(
+    agent: Agent, loop: Loop, past: _Past, entry: Entry, recorded: Verdict, report: Report
+) -> Change | None:
+    call, tools = past.waiting.get(entry.data["call"]), {tool.name: tool for tool in agent.tools}
+    name = entry.data.get("tool", call.name if call else "")
+    if call is None or name not in tools:
+        report.skipped.append(f"{past.id} entry {entry.seq}: the agent has no tool named {name!r}")
+        return None
+    run = Run(agent=agent.name, thread=past, system=agent.system, tools={**tools}, loop=loop)
+    use = ToolUse(run, call, tools[name], _sealed_args(call, entry.data))
+    try:
+        use.validate()
+    except InvalidArgs as error:
+        report.skipped.append(f"{past.id} entry {entry.seq}: {name} takes other arguments now: {error}")
+        return None
+    report.uses += 1
+    refusal, asks = await consult(run.guards(ToolUse), use.seal())
+    now: Verdict = "block" if refusal is not None else "ask" if asks else "allow"
+    reason = refusal.reason if refusal is not None else "; ".join(ask.question for ask in asks)
+    if now == recorded:
+        return None
+    return Change(past.id, entry.seq, call.id, name, thaw(use.args), recorded, now, reason)
+
+
+def _sealed_args(call: ToolCall, row: Mapping[str, Any]) -> dict[str, Any]:
+    kept = {name: value for name, value in call.args.items() if name not in row.get("without", ())}
+    return {**thaw(kept), **thaw(row.get("args", {}))}
