@@ -110,7 +110,8 @@ def stories(page: Path) -> list[Story]:
 
 
 @pytest.mark.parametrize("story", [story for page in PAGES for story in stories(page)], ids=str)
-def test_the_code_of_a_page_runs(story: Story) -> None:
+def test_the_code_of_a_page_runs(story: Story, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
     names: dict[str, Any] = {"__name__": "__main__"}
     for block in story.blocks:
         padding = "\n" * (block.line - 1)  # so that a traceback names the line of the page

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from typing import Any, get_args
 
 import pytest
@@ -572,3 +573,19 @@ async def test_what_is_appended_goes_to_the_keeper_and_saved_waits_for_it() -> N
     await thread.saved()
     assert (notes.kept, notes.asked) == ([2, 3], 1)
     assert thread.fork().keeper is None
+
+
+def test_python_threads_append_one_by_one() -> None:
+    thread = Thread()
+
+    def write(key: str) -> None:
+        for number in range(300):
+            thread.values[key] = number
+
+    writers = [threading.Thread(target=write, args=(str(key),)) for key in range(6)]
+    for writer in writers:
+        writer.start()
+    for writer in writers:
+        writer.join()
+    assert [entry.seq for entry in thread.entries] == list(range(1, 1801))
+    assert dict(thread.values) == {str(key): 299 for key in range(6)}

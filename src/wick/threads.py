@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Iterator, MutableMapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
+from threading import Lock
 from typing import Any, Literal, Protocol, get_args
 from uuid import uuid4
 
@@ -95,7 +96,8 @@ class Thread:
 
     __slots__ = (
         *("id", "entries", "messages", "values", "waiting", "fates", "answers", "questions", "compacted", "keeper"),
-        *("busy", "touched", "open_run", "output_from", "steps", "_items", "_since", "_order", "_chain", "_spent"),
+        *("busy", "touched", "open_run", "output_from", "steps"),
+        *("_items", "_since", "_order", "_chain", "_spent", "_one_by_one"),
     )
 
     def __init__(self, id: str = "") -> None:
@@ -119,6 +121,7 @@ class Thread:
         self._order: dict[str, int] = {}
         self._chain: list[bytes] = []
         self._spent: dict[str, FrozenDict] = {}  # the tokens of each run
+        self._one_by_one = Lock()  # tools that run in threads set values, too
 
     def __repr__(self) -> str:
         return f"Thread({self.id!r}, {len(self.entries)} entries, {len(self._items)} messages)"
@@ -133,11 +136,12 @@ class Thread:
         if kind not in _KINDS:
             raise StoreError(f"there are no entries of the kind {kind!r}; to log something of your own, use run.record")
         data = data if isinstance(data, Message) else freeze(data)
-        entry = Entry(len(self.entries) + 1, kind, data, time.time())
-        self._fold(entry)
-        self.entries.append(entry)
-        if self.keeper is not None:
-            self.keeper.keep(entry)
+        with self._one_by_one:
+            entry = Entry(len(self.entries) + 1, kind, data, time.time())
+            self._fold(entry)
+            self.entries.append(entry)
+            if self.keeper is not None:
+                self.keeper.keep(entry)
         return entry
 
     async def saved(self) -> None:

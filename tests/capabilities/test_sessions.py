@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,8 +12,10 @@ import pytest
 from wick import Agent, Ask, FunctionModel, Run, Scripted, Thread, ToolCall, ToolUse, assistant, guard, tool, user
 from wick.capabilities.sessions import Sessions
 from wick.errors import ConfigError, StoreError
+from wick.keeping import Kept
 from wick.protocols import Store
 from wick.stores.in_memory import InMemory
+from wick.stores.sqlite import Sqlite
 
 ran: list[str] = []
 
@@ -34,9 +37,9 @@ def _fresh() -> None:
     ran.clear()
 
 
-@pytest.fixture
-async def store() -> AsyncIterator[Store]:
-    store = InMemory()
+@pytest.fixture(params=["memory", "sqlite"])
+async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Store]:
+    store: Store = InMemory() if request.param == "memory" else Sqlite(tmp_path / "threads.db")
     yield store
     await store.close()
 
@@ -387,9 +390,10 @@ async def test_who_lost_the_thread_cannot_write_it(store: Store) -> None:
     """As if this program had been stopped until its lease was over and another one had it."""
 
     @tool
-    async def sleep_long() -> str:
+    async def sleep_long(run: Run) -> str:
         """Sleep."""
-        await store.release("local", "th_1", 1)
+        assert isinstance(run.thread.keeper, Kept)
+        await store.release("local", "th_1", run.thread.keeper.lease.fence)
         await store.lease("local", "th_1", "another program", 30)
         return "woke up"
 
@@ -526,3 +530,15 @@ async def test_a_store_that_fails_fails_the_run(store: Store) -> None:
         events.append(event.event)
     assert events[-1] == "error" and events.count("error") + events.count("done") == 1
     assert stream.result is not None and isinstance(stream.result.error, StoreError)
+
+
+def test_a_folder_gets_a_sqlite_store_and_runs_over_several_event_loops(tmp_path: Path) -> None:
+    def talk(*replies: str) -> Agent:
+        return Agent(Scripted(*replies), hooks=[Sessions(tmp_path / "sessions")])
+
+    talker = talk("1", "2")
+    assert talker.run_sync("one", thread="th_1").text == "1"
+    assert talker.run_sync("two", thread="th_1").text == "2"
+    thread = talk("3").run_sync("three", thread="th_1").thread
+    assert thread is not None and [message.text for message in thread.messages][::2] == ["one", "two", "three"]
+    assert (tmp_path / "sessions" / "threads.db").stat().st_mode & 0o777 == 0o600
