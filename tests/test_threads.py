@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+from pathlib import Path
 from typing import Any, get_args
 
 import pytest
@@ -13,9 +14,12 @@ from hypothesis import strategies as st
 from wick import threads
 from wick.errors import MessageError, Sealed, StoreError
 from wick.messages import Message, ToolCall, assistant, system, tool_message, user
-from wick.threads import Kind, Thread
+from wick.threads import SCHEMA, Kind, Thread
 
 A, B, C = ToolCall("a", "add", {"x": 1}), ToolCall("b", "add", {"x": 2}), ToolCall("c", "add", {"x": 3})
+
+
+OLD = Path(__file__).parent / "fixtures" / "threads"
 
 
 def start(run: str = "run_1", **more: Any) -> dict[str, Any]:
@@ -589,3 +593,26 @@ def test_python_threads_append_one_by_one() -> None:
         writer.join()
     assert [entry.seq for entry in thread.entries] == list(range(1, 1801))
     assert dict(thread.values) == {str(key): 299 for key in range(6)}
+
+
+# -- what earlier versions wrote -------------------------------------------------------------------------------------
+
+
+def test_there_is_a_thread_of_every_schema() -> None:
+    """Whoever raises SCHEMA keeps a thread that the version before wrote, and reads it."""
+    kept = {json.loads(path.read_text(encoding="utf-8"))["schema"] for path in OLD.glob("*.json")}
+    assert kept == set(range(1, SCHEMA + 1))
+
+
+def test_a_thread_of_schema_1_opens() -> None:
+    data = json.loads((OLD / "v1.json").read_text(encoding="utf-8"))
+    thread = Thread.from_json(data)
+    assert {entry.kind for entry in thread.entries} == set(get_args(Kind))
+    assert [message.role for message in thread.messages][:4] == ["system", "user", "assistant", "tool"]
+    assert thread.messages[4].text == "paid 3" and thread.messages[5].text == "Paid 3."
+    assert thread.values["todos"][0]["status"] == "done"
+    assert thread.compacted is not None and thread.compacted["replaces"] == 2
+    assert thread.open_run is not None and [call.args for call in thread.pending] == [{"amount": 7}]
+    assert thread.to_json()["entries"] == data["entries"], "nothing is lost on the way"
+    thread.add(tool_message(thread.pending[0].id, "pay", "no"), user("go on"))
+    assert thread.messages.last_content == "go on"
