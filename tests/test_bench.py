@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+import engines
+
 BENCH = Path(__file__).parent.parent / "bench"
 COSTS = {"us", "floor_us", "own_us", "ratio"}
 
@@ -27,6 +29,12 @@ def run(name: str, report: Path) -> tuple[str, dict[str, Any]]:
 @pytest.fixture(scope="module")
 def bench(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, dict[str, Any]]:
     return run("loop.py", tmp_path_factory.mktemp("bench") / "results" / "loop.json")
+
+
+@pytest.fixture(scope="module")
+def backends(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, dict[str, Any]]:
+    engines.here()  # or a skip that says what is missing
+    return run("backends.py", tmp_path_factory.mktemp("bench") / "results" / "backends.json")
 
 
 @pytest.fixture(scope="module")
@@ -106,3 +114,31 @@ def test_the_tables_have_a_line_for_each_client(models: tuple[str, dict[str, Any
     printed, report = models
     lines = Counter(line.strip().split("  ")[0] for line in printed.splitlines())
     assert all(lines[row["case"]] == 3 for row in report["rows"])
+
+
+# -- backends -------------------------------------------------------------------------------------------------------
+
+
+def test_every_way_to_a_command_and_a_file_is_measured(backends: tuple[str, dict[str, Any]]) -> None:
+    _, report = backends
+    assert Counter(row["group"] for row in report["rows"]) == {"command": 21, "file": 24, "goal": 5}
+    assert Counter(row["in_flight"] for row in rows(report, "command")) == {1: 7, 8: 7, 64: 7}
+    assert Counter(row["case"] for row in rows(report, "command")).keys() >= {"Docker by daemon", "Local, bubblewrap"}
+    assert all(row["p99_ms"] >= row["p50_ms"] > 0 and row["ratio"] > 0 for row in rows(report, "command", "file"))
+    assert all(row["per_second"] > 0 for row in rows(report, "command"))
+
+
+def test_what_is_compared_with_itself_is_one(backends: tuple[str, dict[str, Any]]) -> None:
+    _, report = backends
+    own = [row for row in rows(report, "command") if row["case"] == "the docker exec command"]
+    own += [row for row in rows(report, "file") if row["case"].startswith("open()")]
+    assert len(own) == 7 and {row["ratio"] for row in own} == {1.0}
+
+
+def test_each_goal_is_told(backends: tuple[str, dict[str, Any]]) -> None:
+    printed, report = backends
+    for row in rows(report, "goal"):
+        met = row["figure"] <= row["goal"] if row["most"] else row["figure"] >= row["goal"]
+        (line,) = [line for line in printed.splitlines() if line.strip().startswith(row["case"])]
+        assert line.endswith("met" if row["met"] else "MISSED")
+        assert met is row["met"] or row["figure"] == row["goal"]  # a figure is rounded

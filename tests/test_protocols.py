@@ -15,7 +15,8 @@ def test_usage_adds_up() -> None:
     usage = Usage(10, 5, 2, 1) + Usage(1, 2, 3, 4)
     assert usage == Usage(11, 7, 5, 5)
     assert usage.total_tokens == 18
-    assert usage.to_json() == {"input_tokens": 11, "output_tokens": 7, "cached_tokens": 5, "reasoning_tokens": 5}
+    counts = {"input_tokens": 11, "output_tokens": 7, "cached_tokens": 5, "reasoning_tokens": 5}
+    assert usage.to_json() == counts | {"cache_write_tokens": 0}
 
 
 def test_no_usage_is_zero() -> None:

@@ -13,7 +13,7 @@ from wick import journal
 from wick.capability import Capability
 from wick.decisions import Asker, Stop
 from wick.defaults import DEFAULTS
-from wick.errors import ConfigError, MessageError, Paused
+from wick.errors import ConfigError, MessageError, Paused, StoreError
 from wick.events import Emit, Event
 from wick.frozen import freeze, thaw
 from wick.hooks import Hook
@@ -377,10 +377,13 @@ def _take_up(run: Run) -> None:
 
 def _count_again(run: Run, opened: Mapping[str, Any]) -> None:
     """What a run had used before it was interrupted; of one that was killed, nobody knows all of it."""
-    ends = [entry.data for entry in run.thread.entries if entry.kind == "run_end" and entry.data["run"] == run.id]
-    charges = [Charge.from_json(row) for end in ends for row in end.get("charges", ())]
-    counted = sum((charge.usage for charge in charges), Usage())
-    usage = Usage(**opened["usage"]) if "usage" in opened else counted
+    ends = [entry.data for entry in run.thread.lineage() if entry.kind == "run_end" and entry.data["run"] == run.id]
+    try:
+        charges = [Charge.from_json(row) for end in ends for row in end.get("charges", ())]
+        counted = sum((charge.usage for charge in charges), Usage())
+        usage = Usage.from_json(opened["usage"]) if "usage" in opened else counted
+    except (LookupError, TypeError, ValueError) as error:
+        raise StoreError(f"what run {run.id} of thread {run.thread.id} has used cannot be read: {error}") from None
     run.progress.usage, run.progress.restored = usage, len(charges)
     lost = [] if "usage" in opened and usage == counted else [Charge("", Usage())]  # it has no price, nor has the run
     run.progress.charges = charges + lost

@@ -35,7 +35,7 @@ class Charge:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Charge:
-        return cls(data["model"], Usage(**{name: count for name, count in data.items() if name != "model"}))
+        return cls(str(data["model"]), Usage.from_json(data))
 
 
 def total(charges: Iterable[Charge]) -> Decimal | None:

@@ -92,6 +92,11 @@ class Usage:
     def to_json(self) -> dict[str, int]:
         return {f.name: getattr(self, f.name) for f in fields(self)}
 
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Usage:
+        """What was counted; what this version of wick does not count is left out."""
+        return cls(**{f.name: int(data[f.name]) for f in fields(cls) if f.name in data})
+
 
 @dataclass(frozen=True, slots=True)
 class Finish:

@@ -287,7 +287,13 @@ async def test_usage_counts_what_the_cache_gave_and_took(provider: Provider) -> 
     last = end(output_tokens=7, cache_read_input_tokens=None, output_tokens_details={"thinking_tokens": 4})
     provider.answers = [sse(first, *text(0, "x"), *last)]
     usages = [delta for delta in await deltas(claude(provider.url)) if isinstance(delta, Usage)]
-    assert usages == [Usage(123, 1, 100, 0), Usage(123, 7, 100, 4)]
+    assert usages == [Usage(123, 1, 100, 0, 20), Usage(123, 7, 100, 4, 20)]
+
+
+@pytest.mark.parametrize("thinking", ["lots", -5, 0, True, 1.5])
+def test_how_much_it_may_think_is_a_number_or_an_object(thinking: Any) -> None:
+    with pytest.raises(ConfigError, match="number of tokens"):
+        claude(thinking=thinking)
 
 
 async def test_usage_that_is_no_number_counts_as_none(provider: Provider) -> None:
@@ -429,7 +435,7 @@ async def test_a_stream_cut_anywhere_has_one_outcome(provider: Provider) -> None
 
 
 async def test_a_server_that_does_not_hang_up_is_not_waited_for(provider: Provider, monkeypatch: Any) -> None:
-    monkeypatch.setattr("wick.models.wire.LAST_BYTE_SECONDS", 0.01)
+    monkeypatch.setattr("wick.caps.LAST_BYTE_SECONDS", 0.01)
     provider.hang = True
     assert (await deltas(claude(provider.url)))[-1] == Finish("stop")
 

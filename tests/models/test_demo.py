@@ -36,7 +36,8 @@ from wick import (
     user,
 )
 from wick.assemble import Reply
-from wick.messages import FilePart, tool_message
+from wick.errors import ModelError
+from wick.messages import FilePart, ImagePart, tool_message
 from wick.models import resolve
 from wick.models.demo import Demo
 from wick.models.demo.decide import GREETING, MOST_ROUNDS, REFUSAL, decide
@@ -932,6 +933,28 @@ async def test_an_agent_streams_it(space: Workspace) -> None:
 async def test_the_same_request_has_the_same_reply(space: Workspace) -> None:
     request = Request((user("list the files and read notes.txt"),), tools=tuple(space.tools))
     assert await said(Demo(), request) == await said(Demo(), request)
+
+
+@pytest.mark.parametrize(
+    ("settings", "why"),
+    [
+        ({"max_tokens": 0}, "max_tokens must be a whole number from 1 up, not 0"),
+        ({"max_tokens": -1}, "max_tokens must be a whole number from 1 up, not -1"),
+        ({"max_tokens": "5"}, "max_tokens must be a whole number from 1 up, not '5'"),
+        ({"max_tokens": True}, "max_tokens must be a whole number"),
+        ({"response_format": "json"}, "the response_format must be a JSON Schema, or like .*, not 'json'"),
+        ({"colour": "red"}, "there is no setting 'colour'; offline demo model knows temperature"),
+    ],
+)
+async def test_settings_that_a_server_would_refuse_are_refused(settings: dict[str, Any], why: str) -> None:
+    with pytest.raises(ModelError, match=why) as caught:
+        await said(Demo(), Request((user("hello"),), settings=settings))
+    assert not caught.value.retryable
+
+
+async def test_a_picture_alone_is_answered_in_a_sentence() -> None:
+    picture = user([ImagePart(data="iVBORw0KGgo=", media_type="image/png")])
+    assert (await Agent(Demo()).run(picture)).text == GREETING
 
 
 async def test_a_reply_that_is_too_long_is_cut() -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import socket
+import struct
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -21,8 +23,8 @@ BODY = b'data: {"choices":[{"delta":{"content":"hi"},"finish_reason":"stop"}]}\n
 class Server:
     """Answers every question the same way; how many it got on each connection is counted."""
 
-    def __init__(self, *, answers: int, keeps: int) -> None:
-        self.answers, self.keeps = answers, keeps
+    def __init__(self, *, answers: int, keeps: int, last: bytes = b"", reset: bool = False) -> None:
+        self.answers, self.keeps, self.last, self.reset = answers, keeps, last, reset
         self.connections: list[int] = []
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -35,6 +37,7 @@ class Server:
                 await reader.readexactly(int(length.split(b":")[1]))
                 self.connections[number] += 1
                 if sum(self.connections) > self.answers:
+                    await self.give_up(writer)
                     break
                 writer.write(HEAD % len(BODY) + BODY)
                 await writer.drain()
@@ -42,6 +45,13 @@ class Server:
             pass
         finally:
             writer.close()
+
+    async def give_up(self, writer: asyncio.StreamWriter) -> None:
+        writer.write(self.last)
+        if self.reset:
+            await asyncio.sleep(0.05)  # what was written is read before the connection is reset
+            connection = writer.get_extra_info("socket")
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[OpenAI]:
@@ -80,3 +90,15 @@ async def test_a_server_that_closes_a_new_connection_is_asked_once() -> None:
             await ask(model)
     assert error.value.retryable
     assert server.connections == [1]
+
+
+@pytest.mark.parametrize("reset", [False, True], ids=["closes", "resets"])
+@pytest.mark.parametrize("length", [1, 8, 12, 17, 40, 90])
+async def test_a_question_is_not_asked_again_when_its_answer_had_begun(length: int, reset: bool) -> None:
+    server = Server(answers=1, keeps=9, last=(HEAD % len(BODY))[:length], reset=reset)
+    async with server.running() as model:
+        assert await ask(model) == [TextDelta("hi"), Finish("stop")]
+        with pytest.raises(ModelError, match="the connection to here broke off") as error:
+            await ask(model)
+    assert error.value.retryable
+    assert server.connections == [2]

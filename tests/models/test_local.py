@@ -130,10 +130,36 @@ def test_a_home_is_found(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Non
     assert Local("~/a model.gguf").path == str(tmp_path / "a model.gguf")
 
 
-@pytest.mark.parametrize("name", ["", "llama3", "/no/such/model.gguf", ".", "a\0b"])
+@pytest.mark.parametrize(
+    "name", ["", "llama3", "/no/such/model.gguf", ".", "a\0b", "/dev/zero", "~nobody_at_all/x", "\ud83d"]
+)
 def test_a_file_that_is_not_there_is_a_sentence(name: str) -> None:
     with pytest.raises(ConfigError, match=r"there is no model in the file .*; say local:/path/to/model\.gguf, or"):
         resolve(f"local:{name}")
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no pipes among files here")
+def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.gguf")
+    with pytest.raises(ConfigError, match=r"there is no model in the file .*: it is no file; say"):
+        Local(tmp_path / "pipe.gguf")
+
+
+async def test_a_file_that_is_gone_by_now_is_a_sentence(tmp_path: Path) -> None:
+    path = tmp_path / "model.gguf"
+    path.write_bytes(b"GGUF")
+    model = Local(path, **SMALL)
+    path.unlink()
+    with pytest.raises(ModelError, match=r"there is no model in the file .* any more: No such file") as caught:
+        await ask(model)
+    assert not caught.value.retryable
+
+
+@pytest.mark.parametrize("content", [b"", b"GG"])
+def test_a_file_that_is_too_short_is_a_sentence(content: bytes, tmp_path: Path) -> None:
+    (tmp_path / "model.gguf").write_bytes(content)
+    with pytest.raises(ConfigError, match="is not a GGUF file"):
+        Local(tmp_path / "model.gguf")
 
 
 def test_a_file_that_is_not_gguf_is_a_sentence(tmp_path: Path) -> None:
@@ -158,6 +184,11 @@ def test_a_missing_package_is_a_sentence(package: str, how: str, monkeypatch: py
 def test_a_wrong_number_is_a_sentence(option: str, number: object) -> None:
     with pytest.raises(ConfigError, match=f"{option} must be a whole number from 1 up, not {number!r}"):
         Local("smollm2", **{option: number})  # type: ignore[arg-type]
+
+
+def test_progress_is_a_function() -> None:
+    with pytest.raises(ConfigError, match="progress must be a function of one number, not 'loud'"):
+        resolve({"provider": "local", "model": "smollm2", "progress": "loud"})
 
 
 def test_an_unknown_option_is_a_sentence() -> None:
@@ -202,9 +233,10 @@ async def test_loading_is_told_and_holds_nobody_up(caplog: pytest.LogCaptureFixt
 
     model = Local("smollm2", context=512, threads=1, progress=progress)
     turning = asyncio.create_task(turn())
-    replies = await asyncio.gather(ask(model), ask(model), ask(Local("smollm2", context=512, threads=1)))
+    other = Local("smollm2", context=512, threads=1, progress=progress)  # any of them may be the one who loads it
+    replies = await asyncio.gather(ask(model), ask(model), ask(other))
     turning.cancel()
-    await model.close()
+    await asyncio.gather(model.close(), other.close())
 
     assert all(reply.message().text for reply in replies)
     assert [part for part, *_ in told] == sorted({part for part, *_ in told})  # once, and ever more

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator, Iterable
+from gc import collect
 from typing import Any
+from weakref import ref
 
 import pytest
 from hypothesis import given
@@ -66,7 +68,7 @@ def calls(*pieces: dict[str, Any]) -> dict[str, Any]:
 
 
 def body(request: Request, **options: Any) -> dict[str, Any]:
-    client = OpenAI("m", base_url="http://localhost:1/v1", name="local", **options)
+    client = OpenAI("m", **{"base_url": "http://localhost:1/v1", "name": "local", **options})
     data: dict[str, Any] = json.loads(client.body(request))
     return data
 
@@ -191,9 +193,10 @@ def test_a_conversation_with_tools() -> None:
 def test_a_message_and_a_tool_are_encoded_once() -> None:
     client, request = OpenAI("m", base_url="http://localhost:1/v1"), asking(user("hello"), tools=(look,))
     first = client.body(request)
-    kept = request.messages[0].cache["openai"]
+    kept, told = request.messages[0].cache["openai"], vars(look)["openai"]
     request.messages[0].cache["openai"] = b'{"kept":1}'
     assert client.body(request) == first.replace(kept, b'{"kept":1}')
+    assert vars(look)["openai"] is told
 
 
 @pytest.mark.parametrize("raw", ['{"a": 1', "  ", '{"a": 1, "a": 2}', ""])
@@ -269,10 +272,12 @@ def test_a_file_that_a_tool_returns_by_its_address_is_named() -> None:
 
 
 def test_reasoning_is_sent_back_only_where_it_is_wanted() -> None:
-    thought = assistant("4", reasoning=[Reasoning("2+2", provider="openai")])
-    assert sent(thought) == [{"role": "assistant", "content": "4"}]
-    assert sent(thought, replay_reasoning=True) == [{"role": "assistant", "content": "4", "reasoning_content": "2+2"}]
-    assert sent(thought) == [{"role": "assistant", "content": "4"}]
+    plain = [{"role": "assistant", "content": "4"}]
+    thought = assistant("4", reasoning=[Reasoning("2+2", provider="vllm"), Reasoning("hidden", provider="anthropic")])
+    assert sent(thought) == plain
+    own = sent(thought, replay_reasoning=True, name="vllm")
+    assert own == [{"role": "assistant", "content": "4", "reasoning_content": "2+2"}]
+    assert sent(thought, replay_reasoning=True, name="other") == sent(thought) == plain, "others' thoughts are not sent"
 
 
 def test_settings() -> None:
@@ -704,14 +709,12 @@ def test_whatever_a_server_sends_is_a_reply_or_a_model_error(events: list[Any]) 
 
 
 def test_a_tool_is_forgotten_with_its_agent() -> None:
-    from wick.models import openai
-
-    before = len(openai._tools)
-    short = Tool("short", "", print, foreign={"type": "object"})
-    body(asking(tools=(short,)))
-    assert len(openai._tools) == before + 1
+    client, short = OpenAI("m", base_url="http://localhost:1/v1"), Tool("short", "", print, foreign={"type": "object"})
+    client.body(asking(tools=(short,)))
+    kept = ref(short)
     del short
-    assert len(openai._tools) == before
+    collect()
+    assert kept() is None
 
 
 @pytest.mark.parametrize(
@@ -730,3 +733,16 @@ async def test_what_never_ends_is_not_kept(
     server.say(data, content_type=kind)
     with pytest.raises(ModelError, match="the model's server sent an? .* longer than 2,000 bytes"):
         await deltas(model)
+
+
+async def test_an_error_beside_a_whole_answer_is_an_error(server: Answering, model: OpenAI) -> None:
+    answer = {"choices": [{"message": {"content": "hi"}}], "error": {"message": "overloaded", "code": 503}}
+    server.say(json.dumps(answer).encode(), content_type="application/json")
+    with pytest.raises(ModelError, match="broke off its answer: overloaded"):
+        await deltas(model)
+
+
+@pytest.mark.parametrize("settings", [{"response_format": "json"}, {"extra": [1]}, {"extra": "x"}])
+def test_a_setting_that_is_no_object_is_refused_in_a_sentence(settings: dict[str, Any]) -> None:
+    with pytest.raises(ModelError, match="is an object"):
+        body(asking(user("hi"), settings=settings))

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
+import socket
+from collections.abc import AsyncIterator, Iterator
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from aiohttp import web
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wick import Agent, Scripted
+from wick import Agent, Scripted, Thread
 from wick.errors import ConfigError
 from wick.models import resolve
 from wick.models.anthropic import Anthropic
@@ -22,6 +23,7 @@ from wick.models.named import ALIASES, choose
 from wick.models.ollama import installed, ollama_url
 from wick.models.openai import OpenAI
 from wick.models.responses import OpenAIResponses
+from wick.workers import abandoned
 
 VARIABLES = "ANTHROPIC_API_KEY ANTHROPIC_BASE_URL OPENAI_API_KEY OPENAI_BASE_URL OLLAMA_HOST".split()
 NOBODY = "127.0.0.1:1"  # where no server listens
@@ -67,6 +69,7 @@ def sent(model: Any, header: str = "authorization") -> str | None:
         ("gpt-4o", OpenAI, "openai:gpt-4o"),
         ("o3", OpenAI, "openai:o3"),
         (" o4-mini\n", OpenAI, "openai:o4-mini"),
+        ("openai : gpt-4o", OpenAI, "openai:gpt-4o"),
         ("openai-responses:gpt-5", OpenAIResponses, "openai-responses:gpt-5"),
         ("ollama:llama3.1:8b", OpenAI, "ollama:llama3.1:8b"),
         ("ollama:sonnet", OpenAI, "ollama:sonnet"),
@@ -112,6 +115,26 @@ def test_names_of_nothing_list_the_forms(keys: Any, spec: str) -> None:
         ({"provider": "openai", "model": 4}, "the 'model' of a model's spec must be a text, not int"),
         ({"provider": "openai", "model": "x", "base_url": ["x"]}, "the 'base_url' of a model's spec must be a text"),
         ({"provider": "openai", "model": "x", "base_url": "nonsense"}, "must be like http://host:port"),
+        ({"provider": "openai", "model": "x", "name": 5}, "the 'name' of a model's spec must be a text"),
+        ({"provider": "anthropic", "model": "x", "version": 5}, "the 'version' of a model's spec must be a text"),
+        (
+            {"provider": "openai", "model": "x", "stream_usage": "no"},
+            "'stream_usage' .* must be true or false, not 'no'",
+        ),
+        ({"provider": "anthropic", "model": "x", "cache": 1}, "the 'cache' of a model's spec must be true or false"),
+        ({"provider": "openai", "model": "x", "limits": {"first": 1}}, "'limits' .* are connect, .* whole, not first"),
+        ({"provider": "ollama", "model": "x", "limits": 30}, "the 'limits' of a model's spec must be seconds above 0"),
+        ({"provider": "openai", "model": "x", "limits": {"whole": "9"}}, "must be seconds above 0, as in"),
+        ({"provider": "openai", "model": "x", "limits": {"whole": -9}}, "must be seconds above 0, as in"),
+        ({"provider": "openai", "model": "x", "headers": "x-team: a"}, "the 'headers' of a model's spec must be texts"),
+        (
+            {"provider": "openai", "model": "x", "headers": {"x-team": 1}},
+            "the 'headers' of a model's spec must be texts",
+        ),
+        (
+            {"provider": "gateway", "model": "x@http://a", "headers": {1: "a"}},
+            "the 'headers' of a model's spec must be",
+        ),
         (None, "a model is a text such as 'auto', a dict or an object with a stream method, not None"),
         (5, "a model is a text"),
     ],
@@ -185,6 +208,23 @@ def test_an_address_in_the_spec_gets_no_key_of_the_environment(keys: pytest.Monk
     model: Any = resolve({"provider": provider, "model": "m", "base_url": "http://elsewhere:3/v1"})
     assert model.server.url.startswith("http://elsewhere:3/v1/")
     assert (sent(model), sent(model, "x-api-key")) == (None, None)
+
+
+@pytest.mark.parametrize("key", ["sk-1\nsk-2", "sk\r\nx-other: 1", "sk\0"])
+@pytest.mark.parametrize("spec", ["sonnet", "gpt-4o", "openai-responses:gpt-5"])
+def test_a_key_with_a_line_break_is_a_sentence(env: pytest.MonkeyPatch, spec: str, key: str) -> None:
+    if "\0" not in key:
+        env.setenv("ANTHROPIC_API_KEY", key)
+        env.setenv("OPENAI_API_KEY", key)
+    given = {"api_key": key} if "\0" in key else {}  # the environment holds no such text
+    with pytest.raises(ConfigError, match="there is a line break in what .* check its key and headers") as caught:
+        resolve({"model": spec, **given})
+    assert "sk" not in str(caught.value)
+
+
+def test_a_header_with_a_line_break_is_a_sentence(keys: Any) -> None:
+    with pytest.raises(ConfigError, match="there is a line break in what openai:gpt-4o is sent as 'x-team'"):
+        resolve({"model": "gpt-4o", "headers": {"X-Team": "a\r\nb: c"}})
 
 
 def test_a_server_without_keys_needs_none() -> None:
@@ -345,10 +385,56 @@ def test_the_demo(env: pytest.MonkeyPatch) -> None:
 
 
 @there("wick.models.demo")
-def test_auto_says_the_same_of_a_demo(env: pytest.MonkeyPatch) -> None:
+def test_auto_warns_of_a_demo(env: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    """A warning is seen also where nobody has set up logging."""
     env.setenv("OLLAMA_HOST", NOBODY)
     model: Any = resolve("auto")
     assert "demo" in model.why
+    assert caplog.record_tuples == [("wick", logging.WARNING, f"auto: {model.why}")]
+
+
+@pytest.fixture
+def deaf(env: pytest.MonkeyPatch) -> Iterator[None]:
+    """Something where Ollama should be that can be connected to and says nothing."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        env.setenv("OLLAMA_HOST", f"127.0.0.1:{listening.getsockname()[1]}")
+        yield
+
+
+@pytest.mark.parametrize("spec", ["auto", {"model": " auto "}, {"provider": "auto"}])
+async def test_looking_for_ollama_holds_nobody_up(deaf: None, spec: Any) -> None:
+    resolve("demo")  # loads what would take its time otherwise
+    turns, agent = 0, Agent(spec)
+    task = asyncio.create_task(agent.run("hello"))
+    while not task.done():
+        turns += 1
+        await asyncio.sleep(0.01)
+    assert turns > 3
+    assert "demo" in task.result().text
+    events = [event.event async for event in agent.with_hooks().stream("hello")]
+    assert events[-1] == "done"
+
+
+async def test_what_auto_cannot_find_ends_the_run(env: pytest.MonkeyPatch) -> None:
+    env.setenv("OLLAMA_HOST", "a b")
+    with pytest.raises(ConfigError, match="OLLAMA_HOST must be like"):
+        await Agent("auto").run("hello")
+    stream = Agent("auto").stream("hello")
+    assert [event.event async for event in stream] == ["error"]
+    assert stream.result is not None
+    assert stream.result.outcome == "failed"
+
+
+async def test_a_run_that_is_cancelled_looks_no_further(deaf: None) -> None:
+    thread = Thread()
+    task = asyncio.create_task(Agent("auto").run("hello", thread=thread))
+    await asyncio.sleep(0.05)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert not thread.busy
+    while abandoned():  # the thread that looks has a time limit
+        await asyncio.sleep(0.01)
 
 
 def test_auto_says_what_it_took_and_why(keys: Any, caplog: pytest.LogCaptureFixture) -> None:

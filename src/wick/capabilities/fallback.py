@@ -21,7 +21,7 @@ class Fallback(Capability):
     """
 
     def __init__(self, *models: Model) -> None:
-        if not models or any(isinstance(model, str) for model in models):
+        if not models or any(isinstance(model, type) or not hasattr(model, "stream") for model in models):
             raise ConfigError("Fallback(model, …) takes models; make one of a name with wick.models.resolve(name)")
         self.models = models
 

@@ -31,7 +31,7 @@ class Retry(Capability):
         patience: float = 120.0,
         visible: bool = True,
     ) -> None:
-        if attempts < 1 or min(base, longest, patience) < 0:
+        if type(attempts) is not int or attempts < 1 or not min(base, longest, patience) >= 0:
             raise ConfigError(
                 f"Retry(attempts={attempts}): there is at least one attempt, and no wait is below 0 seconds"
             )

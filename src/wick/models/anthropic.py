@@ -1,7 +1,7 @@
 """Claude, through Anthropic's Messages API: text, thinking, tools, pictures and PDFs, with the prompt cached.
 
-A message is encoded once: the bytes of its content blocks are kept in `message.cache`, without the brace that
-ends the last one, so that a cache breakpoint can follow it at no cost. A request is a join of such bytes.
+A message is encoded once: the bytes of the turn that it begins are kept in `message.cache`, up to the brace that ends
+the last block, so that a cache breakpoint or another message can follow at no cost. A request is a join of such bytes.
 """
 
 from __future__ import annotations
@@ -10,10 +10,8 @@ import os
 import re
 from base64 import b64decode
 from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping, Sequence
-from contextlib import aclosing
 from dataclasses import replace
-from typing import Any
-from weakref import WeakKeyDictionary
+from typing import Any, NamedTuple
 
 import orjson
 
@@ -52,9 +50,7 @@ class Anthropic:
         if not model:
             raise ConfigError("name the model of anthropic, as in 'anthropic:claude-sonnet-4-5'")
         self.model, self.cache = model, cache
-        self.thinking: Mapping[str, Any] = (
-            {"type": "enabled", "budget_tokens": thinking} if isinstance(thinking, int) else thinking or {}
-        )
+        self.thinking = _budget(thinking)
         sent = {"content-type": "application/json", "anthropic-version": version}
         sent |= _credentials(base_url, api_key, headers or {})
         self.server = Server(
@@ -73,42 +69,29 @@ class Anthropic:
     def __repr__(self) -> str:
         return f"<Anthropic {self.name}>"
 
-    async def stream(self, request: Request) -> AsyncGenerator[Delta, None]:
-        reply = _Reply(self.server)
-        async with aclosing(http.stream(self.server, self.body(request))) as batches:
-            try:
-                async for batch in batches:
-                    for data in batch:
-                        for delta in reply.read(data):
-                            yield delta
-                    if reply.complete:
-                        await wire.last_bytes(batches)
-                        break
-            except ModelError:
-                if not reply.finish:
-                    raise  # else all was said, and only the last line was lost
-        if not reply.finish:
-            raise wire.cut(self.server)
-        yield Finish(reply.finish)
+    def stream(self, request: Request) -> AsyncGenerator[Delta, None]:
+        return http.stream(self.server, self.body(request), _Reply(self.server))
 
     def body(self, request: Request) -> bytes:
         """What is sent: the options, and the bytes that the tools and the messages were encoded to once."""
-        turns, system = _turns(request.messages, self.cache)
-        text = "\n\n".join(text for text in (request.system, *system) if text.strip())
+        begun, rest = wire.beginning("anthropic:begun", request.messages, _begun)
+        turns = _turns(rest, *begun)
+        text = "\n\n".join([text for text in (request.system, *turns.system) if text.strip()])
         end = _MARK + b"}]" if self.cache else b"}]"
         pieces = [wire.with_extra(self.server, self._options(request), request, *_OURS)]
         if request.tools:
-            pieces += b',"tools":[', b"},".join(map(_tool, request.tools)), end
+            pieces += b',"tools":[', b",".join(wire.tools("anthropic", request.tools, _tool))[:-1], end
         if text:
             pieces += b',"system":[', wire.dumps({"type": "text", "text": text})[:-1], end
-        return b"".join((*pieces, b',"messages":[', *turns, b"]}"))
+        return b"".join((*pieces, b',"messages":[', *_ended(turns, self.cache), b"]}"))
 
     def _options(self, request: Request) -> dict[str, Any]:
         """All but the conversation."""
-        settings = wire.settings(self.server, request)
         most = MAX_TOKENS + self.thinking.get("budget_tokens", 0)
-        options = {"model": self.model, "max_tokens": most, "stream": True}
+        options: dict[str, Any] = {"model": self.model, "max_tokens": most, "stream": True}
         options |= {"thinking": self.thinking} if self.thinking else {}
+        if not (settings := wire.settings(self.server, request)):
+            return options
         options |= {name: settings[name] for name in ("max_tokens", "temperature", "top_p") if name in settings}
         if "stop" in settings:
             stop = settings["stop"]
@@ -118,6 +101,15 @@ class Anthropic:
         if schema := _schema(settings.get("response_format", {})):
             options["output_config"] = {"format": {"type": "json_schema", "schema": _closed(schema)}}
         return options
+
+
+def _budget(thinking: int | Mapping[str, Any] | None) -> Mapping[str, Any]:
+    """How much it may think, as the API has it."""
+    if thinking is None or isinstance(thinking, Mapping):
+        return thinking or {}
+    if type(thinking) is not int or thinking < 1:
+        raise ConfigError(f"thinking is a number of tokens, or the API's own setting as an object, not {thinking!r}")
+    return {"type": "enabled", "budget_tokens": thinking}
 
 
 def _address(base_url: str) -> str:
@@ -172,69 +164,88 @@ def _closed(schema: Any) -> Any:
 
 # -- writing --------------------------------------------------------------------------------------------------------
 
-_TURN = {"user": b'}]},{"role":"user","content":[', "assistant": b'}]},{"role":"assistant","content":['}
-_SPEAKERS = {"user": "user", "tool": "user", "assistant": "assistant"}
+_JOINT = b"}]},"  # ends a turn
+_USER, _ASSISTANT = _JOINT + b'{"role":"user","content":[', _JOINT + b'{"role":"assistant","content":['
+_TURN = {"user": _USER, "tool": _USER, "assistant": _ASSISTANT}
 _MARK = b',"cache_control":{"type":"ephemeral"}'
-_tools: WeakKeyDictionary[Tool, bytes] = WeakKeyDictionary()
 
 
-def _tool(tool: Tool) -> bytes:
-    """What the model is told about a tool, without the last brace."""
-    data = _tools.get(tool)
-    if data is None:
-        told = {"name": tool.name, "description": tool.description, "input_schema": tool.parameters}
-        data = _tools[tool] = wire.dumps({key: value for key, value in told.items() if value})[:-1]
-    return data
+def _tool(tool: Tool) -> dict[str, Any]:
+    told = {"name": tool.name, "description": tool.description, "input_schema": tool.parameters}
+    return {key: value for key, value in told.items() if value}
 
 
-def _turns(messages: Iterable[Message], cache: bool) -> tuple[list[bytes], list[str]]:
-    """The conversation as the API wants it, user and assistant in turn, and apart from it what the system says.
+class _Turns(NamedTuple):
+    """A conversation as the API wants it, user and assistant in turn, and apart from it what the system says."""
+
+    pieces: list[bytes]
+    system: list[str]
+    last: bytes  # how the last turn was opened
+
+
+_NOTHING = _Turns([], [], b"")
+
+
+def _turns(messages: Iterable[Message], begun: _Turns = _NOTHING) -> _Turns:
+    """The turns so far and those of some messages more.
 
     The results of a step come together in one turn, before anything else that the user says in it.
     Older models take a system message nowhere but in front of the conversation, so all go there.
     """
-    pieces: list[bytes] = []
-    system: list[str] = []
-    ends: list[int] = []  # of the user's turns
-    speaker, words = "", 0  # where in this turn the user's own words begin
+    pieces, system, turn = [*begun.pieces], [*begun.system], begun.last
+    words = -1  # where in this turn the user's own words begin
     for message in messages:
-        role, blocks = message.role, message.cache.get("anthropic")
-        if blocks is None:
-            blocks = _encoded(message)
-        if not blocks:
+        role, said = message.role, message.cache.get("anthropic") or _encoded(message)
+        if not said:
             if role == "system":
                 system.append(message.text)
-            continue
-        if speaker != _SPEAKERS[role]:
-            if speaker == "user":
-                ends.append(len(pieces))
-            speaker, words = _SPEAKERS[role], 0
-            pieces.append(_TURN[speaker])
-        elif role == "tool" and words:
-            pieces[words:words] = blocks, b"},"
-            words += 2
-            continue
+        elif _TURN[role] is not turn:
+            turn, words = _TURN[role], len(pieces) if role == "user" else -1
+            pieces.append(said)
+        elif role == "tool" and words >= 0:
+            pieces[words : words + 1] = _before(said, pieces[words])
+            words += 1
         else:
-            pieces.append(b"},")
-        if role == "user" and not words:
-            words = len(pieces)
-        pieces.append(blocks)
-    return _ended(pieces, [*ends, len(pieces)] if speaker == "user" else ends, cache), system
+            words = len(pieces) if role == "user" and words < 0 else words
+            pieces.append(_more(said))
+    return _Turns(pieces, system, turn)
 
 
-def _ended(pieces: list[bytes], ends: list[int], cache: bool) -> list[bytes]:
-    """The pieces of a conversation, closed at both ends, with breakpoints at the end of the last two turns."""
+def _begun(messages: Iterable[Message]) -> _Turns:
+    """The turns of a conversation's beginning, in one piece."""
+    turns = _turns(messages)
+    joined = b"".join(turns.pieces).removeprefix(_JOINT)
+    return turns._replace(pieces=[joined] if joined else [])
+
+
+def _before(result: bytes, words: bytes) -> tuple[bytes, bytes]:
+    """A result and the user's words, which may have begun the turn."""
+    return (result, _more(words)) if words.startswith(_USER) else (_more(result), words)
+
+
+def _more(said: bytes) -> bytes:
+    """What begins a turn, as the continuation of one."""
+    return b"}," + said[said.index(b"[") + 1 :]
+
+
+def _ended(turns: _Turns, cache: bool) -> list[bytes]:
+    """The pieces of a conversation, closed at both ends, with breakpoints where the user's last two turns end."""
+    pieces = turns.pieces
     if not pieces:
         return pieces
-    pieces[0] = pieces[0].removeprefix(b"}]},")
+    ends = [place for place in range(1, len(pieces)) if pieces[place].startswith(_ASSISTANT)]
+    ends += [len(pieces)] if turns.last is _USER else []
     pieces.append(b"}]}")
-    for index in ends[-2:] if cache else ():
-        pieces[index] = _MARK + pieces[index]
+    for place in ends[-2:] if cache else ():
+        pieces[place] = _MARK + pieces[place]
+    pieces[0] = pieces[0].removeprefix(_JOINT)
     return pieces
 
 
 def _encoded(message: Message) -> bytes:
-    data = message.cache["anthropic"] = b",".join(map(wire.dumps, _blocks(message)))[:-1]
+    """A turn that begins with this message, up to the brace that ends its last block."""
+    blocks = _blocks(message)
+    data = message.cache["anthropic"] = _TURN[message.role] + wire.dumps(blocks)[1:-2] if blocks else b""
     return data
 
 
@@ -242,13 +253,19 @@ def _blocks(message: Message) -> list[dict[str, Any]]:
     if message.role == "system":
         return []
     if message.role == "assistant":
-        return list(_said(message))
-    parts = (TextPart(message.content),) if isinstance(message.content, str) else message.content
-    content = [_part(part) for part in parts if not isinstance(part, TextPart) or part.text.strip()]
+        return [*(_said(message) if message.reasoning else _spoken(message.text, message.tool_calls))]
+    content = _content(message)
     if message.role == "user":
         return content
     result = {"type": "tool_result", "tool_use_id": _plain(message.tool_call_id)}
     return [{**result, "content": content} if content else result]
+
+
+def _content(message: Message) -> list[dict[str, Any]]:
+    """What the user or a tool says; the API refuses empty text."""
+    if isinstance(message.content, str):
+        return [{"type": "text", "text": message.content}] if message.content.strip() else []
+    return [_part(part) for part in message.content if not isinstance(part, TextPart) or part.text.strip()]
 
 
 def _said(message: Message) -> Iterator[dict[str, Any]]:
@@ -351,7 +368,7 @@ _STATUS = {
 class _Reply:
     """A reply as its events tell it."""
 
-    __slots__ = ("_calls", "_chars", "_server", "_usage", "complete", "finish")
+    __slots__ = ("_calls", "_chars", "_server", "_usage", "done", "finish")
 
     def __init__(self, server: Server) -> None:
         self._server = server
@@ -359,17 +376,26 @@ class _Reply:
         self._calls: set[int] = set()  # the blocks that are calls of our tools, not of the server's own
         self._usage: dict[str, Any] = {}
         self.finish = ""
-        self.complete = False  # the server has said all it has to say
+        self.done = False  # the server has said all it has to say
 
-    def read(self, data: bytes) -> Sequence[Delta]:
-        if self.complete:
-            return ()
+    def deltas(self, events: list[bytes]) -> Iterator[Delta]:
+        for data in events:
+            if self.done:
+                return
+            yield from self._read(data)
+
+    def _read(self, data: bytes) -> Sequence[Delta]:
         try:
             event = orjson.loads(data)
             read = _EVENTS.get(event["type"])
             return () if read is None else read(self, event)
         except (AttributeError, KeyError, TypeError, ValueError):
             raise wire.unreadable(self._server, data) from None
+
+    def end(self) -> Finish:
+        if not self.finish:
+            raise wire.cut(self._server)
+        return Finish(self.finish)
 
     def _piece(self, event: dict[str, Any]) -> Sequence[Delta]:
         delta = event["delta"]
@@ -428,15 +454,14 @@ class _Reply:
     def _count(self, usage: dict[str, Any]) -> Sequence[Delta]:
         """The tokens so far: each count is the latest, and the API counts what is cached apart from the input."""
         self._usage |= {name: value for name, value in usage.items() if value is not None}
-        new, read, kept = (
-            wire.count(self._usage, name)
-            for name in ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
-        )
-        thought = wire.count(self._usage, "output_tokens_details", "thinking_tokens")
-        return (Usage(new + read + kept, wire.count(self._usage, "output_tokens"), read, thought),)
+        count, used = wire.count, self._usage
+        read, written = count(used, "cache_read_input_tokens"), count(used, "cache_creation_input_tokens")
+        sent = count(used, "input_tokens") + written + read
+        thought = count(used, "output_tokens_details", "thinking_tokens")
+        return (Usage(sent, count(used, "output_tokens"), read, thought, written),)
 
     def _stop(self, event: dict[str, Any]) -> Sequence[Delta]:
-        self.complete, self.finish = True, self.finish or "stop"
+        self.done, self.finish = True, self.finish or "stop"
         return ()
 
     def _error(self, event: dict[str, Any]) -> Sequence[Delta]:

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Iterator, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
+from errno import EPIPE
+from functools import cache
 from json import loads
-from typing import Any
+from typing import Any, Protocol
 from weakref import WeakKeyDictionary
 
 from wick import caps
 from wick.errors import ModelError
 from wick.models.sse import Events, Whole
+from wick.protocols import Delta, Finish
 
 RETRYABLE = frozenset((408, 409, 425, 429, 500, 502, 503, 504, 529))
 
@@ -42,8 +45,23 @@ class Server:
     unauthorized: str = ""
 
 
-async def stream(server: Server, body: bytes) -> AsyncGenerator[list[bytes], None]:
-    """Post a question and yield the data of the answer's events, as many at a time as came together.
+class Reply(Protocol):
+    """An answer that is still arriving, as the client of one wire format reads it."""
+
+    finish: str  # why the server finished, once it has said so
+    done: bool  # it has said that nothing more will come
+
+    def deltas(self, events: list[bytes]) -> Iterator[Delta]:
+        """What the next events say."""
+        ...
+
+    def end(self) -> Finish:
+        """How an answer ends after which nothing more came; one that was cut off is an error."""
+        ...
+
+
+async def stream(server: Server, body: bytes, reply: Reply) -> AsyncGenerator[Delta, None]:
+    """Post a question and yield what the answer says.
 
     Some servers answer with one JSON document although a stream was asked for; it counts as one event.
     """
@@ -57,20 +75,20 @@ async def stream(server: Server, body: bytes) -> AsyncGenerator[list[bytes], Non
         try:
             while chunk := await _next(response.content, limits.between if began else limits.first_byte, deadline):
                 began = True
-                if done := events.feed(chunk):
-                    yield done
-            if done := events.close():
-                yield done
+                for delta in reply.deltas(events.feed(chunk)):
+                    yield delta
+                if reply.done:
+                    await _read_to_end(response.content)
+                    break
+            else:
+                for delta in reply.deltas(events.close()):
+                    yield delta
         finally:
             response.close()  # gives the connection back when all was read, ends it otherwise
-    except TimeoutError:
-        raise _late(server, began, deadline) from None
-    except aiohttp.ClientConnectorError as error:
-        where = f"{server.name} cannot be reached at {server.url}: {error.strerror or error}"
-        raise ModelError(f"{where}; {server.unreachable or 'check the address'}", retryable=True) from None
-    except (aiohttp.ClientError, OSError) as error:
-        said = " ".join(str(error).split())[:300] or type(error).__name__  # it may hold all that the server sent
-        raise ModelError(f"the connection to {server.name} broke off: {said}", retryable=True) from None
+    except (ModelError, aiohttp.ClientError, OSError) as error:
+        if not (reply.finish or reply.done):  # else all was said, and only the usage or the last line was lost
+            raise _trouble(server, error, began, deadline) from None
+    yield reply.end()
 
 
 def _is_json(kind: str) -> bool:
@@ -81,9 +99,8 @@ async def _post(server: Server, body: bytes) -> Any:
     import aiohttp
 
     session = await client()
-    limit = aiohttp.ClientTimeout(total=None, sock_connect=server.limits.connect)
     async with asyncio.timeout(server.limits.first_byte):
-        response = await _answer(session, server, body, limit)
+        response = await _answer(session, server, body)
     if response.status == 200:
         return response
     try:
@@ -96,10 +113,11 @@ async def _post(server: Server, body: bytes) -> Any:
     raise _refusal(server, response.status, response.headers, said)
 
 
-async def _answer(session: Any, server: Server, body: bytes, limit: Any) -> Any:
+async def _answer(session: Any, server: Server, body: bytes) -> Any:
     """The head of the answer. Some servers promise to keep a connection and close it; one like that is passed over."""
     import aiohttp
 
+    limit = _connecting(server.limits.connect)
     while True:
         opened: list[bool] = []
         _opened.set(opened)
@@ -109,9 +127,23 @@ async def _answer(session: Any, server: Server, body: bytes, limit: Any) -> Any:
             )
         except aiohttp.ClientConnectorError:
             raise  # also where no socket was opened, for a name that is not known
-        except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError):
-            if opened:
+        except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError) as error:
+            if opened or not _is_unanswered(error):
                 raise
+
+
+def _is_unanswered(error: Any) -> bool:
+    """Whether a connection was closed before the question; of one that was reset later, nobody can say."""
+    if isinstance(error, OSError):
+        return error.errno in (None, EPIPE)  # it could not be sent
+    return isinstance(error.message, str)  # else it is the part of the answer that came
+
+
+@cache
+def _connecting(seconds: float) -> Any:
+    import aiohttp
+
+    return aiohttp.ClientTimeout(total=None, sock_connect=seconds)
 
 
 async def _next(content: Any, seconds: float, deadline: float) -> bytes:
@@ -122,6 +154,28 @@ async def _next(content: Any, seconds: float, deadline: float) -> bytes:
         async with asyncio.timeout(min(seconds, left)):
             chunk = await content.readany()
     return chunk
+
+
+async def _read_to_end(content: Any) -> None:
+    """All has been said; reading the end of the response as well lets its connection be used again."""
+    deadline = asyncio.get_running_loop().time() + caps.LAST_BYTE_SECONDS
+    while await _next(content, caps.LAST_BYTE_SECONDS, deadline):
+        pass
+
+
+def _trouble(server: Server, error: Exception, began: bool, deadline: float) -> ModelError:
+    """What went wrong, as a sentence."""
+    import aiohttp
+
+    if isinstance(error, ModelError):
+        return error
+    if isinstance(error, TimeoutError):
+        return _late(server, began, deadline)
+    if isinstance(error, aiohttp.ClientConnectorError):
+        where = f"{server.name} cannot be reached at {server.url}: {error.strerror or error}"
+        return ModelError(f"{where}; {server.unreachable or 'check the address'}", retryable=True)
+    said = " ".join(str(error).split())[:300] or type(error).__name__  # it may hold all that the server sent
+    return ModelError(f"the connection to {server.name} broke off: {said}", retryable=True)
 
 
 def _late(server: Server, began: bool, deadline: float) -> ModelError:

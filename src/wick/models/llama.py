@@ -74,6 +74,7 @@ def main() -> None:
         server = _serve(asked)
     except Exception as error:
         _say(out, error=str(error) or type(error).__name__)
+        sys.stdin.read()  # llama.cpp may still be writing down why, in a thread of its own
         os._exit(1)
     _say(out, url=server.listening_address)
     sys.stdin.read()

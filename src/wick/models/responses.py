@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncGenerator, Iterator, Mapping
-from contextlib import aclosing
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import orjson
 
@@ -56,25 +54,19 @@ class OpenAIResponses:
     def __repr__(self) -> str:
         return f"<OpenAIResponses {self.name}>"
 
-    async def stream(self, request: Request) -> AsyncGenerator[Delta, None]:
-        reply = _Response(self.server)
-        async with aclosing(http.stream(self.server, self.body(request))) as batches:
-            async for batch in batches:
-                for delta in reply.deltas(batch):
-                    yield delta
-                if reply.done:
-                    await wire.last_bytes(batches)
-                    return
-        raise wire.cut(self.server)
+    def stream(self, request: Request) -> AsyncGenerator[Delta, None]:
+        return http.stream(self.server, self.body(request), _Response(self.server))
 
     # -- what is sent -----------------------------------------------------------------------------------------------
 
     def body(self, request: Request) -> bytes:
         """The request as bytes: each message is encoded once, in its life, and each tool."""
         head = wire.with_extra(self.server, self._head(request), request, "input", "tools")
-        items = b",".join([message.cache.get(_WIRE) or self._encode(message) for message in request.messages])
-        tools = (b',"tools":[', b",".join(map(_tool, request.tools)), b"]") if request.tools else ()
-        return b"".join((head, b',"input":[', items, b"]", *tools, b"}"))
+        begun, rest = wire.beginning(f"{_WIRE}:begun", request.messages, self._joined)
+        items = [*begun, *self._said(rest)]
+        tools = b",".join(wire.tools(_WIRE, request.tools, _tool))
+        tail = b'],"tools":[' + tools + b"]}" if tools else b"]}"
+        return wire.listed(head + b',"input":[', items, tail)
 
     def _head(self, request: Request) -> dict[str, Any]:
         head = {"model": self.model, "stream": True, "store": False, **wire.settings(self.server, request)}
@@ -90,6 +82,12 @@ class OpenAIResponses:
         if form := head.pop("response_format", None):
             head["text"] = {"format": wire.json_format(form)}
         return head
+
+    def _joined(self, messages: tuple[Message, ...]) -> bytes:
+        return b",".join(self._said(messages))
+
+    def _said(self, messages: tuple[Message, ...]) -> list[bytes]:
+        return [message.cache.get(_WIRE) or self._encode(message) for message in messages]
 
     def _encode(self, message: Message) -> bytes:
         """A message as the items it comes to, with commas between them."""
@@ -133,14 +131,10 @@ def _with_thoughts(items: list[dict[str, Any]], thoughts: tuple[Reasoning, ...])
     return items
 
 
-_tools: WeakKeyDictionary[Tool, bytes] = WeakKeyDictionary()
-
-
-def _tool(tool: Tool) -> bytes:
-    encoded = _tools.get(tool)
-    if encoded is None:  # this API is strict unless told otherwise, and then refuses optional arguments
-        encoded = _tools[tool] = wire.dumps({"type": "function", **tool.schema, "strict": False})
-    return encoded
+def _tool(
+    tool: Tool,
+) -> dict[str, Any]:  # this API is strict unless told otherwise, and then refuses optional arguments
+    return {"type": "function", **tool.schema, "strict": False}
 
 
 # -- what comes back ------------------------------------------------------------------------------------------------
@@ -149,16 +143,17 @@ def _tool(tool: Tool) -> bytes:
 class _Response:
     """A response that is still arriving."""
 
-    __slots__ = ("argued", "begun", "done", "said", "server")
+    __slots__ = ("argued", "begun", "done", "finish", "said", "server")
 
     def __init__(self, server: Server) -> None:
         self.server = server
         self.begun: set[int] = set()  # the places of the calls
         self.argued: set[int] = set()  # of those, whose arguments came in pieces
         self.said = self.done = False
+        self.finish = ""
 
-    def deltas(self, batch: list[bytes]) -> Iterator[Delta]:
-        for data in batch:
+    def deltas(self, events: list[bytes]) -> Iterator[Delta]:
+        for data in events:
             if self.done or data.startswith(b"[DONE]"):  # proxies add it; only a terminal event ends a response
                 continue
             try:
@@ -222,10 +217,15 @@ class _Response:
             yield Usage(wire.count(usage, "input_tokens"), wire.count(usage, "output_tokens"), cached, thought)
         if response.get("error") or response.get("status") == "failed":
             raise wire.refused(self.server, response.get("error"))
-        self.done = True
         cut = (response.get("incomplete_details") or {}).get("reason")
         reason = "length" if cut == "max_output_tokens" else str(cut or "")
-        yield Finish(reason or ("tool_calls" if self.begun else "stop"))
+        self.finish = reason or ("tool_calls" if self.begun else "stop")
+        self.done = True
+
+    def end(self) -> Finish:
+        if not self.done:
+            raise wire.cut(self.server)
+        return Finish(self.finish)
 
     def _whole(self, response: dict[str, Any]) -> Iterator[Delta]:
         for place, item in enumerate(response.get("output") or ()):

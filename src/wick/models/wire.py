@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import re
-from collections.abc import AsyncIterator, Mapping
-from contextlib import suppress
-from typing import Any
+from collections.abc import Callable, Mapping
+from operator import is_
+from typing import Any, TypeVar
 from urllib.parse import SplitResult, urlsplit
 
 import orjson
 
-from wick.caps import LAST_BYTE_SECONDS
 from wick.errors import ConfigError, ModelError
-from wick.messages import FilePart, ImagePart, ToolCall
+from wick.messages import FilePart, ImagePart, Message, ToolCall
 from wick.models.http import RETRYABLE, Server, TimeLimits
 from wick.protocols import Request
-from wick.tools import no_such_tool
+from wick.tools import Tool, no_such_tool
 
 OPENAI_URL = "https://api.openai.com/v1"
 DEFAULT_LIMITS = TimeLimits()
+
+_T = TypeVar("_T")
 
 
 def server(
@@ -64,6 +64,7 @@ def _address(name: str, base_url: str) -> SplitResult:
 SETTINGS = ("temperature", "top_p", "max_tokens", "stop", "tool_choice", "parallel_tool_calls", "response_format")
 _CHOICES = ("auto", "none", "required")
 _FORMATS = ("json_schema", "json_object", "text")
+_STEP = 16  # messages by which the beginning of a conversation grows
 _LOOSE = frozenset("allOf oneOf not if then else default patternProperties dependentRequired dependentSchemas".split())
 
 
@@ -76,10 +77,15 @@ def dumps(value: Any) -> bytes:
 
 def settings(server: Server, request: Request) -> dict[str, Any]:
     """What is set, without `extra`; what nobody knows, or needs tools where there are none, is sorted out."""
+    if not request.settings:
+        return {}
     found = {name: value for name, value in request.settings.items() if value is not None and name != "extra"}
     for name in found:
         if name not in SETTINGS:
             raise ModelError(f"there is no setting {name!r}; {server.name} knows {', '.join(SETTINGS)} and extra")
+    for name in ("extra", "response_format"):
+        if not isinstance(request.settings.get(name) or {}, Mapping):
+            raise ModelError(f"the setting {name} is an object, not {request.settings[name]!r}")
     choice = found.get("tool_choice")
     if not request.tools:  # a choice among none is refused by the servers
         found.pop("tool_choice", None)
@@ -102,6 +108,42 @@ def with_extra(server: Server, body: dict[str, Any], request: Request, *ours: st
         both = isinstance(value, dict) and isinstance(body.get(name), dict)
         body[name] = {**body[name], **value} if both else value
     return dumps(body)[:-1]
+
+
+def beginning(
+    key: str, messages: tuple[Message, ...], write: Callable[[tuple[Message, ...]], _T]
+) -> tuple[list[_T], tuple[Message, ...]]:
+    """What a long conversation begins with, as it was written for an earlier request, and the messages after that.
+
+    It ends where the assistant's turn begins: there, no wire format looks back. The last message it is made of keeps
+    it, beside the messages before, and it serves for these very messages alone.
+    """
+    count = (len(messages) // _STEP - 1) * _STEP
+    while count > 0 and not (messages[count].role == "assistant" != messages[count - 1].role):
+        count -= 1
+    if count <= 0:
+        return [], messages
+    last = messages[count - 1]
+    before, written = last.cache.get(key, ((), None))
+    if len(before) != count - 1 or not all(map(is_, before, messages)):
+        before, written = messages[: count - 1], write(messages[:count])
+        for message in before:  # a conversation keeps its beginning once
+            message.cache.pop(key, None)
+        last.cache[key] = before, written
+    return [written], messages[count:]
+
+
+def listed(head: bytes, items: list[bytes], tail: bytes) -> bytes:
+    """A body: the items of its list stand between head and tail. However long they are, they are copied once."""
+    items = items or [b""]
+    items[0] = head + items[0]
+    items[-1] = items[-1] + tail
+    return b",".join(items)
+
+
+def tools(key: str, tools: tuple[Tool, ...], tell: Callable[[Tool], Any]) -> list[bytes]:
+    """What the model is told of each tool. It is encoded once, and kept with the tool as its properties are."""
+    return [vars(tool).get(key) or vars(tool).setdefault(key, dumps(tell(tool))) for tool in tools]
 
 
 def json_format(form: Mapping[str, Any]) -> dict[str, Any]:
@@ -185,11 +227,3 @@ def unreadable(server: Server, data: bytes) -> ModelError:
 
 def cut(server: Server) -> ModelError:
     return ModelError(f"{server.name} broke off before it had finished its answer", retryable=True)
-
-
-async def last_bytes(batches: AsyncIterator[list[bytes]]) -> None:
-    """All has been said; reading the end of the response as well lets its connection be used again."""
-    with suppress(TimeoutError, ModelError):
-        async with asyncio.timeout(LAST_BYTE_SECONDS):
-            async for _ in batches:
-                pass

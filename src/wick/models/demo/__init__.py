@@ -8,14 +8,18 @@ request gets the same reply, to the letter.
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 
 from wick.caps import CHARS_PER_TOKEN
+from wick.errors import ModelError
 from wick.messages import Message
+from wick.models import wire
 from wick.models.demo.decide import decide
 from wick.models.demo.instance import LABEL
+from wick.models.http import Server
 from wick.protocols import CallArgs, CallStart, Delta, Finish, Request, TextDelta, Usage
 
+_NOWHERE = Server(LABEL, "")
 _PIECE = 16  # characters of a call's arguments that come at a time
 
 
@@ -25,11 +29,22 @@ class Demo:
     name = LABEL
 
     async def stream(self, request: Request) -> AsyncIterator[Delta]:
+        _check(request)
         for delta in _deltas(decide(request), request):
             yield delta
 
     def __repr__(self) -> str:
         return f"<Demo: {LABEL}>"
+
+
+def _check(request: Request) -> None:
+    """Refuse the settings that a server would refuse, too."""
+    found = wire.settings(_NOWHERE, request)
+    most, form = found.get("max_tokens", 1), found.get("response_format", {})
+    if type(most) is not int or most < 1:
+        raise ModelError(f"max_tokens must be a whole number from 1 up, not {most!r}")
+    if not isinstance(form, Mapping):
+        raise ModelError(f"the response_format must be a JSON Schema, or like {{'type': 'json_object'}}, not {form!r}")
 
 
 def _deltas(reply: Message, request: Request) -> Iterator[Delta]:
