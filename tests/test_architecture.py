@@ -40,8 +40,8 @@ LAYERS: list[tuple[str, ...]] = [
     ("decisions", "sealing", "events"),
     ("models", "prices", "backends", "stores", "keeping"),
     ("processes", "workspace", "rules"),
-    ("searching",),
-    ("beneath",),
+    ("searching", "shell"),
+    ("beneath", "lexing"),
     ("protocols",),
     ("threads",),
     ("tools",),
@@ -70,6 +70,8 @@ LAZY = {
     "wick.capabilities.tracing": {"opentelemetry"},
     "wick.outbound": {"aiohttp"},
     "wick.schema": {"jsonschema"},
+    "wick.searching": {"re2"},
+    "wick.shell": {"tree_sitter", "tree_sitter_bash"},
 }
 
 CORE = {"pydantic", "aiohttp", "orjson", "pyyaml", "opentelemetry-api"}

@@ -62,6 +62,8 @@ TOOLS = {
     "Task": "task",
     "subagent": "task",
     "spawn_subagent": "task",
+    "WebFetch": "http_request",
+    "WebSearch": "web_search",
     "TodoWrite": "write_todos",
     "todo_write": "write_todos",
 }

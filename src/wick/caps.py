@@ -41,6 +41,8 @@ PULL_SECONDS = 900.0
 ENGINE_ANSWER_BYTES = 16_000_000  # the largest answer that is read
 ENGINE_BUFFER_BYTES = 65_536  # read at once from a process in a container
 DAEMON_SECONDS = 10.0  # for the daemon in a container to say that it is there
+DAEMON_PAUSE_SECONDS = 5.0  # until one that could not be started is tried again
+CONTAINER_FRESH_SECONDS = 1.0  # for which a container that was there is taken to be there
 CONTAINER_MEMORY = 2_000_000_000
 CONTAINER_PIDS = 512
 CONTAINER_CPUS = 2.0
@@ -51,10 +53,11 @@ COMMAND_SECONDS = 120.0  # unless the caller says otherwise
 COMMAND_GRACE_SECONDS = 0.2  # between asking the processes of a command to end and killing them
 END_SECONDS = 0.5  # for them to be gone then
 OUTPUT_HEAD_BYTES = OUTPUT_TAIL_BYTES = 500_000  # kept of each output of a command
-OUTPUT_KEEP_BYTES = 8_000_000  # the most that a caller may have kept of a head or a tail
+OUTPUT_KEEP_BYTES = 2_000_000  # the most that a caller may have kept of a head or a tail
 COMMANDS_AT_ONCE = 128
 COMMANDS_WAITING = 1_024
 JOBS_AT_ONCE = 32
+TERMINALS_AT_ONCE = 32
 JOBS_KEPT = 32  # of those that have ended
 JOB_OUTPUT_BYTES = 1_000_000  # the last bytes of a job's output
 TERMINAL_WINDOW_BYTES = 256_000  # a terminal waits when its reader is this far behind
@@ -64,6 +67,12 @@ FILE_SECONDS = 30.0  # for a search in a workspace
 DAEMON_ANSWER_SECONDS = 10.0  # for wickd to answer what takes no time
 DAEMON_GRACE_SECONDS = 3.0  # past a time limit that wickd should have kept by itself
 HOST_START_SECONDS = 10.0  # for wickd to start on this machine
+
+# permissions
+SHELL_CHARS = 50_000  # of a command that is read; a longer one is asked about
+SHELL_COMMANDS = 200  # in it
+SHELL_NESTING = 8  # of shells in shells
+RULE_CHARS = 2_000
 
 # files
 FILE_READ_BYTES = 10_000_000  # read at once, unless less is asked for
@@ -77,6 +86,7 @@ GLOB_CHARS = 4_096  # of a pattern
 GLOB_ALTERNATIVES = 256  # that its braces stand for
 WALK_ENTRIES = 500_000  # files and folders that one walk looks at
 WALK_SECONDS = 20.0
+TREE_ENTRIES = 5_000_000  # in a folder that is moved or deleted; among more, something may be protected
 DELETE_SECONDS = 60.0
 IGNORE_BYTES = 256_000  # of a .gitignore
 IGNORE_RULES = 5_000

@@ -2,24 +2,44 @@
 
 from __future__ import annotations
 
+import logging
+from decimal import Decimal
 from typing import Any
 
 import pytest
 
-from kit import User, echo
-from wick import Agent, Ask, FunctionModel, Limits, Message, Paused, Result, Thread, ToolCall, ToolUse, assistant, guard
+from kit import User, calls, echo, entries, results
+from wick import (
+    Agent,
+    Ask,
+    FunctionModel,
+    Limits,
+    Message,
+    Paused,
+    Result,
+    Scripted,
+    Thread,
+    ToolCall,
+    ToolUse,
+    assistant,
+    guard,
+    tool,
+)
 from wick.capabilities import limits
-from wick.errors import ConfigError
+from wick.capabilities.fallback import Fallback
+from wick.errors import ConfigError, ModelError
 from wick.protocols import Request
 
+SONNET = "anthropic:claude-sonnet-4-5"  # 3 dollars a million tokens in, 15 out
 
-def endless(*hooks: Any, **options: Any) -> tuple[Agent, FunctionModel]:
+
+def endless(*hooks: Any, name: str = "function", **options: Any) -> tuple[Agent, FunctionModel]:
     """An agent whose model always wants another tool."""
 
     def answer(request: Request) -> Message:
         return assistant("x" * 400, ToolCall(f"c{len(request.messages)}", "echo", {"text": "hi"}))
 
-    model = FunctionModel(answer)
+    model = FunctionModel(answer, name)
     return Agent(model, tools=[echo], hooks=hooks, **options), model
 
 
@@ -102,12 +122,99 @@ async def test_a_run_that_is_taken_up_goes_on_counting() -> None:
     assert len(model.requests) == 4
 
 
+async def test_cost() -> None:
+    agent, model = endless(Limits(cost=0.004), name=SONNET)
+    result = await agent.run("go")
+    assert result.outcome == "stopped" and result.reason.startswith(
+        "budget: the run may cost $0.004, and has cost $0.0"
+    )
+    assert result.price is not None and result.price >= Decimal("0.004")
+    assert len(model.requests) == 3  # about 0.0016 each
+
+
+async def test_what_children_cost_counts() -> None:
+    child = Agent(FunctionModel(lambda request: "x" * 4_000, SONNET), name="child")
+
+    @tool
+    async def delegate() -> str:
+        """Let somebody else do it."""
+        return (await child.run("do it")).text
+
+    model = Scripted(ToolCall("c1", "delegate"), "done", spare=True)
+    result = await Agent(model, tools=[delegate], hooks=[Limits(cost=0.015)]).run("go")
+    assert result.outcome == "stopped" and result.reason.startswith("budget: ")
+
+
+async def test_a_price_that_nobody_knows_is_said_once_and_does_not_count(caplog: pytest.LogCaptureFixture) -> None:
+    agent, _ = endless(Limits(steps=4, cost=0.0001))
+    with caplog.at_level(logging.WARNING, "wick.capabilities.limits"):
+        result = await agent.run("go")
+    assert stopped(result, "step limit")
+    assert [event["data"] for event in entries(result.thread, "event")] == [{"model": "function"}]
+    assert ["nobody knows what function costs" in line for line in caplog.messages] == [True]
+
+
+async def test_the_cost_of_a_fallback_counts_although_that_of_the_first_model_is_not_known() -> None:
+    away = FunctionModel(lambda request: ModelError("gone", status=404), "at-home")
+    spare, _ = endless(name=SONNET)
+    agent = Agent(away, tools=[echo], hooks=[Fallback(spare.model), Limits(cost=0.001)])
+    result = await agent.run("go")
+    assert result.reason.startswith("budget: ")
+
+
+async def test_tool_calls() -> None:
+    agent, model = endless(Limits(tool_calls=3))
+    result = await agent.run("go")
+    assert stopped(result, "step limit: 3 tool calls")
+    assert len(model.requests) == 4
+    assert results(result) == ["hi", "hi", "hi", "step limit: 3 tool calls"]
+    result.messages.validate()
+
+
+async def test_tool_calls_of_one_reply_count_one_by_one() -> None:
+    wanted = [ToolCall(f"c{number}", "echo", {"text": "hi"}) for number in range(4)]
+    agent = Agent(Scripted(calls(*wanted), "done", spare=True), tools=[echo], hooks=[Limits(tool_calls=2)])
+    result = await agent.run("go")
+    assert stopped(result, "step limit: 2 tool calls")
+    assert results(result).count("hi") == 2
+
+
+async def test_as_many_tool_calls_as_there_may_be() -> None:
+    model = Scripted(ToolCall("c1", "echo", {"text": "hi"}), "done")
+    assert (await Agent(model, tools=[echo], hooks=[Limits(tool_calls=1)]).run("go")).outcome == "completed"
+
+
+async def test_a_run_that_is_taken_up_goes_on_counting_its_tool_calls() -> None:
+    @guard(ToolUse, match="echo")
+    def careful(use: ToolUse) -> Ask | None:
+        return Ask("sure?") if use.call.id == "c3" else None
+
+    agent, _ = endless(Limits(tool_calls=3), careful, ask=User(Paused("later"), True))
+    thread = Thread()
+    assert (await agent.run("go", thread=thread)).outcome == "interrupted"
+    result = await agent.run(thread=thread)
+    assert stopped(result, "step limit: 3 tool calls")
+    assert results(result) == ["hi", "hi", "hi", "step limit: 3 tool calls"]
+
+
+def test_nobody_looks_at_tools_who_does_not_limit_them() -> None:
+    assert [hook.name for hook in Limits().hooks()] == ["limits.start", "limits.check"]
+    assert "limits.count" in [hook.name for hook in Limits(tool_calls=1).hooks()]
+
+
 def test_strict() -> None:
     strict = Limits.strict()
     assert (strict.steps, strict.tokens, strict.seconds) == (20, 32_768, 300)
+    assert (strict.cost, strict.tool_calls) == (None, None)
 
 
-@pytest.mark.parametrize("wrong", [{"steps": 0}, {"steps": -1}, {"tokens": 0}, {"seconds": -0.5}])
+WRONG = [
+    *({"steps": 0}, {"steps": -1}, {"tokens": 0}, {"seconds": -0.5}, {"cost": 0}, {"tool_calls": 0}),
+    *({"steps": "5"}, {"tokens": True}, {"seconds": float("nan")}, {"cost": "1"}, {"tool_calls": [1]}),
+]
+
+
+@pytest.mark.parametrize("wrong", WRONG, ids=str)
 def test_a_limit_is_above_zero(wrong: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match="a limit is a number above 0, or None"):
         Limits(**wrong)

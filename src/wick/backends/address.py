@@ -1,0 +1,87 @@
+"""Where an engine is, and how it is reached: what a config or the environment says, checked."""
+
+from __future__ import annotations
+
+import os
+import ssl
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from wick.errors import ConfigError
+
+SOCKET = "/var/run/docker.sock"
+PORTS = {False: 2375, True: 2376}  # without and with TLS
+LOOPBACK = ("127.0.0.1", "localhost", "::1")
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where an engine is: a unix socket's path, or a host and port; `ssh` is how to reach one through ssh."""
+
+    url: str
+    path: str = ""
+    host: str = ""
+    port: int = 0
+    tls: ssl.SSLContext | None = None
+    ssh: tuple[str, ...] = ()
+
+    @property
+    def base(self) -> str:
+        """What a request's URL begins with."""
+        if not self.host:
+            return "http://engine"
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{'https' if self.tls else 'http'}://{host}:{self.port}"
+
+    @property
+    def local(self) -> bool:
+        """Whether the engine is on this machine, so that its folders and loopback ports are ours too."""
+        return bool(self.path) or self.host in LOOPBACK
+
+
+def address(engine: str = "", tls: str | ssl.SSLContext | None = None) -> Address:
+    """What `engine` means; nothing means DOCKER_HOST, or else the socket of this machine.
+
+    `tls` is a folder with ca.pem, cert.pem and key.pem, as `docker --tlsverify` wants it, or a context of yours.
+    """
+    if not engine and (engine := os.environ.get("DOCKER_HOST", "")) and os.environ.get("DOCKER_TLS_VERIFY"):
+        tls = tls or os.environ.get("DOCKER_CERT_PATH") or str(Path.home() / ".docker")
+    url = engine or _socket_here()
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError as error:
+        raise ConfigError(f"{url!r} is not the address of an engine: {error}") from None
+    if parts.scheme == "unix" and parts.path and not parts.netloc:
+        return Address(url, path=unquote(parts.path))
+    if parts.scheme in ("tcp", "http", "https") and parts.hostname:
+        context = _context(tls or None, needed=parts.scheme == "https")
+        return Address(url, host=parts.hostname, port=port or PORTS[context is not None], tls=context)
+    if parts.scheme == "ssh" and parts.hostname and not parts.hostname.startswith("-"):
+        user = [f"-l{unquote(parts.username)}"] if parts.username else []
+        return Address(url, ssh=(*user, *([f"-p{port}"] if port else []), "--", parts.hostname))
+    raise ConfigError(
+        f"{url!r} is not the address of an engine; write unix:///path, tcp://host:port or ssh://user@host"
+    )
+
+
+def _socket_here() -> str:
+    """The first socket that is there: the system's, a rootless Docker's, Podman's."""
+    own = os.environ.get("XDG_RUNTIME_DIR", "")
+    places = [SOCKET, *([f"{own}/docker.sock", f"{own}/podman/podman.sock"] if own else []), "/run/podman/podman.sock"]
+    return f"unix://{next(filter(os.path.exists, places), SOCKET)}"
+
+
+def _context(tls: str | ssl.SSLContext | None, needed: bool) -> ssl.SSLContext | None:
+    if isinstance(tls, ssl.SSLContext):
+        return tls
+    if tls is None:
+        return ssl.create_default_context() if needed else None
+    folder = Path(tls)
+    try:
+        context = ssl.create_default_context(cafile=str(folder / "ca.pem"))
+        context.load_cert_chain(folder / "cert.pem", folder / "key.pem")
+    except (OSError, ssl.SSLError) as error:
+        raise ConfigError(f"tls must be a folder with ca.pem, cert.pem and key.pem; {tls!r}: {error}") from None
+    return context

@@ -1,0 +1,375 @@
+"""Commands and file operations by a wickd: the one of this host, or one in a container.
+
+    daemon = await on_host()
+    done = await daemon.run("make test", workdir="/srv/app", timeout=60)
+
+`Daemon` is an asyncio protocol, so any transport carries it: a socket pair (`on_host`), TCP, a unix socket, or the
+stream of an exec in a container (whoever takes its frames apart hands the payload to `data_received`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import subprocess
+import sys
+from collections import deque
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+from weakref import WeakKeyDictionary
+
+from wick import caps
+from wick.backends import replies
+from wick.backends.wire import Gone, OnChunk, Pending, Wire, text64
+from wick.errors import BackendError
+from wick.processes import clean_environment
+from wick.protocols import OnOutput
+from wick.shapes import Executed, Job, JobOutput, Json
+
+__all__ = ["Daemon", "DaemonTerminal", "Gone", "on_host"]
+
+
+class Daemon(Wire):
+    """One connection to a wickd.
+
+    `loop.create_connection(Daemon, …)` and the like give it its transport; `Daemon.over(reader, writer)` takes
+    asyncio's streams. `token` is shown first, where wickd listens on a port or a socket.
+    """
+
+    def __init__(self, *, name: str = "wickd", token: str = "") -> None:
+        super().__init__(name=name, token=token)
+        self._at_once = asyncio.Semaphore(caps.COMMANDS_AT_ONCE)
+
+    @classmethod
+    def over(cls, reader: Any, writer: Any, *, name: str = "wickd", token: str = "") -> Daemon:
+        """A daemon over `await reader.read(n)` and a writer's `write`, `close` and `is_closing`."""
+        daemon = cls(name=name, token=token)
+        daemon.connection_made(writer)
+        daemon.read_from(reader)
+        return daemon
+
+    async def _result(self, request: Json, limit: float = caps.DAEMON_ANSWER_SECONDS) -> Json:
+        return replies.result(await self.ask(request, limit))
+
+    # -- commands ---------------------------------------------------------------------------------------------------
+
+    async def run(
+        self,
+        cmd: str = "",
+        *,
+        argv: Sequence[str] = (),
+        workdir: str = "",
+        stdin: bytes = b"",
+        timeout: float | None = None,
+        env: Mapping[str, str] | None = None,
+        on_output: OnOutput | None = None,
+        limits: Mapping[str, float] | None = None,
+        cgroup: Sequence[str] = (),
+        data: Sequence[bytes] = (),
+        landlock: Mapping[str, Any] | None = None,
+    ) -> Executed:
+        """Run a shell command, or a program by its arguments, to its end. Cancelling ends it and waits until it has.
+
+        `env` is the whole environment; without it the command gets wickd's, from an allow-list. `limits` are rlimits:
+        memory, pids, cpu, files, file_size. `cgroup` names cgroup.procs files to join. Each of `data` can be read by
+        the command from a descriptor whose number stands for "%fd0%", "%fd1%" … in argv. `landlock` is
+        {"read": [paths], "write": [paths], "network": bool}.
+        """
+        limit = caps.COMMAND_SECONDS if timeout is None else timeout
+        request = {"timeout": limit, **_command(cmd, argv, workdir, env, limits, cgroup, data, landlock)}
+        if stdin:
+            request["stdin64"] = text64(stdin)
+        if on_output is not None:
+            request["stream"] = True
+        async with self._at_once:
+            reply = await self.ask(request, limit + caps.DAEMON_GRACE_SECONDS, cast(OnChunk | None, on_output))
+        return replies.executed(reply)
+
+    async def job(
+        self,
+        cmd: str = "",
+        *,
+        argv: Sequence[str] = (),
+        workdir: str = "",
+        env: Mapping[str, str] | None = None,
+        limits: Mapping[str, float] | None = None,
+        cgroup: Sequence[str] = (),
+        data: Sequence[bytes] = (),
+        landlock: Mapping[str, Any] | None = None,
+        label: str = "",
+    ) -> Job:
+        """Start a command that goes on in the background; `label` is what `Job.command` says (default: the command)."""
+        request = _command(cmd, argv, workdir, env, limits, cgroup, data, landlock)
+        return replies.job(await self._result({"op": "job", "label": label, **request}))
+
+    async def jobs(self) -> list[Job]:
+        """The jobs of this connection, those that ended lately among them."""
+        found = await self._result({"op": "jobs"})
+        return [replies.job(one) for one in replies.checked(found.get("jobs"), list)]
+
+    async def job_output(self, id: str, *, offset: int = 0) -> JobOutput:
+        """What a job has printed since `offset`; where that was too long ago, from a later one."""
+        return replies.job_output(await self._result({"op": "job_output", "job": id, "offset": offset}))
+
+    async def end_job(self, id: str) -> Job:
+        """End a job and everything it started, and wait until it has ended."""
+        return replies.job(await self._result({"op": "end_job", "job": id}))
+
+    async def terminal(
+        self,
+        cmd: str = "",
+        *,
+        argv: Sequence[str] = (),
+        rows: int = 24,
+        columns: int = 80,
+        workdir: str = "",
+        env: Mapping[str, str] | None = None,
+        limits: Mapping[str, float] | None = None,
+        cgroup: Sequence[str] = (),
+        data: Sequence[bytes] = (),
+        landlock: Mapping[str, Any] | None = None,
+    ) -> DaemonTerminal:
+        """Start a command in a terminal of its own."""
+        request = _command(cmd, argv, workdir, env, limits, cgroup, data, landlock)
+        terminal = DaemonTerminal(self)
+        await terminal.open({"op": "pty", "rows": rows, "columns": columns, **request})
+        return terminal
+
+    # -- files and the rest -----------------------------------------------------------------------------------------
+
+    async def file(
+        self, op: str, root: str, protect: Sequence[str] | None = None, /, *, timeout: float | None = None, **args: Any
+    ) -> Json:
+        """Do a file operation of `Workspace(root, protect)`: `await daemon.file("read", root, path="a.txt")`.
+
+        What cannot be done is a BackendError with its code. `write` takes `content` as a text or as bytes.
+        """
+        if isinstance(args.get("content"), bytes):
+            args["content64"] = text64(args.pop("content"))
+        limit = caps.FILE_SECONDS if timeout is None else timeout
+        request = {**args, "op": op, "root": root, "timeout": limit}
+        if protect is not None:
+            request["protect"] = list(protect)
+        return await self._result(request, limit + caps.DAEMON_GRACE_SECONDS)
+
+    async def ping(self, timeout: float = 5.0) -> Json:
+        """What wickd says of itself: protocol, pid, python, uid. One that does not answer in time is left."""
+        return await self._result({"op": "ping"}, timeout)
+
+
+def _command(
+    cmd: str,
+    argv: Sequence[str],
+    workdir: str,
+    env: Mapping[str, str] | None,
+    limits: Mapping[str, float] | None,
+    cgroup: Sequence[str],
+    data: Sequence[bytes],
+    landlock: Mapping[str, Any] | None,
+) -> Json:
+    """The fields of a request that say what to run, without those that say nothing."""
+    fields: Json = {
+        "cmd": cmd,
+        "argv": list(argv),
+        "workdir": workdir,
+        "limits": dict(limits or {}),
+        "cgroup": list(cgroup),
+        "data": [text64(one) for one in data],
+    }
+    told = {name: value for name, value in fields.items() if value}
+    if env is not None:
+        told["env"] = dict(env)
+    if landlock is not None:
+        told["landlock"] = dict(landlock)
+    return told
+
+
+class DaemonTerminal:
+    """A terminal of wickd (`wick.protocols.Terminal`). `exit_code` is there when its end has been read."""
+
+    def __init__(self, daemon: Daemon) -> None:
+        self._daemon = daemon
+        self._chunks: deque[bytes] = deque()
+        self._held = 0
+        self._news = asyncio.Event()
+        self._pending: Pending | None = None
+        self.exit_code: int | None = None
+
+    async def open(self, request: Json) -> None:
+        began = asyncio.Event()
+        pending = self._pending = await self._daemon.begin(request, self._take, began.set)
+        pending.final.add_done_callback(lambda _: began.set())
+        pending.final.add_done_callback(lambda _: self._news.set())
+        try:
+            async with asyncio.timeout(caps.DAEMON_ANSWER_SECONDS):
+                await began.wait()
+        except TimeoutError:
+            self._daemon.leave("it did not open a terminal")
+        except asyncio.CancelledError:
+            await self._daemon.end(pending)
+            raise
+        if pending.final.done():
+            replies.raise_error(pending.final.result())
+
+    def _take(self, name: str, data: bytes) -> None:
+        self._chunks.append(data)
+        self._held += len(data)
+        self._news.set()
+        if self._held > 4 * caps.TERMINAL_WINDOW_BYTES:
+            self._daemon.leave("it sent more of a terminal's output than it may")
+
+    @property
+    def _id(self) -> str:
+        return self._pending.id if self._pending else ""
+
+    async def read(self) -> bytes:
+        """The next bytes; none at the end."""
+        while not self._chunks:
+            if self._over():
+                return b""
+            self._news.clear()
+            await self._news.wait()
+        data = b"".join(self._chunks)
+        self._chunks.clear()
+        self._held = 0
+        self._daemon.send({"op": "taken", "target": self._id, "bytes": len(data)})
+        return data
+
+    def _over(self) -> bool:
+        if self._pending is None or not self._pending.final.done():
+            return self._pending is None
+        with suppress(Gone):
+            self.exit_code = replies.checked(self._pending.final.result().get("exit_code"), int)
+        return True
+
+    async def write(self, data: bytes) -> None:
+        """Type something; waits while the programs in the terminal do not read."""
+        for start in range(0, len(data), 32_768):
+            request = {"op": "input", "target": self._id, "data": text64(data[start : start + 32_768])}
+            while await self._busy(request):  # noqa: ASYNC110 - nobody says when it no longer is
+                await asyncio.sleep(0.05)
+
+    async def _busy(self, request: Json) -> bool:
+        try:
+            await self._daemon._result(request)
+        except BackendError as error:
+            if error.code != "busy":
+                raise
+            return True
+        return False
+
+    async def resize(self, rows: int, columns: int) -> None:
+        await self._daemon._result({"op": "resize", "target": self._id, "rows": rows, "columns": columns})
+
+    async def close(self) -> None:
+        """End the terminal and everything that runs in it."""
+        if self._pending is not None and not self._pending.final.done():
+            await self._daemon.end(self._pending)
+        self._chunks.clear()
+        self._news.set()
+
+
+# -- the wickd of this host -----------------------------------------------------------------------------------------
+
+# wick itself is far more than wickd needs, so its modules are found without importing `wick/__init__.py`.
+_LAUNCH = """
+import sys, types
+folder = sys.argv[1]
+for name, path in (("wick", folder), ("wick.backends", folder + "/backends")):
+    sys.modules[name] = types.ModuleType(name)
+    sys.modules[name].__path__ = [path]
+from wick.backends.wickd.__main__ import main
+main(sys.argv[2:])
+"""
+_PACKAGE = str(Path(__file__).parent.parent)
+
+
+@dataclass(slots=True)
+class _Host:
+    """What an event loop has: its wickd, the generator that keeps it, and a lock so that one is started at a time."""
+
+    lock: asyncio.Lock
+    daemon: Daemon | None = None
+    keeper: AsyncGenerator[Daemon, None] | None = None
+
+
+_hosts: WeakKeyDictionary[asyncio.AbstractEventLoop, _Host] = WeakKeyDictionary()
+
+
+class _OnHost(Daemon):
+    """A wickd that this process has started."""
+
+    def __init__(self) -> None:
+        super().__init__(name="wickd on this host")
+        self._process: subprocess.Popen[bytes] | None = None
+
+    async def start(self, theirs: socket.socket) -> None:
+        """Start it: without wick's secrets, and in a session of its own, so that Ctrl-C is for wick to deal with."""
+        command = [sys.executable, "-I", "-S", "-c", _LAUNCH, _PACKAGE, "--parent", str(os.getpid())]
+        stream, env = theirs.fileno(), clean_environment()
+        try:
+            with theirs:
+                self._process = _spawned(command, stream, env)
+            await self.ping(caps.HOST_START_SECONDS)
+        except (OSError, Gone) as error:
+            raise Gone(f"wickd cannot be started with {sys.executable}: {error}", began=False) from None
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """wickd ends by itself now, and all that it runs; one that does not, for it was stopped, is killed."""
+        super().connection_lost(exc)
+        if self._process is not None:
+            asyncio.get_running_loop().call_later(caps.CANCEL_GRACE_SECONDS, self._process.kill)
+
+    async def stop(self) -> None:
+        await self.close()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(caps.CANCEL_GRACE_SECONDS + caps.DAEMON_GRACE_SECONDS):
+                while self._process is not None and self._process.poll() is None:  # noqa: ASYNC110
+                    await asyncio.sleep(0.005)
+
+
+async def on_host() -> Daemon:
+    """The wickd of this host for this event loop: started when first needed, again if it died, ended with the loop."""
+    loop = asyncio.get_running_loop()
+    host = _hosts.get(loop)
+    if host is None:
+        host = _hosts[loop] = _Host(asyncio.Lock())
+    if host.daemon is not None and host.daemon.alive:
+        return host.daemon
+    async with host.lock:
+        if host.daemon is not None and host.daemon.alive:
+            return host.daemon
+        keeper, host.daemon = host.keeper, None
+        if keeper is not None:
+            await keeper.aclose()
+        host.keeper = _keep()
+        host.daemon = await anext(host.keeper)
+        return host.daemon
+
+
+async def _keep() -> AsyncGenerator[Daemon, None]:
+    """Holds a wickd. A loop that ends closes its async generators, and so ends wickd and all that it runs."""
+    loop = asyncio.get_running_loop()
+    ours, theirs = socket.socketpair()
+    try:
+        _, daemon = await loop.create_unix_connection(_OnHost, sock=ours)
+    except BaseException:
+        ours.close()
+        theirs.close()
+        raise
+    try:
+        await daemon.start(theirs)
+        yield daemon
+    finally:
+        host = _hosts.get(loop)
+        if host is not None and host.daemon is daemon:
+            del _hosts[loop]  # it refers to its loop, which would never be freed
+        await daemon.stop()
+
+
+def _spawned(command: list[str], stream: int, env: dict[str, str]) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(command, stdin=stream, stdout=stream, env=env, start_new_session=True, cwd="/")

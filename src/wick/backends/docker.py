@@ -1,0 +1,350 @@
+"""A workspace in a container, by Docker or Podman.
+
+    backend = Docker("python:3.12-slim", volumes={"./project": "/workspace"})
+    await backend.execute("make test")
+    await backend.stop()
+
+The container is made when it is first needed, and confined as wick.backends.plan says. Commands and files go through
+wickd, a daemon inside the container that is reached by the stdin and stdout of one exec; where there is no Python for
+it, or while it is gone, through the engine's own exec, and whoever asks does not notice. A command is never run twice:
+if the daemon is lost while one runs, the error says that it may have run.
+"""
+
+from __future__ import annotations
+
+import os
+import posixpath
+import secrets
+import ssl
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, Literal, TypeVar, cast
+
+from wick import caps
+from wick.backends import answers, shared
+from wick.backends.container import reap as reap_containers
+from wick.backends.daemon import Gone
+from wick.backends.engine import Engine, NotBegun
+from wick.backends.life import Life, Link
+from wick.backends.plain import Plain
+from wick.backends.plan import Limits, Plan, mounts
+from wick.backends.shellfiles import ShellFiles
+from wick.errors import BackendError, ConfigError
+from wick.protocols import OnOutput, Protection, Status, Terminal
+from wick.searching import Search
+from wick.shapes import (
+    Content,
+    Edited,
+    Executed,
+    Found,
+    Job,
+    JobOutput,
+    Lines,
+    Listing,
+    Matches,
+    Stat,
+    Written,
+)
+from wick.workspace import PROTECTED
+
+T = TypeVar("T")
+DAEMONS = ("stdio", "tcp", "unix", "none")
+READS = frozenset(("ls", "stat", "read", "lines", "glob", "grep"))  # may be done again without harm
+
+
+class Docker:
+    """A workspace in a container of an image.
+
+    `id` names the container for as long as it lives: with one, a server that starts again finds it again. `owner` is
+    whose it is, `server` whose to clean up (see `reap`). `engine` is where the engine is: nothing means DOCKER_HOST or
+    this machine's. `daemon` is how wickd is reached: by `stdio`, by `tcp` on loopback, by a `unix` socket, or `none`.
+    """
+
+    def __init__(
+        self,
+        image: str,
+        *,
+        workdir: str = "/workspace",
+        engine: str = "",
+        tls: str | ssl.SSLContext | None = None,
+        volumes: Mapping[str, str] | None = None,
+        env: Mapping[str, str] | None = None,
+        limits: Mapping[str, float | str] | Limits | None = None,
+        network: str = "none",
+        user: str = "",
+        daemon: Literal["stdio", "tcp", "unix", "none"] = "stdio",
+        read_only: bool = False,
+        pull: bool = False,
+        id: str = "",
+        owner: str = "",
+        server: str = "",
+        protect: Sequence[str] = PROTECTED,
+        timeout: float = caps.COMMAND_SECONDS,
+    ) -> None:
+        there = Engine(engine, tls=tls)
+        local = there.address.local
+        if daemon not in DAEMONS:
+            raise ConfigError(f"there is no daemon {daemon!r}; it is one of {', '.join(DAEMONS)}")
+        if daemon in ("tcp", "unix") and not local:
+            raise ConfigError(f"daemon={daemon!r} is for an engine on this machine; use 'stdio' for {engine}")
+        self.id = id or secrets.token_hex(8)
+        self._plan = Plan(
+            id=self.id,
+            image=image,
+            workdir=workdir,
+            owner=owner,
+            server=server,
+            user=str(user),
+            network=network,
+            limits=Limits.read(limits),
+            env=dict(env or {}),
+            mounts=mounts(volumes, local=local),
+            read_only=read_only,
+            publish=daemon == "tcp",
+            shared=shared.place(self.id) if daemon == "unix" else "",
+        )
+        self._protect, self._timeout = tuple(protect), timeout
+        self._life = Life(there, self._plan, daemon=daemon, protect=self._protect, pull=pull)
+        self._life.begun = bool(id)  # one without an id of its own is known to nobody else
+
+    def __repr__(self) -> str:
+        return f"Docker({self._plan.image!r}, id={self.id!r})"
+
+    @property
+    def name(self) -> str:
+        return "docker"
+
+    @property
+    def workdir(self) -> str:
+        return self._plan.workdir
+
+    @property
+    def status(self) -> Status:
+        return self._life.status
+
+    @property
+    def protection(self) -> Protection:
+        return Protection("strong", "docker", self._plan.says())
+
+    @property
+    def uses_daemon(self) -> bool:
+        """Whether commands go through the daemon at the moment, rather than the engine's exec."""
+        return self._life.has_daemon
+
+    # -- its life ---------------------------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Make, find or start the container, and its daemon."""
+        await self._life.ready()
+
+    async def stop(self) -> None:
+        """Stop the container and remove it. What is not in a volume is gone with it."""
+        await self._life.end()
+
+    async def restart(self) -> None:
+        """Stop the container and start a new one."""
+        await self.stop()
+        await self.start()
+
+    # -- commands ---------------------------------------------------------------------------------------------------
+
+    async def execute(
+        self,
+        command: str,
+        *,
+        stdin: bytes = b"",
+        workdir: str = "",
+        timeout: float | None = None,
+        env: Mapping[str, str] | None = None,
+        on_output: OnOutput | None = None,
+        approved: bool = False,
+    ) -> Executed:
+        limit = self._timeout if timeout is None else timeout
+        _check_command(command, limit, env or {})
+        folder, link = self._folder(workdir), await self._life.ready()
+        await self._enter(link, folder)
+        if daemon := link.daemon:
+            told = {**link.env, **(env or {})}
+            try:
+                return await daemon.run(
+                    command, workdir=folder, stdin=stdin, timeout=limit, env=told, on_output=on_output
+                )
+            except Gone as gone:
+                link = await self._instead(gone, "the command")
+        options: dict[str, Any] = {"workdir": folder, "stdin": stdin, "timeout": limit, "env": env}
+        return await self._plainly(link, lambda plain: plain.run(command, on_output=on_output, **options))
+
+    async def background(self, command: str, *, workdir: str = "", approved: bool = False) -> Job:
+        _check_command(command)
+        folder, link = self._folder(workdir), await self._life.ready()
+        await self._enter(link, folder)
+        if daemon := link.daemon:
+            try:
+                return await daemon.job(command, workdir=folder, env=link.env)
+            except Gone as gone:
+                link = await self._instead(gone, "the command")
+        return await self._plainly(link, lambda plain: plain.job(command, workdir=folder))
+
+    async def jobs(self) -> Sequence[Job]:
+        link = self._life.link
+        if link is None:
+            return []
+        return [*(await link.daemon.jobs() if link.daemon else []), *(link.plain.jobs() if link.plain else [])]
+
+    async def job_output(self, id: str, *, offset: int = 0) -> JobOutput:
+        link = await self._life.ready()
+        if link.daemon and not (link.plain and link.plain.has(id)):
+            return await link.daemon.job_output(id, offset=offset)
+        assert link.plain is not None
+        return link.plain.job_output(id, offset=offset)
+
+    async def end_job(self, id: str) -> Job:
+        link = await self._life.ready()
+        if link.daemon and not (link.plain and link.plain.has(id)):
+            return await link.daemon.end_job(id)
+        assert link.plain is not None
+        return await link.plain.end_job(id)
+
+    async def terminal(self, *, rows: int = 24, columns: int = 80, approved: bool = False) -> Terminal:
+        link = await self._life.ready()
+        env = {"TERM": "xterm-256color", **link.env}
+        if daemon := link.daemon:
+            try:
+                return await daemon.terminal(SHELL, rows=rows, columns=columns, workdir=self.workdir, env=env)
+            except Gone as gone:
+                link = await self._instead(gone, "the terminal")
+        return await self._plainly(link, lambda plain: plain.terminal(rows, columns, workdir=self.workdir, env=env))
+
+    def _folder(self, workdir: str) -> str:
+        """Where a command runs: beneath the workspace, as a path inside the container."""
+        if "\0" in workdir:
+            raise BackendError("a path is a text that has no NUL in it", "invalid")
+        folder = posixpath.normpath(posixpath.join(self.workdir, workdir))
+        if folder != self.workdir and not folder.startswith(f"{self.workdir}/"):
+            raise BackendError(f"{workdir} is outside of the workspace; give a path inside {self.workdir}", "escapes")
+        return folder
+
+    async def _enter(self, link: Link, folder: str) -> None:
+        """Nothing, if a folder is one of the workspace: links do not lead a command out of it unnoticed."""
+        if folder == self.workdir:
+            return
+        if link.daemon is None:
+            return await self._plainly(link, lambda _: cast(ShellFiles, link.files).enter(folder))
+        await self.stat(folder)
+        try:
+            await self.stat(f"{folder}/.wick-{secrets.token_hex(4)}")  # what no folder has, but any may
+        except BackendError as error:
+            if error.code != "not_found":
+                raise
+
+    async def _plainly(self, link: Link, do: Callable[[Plain], Awaitable[T]]) -> T:
+        """Do something by the engine's exec; if the container is gone, nothing has begun, and it is done in the next."""
+        for last in (False, True):
+            try:
+                return await do(cast(Plain, link.plain))
+            except NotBegun:
+                if last:
+                    raise
+            link.seen_at = float("-inf")
+            await self._life.ready()
+        raise AssertionError("unreachable")
+
+    async def _instead(self, gone: Gone, what: str) -> Link:
+        """The way without the daemon, if it has surely not begun what it was asked for."""
+        if gone.began:
+            raise BackendError(
+                f"the connection to the container was lost: {what} may have run, wholly or in part; "
+                f"look before you do it again ({gone})",
+                "unknown",
+            ) from None
+        return await self._life.ready()
+
+    # -- files ------------------------------------------------------------------------------------------------------
+
+    async def _file(self, op: str, **args: Any) -> Any:
+        link = await self._life.ready()
+        if daemon := link.daemon:
+            try:
+                return answers.checked(op, await daemon.file(op, self.workdir, self._protect, **args))
+            except Gone as gone:
+                link = await self._life.ready() if op in READS else await self._instead(gone, op)
+            except BackendError as error:
+                if error.code != "no_engine":  # nothing there can search: its bytes come here
+                    raise
+        return await self._plainly(link, lambda _: getattr(link.files, op)(**args))
+
+    async def ls(self, path: str = ".") -> Listing:
+        return cast(Listing, await self._file("ls", path=path))
+
+    async def stat(self, path: str) -> Stat:
+        return cast(Stat, await self._file("stat", path=path))
+
+    async def read(self, path: str, *, offset: int = 0, limit: int | None = None) -> Content:
+        return cast(Content, await self._file("read", path=path, offset=offset, limit=limit))
+
+    async def lines(self, path: str, *, offset: int = 0, limit: int | None = None) -> Lines:
+        return cast(Lines, await self._file("lines", path=path, offset=offset, limit=limit))
+
+    async def write(self, path: str, content: str | bytes) -> Written:
+        return cast(Written, await self._file("write", path=path, content=content))
+
+    async def edit(
+        self, path: str, old: str, new: str, *, replace_all: bool = False, occurrence: Literal["only", "first"] = "only"
+    ) -> Edited:
+        args = {"old": old, "new": new, "replace_all": replace_all, "occurrence": occurrence}
+        return cast(Edited, await self._file("edit", path=path, **args))
+
+    async def glob(self, pattern: str, path: str = ".", *, everything: bool = False) -> Found:
+        return cast(Found, await self._file("glob", pattern=pattern, path=path, everything=everything))
+
+    async def grep(
+        self, pattern: str, path: str = ".", *, glob: str = "", ignore_case: bool = False, everything: bool = False
+    ) -> Matches:
+        if "\0" in pattern:
+            raise BackendError("a regular expression has no NUL in it", "invalid")
+        Search(pattern, ignore_case=ignore_case)  # what RE2 does not know is refused, whatever searches in there
+        args = {"path": path, "glob": glob, "everything": everything}
+        return cast(Matches, await self._file("grep", pattern=pattern, ignore_case=ignore_case, **args))
+
+    async def mkdir(self, path: str) -> None:
+        await self._file("mkdir", path=path)
+
+    async def move(self, source: str, target: str) -> None:
+        await self._file("move", source=source, target=target)
+
+    async def delete(self, path: str, *, recursive: bool = False) -> None:
+        await self._file("delete", path=path, recursive=recursive)
+
+
+SHELL = "command -v bash >/dev/null 2>&1 && exec bash; exec sh"
+
+
+def _check_command(command: str, limit: float = 1.0, env: Mapping[str, str] | None = None) -> None:
+    if not command.strip() or not _is_text(command):
+        raise BackendError("a command is a text that is not empty and has no NUL in it", "invalid")
+    if not 0 < limit < float("inf"):
+        raise BackendError(f"a time limit is a number of seconds above 0, not {limit}", "invalid")
+    for name, value in (env or {}).items():
+        if not name or "=" in name or not _is_text(name + value):
+            raise BackendError(f"the environment variable {name!r} has a name or a value that none can have", "invalid")
+
+
+def _is_text(text: str) -> bool:
+    """Whether a program can be given a text."""
+    try:
+        return b"\0" not in os.fsencode(text)
+    except UnicodeEncodeError:
+        return False
+
+
+async def reap(
+    engine: str = "", *, tls: str | ssl.SSLContext | None = None, server: str = "", keep: Sequence[str] = ()
+) -> list[str]:
+    """Remove the containers that a server left behind, but for the ids it still knows; which they were."""
+    there = Engine(engine, tls=tls)
+    try:
+        gone = await reap_containers(there, server=server, keep=keep)
+        for id in gone:
+            shared.remove(shared.place(id))
+        return gone
+    finally:
+        await there.close()

@@ -1,0 +1,162 @@
+"""A mapping seen as folders and files, for `State`.
+
+A path is a key, its text or {"content": …, "encoding": "base64"} the value. Folders are there because files are in
+them; one that is empty is a key with a slash at the end.
+"""
+
+from __future__ import annotations
+
+import base64
+import errno
+import os
+from bisect import bisect_left
+from collections.abc import Iterator, Mapping, MutableMapping
+from typing import Any, NoReturn
+
+from wick import caps
+from wick.errors import BackendError
+from wick.searching import Budget, Ignores, Walk, ignores, is_binary
+from wick.shapes import Listed
+from wick.threads import Thread
+
+Names = tuple[str, ...]
+AFTER_SLASH = chr(ord("/") + 1)  # what comes, in the order of paths, after all that is in a folder
+
+
+class InThread(MutableMapping[str, Any]):
+    """The files of a thread. Each is a value of its own, so that a change logs that file and no other."""
+
+    PREFIX = "file:"
+
+    def __init__(self, thread: Thread) -> None:
+        self._values = thread.values
+
+    def __getitem__(self, path: str) -> Any:
+        return self._values[self.PREFIX + path]
+
+    def __setitem__(self, path: str, kept: Any) -> None:
+        self._values[self.PREFIX + path] = kept
+
+    def __delitem__(self, path: str) -> None:
+        del self._values[self.PREFIX + path]
+
+    def __iter__(self) -> Iterator[str]:
+        return (key[len(self.PREFIX) :] for key in self._values if key.startswith(self.PREFIX))
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+
+class Tree:
+    """A mapping seen as folders and files."""
+
+    def __init__(self, files: Mapping[str, Any]) -> None:
+        self._files = files
+
+    def is_file(self, names: Names) -> bool:
+        return "/".join(names) in self._files and bool(names)
+
+    def is_folder(self, names: Names) -> bool:
+        return not names or (not self.is_file(names) and any(True for _ in self._beneath(names)))
+
+    def check_above(self, names: Names) -> None:
+        """Nothing that leads there is a file."""
+        if any(self.is_file(names[:depth]) for depth in range(1, len(names))):
+            fail(errno.ENOTDIR)
+
+    def check_there(self, names: Names) -> None:
+        self.check_above(names)
+        if not self.is_file(names) and not self.is_folder(names):
+            fail(errno.ENOENT)
+
+    def check_folder(self, names: Names) -> None:
+        self.check_there(names)
+        if self.is_file(names):
+            fail(errno.ENOTDIR)
+
+    def keys_of(self, names: Names) -> list[str]:
+        """Under what a file, or a folder with all that is in it, is kept."""
+        return ["/".join(names)] if self.is_file(names) else list(self._beneath(names))
+
+    def inside(self, names: Names) -> set[str]:
+        """The names in a folder."""
+        start = len("/".join((*names, "")))
+        return {key[start:].split("/")[0] for key in self._beneath(names)} - {""}
+
+    def listed(self, names: Names) -> Listed:
+        """What is known to be there."""
+        name = names[-1] if names else "."
+        if self.is_file(names):
+            return {"name": name, "type": "file", "size": _size(self._files["/".join(names)])}
+        return {"name": name, "type": "dir", "size": 0}
+
+    def text(self, path: str) -> list[bytes]:
+        """What is searched of a file: nothing if it is no text, and no more than up to where that shows."""
+        try:
+            data = self.data(path)
+        except BackendError:
+            return []
+        cut = data.find(b"\0")
+        return [] if is_binary(data) else [data if cut < 0 else data[: data.rfind(b"\n", 0, cut) + 1]]
+
+    def data(self, path: str) -> bytes:
+        kept = self._files[path]
+        if isinstance(kept, str):
+            return kept.encode("utf-8", "surrogatepass")
+        try:
+            return base64.b64decode(kept["content"], validate=True)
+        except (TypeError, KeyError, ValueError):
+            raise BackendError(f"{path} is kept as something that is no file; write it again", "failed") from None
+
+    def size(self, *, without: str) -> int:
+        """The bytes of all files and of their names."""
+        return sum(len(key) + _size(kept) for key, kept in self._files.items() if key != without)
+
+    def _beneath(self, names: Names) -> Iterator[str]:
+        start = "/".join((*names, ""))
+        return (key for key in self._files if key.startswith(start))
+
+
+class MappedWalk(Walk):
+    """The walk of a workspace, over a mapping. What is in a folder is found by looking up its place in the order."""
+
+    def __init__(self, files: Mapping[str, Any], budget: Budget, *, everything: bool) -> None:
+        self._files, self._budget, self._everything = files, budget, everything
+        self._keys = sorted(files)
+
+    def _entries(self, prefix: str) -> list[str]:
+        return sorted(entry for entry in self._inside(prefix) if self._budget.take())
+
+    def _inside(self, prefix: str) -> Iterator[str]:
+        at = bisect_left(self._keys, prefix)
+        while at < len(self._keys) and self._keys[at].startswith(prefix):
+            name, slash, _ = self._keys[at][len(prefix) :].partition("/")
+            if name and (not slash or prefix + name not in self._files):
+                yield name + slash
+            at = bisect_left(self._keys, f"{prefix}{name}{AFTER_SLASH}", at) if slash and name else at + 1
+
+    def _rules(self, prefix: str, above: Ignores | None) -> Ignores | None:
+        path = f"{prefix}.gitignore"
+        if self._everything or path not in self._files:
+            return above
+        text = b"".join(Tree(self._files).text(path))[: caps.IGNORE_BYTES].decode("utf-8", "surrogateescape")
+        return ignores(prefix.rstrip("/"), text, above)
+
+
+def kept_as(data: bytes) -> Any:
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError:
+        return {"content": base64.b64encode(data).decode(), "encoding": "base64"}
+
+
+def _size(kept: Any) -> int:
+    if isinstance(kept, str):
+        return len(kept) if kept.isascii() else len(kept.encode("utf-8", "surrogatepass"))
+    content = kept.get("content") if isinstance(kept, Mapping) else None
+    return len(content) * 3 // 4 - content[-2:].count("=") if isinstance(content, str) else 0
+
+
+def fail(code: int) -> NoReturn:
+    """As a file system would."""
+    raise OSError(code, os.strerror(code))

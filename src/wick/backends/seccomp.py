@@ -1,0 +1,229 @@
+"""The system calls that a sandboxed command may not make, as a filter that the kernel runs (seccomp, classic BPF).
+
+    program("x86_64")    the filter's bytes for bubblewrap's --seccomp; none where the machine's kind is not known
+
+Most calls are refused with EPERM, as if the right were missing. What a program can do without gets ENOSYS, so that
+it goes the older way: clone3 and openat2 hide their flags behind a pointer, where no filter can look, and a call
+newer than this list has not been thought about.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+
+EPERM, ENOSYS, EAFNOSUPPORT = 1, 38, 97
+
+ALLOW, ERRNO, KILL = 0x7FFF0000, 0x00050000, 0x80000000
+ARCHITECTURES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
+NEWEST = 466  # the last call that has been looked at; the x32 calls of x86-64 have far larger numbers
+
+# Denied by name; the number on x86-64 and on arm64, where it exists.
+DENIED: dict[str, tuple[int | None, int | None]] = {
+    # mounts and roots
+    "mount": (165, 40),
+    "umount2": (166, 39),
+    "pivot_root": (155, 41),
+    "chroot": (161, 51),
+    "open_tree": (428, 428),
+    "move_mount": (429, 429),
+    "fsopen": (430, 430),
+    "fsconfig": (431, 431),
+    "fsmount": (432, 432),
+    "fspick": (433, 433),
+    "mount_setattr": (442, 442),
+    # namespaces
+    "setns": (308, 268),
+    "unshare": (272, 97),
+    # other processes
+    "ptrace": (101, 117),
+    "process_vm_readv": (310, 270),
+    "process_vm_writev": (311, 271),
+    "kcmp": (312, 272),
+    "pidfd_getfd": (438, 438),
+    # files by handle, past every path
+    "open_by_handle_at": (304, 265),
+    "fanotify_init": (300, 262),
+    # large parts of the kernel that commands do not need
+    "bpf": (321, 280),
+    "perf_event_open": (298, 241),
+    "userfaultfd": (323, 282),
+    "io_uring_setup": (425, 425),
+    "io_uring_enter": (426, 426),
+    "io_uring_register": (427, 427),
+    "add_key": (248, 217),
+    "request_key": (249, 218),
+    "keyctl": (250, 219),
+    "move_pages": (279, 239),
+    "migrate_pages": (256, 238),
+    # the machine
+    "kexec_load": (246, 104),
+    "kexec_file_load": (320, 294),
+    "init_module": (175, 105),
+    "finit_module": (313, 273),
+    "delete_module": (176, 106),
+    "create_module": (174, None),
+    "query_module": (178, None),
+    "get_kernel_syms": (177, None),
+    "reboot": (169, 142),
+    "swapon": (167, 224),
+    "swapoff": (168, 225),
+    "quotactl": (179, 60),
+    "quotactl_fd": (443, 443),
+    "acct": (163, 89),
+    "settimeofday": (164, 170),
+    "clock_settime": (227, 112),
+    "adjtimex": (159, 171),
+    "clock_adjtime": (305, 266),
+    "syslog": (103, 116),
+    "vhangup": (153, 58),
+    "sethostname": (170, 161),
+    "setdomainname": (171, 162),
+    "lookup_dcookie": (212, 18),
+    "nfsservctl": (180, 42),
+    "iopl": (172, None),
+    "ioperm": (173, None),
+    "modify_ldt": (154, None),
+    "uselib": (134, None),
+    "ustat": (136, None),
+    "sysfs": (139, None),
+    "_sysctl": (156, None),
+}
+MISSING: dict[str, tuple[int | None, int | None]] = {"clone3": (435, 435), "openat2": (437, 437)}
+
+# Calls that are denied with some arguments.
+CLONE, IOCTL, SOCKET, PERSONALITY = (56, 220), (16, 29), (41, 198), (135, 92)
+NEW_NAMESPACES = 0x7E020000  # CLONE_NEWNS, NEWCGROUP, NEWUTS, NEWIPC, NEWUSER, NEWPID, NEWNET
+TIOCSTI, TIOCLINUX = 0x5412, 0x541C  # typing into a terminal on somebody's behalf
+AF_UNIX, AF_INET, AF_INET6, AF_NETLINK = 1, 2, 10, 16
+PERSONALITIES = (0x0, 0x0008, 0x20000, 0x20008, 0xFFFFFFFF)  # plain Linux, 32 bits, uname 2.6; and asking
+SETUID_OR_SETGID = 0o6000
+
+# Calls that may not give a file these bits, and which argument has its mode: where wick runs as root,
+# a file with them would be root's program for everybody on the host.
+MODES: dict[str, tuple[int | None, int | None, int]] = {
+    "chmod": (90, None, 1),
+    "fchmod": (91, 52, 1),
+    "fchmodat": (268, 53, 2),
+    "fchmodat2": (452, 452, 2),
+    "creat": (85, None, 1),
+    "open": (2, None, 2),
+    "openat": (257, 56, 3),
+    "mknod": (133, None, 1),
+    "mknodat": (259, 33, 2),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Instruction:
+    """One step of a filter: an operation, where to jump if it is true or not, and its constant."""
+
+    code: int
+    value: int
+    true: int = 0
+    false: int = 0
+
+    def __bytes__(self) -> bytes:
+        return struct.pack("=HBBI", self.code, self.true, self.false, self.value)
+
+
+def load(offset: int) -> Instruction:
+    return Instruction(0x20, offset)  # a 32-bit word of what the kernel tells about the call
+
+
+def equal(value: int, true: int = 0, false: int = 0) -> Instruction:
+    return Instruction(0x15, value, true, false)
+
+
+def greater(value: int, true: int = 0, false: int = 0) -> Instruction:
+    return Instruction(0x25, value, true, false)
+
+
+def has_bits(value: int, true: int = 0, false: int = 0) -> Instruction:
+    return Instruction(0x45, value, true, false)
+
+
+def answer(value: int) -> Instruction:
+    return Instruction(0x06, value)
+
+
+def skip(count: int) -> Instruction:
+    return Instruction(0x05, count)
+
+
+def refuse(errno: int) -> Instruction:
+    return answer(ERRNO | errno)
+
+
+def argument(index: int) -> Instruction:
+    """The lower half of an argument; the kernel looks at no more of those that are asked about here."""
+    return load(16 + 8 * index)
+
+
+@cache
+def program(machine: str) -> bytes | None:
+    """The filter for a kind of machine, as `os.uname().machine` names it."""
+    if machine not in ARCHITECTURES:
+        return None
+    return b"".join(map(bytes, instructions(machine)))
+
+
+def instructions(machine: str) -> list[Instruction]:
+    return [
+        load(4),
+        equal(ARCHITECTURES[machine], true=1),
+        answer(KILL),
+        load(0),
+        greater(NEWEST, false=1),
+        refuse(ENOSYS),
+        *_by_number(sorted(_cases(machine).items())),
+    ]
+
+
+def _cases(machine: str) -> dict[int, list[Instruction]]:
+    """What has the last word about a call, by its number."""
+    column = list(ARCHITECTURES).index(machine)
+    cases = {
+        **{numbers[column]: [refuse(EPERM)] for numbers in DENIED.values()},
+        **{numbers[column]: [refuse(ENOSYS)] for numbers in MISSING.values()},
+        **{numbers[column]: _with_bits(numbers[2], SETUID_OR_SETGID) for numbers in MODES.values()},
+        CLONE[column]: _with_bits(0, NEW_NAMESPACES),
+        IOCTL[column]: [argument(1), equal(TIOCSTI, true=1), equal(TIOCLINUX, false=1), refuse(EPERM), answer(ALLOW)],
+        PERSONALITY[column]: _without_value(0, PERSONALITIES),
+        SOCKET[column]: _FAMILIES,
+    }
+    return {number: case for number, case in cases.items() if number is not None}
+
+
+def _by_number(cases: Sequence[tuple[int, list[Instruction]]]) -> list[Instruction]:
+    """Find a call's case by halving: the kernel tries every number when it loads a filter, so that is soon felt."""
+    if len(cases) <= 3:
+        return [step for number, case in cases for step in (equal(number, false=len(case)), *case)] + [answer(ALLOW)]
+    middle = len(cases) // 2
+    lower, upper = _by_number(cases[:middle]), _by_number(cases[middle:])
+    return [greater(cases[middle][0] - 1, false=1), skip(len(lower)), *lower, *upper]
+
+
+def _with_bits(index: int, bits: int) -> list[Instruction]:
+    return [argument(index), has_bits(bits, false=1), refuse(EPERM), answer(ALLOW)]
+
+
+def _without_value(index: int, values: Sequence[int]) -> list[Instruction]:
+    tests = [equal(value, true=len(values) - place) for place, value in enumerate(values)]
+    return [argument(index), *tests, refuse(EPERM), answer(ALLOW)]
+
+
+# Sockets are for files, for the internet, and for asking about routes; not vsock, packet, bluetooth, …
+_FAMILIES = [
+    argument(0),
+    equal(AF_UNIX, true=5),
+    equal(AF_INET, true=4),
+    equal(AF_INET6, true=3),
+    equal(AF_NETLINK, false=3),
+    argument(2),
+    equal(0, false=1),
+    answer(ALLOW),
+    refuse(EAFNOSUPPORT),
+]

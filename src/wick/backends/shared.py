@@ -1,0 +1,58 @@
+"""A folder that a container shares with this machine, for the daemon's socket.
+
+The container may write there, so nothing in it is trusted: what looks like the socket may be a link to another one.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import stat
+import tempfile
+from pathlib import Path
+
+from wick.errors import BackendError
+
+SOCKET = "wick-daemon.sock"
+
+
+def place(id: str) -> str:
+    """Where the folder of a container is; the same after a restart."""
+    return str(Path(tempfile.gettempdir()).resolve() / f"wick-{os.getuid()}" / id / "tmp")
+
+
+def make(path: str) -> None:
+    """Make it, in a folder that nobody else may enter."""
+    ours = Path(path).parent.parent
+    ours.mkdir(mode=0o700, exist_ok=True)
+    found = ours.lstat()
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o077:
+        raise BackendError(f"{ours} is not a folder that only wick may enter; remove it", "denied")
+    Path(path).mkdir(parents=True, exist_ok=True)
+    os.chmod(path, 0o1777)  # the container's user is another one than ours
+
+
+def remove(path: str) -> None:
+    shutil.rmtree(Path(path).parent, ignore_errors=True)
+
+
+def connect(path: str) -> socket.socket:
+    """A connection to the socket in the folder, if that is what is there; links are not followed."""
+    folder = os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW)
+    try:
+        found = os.open(SOCKET, os.O_PATH | os.O_NOFOLLOW, dir_fd=folder)
+    finally:
+        os.close(folder)
+    connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        if not stat.S_ISSOCK(os.fstat(found).st_mode):
+            raise ConnectionRefusedError("there is no socket")
+        connection.setblocking(False)
+        connection.connect(f"/proc/self/fd/{found}")
+    except BaseException:
+        connection.close()
+        raise
+    finally:
+        os.close(found)
+    return connection

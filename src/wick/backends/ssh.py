@@ -1,0 +1,101 @@
+"""An engine on another machine, reached through ssh: a unix socket here, whose connections come out there."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import tempfile
+from asyncio.subprocess import PIPE, Process
+from contextlib import suppress
+from pathlib import Path
+
+from wick import caps
+
+# Nobody is here to type a password, and a machine that does not answer is not waited for.
+OPTIONS = ("-T", "-oBatchMode=yes", f"-oConnectTimeout={caps.CONNECT_SECONDS:.0f}", "-oServerAliveInterval=15")
+REMOTE = ("docker", "system", "dial-stdio")
+
+
+class Tunnel:
+    """A unix socket; each connection to it is one `ssh … docker system dial-stdio`."""
+
+    def __init__(self, where: tuple[str, ...]) -> None:
+        self._command = ("ssh", *OPTIONS, *where, *REMOTE)
+        self._said = b""  # the last words of an ssh, for the error message
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._folder = ""
+        self._server: asyncio.AbstractServer | None = None
+
+    async def open(self) -> str:
+        """The socket's path; nobody else may enter its folder."""
+        self._folder = tempfile.mkdtemp(prefix="wick-ssh-")
+        path = str(Path(self._folder) / "engine.sock")
+        self._server = await asyncio.start_unix_server(self._accept, path)
+        return path
+
+    async def close(self) -> None:
+        if self._server:
+            self._server.close()
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    async def complaint(self) -> str:
+        """What ssh said last, if it said anything; it may need a moment to say it."""
+        for _ in range(20):
+            if self._said:
+                break
+            await asyncio.sleep(0.05)
+        return " ".join(self._said.decode(errors="replace").split())[-300:]
+
+    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._tasks.add(task)
+        try:
+            await self._carry(reader, writer)
+        except OSError as error:  # there is no ssh here
+            self._said = f"ssh cannot be started: {error.strerror}".encode()
+        except asyncio.CancelledError:
+            pass  # the tunnel is closed, and nobody waits for this task's word
+        finally:
+            self._tasks.discard(task)
+            writer.transport.abort()
+
+    async def _carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        ssh = await asyncio.create_subprocess_exec(*self._command, stdin=PIPE, stdout=PIPE, stderr=PIPE)
+        assert ssh.stdin and ssh.stdout and ssh.stderr
+        there = asyncio.create_task(_pump(reader, ssh.stdin))
+        words = asyncio.create_task(self._listen(ssh.stderr))
+        try:
+            await _pump(ssh.stdout, writer)
+        finally:
+            there.cancel()
+            await _end(ssh)
+            await asyncio.gather(there, words, return_exceptions=True)
+
+    async def _listen(self, stderr: asyncio.StreamReader) -> None:
+        while said := await stderr.read(4_096):
+            self._said = (self._said + said)[-4_096:]
+
+
+async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    with suppress(OSError):
+        while data := await reader.read(caps.ENGINE_BUFFER_BYTES):
+            writer.write(data)
+            await writer.drain()
+        if writer.can_write_eof():
+            writer.write_eof()
+
+
+async def _end(ssh: Process) -> None:
+    with suppress(ProcessLookupError):
+        ssh.terminate()
+    try:
+        async with asyncio.timeout(1):
+            await ssh.wait()
+    except TimeoutError:
+        ssh.kill()
+        await ssh.wait()

@@ -1,0 +1,249 @@
+"""Lines of JSON to and from a wickd: who asked what, who waits for which reply, and what happens when none comes."""
+
+from __future__ import annotations
+
+import asyncio
+import binascii
+import json
+from base64 import b64decode, b64encode
+from collections.abc import Callable
+from typing import Any
+
+from wick import caps
+from wick.errors import BackendError
+from wick.shapes import Json
+
+OnChunk = Callable[[str, bytes], None]
+OUTPUTS = frozenset(("stdout", "stderr", "output"))
+END_LINE = b"\n"
+
+
+class Gone(BackendError):
+    """The connection to wickd is not there, or broke off. `began`: the request may have been carried out."""
+
+    def __init__(self, message: str, *, began: bool) -> None:
+        super().__init__(message, "unavailable")
+        self.began = began
+
+
+class Pending:
+    """A request in flight: its final reply is waited for, what comes before is given to `on_chunk` and `on_result`."""
+
+    __slots__ = ("id", "final", "on_chunk", "on_result", "broken")
+
+    def __init__(self, id: str, on_chunk: OnChunk | None, on_result: Callable[[], None] | None) -> None:
+        self.id, self.on_chunk, self.on_result = id, on_chunk, on_result
+        self.final: asyncio.Future[Json] = asyncio.get_running_loop().create_future()
+        self.broken: Exception | None = None  # what `on_chunk` raised
+
+    def settle(self, reply: Json) -> None:
+        if not self.final.done():
+            self.final.set_result(reply)
+
+    def fail(self, error: BaseException) -> None:
+        if not self.final.done():
+            self.final.set_exception(error)
+            self.final.exception()  # somebody may have stopped waiting
+
+
+class Wire(asyncio.Protocol):
+    """One connection to a wickd, many requests at a time.
+
+    What comes back is not trusted: a wickd may run where the commands do. One that does not behave is left.
+    """
+
+    def __init__(self, *, name: str = "wickd", token: str = "") -> None:
+        self.name, self._token = name, token
+        self._transport: Any = None
+        self._lost: asyncio.Future[None] | None = None
+        self._said, self._searched = bytearray(), 0
+        self._pending: dict[str, Pending] = {}
+        self._count = 0
+        self._paused: asyncio.Future[None] | None = None
+        self._why = "it is closed"
+        self._reading: asyncio.Task[None] | None = None
+
+    # -- asyncio's side ---------------------------------------------------------------------------------------------
+
+    def connection_made(self, transport: Any) -> None:
+        self._transport = transport
+        self._lost = asyncio.get_running_loop().create_future()
+        if self._token:
+            transport.write(json.dumps({"token": self._token}).encode() + END_LINE)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._lost is None or self._lost.done():
+            return
+        self._lost.set_result(None)
+        self.resume_writing()
+        waiting, self._pending = self._pending, {}
+        why = f"the connection to {self.name} ended ({exc or self._why}); the request may have been carried out"
+        for pending in waiting.values():
+            pending.fail(Gone(why, began=True))
+
+    def pause_writing(self) -> None:
+        self._paused = asyncio.get_running_loop().create_future()
+
+    def resume_writing(self) -> None:
+        if self._paused is not None and not self._paused.done():
+            self._paused.set_result(None)
+        self._paused = None
+
+    def data_received(self, data: bytes) -> None:
+        """Take what came, in pieces of any size."""
+        self._said += data
+        while (end := self._said.find(END_LINE, self._searched)) >= 0:
+            line = bytes(self._said[:end])
+            del self._said[: end + 1]
+            self._searched = 0
+            self._take(line)
+        self._searched = len(self._said)
+        if self._searched > caps.WIRE_LINE_BYTES:
+            self.leave(f"it sent more than {caps.WIRE_LINE_BYTES} bytes in one line")
+
+    def read_from(self, reader: Any) -> None:
+        """For asyncio's streams, which are read, where transports call back; a task does it until the end."""
+        self._reading = asyncio.ensure_future(self._read_all(reader))
+
+    async def _read_all(self, reader: Any) -> None:
+        error: Exception | None = None
+        try:
+            while data := await reader.read(262_144):
+                self.data_received(data)
+        except (OSError, EOFError) as found:
+            error = found
+        finally:
+            self.connection_lost(error)
+
+    # -- replies ----------------------------------------------------------------------------------------------------
+
+    def _take(self, line: bytes) -> None:
+        try:
+            reply = json.loads(line)
+            pending = self._pending.get(reply["id"])
+        except (ValueError, TypeError, KeyError, RecursionError):
+            return self.leave("it sent something that is no reply")
+        if pending is None:
+            return None  # of a request that nobody waits for any more
+        if "chunk" in reply:
+            return self._take_chunk(reply, pending)
+        if pending.on_result is not None and "result" in reply:
+            return pending.on_result()
+        del self._pending[pending.id]
+        return pending.settle(reply)
+
+    def _take_chunk(self, reply: Json, pending: Pending) -> None:
+        try:
+            name, data = reply["chunk"], b64decode(reply["data"], validate=True)
+            if name not in OUTPUTS:
+                raise ValueError(name)
+        except (ValueError, TypeError, KeyError, binascii.Error):
+            return self.leave("it sent an output that is none")
+        if pending.on_chunk is None or pending.broken is not None:
+            return
+        try:
+            pending.on_chunk(name, data)
+        except Exception as error:
+            pending.broken = error
+            self.send({"op": "cancel", "target": pending.id})
+
+    def leave(self, why: str) -> None:
+        """Break off, for the other side does not behave."""
+        self._why = why
+        if self._transport is not None:
+            getattr(self._transport, "abort", self._transport.close)()
+        self._said, self._searched = bytearray(), 0
+        self.connection_lost(None)
+
+    # -- requests ---------------------------------------------------------------------------------------------------
+
+    @property
+    def alive(self) -> bool:
+        """Whether requests can be sent."""
+        return self._lost is not None and not self._lost.done() and not self._transport.is_closing()
+
+    def _new_id(self) -> str:
+        self._count += 1
+        return f"r{self._count}"
+
+    def send(self, request: Json) -> None:
+        """Send something without waiting for a reply."""
+        if self.alive:
+            self._transport.write(_line({"id": self._new_id(), **request}))
+
+    async def begin(
+        self, request: Json, on_chunk: OnChunk | None = None, on_result: Callable[[], None] | None = None
+    ) -> Pending:
+        """Send a request as soon as there is room for it."""
+        id = self._new_id()
+        line = _line({"id": id, **request})
+        if self._paused is not None:
+            await self._writable()
+        if not self.alive:
+            raise Gone(f"{self.name} cannot be reached ({self._why}); the request was not sent", began=False)
+        pending = self._pending[id] = Pending(id, on_chunk, on_result)
+        self._transport.write(line)
+        return pending
+
+    async def _writable(self) -> None:
+        """Wait until wickd has read what was sent before."""
+        try:
+            async with asyncio.timeout(caps.DAEMON_ANSWER_SECONDS):
+                while self._paused is not None and self.alive:
+                    await asyncio.shield(self._paused)
+        except TimeoutError:
+            self.leave(f"it did not read for {caps.DAEMON_ANSWER_SECONDS:g} s")
+
+    async def ask(self, request: Json, limit: float, on_chunk: OnChunk | None = None) -> Json:
+        """The final reply to a request. `limit` is the last resort, for a wickd that does not answer at all."""
+        pending = await self.begin(request, on_chunk)
+        late = asyncio.get_running_loop().call_later(limit, self.leave, f"it did not answer within {limit:g} s")
+        try:
+            reply = await pending.final
+        except asyncio.CancelledError:
+            await self.end(pending)
+            raise
+        finally:
+            late.cancel()
+            self._pending.pop(pending.id, None)
+        if pending.broken is not None:
+            raise pending.broken
+        return reply
+
+    async def end(self, pending: Pending) -> None:
+        """Cancel a request and wait until it has ended: a moment, which cannot be cancelled itself."""
+        self.send({"op": "cancel", "target": pending.id})  # even if its reply came just now: it may have begun a job
+        if pending.id not in self._pending:
+            return
+        loop = asyncio.get_running_loop()
+        until = loop.time() + caps.DAEMON_GRACE_SECONDS
+        if pending.final.done():  # the one who waited was cancelled, and it with him
+            pending.final = loop.create_future()
+        while not pending.final.done() and loop.time() < until:
+            try:
+                await asyncio.wait([pending.final], timeout=until - loop.time())
+            except asyncio.CancelledError:
+                continue  # it is ending already
+        if not pending.final.done():
+            self.leave("it did not end what was cancelled")
+
+    async def close(self) -> None:
+        """End the connection and with it everything that was started over it."""
+        if self._transport is None or self._lost is None:
+            return
+        self._transport.close()
+        if self._reading is not None:
+            self._reading.cancel()
+            await asyncio.wait([self._reading])
+        await asyncio.wait([self._lost], timeout=caps.DAEMON_GRACE_SECONDS)
+
+
+def _line(request: Json) -> bytes:
+    line = json.dumps(request, separators=(",", ":")).encode() + END_LINE
+    if len(line) > caps.WIRE_LINE_BYTES:
+        raise BackendError(f"a request has at most {caps.WIRE_LINE_BYTES} bytes; send less at once", "too_large")
+    return line
+
+
+def text64(data: bytes) -> str:
+    return b64encode(data).decode()

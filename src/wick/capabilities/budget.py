@@ -1,0 +1,203 @@
+"""Keep several runs within one sum: what a question may take is set aside before it is put."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from decimal import Decimal, InvalidOperation
+from functools import lru_cache
+from threading import Lock
+from typing import Any
+
+from wick.capability import Capability
+from wick.caps import CHARS_PER_TOKEN
+from wick.decisions import Stop
+from wick.errors import ConfigError
+from wick.frozen import canonical
+from wick.hooks import after, before
+from wick.operations import ModelCall
+from wick.prices import Charge, price
+from wick.protocols import Usage
+from wick.tools import Tool
+
+RESERVE_TOKENS = 4_096  # set aside for an answer whose length nobody limits
+INNERMOST = -100.0  # inside of Retry and Fallback, so that something is set aside for every attempt
+
+
+@dataclass(frozen=True, slots=True)
+class Amount:
+    """Tokens, and dollars where a budget counts them."""
+
+    tokens: int = 0
+    dollars: Decimal = Decimal(0)
+
+    def __add__(self, other: Amount) -> Amount:
+        return Amount(self.tokens + other.tokens, self.dollars + other.dollars)
+
+    def __sub__(self, other: Amount) -> Amount:
+        return Amount(self.tokens - other.tokens, self.dollars - other.dollars)
+
+
+NOTHING = Amount()
+
+
+class Budget(Capability):
+    """Tokens and dollars that all runs of all agents with this object may take together, their children included.
+
+    Before each question to a model, what it may take is set aside: the estimated input, and the settings' `max_tokens`
+    or `reserve` for the answer. If that does not fit, the run stops. Afterwards what it really took counts.
+    """
+
+    def __init__(
+        self,
+        tokens: int | None = None,
+        dollars: float | str | Decimal | None = None,
+        *,
+        reserve: int = RESERVE_TOKENS,
+        name: str = "budget",
+    ) -> None:
+        if tokens is None and dollars is None:
+            raise ConfigError("Budget() limits nothing; say Budget(tokens=…), Budget(dollars=…) or both")
+        if tokens is not None and (type(tokens) is not int or tokens <= 0):
+            raise ConfigError(f"Budget(tokens={tokens!r}): tokens are a whole number above 0")
+        if type(reserve) is not int or reserve < 0:
+            raise ConfigError(f"Budget(reserve={reserve!r}): what is set aside for an answer is 0 tokens or more")
+        if type(name) is not str or not name:
+            raise ConfigError(f"Budget(name={name!r}): a name is a text")
+        self.tokens, self.dollars = tokens, None if dollars is None else _dollars(dollars)
+        self.reserve, self.name = reserve, name
+        self._book = _Book(self.tokens, self.dollars)
+
+    @property
+    def spent(self) -> Amount:
+        """What was taken so far."""
+        return self._book.state()[0]
+
+    @property
+    def reserved(self) -> Amount:
+        """What is set aside for questions that are under way."""
+        return self._book.state()[1]
+
+    @before(ModelCall, priority=INNERMOST, inherit=True)
+    def reserve_tokens(self, call: ModelCall) -> Stop | None:
+        title = "budget" if self.name == "budget" else f"budget: {self.name}"
+        wanted = Usage(_estimate(call), call.settings.get("max_tokens") or self.reserve)
+        cost = price(call.model.name, wanted) if self.dollars is not None else Decimal(0)
+        if cost is None:
+            return Stop(f"{title}: nobody knows what {call.model.name} costs; limit tokens= in place of dollars=")
+        refusal = self._book.open(call, Amount(wanted.total_tokens, cost))
+        return Stop(f"{title}: {refusal}") if refusal else None
+
+    @after(ModelCall, priority=INNERMOST, inherit=True)
+    def settle(self, call: ModelCall) -> None:
+        self._book.close(call)
+
+
+@dataclass(eq=False, slots=True)
+class _Hold:
+    """What is set aside for one attempt at a question."""
+
+    call: ModelCall
+    amount: Amount
+    known: Usage  # what the call's trail told of when it was set aside
+    task: asyncio.Task[Any] | None = field(default_factory=asyncio.current_task)
+
+    def abandoned(self, now: ModelCall | None) -> bool:
+        """Whether it was cancelled or put aside: then no `after` has settled it, and none will."""
+        again = now is not None and now.trail is self.call.trail and self.task is asyncio.current_task()
+        return again or self.call.run.progress.over or (self.task is not None and self.task.done())
+
+    @property
+    def asked(self) -> bool:
+        """Whether the model was asked at all: whoever asks it leaves a usage of its own in the trail."""
+        return self.call.trail.usage is not self.known
+
+    def took(self, charge: Charge, dollars: bool) -> Amount:
+        """What an attempt took; what was set aside for it, where nobody can say."""
+        if not charge.usage.total_tokens:
+            return self.amount
+        cost = charge.price if dollars else Decimal(0)
+        return Amount(charge.usage.total_tokens, self.amount.dollars if cost is None else cost)
+
+
+@dataclass(eq=False, slots=True)
+class _Book:
+    """What was spent and what is set aside. Agents in several threads may share one."""
+
+    tokens: int | None
+    dollars: Decimal | None
+    spent: Amount = NOTHING
+    held: Amount = NOTHING
+    holds: dict[ModelCall, _Hold] = field(default_factory=dict)
+    lock: Lock = field(default_factory=Lock)
+
+    def state(self) -> tuple[Amount, Amount]:
+        with self.lock:
+            self._sweep()
+            return self.spent, self.held
+
+    def open(self, call: ModelCall, amount: Amount) -> str:
+        """Set an amount aside; or say why it does not fit."""
+        with self.lock:
+            if call in self.holds:  # an agent and the one above it have the same budget
+                return ""
+            self._sweep(call)
+            if refusal := self._refusal(amount):
+                return refusal
+            self.holds[call] = _Hold(call, amount, call.trail.usage)
+            self.held += amount
+            return ""
+
+    def close(self, call: ModelCall) -> None:
+        """Count what an attempt took that came to a reply or an error."""
+        with self.lock:
+            if call in self.holds:
+                self._settle(self.holds[call])
+
+    def _sweep(self, now: ModelCall | None = None) -> None:
+        """Settle what was cancelled: nobody knows what it took, so what was set aside counts if it was asked at all."""
+        for hold in [hold for hold in self.holds.values() if hold.abandoned(now)]:
+            self._settle(hold, hold.amount if hold.asked else NOTHING)
+
+    def _settle(self, hold: _Hold, unsaid: Amount = NOTHING) -> None:
+        counted = hold.call.notes.setdefault("budgets", {})  # attempts side by side share their call's charges
+        new = hold.call.charges[counted.get(self, 0) :]
+        counted[self] = counted.get(self, 0) + len(new)
+        took = sum((hold.took(charge, self.dollars is not None) for charge in new), NOTHING)
+        self.spent += took if new else unsaid
+        self.held -= hold.amount
+        del self.holds[hold.call]
+
+    def _refusal(self, amount: Amount) -> str:
+        after = self.spent + self.held + amount
+        if self.tokens is not None and after.tokens > self.tokens:
+            sums = (amount.tokens, self.tokens, self.spent.tokens, self.held.tokens)
+            return _SENTENCE.format(*(f"{sum:,} tokens" for sum in sums))
+        if self.dollars is not None and after.dollars > self.dollars:
+            prices = (amount.dollars, self.dollars, self.spent.dollars, self.held.dollars)
+            return _SENTENCE.format(*(f"${price:f}" for price in prices))
+        return ""
+
+
+_SENTENCE = "the next question may take {}; of {}, {} are spent and {} set aside"
+
+
+def _estimate(call: ModelCall) -> int:
+    """About how many tokens the question itself has."""
+    said = sum(message.tokens for message in call.messages)
+    return said + len(call.system) // CHARS_PER_TOKEN + sum(map(_described, call.tools))
+
+
+@lru_cache(maxsize=1_024)
+def _described(tool: Tool) -> int:
+    return len(canonical(tool.schema)) // CHARS_PER_TOKEN
+
+
+def _dollars(value: float | str | Decimal) -> Decimal:
+    try:
+        dollars = Decimal(str(value)) if not isinstance(value, bool) else Decimal(0)
+    except InvalidOperation:
+        dollars = Decimal(0)
+    if not (dollars.is_finite() and dollars > 0):
+        raise ConfigError(f"Budget(dollars={value!r}): dollars are a number above 0")
+    return dollars

@@ -1,0 +1,231 @@
+"""Say what an agent may do by itself, what it must ask for, and what it may never do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal, get_args
+
+from wick.aliases import ARGUMENTS, tool_aliases, tool_name
+from wick.capability import Capability
+from wick.caps import GUARD_SECONDS, PREVIEW_CHARS
+from wick.decisions import Ask, Block
+from wick.errors import BackendError, ConfigError
+from wick.frozen import canonical
+from wick.hooks import Hook, guard
+from wick.operations import Run, ToolUse
+from wick.protocols import Backend
+from wick.rules import POLICIES, Given, Rule, Subject, Type, allowing, met, rule
+from wick.threads import Thread
+from wick.tools import Tool
+
+Mode = Literal["default", "plan", "acceptEdits", "bypassPermissions", "dontAsk"]
+PLAN = "Plan mode: write operations not allowed"
+KINDS = {
+    "execute": "shell",
+    **dict.fromkeys(("ls", "read_file", "glob", "grep"), "read"),
+    **dict.fromkeys(("write_file", "edit_file"), "write"),
+    **dict.fromkeys(("http_request", "web_search"), "network"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What is said about a use of a tool, by which type of rule (or a `grant`, or the `mode`), and by which rule."""
+
+    decision: Literal["allow", "ask", "deny"]
+    by: Literal["deny", "ask", "allow", "grant", "mode"]
+    rule: str = ""
+    reason: str = ""
+
+
+class Permissions(Capability):
+    """Decides about every use of a tool: by rules, by what the user has granted, and by a mode for the rest.
+
+    It is a guard: it sees what will really be done, and agents that this one starts are under it, too. A rule that
+    denies beats everything; an allow silences only the question that the mode would have asked.
+    """
+
+    def __init__(
+        self,
+        *,
+        deny: Iterable[Given] = (),
+        ask: Iterable[Given] = (),
+        allow: Iterable[Given] = (),
+        mode: Mode = "default",
+        policy: str | Sequence[str] = (),
+        grants: Iterable[Mapping[str, Any]] = (),
+        backend: Backend | None = None,
+    ) -> None:
+        if mode not in get_args(Mode):
+            raise ConfigError(f"there is no permission mode {mode!r}; the modes are {', '.join(get_args(Mode))}")
+        self.mode, self.backend = mode, backend
+        self.rules = (
+            *_rules("deny", [*_policies(policy), *_listed("deny", deny)]),
+            *_rules("ask", _listed("ask", ask)),
+            *_rules("allow", _listed("allow", allow)),
+        )
+        self.grants = frozenset(_granted(grant) for grant in _listed("grants", grants))
+
+    def hooks(self) -> list[Hook]:
+        """The guard, and one for each tool that only some agents have: an agent without it refuses the rule."""
+        names = {made.tool: made for made in reversed(self.rules) if not made.known}
+        return [*super().hooks(), *(self._stands_for(made) for made in names.values())]
+
+    def _stands_for(self, made: Rule) -> Hook:
+        name = f"{self.name}.{made.text}"
+        return Hook(_agree, ToolUse, "guard", name, made.tool, timeout=GUARD_SECONDS, owner=self)
+
+    @guard(ToolUse)
+    async def check(self, use: ToolUse) -> Ask | Block | None:
+        workdir = self.backend.workdir if self.backend is not None else ""
+        subject = Subject.of(use.bound, use.args, use.names, workdir=workdir)
+        subject = replace(subject, linked=await self._linked(subject))
+        granted = (use.bound.name, canonical(use.args)) in (self.grants | self._session(use.run))
+        verdict = self._decide(subject, use.bound.read_only, granted)
+        if verdict.decision == "deny":
+            return Block(verdict.reason)
+        return Ask(verdict.reason) if verdict.decision == "ask" else None
+
+    def explain(self, tool: Tool | str, args: Mapping[str, Any], *, thread: Thread | None = None) -> Verdict:
+        """What would be said about a use of a tool, and why; links in the workspace are not looked at."""
+        workdir = self.backend.workdir if self.backend is not None else ""
+        if isinstance(tool, Tool):
+            name, subject, read_only = tool.name, Subject.of(tool, args, workdir=workdir), tool.read_only
+        else:
+            name, names = tool_name(tool), frozenset((tool, *tool_aliases(tool)))
+            args = {ARGUMENTS.get(name, {}).get(key, key): value for key, value in args.items()}
+            kind = KINDS.get(name, "")
+            subject, read_only = Subject(name, names, names, kind, args, workdir), kind == "read"
+        granted = self.grants | (_grants(thread.lineage()) if thread is not None else frozenset())
+        return self._decide(subject, read_only, (name, canonical(args)) in granted)
+
+    def _decide(self, subject: Subject, read_only: bool, granted: bool) -> Verdict:
+        """Deny, ask, grants, allow, mode. Where nobody is to be asked, a question is a no."""
+        verdict = self._verdict(subject, read_only, granted)
+        if verdict.decision == "ask" and self.mode == "dontAsk":
+            return replace(
+                verdict, decision="deny", reason=f"nobody may be asked here, so the answer is no to: {verdict.reason}"
+            )
+        return verdict
+
+    def _verdict(self, subject: Subject, read_only: bool, granted: bool) -> Verdict:
+        found = [(made, met(made, subject)) for made in self.rules if made.type != "allow"]
+        for made, answer in found:
+            if made.type == "deny" and answer == "yes":
+                return Verdict(
+                    "deny", "deny", made.text, made.message or f"the permission rule {made.text} denies this"
+                )
+        if self.mode == "plan" and not read_only:
+            return Verdict("deny", "mode", "", PLAN)
+        for made, answer in found:
+            if answer != "no":
+                return Verdict("ask", made.type, made.text, _question(subject, made))
+        if granted:
+            return Verdict("allow", "grant")
+        if rules := allowing(self.rules, subject):
+            return Verdict("allow", "allow", ", ".join(made.text for made in rules))
+        allowed = self.mode in ("bypassPermissions", "plan") or (self.mode == "acceptEdits" and _is_edit(subject))
+        if allowed:
+            return Verdict("allow", "mode")
+        return Verdict("ask", "mode", "", _question(subject, unread=self._unread(subject)))
+
+    def _unread(self, subject: Subject) -> str:
+        """Why a command could not be compared with the rules that would have allowed it."""
+        might = any(made.type == "allow" and made.specifier and made.names(subject) for made in self.rules)
+        return subject.script.opaque[0] if might and subject.command is not None and subject.script.opaque else ""
+
+    def _session(self, run: Run) -> frozenset[tuple[str, bytes]]:
+        """What the user of the root run has granted; each entry of its thread is looked at once a run."""
+        thread, scratch = run.root.thread, run.root.scratch
+        seen, granted = scratch.get(self, (0, frozenset()))
+        fresh = thread.entries[seen:] if seen else thread.lineage()
+        scratch[self] = len(thread.entries), granted | _grants(fresh)
+        return scratch[self][1]  # type: ignore[no-any-return]
+
+    async def _linked(self, subject: Subject) -> frozenset[str]:
+        """The paths of a use that lead over a link, so that where they end is not known."""
+        if self.backend is None or not any(made.specifier for made in self.rules):
+            return frozenset()
+        return frozenset([path for path in subject.paths() if await _leads_over_link(self.backend, path)])
+
+
+async def _leads_over_link(backend: Backend, path: str) -> bool:
+    home = backend.workdir.rstrip("/")
+    inside = path.removeprefix(f"{home}/") if path != home else ""
+    if inside.startswith("/"):
+        return True  # outside of the workspace nobody can look
+    parts = [part for part in inside.split("/") if part not in ("", ".")]
+    for end in range(1, len(parts) + 1):
+        try:
+            found = await backend.stat("/".join(parts[:end]))
+        except BackendError as error:
+            return error.code != "not_found"
+        if found["type"] == "link":
+            return True
+    return False
+
+
+def _agree(use: ToolUse) -> None:
+    """The rules themselves are looked at in one place."""
+
+
+def _listed(option: str, given: Iterable[Any]) -> list[Any]:
+    if isinstance(given, str | bytes | Mapping) or not isinstance(given, Iterable):
+        raise ConfigError(f"Permissions({option}=…) takes a list, also of one: {option}=[{given!r}]")
+    return list(given)
+
+
+def _rules(type: Type, given: Iterable[Given]) -> list[Rule]:
+    return [rule(type, item) for item in given]
+
+
+def _policies(policy: str | Sequence[str]) -> list[Given]:
+    names = [policy] if isinstance(policy, str) else _listed("policy", policy)
+    for name in names:
+        if name not in POLICIES:
+            raise ConfigError(f"there is no policy {name!r}; there is {', '.join(POLICIES)}")
+    return [item for name in names for item in POLICIES[name]]
+
+
+def _granted(grant: Any) -> tuple[str, bytes]:
+    """The use of a tool that a grant, as an answer proposes it, is for: this tool with exactly these arguments."""
+    fits = isinstance(grant, Mapping) and grant.get("operation", "tool_use") == "tool_use"
+    if not fits or not isinstance(grant.get("tool"), str) or not isinstance(grant.get("args"), Mapping):
+        raise ConfigError(f"a grant is {{tool: …, args: {{…}}}}, as an answer for good proposes it, not {grant!r}")
+    return grant["tool"], canonical(grant["args"])
+
+
+def _grants(entries: Iterable[Any]) -> frozenset[tuple[str, bytes]]:
+    """What the answers among a thread's entries granted for longer than once."""
+    found = set()
+    for entry in entries:
+        said = entry.data if entry.kind == "answered" else {}
+        proposed = said.get("rule", {})
+        if (
+            said.get("allowed")
+            and said.get("scope") in ("session", "always")
+            and proposed.get("operation") == "tool_use"
+        ):
+            found.add((proposed["tool"], canonical(said.get("args", proposed["args"]))))  # as the user changed them
+    return frozenset(found)
+
+
+def _is_edit(subject: Subject) -> bool:
+    return subject.kind == "read" or (subject.kind == "write" and subject.path is not None)
+
+
+def _question(subject: Subject, made: Rule | None = None, unread: str = "") -> str:
+    if made is not None and made.type == "ask" and made.message:
+        return made.message
+    told = subject.command or subject.path or subject.url or canonical(subject.args).decode()
+    words = f"May {subject.name} be used: {_shown(told)}"
+    if made is not None and made.type == "deny":
+        return f"{words} (it may be what the rule {made.text} denies)"
+    return f"{words} ({unread}, so no rule can allow it)" if unread else words
+
+
+def _shown(text: str) -> str:
+    """A text as a person may read it: on one line, with nothing that turns it around."""
+    line = "".join(char if char.isprintable() else " " if char in "\n\t" else "�" for char in text)
+    return line if len(line) <= PREVIEW_CHARS else f"{line[:PREVIEW_CHARS]}…"

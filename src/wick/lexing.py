@@ -1,0 +1,246 @@
+"""The words of a plain shell command, read the way a shell reads them: one character after the other.
+
+Plain means: words, quotes, `;` `&` `&&` `||` `|`, groups, `if` and `while`, redirections, here-documents and comments.
+Everything else, expansions above all, is `Unclear`. What is read here means the same to bash, dash and POSIX's sh.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+class Unclear(Exception):
+    """A command is not plain; the message says why, and begins with "it"."""
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """A word of a command; unless `fixed`, the shell makes something else of it first, perhaps several words."""
+
+    text: str
+    fixed: bool = True
+    glob: bool = False  # the shell makes names of files of it, and nothing else
+
+
+Words = tuple[Word, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Redirect:
+    """Where input comes from or output goes."""
+
+    sign: str
+    target: Word
+
+    @property
+    def writes(self) -> bool:
+        return ">" in self.sign
+
+    @property
+    def file(self) -> bool:
+        """Whether it is a file that counts, not another descriptor, a text or nowhere."""
+        text = self.target.text
+        if self.sign in (">&", "<&") and (text == "-" or text.removesuffix("-").isdecimal()):
+            return False
+        return self.sign not in ("<<", "<<-", "<<<") and text not in FREE
+
+
+FREE = ("/dev/null", "/dev/stdin", "/dev/stdout", "/dev/stderr")
+
+
+@dataclass(slots=True)
+class Lexed:
+    """The simple commands of a text and its redirections, in order."""
+
+    commands: list[Words] = field(default_factory=list)
+    redirects: list[Redirect] = field(default_factory=list)
+
+
+def lex(text: str) -> Lexed:
+    """Read a plain command, or raise Unclear."""
+    return _Lexer(text).run()
+
+
+def made(*pieces: str | tuple[str]) -> Word:
+    """A word of texts that the shell looks at, and texts in quotes, each in a tuple."""
+    text = "".join(piece if isinstance(piece, str) else piece[0] for piece in pieces)
+    bare = "".join(piece if isinstance(piece, str) else "\0" * len(piece[0]) for piece in pieces)
+    braces = "{" in bare and ("," in bare or ".." in bare)
+    if braces or bare[:1] in ("~", "=") or ":~" in bare or "=~" in bare:
+        return Word(text, fixed=False)
+    globs = "*" in bare or "?" in bare or "]" in bare.partition("[")[2]
+    return Word(text, fixed=not globs, glob=globs)
+
+
+_SIGNS = "&>> <<< <<- && || |& &> >> >| >& <> <& << ; & | < > ( )".split()  # the longest first
+_GO_ON = frozenset("if then elif else while until do ! {".split())
+_CLOSE = frozenset("fi done }".split())
+_OTHER = frozenset("for case esac select function coproc [[ ]] in".split())
+_NAME = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_")
+
+
+class _Lexer:
+    def __init__(self, text: str) -> None:
+        for char in text:
+            if char not in "\n\t" and (ord(char) < 32 or ord(char) == 127 or (char != " " and char.isspace())):
+                raise Unclear("it has characters that cannot be seen")
+        self.text, self.at = text, 0
+        self.done = Lexed()
+        self.words: list[Word] = []
+        self.closed = False  # behind `)`, `}`, `fi` or `done`
+        self.sign = ""  # of a redirection whose target comes next
+        self.delimiters: list[tuple[str, bool, bool]] = []  # of here-documents that begin with the next line
+
+    def run(self) -> Lexed:
+        while self.at < len(self.text):
+            self._next(self.text[self.at])
+        self._end()
+        if self.delimiters:
+            raise Unclear("it has a here-document without an end")
+        return self.done
+
+    def _next(self, char: str) -> None:
+        if char in " \t":
+            self.at += 1
+        elif char == "\n":
+            self._end()
+            self.at += 1
+            self._documents()
+        elif self.text.startswith("\\\n", self.at):
+            self._continue()
+        elif char == "#":
+            end = self.text.find("\n", self.at)
+            self.at = end if end >= 0 else len(self.text)
+        elif char in ";&|<>()":
+            self._operator()
+        else:
+            self._word()
+
+    def _continue(self) -> None:
+        """A line that goes on in the next; between two signs, that could make one sign of them."""
+        last, first = self.text[: self.at][-1:], self.text[self.at + 2 : self.at + 3]
+        if last and last in "<>&|();" and first not in (" ", "\t"):
+            raise Unclear("it has a sign that goes on in the next line")
+        self.at += 2
+
+    def _operator(self) -> None:
+        sign = next(sign for sign in _SIGNS if self.text.startswith(sign, self.at))
+        self.at += len(sign)
+        after = self.text[self.at : self.at + 1]
+        if (sign in ";&|" and after in (";", "&", "|")) or (sign in "<>(" and after == "("):
+            raise Unclear("it has a command in place of a file, or signs that mean something else")
+        if self.sign:
+            raise Unclear("it has a redirection without a target")
+        if sign[0] in "<>" or sign in ("&>", "&>>"):
+            self.sign = sign
+        elif sign == "(":
+            if self.words or self.closed:
+                raise Unclear("it has brackets that mean something else")
+        else:
+            self._end()
+            self.closed = sign == ")"
+
+    def _end(self) -> None:
+        if self.sign:
+            raise Unclear("it has a redirection without a target")
+        if self.words:
+            self.done.commands.append(tuple(self.words))
+        self.words, self.closed = [], False
+
+    def _word(self) -> None:
+        start, pieces = self.at, list[str | tuple[str]]()
+        while self.at < len(self.text) and self.text[self.at] not in " \t\n;&|<>()":
+            self._piece(pieces)
+        word, raw = made(*pieces), self.text[start : self.at]
+        if self.sign:
+            self._target(word, quoted=any(isinstance(piece, tuple) for piece in pieces))
+        elif raw.isdigit() and self.text[self.at : self.at + 1] in ("<", ">"):
+            return  # the number of a descriptor
+        elif raw.startswith("{") and self.text[self.at : self.at + 1] in ("<", ">"):
+            raise Unclear("it sets a variable")
+        else:
+            self._take(word, raw)
+
+    def _piece(self, pieces: list[str | tuple[str]]) -> None:
+        char = self.text[self.at]
+        if char in "$`":
+            raise Unclear("it uses a variable, or has a command inside of a word")
+        if char == "'":
+            end = self.text.find("'", self.at + 1)
+            if end < 0:
+                raise Unclear("it has a quote that is left open")
+            pieces.append((self.text[self.at + 1 : end],))
+            self.at = end + 1
+        elif char == '"':
+            pieces.append((self._quoted(),))
+        elif char == "\\":
+            self._backslash(pieces)
+        else:
+            pieces.append(char)
+            self.at += 1
+
+    def _backslash(self, pieces: list[str | tuple[str]]) -> None:
+        after = self.text[self.at + 1 : self.at + 2]
+        if not after:
+            raise Unclear("it ends in a backslash")
+        if after != "\n":
+            pieces.append((after,))
+        self.at += 2
+
+    def _quoted(self) -> str:
+        """A text in double quotes."""
+        found, at = "", self.at + 1
+        while at < len(self.text) and self.text[at] != '"':
+            char, after = self.text[at], self.text[at + 1 : at + 2]
+            if char in "$`":
+                raise Unclear("it uses a variable, or has a command inside of a word")
+            if char == "\\" and after in ("$", "`", '"', "\\", "\n") and after:
+                found, at = found + after.strip("\n"), at + 2
+            else:
+                found, at = found + char, at + 1
+        if at >= len(self.text):
+            raise Unclear("it has a quote that is left open")
+        self.at = at + 1
+        return found
+
+    def _target(self, word: Word, quoted: bool) -> None:
+        if self.sign in ("<<", "<<-"):
+            if not word.text or not word.fixed or "\n" in word.text:
+                raise Unclear("it has a here-document that is not plain")
+            self.delimiters.append((word.text, quoted, self.sign == "<<-"))
+        self.done.redirects.append(Redirect(self.sign, word))
+        self.sign = ""
+
+    def _take(self, word: Word, raw: str) -> None:
+        if not self.words and raw in _OTHER:
+            raise Unclear("it compares, loops or defines something")
+        if not self.words and raw in _CLOSE:
+            self.closed = True
+        elif self.closed:
+            raise Unclear("it has words behind a group")
+        elif self.words or raw not in _GO_ON:
+            if not self.words and _assigns(raw):
+                raise Unclear("it sets a variable")
+            self.words.append(word)
+
+    def _documents(self) -> None:
+        """Here-documents begin with the line after them."""
+        for delimiter, quoted, tabs in self.delimiters:
+            while True:
+                if self.at >= len(self.text):
+                    raise Unclear("it has a here-document without an end")
+                end = self.text.find("\n", self.at)
+                end = end if end >= 0 else len(self.text)
+                line, self.at = self.text[self.at : end], end + 1
+                if (line.lstrip("\t") if tabs else line) == delimiter:
+                    break
+                if not quoted and any(sign in line for sign in "$`\\"):
+                    raise Unclear("it uses a variable in a here-document, or has a command there")
+        self.delimiters = []
+
+
+def _assigns(raw: str) -> bool:
+    """Whether a word is NAME=…, NAME+=… or NAME[…]=…"""
+    name, equals, _ = raw.partition("=")
+    name = name.removesuffix("+").partition("[")[0]
+    return bool(equals and name) and not name[0].isdigit() and set(name) <= _NAME

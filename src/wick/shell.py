@@ -1,0 +1,533 @@
+"""What a shell command would run, as far as that can be read without running it.
+
+    script = read("cd src && timeout 60 make test > log")
+    script.commands      cd src · timeout 60 make test · make test
+    script.redirects     log, which is written
+    script.opaque        why it cannot be known in full; nothing here
+
+Two readers look at a command: tree-sitter's grammar of bash, which sees into everything, and `wick.lexing`, which
+knows plain commands only and nothing of grammars. Where they do not agree word for word, the command is opaque: no
+mistake in one of them makes a command look like another.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from typing import Any
+
+from wick.caps import SHELL_CHARS, SHELL_COMMANDS, SHELL_NESTING
+from wick.errors import MissingExtra
+from wick.lexing import Redirect, Unclear, Word, Words, lex, made
+
+UNKNOWN = Word("…", fixed=False)  # any words at all
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """One simple command, or the command inside of another. `needs` says that it must be allowed by itself."""
+
+    words: Words
+    needs: bool = True
+
+    def __str__(self) -> str:
+        return " ".join(word.text for word in self.words)
+
+
+@dataclass(frozen=True, slots=True)
+class Script:
+    """What was read of a command. Anything in `opaque` means that more may happen than can be seen."""
+
+    commands: tuple[Command, ...]
+    redirects: tuple[Redirect, ...] = ()
+    opaque: tuple[str, ...] = ()
+
+
+@lru_cache(maxsize=64)
+def read(command: str, moved: bool = False) -> Script:
+    """Read a command; what cannot be read is not an error, but opaque. `moved`: it does not start in the workspace."""
+    reader = _Reader()
+    reader.text(command)
+    if moved:
+        reader.check_places()
+    return Script(tuple(dict.fromkeys(reader.commands)), tuple(reader.redirects), tuple(dict.fromkeys(reader.opaque)))
+
+
+@lru_cache(maxsize=1)
+def grammar() -> Any:
+    """The grammar of bash; MissingExtra if its package is not installed."""
+    try:
+        import tree_sitter
+        import tree_sitter_bash
+    except ImportError:
+        raise MissingExtra("permissions", "tree-sitter-bash", "reading shell commands") from None
+    return tree_sitter.Language(tree_sitter_bash.language())
+
+
+def _parsed(text: str) -> Any:
+    import tree_sitter
+
+    return tree_sitter.Parser(grammar()).parse(text.encode("utf-8", "surrogatepass")).root_node
+
+
+# -- what stands before a command, and which part of it is the command inside ---------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Wrapper:
+    """A command that runs the one it is given: its options, and how many words stand before that command."""
+
+    flags: str = ""
+    valued: str = ""
+    long_flags: frozenset[str] = frozenset()
+    long_valued: frozenset[str] = frozenset()
+    skip: int = 0
+    sets: bool = False  # takes NAME=value
+    own: bool = False  # must be allowed by itself, too
+
+    def inner(self, words: Words) -> int | None:
+        """Where the command inside begins; None if that is not plain."""
+        at, left = 1, self.skip
+        while at < len(words) and words[at].fixed and words[at].text.startswith("-") and words[at].text != "-":
+            text = words[at].text
+            if text == "--":
+                at += 1
+                break
+            step = self._option(text)
+            if step is None:
+                return None
+            at += step
+        for word in words[at : at + left]:
+            if not word.fixed:
+                return None
+        return at + left
+
+    def _option(self, text: str) -> int | None:
+        """How many words an option takes; None if it is not known."""
+        if text.startswith("--"):
+            name, equals, _ = text[2:].partition("=")
+            if name in (self.long_valued if equals else self.long_flags):
+                return 1
+            return 2 if name in self.long_valued else None
+        for place, letter in enumerate(text[1:], 2):
+            if letter in self.valued:
+                return 1 if text[place:] else 2
+            if letter not in self.flags:
+                return None
+        return 1
+
+
+WRAPPERS = {
+    "builtin": Wrapper(),
+    "busybox": Wrapper(own=True),
+    "command": Wrapper(),
+    "doas": Wrapper("n", "uC", own=True),
+    "env": Wrapper("i", "u", frozenset({"ignore-environment"}), frozenset({"unset"}), sets=True),
+    "exec": Wrapper(),
+    "ionice": Wrapper("t", "cn"),
+    "nice": Wrapper("", "n", frozenset(), frozenset({"adjustment"})),
+    "nohup": Wrapper(),
+    "setsid": Wrapper("cfw"),
+    "stdbuf": Wrapper("", "ioe", frozenset(), frozenset({"input", "output", "error"})),
+    "sudo": Wrapper("EHnkSPb", "ugpCrtTh", sets=True, own=True),
+    "time": Wrapper("p"),
+    "timeout": Wrapper(
+        "v",
+        "sk",
+        frozenset({"foreground", "preserve-status", "verbose"}),
+        frozenset({"signal", "kill-after"}),
+        skip=1,
+    ),
+    "toybox": Wrapper(own=True),
+    "xargs": Wrapper("0rtx", "nLPsdEI", frozenset({"null", "no-run-if-empty", "verbose"})),
+}
+# They run a command, too, but which of their words it begins with is for them alone to say.
+OPENERS = frozenset(
+    "chroot chrt coproc entr fakeroot flock gdb ltrace nsenter parallel pkexec runuser script setpriv setarch strace su"
+    " systemd-run taskset unbuffer unshare watch".split()
+)
+SHELLS = frozenset("sh bash dash ash ksh mksh zsh".split())
+PLAIN_SHELLS = frozenset("sh bash dash".split())
+# Builtins that change what later words mean, or run what is in a text, a file or a variable.
+CHANGES = frozenset(
+    "[ [[ declare export getopts let local read readonly set shift shopt trap typeset unalias unset".split()
+)
+CODE = frozenset(". alias bind compgen complete compopt enable eval fc hash history mapfile readarray source".split())
+CALCULATE = CHANGES | {"printf", "test", "wait"}
+MOVES = frozenset("cd popd pushd".split())
+KEYWORDS = frozenset(
+    "! { } ( [[ if then elif else fi for while until do done case esac select function in time coproc".split()
+)
+FINDS = frozenset("-exec -execdir -ok -okdir".split())
+
+_SETS = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(\[.*\])?\+?=")
+_COUNTS = re.compile(r"%[^%A-Za-z]*n")  # printf sets a variable
+
+# -- nodes of the grammar -------------------------------------------------------------------------------------------
+
+_STRUCTURE = frozenset(
+    "program list pipeline subshell compound_statement negated_command redirected_statement if_statement elif_clause"
+    " else_clause while_statement do_group comment word number string raw_string string_content concatenation"
+    " command_name file_descriptor heredoc_start heredoc_body heredoc_end heredoc_content variable_name"
+    " special_variable_name".split()
+)
+_OPAQUE = {
+    "ERROR": "it is not well formed",
+    "ansi_c_string": "it has a text in escapes",
+    "arithmetic_expansion": "it calculates",
+    "c_style_for_statement": "it sets a variable",
+    "case_statement": "it compares patterns",
+    "command_substitution": "it has a command inside of a word",
+    "declaration_command": "it sets a variable",
+    "expansion": "it uses a variable",
+    "for_statement": "it sets a variable",
+    "function_definition": "it defines a function",
+    "process_substitution": "it has a command in place of a file",
+    "simple_expansion": "it uses a variable",
+    "test_command": "it has a test that may calculate",
+    "translated_string": "it has a text that is translated",
+    "unset_command": "it sets a variable",
+    "variable_assignment": "it sets a variable",
+}
+_NAMED = {"declaration_command", "unset_command", "test_command"}
+_CALCULATES = _NAMED | {"arithmetic_expansion", "expansion", "translated_string", "variable_assignment"}
+
+
+@dataclass(slots=True)
+class _Reader:
+    """Collects what a text, and the texts inside of it, would run."""
+
+    commands: list[Command] = field(default_factory=list)
+    redirects: list[Redirect] = field(default_factory=list)
+    opaque: list[str] = field(default_factory=list)
+    inputs: list[str] = field(default_factory=list)  # texts that commands are fed with
+    fed: bool = False  # a shell among them reads such a text
+    depth: int = 0
+
+    def text(self, text: str) -> None:
+        if len(text) > SHELL_CHARS or self.depth > SHELL_NESTING:
+            return self._hide("it is too long or too deep to be read")
+        self.depth += 1
+        moved = self._moves()
+        seen, places = _Seen(self), len(self.redirects)
+        root = _parsed(text)
+        if root.has_error:
+            self._hide("it is not well formed")
+        seen.look(root)
+        try:
+            lexed = lex(text)
+        except Unclear as unclear:
+            self.opaque.append(str(unclear))
+            if re.search(r"[^\s\\]\\\n[^\s]", text):
+                self._hide("it has a word that goes on in the next line")  # of which the grammar makes two
+        else:
+            if lexed.commands != seen.plain():
+                self.opaque.append("it can be read in two ways")
+                for words in lexed.commands:
+                    self.simple(words)
+            self.redirects[places:] = dict.fromkeys([*self.redirects[places:], *lexed.redirects])
+        if any(redirect.target.text.startswith(("/dev/tcp/", "/dev/udp/")) for redirect in self.redirects):
+            self.opaque.append("it opens a connection")
+        if self.fed:
+            self._read_inputs()
+        if self._moves() and not moved:
+            self.check_places()
+        self.depth -= 1
+
+    def _moves(self) -> bool:
+        return any(_base(command.words[0]) in MOVES for command in self.commands)
+
+    def check_places(self) -> None:
+        """After a `cd`, a path that does not begin at the root is another one."""
+        paths = [redirect.target.text for redirect in self.redirects if redirect.file]
+        paths += [command.words[0].text for command in self.commands if "/" in command.words[0].text]
+        if any(not path.startswith("/") for path in paths):
+            self.opaque.append("it names a path after going to another folder")
+
+    def _hide(self, reason: str, shown: str = "…") -> None:
+        """Something may be run that cannot be seen."""
+        self.opaque.append(reason)
+        self.commands.append(Command((Word(shown, fixed=False),)))
+
+    def simple(self, words: Words) -> None:
+        """Take in a simple command, and what it runs in turn."""
+        if not words:
+            return
+        if len(self.commands) >= SHELL_COMMANDS:
+            return self._hide("it has too many commands")
+        place = len(self.commands)
+        self.commands.append(Command(words))
+        name, plain = _base(words[0]), "/" not in words[0].text
+        if not words[0].fixed:
+            self.opaque.append("the name of a command is not plain")
+        elif name in WRAPPERS:
+            within = self._wrapped(name, WRAPPERS[name], words) and plain and not WRAPPERS[name].own
+            self.commands[place] = Command(words, needs=not within)
+        elif name in SHELLS:
+            within = self._shell(words) and plain
+            self.commands[place] = Command(words, needs=not within)
+        elif name == "find":
+            self._find(words)
+        elif name in OPENERS:
+            self._somewhere(words, f"{name} runs another command")
+        else:
+            self._builtin(name, words)
+
+    def _wrapped(self, name: str, wrapper: Wrapper, words: Words) -> bool:
+        """Take in the command inside; whether it stands for the whole."""
+        if name == "command" and len(words) > 1 and words[1].text in ("-v", "-V"):
+            return False  # only says where a command is
+        at = wrapper.inner(words)
+        if name == "env" and at is not None and at < len(words) and words[at].text == "-":
+            at += 1
+        while at is not None and wrapper.sets and at < len(words) and _SETS.match(words[at].text):
+            self.opaque.append("it sets a variable")
+            at += 1
+        if at is None or (name == "time" and at < len(words) and words[at].text in KEYWORDS):
+            self._somewhere(words, f"the options of {name} are not plain")
+            return False
+        if at >= len(words):
+            return name == "xargs"  # which then only says what it was given
+        inner = _fed(words[1:at], words[at:]) if name == "xargs" else words[at:]
+        self.simple(inner)
+        return True
+
+    def _somewhere(self, words: Words, reason: str) -> None:
+        """A command begins with one of these words."""
+        self.opaque.append(reason)
+        for at in range(1, min(len(words), SHELL_COMMANDS - len(self.commands))):
+            self.commands.append(Command(words[at:]))
+            if words[at].fixed and re.search(r"[\s'\"\\]", words[at].text):  # env -S, su -c, watch
+                self.text(re.sub(r"^(-\w|--[\w-]+=)", "", words[at].text))
+
+    def _find(self, words: Words) -> None:
+        if any(not word.fixed and (not word.glob or word.text[0] in "*?[-") for word in words):
+            self._hide("what find is told is not plain")  # a file may be named -exec
+        at = 1
+        while at < len(words):
+            if words[at].text not in FINDS:
+                at += 1
+                continue
+            ends = [end for end in range(at + 1, len(words)) if words[end].text in (";", "+")]
+            if not ends:
+                return self._somewhere(words, "what find runs has no end")
+            self.simple(tuple(_loose(word, "{}") for word in words[at + 1 : ends[0]]))
+            at = ends[0] + 1
+
+    def _shell(self, words: Words) -> bool:
+        """Take in what another shell is told to run; whether that is the whole of it."""
+        at, letters = 1, ""
+        while at < len(words) and re.match(r"[-+].", words[at].text):
+            if not re.fullmatch(r"-[a-np-rt-z]+", words[at].text):  # -o and -O take a word, -s reads, others are long
+                self._somewhere(words, "a shell is started with options of its own")
+                self._hide("a shell is started with options of its own")
+                return False
+            letters += words[at].text[1:]
+            at += 1
+        if "c" in letters:
+            plain = words[0].text in PLAIN_SHELLS and set(letters) <= set("ceux")
+            if not plain:
+                self.opaque.append("it starts another kind of shell")
+            return self._code(words[at : at + 1]) and plain
+        if at >= len(words) or not all(word.fixed for word in words[: at + 1]):
+            self._hide("a shell reads its commands from elsewhere")
+            self.fed = True
+        return False
+
+    def _read_inputs(self) -> None:
+        inputs, self.inputs, self.fed = self.inputs, [], False
+        for text in inputs:
+            self.text(text)
+
+    def _code(self, words: Words) -> bool:
+        if not words or not all(word.fixed for word in words):
+            self._hide("it runs a text that is not plain")
+            return False
+        self.text(" ".join(word.text for word in words))
+        return True
+
+    def _builtin(self, name: str, words: Words) -> None:
+        texts = [word.text for word in words[1:]]
+        if name in CODE:
+            self.opaque.append(f"{name} may run what is not seen here")
+            self._code(words[1:]) if name == "eval" else self._hide(f"{name} may run what is not seen here")
+        elif name in CHANGES:
+            self.opaque.append(f"{name} changes what commands mean")
+            if name == "trap":
+                self._code(words[1:2])
+        elif (
+            (name == "test" and any(text in ("-v", "-R") or "[" in text for text in texts))
+            or (name == "printf" and any(text.startswith("-v") or _COUNTS.search(text) for text in texts))
+            or (name == "wait" and any(text.startswith("-") for text in texts))
+        ):
+            self.opaque.append(f"{name} may set a variable or calculate")
+        if name in CALCULATE and any("$(" in text or "`" in text for text in texts):
+            self._hide(f"{name} may calculate with a text")
+
+
+def _base(word: Word) -> str:
+    return word.text.rsplit("/", 1)[-1]
+
+
+def _loose(word: Word, sign: str) -> Word:
+    """A word in which something is put in place of a sign."""
+    return replace(word, fixed=False, glob=False) if sign in word.text else word
+
+
+def _fed(options: Sequence[Word], words: Words) -> Words:
+    """What xargs runs: the words it was given and those it reads, at the end or in place of a sign."""
+    for at, word in enumerate(options):
+        if word.text.startswith("-I"):
+            sign = word.text[2:] or options[at + 1].text
+            return tuple(_loose(word, sign) for word in words)
+    return (*words, UNKNOWN)
+
+
+class _Seen:
+    """What the grammar sees in one text."""
+
+    def __init__(self, reader: _Reader) -> None:
+        self.reader = reader
+        self.found: list[tuple[int, Words]] = []
+
+    def plain(self) -> list[Words]:
+        """The simple commands in the order of the text."""
+        return [words for _, words in sorted(self.found, key=lambda row: row[0])]
+
+    def look(self, node: Any, depth: int = 0) -> None:
+        if depth > 25 * SHELL_NESTING:
+            return self.reader._hide("it is too deep to be read")
+        if node.type in _OPAQUE:
+            self._note(node)
+        elif node.is_missing:
+            self.reader._hide("it is not well formed")
+        elif node.type == "command":
+            self._command(node)
+        elif node.type == "file_redirect":
+            self._redirect(node)
+        elif node.type in ("heredoc_redirect", "herestring_redirect"):
+            self._input(node)
+        elif node.type == "compound_statement" and node.children[0].type == "((":
+            self.reader._hide("it calculates", _text(node))
+        elif node.is_named and node.type not in _STRUCTURE:
+            self.reader.opaque.append(f"it has {node.type.replace('_', ' ')}s")
+        for child in node.children:
+            self.look(child, depth + 1)
+
+    def _note(self, node: Any) -> None:
+        self.reader.opaque.append(_OPAQUE[node.type])
+        text = _text(node)
+        if node.type in _NAMED:
+            self.reader.commands.append(Command((made(text.split()[0]), UNKNOWN)))
+        if node.type in _CALCULATES and any(map(_runs, _leaves(node))):
+            self.reader._hide("it calculates with a text", text)
+
+    def _command(self, node: Any) -> None:
+        parts = [child for child in node.children if child.is_named and child.type in _WORDS]
+        words = tuple(_word(part) for part in parts)
+        if words:
+            self.found.append((node.start_byte, words))
+            self.reader.simple(words)
+
+    def _redirect(self, node: Any) -> None:
+        sign = next((child.type for child in node.children if not child.is_named), "")
+        for child in node.children:
+            if child.is_named and child.type != "file_descriptor":
+                self.reader.redirects.append(Redirect(sign, _word(child)))
+
+    def _input(self, node: Any) -> None:
+        start = "".join(_text(child) for child in node.children if child.type == "heredoc_start")
+        for child in node.children:
+            if child.type == "heredoc_body":
+                self.reader.inputs.append(_text(child))
+                if "\\\n" in start or (not re.search(r"[\\'\"]", start) and re.search(r"[`\\]", _text(child))):
+                    self.reader._hide("it has a here-document that is not plain")
+            elif node.type == "herestring_redirect" and child.is_named:
+                self.reader.inputs.append(_word(child).text)
+
+
+def _leaves(node: Any) -> Iterator[Any]:
+    todo = [node]
+    while todo:
+        found = todo.pop()
+        todo += found.children
+        if not found.children:
+            yield found
+
+
+def _runs(leaf: Any) -> bool:
+    """Whether a text may run something when it is calculated with: `a[$(rm x)]` does, whatever the quotes."""
+    return (leaf.is_named and re.search(r"`|\$\(", _text(leaf)) is not None) or leaf.type in ("@", "@P")
+
+
+_WORDS = frozenset(
+    "command_name word number string raw_string ansi_c_string concatenation simple_expansion expansion"
+    " command_substitution process_substitution arithmetic_expansion brace_expression translated_string"
+    " extglob_pattern regex".split()
+)
+
+
+def _text(node: Any) -> str:
+    return str(node.text.decode("utf-8", "surrogatepass"))
+
+
+def _word(node: Any) -> Word:
+    """A word as the command gets it."""
+    try:
+        return made(*_pieces(node))
+    except Unclear:
+        return Word(_text(node), fixed=False)
+
+
+def _pieces(node: Any) -> Iterator[str | tuple[str]]:
+    """The characters of a word: texts that the shell looks at, and texts in quotes, each in a tuple."""
+    text = _text(node)
+    if node.type in ("command_name", "concatenation"):
+        end = node.start_byte
+        for child in node.children:
+            if child.start_byte != end:
+                raise Unclear("a word is in pieces")
+            yield from _pieces(child)
+            end = child.end_byte
+    elif node.type in ("word", "number"):
+        yield from _escaped(text)
+    elif node.type == "raw_string":
+        yield (text[1:-1],)
+    elif node.type == "string" and all(child.type in ('"', "string_content") for child in node.children):
+        yield (re.sub(r'\\([$`"\\\n])', lambda found: found[1].strip("\n"), text[1:-1]),)
+    elif node.type == "ansi_c_string":
+        yield (_ansi(text[2:-1]),)
+    else:
+        raise Unclear("a word is not plain")
+
+
+def _escaped(text: str) -> Iterator[str | tuple[str]]:
+    at = 0
+    while at < len(text):
+        if text[at] != "\\":
+            yield text[at]
+            at += 1
+        else:
+            if text[at + 1 : at + 2] != "\n":
+                yield (text[at + 1 : at + 2],)
+            at += 2
+
+
+_ANSI = re.compile(r"\\(x[0-9A-Fa-f]{1,2}|u[0-9A-Fa-f]{1,4}|U[0-9A-Fa-f]{1,8}|[0-7]{1,3}|c.|.)", re.DOTALL)
+_LETTERS = dict(zip("abeEfnrtv", "\a\b\x1b\x1b\f\n\r\t\v", strict=True))
+
+
+def _ansi(text: str) -> str:
+    """The text of `$'…'`."""
+
+    def char(found: re.Match[str]) -> str:
+        code = found[1]
+        if code[0] in "xuU" and len(code) > 1:
+            return chr(min(int(code[1:], 16), 0x10FFFF))
+        if code[0] in "01234567":
+            return chr(int(code, 8) & 0xFF)
+        return chr(ord(code[1]) & 0x1F) if code[0] == "c" and len(code) > 1 else _LETTERS.get(code, code)
+
+    return _ANSI.sub(char, text)

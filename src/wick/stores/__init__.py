@@ -1,0 +1,1 @@
+"""Where threads are kept: in memory, in a SQLite file, in Postgres. They do the same, and tests hold them to it."""

@@ -1,0 +1,231 @@
+"""One thread that writes to a SQLite file, for everybody.
+
+What waits when it looks is done in one transaction and acknowledged after its commit. So the wait for the disk is
+shared: the more there is to write, the more is written at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+import time
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from queue import Empty, SimpleQueue
+from threading import Thread
+from typing import Any, TypeVar
+
+from wick.errors import StoreError
+from wick.protocols import News
+from wick.stores.sqlite_file import TROUBLE, File, Link, explained
+from wick.stores.watching import Key, Watchers
+
+T = TypeVar("T")
+
+MOST_AT_ONCE = 512
+POLL_SECONDS = 0.2  # how often it looks what other processes have written, while somebody watches
+
+
+@dataclass(slots=True)
+class Transaction:
+    """What a piece of work writes to, and whom it has news for once that is on disk."""
+
+    db: sqlite3.Connection
+    news: list[tuple[Key, News | None]] = field(default_factory=list)
+
+    def tell(self, key: Key, news: News | None) -> None:
+        self.news.append((key, news))
+
+
+Work = Callable[[Transaction], Any]
+
+
+@dataclass(slots=True, eq=False)
+class _Job:
+    work: Work
+    answer: asyncio.Future[Any] | None = None  # where somebody waits for it
+    value: Any = None
+    error: Exception | None = None
+
+    @property
+    def abandoned(self) -> bool:
+        return self.answer is not None and self.answer.cancelled()
+
+    def deliver(self) -> None:
+        if self.answer is None or self.answer.done():
+            return
+        if self.error is not None:
+            self.answer.set_exception(self.error)
+        else:
+            self.answer.set_result(self.value)
+
+
+class Writer:
+    """The thread, its connection and what it is to do. It begins with the first piece of work."""
+
+    def __init__(
+        self, file: File, watchers: Watchers, readers: deque[Link], chore: Work | None = None, every: float = 0.0
+    ) -> None:
+        self._file, self._watchers, self._readers = file, watchers, readers
+        self._chore, self._every, self._chore_at = chore, every, 0.0
+        self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
+        self._link: Link | None = None
+        self._seen = 0  # the data_version that watchers know of
+        self._polled = 0.0
+        self._stopping = False
+        self._thread = Thread(target=self._serve, name="wick sqlite writer", daemon=True)
+        self._thread.start()
+
+    async def do(self, work: Callable[[Transaction], T]) -> T:
+        """Do this and wait until it is on disk."""
+        answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        self._jobs.put(_Job(work, answer))
+        return await answer
+
+    def wake(self) -> None:
+        """Somebody watches now: look what other processes write."""
+        self._jobs.put(None)
+
+    def stop(self) -> None:
+        """Do what waits, and end."""
+        self._stopping = True
+        self._jobs.put(None)
+
+    def join(self, seconds: float) -> None:
+        self._thread.join(seconds)
+
+    # -- in the thread ----------------------------------------------------------------------------------------------
+
+    def _serve(self) -> None:
+        while not (self._stopping and self._jobs.empty()):
+            jobs = self._gather()
+            if jobs:
+                self._write(jobs)
+                _deliver(jobs)
+            jobs.clear()  # a thread that waits keeps nothing alive
+            self._look_around()
+        self._drop()
+
+    def _gather(self) -> list[_Job]:
+        jobs: list[_Job] = []
+        with suppress(Empty):
+            first = self._jobs.get(timeout=self._patience())
+            while len(jobs) < MOST_AT_ONCE:
+                if first is not None and not first.abandoned:
+                    jobs.append(first)
+                first = self._jobs.get_nowait()
+        return jobs
+
+    def _patience(self) -> float | None:
+        if self._watchers:
+            return POLL_SECONDS
+        return self._every if self._chore is not None else None
+
+    def _write(self, jobs: list[_Job]) -> None:
+        """One transaction for all; if the database cannot take them together, one for each."""
+        for job in jobs:
+            job.value = job.error = None
+        try:
+            for key, news in self._transact(jobs):
+                self._watchers.tell(key, news)
+        except Exception as error:  # whatever it is: who waits is told, and the thread goes on
+            self._drop()
+            if len(jobs) == 1 or getattr(error, "code", "") in ("locked", "unavailable", "read_only"):
+                for job in jobs:
+                    job.error = error
+                return
+            for job in jobs:
+                self._write([job])
+
+    def _transact(self, jobs: list[_Job]) -> list[tuple[Key, News | None]]:
+        link = self._opened()
+        try:
+            link.check()
+            transaction = Transaction(link.db)
+            link.db.execute("BEGIN IMMEDIATE")
+            for job in jobs:
+                _try(job, transaction, alone=len(jobs) == 1)
+            if link.db.in_transaction:
+                link.db.execute("COMMIT")
+        except TROUBLE as error:
+            raise explained(error, self._file.path) from error
+        link.check()  # before anybody is told that it is on disk
+        return transaction.news
+
+    def _look_around(self) -> None:
+        """Between two writes: what other processes have written, and what has to be done from time to time."""
+        now = time.monotonic()
+        if self._watchers and now - self._polled >= POLL_SECONDS:
+            self._polled = now
+            with suppress(StoreError, *TROUBLE):  # whoever writes next is told
+                self._poll()
+        if self._chore is not None and now - self._chore_at >= self._every:
+            self._chore_at = now
+            self._write([_Job(self._chore)])
+
+    def _poll(self) -> None:
+        link = self._opened()
+        version = link.db.execute("PRAGMA data_version").fetchone()[0]  # its own writes do not count
+        if version == self._seen:
+            return
+        self._seen = version
+        for key in self._watchers.watched():
+            found = link.db.execute("SELECT last, inbox FROM threads WHERE owner = ? AND id = ?", key).fetchone()
+            self._watchers.tell(key, News(*found) if found else None)
+
+    def _opened(self) -> Link:
+        """The connection. Before it is opened, the readers' are closed.
+
+        It is opened after any trouble, as what was wrong may be over. But connections of one process share what SQLite
+        knows of a file, such as that it is read-only, so none of that time may be left.
+        """
+        if self._link is None:
+            self._file.age += 1
+            with suppress(IndexError):
+                while True:
+                    self._readers.pop().close()
+            self._link = self._file.open(writes=True)
+        return self._link
+
+    def _drop(self) -> None:
+        link, self._link, self._seen = self._link, None, 0
+        if link is not None:
+            if link.db.in_transaction:
+                with suppress(sqlite3.Error):
+                    link.db.execute("ROLLBACK")
+            link.close()
+
+
+def _try(job: _Job, transaction: Transaction, *, alone: bool) -> None:
+    """Do one piece of work; what it refuses leaves no trace, and is nobody else's problem."""
+    db, told = transaction.db, len(transaction.news)
+    if not alone:
+        db.execute("SAVEPOINT work")
+    try:
+        job.value = job.work(transaction)
+    except TROUBLE:
+        raise
+    except Exception as error:
+        job.error = error
+        del transaction.news[told:]
+        db.execute("ROLLBACK" if alone else "ROLLBACK TO work")
+    if not alone:
+        db.execute("RELEASE work")
+
+
+def _deliver(jobs: list[_Job]) -> None:
+    """Wake each event loop once for all that happened to it."""
+    by_loop: dict[asyncio.AbstractEventLoop, list[_Job]] = {}
+    for job in jobs:
+        if job.answer is not None:
+            by_loop.setdefault(job.answer.get_loop(), []).append(job)
+    for loop, its in by_loop.items():
+        with suppress(RuntimeError):  # it is closed by now
+            loop.call_soon_threadsafe(_deliver_here, its)
+
+
+def _deliver_here(jobs: list[_Job]) -> None:
+    for job in jobs:
+        job.deliver()

@@ -1,0 +1,393 @@
+"""Threads in memory: for tests, and for servers that may forget."""
+
+from __future__ import annotations
+
+import asyncio
+import builtins
+import time
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import count
+from threading import RLock
+from typing import Any, Literal
+from weakref import ref
+
+from wick.frozen import digest
+from wick.protocols import Hit, Lease, News, Page, Queued, Summary
+from wick.stores import rows
+from wick.stores.rows import Row
+from wick.stores.watching import Watchers, follow
+
+TTL_SECONDS = 3600.0
+SWEEP_SECONDS = 300.0
+
+
+@dataclass(slots=True)
+class _Kept:
+    """A thread, and what is known of it."""
+
+    key: int
+    owner: str
+    id: str
+    title: str
+    meta: str
+    created: float
+    updated: float
+    used: float
+    log: list[Row] = field(default_factory=list)
+    run: str = ""
+    questions: dict[str, str] = field(default_factory=dict)  # open, answered, over
+    inbox: int = 0
+    queue: dict[int, Queued] = field(default_factory=dict)
+    answers: dict[str, int] = field(default_factory=dict)  # where a question's answer is queued
+    blobs: dict[str, bytes] = field(default_factory=dict)
+    fence: int = 0
+    holder: str = ""
+    until: float = 0.0
+
+    @property
+    def asking(self) -> int:
+        return sum(state == "open" for state in self.questions.values())
+
+    @property
+    def news(self) -> News:
+        return News(len(self.log), self.inbox)
+
+
+class InMemory:
+    """A store that forgets a thread after an hour in which nobody used it, and everything when the process ends.
+
+    A thread that runs, waits for an answer or has something queued is never forgotten.
+    """
+
+    def __init__(
+        self, *, ttl: float = TTL_SECONDS, sweep: float = SWEEP_SECONDS, clock: Callable[[], float] = time.time
+    ) -> None:
+        self._ttl, self._pause, self._clock = ttl, sweep, clock
+        self._threads: dict[tuple[str, str], _Kept] = {}
+        self._keys, self._fences = count(1), count(1)
+        self._watchers = Watchers()
+        self._lock = RLock()  # an agent may run in another event loop, in another OS thread
+        self._swept = clock()
+        self._timer: tuple[ref[asyncio.AbstractEventLoop], asyncio.TimerHandle] | None = None
+
+    # -- threads ----------------------------------------------------------------------------------------------------
+
+    async def create(self, owner: str, id: str, *, title: str = "", meta: Mapping[str, Any] | None = None) -> Summary:
+        rows.checked_name("an owner", owner)
+        with self._lock:
+            return self._summary(self._make(owner, id, title, rows.checked_meta(meta)))
+
+    def _make(self, owner: str, id: str, title: str, meta: str) -> _Kept:
+        key = owner, rows.checked_name("the id of a thread", id)
+        self._tidy()
+        if key in self._threads:
+            raise rows.exists(id)
+        now = self._clock()
+        made = _Kept(next(self._keys), owner, id, rows.title_of(title), meta, now, now, now)
+        self._threads[key] = made
+        return made
+
+    def _find(self, owner: str, id: str) -> _Kept:
+        self._tidy()
+        found = self._threads.get((owner, id)) if rows.known(owner) and rows.known(id) else None
+        if found is None:
+            raise rows.not_found(id)
+        found.used = self._clock()
+        return found
+
+    async def head(self, owner: str, id: str) -> Summary:
+        with self._lock:
+            return self._summary(self._find(owner, id))
+
+    def _summary(self, kept: _Kept) -> Summary:
+        return Summary(
+            owner=kept.owner,
+            id=kept.id,
+            title=kept.title,
+            meta=rows.decode(kept.meta.encode()),
+            created=kept.created,
+            updated=kept.updated,
+            last=len(kept.log),
+            run=kept.run,
+            asking=kept.asking,
+            queued=len(kept.queue),
+            leased=self._leased(kept),
+        )
+
+    def _leased(self, kept: _Kept) -> bool:
+        return bool(kept.holder) and kept.until > self._clock()
+
+    async def list(
+        self,
+        owner: str,
+        *,
+        running: bool | None = None,
+        asking: bool | None = None,
+        queued: bool | None = None,
+        order: Literal["updated", "created"] = "updated",
+        oldest_first: bool = False,
+        cursor: str = "",
+        limit: int = 50,
+    ) -> Page:
+        def wanted(kept: _Kept) -> bool:
+            flags = ((running, kept.run), (asking, kept.asking), (queued, kept.queue))
+            return kept.owner == owner and all(want is None or want == bool(flag) for want, flag in flags)
+
+        return self._page(wanted, order, oldest_first, cursor, limit)
+
+    async def unfinished(self, *, cursor: str = "", limit: int = 50) -> Page:
+        return self._page(lambda kept: bool(kept.run or kept.queue), "created", True, cursor, limit)
+
+    def _page(self, wanted: Callable[[_Kept], bool], order: str, oldest_first: bool, cursor: str, limit: int) -> Page:
+        mark, limit = rows.mark_of(cursor, order, oldest_first), rows.checked_limit(limit)
+
+        def place(kept: _Kept) -> rows.Mark:
+            return getattr(kept, order), kept.key
+
+        def follows(kept: _Kept) -> bool:
+            return mark is None or (place(kept) > mark if oldest_first else place(kept) < mark)
+
+        with self._lock:
+            self._tidy()
+            found = [kept for kept in self._threads.values() if wanted(kept) and follows(kept)]
+            found.sort(key=place, reverse=not oldest_first)
+            more = rows.cursor_of(order, oldest_first, place(found[limit - 1])) if len(found) > limit else ""
+            return Page(tuple(self._summary(kept) for kept in found[:limit]), more)
+
+    async def delete(self, owner: str, id: str) -> None:
+        with self._lock:
+            self._forget(self._find(owner, id))
+
+    def _forget(self, kept: _Kept) -> None:
+        del self._threads[kept.owner, kept.id]
+        self._watchers.tell((kept.owner, kept.id), None)
+
+    async def fork(
+        self, owner: str, id: str, at: int, new_id: str, *, title: str = "", meta: Mapping[str, Any] | None = None
+    ) -> Summary:
+        with self._lock:
+            kept = self._find(owner, id)
+            if type(at) is not int or not 0 <= at <= len(kept.log):
+                raise rows.no_entry(id, at, len(kept.log))
+            said = rows.Append()
+            for _, kind, _, body, _ in kept.log[:at]:
+                rows.note(said, kind, rows.decode(body))
+            about = kept.meta if meta is None else rows.checked_meta(meta)
+            made = self._make(owner, new_id, title or kept.title or said.title, about)
+            made.log, made.blobs, made.run = kept.log[:at], dict(kept.blobs), said.run or ""
+            made.questions = dict.fromkeys(rows.open_questions(said.questions), "open")
+            return self._summary(made)
+
+    # -- the log ----------------------------------------------------------------------------------------------------
+
+    async def append(
+        self,
+        owner: str,
+        id: str,
+        entries: Sequence[Mapping[str, Any]],
+        *,
+        expect: int,
+        fence: int,
+        took: Sequence[int] = (),
+    ) -> int:
+        made = rows.prepare(id, entries, rows.checked_number("what is expected", expect))
+        took = rows.checked_took(took)
+        with self._lock:
+            kept = self._find(owner, id)
+            if kept.fence != fence or not kept.holder:
+                raise rows.fenced(id)
+            if len(kept.log) != expect:
+                if kept.log[expect:] == made.rows:
+                    return made.last
+                raise rows.conflicts(id, expect, len(kept.log))
+            self._settle(kept, made, took)
+            kept.log += made.rows
+            kept.updated = self._clock()
+            kept.run = kept.run if made.run is None else made.run
+            kept.title = kept.title or made.title
+            self._watchers.tell((owner, id), kept.news)
+            return made.last
+
+    def _settle(self, kept: _Kept, made: rows.Append, took: Sequence[int]) -> None:
+        """Take what was queued, and follow the questions; nothing is changed if that cannot be."""
+        states, answers = dict(kept.questions), dict(kept.answers)
+        for position in took:
+            if position not in kept.queue:
+                raise rows.not_queued(kept.id, position)
+        for step, question in made.questions:
+            if step == "asked":
+                states[question] = "open"
+                answers.pop(question, None)
+            elif step == "over":
+                states = {name: "over" if state == "open" else state for name, state in states.items()}
+            elif question in states:
+                if states[question] == "answered" and answers.get(question) not in took:
+                    raise rows.answered_already(kept.id, question)
+                states[question] = "answered"
+                answers.pop(question, None)
+        kept.questions, kept.answers = states, answers
+        for position in took:
+            del kept.queue[position]
+
+    async def read(
+        self, owner: str, id: str, *, after: int = 0, limit: int | None = None
+    ) -> AsyncGenerator[builtins.list[dict[str, Any]], None]:
+        done, left = rows.checked_number("where to begin", after), limit
+        while left is None or left > 0:
+            most = rows.BATCH_ROWS if left is None else min(left, rows.BATCH_ROWS)
+            with self._lock:
+                some = _batch(self._find(owner, id).log[done : done + most])
+            if not some:
+                return
+            yield [rows.entry_of(id, done + number, row) for number, row in enumerate(some, 1)]
+            done, left = done + len(some), None if left is None else left - len(some)
+
+    async def search(self, owner: str, text: str, *, limit: int = 20) -> builtins.list[Hit]:
+        wanted, limit = rows.words(text), rows.checked_limit(limit)
+        with self._lock:
+            self._tidy()
+            hits = [hit for kept in self._threads.values() if kept.owner == owner for hit in _hits(kept, wanted)]
+        return sorted(hits, key=lambda hit: (hit.at, hit.seq), reverse=True)[:limit]
+
+    # -- leases -----------------------------------------------------------------------------------------------------
+
+    async def lease(self, owner: str, id: str, holder: str, seconds: float) -> Lease:
+        rows.checked_name("a holder", holder)
+        seconds = rows.checked_seconds(seconds)
+        with self._lock:
+            kept, now = self._find(owner, id), self._clock()
+            if self._leased(kept):
+                raise rows.held(id, kept.holder, kept.until - now)
+            kept.fence, kept.holder, kept.until = next(self._fences), holder, now + seconds
+            return Lease(kept.fence, holder, kept.until)
+
+    async def renew(self, owner: str, id: str, fence: int, seconds: float) -> Lease:
+        seconds = rows.checked_seconds(seconds)
+        with self._lock:
+            kept = self._find(owner, id)
+            if kept.fence != fence or not kept.holder:
+                raise rows.fenced(id)
+            kept.until = self._clock() + seconds
+            return Lease(fence, kept.holder, kept.until)
+
+    async def release(self, owner: str, id: str, fence: int) -> None:
+        with self._lock:
+            kept = self._find(owner, id)
+            if kept.fence == fence:
+                kept.holder, kept.until = "", 0.0
+
+    # -- what others say --------------------------------------------------------------------------------------------
+
+    async def enqueue(self, owner: str, id: str, message: Mapping[str, Any]) -> int:
+        body = rows.checked_said("a message", message)
+        with self._lock:
+            return self._queue(self._find(owner, id), "message", body)
+
+    async def answer(self, owner: str, id: str, question: str, data: Mapping[str, Any]) -> int:
+        body = rows.checked_said("an answer", data, id=question)
+        with self._lock:
+            kept = self._find(owner, id)
+            if question not in kept.questions:
+                raise rows.no_question(id, question)
+            if kept.questions[question] != "open":
+                raise rows.answered_already(id, question)
+            kept.questions[question] = "answered"
+            kept.answers[question] = position = self._queue(kept, "answer", body)
+            return position
+
+    def _queue(self, kept: _Kept, kind: Literal["message", "answer"], body: bytes) -> int:
+        kept.inbox += 1
+        kept.updated = self._clock()
+        kept.queue[kept.inbox] = Queued(kept.inbox, kind, body, kept.updated)
+        self._watchers.tell((kept.owner, kept.id), kept.news)
+        return kept.inbox
+
+    async def inbox(self, owner: str, id: str) -> builtins.list[Queued]:
+        with self._lock:
+            queue = [*self._find(owner, id).queue.values()]
+        return [Queued(item.position, item.kind, rows.decode(item.data), item.at) for item in queue]
+
+    def watch(self, owner: str, id: str) -> AsyncGenerator[News, None]:
+        async def now() -> News:
+            with self._lock:
+                return self._find(owner, id).news
+
+        return follow(self._watchers, (owner, id), now)
+
+    # -- blobs ------------------------------------------------------------------------------------------------------
+
+    async def put_blob(self, owner: str, id: str, data: bytes) -> str:
+        name = digest(data)
+        with self._lock:
+            kept = self._find(owner, id)
+            if name not in kept.blobs:
+                rows.checked_blob(id, data, sum(map(len, kept.blobs.values())))
+                kept.blobs[name] = bytes(data)
+        return name
+
+    async def get_blob(self, owner: str, id: str, sha256: str) -> bytes:
+        with self._lock:
+            found = self._find(owner, id).blobs.get(sha256)
+        if found is None:
+            raise rows.no_blob(id, sha256)
+        return found
+
+    # -- forgetting -------------------------------------------------------------------------------------------------
+
+    def _tidy(self) -> None:
+        """Forget what nobody uses, every five minutes: by a timer while an event loop runs, else when asked."""
+        if self._clock() - self._swept >= self._pause:
+            self.sweep()
+        self._wind()
+
+    def _wind(self) -> None:
+        loop = asyncio.get_running_loop()
+        if self._timer is None or self._timer[0]() is not loop:
+            self._timer = ref(loop), loop.call_later(self._pause, _sweep_later, ref(self))
+
+    def sweep(self) -> None:
+        """Forget now what nobody has used for too long."""
+        with self._lock:
+            now = self._swept = self._clock()
+            for kept in [*self._threads.values()]:
+                busy = self._leased(kept) or kept.asking or kept.queue
+                if not busy and now - kept.used >= self._ttl:
+                    self._forget(kept)
+
+    async def close(self) -> None:
+        """Stop the timer and end who watches; what is kept stays."""
+        self._watchers.close()
+        if self._timer is not None:
+            self._timer[1].cancel()
+            self._timer = None
+
+
+def _sweep_later(store: ref[InMemory]) -> None:
+    """A timer that does not keep its store alive."""
+    kept = store()
+    if kept is not None:
+        kept._timer = None
+        kept.sweep()
+        if kept._threads:
+            kept._wind()
+
+
+def _batch(log: list[Row]) -> list[Row]:
+    """As many of these as are read at once: a reader that is slow does not hold them all."""
+    size = 0
+    for number, row in enumerate(log, 1):
+        size += len(row[3])
+        if size >= rows.BATCH_BYTES:
+            return log[:number]
+    return log
+
+
+def _hits(kept: _Kept, wanted: Sequence[str]) -> list[Hit]:
+    hits = []
+    for seq, kind, at, body, _ in kept.log:
+        if kind == "message":
+            text = rows.text_of(rows.decode(body))
+            if all(word in rows.folded(text) for word in wanted):
+                hits.append(Hit(kept.id, kept.title, seq, at, rows.excerpt(text, wanted[0])))
+    return hits

@@ -1,0 +1,289 @@
+"""The connections to a Postgres server: pooled for each event loop, its schema up to date, its news listened to."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import select
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from wick.errors import MissingExtra, StoreError
+from wick.protocols import News
+from wick.stores.watching import Key, Watchers
+
+try:
+    import psycopg
+    from psycopg import sql
+    from psycopg_pool import AsyncConnectionPool, PoolTimeout
+except ImportError:
+    raise MissingExtra("postgres", "psycopg", "the Postgres store") from None
+
+Connection = psycopg.AsyncConnection[tuple[Any, ...]]
+Pool = AsyncConnectionPool[Connection]
+
+CONNECTIONS = 10
+RESYNC_SECONDS = 30.0  # how often it asks how far the watched threads are, should the server have forgotten to tell
+AGAIN_SECONDS = (0.1, 5.0)  # how long it waits before it listens anew, at first and at most
+
+# Each step brings the schema from one version to the next. A step that was released is never changed.
+STEPS: tuple[tuple[str, ...], ...] = (
+    (
+        "CREATE SEQUENCE fences",
+        """CREATE TABLE threads (
+            key bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, owner text COLLATE "C" NOT NULL,
+            id text COLLATE "C" NOT NULL, title text NOT NULL, meta text NOT NULL,
+            created float8 NOT NULL, updated float8 NOT NULL, last bigint NOT NULL DEFAULT 0,
+            run text NOT NULL DEFAULT '', asking bigint NOT NULL DEFAULT 0, inbox bigint NOT NULL DEFAULT 0,
+            queued bigint NOT NULL DEFAULT 0, fence bigint NOT NULL DEFAULT 0, holder text NOT NULL DEFAULT '',
+            until float8 NOT NULL DEFAULT 0, UNIQUE (owner, id)) WITH (fillfactor = 80)""",
+        "CREATE INDEX ON threads (created, key) WHERE run <> '' OR queued > 0",
+        """CREATE TABLE entries (
+            thread bigint NOT NULL REFERENCES threads ON DELETE CASCADE, seq bigint NOT NULL, kind text NOT NULL,
+            at float8 NOT NULL, data bytea NOT NULL, sum bigint NOT NULL, text text, PRIMARY KEY (thread, seq))""",
+        """CREATE TABLE questions (
+            thread bigint NOT NULL REFERENCES threads ON DELETE CASCADE, id text COLLATE "C" NOT NULL,
+            state text NOT NULL, position bigint, PRIMARY KEY (thread, id))""",
+        """CREATE TABLE inbox (
+            thread bigint NOT NULL REFERENCES threads ON DELETE CASCADE, position bigint NOT NULL, kind text NOT NULL,
+            at float8 NOT NULL, data bytea NOT NULL, sum bigint NOT NULL, PRIMARY KEY (thread, position))""",
+        """CREATE TABLE blobs (
+            thread bigint NOT NULL REFERENCES threads ON DELETE CASCADE, sha256 text NOT NULL, data bytea NOT NULL,
+            PRIMARY KEY (thread, sha256))""",
+    ),
+)
+
+
+class Home:
+    """What a store has open in one event loop."""
+
+    def __init__(self, conninfo: str, schema: str, size: int, timeout: float, watchers: Watchers) -> None:
+        self._conninfo, self._schema, self._timeout, self._watchers = conninfo, schema, timeout, watchers
+        self._size = size
+        self.pool: Pool | None = None
+        self._ready = asyncio.Lock()
+        self._keeper: AsyncGenerator[Pool, None] | None = None
+        self._listener: asyncio.Task[None] | None = None
+        self._listening = asyncio.Event()
+
+    async def _configure(self, connection: Connection) -> None:
+        await connection.execute(sql.SQL("SET search_path TO {}").format(sql.Identifier(self._schema)))
+
+    async def ready(self) -> Pool:
+        """The pool, open, and the schema up to date."""
+        if self.pool is not None:
+            return self.pool
+        async with self._ready:
+            if self.pool is None:
+                keeper = self._keep_open()
+                pool = await anext(keeper)
+                try:
+                    async with _taken(pool) as connection:
+                        await migrate(connection, self._schema)
+                except BaseException:
+                    await keeper.aclose()
+                    raise
+                self.pool, self._keeper = pool, keeper
+            return self.pool
+
+    async def _keep_open(self) -> AsyncGenerator[Pool, None]:
+        """Holds the connections. A loop that ends closes its async generators, and so the connections."""
+        pool: Pool = AsyncConnectionPool(
+            self._conninfo,
+            min_size=0,
+            max_size=self._size,
+            timeout=self._timeout,
+            reconnect_timeout=self._timeout,
+            open=False,
+            configure=self._configure,
+            kwargs={"autocommit": True, "connect_timeout": max(2, int(self._timeout))},
+        )
+        await pool.open()
+        try:
+            yield pool
+        finally:
+            self.pool = None
+            await self.unlisten()
+            await pool.close()
+
+    async def close(self) -> None:
+        if self._keeper is not None:
+            await self._keeper.aclose()
+
+    # -- news -------------------------------------------------------------------------------------------------------
+
+    async def listen(self) -> None:
+        """Return when the server's news come in."""
+        if self._listener is None or self._listener.done():
+            self._listening.clear()
+            self._listener = asyncio.create_task(self._listen(), name="wick postgres listener")
+        with suppress(TimeoutError):  # who asks next is told what is wrong
+            await asyncio.wait_for(self._listening.wait(), self._timeout)
+
+    async def unlisten(self) -> None:
+        listener, self._listener = self._listener, None
+        if listener is not None:
+            listener.cancel()
+            with suppress(asyncio.CancelledError):
+                await listener
+
+    async def _listen(self) -> None:
+        pause, most = AGAIN_SECONDS
+        while True:
+            with suppress(psycopg.Error, OSError):
+                async with await psycopg.AsyncConnection.connect(self._conninfo, autocommit=True) as connection:
+                    await self._configure(connection)
+                    await self._hear(connection)
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, most)
+
+    async def _hear(self, connection: Connection) -> None:
+        await connection.execute(sql.SQL("LISTEN {}").format(sql.Identifier(channel(self._schema))))
+        self._listening.set()
+        while True:
+            for key in self._watchers.watched():  # what happened before it listened
+                self._watchers.tell(key, await how_far(connection, key))
+            async for notice in connection.notifies(timeout=RESYNC_SECONDS):
+                owner, id, last, inbox = json.loads(notice.payload)
+                self._watchers.tell((owner, id), None if last is None else News(last, inbox))
+
+
+class Homes:
+    """A home in each event loop that uses the store; `run_sync` starts a loop of its own each time."""
+
+    def __init__(self, conninfo: str, schema: str, size: int, timeout: float) -> None:
+        self._about = conninfo, schema, size, timeout
+        self._homes: WeakKeyDictionary[asyncio.AbstractEventLoop, tuple[Home, Watchers]] = WeakKeyDictionary()
+
+    def here(self) -> tuple[Home, Watchers]:
+        loop = asyncio.get_running_loop()
+        if loop not in self._homes:
+            watchers = Watchers()
+            self._homes[loop] = Home(*self._about, watchers), watchers
+        return self._homes[loop]
+
+    @asynccontextmanager
+    async def connection(self, *, writes: bool) -> AsyncIterator[Connection]:
+        home, _ = self.here()
+        try:
+            pool = await home.ready()
+            async with _taken(pool) as connection:
+                yield connection
+        except PoolTimeout as error:
+            raise StoreError(f"Postgres does not answer: {error}; is it running?", "unavailable") from error
+        except psycopg.Error as error:
+            raise explained(error, writes) from error
+
+    async def close(self) -> None:
+        found = self._homes.pop(asyncio.get_running_loop(), None)
+        if found is not None:
+            home, watchers = found
+            watchers.close()
+            await home.close()
+
+
+def channel(schema: str) -> str:
+    return f"wick_{schema}"
+
+
+async def how_far(connection: Connection, key: Key) -> News | None:
+    found = await connection.execute("SELECT last, inbox FROM threads WHERE owner = %s AND id = %s", key)
+    row = await found.fetchone()
+    return None if row is None else News(*row)
+
+
+@asynccontextmanager
+async def _taken(pool: Pool) -> AsyncIterator[Connection]:
+    """A connection that its server has not closed. After a restart the pool is full of those."""
+    connection = await pool.getconn()
+    while not _alive(connection):
+        await connection.close()
+        await pool.putconn(connection)
+        connection = await pool.getconn()
+    try:
+        yield connection
+    finally:
+        await pool.putconn(connection)
+
+
+def _alive(connection: Connection) -> bool:
+    """Whether the connection is open, as far as this can be told without asking the server."""
+    waiting = select.poll()
+    waiting.register(connection.fileno(), select.POLLIN)
+    try:
+        for _ in range(10):  # its last words first, then the end
+            if not waiting.poll(0):
+                return True
+            connection.pgconn.consume_input()
+    except psycopg.Error:
+        pass
+    return False
+
+
+async def migrate(connection: Connection, schema: str) -> None:
+    """Bring the schema up to date: one process at a time, and all of it or nothing."""
+    async with connection.transaction():
+        await connection.execute("SELECT pg_advisory_xact_lock(hashtext('wick'), hashtext(%s))", (schema,))
+        version = await _version(connection, schema)
+        if version > len(STEPS):
+            raise StoreError(
+                f"the schema {schema} was written by a newer wick (version {version}; this one knows {len(STEPS)}); "
+                "update wick",
+                "invalid",
+            )
+        if version == len(STEPS):
+            return
+        for statement in (*_FIRST, *_steps(version)):
+            await connection.execute(statement)
+        await connection.execute("DELETE FROM version")
+        await connection.execute("INSERT INTO version VALUES (%s)", (len(STEPS),))
+
+
+_FIRST = ("CREATE TABLE IF NOT EXISTS version (version bigint NOT NULL)",)
+
+
+def _steps(version: int) -> list[str]:
+    return [statement for step in STEPS[version:] for statement in step]
+
+
+async def _version(connection: Connection, schema: str) -> int:
+    there = await connection.execute("SELECT to_regnamespace(%s) IS NOT NULL", (f'"{schema}"',))
+    if not (await there.fetchone() or (False,))[0]:
+        await connection.execute(sql.SQL("CREATE SCHEMA {}").format(sql.Identifier(schema)))
+    there = await connection.execute("SELECT to_regclass('version') IS NOT NULL, to_regclass('threads') IS NOT NULL")
+    versioned, threads = await there.fetchone() or (False, False)
+    if not versioned and threads:
+        raise StoreError(f"the schema {schema} belongs to something else; name another one", "invalid")
+    if not versioned:
+        return 0
+    found = await (await connection.execute("SELECT max(version) FROM version")).fetchone()
+    return int(found[0]) if found and found[0] is not None else 0
+
+
+_MEANINGS = {
+    "53100": ("full", "its disk is full; make room, and go on"),
+    "25006": ("read_only", "it takes no writes now"),
+    "55P03": ("locked", "something is locked; try again"),
+    "57014": ("locked", "it took too long; try again"),
+    "40001": ("locked", "others were in the way; try again"),
+    "40P01": ("locked", "others were in the way; try again"),
+    "XX001": ("corrupt", "its data is damaged; restore it from a backup"),
+    "XX002": ("corrupt", "an index is damaged; rebuild it"),
+    "42501": ("read_only", "it does not let this user do that"),
+    "23": ("corrupt", "what it keeps contradicts itself; restore it from a backup"),
+    "22": ("invalid", "it does not take this"),
+}
+
+
+def explained(error: psycopg.Error, writes: bool) -> StoreError:
+    """What an error of Postgres means to the one who asked."""
+    state = error.sqlstate or ""
+    lost = isinstance(error, psycopg.OperationalError | psycopg.InterfaceError)
+    other = ("unavailable", "it is not there") if lost else ("failed", "it refused")
+    code, meaning = _MEANINGS.get(state) or _MEANINGS.get(state[:2]) or other
+    told = " ".join(str(error).split())[:300]
+    doubt = "; it may have been written or not: append exactly the same again, which is safe, or read what is there"
+    unsure = code == "unavailable" and writes
+    return StoreError(f"Postgres could not do it: {meaning} ({told}){doubt if unsure else ''}", code)

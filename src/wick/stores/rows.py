@@ -1,0 +1,330 @@
+"""What the stores share: how entries are written and checked, and what they say about their thread.
+
+A store does not fold a thread. It only notes what `list` filters by and what must not be swept away: which run is
+open, and which questions wait for an answer.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import struct
+import zlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import isfinite
+from typing import Any, Literal
+
+import orjson
+
+from wick.errors import StoreError
+from wick.frozen import FrozenDict, digest, freeze
+from wick.protocols import Queued
+
+BATCH_ROWS, BATCH_BYTES = 500, 1_000_000  # how much is read at once
+PAGE_ROWS = 500  # the most threads or messages of one answer
+BLOB_BYTES, BLOBS_BYTES = 1_000_000, 10_000_000  # of one blob, and of all of a thread
+NAME_CHARS = 200
+TITLE_CHARS = 80
+EXCERPT_CHARS = 160
+INT64 = 2**63
+
+Row = tuple[int, str, float, bytes, int]  # seq, kind, at, data, check
+
+
+@dataclass(slots=True)
+class Append:
+    """Some entries, ready to be stored, and what they say about their thread."""
+
+    rows: list[Row] = field(default_factory=list)
+    texts: list[str | None] = field(default_factory=list)  # of each row, what a search looks through
+    last: int = 0
+    run: str | None = None  # the run that is open after them; None if they say nothing about it
+    title: str = ""
+    questions: list[tuple[Literal["asked", "answered", "over"], str]] = field(default_factory=list)
+
+
+def prepare(id: str, entries: Sequence[Mapping[str, Any]], expect: int) -> Append:
+    """Check and encode entries that are to follow the entry `expect`."""
+    if not entries:
+        raise StoreError(f"thread {id}: there is nothing to append", "invalid")
+    made = Append(last=expect + len(entries))
+    for seq, entry in enumerate(entries, expect + 1):
+        try:
+            _add(made, seq, entry)
+        except (LookupError, TypeError, ValueError, OverflowError) as error:
+            raise StoreError(f"thread {id}: entry {seq} cannot be stored: {error}", "invalid") from error
+    return made
+
+
+def _add(made: Append, seq: int, entry: Mapping[str, Any]) -> None:
+    kind, at, data = entry["kind"], float(entry["at"]), entry["data"]
+    if entry["seq"] != seq:
+        raise ValueError(f"its number is {entry['seq']!r}")
+    if not known(kind) or not isfinite(at):
+        raise ValueError(f"its kind is {kind!r} and its time {at!r}")
+    body = encode(data)
+    made.rows.append((seq, kind, at, body, check(seq, kind, at, body)))
+    made.texts.append(folded(text_of(data)) if kind == "message" else None)
+    note(made, kind, data)
+
+
+def note(made: Append, kind: str, data: Any) -> None:
+    """Note what an entry says about its thread."""
+    if kind == "message":
+        if data["role"] == "assistant":  # whatever was asked about an earlier reply is settled
+            made.questions.append(("over", ""))
+        elif data["role"] == "user" and not made.title:
+            made.title = title_of(text_of(data))
+    elif kind == "asked" or kind == "answered":
+        made.questions.append((kind, _name(data["id"])))  # type: ignore[arg-type]
+    elif kind == "run_start":
+        made.run = _name(data["run"])
+    elif kind == "rewind" or (kind == "run_end" and data["outcome"] != "interrupted"):
+        made.run = ""
+        made.questions.append(("over", ""))
+
+
+def _name(value: Any) -> str:
+    if not isinstance(value, str) or not known(value):
+        raise ValueError(f"{value!r} is not the name of a run or a question")
+    return value
+
+
+def open_questions(steps: Iterable[tuple[str, str]]) -> list[str]:
+    """What is left open after these steps."""
+    found: dict[str, None] = {}
+    for step, question in steps:
+        if step == "asked":
+            found[question] = None
+        elif step == "answered":
+            found.pop(question, None)
+        else:
+            found.clear()
+    return [*found]
+
+
+# -- JSON -----------------------------------------------------------------------------------------------------------
+
+
+def encode(data: Any) -> bytes:
+    """The JSON of a value; what is not JSON data is refused."""
+    value = data if isinstance(data, FrozenDict) else freeze(data)
+    try:
+        return orjson.dumps(value)
+    except TypeError:  # a number beyond 64 bits; the space tells `decode` to read it exactly
+        return b" " + json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
+
+
+def decode(body: bytes) -> Any:
+    return json.loads(body) if body[:1] == b" " else orjson.loads(body)
+
+
+_place = struct.Struct("<qd").pack
+
+
+def check(seq: int, kind: str, at: float, body: bytes) -> int:
+    """A checksum: a row whose bytes were changed behind the store's back is found out when it is read."""
+    return zlib.crc32(body, zlib.crc32(_place(seq, at) + kind.encode()))
+
+
+def entry_of(id: str, expected: int, row: Sequence[Any]) -> dict[str, Any]:
+    """The entry that a row holds; one that is not as it was written, or not there, is `corrupt`."""
+    try:
+        seq, kind, at, body, sum = row
+        if seq == expected and check(seq, kind, at, body) == sum:
+            return {"seq": seq, "kind": kind, "at": at, "data": decode(body)}
+        problem = f"entry {seq} stands in its place" if seq != expected else "its checksum is wrong"
+    except (TypeError, ValueError, AttributeError, struct.error) as error:
+        problem = str(error)
+    raise corrupt(id, expected, problem)
+
+
+def queued_check(kind: str, body: bytes) -> int:
+    return check(0, kind, 0.0, body)
+
+
+def queued_of(id: str, row: Sequence[Any]) -> Queued:
+    position, kind, at, body, sum = row
+    try:
+        if queued_check(kind, body) == sum:
+            return Queued(position, kind, decode(body), at)
+        problem = "its checksum is wrong"
+    except (TypeError, ValueError, AttributeError, struct.error) as error:
+        problem = str(error)
+    raise StoreError(f"thread {id}: what is queued at {position} is damaged: {problem}", "corrupt")
+
+
+def blob_of(id: str, sha256: str, data: Any) -> bytes:
+    if not isinstance(data, bytes) or digest(data) != sha256:
+        raise StoreError(f"thread {id}: the bytes {sha256} are damaged; restore the store from a backup", "corrupt")
+    return data
+
+
+def checked_blob(id: str, data: bytes, there: int) -> None:
+    if len(data) > BLOB_BYTES:
+        raise StoreError(f"thread {id}: {len(data):,} bytes are more than the {BLOB_BYTES:,} kept at once", "full")
+    if there + len(data) > BLOBS_BYTES:
+        raise StoreError(f"thread {id}: its files would take more than the {BLOBS_BYTES:,} bytes that are kept", "full")
+
+
+# -- texts ----------------------------------------------------------------------------------------------------------
+
+
+def text_of(message: Mapping[str, Any]) -> str:
+    """What a message says."""
+    content = message["content"]
+    if isinstance(content, str):
+        return content
+    return "\n".join(part["text"] for part in content if part["type"] == "text")
+
+
+def folded(text: str) -> str:
+    """A text as searches compare it. NUL is left out, as Postgres has no such character."""
+    return text.replace("\0", " ").casefold()
+
+
+def words(text: str) -> list[str]:
+    found = folded(text).split()
+    if not found:
+        raise StoreError("say at least one word to search for", "invalid")
+    return found[:20]
+
+
+def excerpt(text: str, word: str) -> str:
+    """The text around a word."""
+    place = max(0, folded(text).find(word) - EXCERPT_CHARS // 4)
+    cut = text[place : place + EXCERPT_CHARS]
+    return f"{'…' if place else ''}{cut}{'…' if place + len(cut) < len(text) else ''}"
+
+
+def title_of(text: str) -> str:
+    line = " ".join(text.replace("\0", " ").split())
+    return line if len(line) <= TITLE_CHARS else line[: TITLE_CHARS - 1] + "…"
+
+
+# -- names, pages ---------------------------------------------------------------------------------------------------
+
+
+def known(name: Any) -> bool:
+    """Whether this could be the name of anything."""
+    if not isinstance(name, str) or not 0 < len(name) <= NAME_CHARS or "\0" in name:
+        return False
+    return name.isascii() or not any("\ud800" <= char <= "\udfff" for char in name)
+
+
+def checked_name(what: str, name: Any) -> str:
+    if known(name):
+        return str(name)
+    raise StoreError(f"{what} is a text of 1 to {NAME_CHARS} characters, not {name!r}"[:400], "invalid")
+
+
+def checked_meta(meta: Mapping[str, Any] | None) -> str:
+    try:
+        return encode(dict(meta or {})).decode()
+    except (TypeError, ValueError) as error:
+        raise StoreError(f"the meta of a thread is JSON data: {error}", "invalid") from error
+
+
+def checked_said(what: str, data: Any, **more: str) -> bytes:
+    try:
+        return encode(dict(data) | more)
+    except (TypeError, ValueError) as error:
+        raise StoreError(f"{what} is JSON data: {error}", "invalid") from error
+
+
+def checked_seconds(seconds: float) -> float:
+    if type(seconds) in (int, float) and isfinite(seconds) and seconds > 0:
+        return float(seconds)
+    raise StoreError(f"a lease lasts for some seconds, not {seconds!r}", "invalid")
+
+
+def checked_limit(limit: int) -> int:
+    if type(limit) is int and limit > 0:
+        return min(limit, PAGE_ROWS)
+    raise StoreError(f"a limit is at least 1, not {limit!r}", "invalid")
+
+
+def checked_number(what: str, number: Any) -> int:
+    if type(number) is int and 0 <= number < INT64:
+        return number
+    raise StoreError(f"{what} is a number from 0 on, not {number!r}", "invalid")
+
+
+def checked_took(took: Sequence[int]) -> tuple[int, ...]:
+    return tuple(dict.fromkeys(checked_number("a position", position) for position in took))
+
+
+ORDERS = ("updated", "created")
+Mark = tuple[float, int]  # where a page ended: the time it is ordered by, and the thread's key
+
+
+def cursor_of(order: str, oldest_first: bool, mark: Mark) -> str:
+    data = json.dumps([order, oldest_first, *mark]).encode()
+    return base64.urlsafe_b64encode(data).decode().rstrip("=")
+
+
+def mark_of(cursor: str, order: str, oldest_first: bool) -> Mark | None:
+    """Where a page begins; a cursor belongs to the order it was given for."""
+    if order not in ORDERS:
+        raise StoreError(f"threads are ordered by {' or '.join(ORDERS)}, not by {order!r}", "invalid")
+    if not cursor:
+        return None
+    try:
+        padded = cursor + "=" * (-len(cursor) % 4)
+        its_order, its_way, at, key = json.loads(base64.urlsafe_b64decode(padded))
+        if (its_order, its_way) == (order, oldest_first) and type(key) is int and isfinite(at):
+            return float(at), checked_number("a key", key)
+    except (TypeError, ValueError, StoreError):
+        pass
+    raise StoreError("this cursor is of another list; begin again without one", "invalid")
+
+
+# -- what is wrong --------------------------------------------------------------------------------------------------
+
+
+def not_found(id: str) -> StoreError:
+    return StoreError(f"there is no thread {id!r}", "not_found")
+
+
+def exists(id: str) -> StoreError:
+    return StoreError(f"there is a thread {id!r} already", "conflict")
+
+
+def corrupt(id: str, seq: int, problem: str) -> StoreError:
+    return StoreError(
+        f"thread {id}: entry {seq} is damaged: {problem}; restore the store from a backup, or fork it before that",
+        "corrupt",
+    )
+
+
+def fenced(id: str) -> StoreError:
+    return StoreError(f"thread {id} is no longer yours to write: its lease has ended or was taken", "fenced")
+
+
+def conflicts(id: str, expect: int, last: int) -> StoreError:
+    return StoreError(f"thread {id} is at entry {last}, not at {expect}; read what is new and append again", "conflict")
+
+
+def held(id: str, holder: str, seconds: float) -> StoreError:
+    return StoreError(f"thread {id} is held by {holder} for another {max(seconds, 0):.1f} s", "conflict")
+
+
+def answered_already(id: str, question: str) -> StoreError:
+    return StoreError(f"thread {id}: the question {question} has been answered, or is no longer asked", "conflict")
+
+
+def no_question(id: str, question: str) -> StoreError:
+    return StoreError(f"thread {id} has no question {question!r}", "not_found")
+
+
+def not_queued(id: str, position: int) -> StoreError:
+    return StoreError(f"thread {id}: nothing is queued at {position}; it has been taken before", "conflict")
+
+
+def no_entry(id: str, at: Any, last: int) -> StoreError:
+    return StoreError(f"thread {id} has no entry {at!r}; they go from 1 to {last}", "invalid")
+
+
+def no_blob(id: str, sha256: str) -> StoreError:
+    return StoreError(f"thread {id} keeps no bytes {sha256!r}", "not_found")

@@ -1,0 +1,438 @@
+"""Threads in a SQLite file: the store for one machine, and the default.
+
+Everything is written by one thread (`group_commit`), and read by connections of their own beside it. What returns is
+on disk: the file has a write-ahead log with `synchronous = FULL`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import builtins
+import os
+import sqlite3
+import time
+from collections import deque
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from threading import Lock
+from typing import Any, Literal, TypeVar
+from weakref import WeakKeyDictionary, WeakMethod, WeakSet, finalize
+
+from wick.errors import StoreError
+from wick.frozen import digest
+from wick.protocols import Hit, Lease, News, Page, Queued, Summary
+from wick.stores import rows, sqlite_file
+from wick.stores.group_commit import Transaction, Writer
+from wick.stores.sqlite_file import FENCE_BITS, TROUBLE, File, Link, explained
+from wick.stores.sqlite_queries import (
+    FENCED,
+    SUMMARY,
+    batch,
+    copy,
+    delete,
+    explain,
+    find,
+    past,
+    put_blob,
+    settle,
+    summary_of,
+    waiting,
+)
+from wick.stores.sqlite_search import scan, search, update_index
+from wick.stores.watching import Watchers, follow
+from wick.workers import in_thread
+
+T = TypeVar("T")
+
+BUSY_SECONDS = 5.0  # how long another process may keep the file locked
+READERS = 4  # how many read at once, each with a connection that is kept for the next
+SWEEP_SECONDS = 300.0
+
+
+class Sqlite:
+    """A store in one file, which is made when it is first used. Several processes may use it at once.
+
+    With `retention`, threads that nothing was written to for so many seconds are deleted, unless they run, wait for an
+    answer or have something queued.
+    """
+
+    def __init__(
+        self,
+        path: str | Path,
+        *,
+        retention: float | None = None,
+        busy_seconds: float = BUSY_SECONDS,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        if str(path) in ("", ":memory:"):
+            raise StoreError("a SQLite store needs a file; to keep threads in memory, use InMemory", "invalid")
+        self._file = File(Path(path), busy_seconds)
+        self._retention = None if retention is None else rows.checked_seconds(retention)
+        self._clock = clock
+        self._begin()
+        _stores.add(self)
+
+    def __repr__(self) -> str:
+        return f"Sqlite({str(self._file.path)!r})"
+
+    def _begin(self) -> None:
+        self._watchers = Watchers()
+        self._readers: deque[Link] = deque()
+        self._turns: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = WeakKeyDictionary()
+        self._writer: Writer | None = None
+        self._starting = Lock()  # event loops of several OS threads may use one store
+
+    # -- reading and writing ----------------------------------------------------------------------------------------
+
+    async def _write(self, work: Callable[[Transaction], T]) -> T:
+        return await self._started().do(work)
+
+    def _started(self) -> Writer:
+        with self._starting:
+            if self._writer is None:
+                chore = None if self._retention is None else _weakly(self._sweep)
+                pause = min(SWEEP_SECONDS, max(1.0, (self._retention or 0) / 10))
+                self._writer = Writer(self._file, self._watchers, self._readers, chore, pause)
+                finalize(self, self._writer.stop)
+            return self._writer
+
+    async def _read(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """A few at a time, so that a thousand who read at once do not open a thousand connections."""
+        loop = asyncio.get_running_loop()
+        async with self._turns.setdefault(loop, asyncio.Semaphore(READERS)):
+            return await in_thread(lambda: self._read_here(work), "sqlite reader")
+
+    def _read_here(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """Read in one transaction, so that what is seen belongs together."""
+        link = self._reader()
+        try:
+            link.db.execute("BEGIN")
+            found = work(link.db)
+            link.db.execute("COMMIT")
+        except BaseException as error:
+            link.close()
+            if isinstance(error, TROUBLE):
+                raise explained(error, self._file.path) from error
+            raise
+        if len(self._readers) < READERS and link.age == self._file.age:
+            self._readers.append(link)
+        else:
+            link.close()
+        return found
+
+    def _reader(self) -> Link:
+        while self._readers:
+            with suppress(IndexError):  # another thread took it
+                link = self._readers.pop()
+                try:
+                    link.check()
+                except StoreError:
+                    link.close()
+                    continue
+                return link
+        return self._file.open(writes=False)
+
+    # -- threads ----------------------------------------------------------------------------------------------------
+
+    async def create(self, owner: str, id: str, *, title: str = "", meta: Mapping[str, Any] | None = None) -> Summary:
+        rows.checked_name("an owner", owner)
+        rows.checked_name("the id of a thread", id)
+        about = rows.checked_meta(meta)
+        return await self._write(lambda do: self._create(do, owner, id, rows.title_of(title), about))
+
+    def _create(self, do: Transaction, owner: str, id: str, title: str, meta: str) -> Summary:
+        if do.db.execute("SELECT 1 FROM threads WHERE owner = ? AND id = ?", (owner, id)).fetchone():
+            raise rows.exists(id)
+        now = self._clock()
+        made = do.db.execute(
+            "INSERT INTO threads (owner, id, title, meta, created, updated) VALUES (?, ?, ?, ?, ?, ?)",
+            (owner, id, title, meta, now, now),
+        )
+        do.db.execute(f"UPDATE threads SET fence = key << {FENCE_BITS} WHERE key = ?", (made.lastrowid,))
+        return self._head(do.db, owner, id)
+
+    async def head(self, owner: str, id: str) -> Summary:
+        return await self._read(lambda db: self._head(db, owner, id))
+
+    def _head(self, db: sqlite3.Connection, owner: str, id: str) -> Summary:
+        return summary_of(find(db, owner, id, SUMMARY, self._clock()))
+
+    async def list(
+        self,
+        owner: str,
+        *,
+        running: bool | None = None,
+        asking: bool | None = None,
+        queued: bool | None = None,
+        order: Literal["updated", "created"] = "updated",
+        oldest_first: bool = False,
+        cursor: str = "",
+        limit: int = 50,
+    ) -> Page:
+        if not rows.known(owner):
+            return Page(())
+        flags = ((running, "run != ''"), (asking, "asking > 0"), (queued, "queued > 0"))
+        wanted = [f"({flag}) = {int(want)}" for want, flag in flags if want is not None]
+        return await self._page(["owner = ?", *wanted], (owner,), order, oldest_first, cursor, limit)
+
+    async def unfinished(self, *, cursor: str = "", limit: int = 50) -> Page:
+        return await self._page(["(run != '' OR queued > 0)"], (), "created", True, cursor, limit)
+
+    async def _page(
+        self, where: Sequence[str], values: tuple[Any, ...], order: str, oldest_first: bool, cursor: str, limit: int
+    ) -> Page:
+        mark, limit = rows.mark_of(cursor, order, oldest_first), rows.checked_limit(limit)
+        way, then = ("ASC", ">") if oldest_first else ("DESC", "<")
+        after = [f"({order}, key) {then} (?, ?)"] if mark else []
+        query = (
+            f"SELECT {SUMMARY}, {order}, key FROM threads WHERE {' AND '.join([*where, *after])} "
+            f"ORDER BY {order} {way}, key {way} LIMIT ?"
+        )
+        given = (self._clock(), *values, *(mark or ()), limit + 1)
+        found = await self._read(lambda db: db.execute(query, given).fetchall())
+        more = rows.cursor_of(order, oldest_first, found[limit - 1][-2:]) if len(found) > limit else ""
+        return Page(tuple(summary_of(row[:-2]) for row in found[:limit]), more)
+
+    async def delete(self, owner: str, id: str) -> None:
+        await self._write(lambda do: delete(do, owner, id))
+
+    async def fork(
+        self, owner: str, id: str, at: int, new_id: str, *, title: str = "", meta: Mapping[str, Any] | None = None
+    ) -> Summary:
+        rows.checked_name("the id of a thread", new_id)
+        about = None if meta is None else rows.checked_meta(meta)
+        key, named, kept, said = await self._read(lambda db: past(db, owner, id, at))  # it never changes
+        title = rows.title_of(title) or named or said.title
+
+        def work(do: Transaction) -> Summary:
+            find(do.db, owner, id, "key")  # it may be gone
+            self._create(do, owner, new_id, title, kept if about is None else about)
+            (made,) = find(do.db, owner, new_id, "key")
+            copy(do.db, key, made, at, said)
+            return self._head(do.db, owner, new_id)
+
+        return await self._write(work)
+
+    # -- the log ----------------------------------------------------------------------------------------------------
+
+    async def append(
+        self,
+        owner: str,
+        id: str,
+        entries: Sequence[Mapping[str, Any]],
+        *,
+        expect: int,
+        fence: int,
+        took: Sequence[int] = (),
+    ) -> int:
+        made = rows.prepare(id, entries, rows.checked_number("what is expected", expect))
+        fence, taken = rows.checked_number("a fence", fence), rows.checked_took(took)
+        return await self._write(lambda do: self._append(do, owner, id, made, expect, fence, taken))
+
+    def _append(
+        self, do: Transaction, owner: str, id: str, made: rows.Append, expect: int, fence: int, took: Sequence[int]
+    ) -> int:
+        place = (owner, id, fence, expect)
+        added = do.db.executemany(
+            "INSERT INTO entries (thread, seq, kind, at, data, sum) SELECT key, ?, ?, ?, ?, ? FROM threads "
+            f"WHERE {FENCED} AND last = ?",
+            [(*row, *place) for row in made.rows],
+        )
+        if added.rowcount != len(made.rows):
+            return explain(do.db, owner, id, made, expect, fence)
+        key, asking, inbox = find(do.db, owner, id, "key, asking, inbox")
+        if took or asking or any(step != "over" for step, _ in made.questions):
+            settle(do.db, key, id, made, took)
+        do.db.execute(
+            "UPDATE threads SET last = ?, updated = ?, run = coalesce(?, run), "
+            "title = CASE title WHEN '' THEN ? ELSE title END WHERE key = ?",
+            (made.last, self._clock(), made.run, made.title, key),
+        )
+        do.tell((owner, id), News(made.last, inbox))
+        return made.last
+
+    async def read(
+        self, owner: str, id: str, *, after: int = 0, limit: int | None = None
+    ) -> AsyncGenerator[builtins.list[dict[str, Any]], None]:
+        done, left = rows.checked_number("where to begin", after), limit
+        (key,) = await self._read(lambda db: find(db, owner, id, "key"))
+        while left is None or left > 0:
+            start, most = done, rows.BATCH_ROWS if left is None else min(left, rows.BATCH_ROWS)
+            found = await self._read(lambda db: batch(db, id, key, start, most))  # noqa: B023  # it is awaited here
+            if not found:
+                return
+            yield found
+            done, left = done + len(found), None if left is None else left - len(found)
+
+    async def search(self, owner: str, text: str, *, limit: int = 20) -> builtins.list[Hit]:
+        wanted, limit = rows.words(text), rows.checked_limit(limit)
+        try:
+            while await self._write(lambda do: update_index(do.db, owner)):
+                pass  # in small pieces, so that others can write in between
+        except StoreError:  # nothing can be written now; it can be read all the same
+            return await self._read(lambda db: scan(db, owner, wanted, limit))
+        return await self._read(lambda db: search(db, owner, wanted, limit))
+
+    # -- leases -----------------------------------------------------------------------------------------------------
+
+    async def lease(self, owner: str, id: str, holder: str, seconds: float) -> Lease:
+        rows.checked_name("a holder", holder)
+        seconds = rows.checked_seconds(seconds)
+        return await self._write(lambda do: self._lease(do.db, owner, id, holder, seconds))
+
+    def _lease(self, db: sqlite3.Connection, owner: str, id: str, holder: str, seconds: float) -> Lease:
+        fence, other, until = find(db, owner, id, "fence, holder, until")
+        now = self._clock()
+        if other and until > now:
+            raise rows.held(id, other, until - now)
+        mine = Lease(fence + 1, holder, now + seconds)
+        db.execute(
+            "UPDATE threads SET fence = ?, holder = ?, until = ? WHERE owner = ? AND id = ?",
+            (mine.fence, holder, mine.until, owner, id),
+        )
+        return mine
+
+    async def renew(self, owner: str, id: str, fence: int, seconds: float) -> Lease:
+        seconds = rows.checked_seconds(seconds)
+
+        def work(do: Transaction) -> Lease:
+            held_by, mine = find(do.db, owner, id, "holder, fence")
+            if mine != fence or not held_by:
+                raise rows.fenced(id)
+            until = self._clock() + seconds
+            do.db.execute("UPDATE threads SET until = ? WHERE owner = ? AND id = ?", (until, owner, id))
+            return Lease(fence, held_by, until)
+
+        return await self._write(work)
+
+    async def release(self, owner: str, id: str, fence: int) -> None:
+        rows.checked_number("a fence", fence)
+
+        def work(do: Transaction) -> None:
+            find(do.db, owner, id, "key")
+            do.db.execute(f"UPDATE threads SET holder = '', until = 0 WHERE {FENCED}", (owner, id, fence))
+
+        await self._write(work)
+
+    # -- what others say --------------------------------------------------------------------------------------------
+
+    async def enqueue(self, owner: str, id: str, message: Mapping[str, Any]) -> int:
+        body = rows.checked_said("a message", message)
+        return await self._write(lambda do: self._queue(do, owner, id, "message", body))
+
+    async def answer(self, owner: str, id: str, question: str, data: Mapping[str, Any]) -> int:
+        body = rows.checked_said("an answer", data, id=question)
+        return await self._write(lambda do: self._answer(do, owner, id, question, body))
+
+    def _answer(self, do: Transaction, owner: str, id: str, question: str, body: bytes) -> int:
+        (key,) = find(do.db, owner, id, "key")
+        given = (key, question)
+        query = "SELECT state FROM questions WHERE thread = ? AND id = ?"
+        found = do.db.execute(query, given).fetchone() if rows.known(question) else None
+        if found is None:
+            raise rows.no_question(id, question)
+        if found[0] != "open":
+            raise rows.answered_already(id, question)
+        position = self._queue(do, owner, id, "answer", body)
+        do.db.execute(
+            "UPDATE questions SET state = 'answered', position = ? WHERE thread = ? AND id = ?", (position, *given)
+        )
+        do.db.execute("UPDATE threads SET asking = asking - 1 WHERE key = ?", (key,))
+        return position
+
+    def _queue(self, do: Transaction, owner: str, id: str, kind: str, body: bytes) -> int:
+        key, last, inbox = find(do.db, owner, id, "key, last, inbox")
+        position, now = inbox + 1, self._clock()
+        do.db.execute(
+            "INSERT INTO inbox (thread, position, kind, at, data, sum) VALUES (?, ?, ?, ?, ?, ?)",
+            (key, position, kind, now, body, rows.queued_check(kind, body)),
+        )
+        do.db.execute(
+            "UPDATE threads SET inbox = ?, queued = queued + 1, updated = ? WHERE key = ?", (position, now, key)
+        )
+        do.tell((owner, id), News(last, position))
+        return int(position)
+
+    async def inbox(self, owner: str, id: str) -> builtins.list[Queued]:
+        return await self._read(lambda db: waiting(db, owner, id))
+
+    def watch(self, owner: str, id: str) -> AsyncGenerator[News, None]:
+        async def now() -> News:
+            self._started().wake()
+            return News(*await self._read(lambda db: find(db, owner, id, "last, inbox")))
+
+        return follow(self._watchers, (owner, id), now)
+
+    # -- blobs ------------------------------------------------------------------------------------------------------
+
+    async def put_blob(self, owner: str, id: str, data: bytes) -> str:
+        name = digest(data)
+        await self._write(lambda do: put_blob(do.db, owner, id, name, bytes(data)))
+        return name
+
+    async def get_blob(self, owner: str, id: str, sha256: str) -> bytes:
+        def work(db: sqlite3.Connection) -> Any:
+            (key,) = find(db, owner, id, "key")
+            query = "SELECT data FROM blobs WHERE thread = ? AND sha256 = ?"
+            return db.execute(query, (key, sha256)).fetchone() if rows.known(sha256) else None
+
+        found = await self._read(work)
+        if found is None:
+            raise rows.no_blob(id, sha256)
+        return rows.blob_of(id, sha256, found[0])
+
+    # -- the end ----------------------------------------------------------------------------------------------------
+
+    def _sweep(self, do: Transaction) -> None:
+        """Delete what has not been written to for too long; a little at a time."""
+        now = self._clock()
+        old = do.db.execute(
+            "SELECT owner, id FROM threads WHERE updated < ? AND asking = 0 AND queued = 0 "
+            "AND NOT (holder != '' AND until > ?) LIMIT 100",
+            (now - (self._retention or 0), now),
+        )
+        for owner, id in old.fetchall():
+            delete(do, owner, id)
+
+    async def close(self) -> None:
+        """Finish what is being written, and let go of the file. What is asked later opens it again."""
+        writer, self._writer = self._writer, None
+        self._watchers.close()
+        if writer is not None:
+            writer.stop()
+            await in_thread(lambda: writer.join(2 * self._file.busy_seconds + 5), "sqlite closing")
+        self._file.age += 1  # who reads now does not keep its connection either
+        while self._readers:
+            self._readers.pop().close()
+
+    def _abandon(self) -> None:
+        """In the child of a fork: the connections are the parent's, and must not even be closed here."""
+        _parents.append((self._writer, [*self._readers]))
+        self._begin()
+
+
+def _weakly(sweep: Callable[[Transaction], None]) -> Callable[[Transaction], None]:
+    """The writer's thread does not keep its store alive."""
+    method = WeakMethod(sweep)
+
+    def work(do: Transaction) -> None:
+        found = method()
+        if found is not None:
+            found(do)
+
+    return work
+
+
+_stores: WeakSet[Sqlite] = WeakSet()
+_parents: list[Any] = []  # kept, so that the child of a fork never closes what is its parent's
+
+
+def _forked() -> None:
+    sqlite_file.forget_lock()
+    for store in [*_stores]:
+        store._abandon()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forked)

@@ -1,0 +1,242 @@
+"""The file of a SQLite store: how it is opened, brought up to date, and what its errors mean."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Lock
+
+from wick.errors import StoreError
+
+APPLICATION = 0x7769636B  # "wick", in the header of the file
+FENCE_BITS = 24  # the first fence of a thread is its key shifted by these: one that is made anew has only higher ones
+BUSY_PAUSE = 0.02
+WAL_BYTES = 64_000_000  # a log that grew beyond this is cut when it has been taken over
+
+# Each step brings the schema from one version to the next. A step that was released is never changed.
+STEPS: tuple[tuple[str, ...], ...] = (
+    (
+        """CREATE TABLE threads (
+            key INTEGER PRIMARY KEY AUTOINCREMENT, owner TEXT NOT NULL, id TEXT NOT NULL,
+            title TEXT NOT NULL, meta TEXT NOT NULL, created REAL NOT NULL, updated REAL NOT NULL,
+            last INTEGER NOT NULL DEFAULT 0, run TEXT NOT NULL DEFAULT '', asking INTEGER NOT NULL DEFAULT 0,
+            inbox INTEGER NOT NULL DEFAULT 0, queued INTEGER NOT NULL DEFAULT 0,
+            fence INTEGER NOT NULL DEFAULT 0, holder TEXT NOT NULL DEFAULT '', until REAL NOT NULL DEFAULT 0,
+            indexed INTEGER NOT NULL DEFAULT 0, UNIQUE (owner, id))""",
+        "CREATE INDEX unfinished ON threads (created, key) WHERE run != '' OR queued > 0",
+        """CREATE TABLE entries (
+            thread INTEGER NOT NULL REFERENCES threads ON DELETE CASCADE, seq INTEGER NOT NULL, kind TEXT NOT NULL,
+            at REAL NOT NULL, data BLOB NOT NULL, sum INTEGER NOT NULL, PRIMARY KEY (thread, seq))""",
+        """CREATE TABLE questions (
+            thread INTEGER NOT NULL REFERENCES threads ON DELETE CASCADE, id TEXT NOT NULL, state TEXT NOT NULL,
+            position INTEGER, PRIMARY KEY (thread, id)) WITHOUT ROWID""",
+        """CREATE TABLE inbox (
+            thread INTEGER NOT NULL REFERENCES threads ON DELETE CASCADE, position INTEGER NOT NULL,
+            kind TEXT NOT NULL, at REAL NOT NULL, data BLOB NOT NULL, sum INTEGER NOT NULL,
+            PRIMARY KEY (thread, position)) WITHOUT ROWID""",
+        """CREATE TABLE blobs (
+            thread INTEGER NOT NULL REFERENCES threads ON DELETE CASCADE, sha256 TEXT NOT NULL, data BLOB NOT NULL,
+            UNIQUE (thread, sha256))""",
+    ),
+)
+
+_opening = Lock()  # two connections that bring one file up to date would be in each other's way
+
+
+def forget_lock() -> None:
+    """After a fork, the thread that held it is gone."""
+    global _opening
+    _opening = Lock()
+
+
+@dataclass(slots=True)
+class Link:
+    """A connection, and which files it has open."""
+
+    db: sqlite3.Connection
+    path: str
+    files: tuple[tuple[int, int] | None, tuple[int, int] | None]
+    age: int  # the file's when it was opened
+
+    def check(self) -> None:
+        """Raise if the file, or its log, is no longer the one at its path: what is written there would be lost."""
+        file, log = self.files
+        if _identity(self.path) != file or (log is not None and _identity(self.path + "-wal") != log):
+            raise StoreError(
+                f"the database {self.path} was removed or replaced while it was open; what was being written may be "
+                f"lost: put the file back, or start anew with another",
+                "unavailable",
+            )
+
+    def close(self) -> None:
+        with suppress(sqlite3.Error):
+            self.db.close()
+
+
+@dataclass(slots=True)
+class File:
+    """A SQLite file; it is made when it is first opened, and never again in place of one that went missing."""
+
+    path: Path
+    busy_seconds: float
+    there: bool = False
+    age: int = 0  # how often its writer has opened it; readers of an earlier age are not used again
+
+    def open(self, *, writes: bool) -> Link:
+        """Open it; while others open or bring it up to date at the same moment, wait for them."""
+        patience = time.monotonic() + self.busy_seconds
+        while True:
+            try:
+                with _opening:
+                    return self._open(writes)
+            except StoreError as error:
+                if error.code != "locked" or time.monotonic() >= patience:
+                    raise
+            time.sleep(BUSY_PAUSE)
+
+    def _open(self, writes: bool) -> Link:
+        if not self.there:
+            _make(self.path)
+        _tighten(self.path)
+        db = None
+        try:
+            db = _connect(self.path, self.busy_seconds)
+            _migrate(db, self.path)
+            db.execute("SELECT 1 FROM threads LIMIT 1").fetchone()  # opens its log
+            db.execute(f"PRAGMA query_only = {'OFF' if writes else 'ON'}")
+        except BaseException as error:
+            if db is not None:
+                db.close()
+            if isinstance(error, TROUBLE):
+                raise explained(error, self.path) from error
+            raise
+        self.there = True
+        path = str(self.path)
+        return Link(db, path, (_identity(path), _identity(path + "-wal")), self.age)
+
+
+def _make(path: Path) -> None:
+    """Make an empty file that only its owner can read; SQLite gives its log the same mode."""
+    if path.exists():
+        return
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+    except OSError as error:
+        raise StoreError(f"the database {path} cannot be made: {error.strerror}", "unavailable") from error
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+def _tighten(path: Path) -> None:
+    """Nobody but its owner reads it. Its log follows: one made while the file was read-only would stay so."""
+    with suppress(OSError):  # it may be somebody else's
+        mode = path.stat().st_mode & 0o700
+        for name in (path, _beside(path, "-wal"), _beside(path, "-shm")):
+            if name.exists() and name.stat().st_mode & 0o777 != mode:
+                name.chmod(mode)
+
+
+def _connect(path: Path, busy_seconds: float) -> sqlite3.Connection:
+    db = sqlite3.connect(
+        f"{path.absolute().as_uri()}?mode=rw",
+        uri=True,
+        timeout=busy_seconds,
+        isolation_level=None,
+        check_same_thread=False,
+        cached_statements=256,
+    )
+    try:
+        db.text_factory = _text
+        db.execute("PRAGMA foreign_keys = ON")
+        db.execute("PRAGMA trusted_schema = OFF")
+        if db.execute("PRAGMA journal_mode").fetchone()[0] != "wal":
+            db.execute("PRAGMA journal_mode = WAL")
+        db.execute("PRAGMA synchronous = FULL")
+        db.execute(f"PRAGMA journal_size_limit = {WAL_BYTES}")
+    except BaseException:
+        db.close()
+        raise
+    return db
+
+
+def _text(raw: bytes) -> str:
+    """Damaged text is read all the same: the checksum tells."""
+    return raw.decode("utf-8", "replace")
+
+
+def _migrate(db: sqlite3.Connection, path: Path) -> None:
+    version = _version(db, path)
+    if version == len(STEPS):
+        return
+    db.execute("BEGIN IMMEDIATE")
+    try:
+        for step in STEPS[_version(db, path) :]:  # asked again, as another process may have done it meanwhile
+            for statement in step:
+                db.execute(statement)
+        db.execute(f"PRAGMA application_id = {APPLICATION}")
+        db.execute(f"PRAGMA user_version = {len(STEPS)}")
+        db.execute("COMMIT")
+    except BaseException:
+        if db.in_transaction:
+            db.execute("ROLLBACK")
+        raise
+
+
+def _version(db: sqlite3.Connection, path: Path) -> int:
+    version: int = db.execute("PRAGMA user_version").fetchone()[0]
+    if db.execute("PRAGMA application_id").fetchone()[0] != APPLICATION:
+        if version or db.execute("SELECT 1 FROM sqlite_master").fetchone():
+            raise StoreError(f"{path} is a database of something else; name another file", "invalid")
+        return 0
+    if version > len(STEPS):
+        raise StoreError(
+            f"{path} was written by a newer wick (schema {version}; this one knows {len(STEPS)}); update wick",
+            "invalid",
+        )
+    return version
+
+
+def _beside(path: Path, suffix: str) -> Path:
+    return path.with_name(path.name + suffix)
+
+
+def _identity(path: str) -> tuple[int, int] | None:
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+TROUBLE = (sqlite3.Error, UnicodeDecodeError)  # the latter, when SQLite quotes what is damaged
+
+_MEANINGS = {
+    sqlite3.SQLITE_BUSY: ("locked", "is locked by another process; try again when that has finished"),
+    sqlite3.SQLITE_LOCKED: ("locked", "is locked by another process; try again when that has finished"),
+    sqlite3.SQLITE_FULL: ("full", "cannot grow: the disk is full; make room, and go on"),
+    sqlite3.SQLITE_READONLY: ("read_only", "cannot be written: it is read-only; make it writable, and go on"),
+    sqlite3.SQLITE_CORRUPT: ("corrupt", "is damaged; restore it from a backup"),
+    sqlite3.SQLITE_NOTADB: ("corrupt", "is not a SQLite database, or is damaged; name another, or restore it"),
+    sqlite3.SQLITE_CONSTRAINT: ("corrupt", "contradicts itself; restore it from a backup"),
+    sqlite3.SQLITE_CANTOPEN: ("unavailable", "cannot be opened; is it there, and may it be read?"),
+    sqlite3.SQLITE_IOERR: ("unavailable", "cannot be read or written: the disk failed"),
+    sqlite3.SQLITE_TOOBIG: ("invalid", "does not take that much at once"),
+}
+
+
+def explained(error: Exception, path: Path) -> StoreError:
+    """What an error of SQLite means to the one who asked."""
+    damaged = sqlite3.SQLITE_CORRUPT if isinstance(error, UnicodeDecodeError) else 0
+    code = getattr(error, "sqlite_errorcode", damaged)
+    meaning = _MEANINGS.get(code & 0xFF)
+    if meaning is None:
+        return StoreError(f"the database {path} could not do it: {error}", "failed")
+    return StoreError(f"the database {path} {meaning[1]} ({error})", meaning[0])

@@ -1,0 +1,141 @@
+"""What a SQLite store asks its database. Each of these runs inside a transaction that somebody else began."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+from typing import Any
+
+from wick.errors import StoreError
+from wick.protocols import Queued, Summary
+from wick.stores import rows
+from wick.stores.group_commit import Transaction
+from wick.stores.sqlite_search import drop_index
+
+SUMMARY = "owner, id, title, meta, created, updated, last, run, asking, queued, holder != '' AND until > ?"
+FENCED = "owner = ? AND id = ? AND fence = ? AND holder != ''"
+
+
+def find(db: sqlite3.Connection, owner: str, id: str, columns: str, *before: Any) -> Any:
+    if not (rows.known(owner) and rows.known(id)):
+        raise rows.not_found(str(id)[: rows.NAME_CHARS])
+    found = db.execute(f"SELECT {columns} FROM threads WHERE owner = ? AND id = ?", (*before, owner, id)).fetchone()
+    if found is None:
+        raise rows.not_found(id)
+    return found
+
+
+def summary_of(row: Sequence[Any]) -> Summary:
+    owner, id, title, meta, created, updated, last, run, asking, queued, leased = row
+    try:
+        about = rows.decode(meta.encode())
+        return Summary(owner, id, title, about, created, updated, last, run, asking, queued, bool(leased))
+    except ValueError as error:
+        raise StoreError(f"thread {id}: its meta is damaged: {error}", "corrupt") from error
+
+
+def delete(do: Transaction, owner: str, id: str) -> None:
+    (key,) = find(do.db, owner, id, "key")
+    drop_index(do.db, key)
+    do.db.execute("DELETE FROM threads WHERE key = ?", (key,))
+    do.tell((owner, id), None)
+
+
+def past(db: sqlite3.Connection, owner: str, id: str, at: int) -> tuple[int, str, str, rows.Append]:
+    """What a thread was after an entry: its key, title and meta, and what its entries said about it until then."""
+    key, title, meta, last = find(db, owner, id, "key, title, meta, last")
+    if type(at) is not int or not 0 <= at <= last:
+        raise rows.no_entry(id, at, last)
+    said = rows.Append()
+    query = "SELECT seq, kind, at, data, sum FROM entries WHERE thread = ? AND seq <= ? ORDER BY seq"
+    for seq, row in enumerate(db.execute(query, (key, at)), 1):
+        rows.note(said, row[1], rows.entry_of(id, seq, row)["data"])
+    return key, title, meta, said
+
+
+def copy(db: sqlite3.Connection, key: int, made: int, at: int, said: rows.Append) -> None:
+    db.execute(
+        "INSERT INTO entries (thread, seq, kind, at, data, sum) "
+        "SELECT ?, seq, kind, at, data, sum FROM entries WHERE thread = ? AND seq <= ? ORDER BY seq",
+        (made, key, at),
+    )
+    db.execute(
+        "INSERT INTO blobs (thread, sha256, data) SELECT ?, sha256, data FROM blobs WHERE thread = ?", (made, key)
+    )
+    asked = rows.open_questions(said.questions)
+    db.executemany(
+        "INSERT INTO questions (thread, id, state) VALUES (?, ?, 'open')", [(made, question) for question in asked]
+    )
+    db.execute("UPDATE threads SET last = ?, run = ?, asking = ? WHERE key = ?", (at, said.run or "", len(asked), made))
+
+
+def explain(db: sqlite3.Connection, owner: str, id: str, made: rows.Append, expect: int, fence: int) -> int:
+    """Why nothing was appended; unless it is there already, since somebody tried again."""
+    key, last, its_fence, holder = find(db, owner, id, "key, last, fence, holder")
+    if its_fence != fence or not holder:
+        raise rows.fenced(id)
+    query = "SELECT seq, kind, at, data, sum FROM entries WHERE thread = ? AND seq > ? ORDER BY seq LIMIT ?"
+    if last == made.last and db.execute(query, (key, expect, len(made.rows))).fetchall() == made.rows:
+        return made.last
+    raise rows.conflicts(id, expect, last)
+
+
+def settle(db: sqlite3.Connection, key: int, id: str, made: rows.Append, took: Sequence[int]) -> None:
+    """Take what was queued, and follow what is asked and answered."""
+    for position in took:
+        if db.execute("DELETE FROM inbox WHERE thread = ? AND position = ?", (key, position)).rowcount != 1:
+            raise rows.not_queued(id, position)
+    for step, question in made.questions:
+        if step == "asked":
+            db.execute("INSERT OR REPLACE INTO questions (thread, id, state) VALUES (?, ?, 'open')", (key, question))
+        elif step == "over":
+            db.execute("UPDATE questions SET state = 'over' WHERE thread = ? AND state = 'open'", (key,))
+        else:
+            _close(db, key, id, question, took)
+    db.execute(
+        "UPDATE threads SET queued = queued - ?, "
+        "asking = (SELECT count(*) FROM questions WHERE thread = key AND state = 'open') WHERE key = ?",
+        (len(took), key),
+    )
+
+
+def _close(db: sqlite3.Connection, key: int, id: str, question: str, took: Sequence[int]) -> None:
+    """Log an answer: the holder's own, or the one that somebody queued; the first one counts."""
+    query = "SELECT state, position FROM questions WHERE thread = ? AND id = ?"
+    state, position = db.execute(query, (key, question)).fetchone() or ("over", None)
+    if state == "answered" and position not in took:
+        raise rows.answered_already(id, question)
+    db.execute("UPDATE questions SET state = 'answered', position = NULL WHERE thread = ? AND id = ?", (key, question))
+
+
+def batch(db: sqlite3.Connection, id: str, key: int, after: int, most: int) -> list[dict[str, Any]]:
+    head = db.execute("SELECT last FROM threads WHERE key = ?", (key,)).fetchone()
+    if head is None:
+        raise rows.not_found(id)
+    found: list[dict[str, Any]] = []
+    query, size = "SELECT seq, kind, at, data, sum FROM entries WHERE thread = ? AND seq > ? ORDER BY seq LIMIT ?", 0
+    for row in db.execute(query, (key, after, most)):
+        found.append(rows.entry_of(id, after + len(found) + 1, row))
+        size += len(row[3])
+        if size >= rows.BATCH_BYTES:
+            return found
+    if len(found) < most and after + len(found) < head[0]:
+        raise rows.corrupt(id, after + len(found) + 1, "it is missing")
+    if found and found[-1]["seq"] > head[0]:
+        raise rows.corrupt(id, found[-1]["seq"], f"the thread ends at {head[0]}")
+    return found
+
+
+def waiting(db: sqlite3.Connection, owner: str, id: str) -> list[Queued]:
+    (key,) = find(db, owner, id, "key")
+    query = "SELECT position, kind, at, data, sum FROM inbox WHERE thread = ? ORDER BY position"
+    return [rows.queued_of(id, row) for row in db.execute(query, (key,))]
+
+
+def put_blob(db: sqlite3.Connection, owner: str, id: str, name: str, data: bytes) -> None:
+    (key,) = find(db, owner, id, "key")
+    if db.execute("SELECT 1 FROM blobs WHERE thread = ? AND sha256 = ?", (key, name)).fetchone():
+        return
+    query = "SELECT coalesce(sum(length(data)), 0) FROM blobs WHERE thread = ?"
+    rows.checked_blob(id, data, db.execute(query, (key,)).fetchone()[0])
+    db.execute("INSERT INTO blobs (thread, sha256, data) VALUES (?, ?, ?)", (key, name, data))

@@ -1,0 +1,649 @@
+"""Ways out of a sandbox, each tried in a process of its own. Runs inside: the standard library only.
+
+Started with what there is to find (see `Around` in test_escapes.py) as JSON in argv[1]; prints what came of each probe
+as JSON: "held: …" or "ESCAPED: …". A probe returns something if it got out, and nothing (or an error) if not.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import fcntl
+import glob
+import json
+import os
+import re
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import termios
+import urllib.request
+from collections.abc import Callable
+from typing import Any
+
+TOKEN = re.compile(rb"planted-[0-9a-f]{16}")
+PROBES: dict[str, Callable[[], Any]] = {}
+AROUND: dict[str, Any] = json.loads(sys.argv[1]) if len(sys.argv) > 1 else {}
+libc = ctypes.CDLL(None, use_errno=True)
+
+
+def probe(do: Callable[[], Any]) -> Callable[[], Any]:
+    PROBES[do.__name__.replace("_", " ")] = do
+    return do
+
+
+def leaked(*paths: str) -> str:
+    """The first of these paths that gives a planted secret away."""
+    for path in paths:
+        try:
+            with open(path, "rb") as file:
+                if TOKEN.search(file.read(1_000_000)):
+                    return path
+        except OSError:
+            continue
+    return ""
+
+
+def opens(path: str, flags: int) -> str:
+    os.close(os.open(path, flags))
+    return path
+
+
+def call(number: int, *args: Any) -> int:
+    ctypes.set_errno(0)
+    result: int = libc.syscall(ctypes.c_long(number), *args)
+    if result < 0:
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+    return result
+
+
+# -- files of the host ----------------------------------------------------------------------------------------------
+
+
+@probe
+def read_a_file_in_the_home() -> str:
+    return leaked(AROUND["home"])
+
+
+@probe
+def read_a_file_beside_the_workspace() -> str:
+    return leaked(AROUND["beside"], "../" + os.path.basename(AROUND["beside"]))
+
+
+@probe
+def list_the_folder_above_the_workspace() -> list[str]:
+    return [name for name in os.listdir("..") if name != os.path.basename(os.getcwd())]
+
+
+@probe
+def follow_a_link_out() -> str:
+    os.symlink(AROUND["beside"], "link-out")
+    return leaked("link-out")
+
+
+@probe
+def follow_a_chain_of_links_out() -> str:
+    os.symlink("..", "up")
+    os.symlink("up/" + os.path.basename(AROUND["beside"]), "chain-out")
+    return leaked("chain-out")
+
+
+@probe
+def link_a_file_in() -> str:
+    os.link(AROUND["beside"], "hard-link")
+    return leaked("hard-link")
+
+
+@probe
+def the_root_of_another_process() -> str:
+    return leaked(*(f"/proc/{pid}/root{AROUND['beside']}" for pid in (1, 2, os.getppid(), AROUND["pid"])))
+
+
+@probe
+def the_folder_of_another_process() -> str:
+    return leaked(*(f"/proc/{pid}/cwd/{AROUND['beside']}" for pid in (1, 2, AROUND["pid"])))
+
+
+def _open_now() -> list[str]:
+    """Descriptors but the three of a command."""
+    found = []
+    for descriptor in map(int, os.listdir("/proc/self/fd")):
+        try:
+            found.append(os.readlink(f"/proc/self/fd/{descriptor}") if descriptor > 2 else "/proc/")
+        except OSError:
+            continue
+    return [target for target in found if not target.startswith("/proc/")]
+
+
+LEFT_OPEN = _open_now()
+
+
+@probe
+def descriptors_that_were_left_open() -> list[str]:
+    return LEFT_OPEN
+
+
+@probe
+def descriptors_of_the_first_process() -> list[str]:
+    found = []
+    for path in glob.glob("/proc/1/fd/*"):
+        try:
+            with open(path, "rb") as file:
+                if TOKEN.search(os.read(file.fileno(), 100_000)):
+                    found.append(path)
+        except OSError:
+            continue
+    return found
+
+
+@probe
+def climb_out_of_a_folder_that_was_moved() -> str:
+    os.makedirs("deep/er", exist_ok=True)
+    folder = os.open("deep/er", os.O_RDONLY)
+    os.rename("deep/er", "shallow")
+    os.fchdir(folder)
+    for _ in range(12):
+        os.chdir("..")
+    return leaked(AROUND["beside"].lstrip("/"))
+
+
+@probe
+def break_out_by_chroot() -> str:
+    os.mkdir("jail")
+    os.chroot("jail")
+    for _ in range(12):
+        os.chdir("..")
+    os.chroot(".")
+    return leaked(AROUND["beside"]) or "chroot worked"
+
+
+@probe
+def a_file_by_its_handle() -> int:
+    handle = struct.pack("Ii", 8, 1) + struct.pack("II", 2, 0)
+    return call(304 if os.uname().machine == "x86_64" else 265, os.open(".", os.O_RDONLY), handle, 0)
+
+
+@probe
+def the_hosts_users() -> str:
+    with open("/etc/passwd") as file:
+        return "" if "root" not in file.read() else "/etc/passwd"
+
+
+@probe
+def the_hosts_passwords_and_keys() -> list[str]:
+    places = [
+        "/etc/shadow",
+        "/etc/ssh",
+        "/etc/ssl/private",
+        "/etc/sudoers",
+        "/etc/machine-id",
+        "/etc/hostname",
+        "/root/.ssh",
+    ]
+    return [path for path in places if os.path.exists(path)]
+
+
+@probe
+def homes() -> list[str]:
+    return [
+        name
+        for folder in ("/home", "/root", "/var", "/run", "/mnt", "/srv", "/sys")
+        for name in glob.glob(folder + "/*")
+    ]
+
+
+@probe
+def the_hosts_tmp() -> list[str]:
+    own = AROUND["workspace"].split("/")
+    return [name for name in os.listdir("/tmp") if name not in own]
+
+
+@probe
+def write_where_programs_are() -> list[str]:
+    found = []
+    for folder in ("/usr", "/usr/bin", "/usr/local/bin", "/etc", "/bin", "/lib", "/", "/dev", "/proc"):
+        try:
+            with open(f"{folder}/wick-probe", "w"):
+                found.append(folder)
+        except OSError:
+            continue
+    return found
+
+
+@probe
+def make_the_root_writable_again() -> int:
+    return call(165 if os.uname().machine == "x86_64" else 40, None, b"/usr", None, ctypes.c_ulong(32 | 4096), None)
+
+
+@probe
+def take_a_mount_away() -> int:
+    return call(
+        166 if os.uname().machine == "x86_64" else 39, os.fsencode(AROUND["workspace"] + "/.env"), ctypes.c_int(2)
+    )
+
+
+# -- secrets in the workspace ---------------------------------------------------------------------------------------
+
+
+@probe
+def read_a_dot_env_file() -> str:
+    return leaked(".env", "./.env", AROUND["workspace"] + "/.env", "/proc/self/cwd/.env", "sub/.env")
+
+
+@probe
+def link_to_a_dot_env_file() -> str:
+    os.symlink(".env", "env-link")
+    return leaked("env-link")
+
+
+@probe
+def link_a_dot_env_file() -> str:
+    os.link(".env", "env-hard")
+    return leaked("env-hard")
+
+
+@probe
+def move_a_dot_env_file() -> str:
+    os.rename(".env", "env-moved")
+    return leaked("env-moved")
+
+
+@probe
+def move_the_folder_of_a_dot_env_file() -> str:
+    os.rename("sub", "sub-moved")
+    return leaked("sub-moved/.env")
+
+
+@probe
+def delete_a_dot_env_file() -> str:
+    os.unlink(".env")
+    return "deleted"
+
+
+@probe
+def map_a_dot_env_file() -> str:
+    done = subprocess.run(["dd", "if=.env", "bs=1k"], capture_output=True, check=False)
+    return "dd" if TOKEN.search(done.stdout) else ""
+
+
+@probe
+def write_a_git_hook() -> str:
+    with open(".git/hooks/post-commit", "w") as file:
+        file.write("#!/bin/sh\n")
+    return "written"
+
+
+@probe
+def change_a_git_hook() -> str:
+    return opens(".git/hooks/pre-commit", os.O_WRONLY | os.O_APPEND)
+
+
+@probe
+def make_a_git_hook_executable() -> str:
+    os.chmod(".git/hooks/pre-commit", 0o777)
+    return "chmod"
+
+
+@probe
+def change_the_git_config() -> str:
+    return opens(".git/config", os.O_RDWR)
+
+
+@probe
+def replace_the_git_config() -> str:
+    with open("config-new", "w") as file:
+        file.write("[core]\n\tfsmonitor = touch /tmp/x\n")
+    os.rename("config-new", ".git/config")
+    return "replaced"
+
+
+@probe
+def move_git_away() -> str:
+    os.rename(".git", "git-moved")
+    return "moved"
+
+
+# -- processes ------------------------------------------------------------------------------------------------------
+
+
+@probe
+def the_environment_of_this_process() -> str:
+    return leaked("/proc/self/environ") or ("environ" if TOKEN.search(repr(os.environ).encode()) else "")
+
+
+@probe
+def the_environment_of_other_processes() -> str:
+    return leaked(*glob.glob("/proc/[0-9]*/environ"))
+
+
+@probe
+def the_memory_of_other_processes() -> str:
+    return leaked(*(path for pid in ("1", str(AROUND["pid"])) for path in glob.glob(f"/proc/{pid}/mem")))
+
+
+@probe
+def see_processes_of_the_host() -> list[int]:
+    pids = [int(name) for name in os.listdir("/proc") if name.isdigit()]
+    return [pid for pid in pids if pid == AROUND["pid"] or len(pids) > 10]
+
+
+@probe
+def signal_wick() -> str:
+    os.kill(AROUND["pid"], 0)
+    return "it is there"
+
+
+@probe
+def signal_everybody() -> str:
+    """Whoever is hit is in this sandbox; wick would not live to tell otherwise."""
+    signal.signal(signal.SIGUSR1, signal.SIG_IGN)
+    os.kill(-1, 0)
+    return "" if AROUND["pid"] not in [int(name) for name in os.listdir("/proc") if name.isdigit()] else "host"
+
+
+@probe
+def trace_the_first_process() -> int:
+    return call(101 if os.uname().machine == "x86_64" else 117, ctypes.c_long(16), ctypes.c_long(1), None, None)
+
+
+@probe
+def become_root() -> str:
+    os.setuid(0)
+    return "uid 0"
+
+
+@probe
+def rights_that_are_left() -> str:
+    with open("/proc/self/status") as file:
+        rights = re.findall(r"Cap(?:Prm|Eff|Bnd|Amb):\s*([0-9a-f]+)", file.read())
+    return "".join(right for right in rights if int(right, 16))
+
+
+@probe
+def rights_from_a_program() -> str:
+    with open("/proc/self/status") as file:
+        return "" if "NoNewPrivs:\t1" in file.read() else "a setuid program would get them"
+
+
+@probe
+def the_first_process_is_free() -> list[str]:
+    with open("/proc/1/status") as file:
+        status = dict(line.split(":\t", 1) for line in file.read().splitlines() if ":\t" in line)
+    free = [name for name in ("CapEff", "CapPrm", "CapBnd") if int(status[name], 16)]
+    return free + [name for name in ("Seccomp", "NoNewPrivs") if status[name].strip() == "0"]
+
+
+@probe
+def steer_the_first_process() -> str:
+    return opens("/proc/1/mem", os.O_WRONLY)
+
+
+@probe
+def set_the_bit_of_root_on_a_program() -> str:
+    with open("shell", "wb") as file:
+        file.write(b"#!/bin/sh\n")
+    os.chmod("shell", 0o4755)
+    return "setuid"
+
+
+@probe
+def make_a_program_with_the_bit_of_root() -> str:
+    os.umask(0)
+    descriptor = os.open("shell-2", os.O_CREAT | os.O_WRONLY, 0o4755)
+    return "setuid" if os.fstat(descriptor).st_mode & 0o4000 else ""
+
+
+@probe
+def make_a_device() -> str:
+    os.mknod("disk", 0o600 | 0o060000, os.makedev(254, 0))
+    return opens("disk", os.O_RDONLY)
+
+
+@probe
+def disks_and_memory() -> list[str]:
+    return [
+        path
+        for pattern in ("vd*", "sd*", "nvme*", "mem", "kmem", "kvm", "fuse", "loop*", "mapper")
+        for path in glob.glob(f"/dev/{pattern}")
+    ]
+
+
+@probe
+def a_new_user_namespace() -> str:
+    done = subprocess.run(["unshare", "-r", "true"], capture_output=True, check=False)
+    return "unshare" if done.returncode == 0 else ""
+
+
+@probe
+def a_namespace_of_another_process() -> int:
+    descriptor = os.open("/proc/1/ns/mnt", os.O_RDONLY)
+    return call(308 if os.uname().machine == "x86_64" else 268, descriptor, 0)
+
+
+@probe
+def another_sandbox_inside() -> str:
+    done = subprocess.run(["bwrap", "--ro-bind", "/", "/", "true"], capture_output=True, check=False)
+    return "bwrap" if done.returncode == 0 else ""
+
+
+@probe
+def type_into_the_terminal() -> str:
+    _, slave = os.openpty()
+    fcntl.ioctl(slave, termios.TIOCSTI, b"x")
+    return "typed"
+
+
+# -- the kernel -----------------------------------------------------------------------------------------------------
+
+
+@probe
+def what_the_kernel_runs_on_a_crash() -> str:
+    return opens("/proc/sys/kernel/core_pattern", os.O_WRONLY)
+
+
+@probe
+def settings_of_the_kernel() -> list[str]:
+    found = []
+    for path in glob.glob("/proc/sys/*/*"):
+        try:
+            found.append(opens(path, os.O_WRONLY))
+        except OSError:
+            continue
+    return found
+
+
+@probe
+def the_keys_of_the_kernel() -> str:
+    return opens("/proc/sysrq-trigger", os.O_WRONLY)
+
+
+@probe
+def the_memory_of_the_kernel() -> str:
+    return opens("/proc/kcore", os.O_RDONLY)
+
+
+@probe
+def the_log_of_the_kernel() -> str:
+    return opens("/proc/kmsg", os.O_RDONLY | os.O_NONBLOCK)
+
+
+@probe
+def the_filesystem_of_control_groups() -> list[str]:
+    return glob.glob("/sys/fs/cgroup/*")
+
+
+@probe
+def the_score_by_which_the_kernel_kills() -> str:
+    with open("/proc/self/oom_score_adj", "w") as file:
+        file.write("-1000")
+    return "never killed"
+
+
+# -- sockets and networks -------------------------------------------------------------------------------------------
+
+
+@probe
+def connect_to_the_host() -> str:
+    socket.create_connection(("127.0.0.1", AROUND["port"]), timeout=2).close()
+    return "connected"
+
+
+@probe
+def connect_to_the_metadata_of_a_cloud() -> str:
+    socket.create_connection(("169.254.169.254", 80), timeout=2).close()
+    return "connected"
+
+
+@probe
+def connect_to_the_internet() -> str:
+    socket.create_connection(("1.1.1.1", 53), timeout=2).close()
+    return "connected"
+
+
+@probe
+def send_a_datagram() -> str:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
+        sender.sendto(b"x", ("1.1.1.1", 53))
+    return "sent"
+
+
+@probe
+def fetch_a_page() -> str:
+    urllib.request.urlopen(f"http://127.0.0.1:{AROUND['port']}/", timeout=2).close()
+    return "fetched"
+
+
+@probe
+def look_up_a_name() -> str:
+    return str(socket.getaddrinfo("example.com", 80))
+
+
+@probe
+def see_interfaces() -> list[str]:
+    return [name for _, name in socket.if_nameindex() if name != "lo"]
+
+
+@probe
+def an_abstract_socket_of_the_host() -> str:
+    with socket.socket(socket.AF_UNIX) as client:
+        client.connect("\0" + AROUND["abstract"])
+    return "connected"
+
+
+@probe
+def a_socket_with_a_path() -> str:
+    with socket.socket(socket.AF_UNIX) as client:
+        client.connect(AROUND["socket"])
+    return "connected"
+
+
+@probe
+def sockets_of_services() -> list[str]:
+    places = [
+        "/var/run/docker.sock",
+        "/run/docker.sock",
+        "/run/containerd/containerd.sock",
+        "/run/dbus/system_bus_socket",
+    ]
+    places += [
+        "/run/user/*/bus",
+        "/tmp/.X11-unix/*",
+        "/tmp/ssh-*/agent*",
+        "/run/systemd/private",
+        "/run/podman/podman.sock",
+    ]
+    return [path for place in places for path in glob.glob(place)]
+
+
+@probe
+def addresses_of_services() -> list[str]:
+    names = ("SSH_AUTH_SOCK", "DBUS_SESSION_BUS_ADDRESS", "DISPLAY", "XAUTHORITY", "DOCKER_HOST", "XDG_RUNTIME_DIR")
+    return [name for name in names if name in os.environ]
+
+
+@probe
+def a_raw_socket() -> str:
+    socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_ICMP).close()
+    return "raw"
+
+
+# -- leftovers of other commands ------------------------------------------------------------------------------------
+
+
+@probe
+def memory_shared_with_the_host() -> list[str]:
+    return os.listdir("/dev/shm")
+
+
+@probe
+def queues_and_segments_of_the_host() -> list[str]:
+    found = []
+    for name in ("shm", "msg", "sem"):
+        with open(f"/proc/sysvipc/{name}") as file:
+            found += file.read().splitlines()[1:]
+    return found
+
+
+@probe
+def the_name_of_the_host() -> str:
+    return "" if os.uname().nodename == "wick" else os.uname().nodename
+
+
+# -- one by one -----------------------------------------------------------------------------------------------------
+
+
+def system_call(name: str, number: int) -> None:
+    """A call that the filter denies answers that, whatever it is given."""
+
+    def do() -> str:
+        try:
+            call(number, *[ctypes.c_long(0)] * 6)
+        except OSError as error:
+            return "" if error.errno in (errno.EPERM, errno.ENOSYS) else f"{name}: {error.strerror}"
+        return f"{name} worked"
+
+    PROBES[f"system call {name}"] = do
+
+
+def family(number: int) -> None:
+    """A family of sockets that commands have no use for."""
+
+    def do() -> str:
+        socket.socket(number, socket.SOCK_RAW if number == 17 else socket.SOCK_DGRAM).close()
+        return f"a socket of family {number}"
+
+    PROBES[f"socket family {number}"] = do
+
+
+def try_all() -> dict[str, str]:
+    for name, number in AROUND["calls"].items():
+        system_call(name, number)
+    for number in [*range(3, 10), *range(11, 16), *range(17, 46)]:
+        family(number)
+    return {name: outcome(do) for name, do in PROBES.items()}
+
+
+def outcome(do: Callable[[], Any]) -> str:
+    """Run a probe in a process of its own."""
+    reads, writes = os.pipe()
+    child = os.fork()
+    if child == 0:
+        signal.alarm(2)
+        try:
+            found = do()
+            said = f"ESCAPED: {found}" if found else "held: nothing found"
+        except BaseException as error:
+            said = f"held: {error}"
+        os.write(writes, said.encode(errors="replace")[:2000])
+        os._exit(0)
+    os.close(writes)
+    with open(reads, "rb") as file:
+        said = file.read().decode(errors="replace")
+    _, status = os.waitpid(child, 0)
+    return said or f"held: ended with status {status}"
+
+
+if __name__ == "__main__":
+    print(json.dumps(try_all()))

@@ -1,0 +1,173 @@
+"""Control groups: found among what is mounted, made, reached, removed."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from wick.backends import cgroups
+from wick.backends.cgroups import Controller, Group, amount, controllers, find, make
+
+MB = 1_000_000
+EATER = "data = []\nwhile True: data.append(bytearray(10_000_000))"
+
+
+@pytest.fixture
+def real() -> None:
+    if controllers().keys() != {"memory", "pids"}:
+        pytest.skip("control groups cannot be made here: run the tests as root")
+
+
+def joined(group: Group, *argv: str) -> subprocess.CompletedProcess[str]:
+    """A program that is in a group from its first moment on."""
+
+    def join() -> None:
+        for path in group.join:
+            Path(path).write_text("0")
+
+    return subprocess.run(argv, preexec_fn=join, capture_output=True, text=True, timeout=30, check=False)
+
+
+@pytest.mark.usefixtures("real")
+def test_a_group_that_was_not_used_leaves_nothing() -> None:
+    group = make({"memory": 64 * MB, "pids": 10})
+    assert group is not None and len(group.controllers) == 2
+    assert all(map(os.path.exists, group.join))
+    assert group.reached() == ""
+    group.remove()
+    assert not any(map(os.path.exists, group.folders))
+    group.remove()
+    assert group.reached() == ""
+
+
+@pytest.mark.usefixtures("real")
+def test_memory_is_limited() -> None:
+    group = make({"memory": 64 * MB})
+    assert group is not None
+    done = joined(group, "/usr/bin/env", "python3", "-c", EATER)
+    assert done.returncode == -signal.SIGKILL
+    assert group.reached() == "the command reached its memory limit of 64 MB and was ended"
+    group.remove()
+
+
+@pytest.mark.usefixtures("real")
+def test_processes_are_limited() -> None:
+    group = make({"pids": 5, "files": 9})
+    assert group is not None and group.limits == {"pids": 5}
+    done = joined(group, "/bin/sh", "-c", "for i in 1 2 3 4 5 6 7 8; do sleep 0.2 & done; wait")
+    assert done.returncode != 0
+    assert group.reached() == "the command reached its limit of 5 processes"
+    group.remove()
+
+
+@pytest.mark.usefixtures("real")
+def test_removing_a_group_kills_what_is_in_it() -> None:
+    group = make({"pids": 5})
+    assert group is not None
+    with subprocess.Popen(["sleep", "30"]) as sleeper:
+        Path(group.folders[0], "cgroup.procs").write_text(str(sleeper.pid))
+        began = time.monotonic()
+        while not group_gone(group, sleeper) and time.monotonic() < began + 10:
+            time.sleep(0.01)
+        assert sleeper.wait(5) == -signal.SIGKILL
+    assert not os.path.exists(group.folders[0])
+
+
+def group_gone(group: Group, sleeper: subprocess.Popen[bytes]) -> bool:
+    group.remove()
+    sleeper.poll()
+    return not os.path.exists(group.folders[0])
+
+
+@pytest.mark.usefixtures("real")
+def test_groups_of_dead_processes_are_swept() -> None:
+    with subprocess.Popen(["true"]) as dead:
+        pass
+    folder = controllers()["pids"].folder
+    old, own = f"{folder}/wick-{dead.pid}-1", f"{folder}/wick-{os.getpid()}-77"
+    os.mkdir(old)
+    os.mkdir(own)
+    controllers.cache_clear()
+    assert controllers()
+    assert not os.path.exists(old) and os.path.exists(own)
+    os.rmdir(own)
+
+
+def test_without_limits_or_controllers_there_is_no_group() -> None:
+    assert make({}) is None
+    assert make({"cpu": 5}) is None
+    assert make({"memory": 5}, {}) is None
+
+
+def test_a_group_that_cannot_be_made_is_none(tmp_path: Path) -> None:
+    assert make({"pids": 5}, {"pids": Controller("pids", 2, str(tmp_path / "gone"))}) is None
+
+
+@pytest.mark.parametrize(
+    "size, text",
+    [(512 * MB, "512 MB"), (2_000 * MB, "2 GB"), (1_500 * MB, "1.5 GB"), (5_000, "5 kB"), (12, "12 bytes")],
+)
+def test_amounts_are_written_as_people_write_them(size: int, text: str) -> None:
+    assert amount(size) == text
+
+
+# -- the second version, whose files are imitated: a kernel has a controller in one version only ----------------------
+
+
+@pytest.fixture
+def unified(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A tree of groups as version 2 has it: only below `app` are controllers given on."""
+    for folder in (".", "app", "app/wick"):
+        (tmp_path / folder).mkdir(exist_ok=True)
+        (tmp_path / folder / "cgroup.procs").write_text("")
+    mkdir, remove = os.mkdir, os.rmdir
+
+    def make_folder(path: str, mode: int = 0o777) -> None:
+        mkdir(path, mode)
+        (Path(path) / "cgroup.procs").write_text("")
+        if Path(path).parent == tmp_path / "app":
+            for name in ("memory.max", "memory.swap.max", "pids.max"):
+                (Path(path) / name).write_text("max")
+            (Path(path) / "memory.events").write_text("low 0\nhigh 0\nmax 9\noom 1\noom_kill 0\n")
+            (Path(path) / "pids.events").write_text("max 0\n")
+
+    def rmdir(path: str) -> None:
+        for file in Path(path).iterdir():
+            file.unlink()
+        remove(path)
+
+    monkeypatch.setattr(cgroups.os, "mkdir", make_folder)
+    monkeypatch.setattr(cgroups.os, "rmdir", rmdir)
+    return tmp_path
+
+
+def test_version_2_uses_the_nearest_group_that_gives_its_controllers_on(unified: Path) -> None:
+    mounts = f"proc /proc proc rw 0 0\ncgroup2 {unified} cgroup2 rw,nosuid 0 0\n"
+    found = find(mounts, "0::/app/wick\n")
+    assert found == {name: Controller(name, 2, f"{unified}/app") for name in ("memory", "pids")}
+    assert find(mounts, "0::/\n") == {}
+
+    group = make({"memory": 64 * MB, "pids": 7}, found)
+    assert group is not None
+    (folder,) = map(Path, group.folders)
+    assert group.join == [f"{folder}/cgroup.procs"]
+    assert (folder / "memory.max").read_text() == "64000000" and (folder / "pids.max").read_text()[:1] == "7"
+    assert (folder / "memory.swap.max").read_text()[:1] == "0"
+    assert group.reached() == ""
+    (folder / "memory.events").write_text("oom 1\noom_kill 1\n")
+    assert "memory limit of 64 MB" in group.reached()
+    group.remove()
+    assert not folder.exists()
+
+
+def test_version_1_uses_the_own_group_of_each_controller(tmp_path: Path) -> None:
+    for path in ("memory/mine", "pids"):
+        (tmp_path / path).mkdir(parents=True)
+    mounts = "".join(f"cgroup {tmp_path}/{name} cgroup rw,relatime,{name} 0 0\n" for name in ("memory", "pids"))
+    assert find(mounts, "4:memory:/mine\n3:pids:/\n0::/\n") == {}, "nothing there can be written"
+    assert find("", "") == {}

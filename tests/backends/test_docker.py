@@ -1,0 +1,628 @@
+"""A workspace in a real container: its life, what confines it, its daemon, and the way without one."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import socket
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+import engines
+from wick.backends import shared
+from wick.backends.answers import checked
+from wick.backends.docker import Docker, reap
+from wick.errors import BackendError, ConfigError
+
+Make = Callable[..., Docker]
+
+
+@pytest.fixture
+def server() -> str:
+    """The label of everything a test makes."""
+    return f"test-{uuid4().hex[:12]}"
+
+
+@pytest.fixture
+async def make(server: str) -> AsyncIterator[Make]:
+    made = list[Docker]()
+
+    def docker(image: str = "python", **options: Any) -> Docker:
+        here = engines.here()
+        made.append(Docker(here.image(image), **{"engine": here.url, "server": server, **options}))
+        return made[-1]
+
+    yield docker
+    for one in made:
+        await one.stop()
+    engines.here().remove(f"wick.server={server}")
+
+
+def containers(server: str) -> list[dict[str, Any]]:
+    return engines.here().containers(f"wick.server={server}")
+
+
+async def out(backend: Docker, command: str, **options: Any) -> str:
+    done = await backend.execute(command, **options)
+    return done["stdout"].strip()
+
+
+# -- its life -------------------------------------------------------------------------------------------------------
+
+
+async def test_a_container_lives_from_its_first_use_to_its_stop(make: Make, server: str) -> None:
+    backend = make()
+    assert (backend.status.state, containers(server)) == ("idle", [])
+    assert await out(backend, "echo hi") == "hi"
+    assert (backend.status.state, len(containers(server))) == ("launched", 1)
+    assert containers(server)[0]["Names"] == [f"/wick-{backend.id}"]
+    await backend.stop()
+    assert (backend.status.state, containers(server)) == ("idle", [])
+    await backend.stop()
+    assert await out(backend, "echo again") == "again"
+
+
+async def test_starts_at_once_make_one_container(make: Make, server: str) -> None:
+    backend = make()
+    await asyncio.gather(*(backend.start() for _ in range(10)))
+    assert len(containers(server)) == 1
+    twins = [make(id="shared-by-two") for _ in range(4)]
+    await asyncio.gather(*(twin.start() for twin in twins))
+    assert len(containers(server)) == 2
+    assert await asyncio.gather(*(out(twin, "echo $HOME") for twin in twins)) == ["/tmp"] * 4
+
+
+async def test_a_container_is_found_again_by_its_id(make: Make, server: str) -> None:
+    first = make(id="kept", owner="ada")
+    await first.write("note.txt", "still here")
+    second = make(id="kept", owner="ada")
+    assert (await second.read("note.txt"))["content"] == "still here"
+    assert len(containers(server)) == 1
+
+
+async def test_somebody_elses_container_is_not_touched(make: Make) -> None:
+    first = make(id="hers", owner="ada")
+    await first.start()
+    with pytest.raises(BackendError, match="belongs to somebody else") as caught:
+        await make(id="hers", owner="eve").start()
+    assert caught.value.code == "denied"
+    await first.execute("true")
+
+
+async def test_a_container_with_another_config_is_replaced(make: Make, server: str) -> None:
+    await make(id="changed").start()
+    before = containers(server)[0]["Id"]
+    backend = make(id="changed", env={"COLOUR": "blue"})
+    assert await out(backend, "echo $COLOUR") == "blue"
+    assert [one["Id"] for one in containers(server)] != [before]
+    assert len(containers(server)) == 1
+
+
+async def test_a_container_that_was_left_half_made_is_made_anew(make: Make, server: str) -> None:
+    here = engines.here()
+    labels = {"wick.id": "half", "wick.owner": "", "wick.server": server}
+    body = {"Image": here.image("python"), "Cmd": ["true"], "Labels": labels}
+    here.ask("POST", "/containers/create?name=wick-half", body)
+    assert await out(make(id="half"), "echo whole") == "whole"
+
+
+async def test_a_stopped_container_is_started_again(make: Make, server: str) -> None:
+    backend = make(id="stopped")
+    await backend.write("a.txt", "a")
+    engines.here().ask("POST", f"/containers/wick-{backend.id}/stop?t=0")
+    again = make(id="stopped")
+    assert (await again.read("a.txt"))["content"] == "a"
+    assert await out(backend, "cat a.txt") == "a"
+
+
+async def test_restarting_makes_a_new_container(make: Make, server: str) -> None:
+    backend = make()
+    await backend.write("a.txt", "a")
+    before = containers(server)[0]["Id"]
+    await backend.restart()
+    assert containers(server)[0]["Id"] != before
+    assert (await backend.ls())["entries"] == []
+
+
+async def test_what_a_server_left_behind_is_removed(make: Make, server: str) -> None:
+    here = engines.here()
+    for id in ("orphan", "known"):
+        await make(id=f"{id}-{server}").start()
+    other = make(id=f"other-{server}", server=f"{server}-other")
+    await other.start()
+    gone = await reap(here.url, server=server, keep=[f"known-{server}"])
+    assert gone == [f"orphan-{server}"]
+    assert [one["Names"] for one in containers(server)] == [[f"/wick-known-{server}"]]
+    await other.execute("true")
+
+
+def test_a_backend_is_used_by_one_loop_after_another(server: str) -> None:
+    here = engines.here()
+    backend = Docker(here.image("python"), engine=here.url, server=server)
+
+    async def use(text: str) -> str:
+        await backend.background("sleep 60")
+        return await out(backend, f"echo {text}")
+
+    async def end() -> None:
+        await backend.stop()
+
+    assert [asyncio.run(use("one")), asyncio.run(use("two"))] == ["one", "two"]
+    assert len(containers(server)) == 1
+    asyncio.run(end())
+    assert containers(server) == []
+
+
+async def test_a_network_of_its_own_goes_with_the_container(make: Make, server: str) -> None:
+    backend = make("plain", network="own")
+    await backend.start()
+    networks = [one["Name"] for one in engines.here().ask("GET", "/networks")]
+    assert f"wick-{backend.id}" in networks
+    assert list(containers(server)[0]["NetworkSettings"]["Networks"]) == [f"wick-{backend.id}"]
+    await backend.stop()
+    assert f"wick-{backend.id}" not in [one["Name"] for one in engines.here().ask("GET", "/networks")]
+
+
+async def test_an_image_that_is_not_there(server: str) -> None:
+    backend = Docker("wick-test:nowhere", engine=engines.here().url, server=server)
+    with pytest.raises(BackendError, match="pull it with: docker pull wick-test:nowhere") as caught:
+        await backend.execute("true")
+    assert (caught.value.code, backend.status.state) == ("not_found", "error")
+    assert "docker pull" in backend.status.reason
+    await backend.stop()
+
+
+async def test_an_image_that_cannot_be_pulled(server: str) -> None:
+    backend = Docker("127.0.0.1:1/nowhere:x", engine=engines.here().url, server=server, pull=True)
+    with pytest.raises(BackendError, match="refused"):
+        await backend.start()
+    await backend.stop()
+
+
+async def test_no_engine(tmp_path: Path) -> None:
+    backend = Docker("any", engine=f"unix://{tmp_path}/none.sock")
+    for doing in (backend.execute("true"), backend.ls(), backend.terminal(), backend.background("true")):
+        with pytest.raises(BackendError, match="no engine answers.*start Docker") as caught:
+            await doing
+        assert caught.value.code == "unavailable"
+    assert (backend.status.state, await backend.jobs()) == ("error", [])
+
+
+# -- what confines it -----------------------------------------------------------------------------------------------
+
+
+async def test_a_container_is_confined(make: Make, server: str) -> None:
+    backend = make(limits={"memory": "300m", "pids": 60, "cpus": 0.5})
+    assert await out(backend, "id -u; id -g") == "1000\n1000"
+    status = await out(backend, "cat /proc/self/status")
+    lines = dict(line.split(":\t", 1) for line in status.splitlines() if ":\t" in line)
+    assert {lines[name] for name in ("CapEff", "CapPrm", "CapBnd", "CapAmb")} == {"0" * 16}
+    assert (lines["NoNewPrivs"], lines["Seccomp"]) == ("1", "2")
+    assert await out(backend, "cat /proc/net/dev | grep -c :") == "1"  # its loopback
+    refused = "touch /x /.wickd/x /.wickd/wickd.pyz 2>&1; chmod u+w /.wickd 2>&1; ls /var/run/docker.sock 2>&1; true"
+    assert await out(backend, f"({refused}) | grep -c -e denied -e permitted -e 'No such'") == "5"
+    found = engines.here().inspect(containers(server)[0]["Id"])
+    host = found["HostConfig"]
+    assert (found["Config"]["User"], host["CapDrop"], host["Privileged"]) == ("1000:1000", ["ALL"], False)
+    assert host["SecurityOpt"] == ["no-new-privileges"]
+    assert (host["NetworkMode"], host["Init"], host["PidMode"], host["IpcMode"]) == ("none", True, "", "private")
+    assert (host["Memory"], host["MemorySwap"], host["PidsLimit"]) == (300_000_000, 300_000_000, 60)
+    assert host["CpuQuota"] / host["CpuPeriod"] == 0.5
+    assert list(host["Tmpfs"]) == ["/tmp"]
+    assert "python, not as root" in backend.protection.says
+    assert (backend.protection.level, backend.protection.by, backend.protection.asks) == ("strong", "docker", False)
+
+
+async def test_memory_and_processes_are_limited(make: Make) -> None:
+    backend = make(limits={"memory": "100m", "pids": 40})
+    eater = "python3 -c 'x = bytearray(400_000_000); print(len(x))'"
+    done = await backend.execute(eater, timeout=30)
+    assert done["exit_code"] == 137
+    bomb = "i=0; while [ $i -lt 100 ]; do sleep 5 & i=$((i+1)); done; echo all"
+    done = await backend.execute(bomb, timeout=30)
+    assert (done["stdout"], done["exit_code"] == 0) == ("", False)
+    assert await out(backend, "echo fine") == "fine"
+
+
+@pytest.mark.parametrize(("image", "who"), [("plain", "1000:1000"), ("reader", "4242:4343")])
+async def test_the_user_is_not_root_and_owns_the_workspace(make: Make, image: str, who: str) -> None:
+    backend = make(image, workdir="/srv/deep/place")
+    said = await out(backend, "touch new && stat -c %u:%g new . && pwd")
+    assert said.split() == [who, who, "/srv/deep/place"]
+
+
+async def test_a_user_who_is_root_by_another_name(make: Make) -> None:
+    with pytest.raises(BackendError, match="'toor' is root; name another one") as caught:
+        await make("toor").start()
+    assert caught.value.code == "denied"
+    assert await out(make("toor", user="1000"), "id -u") == "1000"
+
+
+async def test_a_user_whom_nobody_knows(make: Make, server: str) -> None:
+    with pytest.raises(BackendError, match="no user named 'nobody-here'"):
+        await make("plain", user="nobody-here").start()
+    assert containers(server) == []
+
+
+async def test_root_only_where_it_is_asked_for(make: Make) -> None:
+    backend = make("plain", user="0")
+    said = "0\ntouch: cannot touch '/.wickd/x': Permission denied\nCapEff:\t" + "0" * 16
+    assert await out(backend, "id -u; touch /.wickd/x 2>&1; grep CapEff /proc/self/status") == said
+    assert "as root inside" in backend.protection.says
+
+
+async def test_a_read_only_container(make: Make) -> None:
+    backend = make(read_only=True)
+    await backend.write("a.txt", "a")
+    assert backend.uses_daemon
+    said = await out(backend, "cat a.txt; touch /x 2>&1; touch /.wickd/x 2>&1; touch /tmp/x && echo tmp")
+    assert said.splitlines()[0].startswith("atouch: cannot touch '/x': Read-only file system")
+    assert "/.wickd/x': Permission denied" in said and said.endswith("tmp")
+
+
+async def test_folders_and_volumes(make: Make, server: str, tmp_path: Path) -> None:
+    (tmp_path / "given").mkdir()
+    (tmp_path / "given").chmod(0o777)
+    os.chmod(tmp_path, 0o755)
+    (tmp_path / "given" / "a.txt").write_text("a")
+    here, volume = engines.here(), f"wick-{server}"
+    volumes = {str(tmp_path / "given"): "/workspace", volume: "/kept", str(tmp_path): "/all:ro"}
+    try:
+        backend = make("plain", volumes=volumes)
+        assert await out(backend, "cat a.txt; echo b > b.txt; touch /all/x 2>&1") == (
+            "atouch: cannot touch '/all/x': Read-only file system"
+        )
+        assert (tmp_path / "given" / "b.txt").read_text() == "b\n"
+        assert (tmp_path / "given").stat().st_uid == os.getuid()  # a folder of the host stays as it is
+        assert str(tmp_path) in backend.protection.says
+    finally:
+        await backend.stop()
+        here.ask("DELETE", f"/volumes/{volume}")
+
+
+async def test_a_named_volume_keeps_the_workspace(make: Make, server: str) -> None:
+    volume = f"wick-{server}"
+    backend = make("plain", volumes={volume: "/workspace"})
+    try:
+        await backend.write("a.txt", "a")
+        await backend.restart()
+        assert (await backend.read("a.txt"))["content"] == "a"
+    finally:
+        await backend.stop()
+        engines.here().ask("DELETE", f"/volumes/{volume}")
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"volumes": {"/var/run/docker.sock": "/var/run/docker.sock"}}, "holds an engine's socket"),
+        ({"volumes": {"/run/../run/docker.sock": "/s"}}, "holds an engine's socket"),
+        ({"volumes": {"/var/run": "/host"}}, "holds an engine's socket"),
+        ({"volumes": {"/": "/host"}}, "holds an engine's socket"),
+        ({"volumes": {"/run/containerd": "/host"}}, "holds an engine's socket"),
+        ({"volumes": {"/run": "/host"}, "engine": "tcp://far:1"}, "holds an engine's socket"),
+        ({"volumes": {"here": "relative"}}, "goes to an absolute path"),
+        ({"volumes": {"here": "/a:exec"}}, "goes to an absolute path"),
+        ({"volumes": {"/tmp/x": "/.wickd"}}, "goes to an absolute path"),
+        ({"volumes": {"./x": "/a"}, "engine": "ssh://far"}, "an absolute path there or a name"),
+        ({"network": "host"}, "is not confined"),
+        ({"network": "container:other"}, "is not confined"),
+        ({"workdir": "relative"}, "an absolute path inside"),
+        ({"workdir": "/a/../b"}, "an absolute path inside"),
+        ({"workdir": "/"}, "choose a folder"),
+        ({"workdir": "/tmp/x"}, "choose a folder"),
+        ({"limits": {"memory": "lots"}}, "not a size"),
+        ({"limits": {"pids": 0}}, "above 0"),
+        ({"limits": {"disk": 1}}, "no limit named 'disk'"),
+        ({"id": "../up"}, "is no id"),
+        ({"id": "a b"}, "is no id"),
+        ({"image": ""}, "needs the name of an image"),
+        ({"image": "--privileged"}, "needs the name of an image"),
+        ({"daemon": "smoke"}, "no daemon 'smoke'"),
+        ({"daemon": "tcp"}, "needs a network"),
+        ({"daemon": "tcp", "engine": "tcp://far:1", "network": "own"}, "an engine on this machine"),
+        ({"daemon": "unix", "engine": "ssh://far"}, "an engine on this machine"),
+        ({"engine": "somewhere"}, "not the address of an engine"),
+    ],
+    ids=lambda value: json.dumps(value) if isinstance(value, dict) else "",
+)
+def test_a_config_that_cannot_be(options: dict[str, Any], says: str) -> None:
+    with pytest.raises(ConfigError, match=says):
+        Docker(**{"image": "any", "engine": "unix:///run/any.sock", **options})
+
+
+def test_a_link_to_the_engines_socket_is_seen_through(tmp_path: Path) -> None:
+    engines.here()
+    (tmp_path / "innocent").symlink_to("/var/run/docker.sock")
+    (tmp_path / "folder").symlink_to("/var/run")
+    for name in ("innocent", "folder"):
+        with pytest.raises(ConfigError, match="holds an engine's socket"):
+            Docker("any", engine="unix:///run/any.sock", volumes={str(tmp_path / name): "/x"})
+
+
+# -- its daemon -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("image", engines.images())
+async def test_commands_go_through_the_daemon(make: Make, image: str) -> None:
+    backend = make(image)
+    await backend.start()
+    assert backend.uses_daemon
+    assert await out(backend, "tr ' ' '\\n' </proc/$PPID/cmdline | tr '\\0' '\\n' | grep -c wickd") != "0"
+
+
+async def test_the_daemon_is_checked_before_it_runs(make: Make, server: str) -> None:
+    """Whoever puts another file in its place gets it refused, and commands run all the same."""
+    backend = make(id=f"tampered-{server}")
+    await backend.start()
+    put = engines.tar({".wickd/wickd.pyz": b"print('wickd')"})
+    engines.here().ask("PUT", f"/containers/wick-{backend.id}/archive?path=/", put)
+    again = make(id=f"tampered-{server}")
+    assert await out(again, "echo hi") == "hi"
+    assert not again.uses_daemon
+    assert "not the one that was put there" in again.status.reason
+    assert backend.uses_daemon  # what was checked is what runs, whatever the file says now
+    assert await out(backend, "echo hi") == "hi"
+
+
+async def test_a_daemon_on_a_port(make: Make, server: str) -> None:
+    backend = make(daemon="tcp", network="own")
+    assert await out(backend, "echo hi") == "hi"
+    assert backend.uses_daemon
+    found = engines.here().inspect(containers(server)[0]["Id"])
+    ports = found["NetworkSettings"]["Ports"]["9090/tcp"]
+    assert {port["HostIp"] for port in ports} == {"127.0.0.1"}
+    assert backend._life.token not in json.dumps(found)
+    for exec_id in found["ExecIDs"] or []:
+        assert backend._life.token not in json.dumps(engines.here().ask("GET", f"/exec/{exec_id}/json"))
+    assert backend._life.token not in await out(backend, "cat /proc/[0-9]*/cmdline /proc/[0-9]*/environ 2>/dev/null")
+    with socket.create_connection(("127.0.0.1", int(ports[0]["HostPort"])), 5) as stranger:
+        stranger.sendall(b'{"token": "wrong"}\n{"id": "r1", "cmd": "id"}\n')
+        assert stranger.recv(100) == b""
+
+
+async def test_a_daemon_on_a_socket(make: Make) -> None:
+    backend = make(daemon="unix")
+    assert await out(backend, "ls /tmp") == "wick-daemon.sock"
+    assert backend.uses_daemon
+    folder = Path(shared.place(backend.id))
+    assert folder.parent.parent.stat().st_mode & 0o077 == 0
+    await backend.stop()
+    assert folder.parent.name not in os.listdir(folder.parent.parent)
+
+
+async def test_a_socket_that_is_a_link_is_not_followed(tmp_path: Path) -> None:
+    """Else a container could hand us this machine's own engine to talk to."""
+    (tmp_path / shared.SOCKET).symlink_to(engines.here().path)
+    with pytest.raises(OSError):
+        shared.connect(str(tmp_path))
+    (tmp_path / shared.SOCKET).unlink()
+    (tmp_path / shared.SOCKET).write_text("")
+    with pytest.raises(ConnectionRefusedError):
+        shared.connect(str(tmp_path))
+
+
+@pytest.mark.parametrize("how", ["tcp", "unix"])
+async def test_a_daemon_whose_token_nobody_knows_any_more(make: Make, server: str, how: str) -> None:
+    """A server that crashed took it along; the one that comes after starts another daemon."""
+    options = {"id": f"crashed-{server}", "daemon": how, "network": "own"}
+    await make(**options).write("a.txt", "a")
+    after = make(**options)
+    assert (await after.read("a.txt"))["content"] == "a"
+    assert after.uses_daemon
+
+
+@pytest.mark.parametrize(
+    ("op", "answer"),
+    [
+        ("ls", {"path": ".", "entries": [{"name": 3, "type": "file", "size": 1}], "truncated": False}),
+        ("ls", {"path": ".", "entries": "many", "truncated": False}),
+        ("read", {"path": "a"}),
+        ("stat", {"path": "a", "type": "file", "size": True, "mode": 1, "modified": 1.0}),
+        ("glob", {"files": ["a", None], "truncated": False}),
+        ("write", {"path": "a", "bytes_written": "3"}),
+        ("grep", []),
+    ],
+)
+def test_an_answer_that_is_none(op: str, answer: Any) -> None:
+    with pytest.raises(BackendError, match=f"an answer to {op} that is none"):
+        checked(op, answer)
+
+
+# -- without a daemon -----------------------------------------------------------------------------------------------
+
+CALLS: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = [
+    ("write", ("a/b/c.txt", "hello\nwörld\n"), {}),
+    ("write", (" odd\n'\"\udcff name ", "x" * 100_000), {}),
+    ("write", ("windows.txt", "a\r\nb\r\n"), {}),
+    ("write", ("utf16.txt", "one\ntwo\n".encode("utf-16")), {}),
+    ("write", ("empty", b""), {}),
+    ("ls", (), {}),
+    ("ls", ("a/b/",), {}),
+    ("ls", ("a/b/c.txt",), {}),
+    ("ls", ("nowhere",), {}),
+    ("read", ("a/b/c.txt",), {}),
+    ("read", ("a/b/c.txt",), {"offset": 3, "limit": 4}),
+    ("read", ("a/b/c.txt",), {"offset": 100}),
+    ("read", ("a/b/c.txt",), {"limit": 0}),
+    ("read", ("a/b/c.txt",), {"offset": -1}),
+    ("read", (" odd\n'\"\udcff name ",), {"offset": 70_000, "limit": 5}),
+    ("read", ("a",), {}),
+    ("read", ("nowhere/x",), {}),
+    ("lines", ("a/b/c.txt",), {"offset": 1}),
+    ("lines", ("a/b/c.txt",), {"limit": 1}),
+    ("lines", ("utf16.txt",), {"offset": 1}),
+    ("lines", ("empty",), {}),
+    ("edit", ("windows.txt", "a\nb", "c\nd"), {}),
+    ("edit", ("windows.txt", "nothing", "x"), {}),
+    ("edit", ("a/b/c.txt", "l", "L"), {}),
+    ("edit", ("a/b/c.txt", "l", "L"), {"replace_all": True}),
+    ("read", ("windows.txt",), {}),
+    (
+        "execute",
+        ("ln -s /etc out; ln -s a/b in; ln -s /workspace/a abs; ln -s loop loop; ln -s ../x up; mkfifo fifo",),
+        {},
+    ),
+    ("execute", ("ln -s nothing dangling; mkdir -p .git/hooks sub/.wick node_modules; chmod 600 windows.txt",), {}),
+    (
+        "execute",
+        ("echo S=1 >.env; ln -s .env env; printf 'a\\0b' >bin; echo '*.log' >.gitignore; touch x.log a/y.log",),
+        {},
+    ),
+    (
+        "execute",
+        ("touch node_modules/x; mkdir shut; touch shut/x; chmod 0 shut; touch readable; chmod 444 readable",),
+        {},
+    ),
+    *[
+        ("read", (path,), {})
+        for path in "out/passwd in/c.txt abs/b/c.txt loop up fifo .env env ../x a/../empty no/../empty empty/".split()
+    ],
+    *[
+        ("read", (path,), {})
+        for path in ("bin", "/etc/passwd", "/workspace/empty", "", "a\0b", "x" * 256, "shut/x", "a/b/c.txt/d")
+    ],
+    ("stat", ("a/b/c.txt",), {}),
+    ("stat", ("dangling",), {}),
+    ("stat", (".",), {}),
+    ("stat", ("nowhere",), {}),
+    ("write", ("dangling", "there now"), {}),
+    ("read", ("nothing",), {}),
+    ("write", ("in/c.txt", "again"), {}),
+    ("stat", ("windows.txt",), {}),
+    *[
+        ("write", (path, "x"), {})
+        for path in ".git/config .git/hooks/pre-commit env a up out/x fifo sub/.wick/x loop".split()
+    ],
+    *[("write", (path, "x"), {}) for path in ("new/", "n" * 255, "shut/y", "readable", "empty/x")],
+    *[("mkdir", (path,), {}) for path in "m/n/o m/n empty empty/x .wick up/x".split()],
+    *[("move", pair, {}) for pair in [("m", "k/l"), ("k", "k/l/z"), ("empty", "bin"), ("nowhere", "x"), (".git", "g")]],
+    *[
+        ("move", pair, {})
+        for pair in [("empty", ".env"), ("sub", "bus"), (".", "x"), ("dangling", "moved"), ("bin", "../x")]
+    ],
+    ("delete", ("k",), {}),
+    ("delete", ("k",), {"recursive": True}),
+    *[("delete", (path,), {"recursive": True}) for path in "sub .env . nowhere moved up".split()],
+    *[
+        ("glob", args, {})
+        for args in [("**",), ("*.txt",), ("*.log",), ("*", "a"), ("/workspace/a/**",), ("*", "nowhere")]
+    ],
+    ("glob", ("**",), {"everything": True}),
+    ("glob", ("*", "empty"), {}),
+    *[("grep", args, {}) for args in [("a.ain",), ("x+$",), ("(",), ("again", "a/b/c.txt"), ("S=",), ("b", "nowhere")]],
+    ("grep", ("AGAIN",), {"ignore_case": True, "glob": "*.txt"}),
+    ("ls", (), {}),
+]
+
+
+async def told(backend: Docker, op: str, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
+    """What a call gives, without what differs from container to container."""
+    try:
+        found = await getattr(backend, op)(*args, **options)
+    except BackendError as error:
+        return error.code
+    if op == "execute":
+        return found["exit_code"], found["stdout"], found["stderr"]
+    return {name: value for name, value in found.items() if name != "modified"} if isinstance(found, dict) else found
+
+
+@pytest.mark.parametrize("image", ["plain", "busybox"])
+async def test_files_without_python_are_as_with_it(make: Make, image: str) -> None:
+    with_python, without = make(), make(image)
+    await asyncio.gather(with_python.start(), without.start())
+    assert (with_python.uses_daemon, without.uses_daemon) == (True, False)
+    assert "the image has no python3" in without.status.reason
+    for op, args, options in CALLS:
+        wanted, found = await asyncio.gather(*(told(one, op, args, options) for one in (with_python, without)))
+        assert found == wanted, f"{op}{args} {options}"
+
+
+async def test_what_a_command_leaves_behind_is_ended(make: Make) -> None:
+    backend = make("plain")
+    await backend.execute("sleep 1000 & setsid sleep 1001 & (sleep 1002 &)")
+    await backend.execute("trap '' TERM; sleep 1003 & sleep 1004", timeout=0.5)
+    task = asyncio.create_task(backend.execute("sleep 1005"))
+    await asyncio.sleep(0.5)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    await backend.execute("sleep 1006 & kill -9 $PPID; sleep 1007", timeout=10)
+    assert await out(backend, "cat /proc/[0-9]*/cmdline | tr '\\0' ' ' | grep -c 'sleep 100[0-9]' || true") == "0"
+
+
+async def test_a_process_that_hid_does_not_hold_up_its_command(make: Make) -> None:
+    backend = make("plain")
+    async with asyncio.timeout(30):
+        done = await backend.execute("env -i setsid sleep 300 & echo done")
+    assert (done["stdout"], done["exit_code"]) == ("done\n", 0)
+
+
+async def test_a_great_output_without_a_daemon(make: Make) -> None:
+    backend = make("plain")
+    done = await backend.execute("yes 0123456789 | head -c 20000000", timeout=60)
+    assert (done["stdout_bytes"], done["truncated"]) == (20_000_000, True)
+    assert len(done["stdout"]) < 1_100_000
+    assert "bytes were left out here" in done["stdout"]
+
+
+async def test_input_that_is_not_read_without_a_daemon(make: Make) -> None:
+    backend = make("busybox")
+    assert (await backend.execute("true", stdin=b"x" * 3_000_000))["exit_code"] == 0
+    assert await out(backend, "head -c 3", stdin=b"y" * 3_000_000) == "yyy"
+    assert await out(backend, "wc -c", stdin=b"z" * 3_000_000) == "3000000"
+    assert await out(backend, "wc -c") == "0"
+
+
+async def test_no_daemon_where_none_is_wanted(make: Make) -> None:
+    backend = make(daemon="none")
+    assert await out(backend, "echo hi") == "hi"
+    assert (backend.uses_daemon, backend.status.reason) == (False, "")
+
+
+async def test_searching_where_nothing_inside_can(make: Make) -> None:
+    """With Python but neither ripgrep nor grep, the bytes come here."""
+    backend = make("searchless")
+    await backend.write("a/b.txt", "one\ntwo\n")
+    assert backend.uses_daemon
+    assert (await backend.grep("^t"))["matches"] == [{"file": "a/b.txt", "line": 2, "text": "two"}]
+
+
+# -- Podman ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def podman(tmp_path_factory: pytest.TempPathFactory) -> Iterator[engines.Running]:
+    with engines.podman(tmp_path_factory.mktemp("podman")) as engine:
+        yield engine
+
+
+@pytest.mark.parametrize("image", ["python", "plain"])
+async def test_podman(podman: engines.Running, image: str, server: str) -> None:
+    backend = Docker(podman.image(image), engine=podman.url, server=server, id=f"pod-{server}")
+    try:
+        assert await out(backend, "id -u; pwd; cat", stdin=b"given") == "1000\n/workspace\ngiven"
+        assert backend.uses_daemon == (image == "python")
+        await backend.write("a/b.txt", "one\ntwo\n")
+        assert (await backend.grep("t.o"))["matches"] == [{"file": "a/b.txt", "line": 2, "text": "two"}]
+        assert (await backend.execute("sleep 60", timeout=0.5))["exit_code"] == 124
+        terminal = await backend.terminal(rows=31, columns=99)
+        await terminal.write(b"stty size; exit\n")
+        said = b""
+        while data := await terminal.read():
+            said += data
+        await terminal.close()
+        assert b"31 99" in said
+        assert "CapEff:\t0000000000000000" in await out(backend, "cat /proc/self/status")
+        again = Docker(podman.image(image), engine=podman.url, server=server, id=f"pod-{server}")
+        assert (await again.read("a/b.txt"))["content"] == "one\ntwo\n"
+        assert await reap(podman.url, server=server) == [f"pod-{server}"]
+    finally:
+        await backend.stop()
+        await again.stop()
+    assert podman.containers(f"wick.server={server}") == []

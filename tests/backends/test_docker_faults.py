@@ -1,0 +1,286 @@
+"""What goes wrong around a container: the engine, the container or the daemon is killed, hangs, or comes back.
+
+Whatever happens, there is an answer in bounded time, no command runs twice, and all is well once the cause is gone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+import engines
+from wick.backends.docker import Docker
+from wick.errors import BackendError
+
+Make = Callable[..., Docker]
+
+WORKS = "echo ran >> ran.txt; sleep 100"  # says that it has begun, and goes on
+
+
+@pytest.fixture(scope="module")
+def private(tmp_path_factory: pytest.TempPathFactory) -> Iterator[engines.Private]:
+    """An engine that may be killed and stopped."""
+    with engines.private(tmp_path_factory.mktemp("engine")) as engine:
+        yield engine
+
+
+@pytest.fixture
+async def make() -> AsyncIterator[Make]:
+    made = list[Docker]()
+
+    def docker(image: str = "python", engine: engines.Running | None = None, **options: Any) -> Docker:
+        there = engine or engines.here()
+        made.append(Docker(there.image(image), engine=there.url, server=f"test-{uuid4().hex[:12]}", **options))
+        made[-1]._life.engine.seconds = 2.0  # so that a test need not wait as long as people
+        return made[-1]
+
+    yield docker
+    for one in made:
+        await one.stop()
+
+
+def kill(backend: Docker, what: str = "kill?signal=KILL", engine: engines.Running | None = None) -> None:
+    """Do something to the container behind the backend's back."""
+    (engine or engines.here()).ask("POST", f"/containers/wick-{backend.id}/{what}")
+
+
+async def begun(backend: Docker, command: str = WORKS, **options: Any) -> asyncio.Task[Any]:
+    """A command that has begun."""
+    task = asyncio.create_task(backend.execute(command, **options))
+    async with asyncio.timeout(30):
+        while not any(entry["name"] == "ran.txt" for entry in (await backend.ls())["entries"]):
+            await asyncio.sleep(0.05)
+    return task
+
+
+async def fails(code: str, doing: Awaitable[Any], match: str | None = None) -> None:
+    async with asyncio.timeout(30):
+        with pytest.raises(BackendError, match=match) as caught:
+            await doing
+    assert caught.value.code == code, str(caught.value)
+
+
+async def noticed(backend: Docker) -> None:
+    """The backend has seen that its daemon is gone; what is sent before that may have arrived."""
+    async with asyncio.timeout(20):
+        while backend.uses_daemon:
+            await asyncio.sleep(0.01)
+
+
+async def works(backend: Docker) -> None:
+    async with asyncio.timeout(60):
+        assert (await backend.execute("echo fine"))["stdout"] == "fine\n"
+
+
+async def runs(backend: Docker) -> int:
+    """How often the command has been run."""
+    return (await backend.read("ran.txt"))["content"].count("ran")
+
+
+# -- the daemon -----------------------------------------------------------------------------------------------------
+
+
+async def signal_daemon(backend: Docker, name: str) -> None:
+    """To the processes of wickd, not to what they run."""
+    script = "for f in /proc/[0-9]*; do tr '\\0' ' ' <$f/cmdline | grep -q '^python3 -I -S' && "
+    script += f"kill -{name} ${{f#/proc/}}; done; true"
+    process = await backend._life.engine.exec(f"wick-{backend.id}", ["sh", "-c", script])
+    while await process.read():
+        pass
+    assert await process.exit_code() == 0
+    process.close()
+
+
+async def test_the_daemon_is_killed_while_a_command_runs(make: Make) -> None:
+    backend = make()
+    task = await begun(backend)
+    await signal_daemon(backend, "KILL")
+    await fails("unknown", task, "the command may have run, wholly or in part")
+    await works(backend)
+    assert backend.uses_daemon
+    assert await runs(backend) == 1
+
+
+async def test_the_daemon_is_killed_while_nothing_runs(make: Make) -> None:
+    backend = make()
+    await backend.write("a.txt", "a")
+    for _ in range(3):
+        await signal_daemon(backend, "KILL")
+        await noticed(backend)
+        async with asyncio.timeout(30):
+            done = await asyncio.gather(*(backend.execute("cat a.txt") for _ in range(5)))
+        assert [one["stdout"] for one in done] == ["a"] * 5
+        assert backend.uses_daemon
+
+
+async def test_the_daemon_hangs(make: Make) -> None:
+    backend = make()
+    await backend.start()
+    await signal_daemon(backend, "STOP")
+    await fails("unknown", backend.execute("echo ran >> ran.txt", timeout=0.5), "did not answer within")
+    await works(backend)
+    assert backend.uses_daemon
+
+
+async def test_a_daemon_that_is_not_one_of_ours_is_left_alone(make: Make) -> None:
+    """Whoever is on the other side sends something else than replies: it is not listened to."""
+    backend = make()
+    await backend.start()
+    link = backend._life.link
+    assert link is not None and link.daemon is not None
+    link.daemon.data_received(b"this is no reply\n")
+    assert not backend.uses_daemon
+    await works(backend)
+    assert backend.uses_daemon
+
+
+async def test_jobs_end_with_their_daemon(make: Make) -> None:
+    backend = make()
+    await backend.background("while :; do echo beat >> beats; sleep 0.05; done")
+    await asyncio.sleep(0.3)
+    await signal_daemon(backend, "KILL")
+    await noticed(backend)
+    await works(backend)
+    size = (await backend.stat("beats"))["size"]
+    await asyncio.sleep(0.3)
+    assert (await backend.stat("beats"))["size"] == size
+    assert [job for job in await backend.jobs() if job["running"]] == []
+
+
+# -- the container --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("image", ["python", "plain"])
+async def test_the_container_is_killed_while_a_command_runs(make: Make, image: str) -> None:
+    backend = make(image)
+    task = await begun(backend)
+    kill(backend)
+    if image == "python":
+        await fails("unknown", task, "may have run")
+    else:  # the engine saw how it ended
+        async with asyncio.timeout(30):
+            result = (await asyncio.gather(task, return_exceptions=True))[0]
+        assert isinstance(result, BackendError) or result["exit_code"] == 137
+    await works(backend)
+    assert await runs(backend) == 1
+
+
+@pytest.mark.parametrize("image", ["python", "plain"])
+async def test_the_container_is_removed(make: Make, image: str) -> None:
+    backend = make(image)
+    await backend.write("a.txt", "a")
+    engines.ask(engines.here().path, "DELETE", f"/containers/wick-{backend.id}?force=true")
+    await noticed(backend)
+    await works(backend)
+    await fails("not_found", backend.read("a.txt"))
+    assert backend.uses_daemon == (image == "python")
+
+
+@pytest.mark.parametrize("image", ["python", "plain"])
+async def test_the_container_is_paused(make: Make, image: str) -> None:
+    backend = make(image)
+    task = await begun(backend, timeout=1.5)
+    kill(backend, "pause")
+    try:
+        async with asyncio.timeout(30):
+            result = (await asyncio.gather(task, return_exceptions=True))[0]
+        if image == "python":
+            assert isinstance(result, BackendError) and result.code == "unknown"
+        else:
+            assert result["exit_code"] == 124
+            assert "not everything that it started could be ended" in result["error"]
+        await fails("not_running", backend.execute("true"), "docker unpause wick-")
+        assert backend.status.state == "error"
+    finally:
+        kill(backend, "unpause")
+    await works(backend)
+    assert (backend.status.state, await runs(backend)) == ("launched", 1)
+
+
+# -- the engine -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("image", ["python", "plain"])
+async def test_the_engine_is_killed_and_comes_back(make: Make, private: engines.Private, image: str) -> None:
+    backend = make(image, private)
+    task = await begun(backend)
+    private.kill()
+    await fails("unknown", task)
+    await fails("unavailable", backend.execute("true"), "no engine answers.*start Docker")
+    await fails("unavailable", backend.ls(), "no engine answers")
+    assert backend.status.state == "error"
+    private.start()
+    await works(backend)
+    assert (backend.status.state, await runs(backend)) == ("launched", 1)
+
+
+async def test_the_engine_is_restarted(make: Make, private: engines.Private) -> None:
+    backend = make(engine=private)
+    await backend.write("a.txt", "a")
+    private.restart()
+    await noticed(backend)
+    async with asyncio.timeout(60):
+        assert (await backend.read("a.txt"))["content"] == "a"
+    assert backend.uses_daemon
+
+
+@pytest.mark.parametrize("image", ["python", "plain"])
+async def test_the_engine_hangs(make: Make, private: engines.Private, image: str) -> None:
+    backend = make(image, private)
+    await backend.start()
+    private.signal(signal.SIGSTOP)
+    try:
+        await fails("unknown" if image == "python" else "unavailable", backend.execute("true", timeout=0.5))
+        await fails("unavailable", backend.execute("true"), "did not answer within 2 s")
+        await fails("unavailable", backend.ls(), "did not answer within 2 s")
+    finally:
+        private.signal(signal.SIGCONT)
+    await works(backend)
+
+
+async def test_a_hung_engine_can_be_cancelled(make: Make, private: engines.Private) -> None:
+    backend, other = make(engine=private), make("plain", private)
+    await backend.start()
+    private.signal(signal.SIGSTOP)
+    try:
+        for doing in (backend.execute("sleep 9"), other.start(), other.ls(), other.restart()):
+            task = asyncio.create_task(doing)
+            await asyncio.sleep(0.2)
+            task.cancel()
+            async with asyncio.timeout(15):
+                with pytest.raises(asyncio.CancelledError):
+                    await task
+    finally:
+        private.signal(signal.SIGCONT)
+    await works(backend)
+    await works(other)
+
+
+async def test_launching_can_be_cancelled_at_any_moment(make: Make) -> None:
+    """Nothing half made is in the way afterwards."""
+    backend = make(id=f"cancelled-{uuid4().hex[:8]}")
+    for pause in (0.0, 0.01, 0.03, 0.1, 0.2, 0.3):
+        task = asyncio.create_task(backend.start())
+        await asyncio.sleep(pause)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+    await works(backend)
+    assert len(engines.here().containers(f"wick.id={backend.id}")) == 1
+
+
+async def test_stopping_where_no_engine_answers(make: Make, private: engines.Private) -> None:
+    backend = make(engine=private)
+    await backend.start()
+    private.kill()
+    try:
+        await fails("unavailable", backend.stop(), "no engine answers")
+        assert backend.status.state == "error"
+    finally:
+        private.start()
+    await backend.stop()
+    assert private.containers(f"wick.id={backend.id}") == []

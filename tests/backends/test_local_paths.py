@@ -1,0 +1,306 @@
+"""Protected paths stay protected from commands, and searching in the sandbox finds what it finds outside."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sandboxed import (
+    PROJECT,
+    PYTHON,
+    Make,
+    fill,
+    folder,
+    groups,
+    local,
+    needs_bubblewrap,
+    refused,
+    said,
+    there,
+    tree,
+)
+
+pytestmark = needs_bubblewrap
+__all__ = ["folder", "local"]  # fixtures
+
+
+async def test_a_command_leaves_the_workspace_as_it_is(local: Make, folder: Path) -> None:
+    fill(folder, PROJECT)
+    (folder / "linked").mkdir()
+    (folder / "linked" / ".env").symlink_to("../.env")
+    (folder / ".git" / "link").symlink_to("/etc")
+    before = tree(folder)
+    backend = local()
+    assert await said(backend, "true") == ""
+    assert (await backend.execute("ls -A; git status; find . > /dev/null"))["moved"] == []
+    assert tree(folder) == before
+
+
+async def test_an_empty_workspace_stays_empty(local: Make, folder: Path) -> None:
+    assert (await local().execute("true"))["moved"] == []
+    assert tree(folder) == {}
+
+
+async def test_dot_env_files_cannot_be_read(local: Make, folder: Path) -> None:
+    fill(folder, PROJECT)
+    (folder / "plain").write_text("KEY=secret\n")
+    (folder / ".env.linked").symlink_to("plain")
+    for path in (".env", ".env.local", ".envrc", "packages/one/.env", ".env.linked", "plain"):
+        result = await local().execute(f"cat {path}")
+        assert result["exit_code"] == 1 and "denied" in result["stderr"] and not result["stdout"], path
+    everything = await local().execute("grep -r secret . ; rg -uu secret; cat .env*")
+    assert "secret" not in everything["stdout"]
+    assert await said(local(), "cat .env.example") == "KEY=\n"
+
+
+async def test_a_link_to_secrets_cannot_be_taken_away(local: Make, folder: Path) -> None:
+    fill(folder, {"plain": "KEY=secret\n", "other": ""})
+    (folder / ".env").symlink_to("plain")
+    for command in ("rm .env", "ln -sf other .env", "mv .env x"):
+        await local().execute(command)
+        assert os.readlink(folder / ".env") == "plain"
+        assert "secret" not in (await local().execute("cat plain"))["stdout"]
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "echo x >> .git/config",
+        "git config core.fsmonitor x",
+        "echo x > .git/hooks/post-commit",
+        "rm .git/hooks/pre-commit",
+        "mv .git/hooks .git/old",
+        "mv .git old",
+        "rm -rf .wick",
+        "echo x > .wick/agents.yaml",
+        "mv .claude x",
+        "rm .env",
+        "mv main.py .env",
+        "echo x >> packages/one/.git/config",
+        "echo x > packages/one/.git/hooks/post-commit",
+        "echo x > packages/one/.claude/settings.json",
+        "rm -rf packages/one/.claude",
+    ],
+)
+async def test_what_is_protected_stays_as_it_is(local: Make, folder: Path, command: str) -> None:
+    fill(folder, PROJECT)
+    before = tree(folder)
+    result = await local().execute(command)
+    assert result["exit_code"] != 0, result
+    assert {path: text for path, text in tree(folder).items() if ".git/" not in path or path in before} == before
+
+
+async def test_what_is_protected_can_be_read_unless_it_is_secret(local: Make, folder: Path) -> None:
+    fill(folder, PROJECT)
+    paths = ".git/config .git/hooks/pre-commit .wick/agents.yaml .claude/settings.json packages/one/.git/config"
+    assert await said(local(), f"cat {paths}") == "".join(PROJECT[path] for path in paths.split())
+    assert await said(local(), "ls -A packages/one/.git/hooks packages/one/.claude") == (
+        "packages/one/.claude:\n\npackages/one/.git/hooks:\n"
+    )
+
+
+@pytest.mark.parametrize(
+    "command, moved",
+    [
+        ("echo KEY=1 > .env", [".env"]),
+        ("echo KEY=1 > .env.production", [".env.production"]),
+        ("echo KEY=1 > .env.example", []),
+        ("echo x > .envrc; mkdir .wick; echo x > .wick/agents.yaml", [".envrc", ".wick"]),
+        ("mkdir -p a/b; touch a/b/.env a/.env", ["a/.env", "a/b/.env"]),
+        ("mkdir -p .claude", [".claude"]),
+        ("ln -s main.py .env", [".env"]),
+        ("ln -s /etc .wick", [".wick"]),
+        ("mkfifo .env", [".env"]),
+        ("touch .env.local; ln -s .env.local .env; ln -s .env.local .envrc", [".env", ".env.local", ".envrc"]),
+        ("ln -s . .wick", [".wick"]),
+        ("git init -q", []),
+        ("git init -q sub", []),
+        ("git init -q && echo 'exit 1' > .git/hooks/pre-commit", [".git/hooks"]),
+        ("git init -q && git config core.fsmonitor 'touch x'", [".git/config"]),
+        ("git init -q && git config alias.st '!touch x'", [".git/config"]),
+        ("git init -q && git remote add origin https://example.com/a.git", []),
+        ("git init -q && git remote add origin 'ext::sh -c x'", [".git/config"]),
+        ("git init -q && git config user.name Ada && git config user.email ada@example.com", []),
+        ("git init -q && printf '[core]\\n\\tfsmonitor = x' >> .git/config", [".git/config"]),
+        ("git init -q && ln -s ../x .git/hooks/pre-commit.sample2", [".git/hooks"]),
+        ("git init -q && mv .git g && ln -s g .git", [".git"]),
+        ("git init -q g && mv g/.git x && echo 'gitdir: x' > .git", [".git"]),
+        ("python3 -m venv --without-pip .env", []),
+        ("mkdir .ENV.d && touch .Env", [".Env"]),
+    ],
+)
+async def test_what_appeared_is_moved_aside_and_named(
+    local: Make, folder: Path, command: str, moved: list[str]
+) -> None:
+    fill(folder, {"main.py": ""})
+    backend = local()
+    result = await backend.execute(command)
+    assert result["exit_code"] == 0 and result["error"] == "", result
+    assert sorted(result["moved"]) == moved
+    for path in moved:
+        assert not there(folder / path) and there(folder / f"{path}.moved-1")
+    assert (await backend.execute("true"))["moved"] == []
+
+
+async def test_a_repository_can_be_worked_with(local: Make, folder: Path) -> None:
+    fill(folder, PROJECT)
+    shutil.rmtree(folder / ".git")
+    backend = local(env={f"GIT_{who}_{what}": "ada@x" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")})
+    assert (await backend.execute("git init -q -b main"))["moved"] == []
+    assert "main.py" in await said(backend, "git add main.py && git commit -qm one && git ls-files")
+    command = "git checkout -qb more && echo x > b && git add b && git commit -qm two && git log --oneline | wc -l"
+    assert await said(backend, command) == "2\n"
+    assert (await backend.execute("git stash -q; git gc -q; git status"))["moved"] == []
+
+
+async def test_what_cannot_be_moved_by_itself_is_helped(local: Make, folder: Path) -> None:
+    result = await local().execute("mkdir a; touch a/.env; chmod 555 a")
+    assert result["moved"] == ["a/.env"] and (folder / "a").stat().st_mode & 0o777 == 0o555
+
+
+async def test_what_is_moved_aside_never_replaces_anything(local: Make, folder: Path) -> None:
+    fill(folder, {".wick.moved-1": "there"})
+    backend = local()
+    for number in (2, 3):
+        assert (await backend.execute("mkdir .wick"))["moved"] == [".wick"]
+        assert (folder / f".wick.moved-{number}").is_dir()
+    assert (folder / ".wick.moved-1").read_text() == "there"
+
+
+async def test_moving_the_repository_away_helps_nobody(local: Make, folder: Path) -> None:
+    """Where it is not held in its place by a mount, what comes in its stead is new."""
+    fill(folder, PROJECT)
+    command = "mv packages/one/.git x; mkdir -p packages/one/.git/hooks; echo evil > packages/one/.git/hooks/pre-commit"
+    assert (await local().execute(command))["moved"] == ["packages/one/.git/hooks"]
+    assert not (folder / "packages/one/.git/hooks").exists()
+
+
+async def test_what_comes_along_with_its_folder_is_not_new(local: Make, folder: Path) -> None:
+    fill(folder, PROJECT)
+    result = await local().execute("mv packages/one packages/two && cat packages/two/.env")
+    assert "denied" in result["stderr"] and result["moved"] == []
+    assert (folder / "packages/two/.env").read_text() == PROJECT[".env"]
+
+
+async def test_while_another_command_runs_what_it_made_is_not_shown(local: Make, folder: Path) -> None:
+    """A mount is looked up by its path, and whoever runs meanwhile could make that lead elsewhere."""
+    backend = local()
+    fill(folder, {".wick/old": "old"})
+    job = await backend.background("git init -q; mkdir -p sub/.claude; echo x > sub/.claude/f; touch made; sleep 37.7")
+    while not (folder / "made").exists():
+        await asyncio.sleep(0.01)
+    assert (
+        await said(backend, "cat .wick/old; ls .git/hooks; ls -A sub/.claude; cat .git/config | head -1")
+        == "old[core]\n"
+    )
+    await backend.end_job(job["id"])
+    assert "pre-commit.sample" in await said(backend, "ls .git/hooks")
+
+
+SWAPPING = """
+import ctypes, os, sys
+libc = ctypes.CDLL(None)
+os.makedirs("a/.claude", exist_ok=True)
+os.symlink(sys.argv[1], "b")
+os.symlink(sys.argv[1] + "/.wick", "w")
+os.makedirs(".wick", exist_ok=True)
+open("ready", "w").close()
+while True:
+    libc.renameat2(-100, b"a", -100, b"b", 2)
+    libc.renameat2(-100, b".wick", -100, b"w", 2)
+"""
+
+
+async def test_a_path_that_is_swapped_for_a_link_shows_nothing_of_the_host(
+    local: Make, folder: Path, tmp_path: Path
+) -> None:
+    """A job exchanges folders with links to the outside, as fast as it can, while other commands start."""
+    fill(tmp_path / "outside", {".claude/secret": "planted", ".wick/secret": "planted", ".git/hooks/secret": "planted"})
+    backend = local()
+    fill(folder, {"swap.py": SWAPPING})
+    job = await backend.background(f"{PYTHON} swap.py {tmp_path}/outside")
+    while not (folder / "ready").exists():
+        await asyncio.sleep(0.01)
+    for _ in range(300 if os.environ.get("WICK_FULL") else 30):
+        result = await backend.execute("cat a/.claude/* b/.claude/* .wick/* w/* a/.git/hooks/*")
+        assert "planted" not in result["stdout"]
+    assert (await backend.end_job(job["id"]))["running"] is False
+    assert sorted(os.listdir(tmp_path / "outside")) == [".claude", ".git", ".wick"]
+
+
+@pytest.mark.parametrize("sandbox", ["landlock", "none"])
+async def test_what_appeared_is_moved_aside_without_mounts_too(local: Make, folder: Path, sandbox: str) -> None:
+    result = await local(sandbox=sandbox).execute("echo x > .env; mkdir .wick")
+    assert sorted(result["moved"]) == [".env", ".wick"]
+    assert sorted(tree(folder)) == [".env.moved-1", ".wick.moved-1"]
+
+
+async def test_what_is_protected_can_be_chosen(local: Make, folder: Path) -> None:
+    fill(folder, {"deploy.key": "k", ".wick/a": "a"})
+    backend = local(protect=["*.key", "deploy"])
+    assert (await backend.execute("echo x > deploy.key"))["exit_code"] != 0
+    assert (await backend.execute("echo x > .wick/a; mkdir deploy; touch new.key"))["moved"] == ["deploy", "new.key"]
+
+
+async def test_a_large_workspace_is_no_problem(local: Make, folder: Path) -> None:
+    for number in range(60):
+        fill(folder, {f"d{number}/e{inner}/.env": "" for inner in range(10)})
+    backend = local()
+    result = await backend.execute("touch .env; cat d1/e1/.env")
+    assert result["moved"] == [".env"]
+
+
+# -- searching ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "pattern, options",
+    [
+        ("secret", {}),
+        ("secret", {"everything": True}),
+        ("SECRET", {"ignore_case": True}),
+        ("def \\w+", {"glob": "*.py"}),
+        ("x", {"path": "src"}),
+        ("x", {"path": "src/a.py"}),
+        ("ü", {}),
+        ("^$", {}),
+        ("(?i)KEY", {}),
+        ("\\pN", {}),
+        ("nothing like this", {}),
+    ],
+)
+async def test_ripgrep_in_the_sandbox_finds_what_re2_finds(
+    local: Make, folder: Path, pattern: str, options: dict[str, Any]
+) -> None:
+    if not shutil.which("rg", path="/usr/bin:/usr/local/bin"):
+        pytest.skip("ripgrep is not installed: apt-get install ripgrep")
+    fill(folder, PROJECT)
+    fill(folder, {"src/a.py": "def f():\n  x = 1 # secret\n", "src/b.txt": "x\n\nüx\n", ".gitignore": "*.log\n"})
+    fill(folder, {"x.log": "secret\n", "node_modules/m.js": "secret\n", "src/.claude/notes": "a secret\n"})
+    (folder / "binary").write_bytes(b"secret\0secret")
+    (folder / os.fsdecode(b"odd\xff\nname")).write_text("secret x\n")
+    (folder / "link").symlink_to("/etc")
+    (folder / "unreadable").write_text("secret")
+    confined, free = local(), local(sandbox="none")
+    assert confined._has_ripgrep and not free._has_ripgrep
+    found = await confined.grep(pattern, **options)
+    assert found == await free.grep(pattern, **options)
+    assert "KEY=secret" not in str(found)
+    assert not groups()
+
+
+async def test_a_search_is_bounded_and_refused_in_the_same_words(local: Make, folder: Path) -> None:
+    fill(folder, {"many.txt": "line\n" * 5_000, "deep/.env": "line\n"})
+    confined, free = local(), local(sandbox="none")
+    for backend in (confined, free):
+        found = await backend.grep("line")
+        assert found["truncated"] and len(found["matches"]) == 1_000
+        assert "RE2" in await refused("invalid", backend.grep("(?=x)"))
+        await refused("escapes", backend.grep("x", "../.."))
+        await refused("not_found", backend.grep("x", "gone"))
+        await refused("protected", backend.grep("x", "deep/.env"))

@@ -1,0 +1,249 @@
+"""Protected paths: found, covered, and moved aside when they are new."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+
+from wick import caps
+from wick.backends.protected import COPIES, Cover, appeared, covers, move_aside, put_back, scan
+from wick.beneath import Beneath
+from wick.workspace import PROTECTED
+
+CONFIG = "[core]\n\tbare = false\n"
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Iterator[Beneath]:
+    (tmp_path / "workspace").mkdir()
+    held = Beneath(str(tmp_path / "workspace"))
+    yield held
+    held.close()
+
+
+def fill(tree: Beneath, *paths: str, text: str = "") -> None:
+    for path in paths:
+        place = Path(tree.path, path)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_text(text)
+
+
+def found(tree: Beneath) -> dict[str, str]:
+    return {path: entry.type for path, entry in scan(tree, PROTECTED).items() if not entry.leads}
+
+
+def test_what_is_protected_is_found_two_folders_deep(tree: Beneath) -> None:
+    fill(tree, ".env", "a/.env.local", "a/b/.envrc", "a/b/c/.env", ".git/config", "a/b/.git/hooks/x", "env", "x.env")
+    fill(tree, ".wick/deep/.env", "node_modules/a/.env", "plain/file")
+    assert found(tree) == {
+        ".env": "file",
+        ".git/config": "file",
+        ".wick": "dir",
+        "a/.env.local": "file",
+        "a/b/.envrc": "file",
+        "a/b/.git/hooks": "dir",
+    } | {".wick/deep/.env": "file"}
+
+
+def test_only_dot_env_files_are_secret(tree: Beneath) -> None:
+    fill(tree, ".env", ".env.x", ".envrc", ".wick/a", ".git/config", ".env.example", ".env.sample")
+    Path(tree.path, ".env.d").mkdir()
+    assert {path for path, entry in scan(tree, PROTECTED).items() if entry.secret} == {".env", ".env.x", ".envrc"}
+    assert ".env.d" not in found(tree) and ".env.example" not in found(tree)
+
+
+def test_a_git_that_is_no_folder_counts_itself(tree: Beneath) -> None:
+    fill(tree, "a/.git", text="gitdir: /elsewhere\n")
+    Path(tree.path, ".git").symlink_to("/elsewhere")
+    assert found(tree) == {".git": "link", "a/.git": "file"}
+
+
+def test_a_link_leads_to_what_is_protected_too(tree: Beneath) -> None:
+    fill(tree, "plain", "deep/plain")
+    Path(tree.path, ".env").symlink_to("plain")
+    Path(tree.path, ".wick").symlink_to("deep")
+    Path(tree.path, ".envrc").symlink_to("/etc/passwd")
+    Path(tree.path, ".env.loop").symlink_to(".env.loop")
+    Path(tree.path, ".env.gone").symlink_to("nowhere")
+    Path(tree.path, ".claude").symlink_to(".")
+    links = {path for path, kind in found(tree).items() if kind == "link"}
+    assert links == {".env", ".wick", ".envrc", ".env.loop", ".env.gone", ".claude"}
+    entries = scan(tree, PROTECTED)
+    assert entries["plain"].secret and entries["plain"].linked and entries["deep"].linked and not entries["deep"].secret
+    assert "/etc/passwd" not in entries and len(entries) == 8
+
+
+def test_the_top_is_searched_whole_and_the_rest_as_far_as_the_budget_reaches(
+    tree: Beneath, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(caps, "PROTECTED_NAMES", 10)
+    fill(tree, *(f"file-{number}" for number in range(50)), ".env", *(f"a/{number}" for number in range(20)), "b/.env")
+    fill(tree, ".wick/x")
+    assert {".env", ".wick"} <= found(tree).keys() <= {".env", ".wick", "b/.env"}
+
+
+@pytest.mark.parametrize("patterns", [(), ("[",), ("*",), ("a/b/c",), ("/",), ("a//b",), ("**/x",)])
+def test_odd_patterns_do_no_harm(tree: Beneath, patterns: tuple[str, ...]) -> None:
+    fill(tree, "a/b/c", "x", "[")
+    for entry in scan(tree, patterns).values():
+        assert os.path.lexists(os.path.join(tree.path, entry.path))
+
+
+# -- covers ---------------------------------------------------------------------------------------------------------
+
+
+def planned(tree: Beneath, firm: bool = True) -> dict[str, str]:
+    entries = scan(tree, PROTECTED)
+    identities = {entry.identity for entry in entries.values()} if firm else set()
+    return {cover.path: cover.how for cover in covers(tree, entries, identities)}
+
+
+def test_what_is_firm_is_shown_and_the_rest_is_hidden_or_copied(tree: Beneath) -> None:
+    fill(tree, ".git/config", "a/.git/config", text=CONFIG)
+    fill(tree, ".git/hooks/x", ".wick/x", ".env", "a/.git/hooks/x", "a/.claude/x", "a/.env")
+    below = {"a/.git": "leave", "a/.git/config": "copy", "a/.git/hooks": "hide", "a/.claude": "hide", "a/.env": "hide"}
+    assert planned(tree) == below | {
+        ".git": "keep",
+        ".git/config": "show",
+        ".git/hooks": "show",
+        ".wick": "show",
+        ".env": "hide",
+    }
+    assert planned(tree, firm=False) == below | {
+        ".git": "leave",
+        ".git/config": "copy",
+        ".git/hooks": "hide",
+        ".wick": "hide",
+        ".env": "hide",
+    }
+
+
+def test_what_is_in_a_hidden_folder_is_hidden_with_it(tree: Beneath) -> None:
+    fill(tree, "a/.claude/.env", "a/.claude/.git/config", ".wick/.env")
+    assert planned(tree) == {"a/.claude": "hide", ".wick": "show", ".wick/.env": "hide"}
+    assert planned(tree, firm=False) == {"a/.claude": "hide", ".wick": "hide"}
+
+
+def test_a_copy_holds_what_the_file_holds_unless_that_is_much(tree: Beneath) -> None:
+    fill(tree, "a/.git/config", text=CONFIG)
+    fill(tree, "b/.git/config", text="x" * 100_000)
+    made = {cover.path: cover for cover in covers(tree, scan(tree, PROTECTED), set())}
+    assert made["a/.git/config"] == Cover("a/.git/config", "copy", content=CONFIG.encode())
+    assert made["b/.git/config"] == Cover("b/.git/config", "hide")
+
+
+def test_there_are_not_more_covers_than_a_command_can_have(tree: Beneath) -> None:
+    fill(tree, *(f"{number}/.git/config" for number in range(COPIES + 10)))
+    fill(tree, *(f"{number}/.env" for number in range(300)))
+    made = covers(tree, scan(tree, PROTECTED), set())
+    assert len(made) <= caps.PROTECTED_MOUNTS and sum(cover.how == "copy" for cover in made) <= COPIES
+
+
+def test_links_are_not_covered_but_put_back(tree: Beneath) -> None:
+    fill(tree, "plain")
+    Path(tree.path, ".env").symlink_to("plain")
+    assert planned(tree) == {"plain": "hide"}
+    before = scan(tree, PROTECTED)
+    Path(tree.path, ".env").unlink()
+    put_back(tree, before, scan(tree, PROTECTED))
+    assert os.readlink(f"{tree.path}/.env") == "plain"
+
+
+# -- what appeared --------------------------------------------------------------------------------------------------
+
+
+def test_what_was_there_has_not_appeared(tree: Beneath) -> None:
+    fill(tree, ".env", ".wick/a", ".git/hooks/pre-commit")
+    before = scan(tree, PROTECTED)
+    assert appeared(tree, before, scan(tree, PROTECTED)) == []
+    os.rename(f"{tree.path}/.git", f"{tree.path}/old")
+    fill(tree, ".git/hooks/pre-commit")
+    assert appeared(tree, before, scan(tree, PROTECTED)) == [".git/hooks"]
+
+
+def test_what_appeared_gets_another_name(tree: Beneath) -> None:
+    fill(tree, ".env", ".env.moved-1", "a/.wick/x")
+    assert move_aside(tree, [".env", "a/.wick", "gone"]) == [".env", "a/.wick"]
+    assert os.path.exists(f"{tree.path}/.env.moved-2") and os.path.exists(f"{tree.path}/a/.wick.moved-1/x")
+
+
+PLAIN = """\
+[core]
+\trepositoryformatversion = 0
+\tfilemode = true
+\tbare = false
+\tlogallrefupdates = true
+[remote "origin"]
+\turl = git@example.com:ada/engine.git
+\tfetch = +refs/heads/*:refs/remotes/origin/*
+[branch "main"]
+\tremote = origin
+\tmerge = refs/heads/main
+[user]
+\tname = Ada Lovelace
+\temail = ada@example.com
+"""
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "[alias]\n\tst = !touch x",
+        "[core]\n\tfsmonitor = touch x",
+        "\tsshCommand = touch x",
+        "[core] fsmonitor = x",
+        "[core]\n\tbare = false\\\n\tfsmonitor = x",
+        "[include]\n\tpath = ../evil",
+        '[includeIf "gitdir:."]\n\tpath = ../evil',
+        '[filter "x"]\n\tclean = touch x',
+        '[remote "origin"]\n\turl = ext::sh -c x',
+        '[remote "origin"]\n\turl = -oProxyCommand=x',
+        '[remote "origin"]\n\tuploadpack = touch x',
+        "[CORE]\n\tfsmonitor = x",
+        "[core]\r\n\tfsmonitor = x",
+        "[core]\n\tworktree = /",
+        "[core]\n\thooksPath = x",
+        "bare = false",
+        "\x00",
+        "\x0b[core]\n\tfsmonitor = x",
+        "[core]\x0c\tfsmonitor = x",
+    ],
+)
+def test_a_config_that_names_a_program_is_not_plain(tree: Beneath, line: str) -> None:
+    fill(tree, ".git/config", text=PLAIN)
+    assert appeared(tree, {}, scan(tree, PROTECTED)) == []
+    Path(tree.path, ".git/config").write_text(PLAIN + line + "\n", newline="")
+    assert appeared(tree, {}, scan(tree, PROTECTED)) == [".git/config"]
+
+
+SETTINGS = st.sampled_from(["fsmonitor", "bare", "url", "path", "sshCommand", "name", "pager", "hooksPath"])
+LINES = st.one_of(
+    st.builds("[{}]".format, st.sampled_from(["core", "alias", "include", "user", 'remote "o"', "CORE", "core.x"])),
+    st.builds(
+        "\t{} = {}".format, SETTINGS, st.sampled_from(["x", "true", "!x", "https://a/b", "ext::x", '"x"', "a\\"])
+    ),
+    st.builds("{} = {}".format, SETTINGS, st.just("x")),
+    st.text(alphabet='[]=\t core\\"#;\r\x0b', max_size=12),
+)
+RUNS = ("fsmonitor", "sshcommand", "pager", "hookspath", "path")
+
+
+@given(lines=st.lists(LINES, max_size=6))
+@example(lines=["[core]", "\tfsmonitor = x"])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
+def test_git_finds_no_program_in_a_config_that_is_plain(tree: Beneath, lines: list[str]) -> None:
+    """Git itself reads what passed: none of the settings that run something may be in it."""
+    place = Path(tree.path, ".git/config")
+    place.parent.mkdir(exist_ok=True)
+    place.write_text("\n".join(lines), newline="")
+    if appeared(tree, {}, scan(tree, PROTECTED)):
+        return
+    listed = subprocess.run(["git", "config", "--file", place, "--list", "--name-only"], capture_output=True, text=True)
+    names = listed.stdout.lower().split()
+    assert not [name for name in names if name.startswith("alias.") or name.endswith(RUNS)], (lines, names)

@@ -1,0 +1,54 @@
+"""The rules for macOS, as a text: they can only be tried on a Mac."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+from wick.backends import seatbelt
+from wick.backends.protected import Cover
+from wick.backends.sandbox import NotThere, View
+
+VIEW = View('/Users/ada/pro"ject\\x', "/Users/ada/project", {"A": "b"}, scratch="/private/tmp/wick-1")
+
+
+def test_everything_is_denied_but_what_is_named() -> None:
+    rules = seatbelt.profile(VIEW)
+    assert rules.startswith("(version 1)\n(deny default)\n")
+    assert rules.count("(") == rules.count(")")
+    assert "(allow network*)" not in rules
+    assert '(subpath "/Users/ada/pro\\"ject\\\\x") (subpath "/private/tmp/wick-1")' in rules
+    writes = next(line for line in rules.splitlines() if line.startswith("(allow file-read* file-write* (subpath"))
+    assert '"/usr"' not in writes
+
+
+def test_protected_paths_are_denied_after_the_workspace_is_allowed() -> None:
+    covers = [Cover(".git", "keep", True), Cover(".git/hooks", "show", True), Cover(".env", "hide"), Cover("a", "copy")]
+    rules = seatbelt.profile(View("/w", "/w", covers=covers)).splitlines()
+    assert rules[-3:] == [
+        '(deny file-write* (subpath "/w/.git/hooks"))',
+        '(deny file-read* file-write* (subpath "/w/.env"))',
+        '(deny file-write* (subpath "/w/a"))',
+    ]
+
+
+def test_the_network_is_allowed_when_it_is_given() -> None:
+    assert "(allow network*)" in seatbelt.profile(View("/w", "/w", network=True))
+
+
+def test_a_command_is_wrapped() -> None:
+    command = seatbelt.Seatbelt().command(["sh", "-c", "ls"], VIEW)
+    assert command.argv == ["/usr/bin/sandbox-exec", "-p", seatbelt.profile(VIEW), "sh", "-c", "ls"]
+    assert command.env["HOME"] == command.env["TMPDIR"] == "/private/tmp/wick-1" and command.env["A"] == "b"
+    assert command.workdir == VIEW.workdir
+    protection = seatbelt.Seatbelt().protection(False, "memory 2 GB")
+    assert protection.level == "weak" and "no network" in protection.says and "memory 2 GB" in protection.says
+
+
+def test_it_is_only_there_on_a_mac() -> None:
+    if sys.platform == "darwin":
+        assert seatbelt.find()
+    else:
+        with pytest.raises(NotThere, match="part of macOS"):
+            seatbelt.find()

@@ -1,0 +1,454 @@
+"""Permissions decide about every use of a tool: rules, grants, modes, also for the agents below."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kit import User, call, calls, entries, execute, result_of, results
+from wick import Agent, Allow, Ask, Block, Limits, Run, Scripted, Thread, Tool, ToolCall, ToolUse, before, guard, tool
+from wick.backends.local import Local
+from wick.capabilities.permissions import PLAN, Permissions, Verdict
+from wick.capabilities.sessions import Sessions
+from wick.errors import ConfigError
+from wick.replay import replay
+from wick.stores.in_memory import InMemory
+
+
+@tool(kind="read", read_only=True)
+async def read_file(path: str) -> str:
+    """Read a file."""
+    return f"read {path}"
+
+
+@tool(kind="write")
+async def write_file(path: str, content: str = "") -> str:
+    """Write a file."""
+    return f"wrote {path}"
+
+
+@tool(kind="network", read_only=True)
+async def http_request(url: str) -> str:
+    """Fetch a page."""
+    return f"fetched {url}"
+
+
+@tool
+async def pay(amount: int) -> str:
+    """Pay."""
+    return f"paid {amount}"
+
+
+TOOLS: list[Tool] = [execute, read_file, write_file, http_request, pay]
+
+
+def agent(*wanted: Any, hooks: Any = (), **options: Any) -> Agent:
+    """An agent that makes these calls, one a step, and is done."""
+    model = Scripted(*(calls(item) for item in wanted), "done", spare=True)
+    return Agent(model, tools=options.pop("tools", TOOLS), hooks=hooks, **options)
+
+
+def runs(command: str, id: str = "c1") -> Any:
+    return call("execute", id, command=command)
+
+
+async def said(permissions: Permissions, wanted: Any, **options: Any) -> str:
+    """What the model was told about its call."""
+    return result_of(await agent(wanted, hooks=[permissions], **options).run("go"))
+
+
+# -- the order ------------------------------------------------------------------------------------------------------
+
+
+async def test_a_deny_is_told_to_the_model() -> None:
+    plain = Permissions(deny=["Bash(rm *)"], mode="bypassPermissions")
+    assert await said(plain, runs("ls; rm x")) == "the permission rule Bash(rm *) denies this"
+    worded = Permissions(deny=[{"rule": "Bash(rm *)", "message": "use the bin"}], allow=["Bash"])
+    assert await said(worded, runs("rm x")) == "use the bin"
+    assert await said(worded, runs("ls")) == "ran ls"
+
+
+async def test_an_allow_silences_the_question() -> None:
+    permissions = Permissions(allow=["Bash(git status)", "Read(src/**)"])
+    nobody = User(AssertionError("not asked"))
+    assert await said(permissions, runs("git status"), ask=nobody) == "ran git status"
+    assert await said(permissions, call("read_file", path="src/a"), ask=nobody) == "read src/a"
+    assert nobody.questions == []
+
+
+async def test_what_no_rule_knows_is_asked() -> None:
+    user = User(True)
+    assert await said(Permissions(allow=["Bash(ls)"]), runs("ls $HOME"), ask=user) == "ran ls $HOME"
+    assert user.question.question == ("May execute be used: ls $HOME (it uses a variable, so no rule can allow it)")
+    user = User(False)
+    assert "the user said no" in await said(Permissions(), call("pay", amount=5), ask=user)
+    assert user.question.question == 'May pay be used: {"amount":5}'
+
+
+async def test_without_anybody_to_ask_the_answer_is_no() -> None:
+    assert "nobody is there to say yes" in await said(Permissions(), runs("ls"))
+
+
+async def test_an_ask_rule_is_never_silenced() -> None:
+    asks = Permissions(ask=[{"rule": "Bash(git push *)", "message": "Push?"}], allow=["Bash"], mode="bypassPermissions")
+    user = User(True)
+    assert await said(asks, runs("git push origin"), ask=user) == "ran git push origin"
+    assert user.question.question == "Push?"
+
+
+async def test_what_may_be_denied_is_asked_in_every_mode() -> None:
+    user = User(Block("no"))
+    permissions = Permissions(deny=["Bash(rm *)"], allow=["Bash"], mode="bypassPermissions")
+    assert await said(permissions, runs("$CMD x"), ask=user) == "no"
+    assert user.question.question == "May execute be used: $CMD x (it may be what the rule Bash(rm *) denies)"
+
+
+async def test_a_question_shows_what_it_is_about_and_nothing_that_deceives() -> None:
+    user = User(True)
+    await said(Permissions(), runs("a\n\u202eb\x1b[2J" + "x" * 1000), ask=user)
+    assert user.question.question.startswith("May execute be used: a �b�[2Jxxx")
+    assert len(user.question.question) < 600
+
+
+async def test_changed_arguments_are_looked_at_again() -> None:
+    permissions = Permissions(deny=["Bash(rm *)"])
+    assert await said(permissions, runs("ls"), ask=User(Allow({"command": "rm x"}))) == (
+        "the permission rule Bash(rm *) denies this"
+    )
+    assert await said(permissions, runs("ls"), ask=User(Allow({"command": "ls -l"}))) == "ran ls -l"
+
+
+async def test_it_sees_what_hooks_made_of_the_call() -> None:
+    @before(ToolUse)
+    def expand(use: ToolUse) -> None:
+        use.args["command"] = "rm x"
+
+    denied = agent(runs("ls"), hooks=[Permissions(deny=["Bash(rm *)"], mode="bypassPermissions"), expand])
+    assert result_of(await denied.run("go")) == "the permission rule Bash(rm *) denies this"
+
+
+# -- modes ----------------------------------------------------------------------------------------------------------
+
+READ, WRITE, RUN = call("read_file", path="a"), call("write_file", path="a"), runs("ls")
+FETCH, PAY = call("http_request", url="http://a.b"), call("pay", amount=1)
+
+
+@pytest.mark.parametrize(
+    ("mode", "asked"),
+    [
+        ("default", [READ, WRITE, RUN, FETCH, PAY]),
+        ("acceptEdits", [RUN, FETCH, PAY]),
+        ("bypassPermissions", []),
+    ],
+)
+async def test_what_a_mode_asks_about(mode: Any, asked: list[Any]) -> None:
+    for wanted in (READ, WRITE, RUN, FETCH, PAY):
+        user = User(True)
+        await said(Permissions(mode=mode), wanted, ask=user)
+        assert bool(user.questions) is (wanted in asked), wanted
+
+
+async def test_plan_allows_what_only_reads() -> None:
+    user = User(AssertionError("nobody is asked"))
+    for wanted in (READ, FETCH):
+        assert "Plan" not in await said(Permissions(mode="plan"), wanted, ask=user)
+    for wanted in (WRITE, RUN, PAY):
+        rules = {"allow": ["Bash", "Write", "pay"], "ask": ["Bash(ls)"]}
+        assert await said(Permissions(mode="plan", **rules), wanted, ask=user) == PLAN  # type: ignore[arg-type]
+    assert PLAN == "Plan mode: write operations not allowed"
+    assert await said(Permissions(mode="plan", deny=["Read"]), READ) == "the permission rule Read denies this"
+    user = User(True)
+    await said(Permissions(mode="plan", ask=["Read"]), READ, ask=user)
+    assert len(user.questions) == 1
+
+
+async def test_dont_ask_denies_what_would_be_asked() -> None:
+    user = User(True)
+    permissions = Permissions(mode="dontAsk", allow=["Bash(ls)", "Read"], ask=["Read"], deny=["Bash(rm *)"])
+    assert await said(permissions, runs("ls"), ask=user) == "ran ls"
+    for wanted in (runs("ls x"), runs("$x"), READ, PAY):
+        assert (await said(permissions, wanted, ask=user)).startswith(
+            "nobody may be asked here, so the answer is no to:"
+        )
+    assert await said(permissions, runs("rm x")) == "the permission rule Bash(rm *) denies this"
+    assert user.questions == []
+
+
+# -- grants ---------------------------------------------------------------------------------------------------------
+
+
+async def answered(store: InMemory, permissions: Permissions, choice: Any, *wanted: Any, **answer: Any) -> Sessions:
+    """A session in which the first question was answered so; the thread is called t."""
+    sessions = Sessions(store)
+    asking = agent(*wanted, hooks=[sessions, permissions])
+    assert (await asking.run("go", thread="t")).outcome == "interrupted"
+    (question,) = await sessions.questions("t")
+    await sessions.answer("t", question["id"], choice, **answer)
+    assert (await asking.run(thread="t")).outcome in ("completed", "interrupted")
+    return sessions
+
+
+async def again(store: InMemory, permissions: Permissions, wanted: Any, thread: str = "t") -> str:
+    """Whether the same use is asked about in another run."""
+    result = await agent(wanted, hooks=[Sessions(store), permissions]).run("once more", thread=thread)
+    return result.outcome
+
+
+@pytest.mark.parametrize("choice", ["allow_session", "allow_always"])
+async def test_a_grant_counts_for_the_thread(choice: Any) -> None:
+    store, permissions = InMemory(), Permissions()
+    await answered(store, permissions, choice, PAY)
+    assert await again(store, permissions, call("pay", "c2", amount=1)) == "completed"
+    assert await again(store, permissions, call("pay", "c3", amount=1), thread="another") == "interrupted"
+    assert await again(store, permissions, call("pay", "c4", amount=2)) == "interrupted"
+
+
+async def test_a_grant_counts_in_the_same_run() -> None:
+    store = InMemory()
+    sessions = await answered(store, Permissions(), "allow_session", PAY, call("pay", "c2", amount=1))
+    assert [said["allowed"] for said in entries(await sessions.load("t"), "answered")] == [True]
+
+
+@pytest.mark.parametrize("choice", ["allow", "deny"])
+async def test_an_answer_for_once_is_no_grant(choice: Any) -> None:
+    store, permissions = InMemory(), Permissions()
+    await answered(store, permissions, choice, PAY)
+    assert await again(store, permissions, call("pay", "c2", amount=1)) == "interrupted"
+
+
+async def test_a_grant_is_for_what_the_user_agreed_to() -> None:
+    store, permissions = InMemory(), Permissions()
+    await answered(store, permissions, "allow_session", call("pay", amount=500), args={"amount": 5})
+    assert await again(store, permissions, call("pay", "c2", amount=5)) == "completed"
+    assert await again(store, permissions, call("pay", "c3", amount=500)) == "interrupted"
+
+
+async def test_a_grant_silences_no_rule() -> None:
+    store = InMemory()
+    await answered(store, Permissions(), "allow_session", RUN)
+    assert await again(store, Permissions(ask=["Bash(ls)"]), runs("ls", "c2")) == "interrupted"
+    denied = agent(runs("ls", "c3"), hooks=[Sessions(InMemory()), Permissions(deny=["Bash(ls)"], grants=[GRANT])])
+    assert result_of(await denied.run("go", thread="u")) == "the permission rule Bash(ls) denies this"
+
+
+async def test_a_grant_that_somebody_went_back_behind_counts_no_more() -> None:
+    store, permissions = InMemory(), Permissions()
+    sessions = await answered(store, permissions, "allow_session", PAY)
+    await sessions.rewind("t", 0)
+    assert await again(store, permissions, call("pay", "c2", amount=1)) == "interrupted"
+
+
+GRANT = {"operation": "tool_use", "tool": "execute", "args": {"command": "ls"}}
+
+
+async def test_grants_that_an_operator_keeps() -> None:
+    permissions = Permissions(grants=[GRANT])
+    assert await said(permissions, RUN) == "ran ls"
+    assert "nobody is there" in await said(permissions, runs("ls "))
+    assert permissions.explain(execute, {"command": "ls"}) == Verdict("allow", "grant")
+
+
+# -- children -------------------------------------------------------------------------------------------------------
+
+
+def boss(child: Agent, hooks: Any = (), **options: Any) -> Agent:
+    """An agent that hands its work to another."""
+
+    @tool
+    async def task(prompt: str, run: Run) -> str:
+        """Hand over."""
+        result = await child.run(prompt, parent=run)
+        return "; ".join(results(result)) or result.text
+
+    model = Scripted(calls(call("task", prompt="work")), "done", spare=True)
+    return Agent(model, tools=[task], hooks=hooks, **options)
+
+
+async def test_rules_hold_in_children_and_grandchildren() -> None:
+    permissions = Permissions(deny=["Bash(rm *)"], mode="bypassPermissions")
+
+    def child() -> Agent:
+        return agent(runs("rm x"), hooks=[Permissions(allow=["Bash"], mode="bypassPermissions")])
+
+    for family in (boss(child(), [permissions]), boss(boss(child()), [permissions])):
+        assert result_of(await family.run("go")) == "the permission rule Bash(rm *) denies this"
+
+
+async def test_rules_hold_in_a_task_in_the_background() -> None:
+    started: list[asyncio.Task[Any]] = []
+
+    @tool
+    async def start_task() -> str:
+        """Start another agent, and do not wait for it."""
+        started.append(asyncio.create_task(agent(runs("rm x")).run("go")))
+        return "started"
+
+    permissions = Permissions(deny=["Bash(rm *)"], mode="bypassPermissions")
+    above = agent(ToolCall("c1", "start_task", {}), tools=[start_task], hooks=[permissions])
+    assert result_of(await above.run("go")) == "started"
+    assert result_of(await started[0]) == "the permission rule Bash(rm *) denies this"
+
+
+async def test_a_question_of_a_grandchild_reaches_the_user_at_the_top() -> None:
+    user, other = User(True), User(AssertionError("not this one"))
+    child = agent(RUN, ask=other)
+    assert result_of(await boss(boss(child), [Permissions(allow=["Task"])], ask=user).run("go")) == "ran ls"
+    assert user.question.question == "May execute be used: ls"
+
+
+async def test_plan_mode_holds_in_children() -> None:
+    assert result_of(await boss(agent(WRITE), [Permissions(mode="plan")]).run("go")) == PLAN
+
+
+# -- together with others -------------------------------------------------------------------------------------------
+
+
+async def test_with_other_guards_the_strictest_wins() -> None:
+    @guard(ToolUse)
+    def never(use: ToolUse) -> Block:
+        return Block("never")
+
+    @guard(ToolUse)
+    def careful(use: ToolUse) -> Ask:
+        return Ask("Really?")
+
+    user = User(True)
+    hooks = [Permissions(), careful, Limits(steps=3)]
+    assert result_of(await agent(RUN, hooks=hooks, ask=user).run("go")) == "ran ls"
+    assert user.question.question == "May execute be used: ls\nReally?"
+    assert result_of(await agent(RUN, hooks=[*hooks, never], ask=user).run("go")) == "never"
+
+
+async def test_rules_can_be_tried_on_the_past() -> None:
+    thread = Thread()
+    await agent(RUN).run("go", thread=thread)
+    report = await replay(agent(hooks=[Permissions(deny=["Bash(ls)"])]), [thread])
+    assert [str(change) for change in report.changes] == [
+        f"{thread.id} entry {report.changes[0].seq}: execute was allowed, now it is blocked: "
+        "the permission rule Bash(ls) denies this"
+    ]
+
+
+async def test_links_in_a_workspace_are_asked_about(tmp_path: Path) -> None:
+    (tmp_path / "src").mkdir()
+    (tmp_path / "secret").mkdir()
+    (tmp_path / "src" / "plain").write_text("x")
+    (tmp_path / "src" / "link").symlink_to("../secret")
+    backend = Local(str(tmp_path))
+    permissions = Permissions(allow=["Read(src/**)", "Bash(cat)"], deny=["Read(other/**)"], backend=backend)
+    try:
+        user = User(True)
+        for path in ("src/plain", "src/new", f"{backend.workdir}/src/plain"):
+            assert await said(permissions, call("read_file", path=path), ask=user) == f"read {path}"
+        assert await said(permissions, runs("cat < src/plain"), ask=user) == "ran cat < src/plain"
+        assert user.questions == []
+        for path in ("src/link/key", "src/link", "/etc/passwd"):
+            await said(permissions, call("read_file", path=path), ask=user)
+        await said(permissions, runs("cat < src/link/key"), ask=user)
+        assert len(user.questions) == 4
+    finally:
+        await backend.stop()
+
+
+async def test_files_outside_of_the_workspace(tmp_path: Path) -> None:
+    backend = Local(str(tmp_path))
+    permissions = Permissions(deny=[f"Read({backend.workdir}/a)"], mode="bypassPermissions", backend=backend)
+    assert "denies this" in await said(permissions, call("read_file", path="a"))
+    assert await said(permissions, call("read_file", path="b")) == "read b"
+    await backend.stop()
+
+
+# -- the policy -----------------------------------------------------------------------------------------------------
+
+
+async def test_the_policy() -> None:
+    permissions = Permissions(policy="shell", mode="bypassPermissions")
+    assert await said(permissions, runs("ls && sudo rm x")) == "Command blocked by policy"
+    assert await said(permissions, runs("ls && rm x")) == "ran ls && rm x"
+    assert "nobody is there to say yes" in await said(permissions, runs("curl x | sh"))
+    assert Permissions(policy=["shell"]).rules == Permissions(policy="shell").rules
+
+
+# -- explain --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("tool_", "args", "verdict"),
+    [
+        ("Bash", {"command": "ls; rm x"}, Verdict("deny", "deny", "Bash(rm *)", "no rm")),
+        ("execute", {"command": "ls | cat"}, Verdict("allow", "allow", "Bash(ls *), Bash(cat)")),
+        (execute, {"command": "git push"}, Verdict("ask", "ask", "Bash(git push *)", "May execute be used: git push")),
+        ("Edit", {"file_path": "src/a"}, Verdict("allow", "allow", "Edit(src/**)")),
+        ("Edit", {"path": "b"}, Verdict("ask", "mode", "", "May edit_file be used: b")),
+        ("mine", {"x": 1}, Verdict("ask", "mode", "", 'May mine be used: {"x":1}')),
+    ],
+)
+def test_explain(tool_: Tool | str, args: dict[str, Any], verdict: Verdict) -> None:
+    permissions = Permissions(
+        deny=[{"rule": "Bash(rm *)", "message": "no rm"}],
+        ask=["Bash(git push *)"],
+        allow=["Bash(ls *)", "Bash(cat)", "Edit(src/**)"],
+    )
+    assert permissions.explain(tool_, args) == verdict
+
+
+async def test_explain_knows_the_grants_of_a_thread() -> None:
+    permissions = Permissions()
+    sessions = await answered(InMemory(), permissions, "allow_session", RUN)
+    thread = await sessions.load("t")
+    assert permissions.explain("Bash", {"command": "ls"}, thread=thread).by == "grant"
+    assert permissions.explain("Bash", {"command": "ls"}).by == "mode"
+
+
+def test_explain_in_plan_mode() -> None:
+    permissions = Permissions(mode="plan")
+    assert permissions.explain("Read", {"path": "a"}) == Verdict("allow", "mode")
+    assert permissions.explain("Write", {"path": "a"}) == Verdict("deny", "mode", "", PLAN)
+
+
+# -- what cannot be -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"mode": "yolo"}, "there is no permission mode 'yolo'; the modes are default, plan, acceptEdits"),
+        ({"mode": None}, "there is no permission mode None"),
+        ({"deny": "Bash"}, r"Permissions\(deny=…\) takes a list, also of one: deny=\['Bash'\]"),
+        ({"ask": {"rule": "Bash"}}, "takes a list"),
+        ({"allow": 7}, "takes a list"),
+        ({"allow": ["Bash(ls"]}, "the rule 'Bash\\(ls' cannot be read"),
+        ({"deny": [""]}, "the rule '' cannot be read"),
+        ({"deny": [None]}, "a rule is a text"),
+        ({"policy": "none"}, "there is no policy 'none'; there is shell"),
+        ({"policy": 7}, "takes a list"),
+        ({"grants": ["Bash"]}, "a grant is {tool: …, args: {…}}"),
+        ({"grants": [{"tool": "x"}]}, "a grant is"),
+        ({"grants": [{"tool": "x", "args": {}, "operation": "run"}]}, "a grant is"),
+    ],
+)
+def test_options_that_are_wrong(options: Any, says: str) -> None:
+    with pytest.raises(ConfigError, match=says):
+        Permissions(**options)
+
+
+@pytest.mark.parametrize("type_", ["deny", "ask", "allow"])
+def test_a_rule_about_a_tool_that_nobody_has(type_: str) -> None:
+    options: Any = {type_: ["Bsh(rm *)"]}
+    with pytest.raises(ConfigError, match=r"'permissions.Bsh\(rm \*\)' is for 'Bsh', but there is no such tool"):
+        agent(hooks=[Permissions(**options)])
+
+
+def test_rules_about_tools_that_only_some_agents_have() -> None:
+    permissions = Permissions(deny=["WebFetch", "pay", "mcp__*", "kind:shell", "TodoWrite"], allow=["pay"])
+    names = [hook.name for hook in agent(hooks=[permissions]).hooks if hook.owner is permissions]
+    assert names == ["permissions.check", "permissions.pay"]
+
+
+async def test_a_rule_that_cannot_be_compared_refuses() -> None:
+    permissions = Permissions(deny=["pay(5)"], mode="bypassPermissions")
+    assert "the rule 'pay(5)' cannot be compared with what pay is told" in await said(permissions, PAY)
+    assert await said(permissions, RUN) == "ran ls"

@@ -1,0 +1,230 @@
+"""The backends that the conformance tests run over, and a workspace of each to try them in.
+
+    opened, place = backends.opened, backends.place      in a test module: every kind in turn
+
+A kind is opened once for a module, and its workspace emptied before each test. A `Place` reaches into the workspace
+past the backend: by the host's own file system, or by the mapping of a `State`. What a kind cannot do stands in
+`CANNOT`.
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+import shutil
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, nullcontext
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+import engines
+from wick.backends.docker import Docker
+from wick.backends.local import Local
+from wick.backends.state import State
+from wick.errors import BackendError
+from wick.protocols import Backend
+
+SECRET = "sk-planted-0123456789"  # in wick's own environment, where no command may see it
+BESIDE = "by-the-side"  # the name by which tests reach into a workspace, so that a trace tells them from the backend
+CONTAINER_USER = 1000  # unless the tests run as somebody who is not root
+
+
+class Place:
+    """A workspace, its backend, and a way past the backend."""
+
+    def __init__(self, kind: str, backend: Backend) -> None:
+        self.kind, self.backend = kind, backend
+
+    def put(self, path: str, content: str | bytes = "") -> None:
+        """A file that is there before the backend looks, with the folders it needs."""
+        raise NotImplementedError
+
+    def get(self, path: str) -> bytes:
+        raise NotImplementedError
+
+    def paths(self) -> set[str]:
+        """Every file that there is."""
+        raise NotImplementedError
+
+    def empty(self) -> None:
+        raise NotImplementedError
+
+
+class OnHost(Place):
+    """A workspace that is a folder of this host."""
+
+    def __init__(self, kind: str, backend: Backend, root: Path, owner: int | None = None) -> None:
+        super().__init__(kind, backend)
+        self.root, self.owner = root, owner
+
+    def at(self, path: str) -> Path:
+        """Where a path is on this host, once its folders are there."""
+        found = self.root / path
+        for folder in reversed(found.relative_to(self.root).parents):
+            if not (self.root / folder).is_dir():
+                (self.root / folder).mkdir()
+                self.own(folder)
+        return found
+
+    def own(self, path: str | Path) -> None:
+        if self.owner is not None:
+            os.chown(self.root / path, self.owner, self.owner, follow_symlinks=False)
+
+    def put(self, path: str, content: str | bytes = "") -> None:
+        self.at(path).write_bytes(content.encode() if isinstance(content, str) else content)
+        self.own(path)
+
+    def link(self, path: str, target: str | Path) -> None:
+        self.at(path).symlink_to(target)
+        self.own(path)
+
+    def fifo(self, path: str) -> None:
+        os.mkfifo(self.at(path))
+        self.own(path)
+
+    def get(self, path: str) -> bytes:
+        return (self.root / path).read_bytes()
+
+    def paths(self) -> set[str]:
+        found = self.root.rglob("*")
+        return {str(path.relative_to(self.root)) for path in found if path.is_symlink() or not path.is_dir()}
+
+    def empty(self) -> None:
+        for path in self.root.iterdir():
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path)
+            else:
+                path.unlink()
+
+
+class InMapping(Place):
+    """A workspace that is a mapping."""
+
+    def __init__(self, kind: str, backend: Backend, files: dict[str, Any]) -> None:
+        super().__init__(kind, backend)
+        self.files = files
+
+    def put(self, path: str, content: str | bytes = "") -> None:
+        data = content.encode() if isinstance(content, str) else content
+        try:
+            self.files[path] = data.decode()
+        except UnicodeDecodeError:
+            self.files[path] = {"content": base64.b64encode(data).decode(), "encoding": "base64"}
+
+    def get(self, path: str) -> bytes:
+        kept = self.files[path]
+        return kept.encode() if isinstance(kept, str) else base64.b64decode(kept["content"])
+
+    def paths(self) -> set[str]:
+        return {path for path in self.files if not path.endswith("/")}
+
+    def empty(self) -> None:
+        self.files.clear()
+
+
+# -- the kinds ------------------------------------------------------------------------------------------------------
+
+
+@asynccontextmanager
+async def _local(kind: str, folder: Path, sandbox: Any) -> AsyncIterator[OnHost]:
+    if sandbox == "bubblewrap" and not shutil.which("bwrap"):
+        pytest.skip("bubblewrap is not installed: apt-get install bubblewrap")
+    home = {"HOME": str(folder)}  # where no profile of this machine's user is read by a shell
+    backend = Local(folder / "workspace", sandbox=sandbox, env=home)
+    async with _running(backend):
+        yield OnHost(kind, backend, _beside(folder / "workspace"))
+
+
+@asynccontextmanager
+async def _docker(kind: str, folder: Path, image: str, tcp: bool = False) -> AsyncIterator[OnHost]:
+    """The workspace is a folder of this host, so that a test can reach into it."""
+    engine, workspace = engines.here(), folder / "workspace"
+    workspace.mkdir()
+    user = os.getuid() or CONTAINER_USER
+    os.chown(workspace, user, user)
+    with engines.relay(engine.path) if tcp else nullcontext() as port:
+        url = f"tcp://127.0.0.1:{port}" if tcp else engine.url
+        backend = Docker(engine.image(image), engine=url, volumes={str(workspace): "/workspace"}, user=str(user))
+        async with _running(backend):
+            yield OnHost(kind, backend, _beside(workspace), user)
+            await backend.ls()
+            assert backend.uses_daemon is (image == "python"), f"{kind} was not what it says: {backend.status.reason}"
+
+
+@asynccontextmanager
+async def _state(kind: str, folder: Path) -> AsyncIterator[InMapping]:
+    files: dict[str, Any] = {}
+    backend = State(files)
+    async with _running(backend):
+        yield InMapping(kind, backend, files)
+
+
+def _beside(workspace: Path) -> Path:
+    """Another name for a workspace."""
+    link = workspace.parent / BESIDE
+    link.symlink_to(workspace)
+    return link
+
+
+@asynccontextmanager
+async def _running(backend: Backend) -> AsyncIterator[None]:
+    await backend.start()
+    try:
+        yield
+    finally:
+        await backend.stop()
+
+
+Opens = Callable[[Path], AbstractAsyncContextManager[Place]]
+
+KINDS: dict[str, Opens] = {
+    "local-bubblewrap": lambda folder: _local("local-bubblewrap", folder, "bubblewrap"),
+    "local-unsandboxed": lambda folder: _local("local-unsandboxed", folder, "none"),
+    "docker-daemon": lambda folder: _docker("docker-daemon", folder, "python"),
+    "docker-exec": lambda folder: _docker("docker-exec", folder, "plain"),
+    "docker-tcp-engine": lambda folder: _docker("docker-tcp-engine", folder, "python", tcp=True),
+    "state": lambda folder: _state("state", folder),
+}
+
+# What a kind cannot do, and the code it says so with. All other kinds can do everything.
+CANNOT = {"state": {"execute": "unsupported", "background": "unsupported", "terminal": "unsupported"}}
+
+ON_HOST = [kind for kind in KINDS if kind != "state"]  # links and commands are there
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module", params=[*KINDS])
+async def opened(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Place]:
+    with _planted():
+        async with KINDS[request.param](tmp_path_factory.mktemp(request.param)) as place:
+            yield place
+
+
+@contextmanager
+def _planted() -> Iterator[None]:
+    os.environ["WICK_PLANTED"] = SECRET
+    try:
+        yield
+    finally:
+        del os.environ["WICK_PLANTED"]
+
+
+@pytest.fixture
+def place(opened: Place) -> Place:
+    opened.empty()
+    return opened
+
+
+on_host = pytest.mark.parametrize("opened", ON_HOST, indirect=True, scope="module")
+
+
+async def refused(code: str, doing: Awaitable[object]) -> BackendError:
+    """What is refused with this code, in a sentence."""
+    with pytest.raises(BackendError) as caught:
+        await doing
+    assert caught.value.code == code, f"{caught.value.code}: {caught.value}"
+    said = str(caught.value)
+    assert " " in said and "Errno" not in said and "Traceback" not in said, said
+    return caught.value

@@ -1,0 +1,151 @@
+"""What the tests of the stores share: entries to append, stores to append them to, and threads that are held."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from postgres import server
+from wick.errors import StoreError
+from wick.protocols import Lease, Store
+from wick.stores.in_memory import InMemory
+from wick.stores.sqlite import Sqlite
+
+KINDS = ("in_memory", "sqlite", "postgres")
+SHARED = ("sqlite", "postgres")  # several stores, in several processes, can be one
+
+
+@dataclass
+class Place:
+    """Where threads are kept; stores that are opened here are one."""
+
+    kind: str
+    folder: Path
+    schema: str = ""
+
+    def open(self, **options: Any) -> Store:
+        if self.kind == "in_memory":
+            return InMemory(**options)
+        if self.kind == "sqlite":
+            return Sqlite(self.folder / "threads.db", **options)
+        from wick.stores.postgres import Postgres
+
+        options.pop("clock", None)  # it has its own
+        return Postgres(server().conninfo, schema=self.schema, **{"connections": 4, **options})
+
+
+def place(kind: str, folder: Path) -> Place:
+    return Place(kind, folder, server().schema() if kind == "postgres" else "")
+
+
+def entry(seq: int, kind: str = "message", data: Any = None, **more: Any) -> dict[str, Any]:
+    if kind == "message" and data is None:
+        data = {"role": "user", "content": f"message {seq}"}
+    return {"seq": seq, "kind": kind, "at": time.time(), "data": more if data is None else data}
+
+
+def says(seq: int, role: str, text: str) -> dict[str, Any]:
+    return entry(seq, data={"role": role, "content": text})
+
+
+def entries(first: int, last: int) -> list[dict[str, Any]]:
+    return [entry(seq) for seq in range(first, last + 1)]
+
+
+@dataclass
+class Held:
+    """A thread that somebody holds, and appends to."""
+
+    store: Store
+    lease: Lease
+    id: str = "t"
+    owner: str = "ada"
+    last: int = 0
+    took: list[int] = field(default_factory=list)
+
+    async def append(self, *rows: dict[str, Any], **options: Any) -> int:
+        given = {"expect": self.last, "fence": self.lease.fence} | options
+        self.last = await self.store.append(self.owner, self.id, rows, **given)
+        return self.last
+
+    async def log(self, kind: str, **data: Any) -> int:
+        return await self.append(entry(self.last + 1, kind, data))
+
+    async def say(self, role: str, text: str) -> int:
+        return await self.append(says(self.last + 1, role, text))
+
+
+async def held(store: Store, id: str = "t", owner: str = "ada", seconds: float = 600, **options: Any) -> Held:
+    """A new thread, and the lease of it."""
+    await store.create(owner, id, **options)
+    return Held(store, await store.lease(owner, id, "me", seconds), id, owner)
+
+
+async def read(store: Store, id: str = "t", owner: str = "ada", **options: Any) -> list[dict[str, Any]]:
+    return [row async for batch in store.read(owner, id, **options) for row in batch]
+
+
+@contextmanager
+def refused(code: str, match: str = "") -> Iterator[None]:
+    """The store says so, in a sentence."""
+    with pytest.raises(StoreError, match=match or None) as caught:
+        yield
+    assert caught.value.code == code, caught.value
+    sentence = str(caught.value)
+    assert len(sentence.split()) > 3 and not sentence[-1].isspace()
+
+
+async def outcome(work: Callable[[], Any]) -> str:
+    """ "ok", or the code of what the store said."""
+    try:
+        await work()
+    except StoreError as error:
+        return error.code
+    return "ok"
+
+
+def numbers(rows: Sequence[dict[str, Any]]) -> list[int]:
+    return [row["seq"] for row in rows]
+
+
+# -- processes ------------------------------------------------------------------------------------------------------
+
+WRITER = Path(__file__).parent / "stores" / "writer.py"
+
+
+@contextmanager
+def writing(place: Place, *job: str, under: Sequence[str] = ()) -> Iterator[subprocess.Popen[str]]:
+    """A process that writes to the place; it is gone when this is left."""
+    where = server().conninfo if place.kind == "postgres" else str(place.folder / "threads.db")
+    command = [*under, sys.executable, str(WRITER), place.kind, where, place.schema or "-", *job]
+    pipes: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True, "bufsize": 1}
+    with subprocess.Popen(command, **pipes, start_new_session=True) as process:
+        try:
+            yield process
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+
+
+def whole(rows: Sequence[dict[str, Any]]) -> list[int]:
+    """The last number of each group of entries that were appended together; none of them is there in part."""
+    ends, done = [], 0
+    while done < len(rows):
+        data = rows[done]["data"]
+        some = rows[done : done + data["size"]]
+        assert [row["seq"] for row in some] == [*range(done + 1, done + data["size"] + 1)], some
+        assert all(row["data"]["first"] == done + 1 for row in some), some
+        assert all(row["data"]["text"] == "x" * row["seq"] for row in some), some
+        done += data["size"]
+        ends.append(done)
+    return ends

@@ -1,0 +1,143 @@
+"""A Postgres server of the tests' own: started when first needed, on a port of its own, and ended with them."""
+
+from __future__ import annotations
+
+import atexit
+import ctypes
+import os
+import pwd
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from dataclasses import dataclass, field
+from functools import cache
+from importlib.util import find_spec
+from itertools import count
+from pathlib import Path
+
+import pytest
+
+FOLDERS = sorted(Path("/usr/lib/postgresql").glob("*/bin"), key=lambda path: float(path.parent.name), reverse=True)
+PARENT_DIED = 1  # PR_SET_PDEATHSIG
+_schemas = count(1)
+
+
+@dataclass
+class Server:
+    """A running server. Its data is real: it syncs to disk as a server in use does."""
+
+    folder: Path
+    programs: Path
+    user: str
+    port: int
+    process: subprocess.Popen[bytes] | None = field(default=None, repr=False)
+
+    @property
+    def conninfo(self) -> str:
+        return f"host=127.0.0.1 port={self.port} user={self.user} dbname=postgres"
+
+    def start(self) -> None:
+        options = (
+            f"listen_addresses=127.0.0.1 port={self.port} unix_socket_directories={self.folder} max_connections=60"
+        )
+        settings = [part for option in options.split() for part in ("-c", option)]
+        with (self.folder / "log").open("ab") as log:
+            self.process = subprocess.Popen(
+                [self.programs / "postgres", "-D", self.folder / "data", *settings],
+                **_as(self.user),
+                stdout=log,
+                stderr=log,
+                preexec_fn=_end_with_parent,  # a test run that is killed leaves no server behind
+            )
+        self._wait()
+
+    def _wait(self) -> None:
+        ready = [self.programs / "pg_isready", "-q", "-h", "127.0.0.1", "-p", str(self.port), "-U", self.user]
+        for _ in range(600):
+            if subprocess.run(ready, check=False, timeout=30).returncode == 0:
+                return
+            assert self.process is not None
+            assert self.process.poll() is None, (self.folder / "log").read_text()
+            time.sleep(0.05)
+        raise AssertionError(f"Postgres did not start: {(self.folder / 'log').read_text()}")
+
+    def stop(self, how: signal.Signals = signal.SIGINT) -> None:
+        """End the server: SIGINT as its operator would, SIGQUIT as a crash would."""
+        process, self.process = self.process, None
+        if process is not None:
+            process.send_signal(how)
+            process.wait(60)
+
+    def remove(self) -> None:
+        self.stop(signal.SIGQUIT)
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    @staticmethod
+    def schema() -> str:
+        """A name that no other test has."""
+        return f"t{os.getpid()}_{next(_schemas)}"
+
+
+@cache
+def server() -> Server:
+    """The server that all tests share; each has a schema of its own in it."""
+    return new_server()
+
+
+def new_server() -> Server:
+    missing = _missing()
+    if missing:
+        pytest.skip(f"no Postgres: {missing}")
+    folder = Path(tempfile.mkdtemp(prefix="wick-postgres-"))
+    made = Server(folder, FOLDERS[0], _user(), _free_port())
+    atexit.register(made.remove)
+    shutil.chown(folder, made.user)
+    command = [
+        made.programs / "initdb",
+        "-D",
+        folder / "data",
+        "-U",
+        made.user,
+        "-A",
+        "trust",
+        "-E",
+        "UTF8",
+        "--no-sync",
+    ]
+    done = subprocess.run(
+        [*command, "--locale=C.UTF-8"], **_as(made.user), capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    made.start()
+    return made
+
+
+def _missing() -> str:
+    if not FOLDERS or not (FOLDERS[0] / "postgres").exists():
+        return "install it with: apt-get install postgresql"
+    if find_spec("psycopg") is None or find_spec("psycopg_pool") is None:
+        return "install its client with: pip install 'wick-agent[postgres]'"
+    return ""
+
+
+def _user() -> str:
+    """Postgres refuses to run as root."""
+    return "postgres" if os.getuid() == 0 else pwd.getpwuid(os.getuid()).pw_name
+
+
+def _as(user: str) -> dict[str, object]:
+    return {"user": user, "group": pwd.getpwnam(user).pw_gid, "extra_groups": [], "cwd": "/"} if not os.getuid() else {}
+
+
+def _end_with_parent() -> None:
+    ctypes.CDLL(None).prctl(PARENT_DIED, signal.SIGQUIT)
+
+
+def _free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        port: int = found.getsockname()[1]
+        return port

@@ -1,0 +1,119 @@
+"""A local backend to try things in, and ways to look at what it left behind."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import subprocess
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from wick.backends import cgroups
+from wick.backends.local import Local
+from wick.errors import BackendError
+
+PYTHON = "/usr/bin/python3"  # one that the sandbox sees
+MB = 1_000_000
+Make = Callable[..., Local]
+
+needs_bubblewrap = pytest.mark.skipif(
+    not shutil.which("bwrap"), reason="bubblewrap is not installed: apt-get install bubblewrap"
+)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return tmp_path / "workspace"
+
+
+@pytest.fixture
+async def local(folder: Path) -> AsyncIterator[Make]:
+    """Backends over one folder, which are stopped at the end."""
+    made: list[Local] = []
+
+    def make(**options: Any) -> Local:
+        made.append(Local(options.pop("path", folder), **{"sandbox": "bubblewrap", **options}))
+        return made[-1]
+
+    yield make
+    for backend in made:
+        await backend.stop()
+
+
+async def said(backend: Local, command: str, **options: Any) -> str:
+    """What a command that must succeed prints."""
+    result = await backend.execute(command, **options)
+    assert result["exit_code"] == 0 and not result["error"], result
+    return result["stdout"]
+
+
+async def refused(code: str, doing: Any) -> str:
+    with pytest.raises(BackendError) as caught:
+        await doing
+    assert caught.value.code == code, caught.value
+    return str(caught.value)
+
+
+def tree(folder: Path) -> dict[str, str]:
+    """Every path below a folder, and what it holds."""
+    return {
+        str(path.relative_to(folder)): os.readlink(path)
+        if path.is_symlink()
+        else path.read_text()
+        if path.is_file()
+        else ""
+        for path in sorted(folder.rglob("*"))
+    }
+
+
+def fill(folder: Path, files: dict[str, str]) -> None:
+    for path, text in files.items():
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).write_text(text)
+
+
+def command_lines() -> str:
+    return subprocess.run(["ps", "axww", "-o", "args"], capture_output=True, text=True, check=True).stdout
+
+
+def there(path: str | Path) -> bool:
+    return os.path.lexists(path)
+
+
+def groups() -> set[str]:
+    """The control groups of this process's commands."""
+    folders = {controller.folder for controller in cgroups.controllers().values()}
+    return {name for folder in folders for name in os.listdir(folder) if name.startswith(f"wick-{os.getpid()}-")}
+
+
+async def gone(text: str) -> None:
+    """Wait until no process has this in its command line."""
+    for _ in range(100):
+        if text not in command_lines():
+            return
+        await asyncio.sleep(0.01)
+    raise AssertionError(command_lines())
+
+
+PROJECT = {
+    "main.py": "print(1)\n",
+    ".env": "KEY=secret\n",
+    ".env.local": "KEY=secret\n",
+    ".env.example": "KEY=\n",
+    ".envrc": "export KEY=secret\n",
+    ".git/HEAD": "ref: refs/heads/main\n",
+    ".git/config": "[core]\n\tbare = false\n",
+    ".git/hooks/pre-commit": "#!/bin/sh\n",
+    ".wick/agents.yaml": "agents: {}\n",
+    ".claude/settings.json": "{}\n",
+    "packages/one/.env": "KEY=secret\n",
+    "packages/one/.git/config": "[core]\n\tbare = false\n",
+    "packages/one/.git/hooks/pre-commit": "#!/bin/sh\n",
+    "packages/one/.claude/settings.json": "{}\n",
+    "packages/.claude/.env": "KEY=secret\n",
+    ".claude/.env": "KEY=secret\n",
+}

@@ -1,0 +1,134 @@
+"""What memory forgets, and when: an hour after somebody last used a thread, but never what is needed."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import weakref
+
+import pytest
+
+from keeping import Held, entry, held, read, refused
+from wick.stores.in_memory import SWEEP_SECONDS, TTL_SECONDS, InMemory
+
+
+class Clock:
+    now = 1_000_000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def store(clock: Clock) -> InMemory:
+    return InMemory(clock=clock)
+
+
+def test_an_hour_and_five_minutes() -> None:
+    assert (TTL_SECONDS, SWEEP_SECONDS) == (3600, 300)
+
+
+async def ids(store: InMemory) -> set[str]:
+    return {thread.id for thread in (await store.list("ada")).threads}
+
+
+async def test_what_nobody_uses_is_forgotten(store: InMemory, clock: Clock) -> None:
+    await store.create("ada", "t")
+    clock.now += TTL_SECONDS - 1
+    assert await ids(store) == {"t"}  # listing is not using
+    clock.now += SWEEP_SECONDS + 1
+    with refused("not_found"):
+        await store.head("ada", "t")
+    await store.create("ada", "t")
+
+
+async def test_using_it_keeps_it(store: InMemory, clock: Clock) -> None:
+    for name in ("read", "written", "unused"):
+        await held(store, name, seconds=1)
+    fence = (await store.head("ada", "written")).last
+    for _ in range(5):
+        clock.now += TTL_SECONDS * 0.7
+        await read(store, "read")
+        mine = Held(store, await store.lease("ada", "written", "me", 1), "written", last=fence)
+        fence = await mine.append(entry(fence + 1))
+    assert await ids(store) == {"read", "written"}
+
+
+async def test_what_runs_or_waits_is_never_forgotten(store: InMemory, clock: Clock) -> None:
+    asking = await held(store, "asking", seconds=1)
+    await asking.log("asked", id="q")
+    await held(store, "running", seconds=10 * TTL_SECONDS)
+    await held(store, "queued", seconds=1)
+    await store.enqueue("ada", "queued", {"n": 1})
+    await held(store, "idle", seconds=1)
+    for _ in range(5):
+        clock.now += TTL_SECONDS
+        assert await ids(store) == {"asking", "running", "queued"}
+    await store.answer("ada", "asking", "q", {"allowed": True})
+    assert len(await store.inbox("ada", "asking")) == 1
+    clock.now += 20 * TTL_SECONDS
+    assert await ids(store) == {"asking", "queued"}  # the lease has run out; what was queued is still to be read
+
+
+async def test_who_watches_a_forgotten_thread_is_told(store: InMemory, clock: Clock) -> None:
+    await store.create("ada", "t")
+    news = store.watch("ada", "t")
+    await anext(news)
+    clock.now += TTL_SECONDS + SWEEP_SECONDS
+    assert await ids(store) == set()
+    with refused("not_found"):
+        await anext(news)
+
+
+async def test_a_timer_sweeps_while_nobody_asks(clock: Clock) -> None:
+    store = InMemory(sweep=0.01, clock=clock)
+    await store.create("ada", "t")
+    clock.now += TTL_SECONDS
+    for _ in range(500):
+        if not store._threads:
+            break
+        await asyncio.sleep(0.01)
+    assert not store._threads
+    assert store._timer is None  # nothing is left to watch over
+
+
+async def test_the_timer_keeps_nothing_alive() -> None:
+    store = InMemory()
+    await store.create("ada", "t")
+    gone = weakref.ref(store)
+    del store
+    gc.collect()
+    assert gone() is None
+
+
+def test_a_loop_can_end_and_another_begin() -> None:
+    """The timer does not keep a loop from ending, and the next loop has its own."""
+    store = InMemory()
+    for number in range(3):
+        asyncio.run(store.create("ada", f"t{number}"))
+        assert asyncio.run(store.head("ada", f"t{number}")).last == 0
+
+
+async def test_closing_stops_the_timer() -> None:
+    store = InMemory()
+    await store.create("ada", "t")
+    assert store._timer is not None
+    timer = store._timer[1]
+    await store.close()
+    assert timer.cancelled() and store._timer is None
+    assert await ids(store) == {"t"}
+
+
+async def test_what_is_given_and_taken_is_a_copy(store: InMemory) -> None:
+    mine = await held(store, meta={"list": [1]})
+    data = {"list": [1]}
+    await mine.append(entry(1, "event", data))
+    data["list"].append(2)
+    (row,) = await read(store)
+    row["data"]["list"].append(3)
+    assert (await read(store))[0]["data"] == {"list": [1]}

@@ -1,0 +1,118 @@
+"""A process that writes to a store, for tests that stop or kill it. It says on standard output what was acknowledged.
+
+python writer.py KIND WHERE SCHEMA JOB …
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+import time
+from typing import Any
+
+from wick.errors import StoreError
+from wick.protocols import Store
+
+
+def open_store(kind: str, where: str, schema: str) -> Store:
+    if kind == "sqlite":
+        from wick.stores.sqlite import Sqlite
+
+        return Sqlite(where)
+    from wick.stores.postgres import Postgres
+
+    return Postgres(where, schema=schema)
+
+
+def tell(*words: object) -> None:
+    os.write(1, (" ".join(map(str, words)) + "\n").encode())  # at once, in one piece
+
+
+def group(first: int, size: int, **data: Any) -> list[dict[str, Any]]:
+    """Entries that belong together: whoever finds one of them must find all."""
+    return [
+        {"seq": seq, "kind": "event", "at": 1.0 * seq, "data": {"first": first, "size": size, "text": "x" * seq} | data}
+        for seq in range(first, first + size)
+    ]
+
+
+async def load(store: Store, threads: str) -> None:
+    """Append to several threads at once, for ever; each is gone on with where it was left."""
+    await asyncio.gather(*(_load(store, f"t{number}") for number in range(int(threads))))
+
+
+async def _load(store: Store, id: str) -> None:
+    try:
+        await store.create("ada", id)
+    except StoreError as error:
+        if error.code != "conflict":
+            raise
+    lease = await store.lease("ada", id, "writer", 0.05)  # whoever comes after a crash need not wait
+    last = (await store.head("ada", id)).last
+    tell("begun", id, last)
+    while True:
+        last = await store.append("ada", id, group(last + 1, last % 3 + 1), expect=last, fence=lease.fence)
+        tell("ack", id, last)
+
+
+async def run(store: Store) -> None:
+    """A short run to its end: every kind of write there is."""
+    await store.create("ada", "t")
+    lease = await store.lease("ada", "t", "writer", 60)
+    tell("ack created")
+    last = 0
+    for size in (1, 3, 2):
+        last = await store.append("ada", "t", group(last + 1, size), expect=last, fence=lease.fence)
+        tell("ack appended", last)
+    tell("ack queued", await store.enqueue("ada", "t", {"n": 1}))
+    last = await store.append("ada", "t", group(last + 1, 2), expect=last, fence=lease.fence, took=[1])
+    tell("ack took", last)
+    tell("ack blob", await store.put_blob("ada", "t", b"blob" * 3000))
+    await store.fork("ada", "t", 4, "fork")
+    tell("ack forked")
+    await store.close()
+    tell("ack closed")
+
+
+async def wake(store: Store, seconds: str) -> None:
+    """Take a lease, append, wait to be told, and append again."""
+    lease = await store.lease("ada", "t", "sleeper", float(seconds))
+    await store.append("ada", "t", group(1, 1), expect=0, fence=lease.fence)
+    tell("ack", 1)
+    sys.stdin.readline()  # it is stopped here, and wakes without knowing
+    try:
+        await store.append("ada", "t", group(2, 1), expect=1, fence=lease.fence)
+        tell("ack", 2)
+    except StoreError as error:
+        tell(error.code)
+
+
+async def contend(store: Store, name: str, rounds: str) -> None:
+    """Take the thread again and again, and append to it a few times while it is held."""
+    done, end = 0, time.monotonic() + 60
+    while done < int(rounds) and time.monotonic() < end:
+        try:
+            lease = await store.lease("ada", "t", name, 10)
+        except StoreError as error:
+            assert error.code == "conflict", error
+            await asyncio.sleep(0.005)
+            continue
+        last = (await store.head("ada", "t")).last
+        for size in (2, 1, 3):
+            entries = group(last + 1, size, by=name, fence=lease.fence)
+            last = await store.append("ada", "t", entries, expect=last, fence=lease.fence)
+            await asyncio.sleep(0)
+        await store.release("ada", "t", lease.fence)
+        done += 1
+    tell("done", done)
+
+
+async def main(kind: str, where: str, schema: str, job: str, *rest: str) -> None:
+    store = open_store(kind, where, schema)
+    await {"load": load, "run": run, "wake": wake, "contend": contend}[job](store, *rest)  # type: ignore[operator]
+    await store.close()
+
+
+if __name__ == "__main__":
+    asyncio.run(main(*sys.argv[1:]))

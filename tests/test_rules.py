@@ -1,0 +1,586 @@
+"""Rules: what they may look like, what they are about, and that no command is allowed by mistake."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, example, find, given, settings
+from hypothesis import strategies as st
+
+from stubs import COMMANDS, Ran, Stubs
+from wick import Tool, tool
+from wick.caps import RULE_CHARS
+from wick.errors import ConfigError
+from wick.rules import POLICIES, SHELL_POLICY, Given, Met, Rule, Subject, allowing, met, rule
+
+
+@tool(kind="shell")
+def execute(command: str, workdir: str = "") -> str:
+    """Run a command."""
+    return command
+
+
+@tool(kind="read", read_only=True)
+def read_file(path: str) -> str:
+    """Read."""
+    return path
+
+
+@tool(kind="write")
+def write_file(path: str, content: str = "") -> str:
+    """Write."""
+    return path
+
+
+@tool(kind="read", read_only=True)
+def grep(pattern: str = "x", path: str = ".") -> str:
+    """Search."""
+    return path
+
+
+@tool(kind="network")
+def http_request(url: str) -> str:
+    """Fetch."""
+    return url
+
+
+@tool
+def plain(text: str = "") -> str:
+    """Something else."""
+    return text
+
+
+def use(used: Tool, workdir: str = "", linked: Any = frozenset(), **args: Any) -> Subject:
+    return Subject.of(used, args, workdir=workdir, linked=linked)
+
+
+def shell(command: str, **args: Any) -> Subject:
+    return use(execute, command=command, **args)
+
+
+def denies(text: str, subject: Subject) -> Met:
+    return met(rule("deny", text), subject)
+
+
+def allows(subject: Subject, *texts: str) -> bool:
+    return bool(allowing([rule("allow", text) for text in texts], subject))
+
+
+# -- how rules are written ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("given_", "tool_", "specifier", "message"),
+    [
+        ("Bash", "Bash", "", ""),
+        (" Bash(git status) ", "Bash", "git status", ""),
+        ("Bash(echo (a))", "Bash", "echo (a)", ""),
+        ("mcp__*", "mcp__*", "", ""),
+        ("kind:shell(rm *)", "kind:shell", "rm *", ""),
+        ({"rule": "Read(a)", "message": "No."}, "Read", "a", "No."),
+        ({"rule": "Read"}, "Read", "", ""),
+    ],
+)
+def test_a_rule(given_: Given, tool_: str, specifier: str, message: str) -> None:
+    found = rule("deny", given_)
+    assert (found.tool, found.specifier, found.message, found.type) == (tool_, specifier, message, "deny")
+
+
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        ("", "write Tool or Tool\\(specifier\\)"),
+        ("  ", "write Tool or Tool\\(specifier\\)"),
+        ("Bash(", "'Bash\\(' cannot be read"),
+        ("Bash(ls", "'Bash\\(ls' cannot be read"),
+        ("Bash ls)", "'Bash ls\\)' cannot be read"),
+        ("Bash)", "cannot be read"),
+        ("(ls)", "cannot be read"),
+        ("Bash (ls)", "cannot be read"),
+        ("Bash()", "cannot be read"),
+        ("Bash( )", "'Bash\\( \\)' has nothing in its brackets"),
+        ("a|b", "cannot be read"),
+        ("Bash(* x)", "must begin with the name of a command"),
+        ("Bash(:*)", "must begin with the name of a command"),
+        ("Read(~/x)", "begins with ~"),
+        ("Read(../x)", "has .. in it"),
+        ("Edit(/)", "names no file"),
+        ("kind:write(../x)", "has .. in it"),
+        ("WebFetch(example.com)", "should name a host, as in WebFetch\\(domain:example.com\\)"),
+        ("WebFetch(domain:)", "should name a host"),
+        ("WebFetch(domain:a b)", "should name a host"),
+        ("WebFetch(domain:http://a.b/c)", "should name a host"),
+        ("other(domain:a/b)", "should name a host"),
+        ("x" * (RULE_CHARS + 1), "at most"),
+        (7, "a rule is a text"),
+        (None, "a rule is a text"),
+        (["Bash"], "a rule is a text"),
+        ({}, "cannot be read"),
+        ({"rule": 7}, "a rule is a text"),
+        ({"rule": "Bash", "because": "x"}, "a rule is a text or {rule: …, message: …}"),
+        ({"rule": "Bash", "message": 7}, "a rule is a text or {rule: …, message: …}"),
+    ],
+)
+def test_a_rule_that_cannot_be_one(wrong: Any, says: str) -> None:
+    with pytest.raises(ConfigError, match=says):
+        rule("deny", wrong)
+
+
+@given(st.text(max_size=30))
+def test_every_text_is_a_rule_or_a_sentence(text: str) -> None:
+    try:
+        found = rule("allow", text)
+    except ConfigError as error:
+        assert len(str(error)) > 20
+    else:
+        assert found.text == text.strip()
+
+
+# -- which tools a rule is about ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["execute", "Bash", "bash", "exec*", "*", "B?sh", "kind:shell", "kind:*"])
+def test_a_tool_by_any_of_its_names(name: str) -> None:
+    assert denies(name, shell("ls")) == "yes"
+    assert allows(shell("ls"), name)
+
+
+@pytest.mark.parametrize("name", ["Read", "read_file", "EXECUTE", "kind:read", "exe", "mcp__*"])
+def test_another_tool(name: str) -> None:
+    assert denies(name, shell("ls")) == "no"
+    assert not allows(shell("ls"), name)
+
+
+def test_a_renamed_tool_is_denied_by_its_origin_and_allowed_by_its_name() -> None:
+    foreign = use(read_file.renamed("mcp__files__read"), path="a")
+    for name in ("read_file", "Read", "mcp__*", "mcp__files__read"):
+        assert denies(name, foreign) == "yes"
+    assert allows(foreign, "mcp__files__read") and allows(foreign, "mcp__files__*(a)")
+    assert not allows(foreign, "Read") and not allows(foreign, "read_file")
+
+
+def test_aliases_that_a_tool_was_given_allow_it() -> None:
+    own = tool(lambda: "", name="mine", aliases=["Its"])
+    assert allows(use(own), "Its") and denies("Its", use(own)) == "yes"
+
+
+def test_a_specifier_needs_something_to_compare_with() -> None:
+    with pytest.raises(ConfigError, match="the rule 'plain\\(x\\)' cannot be compared with what plain is told"):
+        denies("plain(x)", use(plain, text="x"))
+    assert not allows(use(plain, text="x"), "plain(x)")
+    assert denies("pl*(x)", use(plain, text="x")) == "no"
+    with pytest.raises(ConfigError, match="cannot be compared"):
+        denies("Bash(ls)", Subject.of(execute, {"command": 7}))
+
+
+# -- commands -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("specifier", "command", "fits"),
+    [
+        ("git status", "git status", True),
+        ("git status", "git  'status'", True),
+        ("git status", "git status -s", False),
+        ("git status", "git", False),
+        ("git *", "git", True),
+        ("git *", "git log -p", True),
+        ("git *", "gitk", False),
+        ("git:*", "git log -p", True),
+        ("git:*", "git", True),
+        ("git:*", "github", False),
+        ("npm run test:*", "npm run test", True),
+        ("npm run test:*", "npm run test -- -x", True),
+        ("npm run test:*", "npm run tests", False),
+        ("npm run test*", "npm run test:unit", True),
+        ("npm run test*", "npm run test x", False),
+        ("git * main", "git push origin main", True),
+        ("git * main", "git main", True),
+        ("git * main", "git push main x", False),
+        ("git * --*=* *", "git a --b=c d", True),
+        ("cp *.py *", "cp a.py b", True),
+        ("cp *.py *", "cp a.txt b", False),
+        ("echo a*b*c", "echo abbc", True),
+        ("echo a*b*c", "echo acb", False),
+        ("echo a*a", "echo a", False),
+        ("git status", "/usr/bin/git status", False),
+        ("git*", "git/../../bin/evil", False),
+        ("./run*", "./run/it", True),
+        ("/usr/bin/git *", "/usr/bin/git x", True),
+        ("Git *", "git x", False),
+        ("echo *", "echo *.py ~", True),
+        ("echo a", "echo ?", False),
+        ("echo '*", "echo \\'x", True),
+        ("*", "anything at all", True),
+    ],
+)
+def test_what_a_specifier_allows(specifier: str, command: str, fits: bool) -> None:
+    assert allows(shell(command), f"Bash({specifier})") is fits
+
+
+@pytest.mark.parametrize(
+    ("command", "allowed"),
+    [
+        ("ls && cat x | cat", True),
+        ("ls; rm x", False),
+        ("(ls) & { cat; }", True),
+        ("timeout 5 ls", True),
+        ("bash -c 'ls; cat x'", True),
+        ("bash -c 'ls; rm x'", False),
+        ("ls | xargs cat", True),
+        ("ls | xargs rm", False),
+        ("sudo ls", False),
+        ("/tmp/timeout 5 ls", False),
+        ("find . -exec ls {} \\;", False),
+        ("ls $HOME", False),
+        ("ls `x`", False),
+        ("A=1 ls", False),
+        ("eval ls", False),
+        ("ls 'a", False),
+        ("", False),
+        ("# nothing", False),
+        ("ls 2>&1 >/dev/null", True),
+        ("ls > out", False),
+        ("ls < in", False),
+        ("cat <<'EOF'\n$(rm x)\nEOF", True),
+        ("cat <<EOF\n$(rm x)\nEOF", False),
+    ],
+)
+def test_every_part_of_a_command_must_be_allowed(command: str, allowed: bool) -> None:
+    assert allows(shell(command), "Bash(ls *)", "Bash(cat *)") is allowed
+
+
+def test_the_tool_itself_allows_everything() -> None:
+    assert allows(shell("eval $x > y"), "Bash") and allows(shell("eval $x"), "Bash(ls)", "kind:shell")
+
+
+def test_parts_may_be_allowed_by_different_rules() -> None:
+    rules = [rule("allow", text) for text in ("Bash(ls *)", "Bash(cat *)", "Write(out/**)", "Bash(ls -l)")]
+    assert [found.text for found in allowing(rules, shell("ls -l | cat > out/a"))] == [
+        *("Bash(ls *)", "Bash(cat *)", "Write(out/**)")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("command", "answer"),
+    [
+        ("rm x", "yes"),
+        ("ls; rm x", "yes"),
+        ("/bin/rm x", "yes"),
+        ("./rm x", "yes"),
+        ("RM x", "yes"),
+        ("\\rm x", "yes"),
+        ("r''m x", "yes"),
+        ("sudo -u bob rm x", "yes"),
+        ("echo $(rm x)", "yes"),
+        ("bash -c 'rm x'", "yes"),
+        ("find . -exec rm {} +", "yes"),
+        ("eval rm x", "yes"),
+        ("$CMD x", "maybe"),
+        ("r? x", "maybe"),
+        ("curl x | sh", "maybe"),
+        ("source x", "maybe"),
+        ("echo 'unclosed", "maybe"),
+        ("echo rm", "no"),
+        ("ls $x", "no"),
+        ("git rm x", "no"),
+        ("s* x", "no"),
+        ("", "no"),
+    ],
+)
+def test_what_a_deny_sees(command: str, answer: Met) -> None:
+    assert denies("Bash(rm *)", shell(command)) == answer
+
+
+@pytest.mark.parametrize(
+    ("command", "answer"),
+    [
+        ("git push --force", "yes"),
+        ("git push origin --force x", "yes"),
+        ("git push", "no"),
+        ("git push $x", "maybe"),
+        ("git $x --force", "maybe"),
+        ("git p* --force", "maybe"),
+        ("git {push,x} --force", "maybe"),
+        ("git pull $x", "no"),
+        ("git log* --force", "no"),
+        ("git push *", "maybe"),
+    ],
+)
+def test_a_deny_of_certain_words(command: str, answer: Met) -> None:
+    assert denies("Bash(git push * --force *)", shell(command)) == answer
+
+
+def test_a_star_alone_is_every_command() -> None:
+    assert denies("Bash(*)", shell("eval $x")) == denies("Bash(*)", shell("")) == "yes"
+    assert not allows(shell("eval $x"), "Bash(*)")
+
+
+@pytest.mark.parametrize(
+    ("command", "answer"),
+    [
+        ("echo x > secret/key", "yes"),
+        ("echo x >> secret/a/b", "yes"),
+        ("echo x &> ./secret/key", "yes"),
+        ("echo x > secret*", "maybe"),
+        ("echo x > $f", "maybe"),
+        ("echo x > public", "no"),
+        ("cat < secret/key", "no"),
+        ("echo x 2>&1 > /dev/null", "no"),
+    ],
+)
+def test_a_redirection_is_a_use_of_a_file(command: str, answer: Met) -> None:
+    assert denies("Write(secret/**)", shell(command, workdir="/w")) == answer
+
+
+def test_a_redirection_must_be_allowed() -> None:
+    rules = ("Bash(sort *)", "Write(out/**)", "Read(data/*)")
+    assert allows(shell("sort < data/x > out/y"), *rules)
+    assert not allows(shell("sort < other > out/y"), *rules)
+    assert not allows(shell("sort < data/x > data/x"), *rules)
+    assert not allows(shell("sort < data/../x"), *rules)
+    assert not allows(shell("sort < data/x", linked={"data/x"}), *rules)
+    assert not allows(Subject.of(execute, {"command": "sort < data/x", "workdir": "sub"}), *rules)
+    assert not allows(shell("sort > /dev/tcp/a/1"), "Bash(sort *)", "Write")
+    assert denies("Write", shell("sort > x")) == "yes"
+    assert denies("kind:write", shell("sort > x")) == "yes"
+
+
+# -- paths ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("specifier", "path", "fits"),
+    [
+        ("src/**", "src/a.py", True),
+        ("src/**", "src/a/b.py", True),
+        ("src/**", "./src//a.py", True),
+        ("src/**", "/w/src/a.py", True),
+        ("src/**", "src", False),
+        ("src/**", "srcs/a", False),
+        ("src/**", "src/../etc/x", False),
+        ("src/**", "src/../src/a", False),
+        ("src/**", "/etc/src/a", False),
+        ("src/**", "../src/a", False),
+        ("src/*", "src/a", True),
+        ("src/*", "src/a/b", False),
+        ("*.md", "a.md", True),
+        ("*.md", "deep/a.md", True),
+        ("./*.md", "deep/a.md", False),
+        ("/w/src/**", "src/a", True),
+        ("/etc/**", "/etc/a/b", True),
+        ("//etc/**", "/etc/a", True),
+        ("/etc/**", "etc/a", False),
+        ("Src/**", "src/a", False),
+        ("**", "a/b", True),
+        ("{a,b}/*.py", "b/x.py", True),
+    ],
+)
+def test_files_that_are_allowed(specifier: str, path: str, fits: bool) -> None:
+    assert allows(use(read_file, workdir="/w", path=path), f"Read({specifier})") is fits
+
+
+@pytest.mark.parametrize(
+    ("specifier", "path", "answer"),
+    [
+        ("secret/**", "secret/a", "yes"),
+        ("secret", "secret/a/b", "yes"),
+        ("secret", "x/secret", "yes"),
+        ("secret/**", "SECRET/a", "yes"),
+        ("secret/**", "a/../secret/b", "yes"),
+        ("secret/**", "/w/secret/b", "yes"),
+        ("secret/**", "public/a", "no"),
+        ("secret/**", "a/../public", "maybe"),
+        ("secret/**", ".", "no"),
+        (".env", "a/b/.env", "yes"),
+        ("/etc/**", "/etc/passwd", "yes"),
+        ("/etc/**", "etc/passwd", "no"),
+        ("/w/a", "a", "yes"),
+        ("secret/**", "/etc/secret/a", "no"),
+    ],
+)
+def test_files_that_are_denied(specifier: str, path: str, answer: Met) -> None:
+    assert denies(f"Read({specifier})", use(read_file, workdir="/w", path=path)) == answer
+
+
+def test_where_the_workspace_is_not_known_it_may_be_either() -> None:
+    assert denies("Read(/etc/**)", use(read_file, path="a")) == "maybe"
+    assert denies("Read(a)", use(read_file, path="/w/a")) == "maybe"
+    assert not allows(use(read_file, path="a"), "Read(/**)")
+    assert not allows(use(read_file, path="/a"), "Read(**)")
+
+
+def test_a_path_over_a_link_is_not_known() -> None:
+    linked = use(read_file, path="src/link", linked={"src/link"})
+    assert not allows(linked, "Read(src/**)") and allows(linked, "Read")
+    assert denies("Read(secret/**)", linked) == "maybe"
+
+
+def test_a_tool_that_goes_into_folders() -> None:
+    assert allows(use(grep, path="src"), "Grep(src/**)")
+    assert allows(use(grep, path="src/a"), "Grep(src/**)")
+    assert allows(use(grep, path="."), "Grep(**)")
+    assert not allows(use(grep, path="src"), "Grep(src/*)")
+    assert not allows(use(grep, path="src/a"), "Grep(src/*)")
+    assert not allows(use(grep, path="."), "Grep(src/**)")
+    assert denies("Grep(secret/**)", use(grep, path=".")) == "yes"
+    assert denies("Grep(a/secret/**)", use(grep, path="a")) == "yes"
+    assert denies("Grep(a/secret/**)", use(grep, path="b")) == "no"
+    assert denies("Grep(**/.env)", use(grep, path="b")) == "yes"
+
+
+# -- hosts ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("domain", "url", "allowed", "denied"),
+    [
+        ("example.com", "https://example.com/x", True, "yes"),
+        ("example.com", "http://EXAMPLE.com.:8080", True, "yes"),
+        ("example.com", "https://a.b.example.com", True, "yes"),
+        ("Example.COM.", "https://example.com", True, "yes"),
+        ("*.example.com", "https://a.example.com", True, "yes"),
+        ("*.example.com", "https://example.com", False, "no"),
+        ("example.com", "https://notexample.com", False, "no"),
+        ("example.com", "https://example.com.evil.org", False, "no"),
+        ("example.com", "https://evil.org/example.com", False, "no"),
+        ("example.com", "https://evil.org?example.com", False, "no"),
+        ("example.com", "https://evil.org#@example.com", False, "no"),
+        ("example.com", "https://example.com@evil.org", False, "maybe"),
+        ("example.com", "https://user:pass@example.com", False, "yes"),
+        ("example.com", "https://evil.org\\@example.com", False, "yes"),
+        ("example.com", "https://example.com\\.evil.org", False, "maybe"),
+        ("example.com", "https://evil.org\t.example.com", False, "yes"),
+        ("example.com", "https://exam%70le.com", False, "maybe"),
+        ("example.com", "ftp://example.com", False, "yes"),
+        ("example.com", "example.com", False, "maybe"),
+        ("example.com", "https://", False, "maybe"),
+        ("example.com", "https://[::1", False, "maybe"),
+        ("example.com", "https://example.com:port", False, "maybe"),
+        ("bücher.de", "https://BÜCHER.de", True, "yes"),
+        ("bücher.de", "https://xn--bcher-kva.de", True, "yes"),
+        ("fass.de", "https://faß.de", False, "maybe"),
+        ("example.com", "https://example。com", True, "yes"),
+        ("127.0.0.1", "http://127.0.0.1:80", True, "yes"),
+        ("[::1]", "http://[::1]:80", True, "yes"),
+        ("*", "https://anything.org", True, "yes"),
+        ("*", "https://a@b", False, "yes"),
+    ],
+)
+def test_hosts(domain: str, url: str, allowed: bool, denied: Met) -> None:
+    assert allows(use(http_request, url=url), f"WebFetch(domain:{domain})") is allowed
+    assert denies(f"WebFetch(domain:{domain})", use(http_request, url=url)) == denied
+
+
+# -- the ready set --------------------------------------------------------------------------------------------------
+
+POLICY = [rule("deny", item) for item in SHELL_POLICY]
+
+
+def policy(command: str) -> Met:
+    answers = {met(item, shell(command)) for item in POLICY}
+    return "yes" if "yes" in answers else "maybe" if "maybe" in answers else "no"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        *("rm -rf /", "rm -fr / x", "rm -r -f /etc", "rm -rf /usr/", "rm --no-preserve-root x", "sudo ls", "su", "mkfs.ext4 x"),
+        *("dd if=a of=/dev/sda", "shutdown now", "bash -c 'reboot'", "chmod -R 777 /", "systemctl reboot", "echo `halt`"),
+    ],
+)  # fmt: skip
+def test_the_policy_refuses(command: str) -> None:
+    assert policy(command) == "yes"
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["ls", "rm -rf build", "rm *.pyc", "rm -rf /tmp/x", "git init", "echo $HOME", "[ -f x ] && ls", "chmod +x a"],
+)
+def test_the_policy_does_not_mind(command: str) -> None:
+    assert policy(command) == "no"
+
+
+@pytest.mark.parametrize("command", ["rm -rf /*", "rm -rf $x", "curl x | sh", "$x"])
+def test_the_policy_is_not_sure(command: str) -> None:
+    assert policy(command) == "maybe"
+
+
+def test_the_policies() -> None:
+    assert set(POLICIES) == {"shell"}
+    assert {item.message for item in POLICY} == {"Command blocked by policy"}
+
+
+# -- no command is allowed by mistake -------------------------------------------------------------------------------
+
+ALLOW = [
+    rule("allow", f"Bash({text})")
+    for text in ("ok *", "good one two", "echo *", "true", "cat *", "find *", "xargs *", "bash *")
+]
+DENY = [rule("deny", f"Bash({text})") for text in ("bad *", "evil *")]
+EXAMPLES = 1_500 if os.environ.get("WICK_FULL") else 150
+
+
+def fine(ran: Ran) -> bool:
+    return ran[0] == "ok" or ran == ("good", "one", "two")
+
+
+def missed(rules: list[Rule], command: str) -> bool:
+    return all(met(item, shell(command)) == "no" for item in rules)
+
+
+@pytest.fixture(scope="module")
+def stubs(tmp_path_factory: pytest.TempPathFactory) -> Stubs:
+    return Stubs(tmp_path_factory.mktemp("stubs"))
+
+
+@pytest.mark.parametrize("sh", ["bash", "sh"])
+@settings(max_examples=EXAMPLES, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@given(command=COMMANDS)
+@example("ok\\\n#x; bad")
+@example("o\\\nk; b\\\nad")
+@example("cat <<EOF\nEO\\\nF\nbad\nEOF")
+@example("echo ok | xargs bad")
+@example("find . -maxdepth 0 -exec bad {} \\;")
+@example("ok # \\\nbad")
+@example("ok <(bad)")
+@example("ok\u00a0; bad")
+def test_what_is_allowed_runs_nothing_else(stubs: Stubs, sh: str, command: str) -> None:
+    """A real shell runs every command that the rules allow, and each stub that it starts is one that they allow."""
+    if allowing(ALLOW, shell(command)):
+        ran = stubs.run(command, sh)
+        assert all(map(fine, ran)), ran
+
+
+@pytest.mark.parametrize("sh", ["bash", "sh"])
+@settings(max_examples=EXAMPLES // 2, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@given(command=COMMANDS)
+@example("b''ad")
+@example("$'b\\x61d'")
+@example("X=bad; $X")
+@example("cat <<EOF\n`bad`\nEOF")
+@example("find . -*exec bad \\;")
+@example("bash -O extglob -c 'bad x'")
+def test_what_is_denied_is_seen_or_asked_about(stubs: Stubs, sh: str, command: str) -> None:
+    """What a deny rule has nothing to say about runs nothing that it denies."""
+    if missed(DENY, command):
+        ran = stubs.run(command, sh)
+        assert not any(row[0] in ("bad", "evil") for row in ran), ran
+
+
+def test_the_corpus_is_worth_something(stubs: Stubs) -> None:
+    """Among the commands are some that are allowed in spite of their clothes, and many that run what is not."""
+    quick = settings(max_examples=2_000, database=None)
+    assert find(COMMANDS, lambda text: "xargs" in text and bool(allowing(ALLOW, shell(text))), settings=quick)
+    assert find(COMMANDS, lambda text: "<<" in text and bool(allowing(ALLOW, shell(text))), settings=quick)
+    assert find(COMMANDS, lambda text: "$(" in text and not all(map(fine, stubs.run(text, "bash"))), settings=quick)
+
+
+@pytest.mark.parametrize("sh", ["bash", "sh"])
+def test_the_stubs_tell_what_was_run(stubs: Stubs, sh: str) -> None:
+    assert stubs.run("ok a 'b c'; bad | good one; echo x | xargs evil", sh) != []
+    assert sorted(stubs.run("ok a 'b c'; bad; nohup evil x", sh)) == [("bad",), ("evil", "x"), ("ok", "a", "b c")]
+    assert Path(stubs.bin / "ok").exists()

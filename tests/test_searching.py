@@ -1,0 +1,632 @@
+"""Patterns over paths, ignore files as git has them, walks within a budget, and lines found by three programs alike."""
+
+from __future__ import annotations
+
+import builtins
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from wick import caps, searching
+from wick.beneath import Beneath
+from wick.errors import BackendError, MissingExtra
+from wick.searching import Budget, Glob, Grep, Ripgrep, Rules, Search, Walk, gnu_grep, ignores, name_test, ripgrep
+from wick.shapes import Matches
+from wick.workspace import Workspace
+
+
+def needs(program: str) -> str:
+    found = shutil.which(program)
+    if not found:
+        pytest.skip(f"needs {program}; install it to test what is found with it")
+    return found
+
+
+# -- names ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("pattern", "fits", "not_"),
+    [
+        ("a.py", ["a.py"], ["b.py", "a.pyc", "xa.py"]),
+        ("*", ["a", "", ".hidden"], []),
+        ("*.py", ["a.py", ".py"], ["a.pyc"]),
+        ("a*", ["a", "abc"], ["ba"]),
+        ("a*b*c", ["abc", "a-b-c", "abbbcc"], ["ab", "acb"]),
+        ("?", ["a", "é", "\udcff"], ["", "ab"]),
+        ("[a-c]x", ["ax", "cx"], ["dx", "x"]),
+        ("[!a-c]", ["d"], ["a", ""]),
+        ("[^a-c]", ["d"], ["a"]),
+        ("[]a]", ["]", "a"], ["b"]),
+        ("[a-]", ["a", "-"], ["b"]),
+        ("[z-a]", [], ["a", "z", "m"]),
+        ("[[:digit:]x]", ["0", "9", "x"], ["a", ":"]),
+        ("[\\]]", ["]"], ["\\"]),
+        ("\\*", ["*"], ["a"]),
+        ("a\\b", ["ab"], ["a\\b"]),
+        ("**", ["anything"], []),
+    ],
+)
+def test_a_name_fits(pattern: str, fits: list[str], not_: list[str]) -> None:
+    test = name_test(pattern)
+    assert test is not None
+    assert [name for name in [*fits, *not_] if test(name)] == fits
+
+
+@pytest.mark.parametrize("pattern", ["[", "[a", "a\\", "[]", "[[:nonsense:]]", "[a-"])
+def test_what_is_left_open_is_no_pattern(pattern: str) -> None:
+    assert name_test(pattern) is None
+
+
+@given(st.text("ab*?", max_size=12), st.text("ab", max_size=12))
+def test_a_name_fits_as_a_regular_expression_says(pattern: str, name: str) -> None:
+    test = name_test(pattern)
+    assert test is not None
+    said = "".join({"*": ".*", "?": "."}.get(char, char) for char in pattern)
+    assert test(name) == bool(re.fullmatch(said, name))
+
+
+def test_no_pattern_takes_long() -> None:
+    test = name_test("*a" * 60 + "b")
+    assert test is not None and not test("a" * 255)
+    assert not Glob("/".join(["**"] * 200) + "/b").fits("/".join(["a"] * 1_000))
+
+
+# -- globs ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("pattern", "fits", "not_"),
+    [
+        ("*.py", ["a.py", "src/a.py", "a/b/c/.py"], ["a.pyc"]),
+        ("a.py", ["a.py", "x/a.py"], ["ba.py"]),
+        ("src/*.py", ["src/a.py"], ["a.py", "src/x/a.py", "x/src/a.py"]),
+        ("./*.py", ["a.py"], ["src/a.py"]),
+        ("src/**/*.py", ["src/a.py", "src/x/y/a.py"], ["a.py", "x/src/a.py"]),
+        ("**/test/*", ["test/a", "x/y/test/a"], ["test", "test/a/b"]),
+        ("src/**", ["src/a", "src/a/b"], ["src", "x/src/a"]),
+        ("src/", ["src/a", "src/a/b"], ["src"]),
+        ("**", ["a", "a/b"], []),
+        ("a/**/b/**/c", ["a/b/c", "a/x/b/y/z/c"], ["a/c", "b/c"]),
+        ("*.{py,md}", ["a.py", "x/a.md"], ["a.txt"]),
+        ("{src,tests}/**/*.py", ["src/a.py", "tests/x/a.py"], ["a.py", "docs/a.py"]),
+        ("{a,b{c,d}}", ["a", "bc", "x/bd"], ["b", "c"]),
+        ("x{,y}", ["x", "xy"], ["y"]),
+        ("{a}", ["a"], ["{a}"]),
+        ("{a", ["{a"], ["a"]),
+        ("a}", ["a}"], ["a"]),
+        ("\\{a,b\\}", ["{a,b}"], ["a", "b"]),
+        ("[", ["[", "x/["], ["a"]),
+        ("a**b", ["ab", "axb"], ["a/b"]),
+        ("ünï?*", ["ünïcode"], ["unicode"]),
+    ],
+)
+def test_a_path_fits(pattern: str, fits: list[str], not_: list[str]) -> None:
+    glob = Glob(pattern)
+    assert [path for path in [*fits, *not_] if glob.fits(path)] == fits
+
+
+@pytest.mark.parametrize("pattern", ["", "a\0b", "x" * 5_000, "../*.py", "a/../b", "/", "./", "{a,b}" * 10])
+def test_what_is_no_glob(pattern: str) -> None:
+    with pytest.raises(BackendError) as caught:
+        Glob(pattern)
+    assert caught.value.code == "invalid"
+
+
+# -- ignore files, beside git ---------------------------------------------------------------------------------------
+
+pieces = st.sampled_from(["a", "b", "c.x", "*", "**", "?", "*.x", "[ab]", "[!a]", "a*", "\\a", "a b", "[", "éé"])
+rule = st.tuples(
+    st.sampled_from(["", "!", "#", "\\!", "\\#"]),
+    st.sampled_from(["", "/"]),
+    st.lists(pieces, min_size=1, max_size=3).map("/".join),
+    st.sampled_from(["", "/", " ", "\\ ", "\r", "/ ", "\t"]),
+).map("".join)
+ignore_file = st.lists(rule, max_size=5).map("\n".join)
+FOLDERS = ["", "a", "b", "a/b", "a/a b"]
+PATHS = sorted(
+    f"{folder}/{name}".lstrip("/")
+    for folder in FOLDERS
+    for name in ["a", "b", "c.x", "d", "#a", "!b", "a b", "éé", "c.x "]
+)
+
+
+@pytest.fixture(scope="module")
+def repository() -> Iterator[Path]:
+    needs("git")
+    with tempfile.TemporaryDirectory() as folder:
+        quiet = {"env": {**os.environ, "GIT_CONFIG_GLOBAL": "/dev/null"}, "check": True, "capture_output": True}
+        subprocess.run(["git", "init", folder], **quiet)  # type: ignore[call-overload]
+        root = Path(folder)
+        for path in PATHS:
+            place = root / path
+            if place.is_dir() or path in FOLDERS:
+                place.mkdir(parents=True, exist_ok=True)
+                continue
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.write_text("x")
+        yield root
+
+
+def ignored_by_git(root: Path, paths: list[str]) -> set[str]:
+    command = ["git", "-c", "core.excludesFile=/dev/null", "check-ignore", "--no-index", "-z", "--stdin"]
+    asked = "\0".join(paths).encode()
+    done = subprocess.run(command, cwd=root, input=asked, capture_output=True, check=False, timeout=30)
+    assert done.returncode in (0, 1), done.stderr
+    return {path for path in done.stdout.decode().split("\0") if path}
+
+
+@settings(max_examples=int((os.environ.get("WICK_FULL") and 3_000) or 120))
+@given(texts=st.fixed_dictionaries({"": ignore_file}, optional={"a": ignore_file, "a/b": ignore_file}))
+@example(texts={"": "/a/*\n!/a/b\n"})
+@example(texts={"": "a/**/c.x\n", "a": "!b/c.x\n"})
+@example(texts={"": "**\n!a\n"})
+@example(texts={"": "a/**\n!a/b/\n"})
+@example(texts={"": "*.x\n!c.x \n"})
+@example(texts={"": "\ufeffa\n"})
+@example(texts={"": "[/[ab]\n"})
+def test_what_git_ignores_is_left_out(repository: Path, texts: dict[str, str]) -> None:
+    for folder in FOLDERS:
+        (repository / folder / ".gitignore").unlink(missing_ok=True)
+        if folder in texts:
+            (repository / folder / ".gitignore").write_bytes(texts[folder].encode())
+    files = [path for path in PATHS if (repository / path).is_file()]
+    rules = Rules(lambda folder: texts.get(folder, ""))
+    found = {path for path in files if rules.left_out(path)}
+    assert found == ignored_by_git(repository, files)
+    tree = Beneath(str(repository))
+    try:
+        walked = {path for path, _ in Walk(tree, Budget()).files("", Glob("**"))}
+    finally:
+        tree.close()
+    assert walked == {*files, *(f"{folder}/.gitignore".lstrip("/") for folder in texts)} - found - {
+        path for path in (f"{folder}/.gitignore".lstrip("/") for folder in texts) if rules.left_out(path)
+    }
+
+
+@settings(max_examples=int((os.environ.get("WICK_FULL") and 1_000) or 40))
+@given(texts=st.fixed_dictionaries({"": ignore_file}, optional={"a": ignore_file, "a/b": ignore_file}))
+def test_ripgrep_leaves_out_no_more_than_that(repository: Path, texts: dict[str, str]) -> None:
+    """What it leaves out by its own reading of ignore files is left out anyway; only tabs at the end it takes off."""
+    texts = {folder: text.replace("\t", "") for folder, text in texts.items()}
+    for folder in FOLDERS:
+        (repository / folder / ".gitignore").unlink(missing_ok=True)
+        if folder in texts:
+            (repository / folder / ".gitignore").write_bytes(texts[folder].encode())
+    files = Workspace(str(repository))
+    try:
+        for path in (".", "a"):
+            assert by_ripgrep(files, "x", path) == files.grep("x", path)
+    finally:
+        files.close()
+
+
+def test_an_ignore_file_may_be_enormous() -> None:
+    many = ignores("", "\n".join(f"name{number}" for number in range(100_000)))
+    assert many is not None
+    assert many.leaves_out("name1", "name1", False)
+    assert not many.leaves_out("name99999", "name99999", False)  # rules beyond the cap do not count
+
+
+# -- the walk -------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(params=[False, True], ids=["kernel", "by hand"])
+def by_hand(request: pytest.FixtureRequest) -> bool:
+    return bool(request.param)
+
+
+@pytest.fixture
+def tree(tmp_path: Path, by_hand: bool) -> Iterator[Beneath]:
+    beneath = Beneath(str(tmp_path), by_hand=by_hand)
+    yield beneath
+    beneath.close()
+
+
+def fill(root: Path, *paths: str, text: str = "x\n") -> None:
+    for path in paths:
+        (root / path).parent.mkdir(parents=True, exist_ok=True)
+        (root / path).write_text(text)
+
+
+def walked(tree: Beneath, start: str = "", glob: str = "**", **options: bool) -> list[str]:
+    return [path for path, _ in Walk(tree, Budget(), **options).files(start, Glob(glob))]
+
+
+def test_a_walk_goes_in_the_order_of_the_paths(tree: Beneath, tmp_path: Path) -> None:
+    paths = ["a.txt", "a/b", "a-b", "a/b.c", "a/b-c/d", "b", "a b", "A"]
+    fill(tmp_path, *[path for path in paths if path != "a/b"])
+    assert walked(tree) == sorted(path for path in paths if path != "a/b")
+
+
+def test_a_walk_leaves_out_what_is_heavy_or_ignored(tree: Beneath, tmp_path: Path) -> None:
+    fill(tmp_path, "a.py", "node_modules/x.py", "src/node_modules/y.py", ".git/config.py", "build/b.py", "src/c.pyc")
+    fill(tmp_path, "src/.gitignore", text="*.pyc\n/build/\n")
+    fill(tmp_path, ".gitignore", text="build/\n")
+    assert walked(tree, glob="*.py*") == ["a.py"]
+    assert len(walked(tree, glob="*.py*", everything=True)) == 6
+    assert walked(tree, "node_modules") == ["node_modules/x.py"]  # asked for by its name
+    assert walked(tree, "src", "*.pyc") == []
+
+
+def test_a_file_named_like_a_heavy_folder_is_found(tree: Beneath, tmp_path: Path) -> None:
+    fill(tmp_path, "venv", "x/dist")
+    assert walked(tree) == ["venv", "x/dist"]
+
+
+def test_a_walk_follows_no_link(tree: Beneath, tmp_path: Path) -> None:
+    fill(tmp_path, "a/b.py")
+    os.symlink("..", tmp_path / "a" / "up")
+    os.symlink("/etc", tmp_path / "out")
+    os.symlink("a/b.py", tmp_path / "link.py")
+    assert list(Walk(tree, Budget()).files("", Glob("**"))) == [
+        ("a/b.py", False),
+        ("a/up", True),
+        ("link.py", True),
+        ("out", True),
+    ]
+
+
+def test_a_walk_skips_what_cannot_be_read_as_a_rule_file(tree: Beneath, tmp_path: Path) -> None:
+    fill(tmp_path, "a/x", "b/x", "c/x", text="x")
+    (tmp_path / "a" / ".gitignore").mkdir()
+    os.mkfifo(tmp_path / "b" / ".gitignore")
+    os.symlink("/etc/passwd", tmp_path / "c" / ".gitignore")
+    assert [path for path in walked(tree) if path.endswith("/x")] == ["a/x", "b/x", "c/x"]
+
+
+def test_a_walk_that_finds_too_much_stops(tree: Beneath, tmp_path: Path) -> None:
+    fill(tmp_path, *(f"d{number}/f" for number in range(20)))
+    budget = Budget(entries=10)
+    assert len(list(Walk(tree, budget).files("", Glob("**")))) < 10
+    assert budget.spent
+    fill(tmp_path, *(f"one/f{number}" for number in range(9)))
+    assert len(list(Walk(tree, Budget(entries=5)).files("one", Glob("**")))) == 5  # what was seen is told
+    budget = Budget(seconds=-1)
+    assert list(Walk(tree, budget).files("", Glob("**/nothing"))) == []
+    fill(tmp_path, *(f"d/f{number}" for number in range(200)))
+    assert len(list(Walk(tree, budget).files("", Glob("**")))) < 200
+    assert budget.spent
+
+
+def test_a_walk_into_a_very_deep_tree_ends(tree: Beneath, tmp_path: Path) -> None:
+    top = fd = os.open(tmp_path, os.O_RDONLY)
+    for _ in range(300):  # 300 names of 20 bytes: deeper than a path can be long
+        os.mkdir("x" * 20, dir_fd=fd)
+        inner = os.open("x" * 20, os.O_RDONLY, dir_fd=fd)
+        if fd != top:
+            os.close(fd)
+        fd = inner
+    os.close(os.open("file", os.O_CREAT | os.O_WRONLY, dir_fd=fd))
+    os.close(fd)
+    os.close(top)
+    budget = Budget()
+    fill(tmp_path, "z/file")
+    assert list(Walk(tree, budget).files("", Glob("*"))) == [("z/file", False)]
+    assert budget.spent  # there is more than was seen
+    subprocess.run(["rm", "-rf", str(tmp_path / ("x" * 20))], check=True)
+
+
+@pytest.mark.timeout(1_800 if os.environ.get("WICK_FULL") else 120)
+def test_fifty_thousand_files(tmp_path: Path) -> None:
+    many = 1_000_000 if os.environ.get("WICK_FULL") else 50_000
+    for folder in range(many // 500):
+        place = tmp_path / f"d{folder % 50}" / f"e{folder}"
+        place.mkdir(parents=True)
+        for number in range(500):
+            os.close(os.open(place / f"f{number}.py", os.O_CREAT | os.O_WRONLY))
+    tree = Beneath(str(tmp_path))
+    budget = Budget()
+    found = sum(1 for _ in Walk(tree, budget).files("", Glob("*7.py")))
+    tree.close()
+    assert found == many // 10 or (budget.spent and many > caps.WALK_ENTRIES)
+
+
+# -- lines ----------------------------------------------------------------------------------------------------------
+
+
+def lines(pattern: str, *blocks: bytes, **options: bool) -> list[tuple[int, str]]:
+    return list(Search(pattern, **options).lines(blocks))
+
+
+@pytest.mark.parametrize(
+    ("pattern", "data", "found"),
+    [
+        ("b", b"a\nb\nab", [(2, "b"), (3, "ab")]),
+        ("^b$", b"b\r\nab\r\nb", [(1, "b"), (3, "b")]),
+        ("", b"a\n\nb\n", [(1, "a"), (2, ""), (3, "b")]),
+        ("x*", b"\n", [(1, "")]),
+        ("$", b"a\n", [(1, "a")]),
+        ("a\\nb", b"a\nb\n", []),
+        ("a\\sb|[^x]z", b"a\nb\nyz\n", [(3, "yz")]),
+        ("é", "é\n".encode(), [(1, "é")]),
+        ("caf.", b"caf\xe9 x\ncaf\xc3\xa9\n", [(2, "café")]),
+        ("caf", b"caf\xe9\n", [(1, "café")]),
+        ("(?i)A", b"a\n", [(1, "a")]),
+        ("nothing", b"a\n", []),
+        ("a", b"", []),
+    ],
+)
+def test_lines_that_match(pattern: str, data: bytes, found: list[tuple[int, str]]) -> None:
+    assert lines(pattern, data) == found
+    assert lines(pattern, *(data[at : at + 1] for at in range(len(data)))) == found
+
+
+@given(st.text("ab\n\r", max_size=30), st.integers(1, 5), st.sampled_from(["a", "^b", "a$", "ab?", "^$", "b*a"]))
+def test_lines_match_one_by_one(text: str, size: int, pattern: str) -> None:
+    """As the standard library finds them, line by line."""
+    expected = []
+    parts = text.split("\n")
+    for number, line in enumerate(parts[:-1] if parts[-1] == "" else parts, 1):
+        shown = line[:-1] if line.endswith("\r") and number < len(parts) else line
+        if re.search(pattern.replace("$", "\\Z"), shown):
+            expected.append((number, line.rstrip("\r")))
+    data = text.encode()
+    assert lines(pattern, *(data[at : at + size] for at in range(0, len(data), size))) == expected
+
+
+def test_upper_and_lower_case() -> None:
+    assert lines("É", "é\n".encode(), ignore_case=True) == [(1, "é")]
+    assert lines("É", "é\n".encode()) == []
+
+
+def test_a_long_line_is_shown_around_the_match() -> None:
+    line = b"x" * 5_000 + b"needle" + b"y" * 5_000
+    ((number, text),) = lines("needle", line)
+    assert number == 1
+    assert text.startswith("…xxx") and text.endswith("yyy…") and "needle" in text
+    assert len(text) == caps.GREP_LINE_CHARS + 2
+    ((_, text),) = lines("^x", line)
+    assert text.startswith("xxx") and text.endswith("x…")
+    ((_, text),) = lines("y$", line)
+    assert text.endswith("yyy") and text.startswith("…")
+    ((_, text),) = lines("x+needle", line)
+    assert len(text) <= caps.GREP_LINE_CHARS + 2
+
+
+def test_a_line_longer_than_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(searching, "GREP_BUFFER_BYTES", 1_000)
+    monkeypatch.setattr(searching, "GREP_OVERLAP_BYTES", 100)
+    blocks = [b"first\n", *[b"x" * 100] * 50, b"needle" + b"x" * 97, *[b"needle"] * 50, b"\nneedle\n"]
+    found = lines("needle", *blocks)
+    assert [number for number, _ in found] == [2, 3]
+
+
+@pytest.mark.parametrize("pattern", ["(", "a{2000}", "(?=a)", r"(a)\1", "a)(b", "*", "[", "x" * 20_000, "\ud800", "\0"])
+def test_what_is_no_regular_expression(pattern: str) -> None:
+    with pytest.raises(BackendError) as caught:
+        Search(pattern)
+    assert caught.value.code == "invalid"
+
+
+@pytest.mark.parametrize("command", [ripgrep, gnu_grep])
+@pytest.mark.parametrize("pattern", ["x" * 20_000, "\ud800", "a\0b"])
+def test_what_no_program_can_be_given(command: Callable[[str], list[str]], pattern: str) -> None:
+    with pytest.raises(BackendError) as caught:
+        command(pattern)
+    assert caught.value.code == "invalid"
+
+
+def test_no_regular_expression_takes_long() -> None:
+    assert lines("(a*)*(a|b)*(a?){50}c", b"a" * 100_000) == []
+
+
+def test_without_re2(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = builtins.__import__
+
+    def without(name: str, *args: Any, **kwargs: Any) -> Any:
+        if name == "re2":
+            raise ImportError(name)
+        return real(name, *args, **kwargs)
+
+    monkeypatch.setattr(builtins, "__import__", without)
+    with pytest.raises(MissingExtra, match=r"pip install 'wick-agent\[files\]'"):
+        Search("a")
+
+
+# -- ripgrep and grep find the same ---------------------------------------------------------------------------------
+
+TEXTS = {
+    "a.py": "def one():\n    return 'naïve café'\n\n\nx = 1\n",
+    "src/b.py": "import os\nclass B:\n    def two(self): pass\n",
+    "src/deep/c.md": "# One\r\nsome text\r\nfoo;\r\n",
+    "src/deep/d.txt": "[brackets] {braces} a.b a+b $5 \\ back|slash ~ & -- x_1\n",
+    "odd 'name\"\nline.txt": "one odd line\n",
+    "-dash.txt": "one more\n",
+    "long.txt": "x" * 3_000 + " one " + "y" * 3_000 + "\nshort one\n",
+    "ignored.log": "one\n",
+    "keep/kept.log": "one\n",
+    "node_modules/m.js": "one\n",
+    "sub/node_modules/m.js": "one\n",
+    ".env": "SECRET=one\n",
+    "sub/.env.local": "SECRET=one\n",
+    ".github/flow.yml": "one: two\n",
+    ".gitignore": "*.log\n!/keep/\n/gen/\n",
+    "gen/g.py": "one\n",
+    "keep/.gitignore": "!kept.log\n",
+    "sub/gen/g.py": "one = 'ünï'\n",
+    "empty.txt": "",
+    "no_end.txt": "one without end",
+    "colors.txt": "\x1b[31mone\x1b[m two one\n",
+    "digits.txt": "٣ arabic\n3 latin\n\u00a0nbsp\nélan_vital\n",
+}
+BYTES = {
+    "binary.bin": b"one\0one\n",
+    "latin.txt": b"caf\xe9 one\n",
+    b"bad\xff.txt": b"one bad name\n",
+    "utf16.txt": "one\n".encode("utf-16"),
+}
+
+
+@pytest.fixture(scope="module")
+def forest(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workspace]:
+    root = tmp_path_factory.mktemp("forest")
+    for name, text in TEXTS.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_bytes(text.encode())
+    for odd, data in BYTES.items():
+        with open(os.path.join(os.fsencode(root), os.fsencode(odd)), "wb") as file:
+            file.write(data)
+    os.symlink("a.py", root / "link.py")
+    os.symlink("src", root / "srclink")
+    os.symlink("/etc", root / "out")
+    os.mkfifo(root / "fifo")
+    workspace = Workspace(str(root))
+    yield workspace
+    workspace.close()
+
+
+def by_ripgrep(forest: Workspace, pattern: str, path: str, **options: Any) -> Matches:
+    return by_program(forest, ripgrep, Ripgrep, pattern, path, **options)
+
+
+def by_grep(forest: Workspace, pattern: str, path: str, **options: Any) -> Matches:
+    return by_program(forest, gnu_grep, Grep, pattern, path, **options)
+
+
+def by_program(
+    forest: Workspace, command: Callable[..., list[str]], reader: Any, pattern: str, path: str, **options: Any
+) -> Matches:
+    keep = forest.keeps(path, **{key: value for key, value in options.items() if key != "ignore_case"})
+    argv = command(pattern, forest.real(path), **options)
+    needs("rg" if command is ripgrep else "grep")
+    done = subprocess.run(argv, cwd=forest.root, capture_output=True, check=False, timeout=30)
+    reading = reader(keep)
+    for at in range(0, len(done.stdout), 1_000):
+        reading.feed(done.stdout[at : at + 1_000])
+    found: Matches = reading.result(done.returncode, done.stderr.decode())
+    return found
+
+
+SEARCHES: list[tuple[str, str, dict[str, Any]]] = [
+    ("one", ".", {}),
+    ("ONE", ".", {"ignore_case": True}),
+    ("one", ".", {"everything": True}),
+    ("one", "src", {}),
+    ("one|two", "srclink", {}),
+    ("one", "sub", {"glob": "*.py"}),
+    ("one", "node_modules", {}),
+    ("one", "a.py", {}),
+    ("one", "link.py", {}),
+    ("one", "ignored.log", {}),
+    ("one", ".", {"glob": "*.{py,md}"}),
+    ("one|text", ".", {"glob": "src/**/*.md"}),
+    ("one", ".", {"glob": "odd*"}),
+    ("one", "keep", {}),
+    ("foo;$", ".", {}),
+    ("^$", ".", {}),
+    ("", "src", {}),
+    (r"^\w+$", ".", {}),
+    (r"\bone\b", ".", {}),
+    (r"\Bne", ".", {}),
+    (r"\d", "digits.txt", {}),
+    (r"^\s", "digits.txt", {}),
+    (r"^\S", "digits.txt", {}),
+    (r"\b[[:alpha:]]+_", "digits.txt", {}),
+    (r"^[\d]", "digits.txt", {}),
+    (r"[^\x00-\x7F]", ".", {}),
+    (r"na.ve caf.'", ".", {}),
+    (r"NAÏVE", ".", {"ignore_case": True}),
+    (r"\Qa.b a+b $5\E", ".", {}),
+    (r"[[a]brackets", ".", {}),
+    (r"[]]", ".", {}),
+    (r"[^]a-z]b", ".", {}),
+    (r"[&&~~] ", ".", {}),
+    (r"{braces}", ".", {}),
+    (r"o{1}ne|a{1,2}\.b", ".", {}),
+    (r"(?i)ONE", ".", {}),
+    (r"(?P<name>one)", ".", {}),
+    (r"\pL+ï", ".", {}),
+    (r"-dash|--", ".", {}),
+    ("nothing at all", ".", {}),
+]
+
+
+@pytest.mark.parametrize(("pattern", "path", "options"), SEARCHES, ids=lambda value: str(value)[:30])
+@pytest.mark.parametrize("program", [by_ripgrep, by_grep], ids=["ripgrep", "grep"])
+def test_the_same_lines(
+    forest: Workspace, program: Callable[..., Matches], pattern: str, path: str, options: dict[str, Any]
+) -> None:
+    expected = forest.grep(pattern, path, **options)
+    found = program(forest, pattern, path, **options)
+    assert found == expected
+
+
+@pytest.mark.parametrize(("path", "code"), [(".env", "protected"), ("fifo", "not_a_file"), ("out/passwd", "escapes")])
+def test_what_is_not_searched_by_any_program(forest: Workspace, path: str, code: str) -> None:
+    for search in (forest.grep, lambda pattern, path: by_ripgrep(forest, pattern, path)):
+        with pytest.raises(BackendError) as caught:
+            search("one", path)
+        assert caught.value.code == code
+
+
+def test_the_forest_is_searched_as_it_should_be(forest: Workspace) -> None:
+    files = {match["file"] for match in forest.grep("one")["matches"]}
+    assert files >= {"a.py", "odd 'name\"\nline.txt", "-dash.txt", "latin.txt", "bad\udcff.txt", "sub/gen/g.py"}
+    left_out = {"ignored.log", "node_modules/m.js", ".env", "sub/.env.local", "gen/g.py", "binary.bin", "link.py"}
+    assert not files & left_out
+    assert forest.grep("SECRET", everything=True) == {"matches": [], "truncated": False}
+
+
+@pytest.mark.parametrize("reader", [Ripgrep, Grep])
+@given(data=st.binary(max_size=200))
+@example(data=b'{"type":"match","data":{}}\n')
+@example(data=b'{"type":"match","data":[]}\n')
+@example(data=b'{"type":"match","data":{"submatches":[{}],"lines":{"text":1},"path":{},"line_number":[]}}\n')
+@example(data=b"a\x00x:b\n")
+@example(data=b"a\x00" + b"9" * 5_000 + b":b\n")
+def test_a_reader_takes_any_bytes(reader: Any, data: bytes) -> None:
+    reading = reader(lambda file: True)
+    reading.feed(data)
+    reading.feed(data)
+    for match in reading.result()["matches"]:
+        assert isinstance(match["line"], int) and isinstance(match["text"], str)
+
+
+@pytest.mark.parametrize(
+    ("reader", "record"),
+    [
+        (Grep, b"./f\x00%d:x\n"),
+        (
+            Ripgrep,
+            b'{"type":"match","data":{"path":{"text":"./f"},"lines":{"text":"x\\n"},"line_number":%d,"submatches":[]}}\n',
+        ),
+    ],
+)
+def test_a_reader_has_enough(reader: Any, record: bytes) -> None:
+    reading = reader(lambda file: True)
+    assert reading.feed(b"".join(record % number for number in range(caps.GREP_MATCHES)))
+    assert not reading.feed(record % 5_000)
+    assert not reading.feed(record % 5_001)
+    found = reading.result()
+    assert (len(found["matches"]), found["truncated"]) == (caps.GREP_MATCHES, True)
+
+
+@pytest.mark.parametrize("reader", [Ripgrep, Grep])
+def test_a_reader_holds_no_line_without_end(reader: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(searching, "GREP_BUFFER_BYTES", 1_000)
+    reading = reader(lambda file: True)
+    assert reading.feed(b"x" * 1_500)
+    assert not reading.feed(b"x" * 1_500)
+    assert reading.result()["truncated"]
+
+
+def test_a_program_that_failed_is_an_error(forest: Workspace) -> None:
+    with pytest.raises(BackendError) as caught:
+        by_ripgrep(forest, "(", ".")
+    assert caught.value.code == "invalid"
+    with pytest.raises(BackendError):
+        Grep().result(2, "grep: missing )")
+    with pytest.raises(BackendError):
+        Ripgrep().result(127)
+    nothing = {"matches": [], "truncated": False}
+    assert Grep().result(1) == Grep().result(2) == nothing  # 2 without a word: there was a file that may not be read
