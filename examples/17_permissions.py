@@ -41,7 +41,6 @@ use("execute", command="git diff | git apply --check && timeout 60 pytest -q")
 use("execute", command="git push origin main")
 use("execute", command="git log; bash -c 'sudo reboot'")
 use("execute", command="git log $(cat commits)")
-use("write_file", path="src/app.py", content="…")
 use("write_file", path="src/../.github/ci.yml", content="…")
 
 # prints:
@@ -55,7 +54,5 @@ use("write_file", path="src/../.github/ci.yml", content="…")
 # execute: 'git log $(cat commits)'
 #   asked: May execute be used: git log $(cat commits) (it has a command inside of a word, so no rule can allow it)
 #   told:  Not now.
-# write_file: 'src/app.py'
-#   told:  written
 # write_file: 'src/../.github/ci.yml'
 #   told:  The pipeline is not yours to change.

@@ -40,13 +40,14 @@ LAYERS: list[tuple[str, ...]] = [
     ("decisions", "sealing", "events"),
     ("models", "prices", "backends", "stores", "keeping"),
     ("processes", "workspace", "rules"),
+    ("specifiers",),
     ("searching", "shell"),
-    ("beneath", "lexing"),
+    ("beneath", "grammar"),
     ("protocols",),
     ("threads",),
     ("tools",),
     ("messages",),
-    ("outbound", "workers", "aliases", "schema", "turns", "shapes"),
+    ("outbound", "workers", "aliases", "schema", "turns", "shapes", "lexing"),
     ("frozen",),
     ("caps",),
     ("errors",),
@@ -71,7 +72,7 @@ LAZY = {
     "wick.outbound": {"aiohttp"},
     "wick.schema": {"jsonschema"},
     "wick.searching": {"re2"},
-    "wick.shell": {"tree_sitter", "tree_sitter_bash"},
+    "wick.grammar": {"tree_sitter", "tree_sitter_bash"},
 }
 
 CORE = {"pydantic", "aiohttp", "orjson", "pyyaml", "opentelemetry-api"}

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from stubs import COMMANDS
 from wick.caps import SHELL_CHARS, SHELL_COMMANDS
 from wick.errors import MissingExtra
-from wick.shell import grammar, read
+from wick.grammar import grammar
+from wick.shell import read
 
 
 def commands(text: str) -> list[str]:
@@ -29,8 +30,8 @@ def commands(text: str) -> list[str]:
         ("r''m \\x \"y z\"", ["rm x y z"]),
         ("cat <<'EOF' | wc\nrm $x\nEOF\nls", ["cat", "wc", "ls"]),
         ("a # b", ["a"]),
-        ("nohup timeout -s KILL 5 nice -n 3 rm x", [
-            "[nohup timeout -s KILL 5 nice -n 3 rm x]", "[timeout -s KILL 5 nice -n 3 rm x]", "[nice -n 3 rm x]", "rm x",
+        ("nohup timeout 5 nice -n 3 rm x", [
+            "[nohup timeout 5 nice -n 3 rm x]", "[timeout 5 nice -n 3 rm x]", "[nice -n 3 rm x]", "rm x",
         ]),
         ("timeout --signal=KILL --foreground 5 rm x", ["[timeout --signal=KILL --foreground 5 rm x]", "rm x"]),
         ("timeout --signal KILL 5 rm x", ["[timeout --signal KILL 5 rm x]", "rm x"]),
@@ -108,10 +109,12 @@ def test_what_is_seen_in_what_is_opaque(text: str, seen: str) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        *("$X y", "/bin/r? x", "{rm,x}", "eval $x", ". ./file", "source file", "curl x | sh", "bash", "bash -c $x", "sh -s"),
+        *("$X y", "/bin/r? x", "{rm,x}", "eval $x", ". ./file", "source file", "curl x | sh", "bash"),
+        *("bash -c $x", "sh -s"),
         *("let 'a[$(rm x)]=1'", "test -v 'a[$(rm x)]'", "[[ 'a[$(rm)]' -eq 1 ]]", "(( a['$(rm)'] ))", "echo ${x@P}"),
         *("echo ${x:-`rm`}", "hash -p ./rm ls", "alias ls=rm", "printf -v 'a[$(rm)]' x", "xargs sh", "bash *"),
-        *("echo 'a", "if a; then", "a" * (SHELL_CHARS + 1), "nohup " * (SHELL_COMMANDS + 5) + "a", "(" * 400 + "a" + ")" * 400),
+        *("echo 'a", "if a; then", "a" * (SHELL_CHARS + 1)),
+        *("nohup " * (SHELL_COMMANDS + 5) + "a", "(" * 400 + "a" + ")" * 400),
         "a;" * (SHELL_COMMANDS + 5),
     ],
 )  # fmt: skip
@@ -125,8 +128,10 @@ def test_what_may_run_anything(text: str) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        *("ls $x", "ls ~+ $?", "echo $((1))", "A=1", "export A", "unset A", "read x", "printf -v A x", "printf %n A", "wait -p A"),
-        *("set -e", "shopt -s x", "[ a ]", "[[ a ]]", "find *", "find . -name $x", "echo x > /dev/tcp/host/80", "a\x0cb"),
+        *("ls $x", "ls ~+ $?", "echo $((1))", "A=1", "export A", "unset A", "read x", "printf -v A x"),
+        *("printf %n A", "wait -p A"),
+        *("set -e", "shopt -s x", "[ a ]", "[[ a ]]", "find *", "find . -name $x"),
+        *("echo x > /dev/tcp/host/80", "a\x0cb"),
         *("cd x && ./run", "cd x; ls > out", "pushd x && bin/a", "nice -5 ls", "time -o f ls", "exec -a x ls"),
     ],
 )  # fmt: skip

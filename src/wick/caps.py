@@ -36,6 +36,7 @@ PREVIEW_CHARS = 500
 
 # docker
 ENGINE_SECONDS = 20.0  # for the engine to answer
+ENGINE_GRACE_SECONDS = 3.0  # for it to remove what was given up
 LAUNCH_SECONDS = 60.0  # for it to make or start a container
 PULL_SECONDS = 900.0
 ENGINE_ANSWER_BYTES = 16_000_000  # the largest answer that is read
@@ -72,6 +73,7 @@ HOST_START_SECONDS = 10.0  # for wickd to start on this machine
 SHELL_CHARS = 50_000  # of a command that is read; a longer one is asked about
 SHELL_COMMANDS = 200  # in it
 SHELL_NESTING = 8  # of shells in shells
+SHELL_DEPTH = 200  # of brackets in brackets
 RULE_CHARS = 2_000
 
 # files

@@ -15,29 +15,30 @@ read is not. Between "it is" and "it is not" there is `maybe`, and whoever asks 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
-from functools import cached_property, lru_cache
-from typing import Any, Literal
-from urllib.parse import urlsplit
+from functools import cached_property
+from typing import Any, Literal, TypeVar
 
 from wick.aliases import tool_aliases, tool_name
 from wick.caps import RULE_CHARS
-from wick.errors import BackendError, ConfigError
-from wick.lexing import Redirect, Word
-from wick.searching import Glob
-from wick.shell import Command, Script, grammar, read
+from wick.errors import ConfigError
+from wick.grammar import grammar
+from wick.lexing import Redirect
+from wick.shell import Script, read
+from wick.specifiers import Files, Host, Met, Place, Words, most
 from wick.tools import Tool
 
 Type = Literal["deny", "ask", "allow"]
-Met = Literal["yes", "maybe", "no"]
 Given = str | Mapping[str, Any]
 
 ONE_FILE = frozenset({"read_file", "write_file", "edit_file"})  # any other tool with a path may go into folders
 FOLDERS = frozenset({"ls", "glob", "grep"})  # and these do
 WORKDIRS = ("workdir", "cwd")  # arguments that make a command start elsewhere
 DOMAIN = "domain:"
+
+S = TypeVar("S", Words, Files, Host)
 
 _TEXT = re.compile(r"(?P<tool>[^\s()|]+)(?:\((?P<specifier>.*)\))?", re.DOTALL)
 
@@ -61,6 +62,23 @@ class Rule:
     def known(self) -> bool:
         """Whether every agent may have a rule about this tool, whether it has the tool or not."""
         return not self.literal or bool(tool_aliases(self.tool) - {self.tool})
+
+    @property
+    def is_host(self) -> bool:
+        return self.specifier.startswith(DOMAIN)
+
+    @property
+    def words(self) -> Words:
+        """Its specifier, as a pattern over commands."""
+        return _built(Words, self.specifier, self.text)
+
+    @property
+    def files(self) -> Files:
+        return _built(Files, self.specifier, self.text)
+
+    @property
+    def host(self) -> Host:
+        return _built(Host, self.specifier.removeprefix(DOMAIN).strip(), self.text)
 
     def names(self, subject: Subject) -> bool:
         """Whether it is about a tool; an allow goes by what the tool is called now, not by what it once was."""
@@ -90,20 +108,24 @@ def rule(type: Type, given: Given) -> Rule:
     return made
 
 
-def _check(made: Rule) -> None:
+def _built(kind: type[S], specifier: str, text: str) -> S:
+    try:
+        return kind(specifier)
+    except ConfigError as error:
+        raise ConfigError(f"the rule {text!r} cannot be used: {error}") from None
+
+
+def _check(made: Rule) -> object:
     """Find out what is wrong with a specifier while somebody is there to mend it."""
     own = tool_name(made.tool)
     if not made.specifier:
         raise ConfigError(f"the rule {made.text!r} has nothing in its brackets; leave them out to mean every use")
     if own == "execute" or made.tool == "kind:shell":
-        grammar()
-        _shell(made)
-    elif own == "http_request" and not made.specifier.startswith(DOMAIN):
-        raise ConfigError(f"the rule {made.text!r} should name a host, as in WebFetch(domain:example.com)")
-    elif made.specifier.startswith(DOMAIN):
-        _domain(made)
-    elif own in ONE_FILE | FOLDERS or made.tool in ("kind:read", "kind:write"):
-        _globs(made)
+        return grammar() and made.words
+    if made.is_host or own == "http_request":
+        return made.host
+    in_files = own in ONE_FILE | FOLDERS or made.tool in ("kind:read", "kind:write")
+    return made.files if in_files else None
 
 
 # -- what rules are compared with -----------------------------------------------------------------------------------
@@ -135,7 +157,8 @@ class Subject:
 
     @property
     def path(self) -> str | None:
-        return self._text("path")
+        path = self._text("path")
+        return "." if not path and not FOLDERS.isdisjoint(self.ever) else path
 
     @property
     def url(self) -> str | None:
@@ -151,8 +174,9 @@ class Subject:
         return read(self.command or "", moved=any(self.args.get(name) for name in WORKDIRS))
 
     @property
-    def one_file(self) -> bool:
-        return not ONE_FILE.isdisjoint(self.now)
+    def place(self) -> Place:
+        path = self.path or ""
+        return Place(path, self.workdir, path in self.linked)
 
     def paths(self) -> list[str]:
         """Every path that a rule may be compared with."""
@@ -176,7 +200,7 @@ def met(rule: Rule, subject: Subject) -> Met:
             return found
     if subject.command is None:
         return "no"
-    return _most(_redirect_met(rule, subject, redirect) for redirect in subject.script.redirects if redirect.file)
+    return most(_redirect_met(rule, subject, redirect) for redirect in subject.script.redirects if redirect.file)
 
 
 def _redirect_met(rule: Rule, subject: Subject, redirect: Redirect) -> Met:
@@ -189,24 +213,19 @@ def _redirect_met(rule: Rule, subject: Subject, redirect: Redirect) -> Met:
 def _specified(rule: Rule, subject: Subject) -> Met:
     if not rule.specifier:
         return "yes"
-    if rule.specifier.startswith(DOMAIN):
+    if rule.is_host:
         if subject.url is not None:
-            return _host_met(_domain(rule), subject.url)
+            return rule.host.met(subject.url)
     elif subject.command is not None:
-        return _command_met(rule, subject.script)
+        return rule.words.met(subject.script)
     elif subject.path is not None:
-        return _path_met(_globs(rule), subject)
+        return rule.files.met(subject.place, one_file=not ONE_FILE.isdisjoint(subject.now))
     if not rule.literal:
-        return "no"
+        return "maybe" if subject.kind == "shell" and not rule.is_host else "no"
     raise ConfigError(
         f"the rule {rule.text!r} cannot be compared with what {rule.tool} is told: "
         "a specifier is about the argument command, path or url"
     )
-
-
-def _most(answers: Iterable[Met]) -> Met:
-    found = set(answers)
-    return "yes" if "yes" in found else "maybe" if "maybe" in found else "no"
 
 
 def allowing(rules: Sequence[Rule], subject: Subject) -> list[Rule]:
@@ -223,287 +242,23 @@ def allowing(rules: Sequence[Rule], subject: Subject) -> list[Rule]:
 
 def _covers(rule: Rule, subject: Subject) -> bool:
     """Whether a rule allows all that a use of a file or a host may reach."""
-    if rule.specifier.startswith(DOMAIN):
-        return subject.url is not None and _host_allowed(_domain(rule), subject.url)
-    return subject.path is not None and subject.command is None and _path_allowed(_globs(rule), subject)
+    if rule.is_host:
+        return subject.url is not None and rule.host.covers(subject.url)
+    return subject.path is not None and rule.files.covers(subject.place, folder=not FOLDERS.isdisjoint(subject.ever))
 
 
 def _script_allowed(rules: Sequence[Rule], named: Sequence[Rule], subject: Subject) -> list[Rule]:
     """Every command needs a rule, every file that it reads from or writes to needs one, and nothing may be hidden."""
-    script, used = subject.script, list[Rule]()
+    script, used = subject.script, list[list[Rule]]()
     if script.opaque or not script.commands:
         return []
-    patterns = [(rule, _shell(rule)) for rule in named if not rule.specifier.startswith(DOMAIN)]
     for command in script.commands:
         if command.needs:
-            found = [rule for rule, pattern in patterns if _fits(pattern, command, exactly=True) == "yes"]
-            if not found:
-                return []
-            used += found[:1]
+            used.append([rule for rule in named if not rule.is_host and rule.words.covers(command)])
     for redirect in script.redirects:
         if redirect.file:
-            found = allowing(rules, subject.redirected(redirect)) if redirect.target.fixed else []
-            if not found:
-                return []
-            used += found
-    return list(dict.fromkeys(used))
-
-
-# -- commands -------------------------------------------------------------------------------------------------------
-
-STAR = "*"
-
-
-def _shell(rule: Rule) -> tuple[str, ...]:
-    """The words of a specifier; a star that stands alone is any number of words."""
-    text = rule.specifier
-    words = f"{text.removesuffix(':*')} {STAR}".split() if text.endswith(":*") else text.split()
-    if (words[0] == STAR and len(words) > 1) or text.startswith(":*"):
-        raise ConfigError(f"the rule {rule.text!r} must begin with the name of a command, as in Bash(git status *)")
-    return tuple(words)
-
-
-def _command_met(rule: Rule, script: Script) -> Met:
-    pattern = _shell(rule)
-    if pattern == (STAR,):
-        return "yes"
-    return _most(_fits(pattern, command, exactly=False) for command in script.commands)
-
-
-def _fits(pattern: tuple[str, ...], command: Command, exactly: bool) -> Met:
-    """Compare word by word. Unless `exactly`, a program is known by its name wherever it lies, and in any case."""
-    if _led(pattern, command.words, exactly, sure=True):
-        return "yes"
-    return "maybe" if not exactly and _led(pattern, command.words, exactly, sure=False) else "no"
-
-
-def _led(pattern: tuple[str, ...], words: Sequence[Word], exactly: bool, sure: bool) -> bool:
-    """Whether the words lead through the pattern; unless `sure`, what the shell may make of them counts, too."""
-    states = _skipped(pattern, {0})
-    for number, word in enumerate(words):
-        test = _test(word, first=number == 0, exactly=exactly)
-        if word.fixed:
-            states = _stepped(pattern, states, test)
-        elif sure:
-            states = {at for at in states if pattern[at : at + 1] == (STAR,)}
-        else:
-            states = _any(pattern, states, _globbed(word) if word.glob else lambda text: True)
-    return len(pattern) in _skipped(pattern, states)
-
-
-def _skipped(pattern: tuple[str, ...], states: Iterable[int]) -> set[int]:
-    """A star may stand for nothing."""
-    found = set()
-    for at in states:
-        found.add(at)
-        while at < len(pattern) and pattern[at] == STAR:
-            at += 1
-            found.add(at)
-    return found
-
-
-def _stepped(pattern: tuple[str, ...], states: Iterable[int], test: Callable[[str], bool]) -> set[int]:
-    led = set()
-    for at in states:
-        if at < len(pattern):
-            if pattern[at] == STAR:
-                led.add(at)
-            elif test(pattern[at]):
-                led.add(at + 1)
-    return _skipped(pattern, led)
-
-
-def _any(pattern: tuple[str, ...], states: set[int], test: Callable[[str], bool]) -> set[int]:
-    """Where any number of words that pass a test may lead."""
-    reached, fresh = set(states), set(states)
-    while fresh:
-        fresh = _stepped(pattern, fresh, test) - reached
-        reached |= fresh
-    return reached
-
-
-def _test(word: Word, first: bool, exactly: bool) -> Callable[[str], bool]:
-    if exactly and first and "/" in word.text:  # a star in the name of a program is no path
-        return lambda text: "/" in text and _like(text, word.text)
-    if exactly or not first:
-        return lambda text: _like(text, word.text)
-    forms = {form.casefold() for form in (word.text, word.text.rsplit("/", 1)[-1])}
-    return lambda text: any(_like(text.casefold(), form) for form in forms)
-
-
-def _globbed(word: Word) -> Callable[[str], bool]:
-    """Whether the shell could find a file of that name; what begins with a sign never begins at the root."""
-    pieces = re.split(r"[]*?[]", word.text)
-    start, end = pieces[0], pieces[-1]
-
-    def test(text: str) -> bool:
-        first, last = text.split(STAR, 1)[0], text.rsplit(STAR, 1)[-1]
-        if not start and first.startswith("/"):
-            return False
-        begins = first.startswith(start) or (start.startswith(first) and first != text)
-        return begins and (last.endswith(end) or (end.endswith(last) and last != text))
-
-    return test
-
-
-def _like(pattern: str, text: str) -> bool:
-    """Whether a text fits a pattern whose only sign is the star."""
-    first, *rest = pattern.split(STAR)
-    if not rest:
-        return pattern == text
-    *middle, last = rest
-    if not text.startswith(first) or not text.endswith(last) or len(text) < len(first) + len(last):
-        return False
-    at, end = len(first), len(text) - len(last)
-    for part in middle:
-        at = text.find(part, at, end)
-        if at < 0:
-            return False
-        at += len(part)
-    return True
-
-
-# -- paths ----------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class _Globs:
-    """The files that a specifier names: as it is written, and in any case."""
-
-    absolute: bool
-    exact: Glob
-    folded: Glob
-
-
-@lru_cache(maxsize=1_000)
-def _globs(rule: Rule) -> _Globs:
-    text = rule.specifier
-    if text.startswith("~"):
-        raise ConfigError(f"the rule {rule.text!r} begins with ~, and whose home that is nobody knows; write the path")
-    try:
-        return _Globs(text.startswith("/"), Glob(text), Glob(text.casefold()))
-    except BackendError as error:
-        raise ConfigError(f"the rule {rule.text!r} cannot be used: {error}") from None
-
-
-@dataclass(frozen=True, slots=True)
-class _Place:
-    """A path, taken apart: `climbs` if it goes up, which links can make mean anything."""
-
-    parts: tuple[str, ...]
-    climbs: bool
-
-
-def _parts(path: str) -> _Place:
-    parts, climbs = list[str](), False
-    for part in path.split("/"):
-        if part == "..":
-            climbs = True
-            del parts[-1:]
-        elif part not in ("", "."):
-            parts.append(part)
-    return _Place(tuple(parts), climbs)
-
-
-def _seen_from(globs: _Globs, subject: Subject) -> _Place | None:
-    """The path as the rule sees it: from the root or from the workspace; None if it does not lie there."""
-    path, home = subject.path or "", subject.workdir
-    if globs.absolute:
-        return _parts(path) if path.startswith("/") else _parts(f"{home}/{path}") if home else None
-    if not path.startswith("/"):
-        return _parts(path)
-    place, above = _parts(path), _parts(home).parts
-    inside = home and place.parts[: len(above)] == above
-    return _Place(place.parts[len(above) :], place.climbs) if inside else None
-
-
-def _path_met(globs: _Globs, subject: Subject) -> Met:
-    """Whether a path, a folder it is in, or (where a tool goes into folders) something in it is named."""
-    place = _seen_from(globs, subject)
-    if place is None:  # without the workspace, relative and absolute paths cannot be compared
-        return "no" if subject.workdir else "maybe"
-    folded = tuple(part.casefold() for part in place.parts)
-    for glob, parts in ((globs.exact, place.parts), (globs.folded, folded)):
-        if any(glob.fits("/".join(parts[:end])) for end in range(1, len(parts) + 1)):
-            return "yes"
-        if not subject.one_file and _beneath(glob, parts):
-            return "yes"
-    return "maybe" if place.climbs or subject.path in subject.linked else "no"
-
-
-def _beneath(glob: Glob, parts: Sequence[str]) -> bool:
-    """Whether a pattern may fit something in a folder."""
-    states = glob.start
-    for part in parts:
-        states = glob.step(states, part)
-    return any(states)
-
-
-def _path_allowed(globs: _Globs, subject: Subject) -> bool:
-    place = _seen_from(globs, subject)
-    if place is None or place.climbs or subject.path in subject.linked:
-        return False
-    if FOLDERS.isdisjoint(subject.ever):
-        return bool(place.parts) and globs.exact.fits("/".join(place.parts))
-    inside = ("\ue000", "\ue001")  # names that only a star fits
-    return all(globs.exact.fits("/".join((*place.parts, *inside[:depth]))) for depth in (1, 2))
-
-
-# -- hosts ----------------------------------------------------------------------------------------------------------
-
-_HOST = re.compile(r"[a-z0-9_-]+(\.[a-z0-9_-]+)*|\[[0-9a-f:.]+\]|\*")
-
-
-@lru_cache(maxsize=1_000)
-def _domain(rule: Rule) -> str:
-    text = rule.specifier.removeprefix(DOMAIN).strip()
-    host = text if text == STAR else _ascii(text.removeprefix("*."))
-    if not host or not _HOST.fullmatch(host):
-        raise ConfigError(f"the rule {rule.text!r} should name a host, as in WebFetch(domain:example.com)")
-    return f"*.{host}" if text.startswith("*.") else host
-
-
-def _ascii(host: str) -> str:
-    """A host's name as it is looked up; empty if there is more than one way to spell it so."""
-    host = host.removesuffix(".")
-    if not host or any(char in host for char in "ßẞς\u200c\u200d%"):  # two standards make different names of them
-        return ""
-    try:
-        return host.lower() if host.isascii() else host.encode("idna").decode("ascii").lower()
-    except UnicodeError:
-        return ""
-
-
-def _host_met(domain: str, url: str) -> Met:
-    """Whether a URL leads to a host or one below it; `maybe` if programs may read the URL in different ways."""
-    host, plain = _host(url)
-    if _below(domain, host):
-        return "yes"
-    return "no" if plain else "maybe"
-
-
-def _host_allowed(domain: str, url: str) -> bool:
-    host, plain = _host(url)
-    return plain and _below(domain, host)
-
-
-def _below(domain: str, host: str) -> bool:
-    if domain.startswith(STAR):
-        return host.endswith(domain[1:])
-    return host == domain or host.endswith(f".{domain}")
-
-
-def _host(url: str) -> tuple[str, bool]:
-    """The host of a URL, and whether there is no doubt about it."""
-    odd = "\\" in url or any(char.isspace() or ord(char) < 32 or ord(char) == 127 for char in url)
-    try:
-        parts = urlsplit(url)
-        host, _ = _ascii(parts.hostname or ""), parts.port
-    except ValueError:
-        return "", False
-    bare = host if ":" not in host else f"[{host}]"
-    plain = not odd and "@" not in parts.netloc and parts.scheme in ("http", "https")
-    return bare, plain and _HOST.fullmatch(bare) is not None
+            used.append(allowing(rules, subject.redirected(redirect)) if redirect.target.fixed else [])
+    return list(dict.fromkeys(found[0] for found in used)) if all(used) else []
 
 
 # -- a ready set ----------------------------------------------------------------------------------------------------

@@ -5,24 +5,21 @@
     script.redirects     log, which is written
     script.opaque        why it cannot be known in full; nothing here
 
-Two readers look at a command: tree-sitter's grammar of bash, which sees into everything, and `wick.lexing`, which
-knows plain commands only and nothing of grammars. Where they do not agree word for word, the command is opaque: no
+Two readers look at a command: `wick.grammar`, which sees into everything, and `wick.lexing`, which knows plain commands
+only and nothing of grammars. Where they do not agree word for word, the command is opaque: no
 mistake in one of them makes a command look like another.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import Any
 
 from wick.caps import SHELL_CHARS, SHELL_COMMANDS, SHELL_NESTING
-from wick.errors import MissingExtra
-from wick.lexing import Redirect, Unclear, Word, Words, lex, made
-
-UNKNOWN = Word("…", fixed=False)  # any words at all
+from wick.grammar import UNKNOWN, look
+from wick.lexing import Redirect, Unclear, Word, Words, lex
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,23 +50,6 @@ def read(command: str, moved: bool = False) -> Script:
     if moved:
         reader.check_places()
     return Script(tuple(dict.fromkeys(reader.commands)), tuple(reader.redirects), tuple(dict.fromkeys(reader.opaque)))
-
-
-@lru_cache(maxsize=1)
-def grammar() -> Any:
-    """The grammar of bash; MissingExtra if its package is not installed."""
-    try:
-        import tree_sitter
-        import tree_sitter_bash
-    except ImportError:
-        raise MissingExtra("permissions", "tree-sitter-bash", "reading shell commands") from None
-    return tree_sitter.Language(tree_sitter_bash.language())
-
-
-def _parsed(text: str) -> Any:
-    import tree_sitter
-
-    return tree_sitter.Parser(grammar()).parse(text.encode("utf-8", "surrogatepass")).root_node
 
 
 # -- what stands before a command, and which part of it is the command inside ---------------------------------------
@@ -165,35 +145,6 @@ FINDS = frozenset("-exec -execdir -ok -okdir".split())
 _SETS = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(\[.*\])?\+?=")
 _COUNTS = re.compile(r"%[^%A-Za-z]*n")  # printf sets a variable
 
-# -- nodes of the grammar -------------------------------------------------------------------------------------------
-
-_STRUCTURE = frozenset(
-    "program list pipeline subshell compound_statement negated_command redirected_statement if_statement elif_clause"
-    " else_clause while_statement do_group comment word number string raw_string string_content concatenation"
-    " command_name file_descriptor heredoc_start heredoc_body heredoc_end heredoc_content variable_name"
-    " special_variable_name".split()
-)
-_OPAQUE = {
-    "ERROR": "it is not well formed",
-    "ansi_c_string": "it has a text in escapes",
-    "arithmetic_expansion": "it calculates",
-    "c_style_for_statement": "it sets a variable",
-    "case_statement": "it compares patterns",
-    "command_substitution": "it has a command inside of a word",
-    "declaration_command": "it sets a variable",
-    "expansion": "it uses a variable",
-    "for_statement": "it sets a variable",
-    "function_definition": "it defines a function",
-    "process_substitution": "it has a command in place of a file",
-    "simple_expansion": "it uses a variable",
-    "test_command": "it has a test that may calculate",
-    "translated_string": "it has a text that is translated",
-    "unset_command": "it sets a variable",
-    "variable_assignment": "it sets a variable",
-}
-_NAMED = {"declaration_command", "unset_command", "test_command"}
-_CALCULATES = _NAMED | {"arithmetic_expansion", "expansion", "translated_string", "variable_assignment"}
-
 
 @dataclass(slots=True)
 class _Reader:
@@ -207,15 +158,11 @@ class _Reader:
     depth: int = 0
 
     def text(self, text: str) -> None:
+        """Take in a text, by what both readers see in it."""
         if len(text) > SHELL_CHARS or self.depth > SHELL_NESTING:
             return self._hide("it is too long or too deep to be read")
         self.depth += 1
-        moved = self._moves()
-        seen, places = _Seen(self), len(self.redirects)
-        root = _parsed(text)
-        if root.has_error:
-            self._hide("it is not well formed")
-        seen.look(root)
+        moved, commands = self._moves(), self._seen(text)
         try:
             lexed = lex(text)
         except Unclear as unclear:
@@ -223,18 +170,36 @@ class _Reader:
             if re.search(r"[^\s\\]\\\n[^\s]", text):
                 self._hide("it has a word that goes on in the next line")  # of which the grammar makes two
         else:
-            if lexed.commands != seen.plain():
+            self.redirects += [redirect for redirect in lexed.redirects if redirect not in self.redirects]
+            if lexed.commands != commands:
                 self.opaque.append("it can be read in two ways")
-                for words in lexed.commands:
-                    self.simple(words)
-            self.redirects[places:] = dict.fromkeys([*self.redirects[places:], *lexed.redirects])
+                self._each(lexed.commands)
+        self._finish(moved)
+        self.depth -= 1
+
+    def _seen(self, text: str) -> list[Words]:
+        seen = look(text)
+        self.opaque += seen.opaque
+        self.redirects += seen.redirects
+        self.inputs += seen.inputs
+        self.commands += map(Command, seen.named)
+        self._each(seen.commands)
+        for reason, shown in seen.hidden:
+            self._hide(reason, shown)
+        return seen.commands
+
+    def _each(self, commands: Sequence[Words]) -> None:
+        for words in commands:
+            self.simple(words)
+
+    def _finish(self, moved: bool) -> None:
+        """See to what can only be said of a text as a whole."""
         if any(redirect.target.text.startswith(("/dev/tcp/", "/dev/udp/")) for redirect in self.redirects):
             self.opaque.append("it opens a connection")
         if self.fed:
             self._read_inputs()
         if self._moves() and not moved:
             self.check_places()
-        self.depth -= 1
 
     def _moves(self) -> bool:
         return any(_base(command.words[0]) in MOVES for command in self.commands)
@@ -383,151 +348,3 @@ def _fed(options: Sequence[Word], words: Words) -> Words:
             sign = word.text[2:] or options[at + 1].text
             return tuple(_loose(word, sign) for word in words)
     return (*words, UNKNOWN)
-
-
-class _Seen:
-    """What the grammar sees in one text."""
-
-    def __init__(self, reader: _Reader) -> None:
-        self.reader = reader
-        self.found: list[tuple[int, Words]] = []
-
-    def plain(self) -> list[Words]:
-        """The simple commands in the order of the text."""
-        return [words for _, words in sorted(self.found, key=lambda row: row[0])]
-
-    def look(self, node: Any, depth: int = 0) -> None:
-        if depth > 25 * SHELL_NESTING:
-            return self.reader._hide("it is too deep to be read")
-        if node.type in _OPAQUE:
-            self._note(node)
-        elif node.is_missing:
-            self.reader._hide("it is not well formed")
-        elif node.type == "command":
-            self._command(node)
-        elif node.type == "file_redirect":
-            self._redirect(node)
-        elif node.type in ("heredoc_redirect", "herestring_redirect"):
-            self._input(node)
-        elif node.type == "compound_statement" and node.children[0].type == "((":
-            self.reader._hide("it calculates", _text(node))
-        elif node.is_named and node.type not in _STRUCTURE:
-            self.reader.opaque.append(f"it has {node.type.replace('_', ' ')}s")
-        for child in node.children:
-            self.look(child, depth + 1)
-
-    def _note(self, node: Any) -> None:
-        self.reader.opaque.append(_OPAQUE[node.type])
-        text = _text(node)
-        if node.type in _NAMED:
-            self.reader.commands.append(Command((made(text.split()[0]), UNKNOWN)))
-        if node.type in _CALCULATES and any(map(_runs, _leaves(node))):
-            self.reader._hide("it calculates with a text", text)
-
-    def _command(self, node: Any) -> None:
-        parts = [child for child in node.children if child.is_named and child.type in _WORDS]
-        words = tuple(_word(part) for part in parts)
-        if words:
-            self.found.append((node.start_byte, words))
-            self.reader.simple(words)
-
-    def _redirect(self, node: Any) -> None:
-        sign = next((child.type for child in node.children if not child.is_named), "")
-        for child in node.children:
-            if child.is_named and child.type != "file_descriptor":
-                self.reader.redirects.append(Redirect(sign, _word(child)))
-
-    def _input(self, node: Any) -> None:
-        start = "".join(_text(child) for child in node.children if child.type == "heredoc_start")
-        for child in node.children:
-            if child.type == "heredoc_body":
-                self.reader.inputs.append(_text(child))
-                if "\\\n" in start or (not re.search(r"[\\'\"]", start) and re.search(r"[`\\]", _text(child))):
-                    self.reader._hide("it has a here-document that is not plain")
-            elif node.type == "herestring_redirect" and child.is_named:
-                self.reader.inputs.append(_word(child).text)
-
-
-def _leaves(node: Any) -> Iterator[Any]:
-    todo = [node]
-    while todo:
-        found = todo.pop()
-        todo += found.children
-        if not found.children:
-            yield found
-
-
-def _runs(leaf: Any) -> bool:
-    """Whether a text may run something when it is calculated with: `a[$(rm x)]` does, whatever the quotes."""
-    return (leaf.is_named and re.search(r"`|\$\(", _text(leaf)) is not None) or leaf.type in ("@", "@P")
-
-
-_WORDS = frozenset(
-    "command_name word number string raw_string ansi_c_string concatenation simple_expansion expansion"
-    " command_substitution process_substitution arithmetic_expansion brace_expression translated_string"
-    " extglob_pattern regex".split()
-)
-
-
-def _text(node: Any) -> str:
-    return str(node.text.decode("utf-8", "surrogatepass"))
-
-
-def _word(node: Any) -> Word:
-    """A word as the command gets it."""
-    try:
-        return made(*_pieces(node))
-    except Unclear:
-        return Word(_text(node), fixed=False)
-
-
-def _pieces(node: Any) -> Iterator[str | tuple[str]]:
-    """The characters of a word: texts that the shell looks at, and texts in quotes, each in a tuple."""
-    text = _text(node)
-    if node.type in ("command_name", "concatenation"):
-        end = node.start_byte
-        for child in node.children:
-            if child.start_byte != end:
-                raise Unclear("a word is in pieces")
-            yield from _pieces(child)
-            end = child.end_byte
-    elif node.type in ("word", "number"):
-        yield from _escaped(text)
-    elif node.type == "raw_string":
-        yield (text[1:-1],)
-    elif node.type == "string" and all(child.type in ('"', "string_content") for child in node.children):
-        yield (re.sub(r'\\([$`"\\\n])', lambda found: found[1].strip("\n"), text[1:-1]),)
-    elif node.type == "ansi_c_string":
-        yield (_ansi(text[2:-1]),)
-    else:
-        raise Unclear("a word is not plain")
-
-
-def _escaped(text: str) -> Iterator[str | tuple[str]]:
-    at = 0
-    while at < len(text):
-        if text[at] != "\\":
-            yield text[at]
-            at += 1
-        else:
-            if text[at + 1 : at + 2] != "\n":
-                yield (text[at + 1 : at + 2],)
-            at += 2
-
-
-_ANSI = re.compile(r"\\(x[0-9A-Fa-f]{1,2}|u[0-9A-Fa-f]{1,4}|U[0-9A-Fa-f]{1,8}|[0-7]{1,3}|c.|.)", re.DOTALL)
-_LETTERS = dict(zip("abeEfnrtv", "\a\b\x1b\x1b\f\n\r\t\v", strict=True))
-
-
-def _ansi(text: str) -> str:
-    """The text of `$'…'`."""
-
-    def char(found: re.Match[str]) -> str:
-        code = found[1]
-        if code[0] in "xuU" and len(code) > 1:
-            return chr(min(int(code[1:], 16), 0x10FFFF))
-        if code[0] in "01234567":
-            return chr(int(code, 8) & 0xFF)
-        return chr(ord(code[1]) & 0x1F) if code[0] == "c" and len(code) > 1 else _LETTERS.get(code, code)
-
-    return _ANSI.sub(char, text)

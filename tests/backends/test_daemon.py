@@ -385,6 +385,19 @@ def test_when_the_host_dies_everything_does(number: signal.Signals) -> None:
     assert eventually(lambda: not Path(f"/proc/{pid}").exists())
 
 
+def test_when_the_host_dies_a_stopped_wickd_does_too() -> None:
+    mark = uuid4().hex
+    env = {**os.environ, **environment(mark)}
+    with subprocess.Popen([sys.executable, "-c", PROGRAM], stdout=subprocess.PIPE, env=env) as host:
+        assert host.stdout
+        pid = int(host.stdout.readline())
+        assert eventually(lambda: len(marked(mark)) >= 8)
+        os.kill(pid, signal.SIGSTOP)
+        host.kill()
+    assert eventually(lambda: not marked(mark))
+    assert eventually(lambda: not Path(f"/proc/{pid}").exists())
+
+
 MEMORY = """
 import asyncio, resource
 from wick.backends.daemon import on_host

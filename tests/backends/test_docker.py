@@ -85,13 +85,16 @@ async def test_a_container_is_found_again_by_its_id(make: Make, server: str) -> 
     assert len(containers(server)) == 1
 
 
-async def test_somebody_elses_container_is_not_touched(make: Make) -> None:
+async def test_somebody_elses_container_is_not_touched(make: Make, server: str) -> None:
     first = make(id="hers", owner="ada")
     await first.start()
+    stranger = make(id="hers", owner="eve")
     with pytest.raises(BackendError, match="belongs to somebody else") as caught:
-        await make(id="hers", owner="eve").start()
+        await stranger.start()
     assert caught.value.code == "denied"
+    await stranger.stop()
     await first.execute("true")
+    assert len(containers(server)) == 1
 
 
 async def test_a_container_with_another_config_is_replaced(make: Make, server: str) -> None:
@@ -118,6 +121,28 @@ async def test_a_stopped_container_is_started_again(make: Make, server: str) -> 
     again = make(id="stopped")
     assert (await again.read("a.txt"))["content"] == "a"
     assert await out(backend, "cat a.txt") == "a"
+
+
+async def test_a_container_whose_image_was_removed_goes_on(make: Make, server: str) -> None:
+    here, name = engines.here(), f"wick-test:{server}"
+    here.ask("POST", f"/images/{here.image('plain')}/tag?repo=wick-test&tag={server}")
+    backend = Docker(name, engine=here.url, server=server)
+    try:
+        assert await out(backend, "echo before") == "before"
+        here.ask("DELETE", f"/images/{name}?force=true")
+        await asyncio.sleep(1.1)  # until it is looked at again
+        assert await out(backend, "echo after") == "after"
+    finally:
+        await backend.stop()
+
+
+async def test_a_stop_while_it_starts(make: Make, server: str) -> None:
+    backend = make()
+    starting = [asyncio.create_task(backend.execute("echo hi")) for _ in range(3)]
+    await asyncio.sleep(0.1)
+    await backend.stop()
+    await asyncio.gather(*starting, return_exceptions=True)
+    assert (containers(server), backend.status.state) == ([], "idle")
 
 
 async def test_restarting_makes_a_new_container(make: Make, server: str) -> None:

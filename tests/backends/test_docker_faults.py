@@ -210,11 +210,13 @@ async def test_the_engine_is_killed_and_comes_back(make: Make, private: engines.
     backend = make(image, private)
     task = await begun(backend)
     private.kill()
-    await fails("unknown", task)
-    await fails("unavailable", backend.execute("true"), "no engine answers.*start Docker")
-    await fails("unavailable", backend.ls(), "no engine answers")
-    assert backend.status.state == "error"
-    private.start()
+    try:
+        await fails("unknown", task)
+        await fails("unavailable", backend.execute("true"), "no engine answers.*start Docker")
+        await fails("unavailable", backend.ls(), "no engine answers")
+        assert backend.status.state == "error"
+    finally:
+        private.start()
     await works(backend)
     assert (backend.status.state, await runs(backend)) == ("launched", 1)
 

@@ -10,7 +10,7 @@ import ssl
 import subprocess
 import time
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import ExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
 from uuid import uuid4
 
@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 
 import engines
 from wick.backends.address import address
+from wick.backends.docker import Docker
 from wick.backends.engine import Engine, EngineError, Frames
 from wick.errors import ConfigError
 
@@ -260,6 +261,27 @@ async def test_an_ssh_that_is_refused_says_why(tmp_path: Path, monkeypatch: pyte
         async with engine(url) as there:
             with pytest.raises(EngineError, match="no engine answers.*Permission denied"):
                 await there.ask("GET", "/version")
+
+
+@pytest.mark.parametrize("way", ["tls", "ssh"])
+async def test_a_backend_on_a_remote_engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str) -> None:
+    with ExitStack() as stack:
+        options = {"engine": "", "tls": None}
+        if way == "ssh":
+            options["engine"] = stack.enter_context(ssh_server(tmp_path, monkeypatch))
+        else:
+            certificates(tmp_path)
+            port = stack.enter_context(tls_engine(tmp_path))
+            options = {"engine": f"tcp://127.0.0.1:{port}", "tls": str(tmp_path)}
+        for image in ("python", "plain"):
+            backend = Docker(engines.here().image(image), server=f"test-{uuid4().hex}", **options)  # type: ignore[arg-type]
+            try:
+                assert (await backend.execute("cat", stdin=b"x" * 200_000))["stdout_bytes"] == 200_000
+                assert backend.uses_daemon == (image == "python")
+                await backend.write("a.txt", "a" * 300_000)
+                assert (await backend.read("a.txt"))["bytes"] == 300_000
+            finally:
+                await backend.stop()
 
 
 def _children(name: str) -> list[str]:

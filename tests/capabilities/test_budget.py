@@ -9,7 +9,7 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kit import User, echo
@@ -346,7 +346,6 @@ async def test_the_summary_of_a_conversation_is_paid_for() -> None:
 usages = st.builds(Usage, st.integers(1, 60), st.integers(0, 300))
 
 
-@settings(max_examples=40)
 @given(st.lists(st.lists(usages, min_size=1, max_size=5), min_size=5, max_size=5), st.integers(300, 4_000))
 async def test_five_runs_side_by_side_never_exceed_it(plans: list[list[Usage]], tokens: int) -> None:
     """None takes more than is set aside for it: 300 for the answer, and at least 60 for system prompt and tool."""

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kit import Watch, call, calls, echo, entries
@@ -598,7 +598,7 @@ async def test_a_command_says_what_went_wrong() -> None:
     assert result.text == "There is nothing to sum up yet."
 
 
-@pytest.mark.parametrize("said", ["/compacted", "please /compact", "/compact/now"])
+@pytest.mark.parametrize("said", ["/compacted", "please /compact", "/compact/now", "  .  "])
 async def test_what_is_no_command_is_answered(said: str) -> None:
     agent, _ = talker(Summarization(**QUIET))
     assert (await agent.run(said, thread=thread_of(*talk(10)))).text == "hello"
@@ -606,7 +606,9 @@ async def test_what_is_no_command_is_answered(said: str) -> None:
 
 async def test_the_command_can_have_another_name_or_none() -> None:
     agent, _ = talker(Summarization(command="/short", **QUIET))
-    assert (await agent.run("/short", thread=thread_of(*talk(10)))).text.startswith("The conversation was summed up")
+    assert (await agent.run(" /short\nplease", thread=thread_of(*talk(10)))).text.startswith(
+        "The conversation was summed up"
+    )
     agent, model = talker(Summarization(command="", **QUIET))
     assert (await agent.run("", thread=thread_of(*talk(10), user("well?")))).text == "hello"
     assert len(model.requests) == 1
@@ -673,20 +675,22 @@ async def test_a_buffer_keeps_what_must_be_kept() -> None:
 
 # -- whatever is said -----------------------------------------------------------------------------------------------
 
-numbers = count()
+turns = st.tuples(
+    st.sampled_from(["user", "hook", "system", "assistant", "calls"]), st.integers(0, 600), st.integers(1, 4)
+)
 
 
-@st.composite
-def turns(draw: st.DrawFn) -> list[Message]:
-    text = f"{next(numbers)}" + "x" * draw(st.integers(0, 600))
-    kind = draw(st.sampled_from(["user", "hook", "system", "assistant", "calls"]))
+def said(number: int, kind: Any, size: int, uses: int) -> list[Message]:
+    text = f"{number}" + "x" * size
     if kind != "calls":
-        return [Message("user" if kind == "hook" else kind, text, name="hook" if kind == "hook" else "")]  # type: ignore[arg-type]
-    ids = [f"c{next(numbers)}" for _ in range(draw(st.integers(1, 4)))]
+        return [Message("user", text, name="hook") if kind == "hook" else Message(kind, text)]
+    ids = [f"c{number}.{use}" for use in range(uses)]
     return [calls(*(call(id=id, text=text) for id in ids)), *(tool_message(id, "echo", text) for id in ids)]
 
 
-conversations = st.lists(turns(), min_size=1, max_size=25).map(lambda groups: [m for group in groups for m in group])
+conversations = st.lists(turns, min_size=1, max_size=25).map(
+    lambda turns: [message for number, turn in enumerate(turns) for message in said(number, *turn)]
+)
 options = st.fixed_dictionaries(
     {
         "threshold": st.integers(50, 2_000),
@@ -696,7 +700,6 @@ options = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=60)
 @given(conversations, conversations, options, st.integers(1, 3_000))
 async def test_whatever_is_said_the_request_is_whole(
     first: list[Message], second: list[Message], given: dict[str, Any], length: int
@@ -750,7 +753,6 @@ def check_openai(sent: Request) -> None:
     assert not waiting
 
 
-@settings(max_examples=40)
 @given(st.lists(st.integers(0, 900), min_size=1, max_size=15), options)
 async def test_the_users_words_outlive_every_step(sizes: list[int], given: dict[str, Any]) -> None:
     wanted = [calls(call(id=f"c{index}", text="y" * size)) for index, size in enumerate(sizes)]
@@ -774,6 +776,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"buffer": 30_000}, "must fit into the window of 128,000 tokens"),
     ({"summarizer": "gpt-4o"}, "takes a function of messages"),
     ({"model": "gpt-4o"}, r"make one of a name with wick.models.resolve\(name\)"),
+    ({"model": Scripted}, r"make one of a name with wick.models.resolve\(name\)"),
     ({"command": None}, "the command is a text"),
 ]
 

@@ -14,6 +14,7 @@ import posixpath
 import tarfile
 import time
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, NoReturn
 from urllib.parse import quote
 
@@ -54,7 +55,10 @@ class Container:
         return found
 
     async def remove(self) -> None:
-        """Stop it and remove it, with its own network; nothing there is fine."""
+        """Stop it and remove it, with its own network. Where none is, or somebody else's, nothing is done."""
+        found = await self.inspect()
+        if found is not None and not self._is_ours(found):
+            return
         await _remove(self.engine, self.plan.name, gently=True)
         if self.plan.network == "own":
             await _forgive(self.engine, f"/networks/{self.plan.name}")
@@ -67,13 +71,13 @@ class Container:
 
     async def _reuse(self, found: dict[str, Any], image: dict[str, Any] | None) -> dict[str, Any] | None:
         """The container that is there, running; None if it had to go."""
-        labels = found["Config"].get("Labels") or {}
-        if (labels.get("wick.id"), labels.get("wick.owner")) != (self.plan.id, self.plan.owner):
+        if not self._is_ours(found):
             raise BackendError(f"the container {self.plan.name} belongs to somebody else", "denied")
         state = str(found["State"]["Status"])
         if state == "created" and await self._somebody_starts_it():
             return await self.inspect()
-        changed = image is not None and labels.get("wick.config") != self._digest(image)
+        config = (found["Config"].get("Labels") or {}).get("wick.config")
+        changed = image is not None and config != self._digest(image)
         if changed or state not in ("running", "exited", "paused"):
             await _remove(self.engine, self.plan.name)
             return None
@@ -83,6 +87,10 @@ class Container:
             await self._start()
             return await self.inspect()
         return found
+
+    def _is_ours(self, found: dict[str, Any]) -> bool:
+        labels = found["Config"].get("Labels") or {}
+        return (labels.get("wick.id"), labels.get("wick.owner")) == (self.plan.id, self.plan.owner)
 
     async def _somebody_starts_it(self) -> bool:
         """Another process may be at it; one that was left half made is not started by anybody."""
@@ -128,7 +136,9 @@ class Container:
             await self._furnish(image)
             await self._start()
         except (BackendError, asyncio.CancelledError):
-            await asyncio.shield(_remove(self.engine, self.plan.name))
+            with suppress(BackendError, TimeoutError):  # if it stays, the next start replaces it
+                async with asyncio.timeout(caps.ENGINE_GRACE_SECONDS):
+                    await asyncio.shield(_remove(self.engine, self.plan.name))
             raise
         return await self.inspect()
 

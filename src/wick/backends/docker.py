@@ -23,7 +23,7 @@ from wick import caps
 from wick.backends import answers, shared
 from wick.backends.container import reap as reap_containers
 from wick.backends.daemon import Gone
-from wick.backends.engine import Engine, NotBegun
+from wick.backends.engine import Engine, EngineError, NotBegun
 from wick.backends.life import Life, Link
 from wick.backends.plain import Plain
 from wick.backends.plan import Limits, Plan, mounts
@@ -237,14 +237,14 @@ class Docker:
                 raise
 
     async def _plainly(self, link: Link, do: Callable[[Plain], Awaitable[T]]) -> T:
-        """Do something by the engine's exec; if the container is gone, nothing has begun, and it is done in the next."""
+        """Do something by the engine's exec; if the container is gone, nothing has begun, and the next one does it."""
         for last in (False, True):
             try:
                 return await do(cast(Plain, link.plain))
-            except NotBegun:
-                if last:
+            except EngineError as error:
+                self._life.lost(link, error)
+                if last or not isinstance(error, NotBegun):
                     raise
-            link.seen_at = float("-inf")
             await self._life.ready()
         raise AssertionError("unreachable")
 

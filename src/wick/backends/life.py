@@ -40,6 +40,7 @@ class Link:
     why: str = ""  # there is no daemon
     retry_at: float = 0.0  # when one is tried again
     seen_at: float = float("-inf")  # when the container was last known to run
+    over: bool = False  # it was let go for good
 
     @property
     def daemon(self) -> Daemon | None:
@@ -71,7 +72,9 @@ class Life:
         link = self._links.pop(asyncio.get_running_loop(), None)
         try:
             if link is not None:
-                await _let_go(link)
+                async with link.lock:  # whoever launches it now is waited for
+                    link.over = True
+                    await _let_go(link)
             if self.begun:
                 await (await self._container()).remove()
         except BackendError as error:
@@ -84,12 +87,15 @@ class Life:
         self.status = Status("idle")
 
     async def ready(self) -> Link:
+        """This event loop's link to the running container, with a daemon if there can be one."""
         loop = asyncio.get_running_loop()
         link = self._links.get(loop)
         if link is None:
             link = self._links[loop] = Link()
         if link.daemon is None:
             async with link.lock:
+                if link.over:
+                    raise BackendError("the container was stopped meanwhile", "not_running")
                 if not self._is_fresh(link):
                     await self._launch(link)
         return link
@@ -133,6 +139,11 @@ class Life:
         link.env = dict(line.partition("=")[::2] for line in found["Config"].get("Env") or [])
         link.plain = Plain(self.engine, container)
         link.files = ShellFiles(link.plain, self.plan.workdir, self._protect)
+
+    def lost(self, link: Link, error: BackendError) -> None:
+        """The container, or its engine, is not there as it was a moment ago."""
+        link.seen_at = float("-inf")
+        self.status = Status("error", str(error))
 
     def _wants_daemon(self, link: Link) -> bool:
         return self._how != "none" and asyncio.get_running_loop().time() >= link.retry_at

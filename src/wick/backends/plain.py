@@ -34,12 +34,14 @@ DECODE = """
 text() { decoded=$(printf '%b.' "$1"); decoded=${decoded%.}; }
 """
 
-# $1 the mark, $2 a signal: ends what carries the mark, but for this shell.
+# $1 the mark, $2 a signal: ends what carries the mark. Fails where that cannot be found out, or more and more comes.
 SWEEP = """
 sweep() {
     tries=0
     while [ $tries -lt 50 ]; do
-        found=$(grep -l "WICK_CALL=$1" /proc/[0-9]*/environ 2>/dev/null) || return 0
+        found=$(grep -l "WICK_CALL=$1" /proc/[0-9]*/environ 2>/dev/null)
+        [ $? -le 125 ] || return 1
+        [ "$found" ] || return 0
         for file in $found; do
             pid=${file#/proc/}
             kill -"$2" "${pid%/environ}" 2>/dev/null

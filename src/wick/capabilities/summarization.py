@@ -85,7 +85,7 @@ class Summarization(Capability):
             raise ConfigError(f"Summarization(keep={keep!r}): say which part is kept, from 0 to below 1")
         if summarizer is not None and not callable(summarizer):
             raise ConfigError("Summarization(summarizer=…) takes a function of messages that returns their summary")
-        if model is not None and not hasattr(model, "stream"):
+        if model is not None and (isinstance(model, type) or not hasattr(model, "stream")):
             raise ConfigError("Summarization(model=…) takes a model; make one of a name with wick.models.resolve(name)")
         if not isinstance(command, str):
             raise ConfigError(f"Summarization(command={command!r}): the command is a text, or empty for none")
@@ -138,8 +138,8 @@ class Summarization(Capability):
         """What follows the command, if this is one."""
         if not self.command or len(input) != 1 or input[0].role != "user":
             return None
-        first, _, rest = input[0].text.strip().partition(" ")
-        return rest.strip() if first == self.command else None
+        first, *rest = input[0].text.split(maxsplit=1) or [""]
+        return "".join(rest).strip() if first == self.command else None
 
     def _size(self, run: Run) -> _Size:
         size: _Size = run.scratch.setdefault(self, _Size())

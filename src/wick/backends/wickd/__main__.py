@@ -39,7 +39,7 @@ def main(arguments: list[str] | None = None) -> None:
     options = _options(arguments)
     token = _token(options)
     ends = _take_standard_streams()
-    _prepare()
+    _prepare(options.parent)
     loop = Loop()
     _end_on_signals(loop)
     commands = Commands(loop, files.perform)
@@ -97,11 +97,11 @@ def _take_standard_streams() -> tuple[int, int]:
     return ends
 
 
-def _prepare() -> None:
+def _prepare(parent: int | None) -> None:
     """Be a parent for orphans, keep secrets, start with clean signals, and have nothing to collect in forks."""
     os.environ.pop(TOKEN, None)
     hide_memory()
-    guard()
+    guard(parent)
     for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
         if signal.getsignal(number) == signal.SIG_IGN and number not in (signal.SIGPIPE, signal.SIGXFSZ):
             signal.signal(number, signal.SIG_DFL)

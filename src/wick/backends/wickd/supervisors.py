@@ -41,9 +41,14 @@ from wick.processes import (
 )
 from wick.shapes import Json
 
+LOOK_SECONDS = 2.0  # between two looks of a guard at its parent
 
-def guard() -> None:
-    """Go on as a child of a guard: when this process ends, however it ends, so does everything it left behind."""
+
+def guard(parent: int | None = None) -> None:
+    """Go on as a child of a guard: when this process ends, however it ends, so does everything it left behind.
+
+    It ends when `parent` does, if one is given; should it not, for somebody stopped it, the guard kills it.
+    """
     adopt_orphans()
     above = os.getpid()
     pid = os.fork()
@@ -57,11 +62,19 @@ def guard() -> None:
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, lambda *_: quietly(os.kill, pid, signal.SIGTERM))
         close_from(3)
+        if parent:
+            signal.signal(signal.SIGALRM, lambda *_: quietly(_kill_orphan, pid, parent))
+            signal.setitimer(signal.ITIMER_REAL, LOOK_SECONDS, LOOK_SECONDS)
         while _wait_for_one() != pid:
             pass
         Family(0).end(5.0)
     finally:
         os._exit(0)
+
+
+def _kill_orphan(pid: int, parent: int) -> None:
+    if os.getppid() != parent:
+        os.kill(pid, signal.SIGKILL)
 
 
 def _wait_for_one() -> int:
