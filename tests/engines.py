@@ -13,8 +13,8 @@ from __future__ import annotations
 
 import asyncio
 import atexit
+import fcntl
 import http.client
-import io
 import json
 import os
 import resource
@@ -23,33 +23,22 @@ import signal
 import socket
 import ssl
 import subprocess
-import sys
-import tarfile
 import tempfile
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 from urllib.parse import quote
 
 import pytest
 
+from images import USERS, need, recipe, root
+
 SOCKET = "/var/run/docker.sock"
-PACKAGES = "docker.io iptables ripgrep busybox-static openssh-server openssh-client openssl"
-USERS = ("reader", "toor")  # images whose own user these are: one with a name, and root by another name
-WITH_PYTHON = ("python", "old", "searchless")  # the last has neither ripgrep nor grep
-NEED = f"install them with: apt-get install {PACKAGES}"
-
-# What the images hold beside Python: Debian's coreutils and their kin, as far as tests and scripts use them.
-PROGRAMS = """
-    sh dash bash cat chmod chown cp cut date dd df echo env false find grep head id kill ln ls mkdir mkfifo mktemp mv
-    nohup nproc od printf ps pwd readlink realpath rm rmdir sed seq setsid sha256sum sleep sort stat stty sync tail tee
-    test timeout touch tr true truncate tty uname uniq wc xargs yes
-""".split()
-
+LOG = f"{tempfile.gettempdir()}/wick-tests-dockerd.log"
 
 # -- asking an engine, without the client under test ----------------------------------------------------------------
 
@@ -102,11 +91,11 @@ class Running:
 
     def image(self, name: str) -> str:
         """The name of an image, which is made if it is not there as it should be."""
-        full, recipe = f"wick-test:{name}", _recipe(name)
+        full, wanted = f"wick-test:{name}", recipe(name)
         status, found = ask(self.path, "GET", f"/images/{full}/json")
-        if status == 200 and (found["Config"].get("Labels") or {}).get("wick.recipe") == recipe:
+        if status == 200 and (found["Config"].get("Labels") or {}).get("wick.recipe") == wanted:
             return full
-        changes = [f"LABEL wick.recipe={recipe}", *([f"USER {name}"] if name in USERS else [])]
+        changes = [f"LABEL wick.recipe={wanted}", *([f"USER {name}"] if name in USERS else [])]
         told = "".join(f"&changes={quote(change)}" for change in changes)
         self.ask("POST", f"/images/create?fromSrc=-&repo={full}{told}", root("plain" if name in USERS else name))
         return full
@@ -127,27 +116,52 @@ class Running:
 
 @cache
 def here() -> Running:
-    """The engine of this machine; every test shares it, so what a test makes there has labels of its own."""
-    if not answers(SOCKET):
-        _start_main()
+    """The engine of this machine; every test shares it, so what a test makes there has labels of its own.
+
+    Several test runs may share it, too: the last one ends it, if one of them started it.
+    """
+    users = os.open(f"{LOG}.users", os.O_RDWR | os.O_CREAT, 0o600)
+    with open(f"{LOG}.pid", "a+") as starting:
+        fcntl.flock(starting, fcntl.LOCK_EX)
+        fcntl.flock(users, fcntl.LOCK_SH)
+        atexit.register(_leave, users)
+        if not answers(SOCKET):
+            _start_main(starting)
     return Running(SOCKET)
 
 
-def _start_main() -> None:
-    _needs("dockerd", "containerd", "runc")
+def _start_main(note: IO[str]) -> None:
+    need("dockerd", "containerd", "runc")
     if os.getuid() != 0:
         pytest.skip("an engine can be started by root only: start one, or run the tests as root")
-    path = Path(tempfile.gettempdir()) / "wick-tests-dockerd.log"
-    with path.open("wb") as log:
+    with open(LOG, "wb") as log:
         command = ["dockerd", "-H", f"unix://{SOCKET}"]
-        engine = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
-    atexit.register(_end, engine)
-    _await(SOCKET, engine, path)
+        engine = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
+    note.truncate(0)
+    note.write(str(engine.pid))
+    _await(SOCKET, engine, Path(LOG))
 
 
-def _needs(*programs: str) -> None:
-    if missing := [name for name in programs if not shutil.which(name)]:
-        pytest.skip(f"there is no {', '.join(missing)} here; {NEED}")
+def _leave(users: int) -> None:
+    """End the engine that a test run has started, unless another one uses it."""
+    with open(f"{LOG}.pid", "r+") as starting:
+        fcntl.flock(starting, fcntl.LOCK_EX)
+        with suppress(OSError, ValueError):
+            fcntl.flock(users, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            pid = int(starting.read())
+            starting.truncate(0)
+            _end_main(pid)
+
+
+def _end_main(pid: int) -> None:
+    if b"dockerd" not in Path(f"/proc/{pid}/cmdline").read_bytes():
+        return  # it is long gone, and its number is somebody else's
+    os.kill(pid, signal.SIGTERM)
+    deadline = time.monotonic() + 30
+    while os.path.exists(f"/proc/{pid}") and time.monotonic() < deadline:
+        with suppress(ChildProcessError):  # another run's child
+            os.waitpid(pid, os.WNOHANG)
+        time.sleep(0.1)
 
 
 def _await(path: str, engine: subprocess.Popen[bytes], log: Path) -> None:
@@ -181,7 +195,7 @@ class Private(Running):
         self.process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        _needs("dockerd", "containerd", "runc", "unshare")
+        need("dockerd", "containerd", "runc", "unshare")
         if os.getuid() != 0:
             pytest.skip("an engine can be started by root only: run the tests as root")
         for name in ("engine.pid", "exec/containerd/containerd.pid"):  # left by one that was killed
@@ -266,162 +280,6 @@ def podman(folder: Path) -> Iterator[Running]:
     finally:
         _end(engine)
         _forget(folder)
-
-
-# -- images ---------------------------------------------------------------------------------------------------------
-
-
-def tar(files: dict[str, bytes]) -> bytes:
-    """An archive, as the engine takes it."""
-    buffer = io.BytesIO()
-    with tarfile.TarFile(fileobj=buffer, mode="w") as made:
-        for name, content in files.items():
-            info = tarfile.TarInfo(name)
-            info.size = len(content)
-            made.addfile(info, io.BytesIO(content))
-    return buffer.getvalue()
-
-
-def _recipe(name: str) -> str:
-    """Changes when an image would come out different."""
-    python = _python(name) if name in WITH_PYTHON else None
-    return f"4-{name}-{python.version if python else ''}"
-
-
-@cache
-def root(name: str) -> bytes:
-    """A root file system as a tar."""
-    tree = _Tree()
-    if name == "busybox":
-        tree.busybox()
-    else:
-        tree.programs(set(PROGRAMS) - ({"grep"} if name == "searchless" else set()))
-    if name in WITH_PYTHON:
-        tree.python(_python(name))
-    if name in ("python", "old"):
-        tree.programs(["rg"])
-    return tree.tar()
-
-
-class _Tree:
-    """A root file system in the making; folders are /usr's, as Debian has it."""
-
-    def __init__(self) -> None:
-        self._buffer = io.BytesIO()
-        self._tar = tarfile.TarFile(fileobj=self._buffer, mode="w")
-        self._there: set[str] = set()
-        for folder in ("usr/bin", "usr/lib", "usr/lib64", "usr/sbin", "etc", "root", "var", "proc", "sys", "dev"):
-            self.folder(folder)
-        for name in ("bin", "lib", "lib64", "sbin"):
-            self.link(name, f"usr/{name}")
-        self.folder("tmp", mode=0o1777)
-        self.text("etc/passwd", "root:x:0:0::/root:/bin/sh\nreader:x:4242:4343::/tmp:/bin/sh\ntoor:x:0:0::/:/bin/sh\n")
-        self.text("etc/group", "root:x:0:\nreader:x:4242:\n")
-
-    def tar(self) -> bytes:
-        self._tar.close()
-        return self._buffer.getvalue()
-
-    def programs(self, names: Iterable[str]) -> None:
-        _needs(*(set(names) & {"rg"}))
-        found = [path for name in names if (path := shutil.which(name, path="/usr/bin:/bin:/usr/sbin:/sbin"))]
-        for path in found:
-            self.file(path, f"usr/bin/{Path(path).name}")
-        self.libraries(found)
-
-    def libraries(self, programs: Iterable[str | Path]) -> None:
-        """What programs are linked with."""
-        done = subprocess.run(["ldd", *map(str, programs)], capture_output=True, text=True, check=False, timeout=60)
-        for word in sorted({word for word in done.stdout.split() if word.startswith("/") and ".so" in word}):
-            self.file(word.rstrip(":"))
-
-    def busybox(self) -> None:
-        _needs("busybox")
-        self.file(str(shutil.which("busybox")), "usr/bin/busybox")
-        self.libraries([str(shutil.which("busybox"))])
-        for name in subprocess.check_output(["busybox", "--list"], text=True, timeout=10).split():
-            if name != "busybox":
-                self.link(f"usr/bin/{name}", "busybox")
-
-    def python(self, python: _Python) -> None:
-        self.file(python.executable)
-        if python.executable != "/usr/bin/python3":
-            self.link("usr/bin/python3", python.executable)
-        skipped = {"test", "tests", "site-packages", "dist-packages", "idlelib", "ensurepip", "lib2to3", "__pycache__"}
-        modules = []
-        for folder, folders, files in os.walk(python.library):
-            folders[:] = [name for name in folders if name not in skipped and not name.startswith("config-")]
-            for name in files:
-                self.file(f"{folder}/{name}")
-                modules += [f"{folder}/{name}"] if name.endswith(".so") else []
-        self.libraries([python.executable, *modules])
-
-    def file(self, path: str | Path, at: str = "") -> None:
-        name = _usr(at or str(path))
-        if name in self._there or not os.path.isfile(path):
-            return
-        self.folder(os.path.dirname(name))
-        info = tarfile.TarInfo(name)
-        info.size, info.mode = os.path.getsize(path), 0o755 if os.access(path, os.X_OK) else 0o644
-        with open(path, "rb") as file:
-            self._add(info, file)
-
-    def text(self, name: str, content: str) -> None:
-        info = tarfile.TarInfo(name)
-        info.size, info.mode = len(content), 0o644
-        self._add(info, io.BytesIO(content.encode()))
-
-    def folder(self, name: str, mode: int = 0o755) -> None:
-        if name in self._there or not name:
-            return
-        self.folder(os.path.dirname(name))
-        info = tarfile.TarInfo(name)
-        info.type, info.mode = tarfile.DIRTYPE, mode
-        self._add(info)
-
-    def link(self, name: str, target: str) -> None:
-        info = tarfile.TarInfo(name)
-        info.type, info.linkname = tarfile.SYMTYPE, target
-        self._add(info)
-
-    def _add(self, info: tarfile.TarInfo, content: Any = None) -> None:
-        if info.name not in self._there:
-            self._there.add(info.name)
-            self._tar.addfile(info, content)
-
-
-def _usr(path: str) -> str:
-    """A path's place in the tar: /bin, /lib, /lib64 and /sbin are links to their namesakes in /usr."""
-    parts = path.strip("/").split("/")
-    return "/".join((["usr"] if parts[0] in ("bin", "lib", "lib64", "sbin") else []) + parts)
-
-
-class _Python:
-    """A Python of this machine that can be copied into an image."""
-
-    def __init__(self, command: str) -> None:
-        code = "import json, os, sys, sysconfig as s; print(json.dumps([os.path.realpath(sys.executable), "
-        code += "s.get_path('stdlib', vars={'installed_base': sys.base_prefix}), sys.version.split()[0]]))"
-        said = subprocess.check_output([command, "-I", "-c", code], text=True, timeout=30)
-        self.executable, self.library, self.version = json.loads(said)
-
-
-@cache
-def _python(name: str) -> _Python:
-    """The system's Python, or else the one that runs the tests; `old` is a 3.8, which not every machine has."""
-    if name != "old":
-        return _Python("/usr/bin/python3" if os.path.exists("/usr/bin/python3") else sys.executable)
-    return _Python(_old_pythons()[0])
-
-
-def _old_pythons() -> list[str]:
-    found = [*Path.home().glob(".pyenv/versions/3.8.*/bin/python3.8"), Path("/usr/bin/python3.8")]
-    return [str(path) for path in found if path.exists()]
-
-
-def images() -> list[str]:
-    """The images with a Python that can be made here."""
-    return ["python", *(["old"] if _old_pythons() else [])]
 
 
 # -- ways to an engine ----------------------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ for arg; do row="$row{sep}$arg"; done
 printf '%s\\036' "$row" >> {log}
 """
 
-FILES = ("bad", "-exec", "evil", "one", "two")  # for patterns to find
+FILES = ("1", "bad", "-exec", "evil", "one", "two")  # for patterns to find
 
 Ran = tuple[str, ...]
 
@@ -78,6 +78,8 @@ _AROUND = (
     *("stdbuf -o L {}", "setsid -w {}", "builtin {}", "env - {}", "env -u A {}", "env A=1 {}", "time -p {}"),
     *("xargs {}", "echo x | xargs {}", "echo bad | xargs -I% {}", "echo evil | xargs -I ok {}", "xargs -n 1 {}"),
     *("find . -maxdepth 0 -exec {} \\;", "find . -maxdepth 0 -exec {} {{}} +", "find . -maxdepth 0 -ok {} ';'"),
+    *("echo evil | xargs -0I ok {}", "echo evil | xargs -rIok {}", "nice -n [1b]* {}", "timeout [1b]* {}"),
+    *("find . -maxdepth 0 -exec {} + three \\;", "xargs -d I {}", "echo bad | xargs -I a -I ok {}"),
     *("{} > out", "{} 2>&1", "{} >/dev/null", "> out {}", "{} <<EOF\nbad\nEOF", "{} <<'E F'\nbad\nE F", "{} <<< bad"),
     *("{} <<EOF\nx\nEOF\nbad\nEOF", "{} <<-EOF\n\tEOF\nbad\nEOF", "{} <<\\EOF\nbad\nEOF", "{} <<EO\\\nF\nbad\nEOF"),
     *("{} <<EOF\nEO\\\nF\nbad\nEOF", "cat <<EOF | {}\nx\nEOF", "{} <<A <<B\nbad\nA\nbad\nB"),

@@ -38,7 +38,7 @@ LAYERS: list[tuple[str, ...]] = [
     ("operations",),
     ("why",),
     ("decisions", "sealing", "events"),
-    ("models", "prices", "backends", "stores", "keeping"),
+    ("models", "prices", "backends", "stores", "keeping", "subagent"),
     ("processes", "workspace", "rules"),
     ("specifiers",),
     ("searching", "shell"),
@@ -47,7 +47,8 @@ LAYERS: list[tuple[str, ...]] = [
     ("threads",),
     ("tools",),
     ("messages",),
-    ("outbound", "workers", "aliases", "schema", "turns", "shapes", "lexing"),
+    ("skills",),  # programs that skills bring: they are run elsewhere, and know nothing of wick
+    ("arithmetic", "fencing", "front_matter", "outbound", "workers", "aliases", "schema", "turns", "shapes", "lexing"),
     ("frozen",),
     ("caps",),
     ("errors",),
@@ -69,6 +70,7 @@ LAZY = {
     "wick.prices": {"genai_prices"},
     "wick.capabilities.sessions": {"wick"},  # the store of a folder
     "wick.capabilities.tracing": {"opentelemetry"},
+    "wick.front_matter": {"yaml"},
     "wick.outbound": {"aiohttp"},
     "wick.schema": {"jsonschema"},
     "wick.searching": {"re2"},

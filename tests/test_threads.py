@@ -36,6 +36,7 @@ def talk() -> Thread:
     thread.add(system("be brief"), user("2 + 3?"))
     thread.append("run_start", start(input=2))
     thread.values["todos"] = [{"title": "add", "done": False}]
+    thread.values.put("notes", "n1", "an item of a map")
     thread.append("event", {"run": "run_1", "name": "noted", "data": {"n": 1}})
     thread.add(assistant("let me see", A, B))
     thread.append("decision", {"hook": "look", "verdict": "ask"})
@@ -94,7 +95,7 @@ def test_what_is_not_json_is_refused_and_not_logged() -> None:
 
 
 def test_a_thread_says_what_it_is() -> None:
-    assert repr(talk()) == "Thread('th_1', 13 entries, 4 messages)"
+    assert repr(talk()) == "Thread('th_1', 14 entries, 4 messages)"
 
 
 # -- messages ---------------------------------------------------------------------------------------------------------
@@ -210,6 +211,75 @@ def test_deleting_what_is_not_there_is_an_error_and_not_logged() -> None:
     assert not thread.entries
 
 
+def test_an_item_of_a_map_is_logged_alone_and_folded_into_it() -> None:
+    thread = Thread()
+    thread.values.put("files", "a", "x" * 1_000)
+    thread.values.put("files", "b", {"size": 2})
+    thread.values.put("files", "b", [3])
+    thread.values.drop("files", "a")
+    assert thread.values["files"] == {"b": [3]}
+    assert thread.entries[-2].data == {"key": "files", "item": "b", "value": [3]}
+    assert thread.touched == {"files": True}
+    assert Thread.from_json(json.loads(json.dumps(thread.to_json()))).values["files"] == {"b": [3]}
+    thread.values["files"] = {}
+    assert thread.values["files"] == {}
+
+
+def test_a_map_that_was_set_as_a_whole_stays_in_the_log_as_it_was() -> None:
+    thread = Thread()
+    thread.values["files"] = {"a": 1}
+    thread.values["copy"] = thread.values["files"]
+    fork = thread.fork()
+    thread.values.put("files", "b", 2)
+    thread.values["again"] = thread.values["files"]
+    thread.values.put("files", "c", 3)
+    assert thread.values["files"] == {"a": 1, "b": 2, "c": 3}
+    assert thread.values["copy"] == fork.values["files"] == {"a": 1}
+    assert thread.values["again"] == {"a": 1, "b": 2}
+    assert [entry.data["value"] for entry in thread.entries if "item" not in entry.data][0] == {"a": 1}
+    assert thread.fork(4).values["files"] == {"a": 1, "b": 2}
+    thread.rewind(3)
+    assert thread.values["files"] == {"a": 1, "b": 2}
+    thread.values.put("files", "d", 4)
+    assert thread.values["files"] == {"a": 1, "b": 2, "d": 4}
+
+
+def test_items_are_read_only_too() -> None:
+    thread = Thread()
+    thread.values.put("files", "a", [1])
+    for change in (
+        lambda files: files.update(b=2),
+        lambda files: files.pop("a"),
+        lambda files: files["a"].append(2),
+    ):
+        with pytest.raises(Sealed):
+            change(thread.values["files"])
+    assert thread.values["files"] == {"a": [1]}
+
+
+@pytest.mark.parametrize("value", [[], "text", 7, None], ids=repr)
+def test_what_is_no_map_has_no_items(value: Any) -> None:
+    thread = Thread()
+    thread.values["it"] = value
+    with pytest.raises(ValueError, match="an item of 'it' cannot be set"):
+        thread.values.put("it", "a", 1)
+    with pytest.raises(ValueError, match="a text as its name"):
+        thread.values.put("other", 7, 1)  # type: ignore[arg-type]
+    assert len(thread.entries) == 1 and "other" not in thread.values
+    row = {"seq": 2, "kind": "value", "at": 1.0, "data": {"key": "it", "item": "a", "value": 1}}
+    with pytest.raises(StoreError, match="entry 2 cannot be read"):
+        Thread.from_json({**thread.to_json(), "entries": [*thread.to_json()["entries"], row]})
+
+
+def test_an_item_that_is_not_there_cannot_be_dropped() -> None:
+    thread = Thread()
+    thread.values.put("files", "a", 1)
+    for key, item in (("files", "b"), ("nothing", "a")):
+        with pytest.raises(KeyError):
+            thread.values.drop(key, item)
+    assert len(thread.entries) == 1
+
+
 def test_the_state_has_messages_and_the_values_the_api_shows() -> None:
     thread = talk()
     thread.values["secret"] = 1
@@ -297,7 +367,7 @@ def test_a_thread_that_was_read_goes_on() -> None:
     thread = Thread.from_json(talk().to_json())
     thread.add(tool_message("a", "add", "1"), assistant("done"))
     assert [message.text for message in thread.messages[-3:]] == ["1", "5", "done"]
-    assert thread.entries[-1].seq == 15
+    assert thread.entries[-1].seq == 16
 
 
 @pytest.mark.parametrize(

@@ -152,6 +152,7 @@ class Agent:
             loop=self._loop(parent),
             emitter=emit if parent is None else _below(parent, emit),
             asker=parent.asker if parent is not None else self.ask,
+            make=Agent,
         )
         run.progress.without = frozenset(without)
         if not self._holders:

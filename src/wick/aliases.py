@@ -62,6 +62,8 @@ TOOLS = {
     "Task": "task",
     "subagent": "task",
     "spawn_subagent": "task",
+    "AskUserQuestion": "ask_user",
+    "ask_user_question": "ask_user",
     "WebFetch": "http_request",
     "WebSearch": "web_search",
     "TodoWrite": "write_todos",
@@ -69,9 +71,25 @@ TOOLS = {
 }
 
 ARGUMENTS = {
+    "task": {"subagent_type": "agent", "subagent": "agent"},
+    "start_task": {"subagent_type": "agent", "subagent": "agent"},
+    "execute": {"cmd": "command", "cwd": "workdir"},
+    "ls": {"directory": "path", "dir": "path", "file_path": "path"},
     "read_file": {"file_path": "path"},
     "write_file": {"file_path": "path"},
     "edit_file": {"file_path": "path", "old_string": "old_text", "new_string": "new_text"},
+}
+
+STATUSES = {
+    "todo": "pending",
+    "open": "pending",
+    "not_started": "pending",
+    "doing": "in_progress",
+    "in-progress": "in_progress",
+    "started": "in_progress",
+    "complete": "done",
+    "completed": "done",
+    "finished": "done",
 }
 
 _ALIASES = {name: frozenset(alias for alias in TOOLS if TOOLS[alias] == name) for name in TOOLS.values()}
@@ -83,6 +101,12 @@ def point(name: str) -> str:
     if name not in POINT_NAMES:
         raise ConfigError(f"there is no hook point named {name!r}; the points are {', '.join(POINT_NAMES)}")
     return name
+
+
+def status(name: str) -> str:
+    """wick's name of a todo's status; a name that is not in the table is its own."""
+    known = name.strip().lower().replace(" ", "_")
+    return STATUSES.get(known, known)
 
 
 def tool_name(name: str) -> str:

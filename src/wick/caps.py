@@ -72,6 +72,8 @@ HOST_START_SECONDS = 10.0  # for wickd to start on this machine
 # permissions
 SHELL_CHARS = 50_000  # of a command that is read; a longer one is asked about
 SHELL_COMMANDS = 200  # in it
+SHELL_WORDS = 2_000  # of one of them
+SHELL_SIGNS = 1_000  # in one that is not plain
 SHELL_NESTING = 8  # of shells in shells
 SHELL_DEPTH = 200  # of brackets in brackets
 RULE_CHARS = 2_000
@@ -110,3 +112,66 @@ PROTECTED_MOUNTS = 200  # protected paths that are mounted over
 # state
 STATE_FILE_BYTES = 1_000_000  # of one file that a conversation keeps
 STATE_BYTES = 10_000_000  # of all of them, with their names
+
+# built-in tools
+CALCULATE_CHARS = 2_000  # of an expression
+CALCULATE_DIGITS = 4_000  # of a number in it, or on the way; Python writes no more than 4,300
+CALCULATE_NESTING = 50
+HTTP_SECONDS = 30.0
+HTTP_BYTES = 1_000_000  # read of an answer
+HTTP_BODY_BYTES = 1_000_000  # sent
+HTTP_HEADERS = 50
+HTTP_HEADERS_BYTES = 16_000
+URL_CHARS = 8_000
+SEARCH_SECONDS = 30.0
+SEARCH_CHARS = 1_000  # of a query
+SEARCH_RESULTS = 20
+
+# results that are too large to be shown
+RESULT_CHARS = 80_000
+STREAM_CHARS = 1_000_000  # of a command's output that is shown while it runs
+LONGEST_COMMAND_SECONDS = 600.0  # that a model may ask for
+
+# todos
+TODOS = 100
+TODO_ID_CHARS = 64
+TODO_TITLE_CHARS = 500
+
+# memory and skills
+MEMORY_FILE_BYTES = 100_000  # shown of one file
+MEMORY_BYTES = 200_000  # and of all
+FRONT_MATTER_BYTES = 64_000  # YAML at the top of a Markdown file
+FRONT_MATTER_DEPTH = 20
+SKILLS = 200  # in a catalogue
+SKILL_NAME_CHARS = 64
+SKILL_DESCRIPTION_CHARS = 1_024  # shown; what a skill says beyond is cut
+SKILL_BYTES = 500_000  # of a SKILL.md
+ARCHIVE_BYTES = 10_000_000  # of an archive as it comes
+ARCHIVE_UNPACKED_BYTES = 50_000_000
+ARCHIVE_ENTRIES = 2_000
+
+# subagents
+SUBAGENT_DEPTH = 3
+SUBAGENT_BYTES = 256_000  # of a file that defines one
+TASKS_AT_ONCE = 8  # in the background of one run
+TASK_PROMPT_CHARS = 100_000
+TASK_ANSWER_CHARS = 100_000  # kept of what a task in the background came to
+TASK_WAIT_SECONDS = 600.0  # the longest that a model may wait for one
+
+# questions to the user
+ASK_QUESTION_CHARS = 2_000
+ASK_OPTIONS = 20
+ASK_OPTION_CHARS = 200
+ASK_ANSWER_CHARS = 10_000
+ASK_TRIES = 3  # for an answer that can be used
+
+# answers, and what an agent is told
+CRITIQUE_ROUNDS = 2  # an answer that a critic does not approve goes back this often
+CRITIQUE_CHARS = 60_000  # of the work that a critic is shown
+OUTPUT_RETRIES = 3  # for an answer that does not fit its schema
+CONTEXT_FILE_BYTES = 200_000  # of a file that stands in front of every conversation
+METADATA_KEYS = 100
+METADATA_KEY_CHARS = 100
+METADATA_VALUE_BYTES = 20_000
+TOOLS_SHOWN = 20  # more of them are hidden until they are searched for
+TOOLS_LISTED = 300

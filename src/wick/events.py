@@ -3,6 +3,8 @@
     on_chat_model_start → on_chat_model_stream … → on_chat_model_end        one question to the model
     on_tool_start → on_tool_stream … → on_tool_end                         one tool being used
     on_approval_request → on_approval_response                             a question to the user
+    on_subagent_start → the child's own events → on_subagent_end           an agent that works for this one
+    on_task_start → on_task_update … → on_task_end                         one that does so in the background
     on_state                                                               todos, files and other values
     done | error                                                           exactly one of them, and the last
 
@@ -172,6 +174,84 @@ class ApprovalResponse(Event):
 
     def data(self) -> dict[str, Any]:
         return {"id": self.id, "allowed": self.allowed, "reason": self.reason}
+
+
+@dataclass(slots=True)
+class SubagentStart(Event):
+    """An agent begins to work for another. `run_id` is its own, as in all of its events; `name` is its name."""
+
+    event = "on_subagent_start"
+
+    parent_id: str = ""
+    call_id: str = ""
+    thread_id: str = ""
+    prompt: str = ""
+    resumed: bool = False
+
+    def data(self) -> dict[str, Any]:
+        whose = {"parent_id": self.parent_id, "call_id": self.call_id, "thread_id": self.thread_id}
+        return {**whose, "prompt": self.prompt, "resumed": self.resumed}
+
+
+@dataclass(slots=True)
+class SubagentEnd(Event):
+    """What the work of such an agent came to."""
+
+    event = "on_subagent_end"
+
+    parent_id: str = ""
+    call_id: str = ""
+    outcome: str = "completed"
+    reason: str = ""
+    text: str = ""
+    usage: dict[str, int] = field(default_factory=dict)
+
+    def data(self) -> dict[str, Any]:
+        came_to = {"outcome": self.outcome, "reason": self.reason, "text": self.text, "usage": self.usage}
+        return {"parent_id": self.parent_id, "call_id": self.call_id, **came_to}
+
+
+@dataclass(slots=True)
+class TaskStart(Event):
+    """An agent begins to work in the background of a run. `name` is its name."""
+
+    event = "on_task_start"
+
+    task_id: str = ""
+    call_id: str = ""
+    prompt: str = ""
+
+    def data(self) -> dict[str, Any]:
+        return {"task_id": self.task_id, "call_id": self.call_id, "prompt": self.prompt}
+
+
+@dataclass(slots=True)
+class TaskUpdate(Event):
+    """A task in the background was told something, or is in another state than before."""
+
+    event = "on_task_update"
+
+    task_id: str = ""
+    status: str = ""
+    message: str = ""
+
+    def data(self) -> dict[str, Any]:
+        return {"task_id": self.task_id, "status": self.status, "message": self.message}
+
+
+@dataclass(slots=True)
+class TaskEnd(Event):
+    """A task in the background has ended; `status` is done, stopped, failed or cancelled."""
+
+    event = "on_task_end"
+
+    task_id: str = ""
+    status: str = ""
+    text: str = ""
+    reason: str = ""
+
+    def data(self) -> dict[str, Any]:
+        return {"task_id": self.task_id, "status": self.status, "text": self.text, "reason": self.reason}
 
 
 @dataclass(slots=True)

@@ -118,7 +118,7 @@ class _Lexer:
 
     def _continue(self) -> None:
         """A line that goes on in the next; between two signs, that could make one sign of them."""
-        last, first = self.text[: self.at][-1:], self.text[self.at + 2 : self.at + 3]
+        last, first = self.text[self.at - 1] if self.at else "", self.text[self.at + 2 : self.at + 3]
         if last and last in "<>&|();" and first not in (" ", "\t"):
             raise Unclear("it has a sign that goes on in the next line")
         self.at += 2

@@ -53,6 +53,7 @@ class Result:
     error: Exception | None = None
     thread: Thread | None = field(default=None, repr=False, compare=False)
     charges: tuple[Charge, ...] = field(default=(), repr=False)
+    output: Any = None  # the answer as a value, where a capability makes one of it
 
     @property
     def price(self) -> Decimal | None:
@@ -238,6 +239,7 @@ class Run(Operation[Result], Injected):
     loop: Any = field(default=None, repr=False)  # the rings this run started with
     emitter: Emit | None = field(default=None, repr=False)
     asker: Asker | None = field(default=None, repr=False)
+    make: Any = field(default=None, repr=False)  # makes an agent, for who runs one as a child of this run
     progress: Progress = field(default_factory=Progress, repr=False)
 
     def __post_init__(self) -> None:

@@ -9,7 +9,9 @@ from __future__ import annotations
 import asyncio
 import socket
 import zlib
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Network, ip_address
 from typing import Any
 from urllib.parse import urlsplit
@@ -20,7 +22,18 @@ from wick.errors import ToolError, Uncertain
 from wick.frozen import canonical, freeze
 
 EXCERPT_CHARS = 200  # how much of an error page is quoted
+SAFE = ("GET", "HEAD", "OPTIONS")  # methods that change nothing, so that one may ask again
 GLOBAL_UNICAST = IPv6Network("2000::/3")  # leaves out what has an IPv4 address inside: mapped, NAT64
+
+
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    """What a server answered; `truncated` if there was more than was read."""
+
+    status: int
+    headers: Mapping[str, str]  # by their names in small letters
+    body: bytes
+    truncated: bool
 
 
 async def post_json(
@@ -30,9 +43,40 @@ async def post_json(
 
     Unless `private`, only public addresses are reached. `most_bytes` holds before and after decompression.
     """
+    where, data = _origin(url), _encoded(body)
+    fixed = {"Content-Type": "application/json", "Accept": "application/json"}
+    async with _asked("POST", url, where, private, seconds, {**fixed, **(headers or {})}, data) as response:
+        return await _answer(response, where, most_bytes)
+
+
+async def fetch(
+    url: str,
+    *,
+    method: str = "GET",
+    headers: Mapping[str, str] | None = None,
+    body: bytes = b"",
+    private: bool,
+    seconds: float,
+    most_bytes: int,
+) -> Fetched:
+    """Ask for whatever is there: any status is an answer, and of a long one the beginning is read."""
+    where = _origin(url)
+    async with _asked(method, url, where, private, seconds, headers or {}, body or None) as response:
+        raw, more = await _read(response, most_bytes)
+        plain = _plain(raw, _coding(response), most_bytes, where)
+        told = {name.lower(): value for name, value in response.headers.items()}
+        return Fetched(response.status, told, bytes(plain[:most_bytes]), more or len(plain) > most_bytes)
+
+
+@asynccontextmanager
+async def _asked(
+    method: str, url: str, where: str, private: bool, seconds: float, headers: Mapping[str, str], data: bytes | None
+) -> AsyncIterator[Any]:
+    """The answer to a request, while it is read."""
     import aiohttp
 
-    where, data, refused = _origin(url), _encoded(body), list[str]()
+    refused: list[str] = []
+    unsure, said = (ToolError, "") if method in SAFE else (Uncertain, "; whether it took effect is unknown")
 
     def open_socket(address: Any) -> socket.socket:
         family, kind, protocol, _, (peer, *_) = address
@@ -41,7 +85,6 @@ async def post_json(
             raise PermissionError(f"{peer} is not a public address")
         return socket.socket(family, kind, protocol)
 
-    fixed = {"Content-Type": "application/json", "Accept": "application/json", "Accept-Encoding": "identity"}
     try:
         async with (
             asyncio.timeout(seconds),
@@ -51,18 +94,20 @@ async def post_json(
                 timeout=aiohttp.ClientTimeout(total=None, sock_connect=None),
                 auto_decompress=False,
             ) as session,
-            session.post(url, data=data, headers={**fixed, **(headers or {})}, allow_redirects=False) as response,
+            session.request(
+                method, url, data=data, headers={"Accept-Encoding": "identity", **headers}, allow_redirects=False
+            ) as response,
         ):
-            return await _answer(response, where, most_bytes)
+            yield response
     except TimeoutError:
-        raise Uncertain(f"{where} did not answer within {seconds:g} s; whether it took effect is unknown") from None
+        raise unsure(f"{where} did not answer within {seconds:g} s{said}") from None
     except (aiohttp.ClientError, OSError, ValueError) as error:
         if refused:
             raise ToolError(f"{where} is at {refused[0]}, which is not a public address; use a public one") from None
         if isinstance(error, aiohttp.ClientConnectorError):
             raise ToolError(f"{where} cannot be reached: {_line(error)}; check that it is running") from None
-        said = _line(error) or type(error).__name__
-        raise Uncertain(f"the request to {where} broke off: {said}; whether it took effect is unknown") from None
+        why = _line(error) or type(error).__name__
+        raise unsure(f"the request to {where} broke off: {why}{said}") from None
 
 
 def public_address(ip: str) -> bool:
@@ -96,22 +141,31 @@ def _encoded(body: Any) -> bytes:
 
 
 async def _answer(response: Any, where: str, most_bytes: int) -> Any:
-    status, coding = response.status, response.headers.get("Content-Encoding", "identity").lower()
+    status, coding = response.status, _coding(response)
     if 300 <= status < 400:
         raise ToolError(f"{where} answered with a redirect ({status}), which is not followed; use the final address")
     if status >= 400:
         page = _plain(await response.content.read(4 * EXCERPT_CHARS), coding, 4 * EXCERPT_CHARS, where)
         raise ToolError(f"{where} answered with status {status}: {_line(page.decode('utf-8', 'replace'))}")
+    raw, more = await _read(response, most_bytes)
+    raw = raw if more else _plain(raw, coding, most_bytes, where)
+    if len(raw) > most_bytes:
+        raise ToolError(f"{where} answered with more than {most_bytes:,} bytes; ask it for less")
+    return _decoded(raw, where)
+
+
+async def _read(response: Any, most_bytes: int) -> tuple[bytearray, bool]:
+    """What is answered, to a few bytes more than the most that counts, and whether it is more than that."""
     raw = bytearray()
     async for chunk in response.content.iter_chunked(65_536):
         raw += chunk
         if len(raw) > most_bytes:
-            break
-    else:
-        raw = _plain(raw, coding, most_bytes, where)
-    if len(raw) > most_bytes:
-        raise ToolError(f"{where} answered with more than {most_bytes:,} bytes; ask it for less")
-    return _decoded(raw, where)
+            return raw, True
+    return raw, False
+
+
+def _coding(response: Any) -> str:
+    return str(response.headers.get("Content-Encoding", "identity")).strip().lower()
 
 
 def _plain(raw: bytearray | bytes, coding: str, most_bytes: int, where: str) -> bytearray:

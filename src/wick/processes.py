@@ -326,8 +326,12 @@ def _prepared(sentence: str, do: Callable[..., None], value: Any, *args: Any) ->
 
 
 def _numbered(argv: list[str], data: Sequence[int]) -> list[str]:
+    """Put the numbers of descriptors in their places: each is a whole argument, and the first that reads so."""
+    argv = list(argv)
     for index, descriptor in enumerate(data):
-        argv = [arg.replace(f"%fd{index}%", str(descriptor)) for arg in argv]
+        place = f"%fd{index}%"
+        if place in argv:
+            argv[argv.index(place)] = str(descriptor)
     return argv
 
 

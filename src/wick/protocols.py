@@ -109,12 +109,25 @@ Delta = TextDelta | ReasoningDelta | CallStart | CallArgs | Usage | Finish
 
 
 class Model(Protocol):
-    """Something that answers: it yields deltas, a `Finish` among them, and nothing else."""
+    """Something that answers: it yields deltas, a `Finish` among them, and nothing else.
+
+    One whose replies can be held to the JSON Schema of the setting `response_format` may say so with an attribute
+    `holds_schema`: "always", or "alone" if it cannot do so beside tools.
+    """
 
     @property
     def name(self) -> str: ...
 
     def stream(self, request: Request) -> AsyncIterator[Delta]: ...
+
+
+HoldsSchema = Literal["always", "alone"]
+
+
+def holds_schema(model: Model, *, tools: bool) -> bool:
+    """Whether a model says that its replies can be held to a JSON Schema, beside tools or without any."""
+    said = getattr(model, "holds_schema", "")
+    return said == "always" or (said == "alone" and not tools)
 
 
 @dataclass(frozen=True, slots=True)

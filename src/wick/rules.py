@@ -122,7 +122,9 @@ def _check(made: Rule) -> object:
         raise ConfigError(f"the rule {made.text!r} has nothing in its brackets; leave them out to mean every use")
     if own == "execute" or made.tool == "kind:shell":
         return grammar() and made.words
-    if made.is_host or own == "http_request":
+    if own == "http_request" and not made.is_host:
+        raise ConfigError(f"the rule {made.text!r} should name a host, as in WebFetch(domain:example.com)")
+    if made.is_host:
         return made.host
     in_files = own in ONE_FILE | FOLDERS or made.tool in ("kind:read", "kind:write")
     return made.files if in_files else None

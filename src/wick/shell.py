@@ -1,13 +1,13 @@
 """What a shell command would run, as far as that can be read without running it.
 
-    script = read("cd src && timeout 60 make test > log")
-    script.commands      cd src · timeout 60 make test · make test
+    script = read("timeout 60 make test > log")
+    script.commands      timeout 60 make test · make test
     script.redirects     log, which is written
     script.opaque        why it cannot be known in full; nothing here
 
 Two readers look at a command: `wick.grammar`, which sees into everything, and `wick.lexing`, which knows plain commands
-only and nothing of grammars. Where they do not agree word for word, the command is opaque: no
-mistake in one of them makes a command look like another.
+only and nothing of grammars. Where they do not agree word for word, the command is opaque: no mistake in one of them
+makes a command look like another.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
-from wick.caps import SHELL_CHARS, SHELL_COMMANDS, SHELL_NESTING
+from wick.caps import SHELL_CHARS, SHELL_COMMANDS, SHELL_NESTING, SHELL_SIGNS, SHELL_WORDS
 from wick.grammar import UNKNOWN, look
-from wick.lexing import Redirect, Unclear, Word, Words, lex
+from wick.lexing import Lexed, Redirect, Unclear, Word, Words, lex
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ class Wrapper:
 
     def inner(self, words: Words) -> int | None:
         """Where the command inside begins; None if that is not plain."""
-        at, left = 1, self.skip
+        at = 1
         while at < len(words) and words[at].fixed and words[at].text.startswith("-") and words[at].text != "-":
             text = words[at].text
             if text == "--":
@@ -79,10 +79,8 @@ class Wrapper:
             if step is None:
                 return None
             at += step
-        for word in words[at : at + left]:
-            if not word.fixed:
-                return None
-        return at + left
+        at += self.skip
+        return at if all(word.fixed for word in words[:at]) else None  # a pattern may become several words
 
     def _option(self, text: str) -> int | None:
         """How many words an option takes; None if it is not known."""
@@ -142,6 +140,7 @@ KEYWORDS = frozenset(
 )
 FINDS = frozenset("-exec -execdir -ok -okdir".split())
 
+SIGNS = "|&;<>(){}$`=["
 _SETS = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(\[.*\])?\+?=")
 _COUNTS = re.compile(r"%[^%A-Za-z]*n")  # printf sets a variable
 
@@ -161,14 +160,13 @@ class _Reader:
         """Take in a text, by what both readers see in it."""
         if len(text) > SHELL_CHARS or self.depth > SHELL_NESTING:
             return self._hide("it is too long or too deep to be read")
+        lexed = _lexed(text)
+        if _too_much(text, lexed):
+            return self._hide("it has too many commands")
         self.depth += 1
         moved, commands = self._moves(), self._seen(text)
-        try:
-            lexed = lex(text)
-        except Unclear as unclear:
-            self.opaque.append(str(unclear))
-            if re.search(r"[^\s\\]\\\n[^\s]", text):
-                self._hide("it has a word that goes on in the next line")  # of which the grammar makes two
+        if isinstance(lexed, Unclear):
+            self._unclear(text, lexed)
         else:
             self.redirects += [redirect for redirect in lexed.redirects if redirect not in self.redirects]
             if lexed.commands != commands:
@@ -176,6 +174,11 @@ class _Reader:
                 self._each(lexed.commands)
         self._finish(moved)
         self.depth -= 1
+
+    def _unclear(self, text: str, unclear: Unclear) -> None:
+        self.opaque.append(str(unclear))
+        if re.search(r"[^\s\\]\\\n[^\s]", text):
+            self._hide("it has a word that goes on in the next line")  # of which the grammar makes two
 
     def _seen(self, text: str) -> list[Words]:
         seen = look(text)
@@ -220,11 +223,12 @@ class _Reader:
         """Take in a simple command, and what it runs in turn."""
         if not words:
             return
-        if len(self.commands) >= SHELL_COMMANDS:
-            return self._hide("it has too many commands")
+        if len(self.commands) >= SHELL_COMMANDS or len(words) > SHELL_WORDS:
+            return self._hide("it has too many commands or words")
         place = len(self.commands)
         self.commands.append(Command(words))
-        name, plain = _base(words[0]), "/" not in words[0].text
+        name = _base(words[0])
+        plain = words[0].text == name
         if not words[0].fixed:
             self.opaque.append("the name of a command is not plain")
         elif name in WRAPPERS:
@@ -262,7 +266,9 @@ class _Reader:
     def _somewhere(self, words: Words, reason: str) -> None:
         """A command begins with one of these words."""
         self.opaque.append(reason)
-        for at in range(1, min(len(words), SHELL_COMMANDS - len(self.commands))):
+        for at in range(1, len(words)):
+            if len(self.commands) >= SHELL_COMMANDS:
+                return self._hide("it has too many commands or words")
             self.commands.append(Command(words[at:]))
             if words[at].fixed and re.search(r"[\s'\"\\]", words[at].text):  # env -S, su -c, watch
                 self.text(re.sub(r"^(-\w|--[\w-]+=)", "", words[at].text))
@@ -275,11 +281,11 @@ class _Reader:
             if words[at].text not in FINDS:
                 at += 1
                 continue
-            ends = [end for end in range(at + 1, len(words)) if words[end].text in (";", "+")]
-            if not ends:
+            end = next((end for end in range(at + 1, len(words)) if _ends(words, end)), None)
+            if end is None:
                 return self._somewhere(words, "what find runs has no end")
-            self.simple(tuple(_loose(word, "{}") for word in words[at + 1 : ends[0]]))
-            at = ends[0] + 1
+            self.simple(tuple(_loose(word, "{}") for word in words[at + 1 : end]))
+            at = end + 1
 
     def _shell(self, words: Words) -> bool:
         """Take in what another shell is told to run; whether that is the whole of it."""
@@ -332,8 +338,23 @@ class _Reader:
             self._hide(f"{name} may calculate with a text")
 
 
+def _lexed(text: str) -> Lexed | Unclear:
+    try:
+        return lex(text)
+    except Unclear as unclear:
+        return unclear
+
+
+def _too_much(text: str, lexed: Lexed | Unclear) -> bool:
+    """Whether the grammar would take too long; its time grows with the square of the signs."""
+    if isinstance(lexed, Unclear):
+        return sum(map(text.count, SIGNS)) > SHELL_SIGNS
+    return len(lexed.commands) + len(lexed.redirects) > SHELL_COMMANDS
+
+
 def _base(word: Word) -> str:
-    return word.text.rsplit("/", 1)[-1]
+    """The name of a program, wherever it lies, and as a file system sees it that does not mind capitals."""
+    return word.text.rsplit("/", 1)[-1].casefold()
 
 
 def _loose(word: Word, sign: str) -> Word:
@@ -341,10 +362,17 @@ def _loose(word: Word, sign: str) -> Word:
     return replace(word, fixed=False, glob=False) if sign in word.text else word
 
 
+def _ends(words: Words, at: int) -> bool:
+    """Whether this is where the command ends that find runs; a plus does so only behind the files."""
+    return words[at].text == ";" or (words[at].text == "+" and words[at - 1].text == "{}")
+
+
 def _fed(options: Sequence[Word], words: Words) -> Words:
     """What xargs runs: the words it was given and those it reads, at the end or in place of a sign."""
-    for at, word in enumerate(options):
-        if word.text.startswith("-I"):
-            sign = word.text[2:] or options[at + 1].text
-            return tuple(_loose(word, sign) for word in words)
+    for at, option in enumerate(options):
+        if option.text.startswith("-I"):
+            sign = option.text[2:] or options[at + 1].text
+            words = tuple(_loose(word, sign) for word in words)
+        elif option.text.startswith("-") and "I" in option.text:
+            return (UNKNOWN,)  # perhaps it has a sign
     return (*words, UNKNOWN)

@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
+from unicodedata import normalize
 from urllib.parse import urlsplit
 
 from wick.errors import BackendError, ConfigError
@@ -63,6 +64,8 @@ class Words:
                 states = {at for at in states if self.pattern[at : at + 1] == (STAR,)}
             else:
                 states = self._any(states, word)
+            if not states:
+                return False
             test = like
         return len(self.pattern) in self._skipped(states)
 
@@ -166,7 +169,7 @@ class Files:
             raise ConfigError("it begins with ~, and whose home that is nobody knows; write the path")
         self.absolute = text.startswith("/")
         try:
-            self.exact, self.folded = Glob(text), Glob(text.casefold())
+            self.exact, self.folded = Glob(text), Glob(_folded(text))
         except BackendError as error:
             raise ConfigError(str(error)) from None
 
@@ -175,7 +178,7 @@ class Files:
         parts = self._seen_from(place)
         if parts is None:  # without the workspace, relative and absolute paths cannot be compared
             return "no" if place.workdir else "maybe"
-        folded = tuple(name.casefold() for name in parts.names)
+        folded = tuple(map(_folded, parts.names))
         for glob, names in ((self.exact, parts.names), (self.folded, folded)):
             if any(glob.fits("/".join(names[:end])) for end in range(1, len(names) + 1)):
                 return "yes"
@@ -203,6 +206,11 @@ class Files:
         parts, above = _parts(path), _parts(home).names
         inside = home and parts.names[: len(above)] == above
         return _Parts(parts.names[len(above) :], parts.climbs) if inside else None
+
+
+def _folded(name: str) -> str:
+    """A name as a file system that does not mind capitals or accents in pieces compares it."""
+    return normalize("NFC", normalize("NFC", name).casefold())
 
 
 def _parts(path: str) -> _Parts:

@@ -81,6 +81,16 @@ class Values(MutableMapping[str, Any]):
         self._data[key]  # an unknown key is a KeyError, and nothing is logged
         self._log("value", {"key": key})
 
+    def put(self, key: str, item: str, value: Any) -> None:
+        """Set one item of a map, and log that item alone: what it costs does not grow with the map."""
+        self._log("value", {"key": key, "item": item, "value": value})
+
+    def drop(self, key: str, item: str) -> None:
+        """Take one item out of a map."""
+        if item not in self._data[key]:
+            raise KeyError(item)
+        self._log("value", {"key": key, "item": item})
+
     def __iter__(self) -> Iterator[str]:
         return iter(self._data)
 
@@ -89,6 +99,18 @@ class Values(MutableMapping[str, Any]):
 
     def __repr__(self) -> str:
         return f"Values({self._data!r})"
+
+
+class _Items(FrozenDict):
+    """A map that is set item by item. Only folding changes it; it is no part of an entry, so the log stays as it is."""
+
+    __slots__ = ()
+
+    def fold(self, data: FrozenDict) -> None:
+        if "value" in data:
+            dict.__setitem__(self, data["item"], data["value"])
+        else:
+            dict.pop(self, data["item"], None)
 
 
 class Thread:
@@ -302,11 +324,14 @@ class Thread:
         self.answers.setdefault(data["hash"], data)  # the first answer wins
 
     def _fold_value(self, data: FrozenDict) -> None:
-        self.touched[data["key"]] = True
-        if "value" in data:
-            self.values._data[data["key"]] = data["value"]
+        key, values = data["key"], self.values._data
+        if "item" in data:
+            _items(values, key, data["item"]).fold(data)
+        elif "value" in data:
+            values[key] = data["value"]
         else:
-            self.values._data.pop(data["key"], None)
+            values.pop(key, None)
+        self.touched[key] = True
 
     def _fold_run_start(self, data: FrozenDict) -> None:
         run, said, _ = data["run"], data["input"], data["guards"]
@@ -358,6 +383,19 @@ _FOLDED = (
     *("waiting", "fates", "answers", "questions", "compacted", "open_run", "output_from", "steps"),
     *("_since", "_order", "_chain", "_spent"),
 )
+
+
+def _items(values: dict[str, Any], key: str, item: Any) -> _Items:
+    """A value as a map of items; one that was set as a whole is copied once, for the log has it too."""
+    value = values.get(key, _NO_ITEMS)
+    if not isinstance(value, dict) or not isinstance(item, str):
+        raise ValueError(f"an item of {key!r} cannot be set: that takes a map, and a text as its name")
+    if not isinstance(value, _Items):
+        value = values[key] = _Items(value)
+    return value
+
+
+_NO_ITEMS = FrozenDict()
 
 
 def _link(before: bytes, message: Message) -> bytes:

@@ -14,9 +14,11 @@ from uuid import uuid4
 import pytest
 
 import engines
+import images
 from wick.backends import shared
 from wick.backends.answers import checked
 from wick.backends.docker import Docker, reap
+from wick.backends.wickd import bundle
 from wick.errors import BackendError, ConfigError
 
 Make = Callable[..., Docker]
@@ -373,7 +375,7 @@ def test_a_link_to_the_engines_socket_is_seen_through(tmp_path: Path) -> None:
 # -- its daemon -----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("image", engines.images())
+@pytest.mark.parametrize("image", images.pythons())
 async def test_commands_go_through_the_daemon(make: Make, image: str) -> None:
     backend = make(image)
     await backend.start()
@@ -382,17 +384,32 @@ async def test_commands_go_through_the_daemon(make: Make, image: str) -> None:
 
 
 async def test_the_daemon_is_checked_before_it_runs(make: Make, server: str) -> None:
-    """Whoever puts another file in its place gets it refused, and commands run all the same."""
+    """Another file in its place, be it an older daemon or somebody's own, is not run but replaced."""
     backend = make(id=f"tampered-{server}")
-    await backend.start()
-    put = engines.tar({".wickd/wickd.pyz": b"print('wickd')"})
+    await backend.write("a.txt", "a")
+    other = b"import pathlib; print('wickd', flush=True); pathlib.Path('/workspace/run.txt').write_text('')"
+    put = images.tar({".wickd/wickd.pyz": other})
     engines.here().ask("PUT", f"/containers/wick-{backend.id}/archive?path=/", put)
     again = make(id=f"tampered-{server}")
-    assert await out(again, "echo hi") == "hi"
-    assert not again.uses_daemon
-    assert "not the one that was put there" in again.status.reason
-    assert backend.uses_daemon  # what was checked is what runs, whatever the file says now
-    assert await out(backend, "echo hi") == "hi"
+    assert await out(again, "ls; sha256sum /.wickd/wickd.pyz") == f"a.txt\n{bundle.digest()}  /.wickd/wickd.pyz"
+    assert again.uses_daemon
+    assert backend.uses_daemon  # what was checked is what runs, whatever happened to the file
+
+
+async def test_a_daemon_that_cannot_be_put_right(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Commands run all the same, and the reason is told."""
+    backend = make()
+    monkeypatch.setattr("wick.caps.DAEMON_PAUSE_SECONDS", 0.5)
+    with monkeypatch.context() as wrong:
+        wrong.setattr("wick.backends.injecting.FILE", "/etc/passwd")
+        assert await out(backend, "echo hi") == "hi"
+        assert not backend.uses_daemon
+        assert "not the one that was put there" in backend.status.reason
+    async with asyncio.timeout(30):
+        while not backend.uses_daemon:
+            await asyncio.sleep(0.2)
+            assert await out(backend, "echo again") == "again"
+    assert backend.status.reason == ""
 
 
 async def test_a_daemon_on_a_port(make: Make, server: str) -> None:

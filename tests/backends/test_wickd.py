@@ -187,11 +187,17 @@ def test_data_is_read_from_descriptors(shared: Wickd) -> None:
     for extra in ({}, {"limits": {"files": 100}}):
         request = {
             "id": "r",
-            "argv": ["sh", "-c", "cat /dev/fd/%fd0%; wc -c < /dev/fd/%fd1%"],
+            "argv": [
+                "sh",
+                "-c",
+                "cat /dev/fd/$0; wc -c < /dev/fd/$1; echo $2 $3",
+                *("%fd0%", "%fd1%", "%fd0%", "x%fd1%"),
+            ],
             "data": [first, second],
             **extra,
         }
-        assert shared.ask(request)["stdout"].split("\0") == ["one", "300000\n"]
+        said = shared.ask(request)["stdout"].split("\0")
+        assert said == ["one", "300000\n%fd0% x%fd1%\n"], "a command that only looks like it is left as it is"
 
 
 def test_output_comes_in_chunks_when_asked(shared: Wickd) -> None:

@@ -130,6 +130,15 @@ async def test_it_sees_what_hooks_made_of_the_call() -> None:
     assert result_of(await denied.run("go")) == "the permission rule Bash(rm *) denies this"
 
 
+async def test_a_long_command() -> None:
+    text = "cat > notes <<'EOF'\n" + "$(rm x)\n" * 1_000 + "EOF"
+    permissions = Permissions(allow=["Bash(cat)", "Write(notes)"], deny=["Bash(rm *)"])
+    assert await said(permissions, runs(text)) == f"ran {text}"
+    user = User(False)
+    await said(permissions, runs("a|" * 20_000), ask=user)
+    assert "(it may be what the rule Bash(rm *) denies)" in user.question.question
+
+
 # -- modes ----------------------------------------------------------------------------------------------------------
 
 READ, WRITE, RUN = call("read_file", path="a"), call("write_file", path="a"), runs("ls")

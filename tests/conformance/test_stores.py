@@ -67,6 +67,10 @@ async def test_a_name_that_is_none(store: Store, name: Any) -> None:
             await store.head(owner, id)
         with refused("not_found"):
             await store.enqueue(owner, id, {})
+        with refused("not_found"):
+            await store.append(owner, id, [entry(1)], expect=0, fence=1)
+        with refused("not_found"):
+            await store.lease(owner, id, "me", 1)
     assert (await store.list(name)).threads == ()
 
 

@@ -49,7 +49,7 @@ async def test_killed_at_random_under_load(kind: str, tmp_path: Path) -> None:
     for id, last in acknowledged.items():
         ends = whole(await read(store, id))
         assert last in ends and ends[-1] == (await store.head("ada", id)).last
-    assert len(acknowledged) == THREADS and acknowledged.total() > 0
+    assert acknowledged.total() > 0
     await store.close()
     if kind == "sqlite":
         sound(tmp_path)

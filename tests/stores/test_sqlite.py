@@ -22,10 +22,11 @@ from keeping import Held, entries, entry, held, numbers, outcome, read, refused,
 from wick.errors import StoreError
 from wick.protocols import Store
 from wick.stores import sqlite_file, sqlite_search
-from wick.stores.group_commit import Writer
+from wick.stores.group_commit import MOST_AT_ONCE, Writer
 from wick.stores.sqlite import Sqlite
 
 FULL = bool(os.environ.get("WICK_FULL"))
+CODES = ("corrupt", "not_found", "invalid", "unavailable", "read_only", "locked", "failed")
 FIXTURES = Path(__file__).parent / "fixtures"
 
 
@@ -97,6 +98,21 @@ async def test_appends_that_wait_share_a_transaction(path: Path, transactions: l
         other.execute("ROLLBACK")
         assert await asyncio.gather(*waiting) == [1] * 50
     assert sum(transactions) == 50 and len(transactions) <= 2
+    await store.close()
+
+
+async def test_more_than_fits_into_one_transaction(path: Path, transactions: list[int]) -> None:
+    """Everybody is answered, however many wait."""
+    store = Sqlite(path)
+    count = 3 * MOST_AT_ONCE + 7
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        await store.create("ada", "first")
+        other.execute("BEGIN IMMEDIATE")
+        waiting = [asyncio.ensure_future(store.create("ada", f"t{number}")) for number in range(count)]
+        await asyncio.sleep(0.1)
+        other.execute("ROLLBACK")
+        assert len(await asyncio.wait_for(asyncio.gather(*waiting), 60)) == count
+    assert max(transactions) == MOST_AT_ONCE and sum(transactions) == count + 1
     await store.close()
 
 
@@ -331,7 +347,7 @@ async def test_any_byte_that_is_flipped_is_an_error_or_changes_nothing(path: Pat
             assert await read(again) == before, f"byte {place}"
             found["equal"] += 1
         except StoreError as error:
-            assert error.code in ("corrupt", "not_found", "invalid", "unavailable", "read_only", "locked"), error
+            assert error.code in CODES, error
             found["error"] += 1
         await again.close()
     assert found["equal"] and found["error"], found
@@ -442,5 +458,8 @@ async def test_many_who_read_at_once_share_a_few_connections(path: Path, monkeyp
     await (await held(store)).append(*entries(1, 3))
     found = await asyncio.gather(*(read(store) for _ in range(200)))
     assert [len(rows) for rows in found] == [3] * 200
+    for _ in range(5):
+        with refused("not_found"):
+            await store.head("ada", "nothing")
     assert opened.count(False) <= 4 and opened.count(True) == 1
     await store.close()

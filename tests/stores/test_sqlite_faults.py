@@ -10,7 +10,7 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -57,11 +57,12 @@ def test_files_that_cannot_grow(size: int, tmp_path: Path) -> None:
 
 
 def test_a_disk_that_is_full(tmp_path: Path) -> None:
-    try:
-        with small_disk(tmp_path):
-            recovered(in_trouble("disk", tmp_path), "full")
-    except subprocess.CalledProcessError:  # not everybody can make disks; the next test has the same error without one
-        assert os.getuid() or not os.access("/dev/loop-control", os.W_OK)
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(small_disk(tmp_path))
+        except (OSError, subprocess.CalledProcessError):
+            return  # not everybody can make disks; the next test has the same error without one
+        recovered(in_trouble("disk", tmp_path), "full")
 
 
 async def test_a_database_that_is_full(tmp_path: Path) -> None:

@@ -145,13 +145,17 @@ class Container:
     async def _furnish(self, image: dict[str, Any]) -> None:
         """Before it starts: the daemon, where its user cannot write, and a workspace that is its user's own."""
         uid, gid = await self._who(image)
+        await self.inject()
+        if not (self.plan.bound or self.plan.read_only):
+            above, name = posixpath.split(self.plan.workdir)
+            await self._put(above, [(_entry(name, 0o755, uid, gid), b"")])
+
+    async def inject(self) -> None:
+        """Put the daemon where the container's user cannot write."""
         if self.plan.read_only:  # only volumes can be filled; this one is root's, as every new volume is
             return await self._put(PLACE, [(_entry("wickd.pyz", 0o444), self.daemon)])
         name = PLACE[1:]
         await self._put("/", [(_entry(name, 0o555), b""), (_entry(f"{name}/wickd.pyz", 0o444), self.daemon)])
-        if not self.plan.bound:
-            above, name = posixpath.split(self.plan.workdir)
-            await self._put(above, [(_entry(name, 0o755, uid, gid), b"")])
 
     async def _put(self, folder: str, entries: Sequence[tuple[tarfile.TarInfo, bytes]]) -> None:
         await self.engine.ask("PUT", f"{self._path}/archive", {"path": folder}, data=_tar(entries))
@@ -198,7 +202,8 @@ class Container:
         return {"wick.id": self.plan.id, "wick.owner": self.plan.owner, "wick.server": self.plan.server}
 
     def _digest(self, image: dict[str, Any]) -> str:
-        wanted = [self.plan.body(image), image["Id"], hashlib.sha256(self.daemon).hexdigest()]
+        """What a container is made of. Its daemon is no part of that: another one can be put in at any time."""
+        wanted = [self.plan.body(image), image["Id"]]
         return hashlib.sha256(json.dumps(wanted, sort_keys=True).encode()).hexdigest()
 
 

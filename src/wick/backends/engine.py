@@ -134,7 +134,11 @@ class Engine:
                 raise
             raise EngineError(f"{error}; it is not known whether the process began", "unknown") from None
         if tty:
-            await process.resize(*tty)
+            try:
+                await process.resize(*tty)
+            except BaseException:
+                process.close()
+                raise
         return process
 
     async def hijack(self, path: str, body: object) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:

@@ -51,6 +51,10 @@ class NoDaemon(Exception):
         self.final = final
 
 
+class _Changed(NoDaemon):
+    """The file in the container is not the daemon that we have: an older one, or something else."""
+
+
 @dataclass(slots=True, eq=False)
 class Launched:
     """A daemon, and the generator that keeps it until the event loop ends."""
@@ -64,16 +68,24 @@ class Launched:
 
 async def launch(container: Container, found: dict[str, Any], how: str, token: str) -> Launched:
     """Start a daemon in a running container; a NoDaemon says why there is none."""
-    keeper = _keep(container, found, how, token)
     try:
         async with asyncio.timeout(caps.DAEMON_SECONDS):
-            return Launched(await anext(keeper), keeper)
+            try:
+                return await _launched(container, found, how, token)
+            except _Changed:
+                await container.inject()
+                return await _launched(container, found, how, token)
     except TimeoutError:
         raise NoDaemon(f"the daemon did not answer within {caps.DAEMON_SECONDS:g} s") from None
     except (EngineError, OSError) as error:
         raise NoDaemon(f"the daemon could not be started: {error}") from None
     except BackendError as error:
         raise NoDaemon(f"the daemon did not answer: {error}") from None
+
+
+async def _launched(container: Container, found: dict[str, Any], how: str, token: str) -> Launched:
+    keeper = _keep(container, found, how, token)
+    return Launched(await anext(keeper), keeper)
 
 
 async def _keep(container: Container, found: dict[str, Any], how: str, token: str) -> AsyncGenerator[Daemon, None]:
@@ -171,4 +183,6 @@ async def _refused(process: Process, said: bytes) -> NoDaemon:
     words = " ".join(said.decode(errors="replace").split())[-300:]
     if code in (126, 127):
         return NoDaemon("the image has no python3", final=True)
+    if code == CHANGED:
+        return _Changed(words)
     return NoDaemon(words or f"the daemon ended with exit code {code}", final=code == TOO_OLD)

@@ -24,27 +24,32 @@ AFTER_SLASH = chr(ord("/") + 1)  # what comes, in the order of paths, after all 
 
 
 class InThread(MutableMapping[str, Any]):
-    """The files of a thread. Each is a value of its own, so that a change logs that file and no other."""
+    """The files of a thread: its value `files`. A change logs that file and no other."""
 
-    PREFIX = "file:"
+    KEY = "files"
 
     def __init__(self, thread: Thread) -> None:
         self._values = thread.values
 
     def __getitem__(self, path: str) -> Any:
-        return self._values[self.PREFIX + path]
+        return self._files()[path]
 
     def __setitem__(self, path: str, kept: Any) -> None:
-        self._values[self.PREFIX + path] = kept
+        self._values.put(self.KEY, path, kept)
 
     def __delitem__(self, path: str) -> None:
-        del self._values[self.PREFIX + path]
+        self._files()[path]  # an unknown path is a KeyError
+        self._values.drop(self.KEY, path)
 
     def __iter__(self) -> Iterator[str]:
-        return (key[len(self.PREFIX) :] for key in self._values if key.startswith(self.PREFIX))
+        return iter(self._files())
 
     def __len__(self) -> int:
-        return sum(1 for _ in self)
+        return len(self._files())
+
+    def _files(self) -> Mapping[str, Any]:
+        files = self._values.get(self.KEY)
+        return files if isinstance(files, Mapping) else {}
 
 
 class Tree:

@@ -17,11 +17,12 @@ from contextlib import contextmanager
 from typing import Any, Literal, NoReturn
 
 from wick import caps
-from wick.backends.mapped import MappedWalk, Names, Tree, fail, kept_as
+from wick.backends.mapped import InThread, MappedWalk, Names, Tree, fail, kept_as
 from wick.errors import BackendError
 from wick.protocols import OnOutput, Protection, Status, Terminal
 from wick.searching import Budget, Glob, Search
 from wick.shapes import Content, Edited, Executed, Found, Job, JobOutput, Lines, Listing, Matches, Stat, Written
+from wick.threads import Thread
 from wick.workers import in_thread
 from wick.workspace import PROTECTED, Protected, check_range, checked, content_of, edited, encoded, explained, lines_of
 
@@ -36,10 +37,16 @@ class State:
 
     def __init__(self, files: MutableMapping[str, Any] | None = None, *, protect: Iterable[str] = PROTECTED) -> None:
         self._files: MutableMapping[str, Any] = {} if files is None else files
-        self._protected = Protected(protect)
+        self._own = files is not None
+        self._protect = tuple(protect)
+        self._protected = Protected(self._protect)
         self._begun = time.time()
         self._times: dict[Names, float] = {}  # when something changed, as far as that happened here
         self._status = Status("idle")
+
+    def of(self, thread: Thread) -> State:
+        """The files of one thread, with the same rules; unless this was made with files of its own."""
+        return self if self._own else State(InThread(thread), protect=self._protect)
 
     @property
     def status(self) -> Status:

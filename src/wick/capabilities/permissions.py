@@ -18,8 +18,10 @@ from wick.protocols import Backend
 from wick.rules import POLICIES, Given, Rule, Subject, Type, allowing, met, rule
 from wick.threads import Thread
 from wick.tools import Tool
+from wick.workers import in_thread
 
 Mode = Literal["default", "plan", "acceptEdits", "bypassPermissions", "dontAsk"]
+LONG = 2_000  # characters of a command that is read beside the event loop
 PLAN = "Plan mode: write operations not allowed"
 KINDS = {
     "execute": "shell",
@@ -80,6 +82,8 @@ class Permissions(Capability):
     async def check(self, use: ToolUse) -> Ask | Block | None:
         workdir = self.backend.workdir if self.backend is not None else ""
         subject = Subject.of(use.bound, use.args, use.names, workdir=workdir)
+        if len(subject.command or "") > LONG:
+            await in_thread(lambda: subject.script, "reading a command")
         subject = replace(subject, linked=await self._linked(subject))
         granted = (use.bound.name, canonical(use.args)) in (self.grants | self._session(use.run))
         verdict = self._decide(subject, use.bound.read_only, granted)

@@ -19,7 +19,7 @@ from wick.errors import ConfigError, ModelError
 from wick.messages import FilePart, ImagePart, Message, Part, Reasoning, TextPart, ToolCall
 from wick.models import http, wire
 from wick.models.http import Server, TimeLimits
-from wick.protocols import CallArgs, CallStart, Delta, Finish, ReasoningDelta, Request, TextDelta, Usage
+from wick.protocols import CallArgs, CallStart, Delta, Finish, HoldsSchema, ReasoningDelta, Request, TextDelta, Usage
 from wick.tools import Tool
 
 BASE_URL = "https://api.anthropic.com"
@@ -34,6 +34,8 @@ class Anthropic:
     what the next question will begin with, too: the system prompt, the tools and the last two turns of the user.
     Without an `api_key`, Anthropic's own address gets that of ANTHROPIC_API_KEY, and another address none.
     """
+
+    holds_schema: HoldsSchema = "always"
 
     def __init__(
         self,

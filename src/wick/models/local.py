@@ -31,7 +31,7 @@ from wick.errors import ConfigError, MissingExtra, ModelError
 from wick.messages import ImagePart, TextPart
 from wick.models.http import TimeLimits
 from wick.models.openai import OpenAI
-from wick.protocols import CallArgs, CallStart, Delta, Finish, Request, TextDelta
+from wick.protocols import CallArgs, CallStart, Delta, Finish, HoldsSchema, Request, TextDelta
 from wick.tools import Tool
 from wick.workers import in_thread
 
@@ -50,6 +50,8 @@ class Local:
     are closed or gone. `parallel` replies are made at once, each with the whole context; further ones wait.
     `progress` is told how much is loaded, from 0 to 1, in another thread.
     """
+
+    holds_schema: HoldsSchema = "alone"  # a grammar leaves no room for a tool call
 
     def __init__(
         self,

@@ -17,7 +17,7 @@ from wick.messages import FilePart, ImagePart, Message, Part, TextPart, ToolCall
 from wick.models import http, wire
 from wick.models.calls import Calls
 from wick.models.http import Server, TimeLimits
-from wick.protocols import Delta, Finish, ReasoningDelta, Request, TextDelta, Usage
+from wick.protocols import Delta, Finish, HoldsSchema, ReasoningDelta, Request, TextDelta, Usage
 from wick.tools import Tool
 
 _NEWER = re.compile(r"(ft:)?(o\d|gpt-([5-9]|\d\d))")  # OpenAI's models that refuse `max_tokens`, wherever they run
@@ -58,6 +58,11 @@ class OpenAI:
     @property
     def name(self) -> str:
         return f"{self.server.name}:{self.model}"
+
+    @property
+    def holds_schema(self) -> HoldsSchema:
+        """Other servers hold the reply to a schema by a grammar, which leaves no room for a tool call."""
+        return "always" if self._at_openai else "alone"
 
     def __repr__(self) -> str:
         return f"<OpenAI {self.name}>"

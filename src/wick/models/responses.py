@@ -16,7 +16,7 @@ from wick.errors import ConfigError, ModelError
 from wick.messages import ImagePart, Message, Part, Reasoning, TextPart, ToolCall
 from wick.models import http, wire
 from wick.models.http import Server, TimeLimits
-from wick.protocols import CallArgs, CallStart, Delta, Finish, ReasoningDelta, Request, TextDelta, Usage
+from wick.protocols import CallArgs, CallStart, Delta, Finish, HoldsSchema, ReasoningDelta, Request, TextDelta, Usage
 from wick.tools import Tool
 
 _WIRE = "openai-responses"
@@ -31,6 +31,8 @@ class OpenAIResponses:
 
     Summaries of what it thought are shown when asked for: `settings={"extra": {"reasoning": {"summary": "auto"}}}`.
     """
+
+    holds_schema: HoldsSchema = "always"
 
     def __init__(
         self,

@@ -111,11 +111,13 @@ class Writer:
     def _gather(self) -> list[_Job]:
         jobs: list[_Job] = []
         with suppress(Empty):
-            first = self._jobs.get(timeout=self._patience())
-            while len(jobs) < MOST_AT_ONCE:
-                if first is not None and not first.abandoned:
-                    jobs.append(first)
-                first = self._jobs.get_nowait()
+            job = self._jobs.get(timeout=self._patience())
+            while True:
+                if job is not None and not job.abandoned:
+                    jobs.append(job)
+                if len(jobs) >= MOST_AT_ONCE:
+                    break  # before another one is taken
+                job = self._jobs.get_nowait()
         return jobs
 
     def _patience(self) -> float | None:

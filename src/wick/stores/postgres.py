@@ -16,52 +16,26 @@ from wick.frozen import digest
 from wick.protocols import Hit, Lease, News, Page, Queued, Summary
 from wick.stores import rows
 from wick.stores.postgres_pool import CONNECTIONS, Connection, Homes, channel, how_far
+from wick.stores.postgres_queries import (
+    APPEND,
+    LEASED,
+    NOW,
+    QUEUE,
+    SUMMARY,
+    TELL,
+    batch_of,
+    copy,
+    create,
+    explain,
+    find,
+    hit_of,
+    rows_of,
+    settle,
+    summary_of,
+)
 from wick.stores.watching import follow
 
 WAIT_SECONDS = 10.0  # for a connection
-
-NOW = "extract(epoch FROM clock_timestamp())::float8"
-LEASED = f"(holder <> '' AND until > {NOW})"
-SUMMARY = f"owner, id, title, meta, created, updated, last, run, asking, queued, {LEASED}"
-TELL = "pg_notify(%(channel)s, json_build_array(%(owner)s::text, %(id)s::text, {last}, {inbox})::text)"
-
-APPEND = f"""
-WITH t AS (
-    UPDATE threads SET last = %(last)s, updated = {NOW}, run = coalesce(%(run)s, run),
-        title = CASE title WHEN '' THEN %(title)s ELSE title END, asking = CASE WHEN %(over)s THEN 0 ELSE asking END
-    WHERE owner = %(owner)s AND id = %(id)s AND fence = %(fence)s AND holder <> '' AND last = %(expect)s
-    RETURNING key, inbox
-), e AS (
-    INSERT INTO entries (thread, seq, kind, at, data, sum, text)
-    SELECT t.key, n.* FROM t, unnest(
-        %(seqs)s::bigint[], %(kinds)s::text[], %(ats)s::float8[], %(datas)s::bytea[], %(sums)s::bigint[],
-        %(texts)s::text[]) AS n
-), q AS (
-    UPDATE questions SET state = 'over' FROM t WHERE %(over)s AND thread = t.key AND state = 'open'
-)
-SELECT key, {TELL.format(last="%(last)s::bigint", inbox="inbox")} FROM t
-"""
-
-QUEUE = f"""
-WITH t AS (
-    UPDATE threads SET inbox = inbox + 1, queued = queued + 1, updated = {NOW}
-    WHERE owner = %(owner)s AND id = %(id)s RETURNING key, last, inbox, updated
-), i AS (
-    INSERT INTO inbox (thread, position, kind, at, data, sum)
-    SELECT key, inbox, %(kind)s, updated, %(data)s, %(sum)s FROM t
-)
-SELECT inbox, {TELL.format(last="last", inbox="inbox")} FROM t
-"""
-
-BATCH = """
-SELECT t.last, e.seq, e.kind, e.at, e.data, e.sum FROM threads t LEFT JOIN LATERAL (
-    SELECT * FROM (
-        SELECT *, sum(octet_length(data)) OVER (ORDER BY seq) - octet_length(data) AS before FROM (
-            SELECT seq, kind, at, data, sum FROM entries WHERE thread = %(key)s AND seq > %(after)s
-            ORDER BY seq LIMIT %(most)s) AS next) AS sized
-    WHERE before < %(bytes)s) AS e ON true
-WHERE t.key = %(key)s ORDER BY e.seq
-"""
 
 
 class Postgres:
@@ -87,11 +61,11 @@ class Postgres:
         rows.checked_name("an owner", owner)
         about = rows.checked_meta(meta)
         async with self._homes.connection(writes=True) as connection:
-            return await _create(connection, owner, id, rows.title_of(title), about)
+            return await create(connection, owner, id, rows.title_of(title), about)
 
     async def head(self, owner: str, id: str) -> Summary:
         async with self._homes.connection(writes=False) as connection:
-            return _summary(await _find(connection, owner, id, SUMMARY))
+            return summary_of(await find(connection, owner, id, SUMMARY))
 
     async def list(
         self,
@@ -125,17 +99,17 @@ class Postgres:
             f"ORDER BY {order} {way}, key {way} LIMIT %s"
         )
         async with self._homes.connection(writes=False) as connection:
-            found = await _all(connection, query, (*values, *(mark or ()), limit + 1))
+            found = await rows_of(connection, query, (*values, *(mark or ()), limit + 1))
         more = rows.cursor_of(order, oldest_first, found[limit - 1][-2:]) if len(found) > limit else ""
-        return Page(tuple(_summary(row[:-2]) for row in found[:limit]), more)
+        return Page(tuple(summary_of(row[:-2]) for row in found[:limit]), more)
 
     async def delete(self, owner: str, id: str) -> None:
         given = {"owner": owner, "id": id, "channel": self._channel}
         gone = TELL.format(last="NULL", inbox="NULL")
         async with self._homes.connection(writes=True) as connection:
-            await _find(connection, owner, id, "key")
+            await find(connection, owner, id, "key")
             query = "WITH t AS (DELETE FROM threads WHERE owner = %(owner)s AND id = %(id)s RETURNING key) "
-            if not await _all(connection, f"{query} SELECT key, {gone} FROM t", given):
+            if not await rows_of(connection, f"{query} SELECT key, {gone} FROM t", given):
                 raise rows.not_found(id)
 
     async def fork(
@@ -152,11 +126,11 @@ class Postgres:
                 rows.note(said, entry["kind"], entry["data"])
         title = rows.title_of(title) or source.title or said.title
         async with self._homes.connection(writes=True) as connection, connection.transaction():
-            key, kept = await _find(connection, owner, id, "key, meta", "FOR SHARE")  # not deleted meanwhile
-            await _create(connection, owner, new_id, title, kept if about is None else about)
-            (made,) = await _find(connection, owner, new_id, "key")
-            await _copy(connection, key, made, at, said)
-            return _summary(await _find(connection, owner, new_id, SUMMARY))
+            key, kept = await find(connection, owner, id, "key, meta", "FOR SHARE")  # not deleted meanwhile
+            await create(connection, owner, new_id, title, kept if about is None else about)
+            (made,) = await find(connection, owner, new_id, "key")
+            await copy(connection, key, made, at, said)
+            return summary_of(await find(connection, owner, new_id, SUMMARY))
 
     # -- the log ----------------------------------------------------------------------------------------------------
 
@@ -189,23 +163,23 @@ class Postgres:
             "ats": [*ats],
             "datas": [*datas],
             "sums": [*sums],
-            "texts": made.texts,
+            "texts": [_searched(entry) for entry in entries],
         }
         async with self._homes.connection(writes=True) as connection:
             if plain:
-                done = await _all(connection, APPEND, given) if rows.known(owner) and rows.known(id) else []
+                done = await rows_of(connection, APPEND, given) if rows.known(owner) and rows.known(id) else []
             else:
                 done = await self._append_and_settle(connection, given, made, took)
-            return made.last if done else await _explain(connection, owner, id, made, expect, fence)
+            return made.last if done else await explain(connection, owner, id, made, expect, fence)
 
     async def _append_and_settle(
         self, connection: Connection, given: dict[str, Any], made: rows.Append, took: Sequence[int]
     ) -> builtins.list[Any]:
         async with connection.transaction():
-            await _find(connection, given["owner"], given["id"], "key", "FOR UPDATE")
-            done = await _all(connection, APPEND, given)
+            await find(connection, given["owner"], given["id"], "key", "FOR UPDATE")
+            done = await rows_of(connection, APPEND, given)
             if done:
-                await _settle(connection, done[0][0], given["id"], made, took)
+                await settle(connection, done[0][0], given["id"], made, took)
             return done
 
     async def read(
@@ -213,11 +187,11 @@ class Postgres:
     ) -> AsyncGenerator[builtins.list[dict[str, Any]], None]:
         done, left = rows.checked_number("where to begin", after), limit
         async with self._homes.connection(writes=False) as connection:
-            (key,) = await _find(connection, owner, id, "key")
+            (key,) = await find(connection, owner, id, "key")
         while left is None or left > 0:
             most = rows.BATCH_ROWS if left is None else min(left, rows.BATCH_ROWS)
             async with self._homes.connection(writes=False) as connection:
-                found = await _batch(connection, id, key, done, most)
+                found = await batch_of(connection, id, key, done, most)
             if not found:
                 return
             yield found
@@ -234,8 +208,8 @@ class Postgres:
             "ORDER BY e.at DESC, e.seq DESC LIMIT %s"
         )
         async with self._homes.connection(writes=False) as connection:
-            found = await _all(connection, query, (owner, *wanted, limit))
-        return [_hit(row, wanted[0]) for row in found]
+            found = await rows_of(connection, query, (owner, *wanted, limit))
+        return [hit_of(row, wanted[0]) for row in found]
 
     # -- leases -----------------------------------------------------------------------------------------------------
 
@@ -247,8 +221,8 @@ class Postgres:
             f"WHERE owner = %s AND id = %s AND NOT {LEASED} RETURNING fence, until"
         )
         async with self._homes.connection(writes=True) as connection:
-            other, left = await _find(connection, owner, id, f"holder, until - {NOW}")
-            for fence, until in await _all(connection, query, given):
+            other, left = await find(connection, owner, id, f"holder, until - {NOW}")
+            for fence, until in await rows_of(connection, query, given):
                 return Lease(fence, holder, until)
         raise rows.held(id, other or "somebody", left)
 
@@ -259,15 +233,15 @@ class Postgres:
             "RETURNING holder, until"
         )
         async with self._homes.connection(writes=True) as connection:
-            await _find(connection, owner, id, "key")
-            for holder, until in await _all(connection, query, given):
+            await find(connection, owner, id, "key")
+            for holder, until in await rows_of(connection, query, given):
                 return Lease(fence, holder, until)
         raise rows.fenced(id)
 
     async def release(self, owner: str, id: str, fence: int) -> None:
         given = (owner, id, rows.checked_number("a fence", fence))
         async with self._homes.connection(writes=True) as connection:
-            await _find(connection, owner, id, "key")
+            await find(connection, owner, id, "key")
             await connection.execute(
                 "UPDATE threads SET holder = '', until = 0 WHERE owner = %s AND id = %s AND fence = %s", given
             )
@@ -282,16 +256,16 @@ class Postgres:
     async def _queue(self, connection: Connection, owner: str, id: str, kind: str, body: bytes) -> int:
         given = {"owner": owner, "id": id, "kind": kind, "data": body, "sum": rows.queued_check(kind, body)}
         if rows.known(owner) and rows.known(id):
-            for position, _ in await _all(connection, QUEUE, given | {"channel": self._channel}):
+            for position, _ in await rows_of(connection, QUEUE, given | {"channel": self._channel}):
                 return int(position)
         raise rows.not_found(id)
 
     async def answer(self, owner: str, id: str, question: str, data: Mapping[str, Any]) -> int:
         body = rows.checked_said("an answer", data, id=question)
         async with self._homes.connection(writes=True) as connection, connection.transaction():
-            (key,) = await _find(connection, owner, id, "key", "FOR UPDATE")
+            (key,) = await find(connection, owner, id, "key", "FOR UPDATE")
             query = "SELECT state FROM questions WHERE thread = %s AND id = %s"
-            found = await _all(connection, query, (key, question)) if rows.known(question) else []
+            found = await rows_of(connection, query, (key, question)) if rows.known(question) else []
             if not found:
                 raise rows.no_question(id, question)
             if found[0][0] != "open":
@@ -307,15 +281,15 @@ class Postgres:
     async def inbox(self, owner: str, id: str) -> builtins.list[Queued]:
         query = "SELECT position, kind, at, data, sum FROM inbox WHERE thread = %s ORDER BY position"
         async with self._homes.connection(writes=False) as connection:
-            (key,) = await _find(connection, owner, id, "key")
-            return [rows.queued_of(id, row) for row in await _all(connection, query, (key,))]
+            (key,) = await find(connection, owner, id, "key")
+            return [rows.queued_of(id, row) for row in await rows_of(connection, query, (key,))]
 
     async def watch(self, owner: str, id: str) -> AsyncGenerator[News, None]:
         home, watchers = self._homes.here()
 
         async def now() -> News:
             async with self._homes.connection(writes=False) as connection:
-                await _find(connection, owner, id, "key")
+                await find(connection, owner, id, "key")
             await home.listen()
             async with self._homes.connection(writes=False) as connection:
                 news = await how_far(connection, (owner, id))
@@ -337,10 +311,10 @@ class Postgres:
     async def put_blob(self, owner: str, id: str, data: bytes) -> str:
         name, count = digest(data), "SELECT coalesce(sum(octet_length(data)), 0) FROM blobs WHERE thread = %s"
         async with self._homes.connection(writes=True) as connection, connection.transaction():
-            (key,) = await _find(connection, owner, id, "key", "FOR UPDATE")
-            there = await _all(connection, "SELECT 1 FROM blobs WHERE thread = %s AND sha256 = %s", (key, name))
+            (key,) = await find(connection, owner, id, "key", "FOR UPDATE")
+            there = await rows_of(connection, "SELECT 1 FROM blobs WHERE thread = %s AND sha256 = %s", (key, name))
             if not there:
-                ((size,),) = await _all(connection, count, (key,))
+                ((size,),) = await rows_of(connection, count, (key,))
                 rows.checked_blob(id, data, size)
                 await connection.execute("INSERT INTO blobs VALUES (%s, %s, %s)", (key, name, bytes(data)))
         return name
@@ -348,8 +322,8 @@ class Postgres:
     async def get_blob(self, owner: str, id: str, sha256: str) -> bytes:
         query = "SELECT data FROM blobs WHERE thread = %s AND sha256 = %s"
         async with self._homes.connection(writes=False) as connection:
-            (key,) = await _find(connection, owner, id, "key")
-            found = await _all(connection, query, (key, sha256)) if rows.known(sha256) else []
+            (key,) = await find(connection, owner, id, "key")
+            found = await rows_of(connection, query, (key, sha256)) if rows.known(sha256) else []
         if not found:
             raise rows.no_blob(id, sha256)
         return rows.blob_of(id, sha256, found[0][0])
@@ -359,120 +333,6 @@ class Postgres:
         await self._homes.close()
 
 
-# -- queries --------------------------------------------------------------------------------------------------------
-
-
-async def _all(connection: Connection, query: str, given: Any) -> list[Any]:
-    return await (await connection.execute(query, given)).fetchall()
-
-
-async def _find(connection: Connection, owner: str, id: str, columns: str, lock: str = "") -> Any:
-    if not (rows.known(owner) and rows.known(id)):
-        raise rows.not_found(str(id)[: rows.NAME_CHARS])
-    query = f"SELECT {columns} FROM threads WHERE owner = %s AND id = %s {lock}"
-    for row in await _all(connection, query, (owner, id)):
-        return row
-    raise rows.not_found(id)
-
-
-def _summary(row: Sequence[Any]) -> Summary:
-    owner, id, title, meta, created, updated, last, run, asking, queued, leased = row
-    about = rows.decode(meta.encode())
-    return Summary(owner, id, title, about, created, updated, last, run, asking, queued, leased)
-
-
-async def _create(connection: Connection, owner: str, id: str, title: str, meta: str) -> Summary:
-    rows.checked_name("the id of a thread", id)
-    query = (
-        "INSERT INTO threads (owner, id, title, meta, created, updated) "
-        f"SELECT %s, %s, %s, %s, now, now FROM (SELECT {NOW} AS now) AS clock "
-        f"ON CONFLICT (owner, id) DO NOTHING RETURNING {SUMMARY}"
-    )
-    for row in await _all(connection, query, (owner, id, title, meta)):
-        return _summary(row)
-    raise rows.exists(id)
-
-
-async def _copy(connection: Connection, key: int, made: int, at: int, said: rows.Append) -> None:
-    await connection.execute(
-        "INSERT INTO entries (thread, seq, kind, at, data, sum, text) "
-        "SELECT %s, seq, kind, at, data, sum, text FROM entries WHERE thread = %s AND seq <= %s",
-        (made, key, at),
-    )
-    await connection.execute(
-        "INSERT INTO blobs (thread, sha256, data) SELECT %s, sha256, data FROM blobs WHERE thread = %s", (made, key)
-    )
-    asked = rows.open_questions(said.questions)
-    await connection.execute(
-        "INSERT INTO questions (thread, id, state) SELECT %s, unnest(%s::text[]), 'open'", (made, asked)
-    )
-    await connection.execute(
-        "UPDATE threads SET last = %s, run = %s, asking = %s WHERE key = %s", (at, said.run or "", len(asked), made)
-    )
-
-
-async def _explain(connection: Connection, owner: str, id: str, made: rows.Append, expect: int, fence: int) -> int:
-    """Why nothing was appended; unless it is there already, since somebody tried again."""
-    key, last, its_fence, holder = await _find(connection, owner, id, "key, last, fence, holder")
-    if its_fence != fence or not holder:
-        raise rows.fenced(id)
-    query = "SELECT seq, kind, at, data, sum FROM entries WHERE thread = %s AND seq > %s ORDER BY seq LIMIT %s"
-    if last == made.last and await _all(connection, query, (key, expect, len(made.rows))) == made.rows:
-        return made.last
-    raise rows.conflicts(id, expect, last)
-
-
-async def _settle(connection: Connection, key: int, id: str, made: rows.Append, took: Sequence[int]) -> None:
-    """Take what was queued, and follow what is asked and answered."""
-    taken = await _all(
-        connection,
-        "DELETE FROM inbox WHERE thread = %s AND position = ANY(%s::bigint[]) RETURNING position",
-        (key, [*took]),
-    )
-    for position in took:
-        if (position,) not in taken:
-            raise rows.not_queued(id, position)
-    for step, question in made.questions:
-        if step == "asked":
-            await connection.execute(
-                "INSERT INTO questions (thread, id, state) VALUES (%s, %s, 'open') "
-                "ON CONFLICT (thread, id) DO UPDATE SET state = 'open', position = NULL",
-                (key, question),
-            )
-        elif step == "over":
-            await connection.execute("UPDATE questions SET state = 'over' WHERE thread = %s AND state = 'open'", (key,))
-        else:
-            await _close(connection, key, id, question, took)
-    await connection.execute(
-        "UPDATE threads SET queued = queued - %s, "
-        "asking = (SELECT count(*) FROM questions WHERE thread = key AND state = 'open') WHERE key = %s",
-        (len(took), key),
-    )
-
-
-async def _close(connection: Connection, key: int, id: str, question: str, took: Sequence[int]) -> None:
-    """Log an answer: the holder's own, or the one that somebody queued; the first one counts."""
-    query = "SELECT state, position FROM questions WHERE thread = %s AND id = %s"
-    for state, position in await _all(connection, query, (key, question)):
-        if state == "answered" and position not in took:
-            raise rows.answered_already(id, question)
-    await connection.execute(
-        "UPDATE questions SET state = 'answered', position = NULL WHERE thread = %s AND id = %s", (key, question)
-    )
-
-
-async def _batch(connection: Connection, id: str, key: int, after: int, most: int) -> list[dict[str, Any]]:
-    given = {"key": key, "after": after, "most": most, "bytes": rows.BATCH_BYTES}
-    found = await _all(connection, BATCH, given)
-    if not found:
-        raise rows.not_found(id)
-    last, some = found[0][0], [row[1:] for row in found if row[1] is not None]
-    if not some and after < last:
-        raise rows.corrupt(id, after + 1, "it is missing")
-    return [rows.entry_of(id, after + number, row) for number, row in enumerate(some, 1)]
-
-
-def _hit(row: Sequence[Any], word: str) -> Hit:
-    id, title, seq, kind, at, data, sum = row
-    text = rows.text_of(rows.entry_of(id, seq, (seq, kind, at, data, sum))["data"])
-    return Hit(id, title, seq, at, rows.excerpt(text, word))
+def _searched(entry: Mapping[str, Any]) -> str | None:
+    """What a search looks through."""
+    return rows.folded(rows.text_of(entry["data"])) if entry["kind"] == "message" else None

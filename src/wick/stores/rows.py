@@ -37,7 +37,6 @@ class Append:
     """Some entries, ready to be stored, and what they say about their thread."""
 
     rows: list[Row] = field(default_factory=list)
-    texts: list[str | None] = field(default_factory=list)  # of each row, what a search looks through
     last: int = 0
     run: str | None = None  # the run that is open after them; None if they say nothing about it
     title: str = ""
@@ -65,7 +64,6 @@ def _add(made: Append, seq: int, entry: Mapping[str, Any]) -> None:
         raise ValueError(f"its kind is {kind!r} and its time {at!r}")
     body = encode(data)
     made.rows.append((seq, kind, at, body, check(seq, kind, at, body)))
-    made.texts.append(folded(text_of(data)) if kind == "message" else None)
     note(made, kind, data)
 
 
@@ -199,7 +197,7 @@ def excerpt(text: str, word: str) -> str:
 
 
 def title_of(text: str) -> str:
-    line = " ".join(text.replace("\0", " ").split())
+    line = " ".join(text[: 10 * TITLE_CHARS].replace("\0", " ").split())
     return line if len(line) <= TITLE_CHARS else line[: TITLE_CHARS - 1] + "…"
 
 

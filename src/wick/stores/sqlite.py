@@ -24,18 +24,21 @@ from wick.frozen import digest
 from wick.protocols import Hit, Lease, News, Page, Queued, Summary
 from wick.stores import rows, sqlite_file
 from wick.stores.group_commit import Transaction, Writer
-from wick.stores.sqlite_file import FENCE_BITS, TROUBLE, File, Link, explained
+from wick.stores.sqlite_file import TROUBLE, File, Link, explained
 from wick.stores.sqlite_queries import (
     FENCED,
     SUMMARY,
+    answer,
+    append,
     batch,
     copy,
+    create,
     delete,
-    explain,
+    enqueue,
     find,
+    lease,
     past,
     put_blob,
-    settle,
     summary_of,
     waiting,
 )
@@ -67,7 +70,7 @@ class Sqlite:
     ) -> None:
         if str(path) in ("", ":memory:"):
             raise StoreError("a SQLite store needs a file; to keep threads in memory, use InMemory", "invalid")
-        self._file = File(Path(path), busy_seconds)
+        self._file = File(Path(path).absolute(), busy_seconds)
         self._retention = None if retention is None else rows.checked_seconds(retention)
         self._clock = clock
         self._begin()
@@ -109,17 +112,23 @@ class Sqlite:
         try:
             link.db.execute("BEGIN")
             found = work(link.db)
-            link.db.execute("COMMIT")
+            self._put_back(link)
+        except StoreError:
+            self._put_back(link)
+            raise
         except BaseException as error:
             link.close()
             if isinstance(error, TROUBLE):
                 raise explained(error, self._file.path) from error
             raise
+        return found
+
+    def _put_back(self, link: Link) -> None:
+        link.db.execute("ROLLBACK")  # it only read
         if len(self._readers) < READERS and link.age == self._file.age:
             self._readers.append(link)
         else:
             link.close()
-        return found
 
     def _reader(self) -> Link:
         while self._readers:
@@ -139,18 +148,7 @@ class Sqlite:
         rows.checked_name("an owner", owner)
         rows.checked_name("the id of a thread", id)
         about = rows.checked_meta(meta)
-        return await self._write(lambda do: self._create(do, owner, id, rows.title_of(title), about))
-
-    def _create(self, do: Transaction, owner: str, id: str, title: str, meta: str) -> Summary:
-        if do.db.execute("SELECT 1 FROM threads WHERE owner = ? AND id = ?", (owner, id)).fetchone():
-            raise rows.exists(id)
-        now = self._clock()
-        made = do.db.execute(
-            "INSERT INTO threads (owner, id, title, meta, created, updated) VALUES (?, ?, ?, ?, ?, ?)",
-            (owner, id, title, meta, now, now),
-        )
-        do.db.execute(f"UPDATE threads SET fence = key << {FENCE_BITS} WHERE key = ?", (made.lastrowid,))
-        return self._head(do.db, owner, id)
+        return await self._write(lambda do: create(do, owner, id, rows.title_of(title), about, self._clock()))
 
     async def head(self, owner: str, id: str) -> Summary:
         return await self._read(lambda db: self._head(db, owner, id))
@@ -207,7 +205,7 @@ class Sqlite:
 
         def work(do: Transaction) -> Summary:
             find(do.db, owner, id, "key")  # it may be gone
-            self._create(do, owner, new_id, title, kept if about is None else about)
+            create(do, owner, new_id, title, kept if about is None else about, self._clock())
             (made,) = find(do.db, owner, new_id, "key")
             copy(do.db, key, made, at, said)
             return self._head(do.db, owner, new_id)
@@ -228,29 +226,11 @@ class Sqlite:
     ) -> int:
         made = rows.prepare(id, entries, rows.checked_number("what is expected", expect))
         fence, taken = rows.checked_number("a fence", fence), rows.checked_took(took)
-        return await self._write(lambda do: self._append(do, owner, id, made, expect, fence, taken))
-
-    def _append(
-        self, do: Transaction, owner: str, id: str, made: rows.Append, expect: int, fence: int, took: Sequence[int]
-    ) -> int:
-        place = (owner, id, fence, expect)
-        added = do.db.executemany(
-            "INSERT INTO entries (thread, seq, kind, at, data, sum) SELECT key, ?, ?, ?, ?, ? FROM threads "
-            f"WHERE {FENCED} AND last = ?",
-            [(*row, *place) for row in made.rows],
+        if not (rows.known(owner) and rows.known(id)):
+            raise rows.not_found(id)
+        return await self._write(
+            lambda do: append(do, owner, id, made, expect=expect, fence=fence, took=taken, now=self._clock())
         )
-        if added.rowcount != len(made.rows):
-            return explain(do.db, owner, id, made, expect, fence)
-        key, asking, inbox = find(do.db, owner, id, "key, asking, inbox")
-        if took or asking or any(step != "over" for step, _ in made.questions):
-            settle(do.db, key, id, made, took)
-        do.db.execute(
-            "UPDATE threads SET last = ?, updated = ?, run = coalesce(?, run), "
-            "title = CASE title WHEN '' THEN ? ELSE title END WHERE key = ?",
-            (made.last, self._clock(), made.run, made.title, key),
-        )
-        do.tell((owner, id), News(made.last, inbox))
-        return made.last
 
     async def read(
         self, owner: str, id: str, *, after: int = 0, limit: int | None = None
@@ -279,19 +259,7 @@ class Sqlite:
     async def lease(self, owner: str, id: str, holder: str, seconds: float) -> Lease:
         rows.checked_name("a holder", holder)
         seconds = rows.checked_seconds(seconds)
-        return await self._write(lambda do: self._lease(do.db, owner, id, holder, seconds))
-
-    def _lease(self, db: sqlite3.Connection, owner: str, id: str, holder: str, seconds: float) -> Lease:
-        fence, other, until = find(db, owner, id, "fence, holder, until")
-        now = self._clock()
-        if other and until > now:
-            raise rows.held(id, other, until - now)
-        mine = Lease(fence + 1, holder, now + seconds)
-        db.execute(
-            "UPDATE threads SET fence = ?, holder = ?, until = ? WHERE owner = ? AND id = ?",
-            (mine.fence, holder, mine.until, owner, id),
-        )
-        return mine
+        return await self._write(lambda do: lease(do.db, owner, id, holder, seconds, self._clock()))
 
     async def renew(self, owner: str, id: str, fence: int, seconds: float) -> Lease:
         seconds = rows.checked_seconds(seconds)
@@ -319,40 +287,11 @@ class Sqlite:
 
     async def enqueue(self, owner: str, id: str, message: Mapping[str, Any]) -> int:
         body = rows.checked_said("a message", message)
-        return await self._write(lambda do: self._queue(do, owner, id, "message", body))
+        return await self._write(lambda do: enqueue(do, owner, id, "message", body, self._clock()))
 
     async def answer(self, owner: str, id: str, question: str, data: Mapping[str, Any]) -> int:
         body = rows.checked_said("an answer", data, id=question)
-        return await self._write(lambda do: self._answer(do, owner, id, question, body))
-
-    def _answer(self, do: Transaction, owner: str, id: str, question: str, body: bytes) -> int:
-        (key,) = find(do.db, owner, id, "key")
-        given = (key, question)
-        query = "SELECT state FROM questions WHERE thread = ? AND id = ?"
-        found = do.db.execute(query, given).fetchone() if rows.known(question) else None
-        if found is None:
-            raise rows.no_question(id, question)
-        if found[0] != "open":
-            raise rows.answered_already(id, question)
-        position = self._queue(do, owner, id, "answer", body)
-        do.db.execute(
-            "UPDATE questions SET state = 'answered', position = ? WHERE thread = ? AND id = ?", (position, *given)
-        )
-        do.db.execute("UPDATE threads SET asking = asking - 1 WHERE key = ?", (key,))
-        return position
-
-    def _queue(self, do: Transaction, owner: str, id: str, kind: str, body: bytes) -> int:
-        key, last, inbox = find(do.db, owner, id, "key, last, inbox")
-        position, now = inbox + 1, self._clock()
-        do.db.execute(
-            "INSERT INTO inbox (thread, position, kind, at, data, sum) VALUES (?, ?, ?, ?, ?, ?)",
-            (key, position, kind, now, body, rows.queued_check(kind, body)),
-        )
-        do.db.execute(
-            "UPDATE threads SET inbox = ?, queued = queued + 1, updated = ? WHERE key = ?", (position, now, key)
-        )
-        do.tell((owner, id), News(last, position))
-        return int(position)
+        return await self._write(lambda do: answer(do, owner, id, question, body, self._clock()))
 
     async def inbox(self, owner: str, id: str) -> builtins.list[Queued]:
         return await self._read(lambda db: waiting(db, owner, id))

@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from wick.errors import StoreError
-from wick.protocols import Queued, Summary
+from wick.protocols import Lease, News, Queued, Summary
 from wick.stores import rows
 from wick.stores.group_commit import Transaction
+from wick.stores.sqlite_file import FENCE_BITS
 from wick.stores.sqlite_search import drop_index
 
 SUMMARY = "owner, id, title, meta, created, updated, last, run, asking, queued, holder != '' AND until > ?"
@@ -32,6 +33,89 @@ def summary_of(row: Sequence[Any]) -> Summary:
         return Summary(owner, id, title, about, created, updated, last, run, asking, queued, bool(leased))
     except ValueError as error:
         raise StoreError(f"thread {id}: its meta is damaged: {error}", "corrupt") from error
+
+
+def create(do: Transaction, owner: str, id: str, title: str, meta: str, now: float) -> Summary:
+    if do.db.execute("SELECT 1 FROM threads WHERE owner = ? AND id = ?", (owner, id)).fetchone():
+        raise rows.exists(id)
+    made = do.db.execute(
+        "INSERT INTO threads (owner, id, title, meta, created, updated) VALUES (?, ?, ?, ?, ?, ?)",
+        (owner, id, title, meta, now, now),
+    )
+    do.db.execute(f"UPDATE threads SET fence = key << {FENCE_BITS} WHERE key = ?", (made.lastrowid,))
+    return summary_of(find(do.db, owner, id, SUMMARY, now))
+
+
+def append(
+    do: Transaction,
+    owner: str,
+    id: str,
+    made: rows.Append,
+    *,
+    expect: int,
+    fence: int,
+    took: Sequence[int],
+    now: float,
+) -> int:
+    place = (owner, id, fence, expect)
+    added = do.db.executemany(
+        "INSERT INTO entries (thread, seq, kind, at, data, sum) SELECT key, ?, ?, ?, ?, ? FROM threads "
+        f"WHERE {FENCED} AND last = ?",
+        [(*row, *place) for row in made.rows],
+    )
+    if added.rowcount != len(made.rows):
+        return explain(do.db, owner, id, made, expect, fence)
+    key, asking, inbox = find(do.db, owner, id, "key, asking, inbox")
+    if took or asking or any(step != "over" for step, _ in made.questions):
+        settle(do.db, key, id, made, took)
+    do.db.execute(
+        "UPDATE threads SET last = ?, updated = ?, run = coalesce(?, run), "
+        "title = CASE title WHEN '' THEN ? ELSE title END WHERE key = ?",
+        (made.last, now, made.run, made.title, key),
+    )
+    do.tell((owner, id), News(made.last, inbox))
+    return made.last
+
+
+def lease(db: sqlite3.Connection, owner: str, id: str, holder: str, seconds: float, now: float) -> Lease:
+    fence, other, until = find(db, owner, id, "fence, holder, until")
+    if other and until > now:
+        raise rows.held(id, other, until - now)
+    mine = Lease(fence + 1, holder, now + seconds)
+    db.execute(
+        "UPDATE threads SET fence = ?, holder = ?, until = ? WHERE owner = ? AND id = ?",
+        (mine.fence, holder, mine.until, owner, id),
+    )
+    return mine
+
+
+def answer(do: Transaction, owner: str, id: str, question: str, body: bytes, now: float) -> int:
+    (key,) = find(do.db, owner, id, "key")
+    given = (key, question)
+    query = "SELECT state FROM questions WHERE thread = ? AND id = ?"
+    found = do.db.execute(query, given).fetchone() if rows.known(question) else None
+    if found is None:
+        raise rows.no_question(id, question)
+    if found[0] != "open":
+        raise rows.answered_already(id, question)
+    position = enqueue(do, owner, id, "answer", body, now)
+    do.db.execute(
+        "UPDATE questions SET state = 'answered', position = ? WHERE thread = ? AND id = ?", (position, *given)
+    )
+    do.db.execute("UPDATE threads SET asking = asking - 1 WHERE key = ?", (key,))
+    return position
+
+
+def enqueue(do: Transaction, owner: str, id: str, kind: str, body: bytes, now: float) -> int:
+    key, last, inbox = find(do.db, owner, id, "key, last, inbox")
+    position: int = inbox + 1
+    do.db.execute(
+        "INSERT INTO inbox (thread, position, kind, at, data, sum) VALUES (?, ?, ?, ?, ?, ?)",
+        (key, position, kind, now, body, rows.queued_check(kind, body)),
+    )
+    do.db.execute("UPDATE threads SET inbox = ?, queued = queued + 1, updated = ? WHERE key = ?", (position, now, key))
+    do.tell((owner, id), News(last, position))
+    return position
 
 
 def delete(do: Transaction, owner: str, id: str) -> None:

@@ -17,7 +17,7 @@ from wick.models import wire
 from wick.models.demo.decide import decide
 from wick.models.demo.instance import LABEL
 from wick.models.http import Server
-from wick.protocols import CallArgs, CallStart, Delta, Finish, Request, TextDelta, Usage
+from wick.protocols import CallArgs, CallStart, Delta, Finish, HoldsSchema, Request, TextDelta, Usage
 
 _NOWHERE = Server(LABEL, "")
 _PIECE = 16  # characters of a call's arguments that come at a time
@@ -27,6 +27,7 @@ class Demo:
     """The offline demo model: no key, no network, no surprises."""
 
     name = LABEL
+    holds_schema: HoldsSchema = "always"
 
     async def stream(self, request: Request) -> AsyncIterator[Delta]:
         _check(request)

@@ -1,0 +1,83 @@
+"""Files that an operator points to: in a backend, or in a folder of this machine.
+
+    files = files_in(backend, run.thread)          the backend as this conversation sees it
+    files = Folder("~/.wick/skills")               a folder of this machine, which no agent can reach
+    data, size = await data_of(files, "plan/SKILL.md", 64_000)
+"""
+
+from __future__ import annotations
+
+import os
+from base64 import b64decode
+from collections.abc import Callable
+from typing import Any, Protocol, TypeVar
+
+from wick.protocols import Backend
+from wick.shapes import Content, Found, Written
+from wick.threads import Thread
+from wick.workers import in_thread
+from wick.workspace import Workspace
+
+T = TypeVar("T")
+
+
+class Files(Protocol):
+    """What of a backend is needed to read files, and to put some there; see `wick.protocols.Backend`."""
+
+    @property
+    def workdir(self) -> str: ...
+
+    async def read(self, path: str, *, offset: int = 0, limit: int | None = None) -> Content: ...
+
+    async def glob(self, pattern: str, path: str = ".", *, everything: bool = False) -> Found: ...
+
+    async def write(self, path: str, content: str | bytes) -> Written: ...
+
+    async def move(self, source: str, target: str) -> None: ...
+
+    async def delete(self, path: str, *, recursive: bool = False) -> None: ...
+
+
+class Folder:
+    """A folder of this machine. A path in it does not lead out of it, and it is open only while it is used."""
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.workdir = os.path.realpath(os.path.expanduser(path))
+
+    async def read(self, path: str, *, offset: int = 0, limit: int | None = None) -> Content:
+        return await self._do(lambda files: files.read(path, offset=offset, limit=limit))
+
+    async def glob(self, pattern: str, path: str = ".", *, everything: bool = False) -> Found:
+        return await self._do(lambda files: files.glob(pattern, path, everything=everything))
+
+    async def write(self, path: str, content: str | bytes) -> Written:
+        return await self._do(lambda files: files.write(path, content))
+
+    async def move(self, source: str, target: str) -> None:
+        await self._do(lambda files: files.move(source, target))
+
+    async def delete(self, path: str, *, recursive: bool = False) -> None:
+        await self._do(lambda files: files.delete(path, recursive=recursive))
+
+    async def _do(self, do: Callable[[Workspace], T]) -> T:
+        def work() -> T:
+            files = Workspace(self.workdir, protect=())
+            try:
+                return do(files)
+            finally:
+                files.close()
+
+        return await in_thread(work, "folder")
+
+
+def files_in(backend: Backend, thread: Thread | None) -> Files:
+    """The files of a backend; of one that keeps its files in conversations, those of this one."""
+    of: Any = getattr(backend, "of", None)
+    return backend if of is None or thread is None else of(thread)  # type: ignore[no-any-return]
+
+
+async def data_of(files: Files, path: str, most: int) -> tuple[bytes, int]:
+    """The first bytes of a file, and how many it has."""
+    content = await files.read(path, limit=most)
+    text = content["content"]
+    return b64decode(text) if content["encoding"] == "base64" else text.encode(), content["size"]

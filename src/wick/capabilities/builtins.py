@@ -1,0 +1,352 @@
+"""Tools that most agents can use: arithmetic, the time, HTTP requests and a search of the web.
+
+Agent(model, hooks=[Builtins()])                                calculate, datetime, http_request
+Agent(model, hooks=[Builtins(["calculate"])])                   one of them
+Agent(model, hooks=[Builtins(search=my_search)])                and web_search, by a function of yours
+Agent(model, tools=[calculate, HttpRequest(methods=["GET"])])   a tool without the rest
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import inspect
+import re
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from importlib.metadata import entry_points
+from typing import Annotated, Any
+from urllib.parse import urlsplit
+from zoneinfo import ZoneInfo
+
+from wick import caps
+from wick.arithmetic import calculated
+from wick.capability import Capability
+from wick.errors import ConfigError, ToolError
+from wick.outbound import SAFE, Fetched, fetch
+from wick.tools import Tool, tool
+from wick.workers import in_thread
+
+METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
+ENTRY_POINTS = "wick.web_search"
+
+Search = Callable[[str], Any]
+
+
+class Builtins(Capability):
+    """The built-in tools, or some of them: `calculate`, `datetime`, `http_request` and `web_search`."""
+
+    def __init__(
+        self,
+        tools: Collection[str] | None = None,
+        *,
+        search: Search | str | None = None,
+        timezone: str = "UTC",
+        methods: Collection[str] = METHODS,
+        private: Collection[str] = (),
+        timeout: float = caps.HTTP_SECONDS,
+        max_bytes: int = caps.HTTP_BYTES,
+    ) -> None:
+        makers: dict[str, Callable[[], Tool]] = {
+            "calculate": lambda: calculate,
+            "datetime": lambda: DateTime(timezone),
+            "http_request": lambda: HttpRequest(methods, private=private, timeout=timeout, max_bytes=max_bytes),
+            "web_search": lambda: WebSearch(search),
+        }
+        usual = [name for name in makers if name != "web_search" or search is not None]
+        wanted = usual if tools is None else _texts("tools", tools)
+        for name in wanted:
+            if name not in makers:
+                raise ConfigError(f"there is no built-in tool {name!r}; there are {', '.join(makers)}")
+        self._tools = tuple(makers[name]() for name in dict.fromkeys(wanted))
+
+    def tools(self) -> list[Tool]:
+        return [*self._tools]
+
+
+def _texts(option: str, given: Any) -> list[str]:
+    texts = [*given] if isinstance(given, Collection) and not isinstance(given, str | bytes | Mapping) else [None]
+    if not all(isinstance(text, str) and text for text in texts):
+        raise ConfigError(f"{option} is a list of texts, not {given!r}")
+    return texts
+
+
+def _positive(option: str, given: Any) -> None:
+    if not isinstance(given, int | float) or isinstance(given, bool) or not 0 < given < float("inf"):
+        raise ConfigError(f"{option} is a number above 0, not {given!r}")
+
+
+# -- calculate ------------------------------------------------------------------------------------------------------
+
+
+@tool(read_only=True, timeout=10)
+def calculate(
+    expr: Annotated[str, "such as (1 + 2) * 3, 10 / 4, 2 ** 64, 5!, sqrt(2), round(pi, 4), log(8, 2)"],
+) -> str:
+    """Calculate an arithmetic expression. What is rational is exact; the rest has 15 digits."""
+    return calculated(expr)
+
+
+# -- the time -------------------------------------------------------------------------------------------------------
+
+_OFFSET = re.compile(r"(?:UTC|GMT)?([+-])(\d{2}):?(\d{2})")
+
+
+def DateTime(timezone: str = "UTC") -> Tool:
+    """A tool that tells the time, in that timezone unless the model asks for another."""
+    try:
+        _zone(timezone)
+    except ToolError as error:
+        raise ConfigError(f"timezone: {error}") from None
+
+    def now(
+        timezone: Annotated[str, "such as Europe/Berlin, UTC or +02:00; if left out, the usual one"] = timezone,
+    ) -> dict[str, Any]:
+        moment = dt.datetime.now(_zone(timezone))
+        return {
+            "datetime": moment.isoformat(timespec="seconds"),
+            "timezone": timezone,
+            "weekday": moment.strftime("%A"),
+            "unix": int(moment.timestamp()),
+        }
+
+    return tool(now, name="datetime", description="The date and time now, in a timezone.", read_only=True, timeout=10)
+
+
+def _zone(name: str) -> dt.tzinfo:
+    """The timezone of a name, such as Europe/Berlin, or of an offset, such as +02:00."""
+    if not isinstance(name, str):
+        raise ToolError(f"a timezone is a text, such as Europe/Berlin, not {name!r}")
+    if name.upper() in ("UTC", "GMT", "Z"):
+        return dt.UTC
+    if offset := _OFFSET.fullmatch(name):
+        hours, minutes = int(offset[2]), int(offset[3])
+        if hours < 24 and minutes < 60:
+            return dt.timezone((-1 if offset[1] == "-" else 1) * dt.timedelta(hours=hours, minutes=minutes))
+    try:
+        return ZoneInfo(name)
+    except (LookupError, ValueError, OSError):  # unknown, or no name at all, such as one that leads out of the folder
+        raise ToolError(
+            f"there is no timezone {name[:60]!r}; give one such as Europe/Berlin, America/New_York, UTC or +02:00"
+        ) from None
+
+
+datetime = DateTime()
+
+
+# -- requests -------------------------------------------------------------------------------------------------------
+
+# What the connection itself needs, or what would make a request mean something else on its way.
+_OURS = frozenset(
+    "accept-encoding connection content-length expect host keep-alive proxy-authorization proxy-connection te trailer "
+    "transfer-encoding upgrade".split()
+)
+_TOKEN = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
+_HOST = re.compile(r"[\w.-]+|[0-9a-f:.]+", re.IGNORECASE)
+_ODD = re.compile(r"[\s\\\x00-\x1f\x7f]")
+_CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
+_TEXTUAL = re.compile(r"text/|.*[/+](?:json|xml|javascript|yaml|csv|x-www-form-urlencoded|x-ndjson|graphql)\b")
+_TOLD = ("content-type", "location", "etag", "last-modified", "link", "retry-after", "www-authenticate", "allow")
+
+
+def HttpRequest(
+    methods: Collection[str] = METHODS,
+    *,
+    private: Collection[str] = (),
+    timeout: float = caps.HTTP_SECONDS,
+    max_bytes: int = caps.HTTP_BYTES,
+) -> Tool:
+    """A tool that asks a web server, at a public address; `private` are hosts that may be anywhere, as `host:port`.
+
+    Redirects are not followed: where they lead is told, and asking there is another use of the tool. With methods
+    that change nothing (GET, HEAD, OPTIONS) the tool is `read_only`.
+    """
+    allowed = [method.upper() for method in _texts("methods", methods)]
+    if not allowed or not set(allowed) <= set(METHODS):
+        raise ConfigError(f"methods are some of {', '.join(METHODS)}, not {', '.join(allowed) or 'none'}")
+    _positive("timeout", timeout)
+    _positive("max_bytes", max_bytes)
+    hosts = frozenset(host.lower() for host in _texts("private", private))
+    requests = _Requests(tuple(allowed), hosts, timeout, int(max_bytes))
+    return tool(
+        requests.http_request,
+        description=f"Send an HTTP request and read the answer. The methods are {', '.join(allowed)}.",
+        kind="network",
+        read_only=set(allowed) <= set(SAFE),
+        timeout=timeout + caps.CANCEL_GRACE_SECONDS,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Requests:
+    methods: tuple[str, ...]
+    private: frozenset[str]
+    timeout: float
+    max_bytes: int
+
+    async def http_request(
+        self,
+        url: Annotated[str, "begins with http:// or https://"],
+        method: Annotated[str, "the first of the methods, if left out"] = "",
+        headers: dict[str, str] | None = None,
+        body: Annotated[str, "the text to send"] = "",
+    ) -> dict[str, Any]:
+        method = method.upper() or self.methods[0]
+        if method not in self.methods:
+            raise ToolError(f"the method {method[:20]!r} is not one of {', '.join(self.methods)}")
+        fetched = await fetch(
+            _checked_url(url),
+            method=method,
+            headers={"User-Agent": "wick", **_checked_headers(headers or {})},
+            body=_checked_body(body),
+            private=_is_allowed(url, self.private),
+            seconds=self.timeout,
+            most_bytes=self.max_bytes,
+        )
+        return _told(fetched)
+
+
+def _checked_url(url: str) -> str:
+    """A URL that everybody reads in the same way; what could be read in two is refused."""
+    if len(url) > caps.URL_CHARS:
+        raise ToolError(f"the URL has more than {caps.URL_CHARS:,} characters")
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname or "", parts.port
+    except ValueError:
+        host, port = "", None
+    if _ODD.search(url) or not _HOST.fullmatch(host) or port == 0 or parts.scheme not in ("http", "https"):
+        raise ToolError("the URL is not well formed; use one like https://example.com/path, with spaces as %20")
+    if "@" in parts.netloc:
+        raise ToolError("the URL has a user or a password in it; send them in a header, if they are needed")
+    return url
+
+
+def _is_allowed(url: str, hosts: Collection[str]) -> bool:
+    """Whether the operator lets this host be at a private address."""
+    parts = urlsplit(url)
+    host = (parts.hostname or "").lower()
+    port = parts.port or (443 if parts.scheme == "https" else 80)
+    return host in hosts or f"{host}:{port}" in hosts
+
+
+def _checked_headers(headers: Mapping[str, str]) -> dict[str, str]:
+    if len(headers) > caps.HTTP_HEADERS or sum(map(len, [*headers, *headers.values()])) > caps.HTTP_HEADERS_BYTES:
+        raise ToolError(f"these are too many headers, or too long ones; at most {caps.HTTP_HEADERS} are sent")
+    for name, value in headers.items():
+        if not _TOKEN.fullmatch(name) or _CONTROL.search(value):
+            raise ToolError(f"the header {name[:40]!r} has a name or a value that none can have")
+        if name.lower() in _OURS:
+            raise ToolError(f"the header {name} is set by the connection itself; leave it out")
+    return dict(headers)
+
+
+def _checked_body(body: str) -> bytes:
+    data = body.encode("utf-8", "replace")
+    if len(data) > caps.HTTP_BODY_BYTES:
+        raise ToolError(f"the body has more than {caps.HTTP_BODY_BYTES:,} bytes; send less")
+    return data
+
+
+def _told(fetched: Fetched) -> dict[str, Any]:
+    """An answer as the model reads it."""
+    headers = {name: fetched.headers[name][:1_000] for name in _TOLD if name in fetched.headers}
+    told = {"status": fetched.status, "headers": headers, "body": _text(fetched), "truncated": fetched.truncated}
+    if 300 <= fetched.status < 400 and "location" in headers:
+        return {**told, "note": "the redirect was not followed; ask for its location if that is meant"}
+    return told
+
+
+def _text(fetched: Fetched) -> str:
+    kind = fetched.headers.get("content-type", "").lower()
+    charset = re.search(r"charset=[\"']?([\w.:-]+)", kind)
+    if not _TEXTUAL.match(kind) and (kind or b"\0" in fetched.body) and (charset is None or b"\0" in fetched.body):
+        return f"({len(fetched.body):,} bytes that are no text are not shown)" if fetched.body else ""
+    try:
+        return fetched.body.decode(charset[1] if charset else "utf-8", "replace").encode("utf-8", "replace").decode()
+    except (LookupError, ValueError):  # no encoding, or none for text
+        return fetched.body.decode("utf-8", "replace")
+
+
+# -- searching the web ----------------------------------------------------------------------------------------------
+
+
+def WebSearch(search: Search | str | None = None, *, timeout: float = caps.SEARCH_SECONDS) -> Tool:
+    """A tool that searches the web by `search(query)`, which may be async and returns a text or a list of results.
+
+    A text names an installed search (an entry point of the group `wick.web_search`) or a `module:function`. A result
+    is a mapping with `title`, `url` and `snippet`, or a text.
+    """
+    _positive("timeout", timeout)
+    find = _found(search)
+
+    async def web_search(query: str, limit: Annotated[int, "the most results"] = 5) -> str | dict[str, Any]:
+        """Search the web, and get titles, addresses and excerpts of pages."""
+        if not query.strip() or len(query) > caps.SEARCH_CHARS:
+            raise ToolError(f"a query is a text of at most {caps.SEARCH_CHARS:,} characters that is not empty")
+        if not 1 <= limit <= caps.SEARCH_RESULTS:
+            raise ToolError(f"limit is a number from 1 to {caps.SEARCH_RESULTS}, not {limit}")
+        return _results(await _searched(find, query), limit)
+
+    return tool(web_search, kind="network", read_only=True, timeout=timeout)
+
+
+def _found(search: Search | str | None) -> Search:
+    if isinstance(search, str):
+        search = _named(search)
+    elif search is None:
+        search = _installed()
+    if not callable(search):
+        raise ConfigError(f"search is a function that takes a query, or the name of one, not {search!r}")
+    return search
+
+
+def _installed() -> Search:
+    installed = sorted(entry_points(group=ENTRY_POINTS), key=lambda point: point.name)
+    if len(installed) != 1:
+        which = f"say which one: {', '.join(point.name for point in installed)}" if installed else "none is installed"
+        raise ConfigError(f"web_search needs a search, and {which}; give it as search=, a function that takes a query")
+    return _loaded(installed[0].load, installed[0].name)
+
+
+def _named(name: str) -> Search:
+    for point in entry_points(group=ENTRY_POINTS, name=name):
+        return _loaded(point.load, name)
+    module, colon, function = name.partition(":")
+    if not (module and colon and function):
+        raise ConfigError(f"there is no search {name!r}; give one that is installed, or module:function")
+    return _loaded(lambda: getattr(import_module(module), function), name)
+
+
+def _loaded(load: Callable[[], Any], name: str) -> Search:
+    try:
+        search: Search = load()
+    except Exception as error:  # whatever the module does when it is imported
+        raise ConfigError(f"the search {name} cannot be loaded: {type(error).__name__}: {error}") from error
+    return search
+
+
+async def _searched(find: Search, query: str) -> Any:
+    try:
+        if inspect.iscoroutinefunction(find) or inspect.iscoroutinefunction(type(find).__call__):
+            return await find(query)
+        answer = await in_thread(lambda: find(query), "web_search")
+        return await answer if inspect.isawaitable(answer) else answer
+    except ToolError:
+        raise
+    except Exception as error:
+        raise ToolError(f"the search failed: {type(error).__name__}: {error}") from error
+
+
+def _results(answer: Any, limit: int) -> str | dict[str, Any]:
+    if isinstance(answer, str):
+        return answer
+    if not isinstance(answer, list | tuple) or not all(isinstance(one, str | Mapping) for one in answer):
+        raise ToolError(f"the search answered with a {type(answer).__name__}, not with a text or a list of results")
+    return {"results": [_result(one) for one in answer[:limit]]}
+
+
+def _result(one: str | Mapping[str, Any]) -> dict[str, str]:
+    if isinstance(one, str):
+        return {"snippet": one[: caps.CUT_HEAD_CHARS]}
+    return {str(name): str(value)[: caps.CUT_HEAD_CHARS] for name, value in one.items() if value is not None}

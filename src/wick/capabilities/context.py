@@ -1,0 +1,98 @@
+"""Tell the model something in front of every conversation, without making it part of the conversation."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from stat import S_ISREG
+from typing import Any
+
+from wick.capability import Capability
+from wick.caps import CONTEXT_FILE_BYTES
+from wick.errors import BackendError, ConfigError
+from wick.fencing import defused, fenced, one_line
+from wick.hooks import before
+from wick.messages import Message
+from wick.operations import ModelCall, Run
+from wick.protocols import Backend
+from wick.workers import in_thread
+
+
+class Context(Capability):
+    """Puts texts and files in front of the history as a message, in each request and not in the thread.
+
+    `files` are read when a run begins: on this machine, or in `backend`. One that is missing or cannot be read is
+    said to be so in a sentence.
+    """
+
+    def __init__(
+        self, *texts: str, files: Iterable[str | os.PathLike[str]] = (), backend: Backend | None = None
+    ) -> None:
+        if isinstance(files, str | bytes | os.PathLike) or not isinstance(files, Iterable):
+            raise ConfigError(f"Context(files=…) takes a list, also of one: files=[{files!r}]")
+        self.texts, self.files, self.backend = tuple(map(_text, texts)), tuple(map(_path, files)), backend
+        if not self.texts and not self.files:
+            raise ConfigError("Context needs something to tell: texts, or files=[…]")
+
+    @before(Run)
+    async def read(self, run: Run) -> None:
+        found = [await self._content(path) for path in self.files]
+        run.scratch[self] = await in_thread(lambda: self._message(found), "fencing the context")
+
+    @before(ModelCall)
+    def tell(self, call: ModelCall) -> None:
+        told = call.run.scratch.get(self)
+        if told is None or call.purpose:
+            return
+        front = next((n for n, message in enumerate(call.messages) if message.role != "system"), len(call.messages))
+        call.messages.insert(front, told)
+
+    def _message(self, found: Iterable[tuple[str, str]]) -> Message:
+        parts = [defused("file", text) for text in self.texts]
+        for path, (text, problem) in zip(self.files, found, strict=True):
+            parts.append(f"{one_line(path, 500)}: {problem}" if problem else fenced("file", text, path=path))
+        return Message("user", fenced("context", "\n\n".join(parts)), name=self.name)
+
+    async def _content(self, path: str) -> tuple[str, str]:
+        """What a file holds, or a sentence that says why it cannot be told."""
+        try:
+            if self.backend is None:
+                text, cut = await in_thread(lambda: _read(path), f"reading {path}")
+            else:
+                text, cut = await _fetched(self.backend, path)
+        except (BackendError, OSError, ValueError, RuntimeError) as error:  # the last: whose home nobody knows
+            return "", f"this file could not be read: {getattr(error, 'strerror', None) or error}."
+        return text + (f"\n… (the file goes on; these are its first {CONTEXT_FILE_BYTES:,} bytes)" if cut else ""), ""
+
+
+async def _fetched(backend: Backend, path: str) -> tuple[str, bool]:
+    found = await backend.read(path, limit=CONTEXT_FILE_BYTES)
+    if found["encoding"] != "utf-8":
+        raise ValueError("it is no text")
+    return found["content"], found["truncated"]
+
+
+def _read(path: str) -> tuple[str, bool]:
+    """The beginning of a text file; what is no regular file might never end."""
+    file = os.open(Path(path).expanduser(), os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    with os.fdopen(file, "rb") as opened:
+        if not S_ISREG(os.fstat(file).st_mode):
+            raise ValueError("it is no file")
+        data = opened.read(CONTEXT_FILE_BYTES + 1)
+    if b"\0" in data:
+        raise ValueError("it is no text")
+    return data[:CONTEXT_FILE_BYTES].decode("utf-8", "replace"), len(data) > CONTEXT_FILE_BYTES
+
+
+def _text(given: Any) -> str:
+    if not isinstance(given, str) or not given.strip():
+        raise ConfigError(f"Context takes texts, not {given!r}; files are given as files=[…]")
+    return given.strip()
+
+
+def _path(given: Any) -> str:
+    path = os.fspath(given) if isinstance(given, str | os.PathLike) else None
+    if not isinstance(path, str) or not path:
+        raise ConfigError(f"Context(files=…) takes paths, not {given!r}")
+    return path

@@ -1,0 +1,454 @@
+"""Files and commands: seven tools over a backend, and a place for results that are too large to be shown.
+
+    Agent(model, hooks=[Filesystem(Local("./project"))])
+
+What the tools write is kept with the thread, as `thread.values["files"]`. `Filesystem(State())` has its files there
+and nowhere else, each thread its own.
+"""
+
+from __future__ import annotations
+
+import json
+import posixpath
+import re
+from codecs import getincrementaldecoder
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+from wick import caps
+from wick.backends.mapped import InThread, kept_as
+from wick.backends.state import State
+from wick.capability import Capability
+from wick.decisions import Ask
+from wick.errors import BackendError, ConfigError, StoreError, ToolError, Uncertain
+from wick.frozen import digest
+from wick.hooks import Hook, after, guard
+from wick.keeping import Kept
+from wick.messages import ToolResult
+from wick.operations import Run, ToolUse
+from wick.protocols import Backend
+from wick.shapes import Executed, Lines
+from wick.threads import Thread
+from wick.tools import Tool, tool
+from wick.workspace import PROTECTED, Protected, lines_of
+
+READING = ("ls", "read_file", "glob", "grep")
+WRITING = ("write_file", "edit_file")
+FILE_TOOLS = frozenset((*READING, *WRITING))  # whose results are shown as they are, however large
+RESULTS = ".results"
+KEPT = "large_result"  # the entry of a thread that has one which no workspace has
+READ_CHARS = caps.TOOL_OUTPUT_CHARS - 1_000  # shown of a file at once, so that there is room to say how to go on
+EXECUTED_CHARS = 8 * (caps.OUTPUT_HEAD_BYTES + caps.OUTPUT_TAIL_BYTES)  # both outputs, as JSON
+
+Path = Annotated[str, "relative to the workspace"]
+
+
+class Filesystem(Capability):
+    """Gives an agent the files and commands of a backend: ls, read_file, write_file, edit_file, glob, grep, execute.
+
+    With `read_only` there are the four that only read, with `execute=False` no commands. Where nothing confines
+    commands (`backend.protection.asks`), the user is asked about each one. A result of any tool with more than
+    `result_chars` characters is put into a file, and its beginning and end are shown.
+    """
+
+    def __init__(
+        self,
+        backend: Backend,
+        *,
+        execute: bool = True,
+        read_only: bool = False,
+        track: bool = True,
+        result_chars: int | None = caps.RESULT_CHARS,
+        longest: float = caps.LONGEST_COMMAND_SECONDS,
+    ) -> None:
+        if not all(callable(getattr(backend, name, None)) for name in ("ls", "lines", "write", "execute")):
+            raise ConfigError(f"Filesystem needs a backend, such as Local('./workspace'), not {backend!r}")
+        for name, flag in (("execute", execute), ("read_only", read_only), ("track", track)):
+            if not isinstance(flag, bool):
+                raise ConfigError(f"Filesystem({name}={flag!r}): it is true or false")
+        for name, number in (("result_chars", 1 if result_chars is None else result_chars), ("longest", longest)):
+            if isinstance(number, bool) or not isinstance(number, int | float) or not 0 < number < float("inf"):
+                raise ConfigError(f"Filesystem({name}={number!r}): it is a number above 0")
+        self.backend = backend
+        self._commands = execute and not read_only and not isinstance(backend, State)
+        self._read_only, self._track, self._result_chars, self._longest = read_only, track, result_chars, longest
+
+    def tools(self) -> list[Tool]:
+        """Those that this backend and these options leave."""
+        names = {*READING, *(() if self._read_only else WRITING), *(("execute",) if self._commands else ())}
+        return [tool for tool in super().tools() if tool.name in names]
+
+    def hooks(self) -> list[Hook]:
+        wanted = {"confirm": self._commands, "keep_large": self._result_chars is not None}
+        return [hook for hook in super().hooks() if wanted[hook.name.rpartition(".")[2]]]
+
+    def foreign_tools(self) -> list[str]:
+        """All seven: a guard may name one that these options leave out."""
+        return [tool.name for tool in super().tools()]
+
+    # -- files --------------------------------------------------------------------------------------------------------
+
+    @tool(kind="read", read_only=True)
+    async def ls(self, run: Run, path: Path = ".") -> ToolResult:
+        """List a folder: the name, type and size of each entry."""
+        with _telling():
+            listing = await self._place(run).backend.ls(path)
+        entries = [{"name": one["name"], "type": one["type"], "size": one["size"]} for one in listing["entries"]]
+        more = {"name": "... (there are more entries) ...", "type": "other", "size": 0}
+        return _json([*entries, more] if listing["truncated"] else entries)
+
+    @tool(kind="read", read_only=True)
+    async def read_file(
+        self,
+        run: Run,
+        path: Path,
+        offset: Annotated[int, "how many lines to skip"] = 0,
+        limit: Annotated[int | None, "how many lines to read; all, if left out"] = None,
+    ) -> ToolResult:
+        """Read a text file, or some lines of it."""
+        with _telling():
+            found = await self._lines(run, path, offset, limit)
+        if not found["lines"] and offset:
+            raise ToolError(f"{path} has no more than {offset} lines; read it from a smaller offset")
+        text, about = _page(found, limit), {name: found[name] for name in ("path", "offset", "lines", "truncated")}
+        return ToolResult(_legible(text), data=about)
+
+    @tool(kind="write", idempotent=True)
+    async def write_file(self, run: Run, path: Path, content: str) -> ToolResult:
+        """Write a text file: make it, with the folders it needs, or replace what is there."""
+        place = self._place(run)
+        with _telling():
+            written = await place.backend.write(path, content)
+        place.track(path, written["bytes_written"], content)
+        return _json(written)
+
+    @tool(kind="write")
+    async def edit_file(
+        self,
+        run: Run,
+        path: Path,
+        old_text: Annotated[str, "exactly as it is in the file, and only once there"],
+        new_text: str,
+        replace_all: Annotated[bool, "replace it wherever it is"] = False,
+        occurrence: Annotated[Literal["only", "first"], "first: replace the first, whatever else there is"] = "only",
+    ) -> ToolResult:
+        """Replace a text in a file by another."""
+        place = self._place(run)
+        with _telling():
+            edited = await place.backend.edit(path, old_text, new_text, replace_all=replace_all, occurrence=occurrence)
+        await place.track_edited(path, edited["bytes_written"])
+        return _json(edited)
+
+    @tool(kind="read", read_only=True)
+    async def glob(
+        self,
+        run: Run,
+        pattern: Annotated[str, "such as *.py, src/**/*.ts or {a,b}.txt"],
+        path: Annotated[str, "the folder to look in"] = ".",
+        everything: Annotated[bool, "also what .gitignore leaves out"] = False,
+    ) -> ToolResult:
+        """Find files by their names."""
+        with _telling():
+            return _json(await self._place(run).backend.glob(pattern, path, everything=everything))
+
+    @tool(kind="read", read_only=True)
+    async def grep(
+        self,
+        run: Run,
+        pattern: Annotated[str, "a regular expression (RE2)"],
+        path: Annotated[str, "the folder or file to search"] = ".",
+        glob: Annotated[str, "only in files like this, such as *.py"] = "",
+        ignore_case: bool = False,
+        everything: Annotated[bool, "also in what .gitignore leaves out"] = False,
+    ) -> ToolResult:
+        """Search in files for lines that match a pattern."""
+        backend = self._place(run).backend
+        with _telling():
+            found = await backend.grep(pattern, path, glob=glob, ignore_case=ignore_case, everything=everything)
+        return _json(found)
+
+    def _place(self, run: Run) -> _Place:
+        """The backend as this run sees it."""
+        if self not in run.scratch:
+            backend, thread = self.backend, run.thread
+            bound = backend.of(thread) if isinstance(backend, State) else backend
+            run.scratch[self] = _Place(bound, thread, bound is not backend, self._track)
+        return run.scratch[self]  # type: ignore[no-any-return]
+
+    async def _lines(self, run: Run, path: str, offset: int, limit: int | None) -> Lines:
+        place = self._place(run)
+        try:
+            return await place.backend.lines(path, offset=offset, limit=limit)
+        except BackendError as error:
+            kept = await _from_thread(run.thread, place.key(path)) if error.code == "not_found" else None
+            if kept is None:
+                raise
+            return lines_of(path, [kept], len(kept), offset, limit)
+
+    # -- commands -----------------------------------------------------------------------------------------------------
+
+    @tool(kind="shell", max_output=EXECUTED_CHARS)
+    async def execute(
+        self,
+        run: Run,
+        use: ToolUse,
+        command: Annotated[str, "for the shell"],
+        timeout: Annotated[float | None, "in seconds"] = None,
+        workdir: Annotated[str, "the folder to run it in; the workspace, if left out"] = "",
+    ) -> ToolResult:
+        """Run a shell command in the workspace, and get its output and its exit code."""
+        if timeout is not None and not 0 < timeout <= self._longest:
+            raise ToolError(f"timeout is a number of seconds above 0, at most {self._longest:g}")
+        live = _Live(use)
+        with _telling():
+            executed = await self._place(run).backend.execute(
+                command, workdir=workdir, timeout=timeout, on_output=live.show, approved=self._is_guarded(use)
+            )
+        live.end()
+        return _json(_executed(executed))
+
+    @guard(ToolUse, match="execute")
+    async def confirm(self, use: ToolUse) -> Ask | None:
+        """Where nothing confines commands, the user has the last word about each."""
+        if not self._is_ours(use) or not self.backend.protection.asks:
+            return None
+        return Ask(f"Nothing confines commands here. Run this one? {_line(str(use.args['command']))}")
+
+    def _is_ours(self, use: ToolUse) -> bool:
+        return getattr(use.bound.fn, "__self__", None) is self
+
+    def _is_guarded(self, use: ToolUse) -> bool:
+        """Whether this use has passed `confirm`; a tool that was taken out of its capability has not."""
+        return self._is_ours(use) and any(hook.owner is self for hook in use.run.guards(ToolUse))
+
+    # -- results that are too large -------------------------------------------------------------------------------------
+
+    @after(ToolUse)
+    async def keep_large(self, use: ToolUse) -> None:
+        result, most = use.result, self._result_chars
+        if result is None or most is None or len(result.text) <= most or not use.names.isdisjoint(FILE_TOOLS):
+            return
+        text = result.text
+        whole = _streams(result.data) if self._is_ours(use) and not result.error else text
+        short = f"{_cut(text)}\n\n({await self._keep(use, whole)})"
+        if result.error:
+            result.error = short
+        else:
+            result.output = short
+
+    async def _keep(self, use: ToolUse, text: str) -> str:
+        """Keep a result in the workspace, or else with the thread; says where."""
+        place, data = self._place(use.run), text.encode("utf-8", "replace")
+        if not self._read_only and not place.in_thread:
+            try:
+                path = await _free(place.backend, use)
+                await place.backend.write(path, data)
+            except BackendError:
+                pass  # the thread takes it
+            else:
+                return (
+                    f"the whole result is in {path}; read it with read_file, offset and limit, or search it with grep"
+                )
+        path = f"{RESULTS}/{_safe(use)}-{_own(use)}.txt"
+        if await _to_thread(use.run, path, data):
+            return f"the whole result is kept as {path}; read it with read_file, offset and limit"
+        return "the rest could not be kept; ask for less"
+
+
+# -- a backend as one run sees it -------------------------------------------------------------------------------------
+
+_PROTECTED = Protected(PROTECTED)
+
+
+@dataclass(slots=True)
+class _Place:
+    """A backend, and the thread that knows what was written there."""
+
+    backend: Backend
+    thread: Thread
+    in_thread: bool  # the files are the thread's own
+    tracks: bool
+    logged: int = -1  # bytes of files in the thread's log
+
+    def key(self, path: str) -> str:
+        """A path as it is seen from the workspace; `..` may lead over a link, so it stays."""
+        inside = path.removeprefix(f"{self.backend.workdir}/")
+        return inside if ".." in inside.split("/") else posixpath.normpath(inside)
+
+    def track(self, path: str, size: int, content: Any) -> None:
+        """Keep what was written with the thread; of what is too large, that it was written."""
+        key = self.key(path)
+        if not self.tracks or self.in_thread or _PROTECTED.covers(key.split("/")):
+            return
+        if self.logged < 0:
+            self.logged = sum(map(_logged, self.thread.entries))
+        fits = size <= caps.STATE_FILE_BYTES and self.logged + size <= caps.STATE_BYTES
+        kept = content if fits and content is not None else {"size": size}
+        files = InThread(self.thread)
+        if files.get(key) != kept:
+            files[key] = kept
+            self.logged += size if fits else 0
+
+    async def track_edited(self, path: str, size: int) -> None:
+        if not self.tracks or self.in_thread:
+            return
+        content = None
+        if size <= caps.STATE_FILE_BYTES:
+            content = await self._content(path)
+        self.track(path, size, content)
+
+    async def _content(self, path: str) -> Any:
+        try:
+            read = await self.backend.read(path)
+        except BackendError:  # it is gone already, and that is no failure of the edit
+            return None
+        return read["content"] if read["encoding"] == "utf-8" else {"content": read["content"], "encoding": "base64"}
+
+
+def _logged(entry: Any) -> int:
+    """How many bytes of a file an entry has."""
+    if entry.kind != "value" or entry.data["key"] != InThread.KEY or "item" not in entry.data:
+        return 0
+    kept = entry.data.get("value")
+    content = kept.get("content") if isinstance(kept, Mapping) else kept
+    return len(content.encode("utf-8", "replace")) if isinstance(content, str) else 0
+
+
+# -- results ----------------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def _telling() -> Iterator[None]:
+    """What the backend cannot do, the model is told in its words."""
+    try:
+        yield
+    except BackendError as error:
+        raise (Uncertain if error.code == "unknown" else ToolError)(str(error)) from None
+
+
+def _json(data: Any) -> ToolResult:
+    text = _legible(json.dumps(data, ensure_ascii=False, separators=(",", ":")))
+    return ToolResult(text, data=json.loads(text))
+
+
+def _legible(text: str) -> str:
+    """A text that has bytes; a name of a file that is no text has none in some places."""
+    return text if text.isascii() else text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+
+
+def _page(found: Lines, limit: int | None) -> str:
+    """Lines of a file, and how to go on where it has more than was asked for, or than can be shown."""
+    text = found["content"]
+    if len(text) > READ_CHARS:
+        text = text[: text.rfind("\n", 0, READ_CHARS) + 1 or READ_CHARS]
+    elif not found["truncated"] or limit is not None:
+        return text
+    return f"{text}\n... (the file goes on; read it from offset {found['offset'] + text.count(chr(10))}) ..."
+
+
+def _executed(executed: Executed) -> dict[str, Any]:
+    """What the model is told of a command; what is not worth a word is left out."""
+    told: dict[str, Any] = {name: executed[name] for name in ("stdout", "stderr", "exit_code")}  # type: ignore[literal-required]
+    rest: dict[str, Any] = {name: executed[name] for name in ("error", "truncated", "moved")}  # type: ignore[literal-required]
+    return told | {name: value for name, value in rest.items() if value}
+
+
+def _streams(data: Any) -> str:
+    """The outputs of a command one after the other, as they are read best."""
+    return data["stdout"] + (f"\n--- stderr ---\n{data['stderr']}" if data["stderr"] else "")
+
+
+def _cut(text: str) -> str:
+    head, tail = caps.CUT_HEAD_CHARS, caps.CUT_TAIL_CHARS
+    return f"{text[:head]}\n\n... (truncated {len(text) - head - tail} characters) ...\n\n{text[-tail:]}"
+
+
+def _line(text: str) -> str:
+    """A text on one line, with nothing in it that could make it look like another."""
+    line = "".join(
+        char if char.isprintable() else " " if char in "\n\t" else "\N{REPLACEMENT CHARACTER}" for char in text
+    )
+    return line if len(line) <= caps.PREVIEW_CHARS else f"{line[: caps.PREVIEW_CHARS]}…"
+
+
+class _Live:
+    """The output of a command, shown while it runs."""
+
+    def __init__(self, use: ToolUse) -> None:
+        self._use, self._left = use, caps.STREAM_CHARS
+        self._decoders = {name: getincrementaldecoder("utf-8")("replace") for name in ("stdout", "stderr")}
+
+    def show(self, stream: Literal["stdout", "stderr"], data: bytes) -> None:
+        self._say(self._decoders[stream].decode(data))
+
+    def end(self) -> None:
+        for decoder in self._decoders.values():
+            self._say(decoder.decode(b"", final=True))
+
+    def _say(self, text: str) -> None:
+        if not text or self._left <= 0:
+            return
+        self._use.stream(text[: self._left])
+        self._left -= len(text)
+        if self._left <= 0:
+            self._use.stream("\n... (no more of it is shown while it runs) ...\n")
+
+
+# -- where a large result is kept -------------------------------------------------------------------------------------
+
+
+def _safe(use: ToolUse) -> str:
+    """The id of a call as a name of a file."""
+    return re.sub(r"[^A-Za-z0-9_-]", "_", use.call.id)[:80] or "call"
+
+
+def _own(use: ToolUse) -> str:
+    """What tells this call from others with the same id: of an earlier step, or of another thread."""
+    return digest(use.key.encode())[:8]
+
+
+async def _free(backend: Backend, use: ToolUse) -> str:
+    path = f"{RESULTS}/{_safe(use)}.txt"
+    try:
+        await backend.stat(path)
+    except BackendError as error:
+        if error.code == "not_found":
+            return path
+        raise
+    return f"{RESULTS}/{_safe(use)}-{_own(use)}.txt"
+
+
+async def _to_thread(run: Run, path: str, data: bytes) -> bool:
+    """Keep a result as a blob of the thread's store, or in the thread itself; says whether that went well."""
+    about: dict[str, Any] = {"path": path, "size": len(data)}
+    if isinstance(kept := run.thread.keeper, Kept):
+        try:
+            about["sha256"] = await kept.store.put_blob(kept.owner, run.thread.id, data)
+        except StoreError:
+            return False
+    elif len(data) <= caps.STATE_FILE_BYTES:
+        about["text"] = kept_as(data)
+    else:
+        return False
+    run.thread.append("event", {"run": run.id, "name": KEPT, "data": about})
+    return True
+
+
+async def _from_thread(thread: Thread, path: str) -> bytes | None:
+    for entry in reversed(thread.entries):
+        if entry.kind == "event" and entry.data["name"] == KEPT and entry.data["data"]["path"] == path:
+            return await _kept(thread, entry.data["data"])
+    return None
+
+
+async def _kept(thread: Thread, about: Mapping[str, Any]) -> bytes | None:
+    if "text" in about:
+        return str(about["text"]).encode()
+    if not isinstance(kept := thread.keeper, Kept):
+        return None
+    try:
+        return await kept.store.get_blob(kept.owner, thread.id, about["sha256"])
+    except StoreError:
+        return None

@@ -1,0 +1,93 @@
+"""What an agent remembers over conversations: files that it reads before each answer, and may edit."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from wick.backends.folder import Files, Folder, data_of, files_in
+from wick.capability import Capability
+from wick.caps import MEMORY_BYTES, MEMORY_FILE_BYTES
+from wick.errors import BackendError, ConfigError
+from wick.fencing import fenced
+from wick.hooks import before
+from wick.operations import ModelCall, Run
+from wick.protocols import Backend
+from wick.workers import in_thread
+
+SEPARATOR = "\n\n---\n\n"
+GUIDELINES = """\
+Guidelines for agent memory:
+- This memory persists across conversations
+- You can update it by using edit_file on the AGENTS.md file
+- Use it to track important context, decisions, and patterns
+- Keep entries concise and organized"""
+
+
+class Memory(Capability):
+    """Puts AGENTS.md files into the system prompt of each request, as they are at that moment.
+
+    Paths are those of the `backend`, so that the agent can edit them; without one they are files of this machine. A
+    file that is not there is left out; one that cannot be read is too, and the thread has an event that says why. What
+    a file says is text for the model and nothing else.
+    """
+
+    def __init__(self, paths: str | Sequence[str] = ("AGENTS.md",), backend: Backend | None = None) -> None:
+        self.paths = (paths,) if isinstance(paths, str) else tuple(paths)
+        if not self.paths or not all(isinstance(path, str) and path.strip() for path in self.paths):
+            raise ConfigError(f"Memory(paths={paths!r}): name one file or several, such as AGENTS.md")
+        self.backend = backend
+
+    @before(ModelCall)
+    async def recall(self, call: ModelCall) -> None:
+        if call.purpose:
+            return
+        known = call.run.scratch.setdefault(self, _Known())
+        texts = await asyncio.gather(*(self._text(call.run, path, known) for path in self.paths))
+        content = SEPARATOR.join(_fitting([text for text in texts if text]))
+        if content != known.content:
+            known.block = await in_thread(lambda: fenced("agent_memory", content), "memory")
+            known.content = content
+        if content:
+            call.system = "\n\n".join(filter(None, (call.system, known.block, GUIDELINES)))
+
+    async def _text(self, run: Run, path: str, known: _Known) -> str:
+        try:
+            data, size = await data_of(*self._place(run, path), MEMORY_FILE_BYTES)
+            if b"\0" in data:
+                raise BackendError(f"{path} is not a text", "not_text")
+        except BackendError as error:
+            if error.code != "not_found" and path not in known.skipped:
+                known.skipped.add(path)
+                run.record("memory_skipped", path=path, reason=str(error))
+            return ""
+        text = data.decode(errors="replace").removeprefix("\ufeff").rstrip("\ufffd" if size > len(data) else "").strip()
+        return f"{text}\n\n... (truncated {size - len(data)} bytes) ..." if size > len(data) else text
+
+    def _place(self, run: Run, path: str) -> tuple[Files, str]:
+        if self.backend is not None:
+            return files_in(self.backend, run.thread), path
+        folder, name = os.path.split(os.path.realpath(os.path.expanduser(path)))
+        return Folder(folder), name
+
+
+@dataclass(slots=True)
+class _Known:
+    """What a run has read already."""
+
+    content: str = ""
+    block: str = ""
+    skipped: set[str] = field(default_factory=set)
+
+
+def _fitting(texts: Sequence[str]) -> list[str]:
+    """As many texts as there is room for; the last may be cut."""
+    kept, room = [], MEMORY_BYTES
+    for text in texts:
+        kept.append(text if len(text) <= room else f"{text[:room]}\n\n... (truncated {len(text) - room} characters) ...")
+        room -= len(text)
+        if room <= 0:
+            break
+    return kept

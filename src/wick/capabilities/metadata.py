@@ -1,0 +1,70 @@
+"""Notes that an agent keeps with a conversation, by key."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from wick.capability import Capability
+from wick.caps import METADATA_KEY_CHARS, METADATA_KEYS, METADATA_VALUE_BYTES
+from wick.errors import ConfigError, ToolError
+from wick.frozen import canonical, thaw
+from wick.operations import Run
+from wick.tools import tool
+
+SHOWN_CHARS = 80  # of a value, in the list
+
+
+class Metadata(Capability):
+    """Gives an agent a small memory of its own: JSON values by key, in `thread.values["metadata"]`.
+
+    At most `keys` of them, each of at most `value_bytes` bytes of JSON.
+    """
+
+    def __init__(self, *, keys: int = METADATA_KEYS, value_bytes: int = METADATA_VALUE_BYTES) -> None:
+        for name, value in {"keys": keys, "value_bytes": value_bytes}.items():
+            if type(value) is not int or value < 1:
+                raise ConfigError(f"Metadata({name}={value!r}): say how many, from 1 up")
+        self.keys, self.value_bytes = keys, value_bytes
+
+    @tool(read_only=True)
+    async def metadata_read(self, run: Run, key: str) -> Any:
+        """Read a value that was written under a key."""
+        kept = _kept(run)
+        if key not in kept:
+            raise ToolError(f"there is no key {key[:METADATA_KEY_CHARS]!r}; the keys are {', '.join(kept) or '(none)'}")
+        return {"key": key, "value": kept[key]}
+
+    @tool(idempotent=True)
+    async def metadata_write(self, run: Run, key: str, value: Any) -> Any:
+        """Write a value under a key, to be read later in this conversation; null removes the key."""
+        kept = _kept(run)
+        if not key or len(key) > METADATA_KEY_CHARS or not key.isprintable():
+            raise ToolError(f"a key is a text of 1 to {METADATA_KEY_CHARS} characters on one line")
+        if value is None:
+            return {"key": key, "removed": self._remove(run, kept, key)}
+        if (size := len(canonical(value))) > self.value_bytes:
+            raise ToolError(f"the value has {size:,} bytes, and {self.value_bytes:,} are the most; write less")
+        if key not in kept and len(kept) >= self.keys:
+            raise ToolError(f"there are {len(kept)} keys, which is the most; remove one by writing null")
+        run.thread.values["metadata"] = {**kept, key: value}
+        return {"key": key, "written": True}
+
+    @tool(read_only=True)
+    async def metadata_list(self, run: Run) -> Any:
+        """List the keys that were written, each with the beginning of its value."""
+        return {key: _shown(value) for key, value in _kept(run).items()}
+
+    def _remove(self, run: Run, kept: dict[str, Any], key: str) -> bool:
+        if key not in kept:
+            return False
+        run.thread.values["metadata"] = {name: value for name, value in kept.items() if name != key}
+        return True
+
+
+def _kept(run: Run) -> dict[str, Any]:
+    return dict(thaw(run.thread.values.get("metadata", {})))
+
+
+def _shown(value: Any) -> str:
+    text = canonical(value).decode()
+    return text if len(text) <= SHOWN_CHARS else f"{text[:SHOWN_CHARS]}…"

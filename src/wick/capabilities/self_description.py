@@ -1,0 +1,91 @@
+"""Let an agent know what it is: its tools, the hooks around it, and its limits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from inspect import getdoc
+from typing import Any
+
+from wick.capability import Capability
+from wick.errors import ConfigError
+from wick.fencing import one_line
+from wick.hooks import Hook, before
+from wick.operations import OPERATIONS, ModelCall, Run
+from wick.tools import Tool, tool
+
+LINE_CHARS = 200
+
+
+class SelfDescription(Capability):
+    """Tells the model what it is: in short in the system prompt, and in full by the tool `describe_self`.
+
+    `text` is what you want it to know of itself beside its name, its model and its limits, which wick knows.
+    """
+
+    def __init__(self, text: str = "", *, system: bool = True, tool: bool = True) -> None:
+        if not isinstance(text, str):
+            raise ConfigError(f"SelfDescription(text={text!r}): say in a text what the agent is")
+        if {type(system), type(tool)} != {bool} or not (system or tool):
+            raise ConfigError("SelfDescription takes system= and tool=, true or false, and one of them is true")
+        self.text, self.system, self.tool = text.strip(), system, tool
+
+    def tools(self) -> list[Tool]:
+        return super().tools() if self.tool else []
+
+    @before(ModelCall)
+    def tell(self, call: ModelCall) -> None:
+        """What is told stays the same all through a run, so that the prompt can be cached."""
+        if call.purpose or not self.system:
+            return
+        if self not in call.run.scratch:
+            call.run.scratch[self] = self._section(call.run)
+        call.system = "\n\n".join(filter(None, (call.system, call.run.scratch[self])))
+
+    @tool(read_only=True)
+    async def describe_self(self, run: Run) -> Any:
+        """What you are: your name, model, tools, the hooks around you, and your limits."""
+        hooks = list(_standing(run))
+        return {
+            "agent": run.agent,
+            "description": self.text,
+            "model": run.model.name,
+            "tools": {tool.name: one_line(tool.description, LINE_CHARS) for tool in run.tools.values()},
+            "capabilities": {owner.name: one_line(getdoc(type(owner)) or "", LINE_CHARS) for owner in _owners(hooks)},
+            "hooks": [f"{hook.name} at {hook.point}" for hook in hooks],
+            "limits": _limits(hooks),
+        }
+
+    def _section(self, run: Run) -> str:
+        limits = [f"{value} {name}" for name, value in _limits(_standing(run)).items()]
+        bounded = f"One answer may take {', '.join(limits)}." if limits else ""
+        more = "More about yourself is told by describe_self." if self.tool else ""
+        return " ".join(filter(None, (f"You are the agent {run.agent!r}.", self.text, bounded, more)))
+
+
+def _standing(run: Run) -> Iterator[Hook]:
+    """The hooks of a run, outermost first, its guards last: those of the agents above are among these."""
+    seen: dict[str, Hook] = {}
+    for operation in OPERATIONS:
+        ring = getattr(run.loop, _ONIONS[operation.name])
+        while isinstance(ring, partial) and isinstance(ring.args[0], Hook):  # a ring is a hook and what is inside it
+            seen.setdefault(ring.args[0].name, ring.args[0])
+            ring = ring.args[1]
+        seen |= {guard.name: guard for guard in run.guards(operation)}
+    yield from seen.values()
+
+
+_ONIONS = {"run": "run", "step": "step", "model_call": "call_model", "tool_use": "use_tool"}
+
+
+def _owners(hooks: list[Hook]) -> list[Capability]:
+    owners = {id(hook.owner): hook.owner for hook in hooks if isinstance(hook.owner, Capability)}
+    return [*owners.values()]
+
+
+def _limits(hooks: Any) -> dict[str, str]:
+    """What the capability of that name says the run may take."""
+    owner = next((hook.owner for hook in hooks if getattr(hook.owner, "name", "") == "limits"), None)
+    names = ("steps", "tokens", "seconds", "tool_calls", "cost")
+    found = {name.replace("_", " "): getattr(owner, name, None) for name in names}
+    return {("dollars" if name == "cost" else name): f"{value}" for name, value in found.items() if value is not None}

@@ -1,0 +1,358 @@
+"""Answers that are values: what the model says in the end fits a schema, or it is asked again."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, Literal
+
+from pydantic import BaseModel
+from pydantic.errors import PydanticUserError
+from pydantic_core import from_json
+
+from wick.capability import Capability
+from wick.caps import OUTPUT_RETRIES
+from wick.decisions import Continue, Stop
+from wick.errors import ConfigError, InvalidArgs, ModelError
+from wick.frozen import canonical, freeze, thaw
+from wick.hooks import Next, after, before, wrap
+from wick.messages import Message
+from wick.operations import ModelCall, Run, Step, ToolUse
+from wick.protocols import holds_schema
+from wick.schema import FunctionArguments, injected_of
+from wick.tools import Tool, tool
+
+TOOL, KEY = "final_answer", "answer"  # of a schema that has no name
+INNERMOST = -100.0  # where it is known which model is asked, and which tools it is shown
+ACCEPTED = "Accepted."
+REFUSED = (400, 422)  # what servers say to a schema that they do not take
+FINISHED = ("completed", "finish reason")
+
+Schema = type[BaseModel] | Mapping[str, Any]
+
+_NAME = re.compile(r"[A-Za-z0-9_-]{1,50}")
+_FENCED = re.compile(r"```(?:json)?[ \t]*\n(.*)\n[ \t]*```", re.DOTALL)
+
+
+class StructuredOutput(Capability):
+    """Makes the answer a value that fits `schema`: a pydantic model or a JSON Schema, or several by name.
+
+    It is `result.output`, and its JSON is kept in `thread.values["outputs"]`. A provider that can is told the schema,
+    with other models the answer is the call of a tool. What does not fit goes back with what is wrong, `retries` times.
+    """
+
+    def __init__(
+        self,
+        schema: Schema | Mapping[str, Schema],
+        *,
+        retries: int = OUTPUT_RETRIES,
+        native: bool | None = None,
+        need: Literal["all", "any"] = "all",
+    ) -> None:
+        if type(retries) is not int or retries < 0:
+            raise ConfigError(f"StructuredOutput(retries={retries!r}): say how often, from 0 up")
+        if native not in (None, True, False) or need not in ("all", "any"):
+            raise ConfigError('StructuredOutput takes native=True, False or None, and need="all" or "any"')
+        schemas = {KEY: schema} if _is_schema(schema) else _by_name(schema)
+        self.several = not _is_schema(schema)
+        if self.several and native:
+            raise ConfigError("StructuredOutput(native=True) holds an answer to one schema; leave it out for several")
+        self.retries, self.native, self.need = retries, native, need
+        self.forms = [self._form(name, given) for name, given in schemas.items()]
+        self.by_tool = {form.tool.name: form for form in self.forms}
+
+    def tools(self) -> list[Tool]:
+        return [form.tool for form in self.forms]
+
+    def _form(self, name: str, schema: Schema) -> _Form:
+        async def take(use: ToolUse, **fields: Any) -> str:
+            return self._take(use.run, form, thaw(use.args))
+
+        form = _form(name, f"answer_{name}" if self.several else TOOL, schema, take)
+        return form
+
+    @before(Run)
+    def recall(self, run: Run) -> None:
+        """A run that was interrupted has kept what it was given."""
+        state = run.scratch[self] = _State()
+        if not run.resumed:
+            return
+        taken = {message.name for message in run.output if message.role == "tool" and _accepted(message)}
+        for form in self.forms:
+            if form.tool.name in taken and form.name in run.thread.values.get("outputs", {}):
+                state.recall(form, run.thread.values["outputs"][form.name])
+
+    @before(ModelCall, priority=INNERMOST)
+    def tell(self, call: ModelCall) -> None:
+        """The model is told what is wanted: by its provider, or by a tool."""
+        state = call.run.scratch.get(self)
+        if call.purpose or state is None:
+            return
+        others = [tool for tool in call.tools if tool.name not in self.by_tool]
+        state.native = self._is_native(call, state, bool(others))
+        if state.native:
+            call.tools, call.settings["response_format"] = others, thaw(self.forms[0].schema)
+        else:
+            call.tools = [*others, *self.tools()]
+            call.settings.pop("response_format", None)
+            call.system = "\n\n".join(filter(None, (call.system, self._instructions())))
+
+    def _is_native(self, call: ModelCall, state: _State, tools: bool) -> bool:
+        if self.several or state.refused or self.native is False:
+            return False
+        return self.native is True or holds_schema(call.model, tools=tools)
+
+    def _instructions(self) -> str:
+        names = [form.tool.name for form in self.forms]
+        if not self.several:
+            return f"When you have the answer, give it by calling {names[0]}: a text in its place does not count."
+        how = "each of these" if self.need == "all" else "the one of these that fits"
+        return f"When you have the answer, give it by calling {how}: {', '.join(names)}. A text does not count."
+
+    @wrap(ModelCall, priority=INNERMOST)
+    async def ask(self, call: ModelCall, next: Next[Message]) -> Message:
+        """Nobody is asked when the answer is there; a provider that refuses the schema is asked for a call instead."""
+        state = call.run.scratch.get(self)
+        if call.purpose or state is None:
+            return await next(call)
+        if self._complete(state):
+            if not state.told and call.run.thread.messages[-1].role == "tool":
+                state.told = True
+                return Message("assistant", self._text(state))
+            state.forget()  # somebody had more to say, and wants another answer
+        try:
+            return await next(call)
+        except ModelError as error:
+            if not state.native or self.native or error.status not in REFUSED:
+                raise
+            state.refused = True
+            call.run.record("schema_refused", model=call.model.name, error=str(error))
+        return await next(call)
+
+    @after(ToolUse)
+    def count(self, use: ToolUse) -> Stop | None:
+        """An answer that was not taken is a failure; the model has been told why."""
+        state = use.run.scratch.get(self)
+        mine = use.tool is not None and use.tool.name in self.by_tool
+        if not mine or state is None or use.error is not None or not use.result.error:
+            return None
+        state.failures += 1
+        return self._give_up(use.result.error) if state.failures > self.retries else None
+
+    @after(Step)
+    def check(self, step: Step) -> Stop | Continue | None:
+        """Whoever has finished has answered, with what fits."""
+        run, state = step.run, step.run.scratch.get(self)
+        over = isinstance(step.result, Stop) and step.result.kind in FINISHED and run.stopping is None
+        if not over or state is None or self._complete(state):
+            return None
+        try:
+            self._read(run, state, _last(run))
+        except InvalidArgs as error:
+            state.failures += 1
+            if state.failures > self.retries:
+                return self._give_up(str(error))
+            return Continue(f"Your answer was not taken: {error}. {self._how(state)}")
+        return None
+
+    def _how(self, state: _State) -> str:
+        if state.native:
+            return "Answer again, with JSON that fits the schema and with nothing else."
+        missing = [form.tool.name for form in self.forms if form.name not in state.given]
+        return f"Call {', '.join(missing)}."
+
+    def _give_up(self, problem: str) -> Stop:
+        return Stop(f"retry limit: no answer fitted after {self.retries} retries: {problem}")
+
+    @after(Run)
+    def hand_over(self, run: Run) -> None:
+        state = run.scratch.get(self)
+        if state is None or run.error is not None:
+            return
+        if run.result.outcome == "completed" and not self._complete(state):  # it had all but ended when it was taken up
+            try:
+                self._read(run, state, run.result.text)
+            except InvalidArgs:
+                return
+        if self._complete(state):
+            run.result = replace(run.result, output=dict(state.given) if self.several else state.given[KEY])
+
+    # -- what was given ------------------------------------------------------------------------------------------------
+
+    def _complete(self, state: _State) -> bool:
+        return len(state.given) >= (len(self.forms) if self.need == "all" else 1)
+
+    def _take(self, run: Run, form: _Form, args: dict[str, Any]) -> str:
+        """Take an answer that the model gave by a call."""
+        state: _State = run.scratch.setdefault(self, _State())
+        self._keep(run, state, {form.name: form.read(args)})
+        missing = [other.tool.name for other in self.forms if other.name not in state.given]
+        return ACCEPTED if self._complete(state) else f"{ACCEPTED} Still wanted: {', '.join(missing)}."
+
+    def _read(self, run: Run, state: _State, text: str) -> None:
+        """Take an answer that the model gave as text; InvalidArgs says why it cannot be taken."""
+        data = _parsed(text)
+        if not self.several:
+            return self._keep(run, state, {KEY: self.forms[0].read(data)})
+        forms = {form.name: form for form in self.forms}
+        if unknown := [name[:50] for name in data if name not in forms]:
+            raise InvalidArgs(f"there is no answer {unknown[0]!r}; the answers are {', '.join(forms)}")
+        self._keep(run, state, {name: forms[name].read(_object(value)) for name, value in data.items()})
+        if not self._complete(state):
+            raise InvalidArgs("something is missing")
+
+    def _keep(self, run: Run, state: _State, read: Mapping[str, tuple[Any, Any]]) -> None:
+        run.thread.values["outputs"] = {
+            **thaw(run.thread.values.get("outputs", {})),
+            **{name: kept for name, (_, kept) in read.items()},
+        }
+        for name, (value, kept) in read.items():
+            state.given[name], state.kept[name] = value, kept
+        state.failures = 0
+
+    def _text(self, state: _State) -> str:
+        """What the model would have said if it could only talk."""
+        return json.dumps(state.kept if self.several else state.kept[KEY], ensure_ascii=False)
+
+
+@dataclass(slots=True)
+class _State:
+    """What a run has been given, as values and as JSON."""
+
+    given: dict[str, Any] = field(default_factory=dict)
+    kept: dict[str, Any] = field(default_factory=dict)
+    failures: int = 0  # in a row
+    told: bool = False  # the model's last words are the answer
+    native: bool = False  # the provider was told the schema
+    refused: bool = False  # and did not take it
+
+    def forget(self) -> None:
+        self.given, self.kept, self.told = {}, {}, False
+
+    def recall(self, form: _Form, kept: Any) -> None:
+        try:
+            self.given[form.name], self.kept[form.name] = form.read(thaw(kept))
+        except InvalidArgs:
+            return  # what was kept is spelled otherwise than it was given; the model gives it again
+
+
+def _accepted(message: Message) -> bool:
+    return message.text.startswith(ACCEPTED)
+
+
+def _last(run: Run) -> str:
+    return next((message.text for message in reversed(run.output) if message.role == "assistant"), "")
+
+
+def _parsed(text: str) -> dict[str, Any]:
+    body = text.strip()
+    if fenced := _FENCED.fullmatch(body):
+        body = fenced[1]
+    try:
+        return _object(from_json(body, allow_inf_nan=False))
+    except ValueError as error:
+        raise InvalidArgs(f"it is not JSON ({error})") from None
+
+
+def _object(data: Any) -> dict[str, Any]:
+    if not isinstance(data, dict):
+        raise InvalidArgs("it must be a JSON object")
+    return data
+
+
+# -- schemas ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Form:
+    """One schema, and the tool that an answer of this kind can be given by."""
+
+    name: str
+    tool: Tool
+    schema: Mapping[str, Any]
+    model: type[BaseModel] | None
+
+    def read(self, args: Mapping[str, Any]) -> tuple[Any, Any]:
+        """The value that JSON data stands for, and the JSON that is kept of it; InvalidArgs if it does not fit."""
+        try:
+            data = self.tool.validate(args)
+            if self.model is None:
+                return thaw(data), data
+            value = self.model.model_validate_json(canonical(data))
+            return value, thaw(freeze(value.model_dump(mode="json", by_alias=True, warnings=False)))
+        except InvalidArgs as error:
+            raise InvalidArgs(str(error).removeprefix(f"{self.tool.name}: ")) from None
+        except Exception as error:  # a model may write itself as it likes, for instance as what is not a number
+            raise InvalidArgs(f"it cannot be kept as JSON ({error})") from None
+
+
+@dataclass(frozen=True, eq=False)
+class _ModelTool(Tool):
+    """A tool whose arguments are the fields of a pydantic model."""
+
+    model: type[BaseModel] = BaseModel
+
+    @cached_property
+    def arguments(self) -> FunctionArguments:
+        return _Fields(dict(self.foreign or {}), injected_of(self.fn), (), self.model, (), {})
+
+
+class _Fields(FunctionArguments):
+    """Arguments that a pydantic model checks, and that stay as they were given."""
+
+    __slots__ = ()
+
+    def validate(self, tool: str, args: Mapping[str, Any]) -> dict[str, Any]:
+        FunctionArguments.validate(self, tool, args)
+        return thaw(dict(args))  # type: ignore[no-any-return]
+
+    def typed(self, tool: str, data: bytes) -> dict[str, Any]:
+        """Nothing: the tool reads them as they are sealed."""
+        return {}
+
+
+def _form(name: str, tool_name: str, given: Schema, take: Callable[..., Any]) -> _Form:
+    about = f"Give your final answer{'' if name == KEY else f': {name}'}."
+    if isinstance(given, Mapping):
+        schema = _with_object(name, given)
+        made = tool(take, name=tool_name, description=about, parameters=schema, read_only=True)
+        described = made.schema["parameters"]  # a schema that is none is refused here
+        return _Form(name, made, described, None)
+    try:
+        schema = _with_object(name, given.model_json_schema())
+    except (PydanticUserError, TypeError, ValueError) as error:
+        raise ConfigError(f"{given.__name__} cannot be described as a JSON Schema: {error}") from None
+    typed = _ModelTool(tool_name, about, take, foreign=schema, read_only=True, model=given)
+    return _Form(name, typed, schema, given)
+
+
+def _with_object(name: str, schema: Mapping[str, Any]) -> dict[str, Any]:
+    """A schema that says at its root that it is an object; a recursive model is a reference there."""
+    reference = str(schema.get("$ref", ""))
+    if reference.startswith("#/$defs/"):
+        schema = {**schema, **schema.get("$defs", {}).get(reference.removeprefix("#/$defs/"), {})}
+        schema = {key: value for key, value in schema.items() if key != "$ref"}
+    if schema.get("type") != "object":
+        raise ConfigError(f"the schema of {name!r} must be of type object; put what you want into a field of one")
+    return dict(schema)
+
+
+def _is_schema(given: object) -> bool:
+    if isinstance(given, Mapping):
+        return any(isinstance(given.get(key), str) for key in ("type", "$ref", "$schema"))
+    return isinstance(given, type) and issubclass(given, BaseModel)
+
+
+def _by_name(given: Any) -> dict[str, Any]:
+    fits = isinstance(given, Mapping) and given and all(map(_is_schema, given.values()))
+    if not fits:
+        raise ConfigError(
+            f"StructuredOutput takes a pydantic model, a JSON Schema, or several as {{name: schema}}, not {given!r}"
+        )
+    for name in given:
+        if not isinstance(name, str) or not _NAME.fullmatch(name):
+            raise ConfigError(f"{name!r} cannot name an answer: take up to 50 letters, digits, - and _")
+    return dict(given)

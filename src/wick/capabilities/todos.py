@@ -1,0 +1,160 @@
+"""A list of what is to be done, which the model keeps and sees until all of it is done."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+
+from wick.aliases import status as known_status
+from wick.capability import Capability
+from wick.caps import TODO_ID_CHARS, TODO_TITLE_CHARS, TODOS
+from wick.decisions import Block, Continue, Stop
+from wick.errors import ConfigError, ToolError
+from wick.fencing import fenced, one_line
+from wick.frozen import thaw
+from wick.hooks import after, before
+from wick.messages import Message
+from wick.operations import ModelCall, Run, Step, ToolUse
+from wick.tools import tool
+
+KEY = "todos"  # in thread.values
+NUDGES = 2
+WRITES = ("write_todos", "update_todo")
+
+
+def _text(value: Any) -> Any:
+    return str(value) if type(value) is int else value.strip() if isinstance(value, str) else value
+
+
+def _status(value: Any) -> Any:
+    return known_status(value) if isinstance(value, str) else value
+
+
+Status = Annotated[Literal["pending", "in_progress", "done"], BeforeValidator(_status)]
+Id = Annotated[
+    str, Field(min_length=1, max_length=TODO_ID_CHARS, description="a short name, such as 1"), BeforeValidator(_text)
+]
+Title = Annotated[str, Field(min_length=1, max_length=TODO_TITLE_CHARS), BeforeValidator(_text)]
+
+
+class Todo(BaseModel):
+    """One thing to do."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    id: Id
+    title: Title
+    status: Status = "pending"
+
+
+class Todos(Capability):
+    """Gives the model `write_todos` and `update_todo`, shows it the list while something is open, and reminds it.
+
+    The list is kept in `thread.values["todos"]`. A model that says it has finished while something is open is told so,
+    at most `nudges` times a run, and only if it has used a tool in that run: an answer in between is no work left undone.
+    """
+
+    def __init__(self, nudges: int = NUDGES) -> None:
+        if type(nudges) is not int or nudges < 0:
+            raise ConfigError(f"Todos(nudges={nudges!r}): say how often the model is reminded in a run; 0 is never")
+        self.nudges = nudges
+
+    @tool(read_only=True, idempotent=True)  # it changes nothing but the agent's own notes
+    async def write_todos(
+        self, todos: Annotated[list[Todo], Field(max_length=TODOS, description="the whole list, in order")], run: Run
+    ) -> str:
+        """Write down what is to be done, for work that takes several steps. This replaces the whole list.
+
+        Mark one as in_progress before you begin with it, and as done as soon as it is done.
+        """
+        ids = [todo.id for todo in todos]
+        if twice := sorted({id for id in ids if ids.count(id) > 1}):
+            raise ToolError(f"two todos have the id {', '.join(twice)}; give each its own")
+        run.thread.values[KEY] = [todo.model_dump() for todo in todos]
+        return _told(run)
+
+    @tool(read_only=True, idempotent=True)  # it changes nothing but the agent's own notes
+    async def update_todo(self, id: Id, run: Run, status: Status | None = None, title: Title | None = None) -> str:
+        """Change the status or the title of one todo, and leave the others as they are."""
+        todos = thaw(run.thread.values.get(KEY, []))
+        found = next((todo for todo in todos if todo["id"] == id), None)
+        if found is None:
+            known = ", ".join(todo["id"] for todo in todos) or "none; write_todos makes some"
+            raise ToolError(f"there is no todo {id!r}; the ids are {known}")
+        if status is None and title is None:
+            raise ToolError("say what changes: the status, the title or both")
+        found |= {key: value for key, value in (("status", status), ("title", title)) if value is not None}
+        run.thread.values[KEY] = todos
+        return _told(run)
+
+    @before(ToolUse, match=WRITES)
+    def refuse_conflicts(self, use: ToolUse) -> Block | None:
+        """Calls of one step are made side by side: which of two lists would stay is chance."""
+        others = [write for write in _writes(use) if write[0] != use.call.id]
+        mine = _subject(use.tool.origin if use.tool else use.call.name, use.args)
+        if not any(mine is None or other is None or mine == other for _, other in others):
+            return None
+        return Block("the list was to be changed twice in one step; nothing was changed: do it in one call")
+
+    @before(ModelCall)
+    def show(self, call: ModelCall) -> None:
+        """At the end of the request, where it spoils no cached beginning."""
+        todos = call.run.thread.values.get(KEY, ())
+        if not call.purpose and _open(todos):
+            call.messages.append(Message("user", _reminder(todos), name=self.name))
+
+    @after(Step)
+    def nudge(self, step: Step) -> Continue | None:
+        if step.error is not None or step.result != Stop("completed"):
+            return None
+        left = _open(step.run.thread.values.get(KEY, ()))
+        said = step.run.output
+        nudged = sum(message.name == f"{self.name}.nudge" for message in said if message.role == "user")
+        if not left or nudged >= self.nudges or not said.tool_messages():
+            return None
+        return Continue(_nudge(left))
+
+
+def _open(todos: Sequence[Any]) -> list[Any]:
+    return [todo for todo in todos if todo["status"] != "done"]
+
+
+def _writes(use: ToolUse) -> list[tuple[str, str | None]]:
+    """The calls of this step that change the list, each with the todo it changes; None is all of them."""
+    messages = use.run.thread.messages
+    reply = next((message for message in reversed(messages) if message.role == "assistant"), None)
+    named = [(call, use.run.tools.get(call.name)) for call in (reply.tool_calls if reply else ())]
+    return [(call.id, _subject(tool.origin, call.args)) for call, tool in named if tool and tool.origin in WRITES]
+
+
+def _subject(origin: str, args: Any) -> str | None:
+    return str(args.get("id", "")).strip() if origin == "update_todo" else None
+
+
+def _rendered(todos: Sequence[Any]) -> str:
+    lines = (f"{todo['id']}. [{todo['status']}] {todo['title']}" for todo in todos)
+    return "\n".join(one_line(line, TODO_ID_CHARS + TODO_TITLE_CHARS + 20) for line in lines)
+
+
+def _reminder(todos: Sequence[Any]) -> str:
+    return (
+        f"{fenced('todos', _rendered(todos))}\n"
+        "This is your own list, shown by the system; the user has not said it. Keep it current with update_todo or "
+        "write_todos while you work."
+    )
+
+
+def _nudge(left: Sequence[Any]) -> str:
+    return (
+        f"You stopped before all of your todos were done. Open are:\n{fenced('todos', _rendered(left))}\n"
+        "Go on with them. If they are done, or no longer wanted, say so with write_todos; if you need something from the "
+        "user first, ask for it. Then give your whole answer."
+    )
+
+
+def _told(run: Run) -> str:
+    todos = run.thread.values[KEY]
+    counts = [f"{sum(todo['status'] == kind for todo in todos)} {kind}" for kind in ("done", "in_progress", "pending")]
+    return f"The list has {len(todos)} todo{'' if len(todos) == 1 else 's'}: {', '.join(counts)}."

@@ -1,0 +1,80 @@
+"""Log what each run has used."""
+
+from __future__ import annotations
+
+import json
+import logging
+from time import monotonic
+from typing import Any
+
+from wick.capability import Capability
+from wick.errors import ConfigError, Paused
+from wick.hooks import Next, wrap
+from wick.operations import Result, Run
+from wick.workers import in_thread
+
+OUTERMOST = 100.0  # so that what other hooks used is counted too
+
+_own = logging.getLogger(__name__)
+
+
+class UsageLog(Capability):
+    """Logs one line when a run ends, however it ends: its session, its tokens and its price, children included.
+
+    `logger` is a logger or the name of one. Each field is also an attribute of the record, for loggers that write
+    JSON. Whatever goes wrong with logging does not touch the run.
+    """
+
+    def __init__(self, logger: logging.Logger | str = "wick.usage", *, level: int | str = "INFO") -> None:
+        if not isinstance(logger, str) and not callable(getattr(logger, "log", None)):
+            raise ConfigError(f"UsageLog(logger=…) takes a logger or the name of one, not {logger!r}")
+        number = logging.getLevelNamesMapping().get(level.upper()) if isinstance(level, str) else level
+        if type(number) is not int:
+            raise ConfigError(f"UsageLog(level={level!r}): there is no such level; take DEBUG, INFO, WARNING or ERROR")
+        self.logger = logging.getLogger(logger) if isinstance(logger, str) else logger
+        self.level = number
+
+    @wrap(Run, priority=OUTERMOST)
+    async def log(self, run: Run, next: Next[Result]) -> Result:
+        start = monotonic()
+        try:
+            result = await next(run)
+        except BaseException as error:
+            self._write(run, _outcome(error), start)
+            raise
+        await in_thread(lambda: self._write(run, result.outcome, start), "logging the usage")  # prices take a while
+        return result
+
+    def _write(self, run: Run, outcome: str, start: float) -> None:
+        try:
+            fields = _fields(run, outcome, monotonic() - start)
+            words = " ".join(f"{name}={_word(value)}" for name, value in fields.items())
+            self.logger.log(self.level, "generation complete: %s", words, extra=fields)
+        except Exception as error:
+            _own.debug("the usage of run %s could not be logged: %s", run.id, error)
+
+
+def _word(value: object) -> str:
+    """A value as one word of a line, whatever a user is called."""
+    text = str(value)
+    return text if text.isprintable() and " " not in text and text else json.dumps(text)
+
+
+def _outcome(error: BaseException) -> str:
+    if isinstance(error, Paused):
+        return "interrupted"
+    return "failed" if isinstance(error, Exception) else "cancelled"
+
+
+def _fields(run: Run, outcome: str, seconds: float) -> dict[str, Any]:
+    usage, price = run.usage, run.price
+    return {
+        "session_id": run.thread.id,
+        "run_id": run.id,
+        "agent": run.agent,
+        "user": run.user,
+        "outcome": outcome,
+        **usage.to_json(),
+        "price": None if price is None else f"{price:f}",
+        "seconds": round(seconds, 3),
+    }

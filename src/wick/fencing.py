@@ -1,0 +1,64 @@
+"""Text from files in a prompt, fenced so that it cannot end its own fence.
+
+    fenced("agent_memory", text)     <agent_memory> … </agent_memory>, with no such tag in between
+    one_line(text, 200)              the same words on one line
+
+A model reads a tag however it is spelled: `</AGENT_MEMORY>`, `< / agent_memory >`, with characters that nobody sees
+in it, in full-width letters or in Cyrillic ones that look like these. So texts are compared by their skeleton, which is
+what is left of them without all that.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from functools import lru_cache
+
+# Signs that look like those of a tag, and letters that look like Latin ones.
+_LOOKALIKES = str.maketrans(
+    "‹〈⟨˂ᐸ❮❬⧼‚⁄∕⧸╱аеоуіѕгтмсрхкпһոαορτνκη",
+    "<<<<<<<<,////aeoyisrtmcpxknhnaoptvkn",
+)
+_IGNORED = frozenset(("Cc", "Cf", "Cn", "Co", "Mn", "Me", "Zs", "Zl", "Zp", "Pc", "Pd", "Sk"))
+_FILLERS = frozenset("\u115f\u1160\u3164\uffa0\u2800")  # letters and signs that are blank
+
+
+def fenced(tag: str, text: str, **attributes: str) -> str:
+    """The text between an opening and a closing tag, which are the only such tags in it."""
+    given = "".join(f' {name}="{_quoted(value)}"' for name, value in attributes.items())
+    return f"<{tag}{given}>\n{defused(tag, text)}\n</{tag}>"
+
+
+def defused(tag: str, text: str) -> str:
+    """The text with `&lt;` in the place of what opens a tag of that name, however it is spelled."""
+    places, skeleton = [], []
+    for place, character in enumerate(text):
+        for left in _skeleton(character):
+            places.append(place)
+            skeleton.append(left)
+    name = "".join(left for character in tag for left in _skeleton(character))
+    found = re.finditer(rf"<[/\\]*(?={re.escape(name)})", "".join(skeleton))
+    pieces, end = [], 0
+    for match in found:
+        place = places[match.start()]
+        pieces += [text[end:place], "&lt;"]
+        end = place + 1
+    return "".join([*pieces, text[end:]])
+
+
+def one_line(text: str, most: int) -> str:
+    """The text on one line, cut where it is too long, without characters that steer how it is shown."""
+    seen = "".join(" " if unicodedata.category(character)[0] in "CZ" else character for character in text[: most * 4])
+    line = " ".join(seen.split())
+    return line if len(line) <= most and len(text) <= most * 4 else f"{line[: most - 1]}…"
+
+
+def _quoted(value: str) -> str:
+    return one_line(value, 500).replace("&", "&amp;").replace('"', "&quot;").replace("<", "&lt;")
+
+
+@lru_cache(maxsize=2_000)
+def _skeleton(character: str) -> str:
+    """What is left of a character when spelling does not matter; often nothing."""
+    plain = unicodedata.normalize("NFKD", character).casefold().translate(_LOOKALIKES)
+    return "".join(c for c in plain if unicodedata.category(c) not in _IGNORED and c not in _FILLERS)

@@ -1,0 +1,169 @@
+"""What a Postgres store asks its server."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from wick.protocols import Hit, Summary
+from wick.stores import rows
+from wick.stores.postgres_pool import Connection
+
+NOW = "extract(epoch FROM clock_timestamp())::float8"
+LEASED = f"(holder <> '' AND until > {NOW})"
+SUMMARY = f"owner, id, title, meta, created, updated, last, run, asking, queued, {LEASED}"
+TELL = "pg_notify(%(channel)s, json_build_array(%(owner)s::text, %(id)s::text, {last}, {inbox})::text)"
+
+APPEND = f"""
+WITH t AS (
+    UPDATE threads SET last = %(last)s, updated = {NOW}, run = coalesce(%(run)s, run),
+        title = CASE title WHEN '' THEN %(title)s ELSE title END, asking = CASE WHEN %(over)s THEN 0 ELSE asking END
+    WHERE owner = %(owner)s AND id = %(id)s AND fence = %(fence)s AND holder <> '' AND last = %(expect)s
+    RETURNING key, inbox
+), e AS (
+    INSERT INTO entries (thread, seq, kind, at, data, sum, text)
+    SELECT t.key, n.* FROM t, unnest(
+        %(seqs)s::bigint[], %(kinds)s::text[], %(ats)s::float8[], %(datas)s::bytea[], %(sums)s::bigint[],
+        %(texts)s::text[]) AS n
+), q AS (
+    UPDATE questions SET state = 'over' FROM t WHERE %(over)s AND thread = t.key AND state = 'open'
+)
+SELECT key, {TELL.format(last="%(last)s::bigint", inbox="inbox")} FROM t
+"""
+
+QUEUE = f"""
+WITH t AS (
+    UPDATE threads SET inbox = inbox + 1, queued = queued + 1, updated = {NOW}
+    WHERE owner = %(owner)s AND id = %(id)s RETURNING key, last, inbox, updated
+), i AS (
+    INSERT INTO inbox (thread, position, kind, at, data, sum)
+    SELECT key, inbox, %(kind)s, updated, %(data)s, %(sum)s FROM t
+)
+SELECT inbox, {TELL.format(last="last", inbox="inbox")} FROM t
+"""
+
+BATCH = """
+SELECT t.last, e.seq, e.kind, e.at, e.data, e.sum FROM threads t LEFT JOIN LATERAL (
+    SELECT * FROM (
+        SELECT *, sum(octet_length(data)) OVER (ORDER BY seq) - octet_length(data) AS before FROM (
+            SELECT seq, kind, at, data, sum FROM entries WHERE thread = %(key)s AND seq > %(after)s
+            ORDER BY seq LIMIT %(most)s) AS next) AS sized
+    WHERE before < %(bytes)s) AS e ON true
+WHERE t.key = %(key)s ORDER BY e.seq
+"""
+
+
+async def rows_of(connection: Connection, query: str, given: Any) -> list[Any]:
+    return await (await connection.execute(query, given)).fetchall()
+
+
+async def find(connection: Connection, owner: str, id: str, columns: str, lock: str = "") -> Any:
+    if not (rows.known(owner) and rows.known(id)):
+        raise rows.not_found(str(id)[: rows.NAME_CHARS])
+    query = f"SELECT {columns} FROM threads WHERE owner = %s AND id = %s {lock}"
+    for row in await rows_of(connection, query, (owner, id)):
+        return row
+    raise rows.not_found(id)
+
+
+def summary_of(row: Sequence[Any]) -> Summary:
+    owner, id, title, meta, created, updated, last, run, asking, queued, leased = row
+    about = rows.decode(meta.encode())
+    return Summary(owner, id, title, about, created, updated, last, run, asking, queued, leased)
+
+
+async def create(connection: Connection, owner: str, id: str, title: str, meta: str) -> Summary:
+    rows.checked_name("the id of a thread", id)
+    query = (
+        "INSERT INTO threads (owner, id, title, meta, created, updated) "
+        f"SELECT %s, %s, %s, %s, now, now FROM (SELECT {NOW} AS now) AS clock "
+        f"ON CONFLICT (owner, id) DO NOTHING RETURNING {SUMMARY}"
+    )
+    for row in await rows_of(connection, query, (owner, id, title, meta)):
+        return summary_of(row)
+    raise rows.exists(id)
+
+
+async def copy(connection: Connection, key: int, made: int, at: int, said: rows.Append) -> None:
+    await connection.execute(
+        "INSERT INTO entries (thread, seq, kind, at, data, sum, text) "
+        "SELECT %s, seq, kind, at, data, sum, text FROM entries WHERE thread = %s AND seq <= %s",
+        (made, key, at),
+    )
+    await connection.execute(
+        "INSERT INTO blobs (thread, sha256, data) SELECT %s, sha256, data FROM blobs WHERE thread = %s", (made, key)
+    )
+    asked = rows.open_questions(said.questions)
+    await connection.execute(
+        "INSERT INTO questions (thread, id, state) SELECT %s, unnest(%s::text[]), 'open'", (made, asked)
+    )
+    await connection.execute(
+        "UPDATE threads SET last = %s, run = %s, asking = %s WHERE key = %s", (at, said.run or "", len(asked), made)
+    )
+
+
+async def explain(connection: Connection, owner: str, id: str, made: rows.Append, expect: int, fence: int) -> int:
+    """Why nothing was appended; unless it is there already, since somebody tried again."""
+    key, last, its_fence, holder = await find(connection, owner, id, "key, last, fence, holder")
+    if its_fence != fence or not holder:
+        raise rows.fenced(id)
+    query = "SELECT seq, kind, at, data, sum FROM entries WHERE thread = %s AND seq > %s ORDER BY seq LIMIT %s"
+    if last == made.last and await rows_of(connection, query, (key, expect, len(made.rows))) == made.rows:
+        return made.last
+    raise rows.conflicts(id, expect, last)
+
+
+async def settle(connection: Connection, key: int, id: str, made: rows.Append, took: Sequence[int]) -> None:
+    """Take what was queued, and follow what is asked and answered."""
+    taken = await rows_of(
+        connection,
+        "DELETE FROM inbox WHERE thread = %s AND position = ANY(%s::bigint[]) RETURNING position",
+        (key, [*took]),
+    )
+    for position in took:
+        if (position,) not in taken:
+            raise rows.not_queued(id, position)
+    for step, question in made.questions:
+        if step == "asked":
+            await connection.execute(
+                "INSERT INTO questions (thread, id, state) VALUES (%s, %s, 'open') "
+                "ON CONFLICT (thread, id) DO UPDATE SET state = 'open', position = NULL",
+                (key, question),
+            )
+        elif step == "over":
+            await connection.execute("UPDATE questions SET state = 'over' WHERE thread = %s AND state = 'open'", (key,))
+        else:
+            await _close(connection, key, id, question, took)
+    await connection.execute(
+        "UPDATE threads SET queued = queued - %s, "
+        "asking = (SELECT count(*) FROM questions WHERE thread = key AND state = 'open') WHERE key = %s",
+        (len(took), key),
+    )
+
+
+async def _close(connection: Connection, key: int, id: str, question: str, took: Sequence[int]) -> None:
+    """Log an answer: the holder's own, or the one that somebody queued; the first one counts."""
+    query = "SELECT state, position FROM questions WHERE thread = %s AND id = %s"
+    for state, position in await rows_of(connection, query, (key, question)):
+        if state == "answered" and position not in took:
+            raise rows.answered_already(id, question)
+    await connection.execute(
+        "UPDATE questions SET state = 'answered', position = NULL WHERE thread = %s AND id = %s", (key, question)
+    )
+
+
+async def batch_of(connection: Connection, id: str, key: int, after: int, most: int) -> list[dict[str, Any]]:
+    given = {"key": key, "after": after, "most": most, "bytes": rows.BATCH_BYTES}
+    found = await rows_of(connection, BATCH, given)
+    if not found:
+        raise rows.not_found(id)
+    last, some = found[0][0], [row[1:] for row in found if row[1] is not None]
+    if not some and after < last:
+        raise rows.corrupt(id, after + 1, "it is missing")
+    return [rows.entry_of(id, after + number, row) for number, row in enumerate(some, 1)]
+
+
+def hit_of(row: Sequence[Any], word: str) -> Hit:
+    id, title, seq, kind, at, data, sum = row
+    text = rows.text_of(rows.entry_of(id, seq, (seq, kind, at, data, sum))["data"])
+    return Hit(id, title, seq, at, rows.excerpt(text, word))

@@ -1,0 +1,177 @@
+"""What an agent is that works for another: a name, what it is for, its prompt, tools and model.
+
+    Subagent("reviewer", "Reviews code", "You review code.", tools=["read_file", "grep"])
+    {"name": "reviewer", "description": "Reviews code", "prompt": "…", "tools": "Read, Grep"}
+    agents/reviewer.md                    front matter with name, description, tools and model; the prompt below
+
+`definitions` reads all three.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+from wick.aliases import tool_name
+from wick.caps import SUBAGENT_BYTES
+from wick.errors import ConfigError
+from wick.front_matter import split
+from wick.tools import Tool, tool
+
+KEYS = ("name", "description", "prompt", "tools", "without", "model", "hooks")
+_OTHER_KEYS = {"system": "prompt", "system_prompt": "prompt", "disallowedTools": "without"}
+_KEY = re.compile(r"([A-Za-z][\w-]*):(?:[ \t]+(.*))?")
+
+Definition = Any  # a Subagent, a dict, or the path of a Markdown file or of a folder of them
+
+
+@dataclass(frozen=True, slots=True)
+class Subagent:
+    """An agent that works for another. Without `tools` it gets all that the other one has, without `model` its model.
+
+    A tool by its name is one that the agent above has; a function or a `Tool` is one of its own. `without` are names
+    that it does not get. `hooks` are its own, inside everything that the agents above hand down.
+    """
+
+    name: str
+    description: str
+    prompt: str = ""
+    tools: Sequence[Any] | None = None
+    model: Any = None
+    hooks: Sequence[Any] = ()
+    without: Sequence[str] = ()
+    wanted: frozenset[str] | None = field(init=False, repr=False)  # the names of the tools from above
+    own: tuple[Tool, ...] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        for key in ("name", "description"):
+            value = getattr(self, key)
+            if not isinstance(value, str) or not value.strip():
+                raise ConfigError(f"a subagent needs a {key}, which is a text; {self.name or 'this one'!r} has {value!r}")
+        if not isinstance(self.prompt, str):
+            raise ConfigError(f"the prompt of the subagent {self.name!r} is a text, not {self.prompt!r}")
+        given = None if self.tools is None else _listed(self.name, "tools", self.tools)
+        names, own = _sorted_out(self.name, given or ())
+        put = object.__setattr__
+        put(self, "wanted", None if given is None or "*" in names else frozenset(names))
+        put(self, "own", own)
+        put(self, "without", _names(self.name, _listed(self.name, "without", self.without)))
+        put(self, "hooks", tuple(_listed(self.name, "hooks", self.hooks)))
+
+    def wants(self, tool: Tool) -> bool:
+        """Whether it gets this tool of the agent above."""
+        known = {tool_name(name) for name in tool.names} | tool.names
+        return (self.wanted is None or bool(known & self.wanted)) and not known & {*self.without}
+
+
+def definitions(given: Iterable[Definition] | Mapping[str, Any] | str | Path) -> dict[str, Subagent]:
+    """The subagents that a list defines, a map of name to definition, or a folder; two of one name are refused."""
+    if isinstance(given, Mapping):
+        given = [{"name": name, **_mapping(name, data)} for name, data in given.items()]
+    elif isinstance(given, str | Path | Subagent):
+        given = [given]
+    found: dict[str, Subagent] = {}
+    for subagent in [subagent for definition in given for subagent in _read(definition)]:
+        if subagent.name in found:
+            raise ConfigError(f"two subagents are named {subagent.name!r}; give one of them another name")
+        found[subagent.name] = subagent
+    if not found:
+        raise ConfigError("there is no subagent; give at least one definition, or a folder with a Markdown file in it")
+    return found
+
+
+def _read(definition: Definition) -> list[Subagent]:
+    if isinstance(definition, Subagent):
+        return [definition]
+    if isinstance(definition, Mapping):
+        return [_from_dict(definition)]
+    if isinstance(definition, str | Path):
+        path = Path(definition).expanduser()
+        return [_from_file(file) for file in sorted(path.glob("*.md"))] if path.is_dir() else [_from_file(path)]
+    raise ConfigError(f"a subagent is a Subagent, a dict or the path of a Markdown file, not {definition!r}")
+
+
+def _mapping(name: str, data: Any) -> Mapping[str, Any]:
+    if not isinstance(data, Mapping):
+        raise ConfigError(f"the subagent {name!r} is defined by a dict with description and prompt, not {data!r}")
+    return data
+
+
+def _from_dict(data: Mapping[str, Any]) -> Subagent:
+    known = {_OTHER_KEYS.get(key, key): value for key, value in data.items()}
+    for key in known:
+        if key not in KEYS:
+            close = get_close_matches(str(key), KEYS, n=1)
+            hint = f"; did you mean {close[0]}?" if close else f"; the keys are {', '.join(KEYS)}"
+            raise ConfigError(f"the subagent {data.get('name', '')!r} has the key {key!r}, which means nothing{hint}")
+    return _made(known)
+
+
+def _from_file(path: Path) -> Subagent:
+    """A Markdown file; keys that only other programs know are left alone."""
+    try:
+        with path.open("rb") as file:
+            data = file.read(SUBAGENT_BYTES + 1)
+        if len(data) > SUBAGENT_BYTES:
+            raise ConfigError(f"it is longer than {SUBAGENT_BYTES:,} bytes")
+        keys, prompt = _front(data.decode())
+        known = {_OTHER_KEYS.get(key, key): value for key, value in keys.items()}
+        kept = {key: known[key] for key in KEYS if key in known and key != "hooks"}
+        return _made({"name": path.stem, **kept, "prompt": prompt.strip()})
+    except (ConfigError, OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"the subagent in {path} cannot be read: {error}") from None
+
+
+def _front(text: str) -> tuple[dict[str, Any], str]:
+    try:
+        return split(text)
+    except ConfigError:
+        if (plain := _one_key_a_line(text)) is None:
+            raise
+        return plain
+
+
+def _one_key_a_line(text: str) -> tuple[dict[str, Any], str] | None:
+    """Many a description in the wild has a colon in it and no quotes around it, which is no YAML."""
+    head, dashes, prompt = text.removeprefix("\ufeff").replace("\r\n", "\n").removeprefix("---\n").partition("\n---")
+    found = [_KEY.fullmatch(line.rstrip()) for line in head.splitlines() if line.strip()]
+    if not dashes or not found or not all(found):
+        return None
+    return {key[1]: (key[2] or "").strip().strip("\"'") for key in found if key}, prompt
+
+
+def _made(known: Mapping[str, Any]) -> Subagent:
+    missing = [key for key in ("name", "description") if not known.get(key)]
+    if missing:
+        raise ConfigError(f"the subagent {known.get('name', '')!r} has no {' and no '.join(missing)}")
+    return Subagent(**{key: value for key, value in known.items() if value is not None})
+
+
+def _listed(name: str, key: str, given: Any) -> list[Any]:
+    """A list, or as Markdown files have it a text with commas."""
+    if isinstance(given, str):
+        return [part.strip() for part in given.split(",") if part.strip()]
+    if not isinstance(given, Iterable) or isinstance(given, Mapping | bytes):
+        raise ConfigError(f"the {key} of the subagent {name!r} are a list, not {given!r}")
+    return [*given]
+
+
+def _sorted_out(name: str, given: Iterable[Any]) -> tuple[list[str], tuple[Tool, ...]]:
+    names, own = list[str](), list[Tool]()
+    for item in given:
+        if isinstance(item, str):
+            names += _names(name, [item])
+        else:
+            own.append(item if isinstance(item, Tool) else tool(item))
+    return names, tuple(own)
+
+
+def _names(name: str, given: Iterable[Any]) -> tuple[str, ...]:
+    for item in given:
+        if not isinstance(item, str) or not re.fullmatch(r"\*|[\w.:-]+", item):
+            raise ConfigError(f"the subagent {name!r} names a tool {item!r}; say only its name, and use a guard for the rest")
+    return tuple(tool_name(item) for item in given)

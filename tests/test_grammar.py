@@ -1,0 +1,53 @@
+"""What the grammar of bash sees, and that without its package somebody is told what to install."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+from wick.errors import MissingExtra
+from wick.grammar import grammar, look
+
+
+def seen(text: str) -> list[list[str]]:
+    return [[word.text for word in words] for words in look(text).commands]
+
+
+@pytest.mark.parametrize(
+    ("word", "text"),
+    [
+        *(("a", "a"), ("'a b'", "a b"), ('"a b"', "a b"), ("a\\ b", "a b")),
+        *(("a''b\"c\"", "abc"), ('"\\$a \\\\ \\x"', "$a \\ \\x")),
+        *(("$'a\\x62\\143\\u0064'", "abcd"), ("$'\\t\\n\\e\\\\\\''", "\t\n\x1b\\'")),
+        *(("$'\\cA'", "\x01"), ("$'\\U00000041'", "A")),
+    ],
+)  # fmt: skip
+def test_words_without_their_quotes(word: str, text: str) -> None:
+    assert seen(f"echo {word}") == [["echo", text]]
+
+
+def test_commands_in_the_order_of_the_text() -> None:
+    assert seen("a $(b `c`) <(d) | e") == [["a", "$(b `c`)", "<(d)"], ["b", "`c`"], ["c"], ["d"], ["e"]]
+
+
+def test_what_it_notes_beside_commands() -> None:
+    found = look("export A=1; cat <<EOF > out\ntext\nEOF\nsort <<< words")
+    assert [words[0].text for words in found.named] == ["export"]
+    assert found.inputs == ["text\n", "words"]
+    assert [(redirect.sign, redirect.target.text) for redirect in found.redirects] == [(">", "out")]
+    assert "it sets a variable" in found.opaque
+
+
+@pytest.mark.parametrize(
+    "text", ["a 'b", "echo ${x@P}", "((1))", "echo $((a['$(b)']))", "cat <<E\n`a`\nE", "(" * 300 + "a" + ")" * 300]
+)
+def test_what_may_run_anything(text: str) -> None:
+    assert look(text).hidden
+
+
+def test_without_the_package_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "tree_sitter_bash", None)
+    grammar.cache_clear()
+    with pytest.raises(MissingExtra, match=r"pip install 'wick-agent\[permissions\]'"):
+        grammar()
