@@ -130,6 +130,9 @@ def here() -> Running:
     return Running(SOCKET)
 
 
+_children: dict[int, subprocess.Popen[bytes]] = {}
+
+
 def _start_main(note: IO[str]) -> None:
     need("dockerd", "containerd", "runc")
     if os.getuid() != 0:
@@ -137,6 +140,7 @@ def _start_main(note: IO[str]) -> None:
     with open(LOG, "wb") as log:
         command = ["dockerd", "-H", f"unix://{SOCKET}"]
         engine = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
+    _children[engine.pid] = engine
     note.truncate(0)
     note.write(str(engine.pid))
     _await(SOCKET, engine, Path(LOG))
@@ -159,8 +163,8 @@ def _end_main(pid: int) -> None:
     os.kill(pid, signal.SIGTERM)
     deadline = time.monotonic() + 30
     while os.path.exists(f"/proc/{pid}") and time.monotonic() < deadline:
-        with suppress(ChildProcessError):  # another run's child
-            os.waitpid(pid, os.WNOHANG)
+        if pid in _children:  # else it is another run's
+            _children[pid].poll()
         time.sleep(0.1)
 
 

@@ -112,7 +112,8 @@ def test_what_is_seen_in_what_is_opaque(text: str, seen: str) -> None:
         *("echo ${x:-`rm`}", "hash -p ./rm ls", "alias ls=rm", "printf -v 'a[$(rm)]' x", "xargs sh", "bash *"),
         *("echo 'a", "if a; then", "a" * (SHELL_CHARS + 1)),
         *("nohup " * (SHELL_COMMANDS + 5) + "a", "(" * 400 + "a" + ")" * 400),
-        *("a;" * (SHELL_COMMANDS + 5), "a " * (SHELL_WORDS + 5), "su " + "a " * SHELL_COMMANDS, "a|" * 20_000, "${" * 20_000),
+        "su " + "a " * SHELL_COMMANDS,
+        *("a;" * (SHELL_COMMANDS + 5), "a " * (SHELL_WORDS + 5), "a|" * 20_000, "${" * 20_000),
         *("a=(" * 10_000, "<" * 40_000),
     ],
 )  # fmt: skip

@@ -414,7 +414,7 @@ def _cosine(value: Number) -> Number:
 
 def _series(value: Number, first: int) -> Number:
     """Sine or cosine by its power series: x^first/first! - x^(first+2)/(first+2)! + …"""
-    if abs(value) > MOST_ANGLE:
+    if abs(_real(value)) > MOST_ANGLE:
         raise ToolError(f"angles are at most {MOST_ANGLE:,} radians here")
     with localcontext(_context(DIGITS + 30)):
         x = _real(value)

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
+from keeping import KINDS, place
 from wick import Agent, Ask, FunctionModel, Run, Scripted, Thread, ToolCall, ToolUse, assistant, guard, tool, user
 from wick.capabilities.sessions import Sessions
 from wick.errors import ConfigError, StoreError
 from wick.keeping import Kept
 from wick.protocols import Store
 from wick.stores.in_memory import InMemory
-from wick.stores.sqlite import Sqlite
 
 ran: list[str] = []
 
@@ -37,9 +37,9 @@ def _fresh() -> None:
     ran.clear()
 
 
-@pytest.fixture(params=["memory", "sqlite"])
+@pytest.fixture(params=KINDS)
 async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Store]:
-    store: Store = InMemory() if request.param == "memory" else Sqlite(tmp_path / "threads.db")
+    store = place(request.param, tmp_path).open()
     yield store
     await store.close()
 
@@ -123,7 +123,8 @@ async def test_what_is_announced_is_in_the_store(store: Store) -> None:
         told = {"on_chat_model_end", "on_tool_end", "done"}
         if event.event in told:
             seen.append((event.event, len([row for row in await rows(store, "th_1") if row["kind"] == "message"])))
-    assert seen == [("on_chat_model_end", 2), ("on_tool_end", 3), ("on_chat_model_end", 4), ("done", 4)]
+    assert [event for event, _ in seen] == ["on_chat_model_end", "on_tool_end", "on_chat_model_end", "done"]
+    assert all(there >= least for (_, there), least in zip(seen, (2, 3, 4, 4), strict=True)), seen  # it goes on meanwhile
     assert (await rows(store, "th_1"))[-1]["kind"] == "run_end"
 
 
@@ -279,6 +280,18 @@ async def test_a_question_that_nobody_answered_lapses(store: Store, monkeypatch:
     assert "lapsed" in result.messages.tool_messages()[0].text and ran == []
     answered = next(row["data"] for row in await rows(store, "th_1") if row["kind"] == "answered")
     assert answered["lapsed"] is True and answered["allowed"] is False
+
+
+async def test_what_has_lapsed_is_found(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    sessions = Sessions(store)
+    await asked(store)
+    assert await sessions.lapsed() == []
+    monkeypatch.setattr("wick.capabilities.sessions.time", lambda: 1e11)
+    monkeypatch.setattr("wick.asking.time", lambda: 1e11)
+    assert await sessions.lapsed() == ["th_1"]
+    result = await agent(store, "Never mind.", hooks=[confirm]).run(thread="th_1")
+    assert "lapsed" in result.messages.tool_messages()[0].text and ran == []
+    assert await sessions.lapsed() == []
 
 
 async def test_a_run_may_wait_for_its_answer(store: Store) -> None:

@@ -38,7 +38,8 @@ class Container:
         image = await self._image()
         if self.plan.shared:
             shared.make(self.plan.shared)
-        for _ in range(5):
+        for tries in range(10):
+            await asyncio.sleep(0.1 * tries)
             found = await self.inspect()
             if found is not None:
                 found = await self._reuse(found, image)

@@ -65,7 +65,9 @@ class Builtins(Capability):
 
 
 def _texts(option: str, given: Any) -> list[str]:
-    texts = [*given] if isinstance(given, Collection) and not isinstance(given, str | bytes | Mapping) else [None]
+    texts: list[Any] = (
+        [*given] if isinstance(given, Collection) and not isinstance(given, str | bytes | Mapping) else [None]
+    )
     if not all(isinstance(text, str) and text for text in texts):
         raise ConfigError(f"{option} is a list of texts, not {given!r}")
     return texts

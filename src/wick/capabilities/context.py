@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from base64 import b64decode
 from collections.abc import Iterable
 from pathlib import Path
 from stat import S_ISREG
@@ -68,9 +69,9 @@ class Context(Capability):
 
 async def _fetched(backend: Backend, path: str) -> tuple[str, bool]:
     found = await backend.read(path, limit=CONTEXT_FILE_BYTES)
-    if found["encoding"] != "utf-8":
-        raise ValueError("it is no text")
-    return found["content"], found["truncated"]
+    content = found["content"]
+    data = content.encode() if found["encoding"] == "utf-8" else b64decode(content)  # it may be cut within a character
+    return _decoded(data), found["truncated"]
 
 
 def _read(path: str) -> tuple[str, bool]:
@@ -80,9 +81,13 @@ def _read(path: str) -> tuple[str, bool]:
         if not S_ISREG(os.fstat(file).st_mode):
             raise ValueError("it is no file")
         data = opened.read(CONTEXT_FILE_BYTES + 1)
+    return _decoded(data[:CONTEXT_FILE_BYTES]), len(data) > CONTEXT_FILE_BYTES
+
+
+def _decoded(data: bytes) -> str:
     if b"\0" in data:
         raise ValueError("it is no text")
-    return data[:CONTEXT_FILE_BYTES].decode("utf-8", "replace"), len(data) > CONTEXT_FILE_BYTES
+    return data.decode("utf-8", "replace")
 
 
 def _text(given: Any) -> str:

@@ -65,12 +65,8 @@ class Filesystem(Capability):
     ) -> None:
         if not all(callable(getattr(backend, name, None)) for name in ("ls", "lines", "write", "execute")):
             raise ConfigError(f"Filesystem needs a backend, such as Local('./workspace'), not {backend!r}")
-        for name, flag in (("execute", execute), ("read_only", read_only), ("track", track)):
-            if not isinstance(flag, bool):
-                raise ConfigError(f"Filesystem({name}={flag!r}): it is true or false")
-        for name, number in (("result_chars", 1 if result_chars is None else result_chars), ("longest", longest)):
-            if isinstance(number, bool) or not isinstance(number, int | float) or not 0 < number < float("inf"):
-                raise ConfigError(f"Filesystem({name}={number!r}): it is a number above 0")
+        _check_flags(execute=execute, read_only=read_only, track=track)
+        _check_numbers(longest=longest, **({} if result_chars is None else {"result_chars": result_chars}))
         self.backend = backend
         self._commands = execute and not read_only and not isinstance(backend, State)
         self._read_only, self._track, self._result_chars, self._longest = read_only, track, result_chars, longest
@@ -223,15 +219,16 @@ class Filesystem(Capability):
         """Whether this use has passed `confirm`; a tool that was taken out of its capability has not."""
         return self._is_ours(use) and any(hook.owner is self for hook in use.run.guards(ToolUse))
 
-    # -- results that are too large -------------------------------------------------------------------------------------
+    # -- results that are too large -----------------------------------------------------------------------------------
 
     @after(ToolUse)
     async def keep_large(self, use: ToolUse) -> None:
-        result, most = use.result, self._result_chars
-        if result is None or most is None or len(result.text) <= most or not use.names.isdisjoint(FILE_TOOLS):
+        if use.error is not None or self._result_chars is None or not use.names.isdisjoint(FILE_TOOLS):
             return
-        text = result.text
-        whole = _streams(result.data) if self._is_ours(use) and not result.error else text
+        result, text = use.result, use.result.text
+        if len(text) <= self._result_chars:
+            return
+        whole = _streams(result.data) if self._is_ours(use) and result.data and not result.error else text
         short = f"{_cut(text)}\n\n({await self._keep(use, whole)})"
         if result.error:
             result.error = short
@@ -257,6 +254,18 @@ class Filesystem(Capability):
         return "the rest could not be kept; ask for less"
 
 
+def _check_flags(**flags: Any) -> None:
+    for name, flag in flags.items():
+        if not isinstance(flag, bool):
+            raise ConfigError(f"Filesystem({name}={flag!r}): it is true or false")
+
+
+def _check_numbers(**numbers: Any) -> None:
+    for name, number in numbers.items():
+        if isinstance(number, bool) or not isinstance(number, int | float) or not 0 < number < float("inf"):
+            raise ConfigError(f"Filesystem({name}={number!r}): it is a number above 0")
+
+
 # -- a backend as one run sees it -------------------------------------------------------------------------------------
 
 _PROTECTED = Protected(PROTECTED)
@@ -278,7 +287,7 @@ class _Place:
         return inside if ".." in inside.split("/") else posixpath.normpath(inside)
 
     def track(self, path: str, size: int, content: Any) -> None:
-        """Keep what was written with the thread; of what is too large, that it was written."""
+        """Keep what was written with the thread; of what is too large, only its size."""
         key = self.key(path)
         if not self.tracks or self.in_thread or _PROTECTED.covers(key.split("/")):
             return
@@ -350,12 +359,11 @@ def _page(found: Lines, limit: int | None) -> str:
 
 def _executed(executed: Executed) -> dict[str, Any]:
     """What the model is told of a command; what is not worth a word is left out."""
-    told: dict[str, Any] = {name: executed[name] for name in ("stdout", "stderr", "exit_code")}  # type: ignore[literal-required]
-    rest: dict[str, Any] = {name: executed[name] for name in ("error", "truncated", "moved")}  # type: ignore[literal-required]
-    return told | {name: value for name, value in rest.items() if value}
+    told = {name: executed[name] for name in ("stdout", "stderr", "exit_code")}
+    return told | {name: executed[name] for name in ("error", "truncated", "moved") if executed[name]}
 
 
-def _streams(data: Any) -> str:
+def _streams(data: Mapping[str, str]) -> str:
     """The outputs of a command one after the other, as they are read best."""
     return data["stdout"] + (f"\n--- stderr ---\n{data['stderr']}" if data["stderr"] else "")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
+from time import time
 from typing import Any, Literal
 
 from wick.capability import Capability
@@ -101,6 +102,17 @@ class Sessions(Capability):
         waiting = {row.data["id"] for row in await self.store.inbox(owner, id) if row.kind == "answer"}
         thread = await self.load(id, owner=owner)
         return [question for key, question in thread.questions.items() if key not in waiting]
+
+    async def lapsed(self, *, owner: str = LOCAL) -> list[str]:
+        """The threads whose question nobody has answered in time; to run one again goes on without the answer."""
+        found, cursor = list[str](), None
+        while cursor != "":
+            page = await self.store.list(owner, asking=True, cursor=cursor or "")
+            for head in page.threads:
+                if any(time() >= question["expires"] for question in await self.questions(head.id, owner=owner)):
+                    found.append(head.id)
+            cursor = page.next
+        return found
 
     async def answer(
         self,
