@@ -37,7 +37,7 @@ LAYERS: list[tuple[str, ...]] = [
     ("signatures", "matching"),
     ("operations",),
     ("why",),
-    ("decisions", "sealing", "events"),
+    ("decisions", "sealing", "events", "overflow"),
     ("models", "prices", "backends", "stores", "keeping", "subagent"),
     ("processes", "workspace", "rules"),
     ("specifiers",),
@@ -48,7 +48,7 @@ LAYERS: list[tuple[str, ...]] = [
     ("tools",),
     ("messages",),
     ("skills",),  # programs that skills bring: they are run elsewhere, and know nothing of wick
-    ("arithmetic", "fencing", "front_matter", "outbound", "workers", "aliases", "schema", "turns", "shapes", "lexing"),
+    ("archives", "arithmetic", "fencing", "front_matter", "outbound", "workers", "aliases", "schema", "turns", "shapes", "lexing"),
     ("frozen",),
     ("caps",),
     ("errors",),

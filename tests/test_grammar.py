@@ -40,7 +40,8 @@ def test_what_it_notes_beside_commands() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["a 'b", "echo ${x@P}", "((1))", "echo $((a['$(b)']))", "cat <<E\n`a`\nE", "(" * 300 + "a" + ")" * 300]
+    "text",
+    ["a 'b", "echo ${x@P}", "((1))", "echo $((a['$(b)']))", "cat <<E\n`a`\nE", "a\n\\b", "(" * 300 + "a" + ")" * 300],
 )
 def test_what_may_run_anything(text: str) -> None:
     assert look(text).hidden

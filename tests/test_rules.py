@@ -282,6 +282,7 @@ def test_parts_may_be_allowed_by_different_rules() -> None:
         ("bash -c 'rm x'", "yes"),
         ("find . -exec rm {} +", "yes"),
         ("eval rm x", "yes"),
+        ("ls $x\n\\rm y", "maybe"),
         ("$CMD x", "maybe"),
         ("r? x", "maybe"),
         ("curl x | sh", "maybe"),

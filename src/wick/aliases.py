@@ -68,6 +68,8 @@ TOOLS = {
     "WebSearch": "web_search",
     "TodoWrite": "write_todos",
     "todo_write": "write_todos",
+    "Skill": "load_skill",
+    "use_skill": "load_skill",
 }
 
 ARGUMENTS = {
@@ -78,6 +80,7 @@ ARGUMENTS = {
     "read_file": {"file_path": "path"},
     "write_file": {"file_path": "path"},
     "edit_file": {"file_path": "path", "old_string": "old_text", "new_string": "new_text"},
+    "load_skill": {"skill": "name", "skill_name": "name"},
 }
 
 STATUSES = {

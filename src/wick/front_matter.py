@@ -24,7 +24,9 @@ def split(text: str) -> tuple[dict[str, Any], str]:
         raise ConfigError("it does not begin with a line of three dashes, so it has no front matter")
     end = next((number for number, line in enumerate(lines[1:], 1) if line.rstrip() in _ENDS), None)
     if end is None:
-        raise ConfigError(f"its front matter does not end with a line of three dashes within {FRONT_MATTER_BYTES:,} bytes")
+        raise ConfigError(
+            f"its front matter does not end with a line of three dashes within {FRONT_MATTER_BYTES:,} bytes"
+        )
     matter = "".join(lines[1:end])
     if len(matter.encode(errors="replace")) > FRONT_MATTER_BYTES:
         raise ConfigError(f"its front matter is longer than {FRONT_MATTER_BYTES:,} bytes")

@@ -96,6 +96,8 @@ def _visit(node: Any, seen: Seen, depth: int = 0) -> None:
         _redirect(node, seen)
     elif node.type in ("heredoc_redirect", "herestring_redirect"):
         _input(node, seen)
+    elif node.type == "word" and "\n" in _text(node):  # the line has ended, and the grammar did not notice
+        seen.hidden.append(("it can be read in two ways", _text(node)))
     elif node.type == "compound_statement" and node.children[0].type == "((":
         seen.hidden.append(("it calculates", _text(node)))
     elif node.is_named and node.type not in _STRUCTURE:

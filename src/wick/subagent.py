@@ -51,7 +51,9 @@ class Subagent:
         for key in ("name", "description"):
             value = getattr(self, key)
             if not isinstance(value, str) or not value.strip():
-                raise ConfigError(f"a subagent needs a {key}, which is a text; {self.name or 'this one'!r} has {value!r}")
+                raise ConfigError(
+                    f"a subagent needs a {key}, which is a text; {self.name or 'this one'!r} has {value!r}"
+                )
         if not isinstance(self.prompt, str):
             raise ConfigError(f"the prompt of the subagent {self.name!r} is a text, not {self.prompt!r}")
         given = None if self.tools is None else _listed(self.name, "tools", self.tools)
@@ -173,5 +175,7 @@ def _sorted_out(name: str, given: Iterable[Any]) -> tuple[list[str], tuple[Tool,
 def _names(name: str, given: Iterable[Any]) -> tuple[str, ...]:
     for item in given:
         if not isinstance(item, str) or not re.fullmatch(r"\*|[\w.:-]+", item):
-            raise ConfigError(f"the subagent {name!r} names a tool {item!r}; say only its name, and use a guard for the rest")
+            raise ConfigError(
+                f"the subagent {name!r} names a tool {item!r}; say only its name, and use a guard for the rest"
+            )
     return tuple(tool_name(item) for item in given)

@@ -72,14 +72,14 @@ async def test_what_cannot_be_read_is_a_sentence(tmp_path: Path) -> None:
 
 async def test_a_long_file_is_cut(tmp_path: Path) -> None:
     path, model = tmp_path / "long.txt", Scripted("one")
-    path.write_text("x" * (CONTEXT_FILE_BYTES + 1))
+    path.write_text("§" * (CONTEXT_FILE_BYTES // 2 + 1), "utf-8")
     await Agent(model, hooks=[Context(files=[path])]).run("go")
-    assert told(model).count("x") == CONTEXT_FILE_BYTES + 1  # one of the extension
+    assert told(model).count("§") == CONTEXT_FILE_BYTES // 2
     assert "the file goes on; these are its first 200,000 bytes" in told(model)
 
 
 async def test_files_of_a_backend() -> None:
-    backend, model = State(Thread()), Scripted("one")
+    backend, model = State(), Scripted("one")
     await backend.write("guide/style.md", "Short sentences.")
     await backend.write("umlauts.txt", "ü" * CONTEXT_FILE_BYTES)
     await backend.write("picture", b"\0\1")

@@ -1,8 +1,8 @@
 """Files that an operator points to: in a backend, or in a folder of this machine.
 
-    files = files_in(backend, run.thread)          the backend as this conversation sees it
-    files = Folder("~/.wick/skills")               a folder of this machine, which no agent can reach
-    data, size = await data_of(files, "plan/SKILL.md", 64_000)
+files = files_in(backend, run.thread)          the backend as this conversation sees it
+files = Folder("~/.wick/skills")               a folder of this machine, which no agent can reach
+data, size = await data_of(files, "plan/SKILL.md", 64_000)
 """
 
 from __future__ import annotations

@@ -18,16 +18,16 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 from wick import caps
-from wick.backends.mapped import InThread, kept_as
+from wick.backends.mapped import InThread
 from wick.backends.state import State
 from wick.capability import Capability
 from wick.decisions import Ask
-from wick.errors import BackendError, ConfigError, StoreError, ToolError, Uncertain
+from wick.errors import BackendError, ConfigError, ToolError, Uncertain
 from wick.frozen import digest
 from wick.hooks import Hook, after, guard
-from wick.keeping import Kept
 from wick.messages import ToolResult
 from wick.operations import Run, ToolUse
+from wick.overflow import cut, keep, kept
 from wick.protocols import Backend
 from wick.shapes import Executed, Lines
 from wick.threads import Thread
@@ -38,7 +38,6 @@ READING = ("ls", "read_file", "glob", "grep")
 WRITING = ("write_file", "edit_file")
 FILE_TOOLS = frozenset((*READING, *WRITING))  # whose results are shown as they are, however large
 RESULTS = ".results"
-KEPT = "large_result"  # the entry of a thread that has one which no workspace has
 READ_CHARS = caps.TOOL_OUTPUT_CHARS - 1_000  # shown of a file at once, so that there is room to say how to go on
 EXECUTED_CHARS = 8 * (caps.OUTPUT_HEAD_BYTES + caps.OUTPUT_TAIL_BYTES)  # both outputs, as JSON
 
@@ -178,10 +177,11 @@ class Filesystem(Capability):
         try:
             return await place.backend.lines(path, offset=offset, limit=limit)
         except BackendError as error:
-            kept = await _from_thread(run.thread, place.key(path)) if error.code == "not_found" else None
-            if kept is None:
+            text = await kept(run.thread, place.key(path)) if error.code == "not_found" else None
+            if text is None:
                 raise
-            return lines_of(path, [kept], len(kept), offset, limit)
+            data = text.encode()
+            return lines_of(path, [data], len(data), offset, limit)
 
     # -- commands -----------------------------------------------------------------------------------------------------
 
@@ -229,7 +229,7 @@ class Filesystem(Capability):
         if len(text) <= self._result_chars:
             return
         whole = _streams(result.data) if self._is_ours(use) and result.data and not result.error else text
-        short = f"{_cut(text)}\n\n({await self._keep(use, whole)})"
+        short = f"{cut(text)}\n\n({await self._keep(use, whole)})"
         if result.error:
             result.error = short
         else:
@@ -237,11 +237,11 @@ class Filesystem(Capability):
 
     async def _keep(self, use: ToolUse, text: str) -> str:
         """Keep a result in the workspace, or else with the thread; says where."""
-        place, data = self._place(use.run), text.encode("utf-8", "replace")
+        place = self._place(use.run)
         if not self._read_only and not place.in_thread:
             try:
                 path = await _free(place.backend, use)
-                await place.backend.write(path, data)
+                await place.backend.write(path, text)
             except BackendError:
                 pass  # the thread takes it
             else:
@@ -249,7 +249,7 @@ class Filesystem(Capability):
                     f"the whole result is in {path}; read it with read_file, offset and limit, or search it with grep"
                 )
         path = f"{RESULTS}/{_safe(use)}-{_own(use)}.txt"
-        if await _to_thread(use.run, path, data):
+        if await keep(use.run.thread, use.run.id, path, text):
             return f"the whole result is kept as {path}; read it with read_file, offset and limit"
         return "the rest could not be kept; ask for less"
 
@@ -294,10 +294,10 @@ class _Place:
         if self.logged < 0:
             self.logged = sum(map(_logged, self.thread.entries))
         fits = size <= caps.STATE_FILE_BYTES and self.logged + size <= caps.STATE_BYTES
-        kept = content if fits and content is not None else {"size": size}
+        now = content if fits and content is not None else {"size": size}
         files = InThread(self.thread)
-        if files.get(key) != kept:
-            files[key] = kept
+        if files.get(key) != now:
+            files[key] = now
             self.logged += size if fits else 0
 
     async def track_edited(self, path: str, size: int) -> None:
@@ -320,8 +320,8 @@ def _logged(entry: Any) -> int:
     """How many bytes of a file an entry has."""
     if entry.kind != "value" or entry.data["key"] != InThread.KEY or "item" not in entry.data:
         return 0
-    kept = entry.data.get("value")
-    content = kept.get("content") if isinstance(kept, Mapping) else kept
+    file = entry.data.get("value")
+    content = file.get("content") if isinstance(file, Mapping) else file
     return len(content.encode("utf-8", "replace")) if isinstance(content, str) else 0
 
 
@@ -366,11 +366,6 @@ def _executed(executed: Executed) -> dict[str, Any]:
 def _streams(data: Mapping[str, str]) -> str:
     """The outputs of a command one after the other, as they are read best."""
     return data["stdout"] + (f"\n--- stderr ---\n{data['stderr']}" if data["stderr"] else "")
-
-
-def _cut(text: str) -> str:
-    head, tail = caps.CUT_HEAD_CHARS, caps.CUT_TAIL_CHARS
-    return f"{text[:head]}\n\n... (truncated {len(text) - head - tail} characters) ...\n\n{text[-tail:]}"
 
 
 def _line(text: str) -> str:
@@ -426,37 +421,3 @@ async def _free(backend: Backend, use: ToolUse) -> str:
             return path
         raise
     return f"{RESULTS}/{_safe(use)}-{_own(use)}.txt"
-
-
-async def _to_thread(run: Run, path: str, data: bytes) -> bool:
-    """Keep a result as a blob of the thread's store, or in the thread itself; says whether that went well."""
-    about: dict[str, Any] = {"path": path, "size": len(data)}
-    if isinstance(kept := run.thread.keeper, Kept):
-        try:
-            about["sha256"] = await kept.store.put_blob(kept.owner, run.thread.id, data)
-        except StoreError:
-            return False
-    elif len(data) <= caps.STATE_FILE_BYTES:
-        about["text"] = kept_as(data)
-    else:
-        return False
-    run.thread.append("event", {"run": run.id, "name": KEPT, "data": about})
-    return True
-
-
-async def _from_thread(thread: Thread, path: str) -> bytes | None:
-    for entry in reversed(thread.entries):
-        if entry.kind == "event" and entry.data["name"] == KEPT and entry.data["data"]["path"] == path:
-            return await _kept(thread, entry.data["data"])
-    return None
-
-
-async def _kept(thread: Thread, about: Mapping[str, Any]) -> bytes | None:
-    if "text" in about:
-        return str(about["text"]).encode()
-    if not isinstance(kept := thread.keeper, Kept):
-        return None
-    try:
-        return await kept.store.get_blob(kept.owner, thread.id, about["sha256"])
-    except StoreError:
-        return None

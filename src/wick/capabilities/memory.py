@@ -6,6 +6,7 @@ import asyncio
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from wick.backends.folder import Files, Folder, data_of, files_in
 from wick.capability import Capability
@@ -35,10 +36,7 @@ class Memory(Capability):
     """
 
     def __init__(self, paths: str | Sequence[str] = ("AGENTS.md",), backend: Backend | None = None) -> None:
-        self.paths = (paths,) if isinstance(paths, str) else tuple(paths)
-        if not self.paths or not all(isinstance(path, str) and path.strip() for path in self.paths):
-            raise ConfigError(f"Memory(paths={paths!r}): name one file or several, such as AGENTS.md")
-        self.backend = backend
+        self.paths, self.backend = _checked(paths), backend
 
     @before(ModelCall)
     async def recall(self, call: ModelCall) -> None:
@@ -82,12 +80,19 @@ class _Known:
     skipped: set[str] = field(default_factory=set)
 
 
+def _checked(paths: Any) -> tuple[str, ...]:
+    names = (paths,) if isinstance(paths, str) else tuple(paths) if isinstance(paths, Sequence) else ()
+    if not names or not all(isinstance(name, str) and name.strip() for name in names):
+        raise ConfigError(f"Memory(paths={paths!r}): name one file or several, such as AGENTS.md")
+    return names
+
+
 def _fitting(texts: Sequence[str]) -> list[str]:
-    """As many texts as there is room for; the last may be cut."""
+    """The texts, cut where there is no more room for all of them."""
     kept, room = [], MEMORY_BYTES
     for text in texts:
-        kept.append(text if len(text) <= room else f"{text[:room]}\n\n... (truncated {len(text) - room} characters) ...")
-        room -= len(text)
-        if room <= 0:
-            break
+        kept.append(
+            text if len(text) <= room else f"{text[:room]}\n\n... (truncated {len(text) - room} characters) ..."
+        )
+        room = max(room - len(text), 0)
     return kept

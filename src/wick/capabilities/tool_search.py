@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Sequence
-from typing import Literal
+from typing import Any, Literal
 
 from wick.aliases import tool_name
 from wick.capability import Capability
@@ -50,10 +50,7 @@ class ToolSearch(Capability):
         for name, value, least in (("threshold", threshold, 0), ("results", results, 1)):
             if type(value) is not int or value < least:
                 raise ConfigError(f"ToolSearch({name}={value!r}): say how many, from {least} up")
-        if isinstance(always, str) or not isinstance(always, Iterable):
-            raise ConfigError(f"ToolSearch(always=…) takes a list of names, also of one: always=[{always!r}]")
-        self.threshold, self.results = threshold, results
-        self.always = frozenset(map(tool_name, always))
+        self.threshold, self.results, self.always = threshold, results, _names(always)
 
     @before(ModelCall, priority=INNER)
     def hide(self, call: ModelCall) -> None:
@@ -94,6 +91,15 @@ class ToolSearch(Capability):
         if len(tools) <= self.threshold:
             return []
         return [found for found in tools if self.always.isdisjoint(found.names)]
+
+
+def _names(always: Any) -> frozenset[str]:
+    if isinstance(always, str) or not isinstance(always, Iterable):
+        raise ConfigError(f"ToolSearch(always=…) takes a list of names, also of one: always=[{always!r}]")
+    names = [*always]
+    if wrong := [name for name in names if not isinstance(name, str)]:
+        raise ConfigError(f"ToolSearch(always=…) takes a list of names, and {wrong[0]!r} is none")
+    return frozenset(map(tool_name, names))
 
 
 def _show(run: Run, tools: Iterable[Tool]) -> None:

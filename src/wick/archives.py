@@ -1,0 +1,84 @@
+"""Archives that somebody sends: unpacked in memory, within bounds, to names that lead nowhere else.
+
+files = unpack(data)      {"SKILL.md": b"…", "scripts/run.py": b"…"}
+"""
+
+from __future__ import annotations
+
+import stat
+import zlib
+from io import BytesIO
+from zipfile import BadZipFile, ZipFile, ZipInfo
+
+from wick.caps import ARCHIVE_BYTES, ARCHIVE_ENTRIES, ARCHIVE_UNPACKED_BYTES
+from wick.errors import ConfigError
+
+NAME_CHARS = 500
+_DIRECTORY_BYTES = 1_000_000  # of the list of entries at the end; it is read whole
+_END, _END_BYTES, _LOCATOR = b"PK\x05\x06", 22, b"PK\x06\x07"
+_NOISE = ("__MACOSX/", ".DS_Store")  # what file managers add
+
+
+def unpack(data: bytes) -> dict[str, bytes]:
+    """The files of a zip archive by their names. A ConfigError says why it is not taken."""
+    if len(data) > ARCHIVE_BYTES:
+        raise ConfigError(f"the archive has {len(data):,} bytes; the most is {ARCHIVE_BYTES:,}")
+    _check_directory(data)
+    try:
+        with ZipFile(BytesIO(data)) as archive:
+            return _unpacked(archive)
+    except (BadZipFile, zlib.error, EOFError, OSError, ValueError, NotImplementedError, RuntimeError) as error:
+        raise ConfigError(f"the archive cannot be unpacked: {error}") from None
+
+
+def _check_directory(data: bytes) -> None:
+    """A list of entries that would take much memory is refused before anybody reads it."""
+    last = data[-_END_BYTES:]
+    plain = last.startswith(_END) and last.endswith(b"\0\0")
+    start = len(data) - _END_BYTES if plain else data.rfind(_END, max(0, len(data) - _END_BYTES - 65_536))
+    if start < 0 or len(data) < start + _END_BYTES:
+        raise ConfigError("this is no zip archive")
+    size = int.from_bytes(data[start + 12 : start + 16], "little")
+    if size > _DIRECTORY_BYTES or data[max(0, start - 20) :].startswith(_LOCATOR):
+        raise ConfigError(f"the archive has too many entries; the most is {ARCHIVE_ENTRIES:,}")
+
+
+def _unpacked(archive: ZipFile) -> dict[str, bytes]:
+    entries = archive.infolist()
+    if len(entries) > ARCHIVE_ENTRIES:
+        raise ConfigError(f"the archive has {len(entries):,} entries; the most is {ARCHIVE_ENTRIES:,}")
+    files: dict[str, bytes] = {}
+    seen, room = set[str](), ARCHIVE_UNPACKED_BYTES
+    for entry in entries:
+        name = _checked(entry)
+        if entry.is_dir() or name.startswith(_NOISE) or name.endswith(_NOISE):
+            continue
+        if name.casefold() in seen:
+            raise ConfigError(f"the archive has {name!r} twice")
+        seen.add(name.casefold())
+        files[name] = _content(archive, entry, room)
+        room -= len(files[name])
+    return files
+
+
+def _checked(entry: ZipInfo) -> str:
+    """The name of an entry, if it is one that stays where it belongs."""
+    name, kind = entry.orig_filename, stat.S_IFMT(entry.external_attr >> 16)
+    parts = name.removesuffix("/").split("/")
+    odd = "\\" in name or ":" in name or any(ord(c) < 32 or ord(c) == 127 for c in name) or len(name) > NAME_CHARS
+    if odd or any(part in ("", ".", "..") for part in parts):
+        raise ConfigError(f"the archive has an entry {name[:100]!r}, which is no plain path inside it")
+    if kind not in (0, stat.S_IFREG, stat.S_IFDIR):
+        raise ConfigError(f"{name} in the archive is a link or a device; pack plain files only")
+    if entry.flag_bits & 0x1:
+        raise ConfigError(f"{name} in the archive is encrypted; pack it without a password")
+    return name
+
+
+def _content(archive: ZipFile, entry: ZipInfo, room: int) -> bytes:
+    """What is in an entry; what it says about its size may be a lie, so that is not believed."""
+    with archive.open(entry) as file:
+        data = file.read(room + 1)
+    if len(data) > room:
+        raise ConfigError(f"the archive would have more than {ARCHIVE_UNPACKED_BYTES:,} bytes when it is unpacked")
+    return data

@@ -1,0 +1,59 @@
+"""Texts that are too large to be shown: what is shown instead, and where the whole is kept if no workspace has it.
+
+shorter = cut(text)                          its beginning and its end
+await keep(thread, run, path, text)          with the thread: in its store, or in its log
+await kept(thread, path)                     the whole, again
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from wick import caps
+from wick.errors import StoreError
+from wick.keeping import Kept
+from wick.threads import Thread
+
+ENTRY = "large_result"  # the event that has such a text, or says which blob is one
+
+
+def cut(text: str) -> str:
+    """The beginning and the end of a text, and how much is missing between them."""
+    head, tail = caps.CUT_HEAD_CHARS, caps.CUT_TAIL_CHARS
+    return f"{text[:head]}\n\n... (truncated {len(text) - head - tail} characters) ...\n\n{text[-tail:]}"
+
+
+async def keep(thread: Thread, run: str, path: str, text: str) -> bool:
+    """Keep a text with a thread, under a path; says whether that went well."""
+    about: dict[str, Any] = {"path": path}
+    if isinstance(keeper := thread.keeper, Kept):
+        try:
+            about["sha256"] = await keeper.store.put_blob(keeper.owner, thread.id, text.encode())
+        except StoreError:
+            return False
+    elif len(text) <= caps.STATE_FILE_BYTES:
+        about["text"] = text
+    else:
+        return False
+    thread.append("event", {"run": run, "name": ENTRY, "data": about})
+    return True
+
+
+async def kept(thread: Thread, path: str) -> str | None:
+    """A text that is kept with a thread, the latest of that path."""
+    for entry in reversed(thread.entries):
+        if entry.kind == "event" and entry.data["name"] == ENTRY and entry.data["data"]["path"] == path:
+            return await _whole(thread, entry.data["data"])
+    return None
+
+
+async def _whole(thread: Thread, about: Mapping[str, Any]) -> str | None:
+    if "text" in about:
+        return str(about["text"])
+    if not isinstance(keeper := thread.keeper, Kept):
+        return None
+    try:
+        return (await keeper.store.get_blob(keeper.owner, thread.id, about["sha256"])).decode()
+    except StoreError:
+        return None
