@@ -23,9 +23,11 @@ fmt: $(ready) ## format the code and fix what can be fixed
 	$(python) -m ruff check --fix
 	$(python) -m ruff format
 
-bench: $(ready) ## measure the loop and the model clients
+bench: $(ready) ## measure the loop, the model clients, the backends and the stores
 	$(python) bench/loop.py
 	$(python) bench/models.py
+	$(python) bench/backends.py
+	$(python) bench/threads.py
 
 serve: ## start the server (there is none yet)
 	@echo "not yet: wick's server is still to be built; examples/01_hello.py runs an agent today" >&2

@@ -225,7 +225,7 @@ class Filesystem(Capability):
     async def keep_large(self, use: ToolUse) -> None:
         if use.error is not None or self._result_chars is None or not use.names.isdisjoint(FILE_TOOLS):
             return
-        result, text = use.result, use.result.text
+        result, text = use.result, _legible(use.result.text)
         if len(text) <= self._result_chars:
             return
         whole = _streams(result.data) if self._is_ours(use) and result.data and not result.error else text
@@ -343,8 +343,11 @@ def _json(data: Any) -> ToolResult:
 
 
 def _legible(text: str) -> str:
-    """A text that has bytes; a name of a file that is no text has none in some places."""
-    return text if text.isascii() else text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+    """A text that has bytes; where a file's name is no text, it has none."""
+    return text if text.isascii() else _HALF.sub("\N{REPLACEMENT CHARACTER}", text)
+
+
+_HALF = re.compile("[\ud800-\udfff]")
 
 
 def _page(found: Lines, limit: int | None) -> str:

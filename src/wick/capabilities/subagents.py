@@ -176,19 +176,16 @@ class Subagents(Capability):
     @wrap(Run, priority=INNERMOST)
     async def look_after_tasks(self, run: Run, next: Next[Result]) -> Result:
         """Nothing is left behind when a run ends, and what a crash or a pause interrupted is taken up."""
-        tasks = self._tasks(run)
+        over = OPEN  # what no task is any more when the run is over
         try:
             await self._take_up(run)
             return await next(run)
         except Paused:  # as with tools side by side: the others finish, or pause too
-            await self._settle(run, [*tasks.values()])
-            raise
-        except BaseException:
-            await self._end_all(run)
+            over = ("running",)
+            await self._settle(run, [*self._tasks(run).values()])
             raise
         finally:
-            if not any(task.status == "waiting" for task in tasks.values()):
-                await self._end_all(run)
+            await self._end_all(run, over)
 
     # -- the work of one agent ----------------------------------------------------------------------------------------
 
@@ -339,6 +336,13 @@ class Subagents(Capability):
         works = [task.work for task in tasks if task.work is not None and not task.work.done()]
         if works:
             await asyncio.wait(works)
+
+    async def _end_all(self, run: Run, over: Sequence[str]) -> None:
+        tasks = [*self._tasks(run).values()]
+        await end([task.work for task in tasks if task.work is not None and not task.work.done()])
+        for task in tasks:
+            if task.status in over:
+                self._ended(run, task, "cancelled", "", "the run ended")
 
     async def _take_up(self, run: Run) -> None:
         """Go on with the tasks of a run that was interrupted; those of a run that nobody took up are lost."""

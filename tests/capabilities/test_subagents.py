@@ -1,0 +1,695 @@
+"""Agents that work for another: what they get, what holds for them, and what becomes of their work."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.kit import User, call, calls, echo, entries, events, execute, result_of, results
+
+from wick import (
+    Agent,
+    Ask,
+    Block,
+    FunctionModel,
+    Paused,
+    Scripted,
+    Thread,
+    ToolCall,
+    ToolUse,
+    guard,
+    tool,
+)
+from wick.capabilities.budget import Budget
+from wick.capabilities.limits import Limits
+from wick.capabilities.sessions import Sessions
+from wick.capabilities.subagents import Subagents
+from wick.capabilities.todos import Todos
+from wick.errors import ConfigError
+from wick.models.scripted import Reply
+from wick.protocols import Request, Store
+from wick.stores.in_memory import InMemory
+from wick.stores.sqlite import Sqlite
+from wick.subagent import Subagent
+
+ran: list[str] = []
+
+
+@tool
+async def pay(amount: int) -> str:
+    """Pay."""
+    ran.append(f"paid {amount}")
+    return f"paid {amount}"
+
+
+@tool(read_only=True)
+async def look(at: str = "it") -> str:
+    """Look at something."""
+    ran.append(f"looked at {at}")
+    return f"seen {at}"
+
+
+@guard(ToolUse, match="execute")
+def no_shell(use: ToolUse) -> Block:
+    return Block(f"{use.run.agent} may not")
+
+
+@guard(ToolUse, match="pay")
+def confirm(use: ToolUse) -> Ask:
+    return Ask(f"pay {use.args['amount']}?")
+
+
+@pytest.fixture(autouse=True)
+def _fresh() -> None:
+    ran.clear()
+
+
+def hand(agent: str = "helper", prompt: str = "help", id: str = "t1", name: str = "task") -> ToolCall:
+    return ToolCall(id, name, {"agent": agent, "prompt": prompt})
+
+
+def helper(*replies: Reply, name: str = "helper", **options: Any) -> Subagent:
+    return Subagent(name, f"The {name}.", f"You are the {name}.", model=Scripted(*replies), **options)
+
+
+def lead(*replies: Reply, agents: Any, hooks: Any = (), tools: Any = (echo,), **options: Any) -> Agent:
+    model = Scripted(*replies)
+    return Agent(model, name="lead", tools=tools, hooks=[*hooks, Subagents(agents)], **options)
+
+
+def asked(agent: Agent | Subagent) -> list[Request]:
+    model: Any = agent.model
+    requests: list[Request] = model.requests
+    return requests
+
+
+# -- handing over -----------------------------------------------------------------------------------------------------
+
+
+async def test_the_answer_of_the_other_agent_is_the_result() -> None:
+    child = helper("42")
+    result = await lead(hand(prompt="What is it?"), "It is 42.", agents=[child]).run("go")
+    assert (result.text, result_of(result)) == ("It is 42.", "42")
+    (request,) = asked(child)
+    assert request.system == "You are the helper."
+    assert [message.text for message in request.messages] == ["What is it?"], (
+        "it sees nothing of the conversation above"
+    )
+
+
+async def test_the_model_is_told_which_agents_there_are() -> None:
+    agent = lead("hi", agents=[helper(spare_of()), Subagent("critic", "Finds\nfaults.")])
+    await agent.run("go")
+    task = next(tool for tool in asked(agent)[0].tools if tool.name == "task")
+    assert task.description.endswith("The agents:\n- helper: The helper.\n- critic: Finds faults.")
+
+
+def spare_of() -> Reply:
+    return "unused"
+
+
+async def test_several_work_side_by_side() -> None:
+    both = asyncio.Barrier(2)
+
+    async def answer(request: Request) -> str:
+        async with asyncio.timeout(10):
+            await both.wait()
+        return request.messages[0].text.upper()
+
+    child = Subagent("helper", "Helps.", model=FunctionModel(answer))
+    result = await lead(calls(hand(prompt="a", id="1"), hand(prompt="b", id="2")), "done", agents=[child]).run("go")
+    assert results(result) == ["A", "B"]
+
+
+async def test_what_a_child_uses_counts_for_its_parent() -> None:
+    child = helper("a long answer with several words")
+    result = await lead(hand(), "done", agents=[child]).run("go")
+    alone = await Agent(Scripted(hand(), "done"), tools=[tool(lambda agent, prompt: "x", name="task")]).run("go")
+    assert result.usage.total_tokens > alone.usage.total_tokens
+    assert len(result.charges) == 3
+
+
+async def test_a_child_without_a_model_has_that_of_its_parent() -> None:
+    model = Scripted(hand(), "from the child", "done")
+    result = await Agent(model, hooks=[Subagents([Subagent("helper", "Helps.")])]).run("go")
+    assert result_of(result) == "from the child"
+
+
+async def test_models_can_be_named() -> None:
+    small = Scripted("small")
+    agents = [Subagent("helper", "Helps.", model="haiku")]
+    result = await Agent(Scripted(hand(), "done"), hooks=[Subagents(agents, models={"haiku": small})]).run("go")
+    assert result_of(result) == "small"
+
+
+async def test_a_model_that_cannot_be_found_is_a_sentence() -> None:
+    result = await lead(hand(), "done", agents=[Subagent("helper", "Helps.", model="nosuch:thing")]).run("go")
+    assert result_of(result).startswith("helper cannot be started: there is no model named 'nosuch:thing'")
+
+
+async def test_a_child_that_fails_is_an_error_result() -> None:
+    result = await lead(hand(), "sorry", agents=[helper(RuntimeError("out of order"))]).run("go")
+    assert (result_of(result), result.text) == ("helper failed: out of order", "sorry")
+
+
+async def test_a_child_that_is_stopped_says_so() -> None:
+    child = helper(calls(call()), spare_of(), hooks=[Limits(steps=1)])
+    child.model.spare = True
+    result = await lead(hand(), "done", agents=[child]).run("go")
+    assert result_of(result) == "(helper: stopped, step limit: 1 steps)" or "step limit" in result_of(result)
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        (
+            {"agent": "helpr", "prompt": "x"},
+            "there is no agent named 'helpr'; the agents are helper; did you mean helper?",
+        ),
+        ({"agent": "helper", "prompt": " "}, "a prompt is a text of up to 100,000 characters"),
+        ({"agent": "helper", "prompt": "x" * 100_001}, "a prompt is a text of up to 100,000 characters"),
+        ({"agent": "helper"}, "prompt"),
+        ({"subagent_type": "helper", "prompt": "x"}, "fine"),
+        ({"agent": "helper", "subagent": "helper", "prompt": "x"}, "give it once, as agent"),
+    ],
+)
+async def test_what_task_is_given(args: dict[str, Any], words: str) -> None:
+    child = helper("fine")
+    child.model.spare = True
+    result = await lead(ToolCall("1", "task", args), "done", agents=[child]).run("go")
+    assert words in result_of(result)
+
+
+# -- tools and hooks --------------------------------------------------------------------------------------------------
+
+
+def names(request: Request) -> list[str]:
+    return [tool.name for tool in request.tools]
+
+
+async def test_without_a_list_it_gets_every_tool() -> None:
+    child = helper("ok")
+    await lead(hand(), "done", agents=[child], tools=[echo, execute]).run("go")
+    assert names(asked(child)[0])[:3] == ["echo", "execute", "task"]
+
+
+@pytest.mark.parametrize("tools", [["Bash", "nobody_has_this"], "Bash, nobody_has_this", ["execute"]])
+async def test_the_list_is_honoured_and_aliases_will_do(tools: Any) -> None:
+    child = helper(calls(call("echo")), "ok", tools=tools)
+    await lead(hand(), "done", agents=[child], tools=[echo, execute]).run("go")
+    assert names(asked(child)[0]) == ["execute"]
+    assert asked(child)[1].messages[-1].text.startswith("there is no tool named 'echo'; the tools are execute")
+
+
+async def test_some_can_be_taken_away() -> None:
+    child = helper("ok", without=["Bash", "task", "start_task"])
+    await lead(hand(), "done", agents=[child], tools=[echo, execute]).run("go")
+    assert "execute" not in names(asked(child)[0]) and "task" not in names(asked(child)[0])
+    assert "echo" in names(asked(child)[0])
+
+
+async def test_a_tool_that_was_renamed_is_known_by_its_origin() -> None:
+    child = helper("ok", tools=["Bash"])
+    await lead(hand(), "done", agents=[child], tools=[execute.renamed("box_execute")]).run("go")
+    assert names(asked(child)[0]) == ["box_execute"]
+
+
+async def test_it_may_have_tools_and_hooks_of_its_own() -> None:
+    child = helper(calls(call("look", at="x")), "ok", tools=[look])
+
+    @guard(ToolUse, match="look")
+    def guarded(use: ToolUse) -> Block:
+        return Block("not there")
+
+    agent = lead(hand(), "done", agents=[child], hooks=[guarded])  # a guard may name a tool that only a child has
+    await agent.run("go")
+    assert asked(child)[1].messages[-1].text == "not there" and ran == []
+
+
+async def test_the_hooks_of_a_tool_come_with_it() -> None:
+    """A child that writes todos sees its own, and not those of its parent."""
+    plan = ToolCall("1", "write_todos", {"todos": [{"id": "1", "title": "mine", "status": "in_progress"}]})
+    done = ToolCall("1", "write_todos", {"todos": [{"id": "1", "title": "mine", "status": "done"}]})
+    child = helper(calls(plan), calls(done), "ok", tools=["TodoWrite"])
+    result = await lead(hand(), "done", agents=[child], hooks=[Todos()]).run("go")
+    assert "mine" in asked(child)[1].messages[-1].text
+    assert result.thread is not None and "todos" not in result.thread.values
+
+
+async def test_three_levels_and_no_more() -> None:
+    deep: list[tuple[int, bool]] = []
+
+    async def answer(request: Request) -> Reply:
+        level, more = int(request.messages[0].text), "task" in names(request)
+        if request.messages[-1].role == "tool":
+            return request.messages[-1].text
+        deep.append((level, more))
+        return calls(hand(prompt=str(level + 1))) if more else f"level {level}"
+
+    agent = Agent(FunctionModel(answer), hooks=[Subagents([Subagent("helper", "Helps.")])])
+    assert (await agent.run("0")).text == "level 3"
+    assert deep == [(0, True), (1, True), (2, True), (3, False)]
+
+
+# -- what holds for children ------------------------------------------------------------------------------------------
+
+
+async def test_a_guard_of_the_parent_holds_in_child_grandchild_and_background() -> None:
+    use = calls(call("execute", command="rm"))
+    grandchild = helper(use, "gc", name="grandchild")
+    child = helper(use, calls(hand("grandchild")), "c", name="child")
+    aside = helper(use, "bg", name="aside")
+    agent = lead(
+        calls(hand("child", id="1"), hand("aside", id="2", name="start_task")),
+        ToolCall("3", "await_tasks", {}),
+        "done",
+        agents=[child, grandchild, aside],
+        tools=[execute],
+        hooks=[no_shell],
+    )
+    await agent.run("go")
+    for one in (child, grandchild, aside):
+        assert asked(one)[1].messages[-1].text == f"{one.name} may not"
+
+
+async def test_a_budget_of_the_parent_holds_in_children() -> None:
+    budget = Budget(tokens=100_000)
+    child = helper("one two three")
+    result = await lead(hand(), "done", agents=[child], hooks=[budget]).run("go")
+    assert budget.spent.tokens == result.usage.total_tokens
+
+
+async def test_a_question_of_a_child_reaches_the_user() -> None:
+    user = User(True)
+    child = helper(calls(call("pay", amount=5)), "paid")
+    await lead(hand(), "done", agents=[child], tools=[pay], hooks=[confirm], ask=user).run("go")
+    assert user.question.question == "pay 5?" and ran == ["paid 5"]
+
+
+async def test_the_events_of_a_child_are_in_the_stream() -> None:
+    child = helper(calls(call()), "ok")
+    seen = await events(lead(hand(), "done", agents=[child]))
+    start = next(event for event in seen if event.event == "on_subagent_start").to_json()
+    last = next(event for event in seen if event.event == "on_subagent_end").to_json()
+    assert start["name"] == "helper" and start["data"]["parent_id"] == seen[-1].run_id != start["run_id"]
+    assert start["data"]["call_id"] == "t1" and start["data"]["prompt"] == "help"
+    assert last["run_id"] == start["run_id"]
+    assert (last["data"]["outcome"], last["data"]["text"]) == ("completed", "ok")
+    inside = [event.event for event in seen if event.run_id == start["run_id"]]
+    assert inside[0] == "on_subagent_start" and inside[-1] == "on_subagent_end"
+    assert {"on_chat_model_start", "on_tool_start", "on_tool_end"} <= {*inside}
+    assert [event.event for event in seen if event.terminal] == ["done"]
+
+
+async def test_to_cancel_the_parent_cancels_its_children() -> None:
+    begun, ended = asyncio.Event(), list[str]()
+
+    @tool
+    async def hang() -> str:
+        """Never ends."""
+        begun.set()
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            ended.append("hang")
+            raise
+        return ""
+
+    child = helper(calls(call("hang")), tools=[hang])
+    thread = Thread()
+    work = asyncio.create_task(lead(hand(), agents=[child]).run("go", thread=thread))
+    await begun.wait()
+    work.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await work
+    assert ended == ["hang"]
+    assert entries(thread, "run_end")[-1]["outcome"] == "cancelled"
+
+
+# -- in the background ------------------------------------------------------------------------------------------------
+
+
+def start(prompt: str = "help", id: str = "s1", agent: str = "helper") -> ToolCall:
+    return hand(agent, prompt, id, "start_task")
+
+
+def on(name: str, id: str = "x1", **args: Any) -> ToolCall:
+    return ToolCall(id, name, args)
+
+
+class Gate:
+    """A model that answers when it is let."""
+
+    def __init__(self, answer: str = "late") -> None:
+        self.begun, self.open, self.answer = asyncio.Event(), asyncio.Event(), answer
+        self.requests: list[Request] = []
+        self.model = FunctionModel(self._answer)
+
+    async def _answer(self, request: Request) -> Reply:
+        self.requests.append(request)
+        self.begun.set()
+        async with asyncio.timeout(20):
+            await self.open.wait()
+        return self.answer
+
+    def agent(self, name: str = "helper") -> Subagent:
+        return Subagent(name, "Helps.", model=self.model)
+
+
+def opener(gate: Gate) -> Any:
+    @tool
+    async def let() -> str:
+        """Let the other one go on."""
+        gate.open.set()
+        return "let"
+
+    @tool
+    async def begun() -> str:
+        """Wait until the other one has begun."""
+        async with asyncio.timeout(20):
+            await gate.begun.wait()
+        return "begun"
+
+    return [let, begun]
+
+
+async def test_a_task_in_the_background_is_awaited() -> None:
+    gate = Gate()
+    agent = lead(
+        calls(start()), calls(on("let")), calls(on("await_tasks")), "done", agents=[gate.agent()], tools=opener(gate)
+    )
+    result = await agent.run("go")
+    first, _, last = results(result)
+    assert first == '{"task": "task_1", "agent": "helper", "status": "running"}'
+    assert last == '[{"task": "task_1", "agent": "helper", "status": "done", "answer": "late"}]'
+    assert result.thread is not None and result.thread.values["tasks"]["task_1"]["answer"] == "late"
+
+
+async def test_the_request_says_at_its_end_how_tasks_stand() -> None:
+    gate = Gate()
+    agent = lead(
+        *(calls(start()), calls(on("begun")), calls(on("let")), calls(on("await_tasks")), "done"),
+        agents=[gate.agent()],
+        tools=opener(gate),
+    )
+    result = await agent.run("go")
+    tails = [request.messages[-1].text for request in asked(agent)]
+    assert "task_1 (helper): running" in tails[1]
+    assert "task_1 (helper): running, step 1, thinking" in tails[2]
+    assert "task_1" in tails[3] and tails[4].startswith('[{"task"'), "what was read is not shown any more"
+    assert not any("Tasks in the background" in message.text for message in result.messages), "only the request has it"
+
+
+async def test_a_run_waits_for_its_tasks() -> None:
+    gate = Gate()
+    agent = lead(calls(start()), calls(on("let")), "early", "in the end", agents=[gate.agent()], tools=opener(gate))
+    result = await agent.run("go")
+    told = result.messages[-2]
+    assert result.text == "in the end"
+    assert (told.name, told.text) == ("subagents.wait_for_tasks", "task_1 (helper) has ended:\nlate")
+
+
+async def test_or_cancels_them() -> None:
+    gate = Gate()
+    hooks = [Subagents([gate.agent()], at_end="cancel")]
+    agent = Agent(Scripted(calls(start()), calls(on("begun")), "early"), tools=opener(gate), hooks=hooks)
+    result = await agent.run("go")
+    assert result.text == "early" and result.thread is not None
+    assert result.thread.values["tasks"]["task_1"]["status"] == "cancelled"
+
+
+async def test_a_limit_ends_the_tasks_too() -> None:
+    gate = Gate()
+    agent = lead(
+        *(calls(start()), calls(on("begun"))), agents=[gate.agent()], tools=opener(gate), hooks=[Limits(steps=2)]
+    )
+    result = await agent.run("go")
+    assert result.outcome == "stopped" and result.thread is not None
+    assert result.thread.values["tasks"]["task_1"]["status"] == "cancelled"
+
+
+async def test_to_cancel_the_run_cancels_its_tasks() -> None:
+    gate, thread = Gate(), Thread()
+    agent = lead(calls(start()), calls(on("await_tasks")), agents=[gate.agent()])
+    work = asyncio.create_task(agent.run("go", thread=thread))
+    await gate.begun.wait()
+    work.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await work
+    assert thread.values["tasks"]["task_1"]["status"] == "cancelled"
+    assert [task.get_name() for task in asyncio.all_tasks() if "task_1" in task.get_name()] == []
+
+
+async def test_a_task_is_cancelled() -> None:
+    gate = Gate()
+    agent = lead(
+        *(calls(start()), calls(on("begun")), calls(on("cancel_task", task="task_1"))),
+        *(calls(on("update_task", task="task_1", message="hello")), calls(on("cancel_task", task="task_1")), "done"),
+        agents=[gate.agent()],
+        tools=opener(gate),
+    )
+    _, _, cancelled, told, again = results(await agent.run("go"))
+    assert cancelled == again == '{"task": "task_1", "agent": "helper", "status": "cancelled"}'
+    assert told == "task_1 is cancelled, and hears nothing"
+
+
+async def test_a_task_is_told_something() -> None:
+    gate = Gate()
+
+    async def answer(request: Request) -> Reply:
+        gate.begun.set()
+        if len(request.messages) == 1:
+            async with asyncio.timeout(20):
+                await gate.open.wait()
+            return calls(call("echo"))
+        return " / ".join(message.text for message in request.messages if message.role == "user")
+
+    child = Subagent("helper", "Helps.", model=FunctionModel(answer), tools=["echo"])
+    agent = lead(
+        *(calls(start("first")), calls(on("begun")), calls(on("update_task", task="task_1", message="second"))),
+        *(calls(on("let")), calls(on("await_tasks")), "done"),
+        agents=[child],
+        tools=[echo, *opener(gate)],
+    )
+    assert '"answer": "first / second"' in results(await agent.run("go"))[-1]
+
+
+async def test_any_is_enough() -> None:
+    slow, fast = Gate(), helper("quick", name="fast")
+    agent = lead(
+        *(calls(start(agent="slow", id="1"), start(agent="fast", id="2")), calls(on("await_tasks", wait_for="any"))),
+        *(calls(on("let")), "early", "done"),
+        agents=[slow.agent("slow"), fast],
+        tools=opener(slow),
+    )
+    answer = results(await agent.run("go"))[2]
+    assert '"agent": "slow", "status": "running"' in answer and '"answer": "quick"' in answer
+
+
+async def test_waiting_has_a_limit() -> None:
+    gate = Gate()
+    agent = lead(
+        *(calls(start()), calls(on("await_tasks", seconds=0.01)), calls(on("await_tasks", seconds=601))),
+        *(calls(on("let")), calls(on("await_tasks", tasks=["task_1"])), "done"),
+        agents=[gate.agent()],
+        tools=opener(gate),
+    )
+    _, early, refused, _, late = results(await agent.run("go"))
+    assert '"status": "running"' in early and '"answer": "late"' in late
+    assert refused == "seconds= goes from 0 to 600; wait again if that is not enough"
+
+
+async def test_tasks_are_listed_also_those_of_earlier_runs() -> None:
+    thread = Thread()
+    agents = [helper("one", "two")]
+    await lead(calls(start("a")), calls(on("await_tasks")), "done", agents=agents).run("go", thread=thread)
+    later = lead(
+        *(
+            calls(start("b")),
+            calls(on("await_tasks")),
+            calls(on("list_tasks", "1"), on("check_task", "2", task="task_1")),
+        ),
+        "done",
+        agents=agents,
+    )
+    *_, listed, checked = results(await later.run("again", thread=thread))
+    assert listed == (
+        '[{"task": "task_1", "agent": "helper", "status": "done"}, '
+        '{"task": "task_2", "agent": "helper", "status": "done"}]'
+    )
+    assert '"answer": "one"' in checked
+
+
+async def test_a_task_that_does_not_exist_is_a_sentence() -> None:
+    result = await lead(calls(on("check_task", task="task_9")), "done", agents=[Subagent("helper", "Helps.")]).run("go")
+    assert result_of(result).startswith("there is no task named 'task_9'")
+
+
+async def test_a_task_that_fails_says_so() -> None:
+    child = helper(RuntimeError("out of order"))
+    result = await lead(calls(start()), calls(on("await_tasks")), "done", agents=[child]).run("go")
+    assert '"status": "failed", "reason": "out of order"' in results(result)[-1]
+
+
+async def test_there_are_only_so_many_at_once() -> None:
+    gate = Gate()
+    hooks = [Subagents([gate.agent()], at_once=1)]
+    model = Scripted(calls(start(id="1")), calls(start(id="2")), calls(on("let")), "early", "done")
+    result = await Agent(model, tools=opener(gate), hooks=hooks).run("go")
+    assert results(result)[1] == "1 tasks are open already; wait for one with await_tasks, or cancel one"
+
+
+async def test_the_events_of_a_task() -> None:
+    seen = await events(lead(calls(start()), calls(on("await_tasks")), "done", agents=[helper("ok")]))
+    told = [event.to_json() for event in seen if "task" in event.event]
+    assert [event["event"] for event in told] == ["on_task_start", "on_task_end"]
+    assert told[0]["data"] == {"task_id": "task_1", "call_id": "s1", "prompt": "help"}
+    assert told[1]["data"] | {"reason": ""} == {"task_id": "task_1", "status": "done", "text": "ok", "reason": ""}
+    assert told[0]["run_id"] == told[1]["run_id"] == seen[-1].run_id
+    assert "on_subagent_start" in [event.event for event in seen]
+
+
+async def test_without_the_background_there_is_one_tool() -> None:
+    agent = Agent(Scripted("hi"), hooks=[Subagents([Subagent("helper", "Helps.")], background=False)])
+    await agent.run("go")
+    assert names(asked(agent)[0]) == ["task"]
+
+
+# -- pauses and crashes -----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Store]:
+    store: Store = InMemory() if request.param == "memory" else Sqlite(tmp_path / "threads.db")
+    yield store
+    await store.close()
+
+
+def buyer(*replies: Reply) -> Subagent:
+    return helper(*replies, tools=["look", "pay"])
+
+
+def shop(store: Store | None, *replies: Reply, child: Subagent, **options: Any) -> Agent:
+    hooks = [confirm] if store is None else [Sessions(store), confirm]
+    return lead(*replies, agents=[child], tools=[look, pay], hooks=hooks, **options)
+
+
+LOOK_THEN_PAY = (calls(call("look", at="prices")), calls(call("pay", amount=5)))
+
+
+async def test_a_child_that_pauses_pauses_its_parent_and_is_taken_up(store: Store) -> None:
+    waits = await shop(store, hand(), child=buyer(*LOOK_THEN_PAY)).run("go", thread="th_1")
+    assert (waits.outcome, waits.reason) == ("interrupted", "paused: waiting for an answer to: pay 5?")
+    sessions = Sessions(store)
+    (question,) = await sessions.questions("th_1")
+    await sessions.answer("th_1", question["id"], "allow")
+    child = buyer("bought")
+    result = await shop(store, "all done", child=child).run(thread="th_1")
+    assert (result.text, result_of(result)) == ("all done", "bought")
+    assert ran == ["looked at prices", "paid 5"], "what the child had done is not done again"
+    assert [message.role for message in asked(child)[0].messages] == ["user", "assistant", "tool", "assistant", "tool"]
+    assert result.outcome == "completed" and await sessions.questions("th_1") == []
+
+
+async def test_its_thread_is_kept_beside_that_of_its_parent(store: Store) -> None:
+    await shop(store, hand(), "done", child=buyer("ok")).run("go", thread="th_1")
+    threads = (await Sessions(store).threads()).threads
+    child = next(thread for thread in threads if thread.id != "th_1")
+    assert child.id.startswith("th_1.") and dict(child.meta) == {"parent": "th_1", "agent": "helper"}
+    assert not child.run
+
+
+async def test_where_threads_are_not_kept_the_parents_has_the_childs() -> None:
+    away = User(Paused("the user is away"))
+    waits = await shop(None, hand(), child=buyer(*LOOK_THEN_PAY), ask=away).run("go")
+    assert waits.outcome == "interrupted" and waits.thread is not None
+    thread = Thread.from_json(waits.thread.to_json())  # as it would be read from a file
+    result = await shop(None, "all done", child=buyer("bought"), ask=User(True)).run(thread=thread)
+    assert (result_of(result), ran) == ("bought", ["looked at prices", "paid 5"])
+
+
+async def test_a_grandchild_pauses_the_whole_line(store: Store) -> None:
+    def agents(grandchild: tuple[Reply, ...], child: tuple[Reply, ...]) -> list[Subagent]:
+        return [helper(*grandchild, name="grandchild"), helper(*child, name="child")]
+
+    def agent(*replies: Reply, agents: list[Subagent]) -> Agent:
+        return lead(*replies, agents=agents, tools=[look, pay], hooks=[Sessions(store), confirm])
+
+    waits = agents(LOOK_THEN_PAY, (hand("grandchild"),))
+    assert (await agent(hand("child"), agents=waits).run("go", thread="th_1")).outcome == "interrupted"
+    sessions = Sessions(store)
+    (question,) = await sessions.questions("th_1")
+    await sessions.answer("th_1", question["id"], "allow", args={"amount": 3})
+    result = await agent("done", agents=agents(("gc",), ("c",))).run(thread="th_1")
+    assert (result_of(result), ran) == ("c", ["looked at prices", "paid 3"])
+
+
+async def test_a_task_that_waits_for_an_answer_pauses_the_run_that_waits_for_it(store: Store) -> None:
+    waits = await shop(store, calls(start()), calls(on("await_tasks")), child=buyer(*LOOK_THEN_PAY)).run(
+        "go", thread="th_1"
+    )
+    assert (waits.outcome, waits.reason) == ("interrupted", "paused: waiting for an answer to: pay 5?")
+    sessions = Sessions(store)
+    (question,) = await sessions.questions("th_1")
+    await sessions.answer("th_1", question["id"], "allow")
+    result = await shop(store, "done", child=buyer("bought")).run(thread="th_1")
+    assert '"answer": "bought"' in results(result)[-1]
+    assert ran == ["looked at prices", "paid 5"]
+
+
+async def test_so_does_one_that_nobody_waits_for_at_the_end(store: Store) -> None:
+    waits = await shop(store, calls(start()), calls(call("look", at="it")), "early", child=buyer(*LOOK_THEN_PAY)).run(
+        "go", thread="th_1"
+    )
+    assert waits.outcome == "interrupted"
+    sessions = Sessions(store)
+    (question,) = await sessions.questions("th_1")
+    await sessions.answer("th_1", question["id"], "allow")
+    result = await shop(store, "in the end", child=buyer("bought")).run(thread="th_1")
+    assert result.text == "in the end" and ran.count("paid 5") == 1
+    assert result.messages[-2].text == "task_1 (helper) has ended:\nbought"
+
+
+async def test_a_task_of_a_run_that_nobody_took_up_is_lost() -> None:
+    thread = Thread()
+    await lead(calls(start()), calls(on("await_tasks")), "done", agents=[helper("ok")]).run("go", thread=thread)
+    record = {**thread.values["tasks"]["task_1"], "status": "running", "run": "run_gone", "answer": ""}
+    thread.values.put("tasks", "task_1", record)
+    agent = lead(calls(on("check_task", task="task_1")), "done", agents=[Subagent("helper", "Helps.")])
+    assert result_of(await agent.run("and?", thread=thread)) == (
+        '{"task": "task_1", "agent": "helper", "status": "lost", "reason": "the run was interrupted"}'
+    )
+
+
+async def test_an_answer_that_was_lost_in_a_crash_is_not_worked_for_again(store: Store) -> None:
+    """The child had ended, and its parent died before it could write that down."""
+    first = await shop(store, hand(), "done", child=buyer("bought")).run("go", thread="th_1")
+    assert first.thread is not None
+    intent = next(entry.seq for entry in first.thread.entries if entry.kind == "intent")
+    await Sessions(store).rewind("th_1", intent)
+    result = await shop(store, "done again", child=buyer()).run(thread="th_1")
+    assert (result.text, result_of(result)) == ("done again", "bought")
+
+
+# -- bad options ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: Subagents([]), "there is no subagent"),
+        (lambda: Subagents([Subagent("a", "A."), Subagent("a", "B.")]), "two subagents are named 'a'"),
+        (lambda: Subagents([Subagent("a", "A.")], depth=0), r"depth=0\): say how many"),
+        (lambda: Subagents([Subagent("a", "A.")], at_once=True), "at_once=True"),
+        (lambda: Subagents([Subagent("a", "A.")], at_end="never"), "at_end="),  # type: ignore[arg-type]
+        (lambda: Subagents([Subagent("a", "A.")], background=1), "background="),  # type: ignore[arg-type]
+        (lambda: Subagents([Subagent("a", "A.", hooks=[print])]), "among its hooks"),
+        (lambda: Subagents([Subagent("a", "A.", hooks=[Sessions(InMemory())])]), "kept with its parent's"),
+    ],
+)
+def test_bad_options_are_refused(make: Callable[[], object], words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        make()
