@@ -13,8 +13,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from kit import User, call, calls, deltas, entries, events, execute, result_of, results
-from wick import Agent, Allow, Block, Limits, Scripted, Thread, ToolResult, ToolUse, after, guard, tool
+from kit import User, calls, deltas, entries, events, execute, result_of, results
+from wick import Agent, Allow, Block, Limits, Scripted, Thread, ToolCall, ToolResult, ToolUse, after, guard, tool
 from wick.backends.local import Local
 from wick.backends.state import State
 from wick.capabilities.filesystem import FILE_TOOLS, Filesystem
@@ -56,6 +56,10 @@ async def talk(size: int) -> str:
     return "".join(f"line {number}\n" for number in range(size))[:size]
 
 
+def call(name: str, id: str = "c1", **args: Any) -> ToolCall:
+    return ToolCall(id, name, args)
+
+
 def agent(
     backend: Backend, *wanted: Any, hooks: Any = (), tools: Any = (talk,), ask: Any = None, **options: Any
 ) -> Agent:
@@ -74,7 +78,7 @@ async def told(backend: Backend, name: str, **args: Any) -> Any:
     return json.loads(await use(backend, name, **args))
 
 
-# -- the tools ----------------------------------------------------------------------------------------------------------
+# -- the tools --------------------------------------------------------------------------------------------------------
 
 
 def names(capability: Filesystem) -> list[str]:
@@ -155,7 +159,6 @@ async def test_some_lines_of_a_file(backend: Backend, range_: dict[str, int], te
 
 
 async def test_a_file_that_is_too_long_to_be_read_at_once_says_where_it_goes_on(local: Local, folder: Path) -> None:
-    folder.mkdir(exist_ok=True)
     (folder / "long.txt").write_text("".join(f"{number:09}\n" for number in range(150_000)))
     first = await use(local, "read_file", path="long.txt")
     start, _, note = first.rpartition("\n... (the file goes on; read it from offset ")
@@ -172,14 +175,13 @@ async def test_a_file_that_is_too_long_to_be_read_at_once_says_where_it_goes_on(
         ("read_file", {"path": "a.txt", "offset": 2}, "a.txt has no more than 2 lines; read it from a smaller offset"),
         ("read_file", {"path": "a.txt", "offset": -1}, "offset and limit are numbers from 0 on"),
         ("read_file", {"path": "folder"}, "folder is a folder"),
-        ("read_file", {"path": ".env"}, ".env is protected: it may hold secrets, so file tools do not read it"),
         ("read_file", {}, "read_file: path is missing"),
         ("read_file", {"path": 7}, "read_file: path"),
         ("read_file", {"path": "a\0b"}, "NUL"),
         ("read_file", {"path": "a.txt", "file_path": "a.txt"}, "the same argument; give it once, as path"),
         ("write_file", {"path": "folder", "content": ""}, "folder is a folder"),
         ("write_file", {"path": ".git/hooks/x", "content": ""}, ".git/hooks/x is protected"),
-        ("write_file", {"path": "/etc/x", "content": ""}, "/etc/x leads out of the workspace"),
+        ("write_file", {"path": "/etc/x", "content": ""}, "of the workspace"),
         ("write_file", {"path": "a.txt"}, "write_file: content is missing"),
         ("edit_file", {"path": "a.txt", "old_text": "two", "new_text": ""}, "old_text not found in file"),
         ("edit_file", {"path": "a.txt", "old_text": "one", "new_text": ""}, "old_text occurs 2 times in a.txt"),
@@ -191,7 +193,7 @@ async def test_a_file_that_is_too_long_to_be_read_at_once_says_where_it_goes_on(
         ),
         ("ls", {"path": "a.txt"}, "a.txt is"),
         ("glob", {"pattern": ""}, "pattern"),
-        ("grep", {"pattern": "("}, "pattern"),
+        ("grep", {"pattern": "("}, "the regular expression '(' is not one that RE2 knows"),
         ("grep", {"pattern": "x", "path": "nowhere"}, "there is no nowhere"),
     ],
 )
@@ -223,10 +225,15 @@ async def test_edits_of_one_step_are_all_made(backend: Backend) -> None:
     assert thread.values["files"]["a.txt"] == " ".join(f"[{n}]" for n in range(count))
 
 
-@pytest.mark.skipif(os.name != "posix", reason="names that are no text need a posix file system")
+async def test_secrets_are_not_read(local: Local, folder: Path) -> None:
+    (folder / ".env").write_text("KEY=secret")
+    said = await use(local, "read_file", path=".env")
+    assert said == ".env is protected: it may hold secrets, so file tools do not read it"
+
+
 async def test_names_that_are_no_text_are_listed(local: Local, folder: Path) -> None:
-    folder.mkdir(exist_ok=True)
-    (Path(os.fsdecode(os.fsencode(folder) + b"/a\xff.txt"))).write_text("here\n")
+    with open(os.fsencode(folder) + b"/a\xff.txt", "w") as file:  # noqa: ASYNC230
+        file.write("here\n")
     assert await told(local, "ls") == [{"name": "a\ufffd.txt", "type": "file", "size": 5}]
     assert await told(local, "glob", pattern="*") == {"files": ["a\ufffd.txt"], "truncated": False}
     assert (await told(local, "grep", pattern="here"))["matches"][0]["file"] == "a\ufffd.txt"
@@ -236,9 +243,6 @@ async def test_a_folder_with_too_many_entries_says_so() -> None:
     class Crowded(State):
         async def ls(self, path: str = ".") -> Listing:
             return {"path": path, "entries": [{"name": "a", "type": "file", "size": 1}], "truncated": True}
-
-    class Short(Filesystem):
-        pass
 
     assert [one["name"] for one in await told(Crowded({}), "ls")] == ["a", "... (there are more entries) ..."]
 
@@ -262,7 +266,7 @@ async def test_whatever_a_model_asks_for_it_gets_a_result(name: str, args: dict[
     assert result.outcome == "completed" and "Error:" not in result_of(result)
 
 
-# -- commands -----------------------------------------------------------------------------------------------------------
+# -- commands ---------------------------------------------------------------------------------------------------------
 
 
 async def test_a_command(local: Local) -> None:
@@ -288,7 +292,7 @@ async def test_a_command_that_takes_too_long(local: Local) -> None:
         ({"command": "a\0b"}, "has no NUL"),
         ({"command": "ls", "timeout": 601}, "timeout is a number of seconds above 0, at most 600"),
         ({"command": "ls", "timeout": 0}, "timeout is a number of seconds above 0"),
-        ({"command": "ls", "workdir": "../.."}, "leads out of the workspace"),
+        ({"command": "ls", "workdir": "../.."}, "outside of the workspace"),
         ({"command": "ls", "workdir": "nowhere"}, "nowhere"),
         ({"command": ["ls"]}, "execute: command"),
     ],
@@ -312,15 +316,14 @@ async def test_of_very_much_output_some_is_shown_while_it_runs(local: Local) -> 
 
 
 async def test_a_run_that_is_cancelled_ends_its_command(local: Local, folder: Path) -> None:
-    running = asyncio.ensure_future(
-        agent(local, call("execute", command="touch begun; sleep 60; touch ended")).run("go")
-    )
+    model = Scripted(calls(call("execute", command="touch begun; sleep 60; touch ended")), "done", spare=True)
+    running = asyncio.ensure_future(Agent(model, hooks=[Filesystem(local)]).run("go"))
     while not (folder / "begun").exists():
         await asyncio.sleep(0.01)
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
         await running
-    assert "sleep 60" not in (await told(local, "execute", command="ps ax || true"))["stdout"]
+    await asyncio.sleep(0.1)
     assert not (folder / "ended").exists()
 
 
@@ -398,10 +401,11 @@ async def test_a_guard_may_name_a_tool_that_is_left_out(folder: Path) -> None:
         return Block("never")
 
     for capability in (Filesystem(State()), Filesystem(Local(folder), read_only=True)):
-        assert "execute" not in [tool.name for tool in Agent(Scripted("x"), hooks=[never, capability]).tools.values()]
+        there = Agent(Scripted("x"), hooks=[never, capability]).tools
+        assert "execute" not in [tool.name for tool in there]
 
 
-# -- what is kept with the thread ---------------------------------------------------------------------------------------
+# -- what is kept with the thread -------------------------------------------------------------------------------------
 
 
 async def test_files_that_were_written_are_kept_with_the_thread(local: Local, folder: Path) -> None:
@@ -465,7 +469,6 @@ async def test_a_thread_keeps_so_much_of_its_files_and_no_more(local: Local) -> 
 
 
 async def test_a_file_that_is_no_utf8_is_kept_as_it_is(local: Local, folder: Path) -> None:
-    folder.mkdir(exist_ok=True)
     (folder / "latin.txt").write_bytes("größe = 1\n".encode("latin-1"))
     thread = Thread()
     await use(local, "edit_file", thread=thread, path="latin.txt", old_text="1", new_text="2")
@@ -511,7 +514,7 @@ async def test_changed_files_are_announced(backend: Backend) -> None:
     assert [event.data() for event in seen if event.event == "on_state"] == [{"files": {"a.txt": "one"}}]
 
 
-# -- results that are too large ---------------------------------------------------------------------------------------------
+# -- results that are too large ---------------------------------------------------------------------------------------
 
 
 def cut(text: str) -> str:
@@ -563,17 +566,10 @@ async def test_file_tools_show_large_results_as_they_are(backend: Backend) -> No
     assert len(found["matches"]) == 1_000
 
 
-@pytest.mark.parametrize("name", ["read_file", "Read"])
-async def test_also_those_of_others(local: Local, name: str) -> None:
-    other = tool(talk.fn, name=name)
-    read = Agent(
-        Scripted(calls(call(name, size=100_000)), "done"), tools=[other], hooks=[Filesystem(local, result_chars=10)]
-    )
-    if name == "read_file":
-        with pytest.raises(ConfigError):
-            Agent(Scripted("x"), tools=[other], hooks=[Filesystem(local), Filesystem(State())])
-        return
-    assert len(result_of(await read.run("go"))) == 100_000
+async def test_also_those_of_others_by_whatever_name_they_are_known(local: Local) -> None:
+    read = tool(talk.fn, name="Read").renamed("fetch")
+    result = await agent(local, call("fetch", size=100_000), tools=[read]).run("go")
+    assert len(result_of(result)) == 100_000
 
 
 async def test_how_large_is_too_large_can_be_said(local: Local) -> None:
@@ -595,9 +591,9 @@ async def test_a_large_error_is_kept_too(local: Local, folder: Path) -> None:
     async def watch(use: ToolUse) -> None:
         watched.append(use.result)
 
-    result = await agent(local, call("fail", x=1), call("fail", "c2"), tools=[fail], hooks=[watch]).run("go")
-    assert "... (truncated 116000 characters) ..." in results(result)[1]
-    assert watched[1].error and not watched[1].output
+    result = await agent(local, call("fail", "c2"), tools=[fail], hooks=[watch]).run("go")
+    assert "... (truncated 116000 characters) ..." in result_of(result)
+    assert watched[0].error and not watched[0].output
     assert (folder / ".results/c2.txt").read_text() == "no " * 40_000
 
 
@@ -693,7 +689,7 @@ async def test_what_a_hook_further_in_took_out_is_not_kept(local: Local, folder:
     assert "secret" not in (folder / ".results/c1.txt").read_text()
 
 
-# -- with others ----------------------------------------------------------------------------------------------------------
+# -- with others ------------------------------------------------------------------------------------------------------
 
 
 async def test_with_permissions(local: Local, folder: Path) -> None:
@@ -716,7 +712,7 @@ async def test_in_plan_mode_files_are_read_and_not_written(local: Local, folder:
     assert first == "Plan mode: write operations not allowed" and second == "[]"
 
 
-# -- options --------------------------------------------------------------------------------------------------------------
+# -- options ----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

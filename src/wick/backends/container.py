@@ -248,17 +248,17 @@ async def _remove(engine: Engine, name: str, *, gently: bool = False) -> None:
 
 
 async def _forgive(engine: Engine, path: str, query: Mapping[str, bool] | None = None) -> None:
-    """Delete what may be gone already, or is being deleted by somebody else."""
+    """Delete what may be gone already, is being deleted by somebody else, or (a network) is used by somebody else."""
     try:
         await engine.ask("DELETE", path, query, seconds=caps.LAUNCH_SECONDS)
     except EngineError as error:
-        if error.status not in (404, 409):
+        if error.status not in (403, 404, 409):
             raise
 
 
 async def reap(engine: Engine, *, server: str = "", keep: Collection[str] = ()) -> list[str]:
     """Remove the containers and networks of this server whose ids nobody knows any more; which ids they were."""
-    query = {"all": True, "filters": json.dumps({"label": ["wick.id", f"wick.server={server}"]})}
+    query: dict[str, str | bool] = {"all": True, "filters": json.dumps({"label": ["wick.id", f"wick.server={server}"]})}
     found = [*await engine.ask("GET", "/containers/json", query), *await engine.ask("GET", "/networks", query)]
     labels = [one.get("Labels") or {} for one in found]
     ids = {str(one["wick.id"]) for one in labels if "wick.id" in one and one.get("wick.server", "") == server}

@@ -34,6 +34,7 @@ from wick.threads import Thread
 from wick.tools import Tool, tool
 from wick.workspace import PROTECTED, Protected, lines_of
 
+_NEEDED = ("ls", "lines", "read", "write", "edit", "glob", "grep", "stat", "execute")
 READING = ("ls", "read_file", "glob", "grep")
 WRITING = ("write_file", "edit_file")
 FILE_TOOLS = frozenset((*READING, *WRITING))  # whose results are shown as they are, however large
@@ -62,7 +63,7 @@ class Filesystem(Capability):
         result_chars: int | None = caps.RESULT_CHARS,
         longest: float = caps.LONGEST_COMMAND_SECONDS,
     ) -> None:
-        if not all(callable(getattr(backend, name, None)) for name in ("ls", "lines", "write", "execute")):
+        if isinstance(backend, type) or not all(callable(getattr(backend, name, None)) for name in _NEEDED):
             raise ConfigError(f"Filesystem needs a backend, such as Local('./workspace'), not {backend!r}")
         _check_flags(execute=execute, read_only=read_only, track=track)
         _check_numbers(longest=longest, **({} if result_chars is None else {"result_chars": result_chars}))

@@ -80,7 +80,8 @@ class StructuredOutput(Capability):
         state = run.scratch[self] = _State()
         if not run.resumed:
             return
-        taken = {message.name for message in run.output if message.role == "tool" and _accepted(message)}
+        said = run.thread.messages[run.thread.output_from :]
+        taken = {message.name for message in said if message.role == "tool" and _accepted(message)}
         for form in self.forms:
             if form.tool.name in taken and form.name in run.thread.values.get("outputs", {}):
                 state.recall(form, run.thread.values["outputs"][form.name])

@@ -1,0 +1,500 @@
+"""Answers that are values: held to a schema by the provider or by a tool, and asked for again if they do not fit."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import BaseModel, ConfigDict, Field, RootModel, field_validator
+
+from kit import User, call, calls, echo, entries, events, results
+from provider import Call as Called
+from provider import Reply, ScriptedServer
+from wick import (
+    Agent,
+    Ask,
+    Block,
+    FunctionModel,
+    Message,
+    Paused,
+    Run,
+    Scripted,
+    Thread,
+    ToolCall,
+    ToolUse,
+    after,
+    assistant,
+    guard,
+)
+from wick.capabilities.fallback import Fallback
+from wick.capabilities.permissions import Permissions
+from wick.capabilities.sessions import Sessions
+from wick.capabilities.structured_output import StructuredOutput
+from wick.errors import ConfigError, ModelError
+from wick.models import http
+from wick.models.anthropic import Anthropic
+from wick.models.demo import Demo
+from wick.models.local import Local
+from wick.models.openai import OpenAI
+from wick.models.responses import OpenAIResponses
+from wick.protocols import HoldsSchema, Model, Request, holds_schema
+
+
+class Item(BaseModel):
+    name: str
+    price: float = Field(gt=0)
+
+
+class Invoice(BaseModel):
+    """What is to be paid."""
+
+    number: int
+    items: list[Item] = []
+
+
+CITY = {
+    "type": "object",
+    "properties": {"city": {"type": "string"}},
+    "required": ["city"],
+    "additionalProperties": False,
+}
+
+
+class Native(Scripted):
+    """A model whose provider holds it to a schema."""
+
+    holds_schema: HoldsSchema = "always"
+
+
+class Alone(Scripted):
+    holds_schema: HoldsSchema = "alone"
+
+
+def answer(id: str = "1", tool: str = "final_answer", **args: Any) -> ToolCall:
+    return ToolCall(id, tool, args)
+
+
+# -- by a tool --------------------------------------------------------------------------------------------------------
+
+
+async def test_the_answer_is_a_value_of_the_model() -> None:
+    model = Scripted(answer(number="7", items=[{"name": "pen", "price": 2}]))
+    result = await Agent(model, hooks=[StructuredOutput(Invoice)]).run("go")
+    assert result.output == Invoice(number=7, items=[Item(name="pen", price=2.0)])
+    assert (result.outcome, result.reason) == ("completed", "completed")
+    assert json.loads(result.text) == {"number": 7, "items": [{"name": "pen", "price": 2.0}]}
+    assert result.thread is not None
+    assert result.thread.values["outputs"] == {"answer": json.loads(result.text)}
+    assert len(model.requests) == 1  # nobody is asked for a last word
+    result.messages.validate()
+
+
+async def test_the_model_is_told_the_schema_by_the_tool() -> None:
+    model = Scripted(answer(number=7))
+    await Agent(model, system="Be brief.", hooks=[StructuredOutput(Invoice)]).run("go")
+    (told,) = model.requests[0].tools
+    assert (told.name, told.read_only) == ("final_answer", True)
+    assert told.parameters["properties"]["items"]["items"] == {"$ref": "#/$defs/Item"}
+    assert model.requests[0].system.startswith("Be brief.\n\nWhen you have the answer, give it by calling final_answer")
+    assert "response_format" not in model.requests[0].settings
+
+
+async def test_a_json_schema_gives_plain_data() -> None:
+    result = await Agent(Scripted(answer(city="Bern")), hooks=[StructuredOutput(CITY)]).run("go")
+    assert result.output == {"city": "Bern"}
+
+
+async def test_other_tools_work_beside_it() -> None:
+    model = Scripted(calls(call()), calls(call(id="2"), answer("3", number=7)))
+    result = await Agent(model, tools=[echo], hooks=[StructuredOutput(Invoice)]).run("go")
+    assert results(result) == ["hi", "hi", "Accepted."]
+    assert result.output == Invoice(number=7)
+
+
+async def test_what_does_not_fit_goes_back_with_what_is_wrong() -> None:
+    model = Scripted(
+        answer("1", number="x", items=[{"name": "pen", "price": -1}]), answer("2", items=[]), answer("3", number=7)
+    )
+    result = await Agent(model, hooks=[StructuredOutput(Invoice)]).run("go")
+    first, second, third = results(result)
+    assert "number should be a valid integer" in first and "items.0.price should be greater than 0 (got -1)" in first
+    assert second == "final_answer: number is missing"
+    assert third == "Accepted."
+    assert result.output == Invoice(number=7)
+
+
+async def test_a_text_is_no_answer_unless_it_fits() -> None:
+    model = Scripted("It is 7.", '{"number": "seven"}', "[7]", '```json\n{"number": 7}\n```')
+    result = await Agent(model, hooks=[StructuredOutput(Invoice)]).run("go")
+    told = [message.text for message in result.messages if message.name == "structured_output.check"]
+    assert "it is not JSON" in told[0] and told[0].endswith("Call final_answer.")
+    assert "number should be a valid integer" in told[1]
+    assert "it must be a JSON object" in told[2]
+    assert result.output == Invoice(number=7)
+
+
+async def test_after_three_retries_the_run_stops() -> None:
+    model = Scripted("a", answer("1", number="x"), "c", answer("2"))
+    result = await Agent(model, hooks=[StructuredOutput(Invoice)]).run("go")
+    assert result.outcome == "stopped"
+    assert result.reason == "retry limit: no answer fitted after 3 retries: final_answer: number is missing"
+    assert result.output is None
+    model = Scripted("a", "b", "c", "d")
+    result = await Agent(model, hooks=[StructuredOutput(Invoice)]).run("go")
+    assert result.reason.startswith("retry limit: no answer fitted after 3 retries: it is not JSON")
+
+
+async def test_retries_can_be_none() -> None:
+    result = await Agent(Scripted("a"), hooks=[StructuredOutput(Invoice, retries=0)]).run("go")
+    assert result.reason.startswith("retry limit: ")
+
+
+async def test_the_words_of_a_validator_reach_the_model() -> None:
+    class Even(BaseModel):
+        number: int
+
+        @field_validator("number")
+        @classmethod
+        def even(cls, value: int) -> int:
+            if value % 2:
+                raise ValueError("it must be even")
+            return value
+
+    model = Scripted(answer(number=1), answer(number=2))
+    result = await Agent(model, hooks=[StructuredOutput(Even)]).run("go")
+    assert "number is wrong: it must be even" in results(result)[0]
+    assert result.output == Even(number=2)
+
+
+class Node(BaseModel):
+    name: str
+    children: list[Node] = []
+
+
+class Renamed(BaseModel):
+    number: int = Field(validation_alias="no", serialization_alias="NO")
+    model_config = ConfigDict(extra="allow")
+
+
+class Reserved(BaseModel):
+    use: str
+    run: str
+    self: str
+
+
+@pytest.mark.parametrize(
+    ("schema", "given", "kept"),
+    [
+        (Node, {"name": "a", "children": [{"name": "b"}]},
+         {"name": "a", "children": [{"name": "b", "children": []}]}),
+        (Renamed, {"no": 3, "more": [1]}, {"NO": 3, "more": [1]}),
+        (Reserved, {"use": "a", "run": "b", "self": "c"}, {"use": "a", "run": "b", "self": "c"}),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("kind", [Scripted, Native])
+async def test_models_of_all_kinds(schema: Any, given: dict[str, Any], kept: Any, kind: type[Scripted]) -> None:
+    model = kind(answer(**given) if kind is Scripted else json.dumps(given))
+    result = await Agent(model, hooks=[StructuredOutput(schema)]).run("go")
+    assert result.output == schema.model_validate(given)
+    assert result.thread is not None and result.thread.values["outputs"]["answer"] == kept
+
+
+async def test_a_json_schema_may_use_any_name() -> None:
+    schema = {"type": "object", "properties": {name: {"type": "string"} for name in ("use", "run", "self", "fields")}}
+    given = {"use": "a", "run": "b", "self": "c", "fields": "d"}
+    result = await Agent(Scripted(answer(**given)), hooks=[StructuredOutput(schema)]).run("go")
+    assert result.output == given
+
+
+async def test_what_cannot_be_kept_as_json_does_not_fit() -> None:
+    class Measured(BaseModel):
+        value: float
+
+    model = Scripted(answer(value="nan"), answer(value=1))
+    result = await Agent(model, hooks=[StructuredOutput(Measured)]).run("go")
+    assert "it cannot be kept as JSON" in results(result)[0]
+    assert result.output == Measured(value=1)
+
+
+# -- several ----------------------------------------------------------------------------------------------------------
+
+BOTH: dict[str, Any] = {"invoice": Invoice, "where": CITY}
+
+
+async def test_several_by_name() -> None:
+    model = Scripted(answer("1", "answer_invoice", number=7), answer("2", "answer_where", city="Bern"))
+    thread = Thread()
+    result = await Agent(model, hooks=[StructuredOutput(BOTH)]).run("go", thread=thread)
+    assert results(result) == ["Accepted. Still wanted: answer_where.", "Accepted."]
+    assert result.output == {"invoice": Invoice(number=7), "where": {"city": "Bern"}}
+    assert thread.values["outputs"] == {"invoice": {"number": 7, "items": []}, "where": {"city": "Bern"}}
+    assert "calling each of these: answer_invoice, answer_where." in model.requests[0].system
+
+
+async def test_several_at_once() -> None:
+    model = Scripted([answer("1", "answer_invoice", number=7), answer("2", "answer_where", city="Bern")])
+    result = await Agent(model, hooks=[StructuredOutput(BOTH)]).run("go")
+    assert set(result.output) == {"invoice", "where"}
+
+
+async def test_any_of_several() -> None:
+    model = Native(answer("1", "answer_where", city="Bern"))  # no provider holds an answer to one of several
+    result = await Agent(model, hooks=[StructuredOutput(BOTH, need="any")]).run("go")
+    assert result.output == {"where": {"city": "Bern"}}
+    assert "the one of these that fits" in model.requests[0].system
+
+
+async def test_several_as_text() -> None:
+    both = {"invoice": {"number": 7}, "where": {"city": "Bern"}}
+    model = Scripted('{"weather": {}}', '{"invoice": 7}', '{"invoice": {"number": 7}}', json.dumps(both))
+    result = await Agent(model, hooks=[StructuredOutput(BOTH)]).run("go")
+    told = [message.text for message in result.messages if message.name]
+    assert "there is no answer 'weather'; the answers are invoice, where" in told[0]
+    assert "it must be a JSON object" in told[1]
+    assert "something is missing. Call answer_where." in told[2]
+    assert result.output["where"] == {"city": "Bern"}
+
+
+async def test_what_was_kept_by_an_earlier_run_does_not_count() -> None:
+    thread, hook = Thread(), StructuredOutput(BOTH, need="any")
+    await Agent(Scripted(answer("1", "answer_invoice", number=7)), hooks=[hook]).run("go", thread=thread)
+    model = Scripted("hm", answer("1", "answer_where", city="Bern"))
+    result = await Agent(model, hooks=[hook]).run("and where?", thread=thread)
+    assert result.output == {"where": {"city": "Bern"}}
+    assert set(thread.values["outputs"]) == {"invoice", "where"}  # each under its name, the latest one
+
+
+# -- by the provider --------------------------------------------------------------------------------------------------
+
+
+async def test_a_provider_that_can_is_told_the_schema() -> None:
+    model = Native(calls(call()), '{"number": "x"}', '{"number": 7}')
+    result = await Agent(model, tools=[echo], hooks=[StructuredOutput(Invoice)]).run("go")
+    assert result.output == Invoice(number=7)
+    for request in model.requests:
+        assert request.settings["response_format"]["title"] == "Invoice"
+        assert [tool.name for tool in request.tools] == ["echo"] and request.system == ""
+    told = result.messages[-2]
+    assert told.name == "structured_output.check" and "Answer again, with JSON that fits the schema" in told.text
+
+
+async def test_a_provider_that_can_only_without_tools() -> None:
+    model = Alone('{"number": 7}')
+    assert (await Agent(model, hooks=[StructuredOutput(Invoice)]).run("go")).output == Invoice(number=7)
+    assert "response_format" in model.requests[0].settings
+    model = Alone(answer(number=7))
+    result = await Agent(model, tools=[echo], hooks=[StructuredOutput(Invoice)]).run("go")
+    assert result.output == Invoice(number=7)
+    assert "response_format" not in model.requests[0].settings
+
+
+@pytest.mark.parametrize(("kind", "native", "expected"), [(Native, False, False), (Scripted, True, True)])
+async def test_it_can_be_said(kind: type[Scripted], native: bool, expected: bool) -> None:
+    model = kind('{"number": 7}')
+    result = await Agent(model, hooks=[StructuredOutput(Invoice, native=native)]).run("go")
+    assert result.output == Invoice(number=7)
+    assert ("response_format" in model.requests[0].settings) is expected
+
+
+async def test_a_provider_that_refuses_the_schema_is_asked_for_a_call() -> None:
+    model = Native(ModelError("schema not supported", status=400), answer("1", number="x"), answer("2", number=7))
+    result = await Agent(model, hooks=[StructuredOutput(Invoice)]).run("go")
+    assert result.output == Invoice(number=7)
+    formats = ["response_format" in request.settings for request in model.requests]
+    assert formats == [True, False, False]
+    assert [event["name"] for event in entries(result.thread, "event")] == ["schema_refused"]
+
+
+@pytest.mark.parametrize(("status", "native"), [(401, None), (500, None), (400, True)])
+async def test_another_error_is_an_error(status: int, native: bool | None) -> None:
+    model = Native(ModelError("no", status=status))
+    with pytest.raises(ModelError, match="no"):
+        await Agent(model, hooks=[StructuredOutput(Invoice, native=native)]).run("go")
+
+
+async def test_a_format_of_the_agent_gives_way() -> None:
+    for model in (Scripted(answer(number=7)), Native('{"number": 7}')):
+        agent = Agent(model, hooks=[StructuredOutput(Invoice)], settings={"response_format": CITY})
+        assert (await agent.run("go")).output == Invoice(number=7)
+        assert model.requests[0].settings.get("response_format", {}).get("title") in (None, "Invoice")
+
+
+async def test_together_with_fallback_it_is_told_what_the_model_understands() -> None:
+    first, second = Native(ModelError("gone", status=503), name="a"), Scripted(answer(number=7), name="b")
+    for hooks in ([Fallback(second), StructuredOutput(Invoice)], [StructuredOutput(Invoice), Fallback(second)]):
+        first.requests.clear()
+        second.requests.clear()
+        result = await Agent(first, hooks=hooks).run("go")
+        assert result.output == Invoice(number=7)
+        assert "response_format" in first.requests[0].settings
+        assert "response_format" not in second.requests[0].settings
+
+
+def test_who_says_that_it_can() -> None:
+    key = {"api_key": "k"}
+    always: list[Model] = [
+        Demo(),
+        OpenAI("gpt-4o", **key),
+        OpenAIResponses("gpt-5", **key),
+        Anthropic("claude-x", **key),
+    ]
+    assert all(holds_schema(model, tools=tools) for model in always for tools in (True, False))
+    ollama = OpenAI("llama3.1:8b", base_url="http://localhost:11434/v1", name="ollama")
+    assert holds_schema(ollama, tools=False) and not holds_schema(ollama, tools=True)
+    assert Local.holds_schema == "alone"
+    assert not holds_schema(Scripted(), tools=False)
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[ScriptedServer]:
+    async with ScriptedServer() as server:
+        yield server
+        await http.close()
+
+
+CLIENTS = {"chat": (OpenAI, "gpt-4o"), "responses": (OpenAIResponses, "gpt-5"), "messages": (Anthropic, "claude-x")}
+
+
+@pytest.mark.parametrize("wire", CLIENTS)
+async def test_over_the_wire(wire: str, server: ScriptedServer) -> None:
+    kind, name = CLIENTS[wire]
+    script = server.script(Reply('{"number": "x"}'), Reply('{"number": 7}'))
+    model: Any = kind(name, base_url=script.url, api_key="k")
+    result = await Agent(model, hooks=[StructuredOutput(Invoice)]).run("go")
+    assert result.output == Invoice(number=7) and not script.refusals
+    assert all("number" in json.dumps(asked.body) and not asked.body.get("tools") for asked in script.asked)
+
+
+@pytest.mark.parametrize("wire", CLIENTS)
+async def test_by_a_tool_over_the_wire(wire: str, server: ScriptedServer) -> None:
+    kind, name = CLIENTS[wire]
+    replies = [Reply(calls=(Called("c1", "final_answer", given),)) for given in ('{"number": "x"}', '{"number": 7}')]
+    script = server.script(*replies)
+    model: Any = kind(name, base_url=script.url, api_key="k")
+    result = await Agent(model, hooks=[StructuredOutput(Invoice, native=False)]).run("go")
+    assert result.output == Invoice(number=7) and not script.refusals
+
+
+# -- a longer story ---------------------------------------------------------------------------------------------------
+
+
+async def test_a_user_who_says_more_gets_another_answer() -> None:
+    def reply(request: Request) -> Message:
+        if len(request.messages) == 1:
+            stream.run.send("No, 8.")
+            return assistant("", answer("1", number=7))
+        return assistant("", answer("2", number=8))
+
+    stream = Agent(FunctionModel(reply), hooks=[StructuredOutput(Invoice)]).stream("go")
+    _ = [event async for event in stream]
+    assert stream.result is not None and stream.result.output == Invoice(number=8)
+
+
+async def test_the_events_end_with_the_answer() -> None:
+    agent = Agent(Scripted(answer(number=7)), hooks=[StructuredOutput(Invoice)])
+    seen = await events(agent)
+    names = [event.event for event in seen]
+    assert names[-3:] == ["on_chat_model_restart", "on_chat_model_end", "done"]
+    assert names.count("on_state") == 1
+    assert seen[-1].text == '{"number": 7, "items": []}'  # type: ignore[attr-defined]
+
+
+async def test_a_guard_that_blocks_the_answer_ends_in_the_retry_limit() -> None:
+    @guard(ToolUse, match="final_answer")
+    def never(use: ToolUse) -> Block:
+        return Block("not this one")
+
+    model = Scripted(*(answer(str(n), number=7) for n in range(4)))
+    result = await Agent(model, hooks=[StructuredOutput(Invoice), never]).run("go")
+    assert result.reason == "retry limit: no answer fitted after 3 retries: not this one"
+    assert result.thread is not None and "outputs" not in result.thread.values
+
+
+async def test_in_a_plan_an_answer_can_be_given() -> None:
+    result = await Agent(Scripted(answer(number=7)), hooks=[Permissions(mode="plan"), StructuredOutput(Invoice)]).run(
+        "go"
+    )
+    assert result.output == Invoice(number=7)
+
+
+async def test_a_question_with_a_purpose_is_left_alone() -> None:
+    @after(Run)
+    async def sum_up(run: Run) -> None:
+        await run.call_model([], purpose="summary")
+
+    model = Native('{"number": 7}', "short")
+    result = await Agent(model, hooks=[StructuredOutput(Invoice), sum_up]).run("go")
+    assert result.output == Invoice(number=7)
+    assert not model.requests[1].settings and not model.requests[1].tools
+
+
+async def test_a_run_that_waited_has_kept_what_it_was_given(tmp_path: Path) -> None:
+    @guard(ToolUse, match="echo")
+    def ask(use: ToolUse) -> Ask:
+        return Ask("may it?")
+
+    sessions = Sessions(tmp_path)
+    first = Scripted(answer("1", "answer_invoice", number=7), calls(call(id="2")))
+    hooks = [sessions, StructuredOutput(BOTH), ask]
+    waiting = await Agent(first, tools=[echo], hooks=hooks, ask=User(Paused("later"))).run("go", thread="t1")
+    assert (waiting.outcome, waiting.output) == ("interrupted", None)
+    second = Scripted(answer("3", "answer_where", city="Bern"))
+    result = await Agent(second, tools=[echo], hooks=hooks, ask=User(True)).run(thread="t1")
+    assert result.output == {"invoice": Invoice(number=7), "where": {"city": "Bern"}}
+    await sessions.close()
+
+
+async def test_a_run_that_had_all_but_ended_has_its_answer() -> None:
+    thread, hook = Thread(), StructuredOutput(Invoice)
+    await Agent(Scripted(answer(number=7)), hooks=[hook]).run("go", thread=thread)
+    data = thread.to_json()
+    data["entries"] = [entry for entry in data["entries"] if entry["kind"] != "run_end"]
+    result = await Agent(Scripted(), hooks=[hook]).run(thread=Thread.from_json(data))
+    assert result.output == Invoice(number=7)
+
+
+async def test_runs_side_by_side_have_answers_of_their_own() -> None:
+    hook = StructuredOutput(Invoice)
+    agents = [Agent(Scripted(answer(number=number)), hooks=[hook]) for number in range(3)]
+    assert [(await agent.run("go")).output.number for agent in agents] == [0, 1, 2]
+
+
+# -- what it refuses --------------------------------------------------------------------------------------------------
+
+
+class Numbers(RootModel[list[int]]):
+    pass
+
+
+class Odd(BaseModel):
+    model_config = ConfigDict(arbitrary_types_allowed=True)
+    path: ScriptedServer
+
+
+@pytest.mark.parametrize(
+    ("schema", "options", "sentence"),
+    [
+        (7, {}, "takes a pydantic model, a JSON Schema, or several"),
+        (int, {}, "takes a pydantic model"),
+        ({}, {}, "takes a pydantic model"),
+        ({"a": 7}, {}, "takes a pydantic model"),
+        ({"properties": {"a": {"type": "string"}}}, {}, "must be of type object|takes a pydantic model"),
+        ({"type": "array"}, {}, "must be of type object; put what you want into a field"),
+        ({"a": {"type": "string"}}, {}, "the schema of 'a' must be of type object"),
+        (Numbers, {}, "must be of type object"),
+        (Odd, {}, "Odd cannot be described as a JSON Schema"),
+        ({"type": "object", "properties": 7}, {}, "not a JSON Schema"),
+        ({"a b": Invoice}, {}, "'a b' cannot name an answer"),
+        (Invoice, {"retries": -1}, "say how often, from 0 up"),
+        (Invoice, {"retries": True}, "say how often"),
+        (Invoice, {"native": "yes"}, "native=True, False or None"),
+        (Invoice, {"need": "some"}, 'need="all" or "any"'),
+        (BOTH, {"native": True}, "holds an answer to one schema"),
+    ],
+)
+def test_what_it_refuses(schema: Any, options: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(ConfigError, match=sentence):
+        StructuredOutput(schema, **options)
