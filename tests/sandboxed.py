@@ -85,9 +85,10 @@ def there(path: str | Path) -> bool:
 
 
 def groups() -> set[str]:
-    """The control groups of this process's commands."""
+    """The control groups of this process's commands; those that are kept for the next ones are empty."""
     folders = {controller.folder for controller in cgroups.controllers().values()}
-    return {name for folder in folders for name in os.listdir(folder) if name.startswith(f"wick-{os.getpid()}-")}
+    found = {name for folder in folders for name in os.listdir(folder) if name.startswith(f"wick-{os.getpid()}-")}
+    return found - {group.name for group in cgroups.kept()}
 
 
 async def gone(text: str) -> None:

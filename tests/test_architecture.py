@@ -30,6 +30,7 @@ LAYERS: list[tuple[str, ...]] = [
     ("agent", "testing"),
     ("defaults",),
     ("capabilities",),
+    ("delegation",),
     ("capability",),
     ("loop",),
     ("onion", "assemble", "journal"),
@@ -48,7 +49,10 @@ LAYERS: list[tuple[str, ...]] = [
     ("tools",),
     ("messages",),
     ("skills",),  # programs that skills bring: they are run elsewhere, and know nothing of wick
-    ("archives", "arithmetic", "fencing", "front_matter", "outbound", "workers", "aliases", "schema", "turns", "shapes", "lexing"),
+    (
+        *("archives", "arithmetic", "fencing", "front_matter"),
+        *("outbound", "workers", "aliases", "schema", "turns", "shapes", "lexing"),
+    ),
     ("frozen",),
     ("caps",),
     ("errors",),
@@ -71,6 +75,7 @@ LAZY = {
     "wick.capabilities.sessions": {"wick"},  # the store of a folder
     "wick.capabilities.tracing": {"opentelemetry"},
     "wick.front_matter": {"yaml"},
+    "wick.skills.slides.build_deck": {"pptx"},
     "wick.outbound": {"aiohttp"},
     "wick.schema": {"jsonschema"},
     "wick.searching": {"re2"},

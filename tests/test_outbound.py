@@ -15,8 +15,8 @@ from aiohttp import web
 from aiohttp.abc import AbstractResolver, ResolveResult
 
 from wick.caps import JSON_DEPTH
-from wick.errors import ToolError
-from wick.outbound import post_json, public_address
+from wick.errors import ToolError, Uncertain
+from wick.outbound import fetch, post_json, public_address
 
 Handle = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -271,3 +271,48 @@ def test_addresses_that_are_not_public(ip: str) -> None:
 
 def test_the_empty_address_is_not_public() -> None:
     assert not public_address("")
+
+
+# -- anything, not only JSON ------------------------------------------------------------------------------------------
+
+
+async def test_whatever_is_answered_is_an_answer(server: Server) -> None:
+    server.says("gone", status=410, X_Why="time")
+    fetched = await fetch(server.url, private=True, seconds=20, most_bytes=100)
+    assert (fetched.status, fetched.body, fetched.truncated) == (410, b"gone", False)
+    assert fetched.headers["x-why"] == "time"
+    assert server.requests[0].method == "GET"
+
+
+async def test_of_what_is_too_long_the_beginning_is_fetched(server: Server) -> None:
+    server.says("x" * 1_000_000)
+    fetched = await fetch(server.url, private=True, seconds=20, most_bytes=100)
+    assert fetched.body == b"x" * 100 and fetched.truncated
+
+
+@pytest.mark.parametrize(("coding", "pack"), [("gzip", gzip.compress), ("deflate", zlib.compress)])
+async def test_a_small_answer_does_not_become_a_large_one(
+    server: Server, coding: str, pack: Callable[[bytes], bytes]
+) -> None:
+    server.says(pack(b"x" * 50_000_000), Content_Encoding=coding)
+    fetched = await fetch(server.url, private=True, seconds=20, most_bytes=100_000)
+    assert fetched.body == b"x" * 100_000 and fetched.truncated
+
+
+async def test_only_what_may_change_something_leaves_its_outcome_open(server: Server) -> None:
+    async def late(request: web.Request) -> web.Response:
+        await asyncio.sleep(0.8)
+        return web.Response()
+
+    server.handle = late
+    for method, unsure in (("GET", False), ("HEAD", False), ("POST", True), ("DELETE", True)):
+        with pytest.raises(ToolError) as caught:
+            await fetch(server.url, method=method, private=True, seconds=0.2, most_bytes=100)
+        assert isinstance(caught.value, Uncertain) is unsure
+        assert str(caught.value).endswith("whether it took effect is unknown") is unsure
+
+
+async def test_only_public_addresses_are_fetched_from(server: Server) -> None:
+    with pytest.raises(ToolError, match="not a public address"):
+        await fetch(server.url, private=False, seconds=20, most_bytes=100)
+    assert not server.requests

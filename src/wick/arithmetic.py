@@ -42,7 +42,8 @@ MOST_OF_COMB = 10_000
 MOST_PLACES = 100  # that a number is rounded to
 HIGHEST_ROOT = 64  # that is looked for among the rationals
 EXACT_PLACES = 30  # a fraction with more decimal places is shown as a fraction
-NOTHING = Decimal("1e-40")  # what is smaller came of rounding
+NOTHING = Decimal("1e-40")  # a sine or cosine that is smaller came of rounding
+NOISE = Decimal("1e-45")  # and so did what is left of two numbers, if it is so much smaller than they are
 
 
 def _context(digits: int) -> Context:
@@ -305,9 +306,17 @@ def _remainder(one: Number, other: Number) -> Number:
     return _OPERATIONS["-"](one, times)
 
 
+def _added(one: Number, other: Number) -> Number:
+    """A sum; what is left over when two rounded numbers cancel each other out is nothing."""
+    one, other = _alike(one, other)
+    total: Number = operator.add(one, other)
+    rounded = isinstance(total, Decimal) and abs(total) < NOISE * abs(_real(one))
+    return Fraction(0) if rounded else _bounded(total)
+
+
 _OPERATIONS: dict[str, Callable[[Number, Number], Number]] = {
-    "+": _binary(operator.add),
-    "-": _binary(operator.sub),
+    "+": _added,
+    "-": lambda one, other: _added(one, -other),
     "*": _binary(operator.mul),
     "/": _binary(operator.truediv),
     "//": _floor_divided,
@@ -431,7 +440,7 @@ def _series(value: Number, first: int) -> Number:
 def _by_float(do: Callable[[float], float], name: str) -> Callable[[Number], Number]:
     def inverse(value: Number) -> Number:
         try:
-            return Decimal(do(float(_real(value)))).normalize(_context(SHOWN))
+            return Decimal(repr(do(float(_real(value)))))
         except ValueError:
             raise ToolError(f"{name} takes numbers from -1 to 1, not {shown(value)[:40]}") from None
 

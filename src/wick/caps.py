@@ -172,6 +172,26 @@ OUTPUT_RETRIES = 3  # for an answer that does not fit its schema
 CONTEXT_FILE_BYTES = 200_000  # of a file that stands in front of every conversation
 METADATA_KEYS = 100
 METADATA_KEY_CHARS = 100
-METADATA_VALUE_BYTES = 20_000
+METADATA_VALUE_BYTES = 10_000
+METADATA_BYTES = 100_000  # of all of them, which are logged whenever one is written
 TOOLS_SHOWN = 20  # more of them are hidden until they are searched for
 TOOLS_LISTED = 300
+
+# MCP servers
+MCP_SECONDS = 60.0  # for a tool, a resource or a prompt
+MCP_CONNECT_SECONDS = 30.0  # for a server to start and to say what it has
+MCP_CLOSE_SECONDS = 2.0  # for a server to end by itself when its input has ended, and again when it is told to
+MCP_MESSAGE_BYTES = 16_000_000  # the longest message of a server
+MCP_STDERR_BYTES = 2_000  # the last of what a server wrote there, for the error that says it has died
+MCP_TOOLS = 200  # of one server
+MCP_LIST = 500  # resources or prompts of one server that are shown
+MCP_DESCRIPTION_CHARS = 4_000
+MCP_DEFINITION_BYTES = 100_000  # of one tool
+MCP_OUTPUT_CHARS = 100_000
+MCP_MEDIA_CHARS = 5_000_000  # of the pictures in one answer, in base64
+MCP_PINS_BYTES = 1_000_000  # of a file with pins
+
+# recorded runs
+RUNS_RECORDED = 20
+SPANS_RECORDED = 500  # of one run
+TRACE_BYTES = 500_000  # of one run, as JSON

@@ -95,8 +95,7 @@ class Kept:
 
     def __init__(self, store: Store, owner: str, thread: Thread, lease: Lease, seconds: float, patience: float) -> None:
         self.store, self.owner, self.thread, self.lease = store, owner, thread, lease
-        self.patience = patience
-        self._seconds = seconds
+        self.patience, self.seconds = patience, seconds
         self._loop = asyncio.get_running_loop()
         self._unwritten: deque[Entry] = deque()
         self._last = 0  # the number of the last entry that is written
@@ -212,9 +211,9 @@ class Kept:
 
     async def _renew(self) -> None:
         while True:
-            await asyncio.sleep(self._seconds / 3)
+            await asyncio.sleep(self.seconds / 3)
             try:
-                self.lease = await self.store.renew(self.owner, self.thread.id, self.lease.fence, self._seconds)
+                self.lease = await self.store.renew(self.owner, self.thread.id, self.lease.fence, self.seconds)
             except StoreError as error:
                 if error.code in ("fenced", "not_found"):
                     self._failed = error

@@ -15,7 +15,7 @@ from wick.errors import StoreError
 from wick.keeping import Kept
 from wick.threads import Thread
 
-ENTRY = "large_result"  # the event that has such a text, or says which blob is one
+ENTRY = "large_result"  # the event that has such a text, or says in which blobs it is
 
 
 def cut(text: str) -> str:
@@ -29,7 +29,7 @@ async def keep(thread: Thread, run: str, path: str, text: str) -> bool:
     about: dict[str, Any] = {"path": path}
     if isinstance(keeper := thread.keeper, Kept):
         try:
-            about["sha256"] = await keeper.store.put_blob(keeper.owner, thread.id, text.encode())
+            about["blobs"] = [await keeper.store.put_blob(keeper.owner, thread.id, part) for part in _parts(text)]
         except StoreError:
             return False
     elif len(text) <= caps.STATE_FILE_BYTES:
@@ -54,6 +54,13 @@ async def _whole(thread: Thread, about: Mapping[str, Any]) -> str | None:
     if not isinstance(keeper := thread.keeper, Kept):
         return None
     try:
-        return (await keeper.store.get_blob(keeper.owner, thread.id, about["sha256"])).decode()
+        parts = [await keeper.store.get_blob(keeper.owner, thread.id, sha256) for sha256 in about["blobs"]]
     except StoreError:
         return None
+    return b"".join(parts).decode()
+
+
+def _parts(text: str) -> list[bytes]:
+    """A text in pieces that a store takes."""
+    data, most = text.encode(), caps.STATE_FILE_BYTES
+    return [data[at : at + most] for at in range(0, len(data), most)]

@@ -217,16 +217,52 @@ def start(spec: Json, descriptors: list[int], perform: Perform) -> int:
     Spawning takes half the time of a fork, for this process is not copied; but some things only a fork can do.
     """
     try:
-        if "call" in spec or spec["terminal"] or spec["limits"] or spec["cgroup"] or spec["landlock"] is not None:
+        if "call" in spec or spec["terminal"] or spec["limits"] or spec["landlock"] is not None:
+            return _fork(spec, descriptors, perform)
+        if not all(map(_is_below_home, spec["cgroup"])):
             return _fork(spec, descriptors, perform)
         try:
-            return _spawn(spec, descriptors)
+            return _spawn_in(spec, descriptors)
         except NotImplementedError:  # a system that cannot give a spawned process its own session
             return _fork(spec, descriptors, perform)
         finally:
             os.chdir("/")
     except (OSError, ValueError) as error:
         raise _why_not(spec, error) from None
+
+
+def _spawn_in(spec: Json, descriptors: list[int]) -> int:
+    """Spawn in control groups: this process enters them, its child is born there, and it goes back."""
+    entered: list[str] = []
+    try:
+        for path in spec["cgroup"]:
+            _prepared("the control group {!r} cannot be joined", _join, path)
+            entered.append(path)
+        return _spawn(spec, descriptors)
+    finally:
+        for path in entered:
+            _join(_home(path))
+
+
+_homes: dict[str, bool] = {}  # groups by whether this process belongs there
+
+
+def _home(path: str) -> str:
+    return os.path.join(os.path.dirname(os.path.dirname(path)), "tasks")
+
+
+def _is_below_home(path: str) -> bool:
+    """Whether a group is one level below that of this process, and is entered by one thread, which takes no time."""
+    if os.path.basename(path) != "tasks":
+        return False
+    home = _home(path)
+    if home not in _homes:
+        try:
+            with open(home, "rb") as file:
+                _homes[home] = str(os.getpid()).encode() in file.read().split()
+        except OSError:
+            return False
+    return _homes[home]
 
 
 def _spawn(spec: Json, descriptors: list[int]) -> int:

@@ -24,7 +24,7 @@ from wick.tools import Tool, tool
 
 KEYS = ("name", "description", "prompt", "tools", "without", "model", "hooks")
 _OTHER_KEYS = {"system": "prompt", "system_prompt": "prompt", "disallowedTools": "without"}
-_KEY = re.compile(r"([A-Za-z][\w-]*):(?:[ \t]+(.*))?")
+_KEY = re.compile(r"([A-Za-z][\w-]*):(?:[ \t]+(\*|[^\s&*!|>{\[].*))?")  # and a text, not what YAML has signs for
 
 Definition = Any  # a Subagent, a dict, or the path of a Markdown file or of a folder of them
 

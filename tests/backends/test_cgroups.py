@@ -171,3 +171,38 @@ def test_version_1_uses_the_own_group_of_each_controller(tmp_path: Path) -> None
     mounts = "".join(f"cgroup {tmp_path}/{name} cgroup rw,relatime,{name} 0 0\n" for name in ("memory", "pids"))
     assert find(mounts, "4:memory:/mine\n3:pids:/\n0::/\n") == {}, "nothing there can be written"
     assert find("", "") == {}
+
+
+def test_an_empty_group_is_kept_for_the_next_command_and_counts_anew() -> None:
+    if not cgroups.controllers():
+        pytest.skip("no control group can be made here; run the tests as root")
+    cgroups.forget()
+    limits = {"memory": 64_000_000, "pids": 8}
+    first = cgroups.make(limits)
+    assert first is not None
+    first.release()
+    assert [group.name for group in cgroups.kept()] == [first.name]
+    other = cgroups.make({"memory": 32_000_000, "pids": 8})
+    assert other is not None and other.name != first.name
+    other.remove()
+    second = cgroups.make(limits)
+    assert second is not None and second.name == first.name and cgroups.kept() == [] and second.reached() == ""
+    cgroups.forget()
+    second.remove()
+    assert not any(map(os.path.exists, second.folders))
+
+
+def test_a_group_with_somebody_in_it_is_not_kept() -> None:
+    group = cgroups.make({"pids": 8})
+    if group is None:
+        pytest.skip("no control group can be made here; run the tests as root")
+    sleeper = subprocess.Popen(["sleep", "60"])
+    try:
+        for file in group.join:
+            Path(file).write_text(str(sleeper.pid))
+        group.release()
+        assert group.name not in {kept.name for kept in cgroups.kept()}
+        assert sleeper.wait(5) == -9
+    finally:
+        sleeper.kill()
+        sleeper.wait()

@@ -126,6 +126,23 @@ async def test_files_in_a_thread() -> None:
     assert len(InThread(thread)) == 2
 
 
+async def test_a_state_is_one_of_a_thread_with_the_same_rules() -> None:
+    state, thread = State(protect=["locked"]), Thread()
+    bound = state.of(thread)
+    await bound.write("a.txt", "kept")
+    assert await code_of(bound.write("locked/a.txt", "")) == "protected"
+    assert thread.values["files"] == {"a.txt": "kept"}
+    assert (await state.glob("**"))["files"] == (await state.of(Thread()).glob("**"))["files"] == []
+    own = State({})
+    assert own.of(thread) is own
+
+
+async def test_a_value_of_a_thread_that_is_no_map_has_no_files() -> None:
+    thread = Thread()
+    thread.values["files"] = ["a.txt"]
+    assert (await State(InThread(thread)).glob("**"))["files"] == []
+
+
 @pytest.mark.parametrize("kept", [None, 7, [], {}, {"content": 7}, {"content": "%"}], ids=repr)
 async def test_what_is_kept_and_no_file(kept: Any) -> None:
     backend = State({"a.txt": kept, "b.txt": "needle"})

@@ -14,7 +14,21 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kit import User, calls, deltas, entries, events, execute, result_of, results
-from wick import Agent, Allow, Block, Limits, Scripted, Thread, ToolCall, ToolResult, ToolUse, after, guard, tool
+from wick import (
+    Agent,
+    Allow,
+    Block,
+    FunctionModel,
+    Limits,
+    Scripted,
+    Thread,
+    ToolCall,
+    ToolResult,
+    ToolUse,
+    after,
+    guard,
+    tool,
+)
 from wick.backends.local import Local
 from wick.backends.state import State
 from wick.capabilities.filesystem import FILE_TOOLS, Filesystem
@@ -401,7 +415,7 @@ async def test_a_guard_may_name_a_tool_that_is_left_out(folder: Path) -> None:
         return Block("never")
 
     for capability in (Filesystem(State()), Filesystem(Local(folder), read_only=True)):
-        there = Agent(Scripted("x"), hooks=[never, capability]).tools
+        there = Agent(FunctionModel(lambda request: "x"), hooks=[never, capability]).tools
         assert "execute" not in [tool.name for tool in there]
 
 
@@ -646,7 +660,7 @@ async def test_in_a_thread_that_is_stored_it_is_a_blob() -> None:
     result = await large.run("go", thread="t1")
     assert result.thread is not None
     (kept,) = [entry["data"] for entry in entries(result.thread, "event") if entry["name"] == "large_result"]
-    assert await store.get_blob("local", "t1", kept["sha256"]) == (await talk.fn(500_000)).encode()
+    assert await store.get_blob("local", "t1", kept["blobs"][0]) == (await talk.fn(500_000)).encode()
     read = call("read_file", "r1", path=kept["path"], offset=30_000, limit=1)
     reader = Agent(Scripted(calls(read), "done"), hooks=[sessions, Filesystem(backend)])
     assert results(await reader.run("go", thread="t1")) == ["line 30000\n"]

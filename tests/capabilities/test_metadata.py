@@ -74,6 +74,13 @@ async def test_caps() -> None:
     assert thread.values["metadata"] == {"a": 2, "b": 1}
 
 
+async def test_all_of_them_together_have_a_cap() -> None:
+    thread = Thread()
+    result = await use(write("a", "x" * 50), write("b", "x" * 50), write("a", 1), thread=thread, total_bytes=100)
+    assert results(result)[1] == "all values together may have 100 bytes; remove one by writing null"
+    assert thread.values["metadata"] == {"a": 1}
+
+
 async def test_side_by_side_nothing_is_lost() -> None:
     thread = Thread()
     wanted = [ToolCall(str(number), "metadata_write", {"key": f"k{number}", "value": number}) for number in range(20)]

@@ -5,34 +5,42 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 from pydantic import BaseModel, ConfigDict, Field, RootModel, field_validator
 
 from kit import User, call, calls, echo, entries, events, results
 from provider import Call as Called
 from provider import Reply, ScriptedServer
+from smollm2 import needs_smollm2
 from wick import (
     Agent,
     Ask,
     Block,
+    Continue,
     FunctionModel,
+    Limits,
     Message,
     Paused,
     Run,
     Scripted,
+    Step,
     Thread,
     ToolCall,
     ToolUse,
     after,
     assistant,
     guard,
+    user,
 )
 from wick.capabilities.fallback import Fallback
 from wick.capabilities.permissions import Permissions
 from wick.capabilities.sessions import Sessions
 from wick.capabilities.structured_output import StructuredOutput
+from wick.capabilities.summarization import Summarization
 from wick.errors import ConfigError, ModelError
 from wick.models import http
 from wick.models.anthropic import Anthropic
@@ -71,6 +79,14 @@ class Native(Scripted):
 
 class Alone(Scripted):
     holds_schema: HoldsSchema = "alone"
+
+
+NAMES = st.sampled_from(["number", "items", "name", "price", "x"])
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(NAMES, inner, max_size=3),
+    max_leaves=8,
+)
 
 
 def answer(id: str = "1", tool: str = "final_answer", **args: Any) -> ToolCall:
@@ -152,6 +168,22 @@ async def test_retries_can_be_none() -> None:
     assert result.reason.startswith("retry limit: ")
 
 
+async def test_a_run_without_an_answer_never_completes() -> None:
+    model = Scripted(*"abcdefghi")  # hooks send a run back eight times in a row, and no more
+    result = await Agent(model, hooks=[StructuredOutput(Invoice, retries=20)]).run("go")
+    assert (result.outcome, result.output) == ("stopped", None)
+    assert result.reason.startswith("retry limit: ")
+
+
+async def test_a_command_is_answered_as_it_is() -> None:
+    thread = Thread()
+    thread.add(user("x" * 400), assistant("y" * 400), user("z"), assistant("."))
+    hooks = [StructuredOutput(Invoice), Summarization(summarizer=lambda messages: "in short")]
+    result = await Agent(Scripted(), hooks=hooks).run("/compact", thread=thread)
+    assert (result.outcome, result.output) == ("completed", None)
+    assert result.text.startswith("The conversation was summed up")
+
+
 async def test_the_words_of_a_validator_reach_the_model() -> None:
     class Even(BaseModel):
         number: int
@@ -219,6 +251,22 @@ async def test_what_cannot_be_kept_as_json_does_not_fit() -> None:
     assert result.output == Measured(value=1)
 
 
+async def test_a_limit_that_is_reached_then_does_not_take_the_answer_away() -> None:
+    model = Scripted(answer(number=7))
+    result = await Agent(model, hooks=[StructuredOutput(Invoice), Limits(1)]).run("go")
+    assert (result.outcome, result.reason, result.output) == ("stopped", "step limit", Invoice(number=7))
+
+
+@given(st.lists(st.text() | JSON.map(json.dumps), min_size=4, max_size=4))
+@example(['{"number": 7}', "", "", ""])
+def test_a_run_completes_with_an_answer_or_not_at_all(replies: list[str]) -> None:
+    for kind in (Scripted, Native):
+        model = kind(*map(assistant, replies), spare=True)
+        result = Agent(model, hooks=[StructuredOutput(Invoice)]).run_sync("go")
+        assert (result.outcome == "completed") is isinstance(result.output, Invoice)
+        assert result.outcome == "completed" or result.reason.startswith("retry limit: ")
+
+
 # -- several ----------------------------------------------------------------------------------------------------------
 
 BOTH: dict[str, Any] = {"invoice": Invoice, "where": CITY}
@@ -256,6 +304,15 @@ async def test_several_as_text() -> None:
     assert "it must be a JSON object" in told[1]
     assert "something is missing. Call answer_where." in told[2]
     assert result.output["where"] == {"city": "Bern"}
+
+
+async def test_a_part_that_is_given_again_and_again_is_no_progress() -> None:
+    model = Scripted(*['{"invoice": {"number": 7}}', "{}"] * 2, '{"invoice": {"number": 8}}', spare=True)
+    thread = Thread()
+    result = await Agent(model, hooks=[StructuredOutput(BOTH)]).run("go", thread=thread)
+    assert result.reason == "retry limit: no answer fitted after 3 retries: something is missing"
+    assert len(model.requests) == 4
+    assert thread.values["outputs"] == {"invoice": {"number": 7, "items": []}}  # what fitted is kept
 
 
 async def test_what_was_kept_by_an_earlier_run_does_not_count() -> None:
@@ -376,6 +433,33 @@ async def test_by_a_tool_over_the_wire(wire: str, server: ScriptedServer) -> Non
     model: Any = kind(name, base_url=script.url, api_key="k")
     result = await Agent(model, hooks=[StructuredOutput(Invoice, native=False)]).run("go")
     assert result.output == Invoice(number=7) and not script.refusals
+
+
+async def test_a_small_model_on_this_machine_cannot_get_it_wrong() -> None:
+    class Weather(BaseModel):
+        sunny: bool
+        degrees: Literal[10, 20, 30]
+
+    needs_smollm2()
+    model = Local("smollm2", context=512, threads=1)
+    try:
+        agent = Agent(
+            model, hooks=[StructuredOutput(Weather, retries=0)], settings={"max_tokens": 60, "temperature": 0}
+        )
+        result = await agent.run("It is sunny, and 20 degrees. Write it as JSON.")
+    finally:
+        await model.close()
+    assert isinstance(result.output, Weather)
+
+
+async def test_who_says_nothing_has_not_answered_again() -> None:
+    @after(Step)
+    def once(step: Step) -> Continue | None:
+        return Continue("Sure?") if len(step.run.output) == 2 else None
+
+    model = Native('{"number": 7}', assistant(""), '{"number": 8}')
+    result = await Agent(model, hooks=[once, StructuredOutput(Invoice)]).run("go")
+    assert result.output == Invoice(number=8)
 
 
 # -- a longer story ---------------------------------------------------------------------------------------------------

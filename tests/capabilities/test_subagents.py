@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
@@ -162,7 +164,7 @@ async def test_a_child_that_is_stopped_says_so() -> None:
     [
         (
             {"agent": "helpr", "prompt": "x"},
-            "there is no agent named 'helpr'; the agents are helper; did you mean helper?",
+            "there is no agent 'helpr'; the agents are helper; did you mean helper?",
         ),
         ({"agent": "helper", "prompt": " "}, "a prompt is a text of up to 100,000 characters"),
         ({"agent": "helper", "prompt": "x" * 100_001}, "a prompt is a text of up to 100,000 characters"),
@@ -222,6 +224,21 @@ async def test_it_may_have_tools_and_hooks_of_its_own() -> None:
     agent = lead(hand(), "done", agents=[child], hooks=[guarded])  # a guard may name a tool that only a child has
     await agent.run("go")
     assert asked(child)[1].messages[-1].text == "not there" and ran == []
+
+
+async def test_the_tools_of_the_parents_own_answer_stay_with_it() -> None:
+    finish = tool(lambda text: text, name="finish", description="Give the answer.", kind="answer")
+    child = helper("ok")
+    await lead(hand(), "done", agents=[child], tools=[echo, finish]).run("go")
+    assert "finish" not in names(asked(child)[0]) and "echo" in names(asked(child)[0])
+
+
+async def test_a_capability_that_it_brings_by_itself_takes_the_place_of_its_parents() -> None:
+    own = Todos()
+    child = helper("ok", hooks=[own])
+    await lead(hand(), "done", agents=[child], hooks=[Todos()]).run("go")
+    (write,) = [item for item in asked(child)[0].tools if item.name == "write_todos"]
+    assert write.fn.__self__ is own
 
 
 async def test_the_hooks_of_a_tool_come_with_it() -> None:
@@ -472,6 +489,13 @@ async def test_a_task_is_told_something() -> None:
     assert '"answer": "first / second"' in results(await agent.run("go"))[-1]
 
 
+async def test_a_task_is_told_something_before_it_begins() -> None:
+    child = helper("ok")
+    told = on("update_task", task="task_1", message="and hurry")
+    await lead(calls(start("work"), told), calls(on("await_tasks")), "done", agents=[child]).run("go")
+    assert asked(child)[0].messages[0].text == "work\n\nand hurry"
+
+
 async def test_any_is_enough() -> None:
     slow, fast = Gate(), helper("quick", name="fast")
     agent = lead(
@@ -520,7 +544,7 @@ async def test_tasks_are_listed_also_those_of_earlier_runs() -> None:
 
 async def test_a_task_that_does_not_exist_is_a_sentence() -> None:
     result = await lead(calls(on("check_task", task="task_9")), "done", agents=[Subagent("helper", "Helps.")]).run("go")
-    assert result_of(result).startswith("there is no task named 'task_9'")
+    assert result_of(result) == "there is no task 'task_9'; there are no tasks"
 
 
 async def test_a_task_that_fails_says_so() -> None:
@@ -667,6 +691,60 @@ async def test_an_answer_that_was_lost_in_a_crash_is_not_worked_for_again(store:
     await Sessions(store).rewind("th_1", intent)
     result = await shop(store, "done again", child=buyer()).run(thread="th_1")
     assert (result.text, result_of(result)) == ("done again", "bought")
+
+
+# The child of a run, or its task in the background, looks at something and then takes the whole program down.
+DIES = """
+import asyncio, os, sys
+from pathlib import Path
+from wick import Agent, Scripted, ToolCall, tool
+from wick.capabilities.sessions import Sessions
+from wick.capabilities.subagents import Subagents
+from wick.stores.sqlite import Sqlite
+from wick.subagent import Subagent
+
+folder, how = Path(sys.argv[1]), sys.argv[2]
+
+@tool
+async def look(at: str) -> str:
+    "Look."
+    (folder / "looked").open("a").write(at)
+    return f"seen {at}"
+
+@tool
+async def die() -> str:
+    "Die."
+    os._exit(9)
+
+child = Scripted(ToolCall("1", "look", {"at": "x"}), ToolCall("2", "die", {}))
+helper = Subagent("helper", "Helps.", model=child)
+lead = Scripted(ToolCall("1", how, {"agent": "helper", "prompt": "work"}), ToolCall("2", "await_tasks", {}))
+hooks = [Sessions(Sqlite(folder / "threads.db"), lease=0.5), Subagents([helper])]
+asyncio.run(Agent(lead, tools=[look, die], hooks=hooks).run("go", thread="th_1"))
+"""
+
+
+@pytest.mark.parametrize("how", ["task", "start_task"])
+async def test_after_a_crash_the_children_go_on_where_they_were(how: str, tmp_path: Path) -> None:
+    died = await asyncio.to_thread(
+        subprocess.run, [sys.executable, "-c", DIES, str(tmp_path), how], timeout=60, capture_output=True
+    )
+    assert died.returncode == 9, died.stderr.decode()
+
+    @tool
+    async def die() -> str:
+        """Die."""
+        ran.append("died")
+        return "?"
+
+    child = helper("survived")
+    store = Sqlite(tmp_path / "threads.db")
+    hooks = [Sessions(store, lease=0.5), Subagents([child])]
+    result = await Agent(Scripted("done"), tools=[look, die], hooks=hooks).run(thread="th_1")
+    await store.close()
+    assert "survived" in results(result)[-1] and result.text == "done"
+    assert (tmp_path / "looked").read_text() == "x" and ran == [], "nothing was done a second time"
+    assert asked(child)[0].messages[-1].text.startswith("die was begun before")
 
 
 # -- bad options ------------------------------------------------------------------------------------------------------

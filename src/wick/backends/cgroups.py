@@ -4,7 +4,8 @@
     group = make({"memory": 512_000_000, "pids": 64})
     group.join                               files that a process writes itself into before it becomes the command
     group.reached()                          which limit it ran into, as a sentence
-    group.remove()                           afterwards
+    group.release()                          afterwards: an empty one is kept for the next, as making one takes time
+    forget()                                 removes those that are kept
 
 Both versions of the kernel's interface are understood, also side by side. A group is made below the one that wick
 itself is in, so a limit that somebody has set on wick holds for its commands too.
@@ -12,16 +13,18 @@ itself is in, so a limit that somebody has set on wick holds for its commands to
 
 from __future__ import annotations
 
+import atexit
 import os
 import signal
 import time
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cache
 from itertools import count
 
 REMOVE_SECONDS = 1.0  # for the last of a group to be gone
+MOST_KEPT = 8  # empty groups
 
 # What is written where, by controller and version; what comes after the first may be missing.
 WRITTEN = {
@@ -57,6 +60,7 @@ class Group:
     name: str
     limits: Mapping[str, int]
     controllers: tuple[Controller, ...]
+    before: Mapping[str, int] = field(default_factory=dict)  # how often each limit had been reached by earlier commands
 
     @property
     def folders(self) -> list[str]:
@@ -70,11 +74,22 @@ class Group:
 
     def reached(self) -> str:
         """A sentence about the limit that the command ran into; empty if it did not."""
-        for controller in self.controllers:
-            file, word = COUNTED[controller.name, controller.version]
-            if _counted(f"{controller.folder}/{self.name}/{file}", word):
-                return _sentence(controller.name, self.limits[controller.name])
+        for name, times in self.counts().items():
+            if times > self.before.get(name, 0):
+                return _sentence(name, self.limits[name])
         return ""
+
+    def counts(self) -> dict[str, int]:
+        """How often each limit was reached, ever."""
+        files = {one.name: (one.folder, *COUNTED[one.name, one.version]) for one in self.controllers}
+        return {name: _counted(f"{folder}/{self.name}/{file}", word) for name, (folder, file, word) in files.items()}
+
+    def release(self) -> None:
+        """Keep the group for the next command if nobody is left in it, and remove it otherwise."""
+        if len(_kept) < MOST_KEPT and not any(_members(folder) for folder in self.folders):
+            _kept.append(replace(self, before=self.counts()))
+        else:
+            self.remove()
 
     def remove(self) -> None:
         """Remove the group; whatever is still in it is killed first."""
@@ -105,7 +120,10 @@ def make(limits: Mapping[str, float], found: Mapping[str, Controller] | None = N
     used = tuple(controller for name, controller in sorted(found.items()) if limits.get(name))
     if not used:
         return None
-    group = Group(f"wick-{os.getpid()}-{next(_numbers)}", {c.name: int(limits[c.name]) for c in used}, used)
+    wanted = {controller.name: int(limits[controller.name]) for controller in used}
+    if kept := _taken(wanted, used):
+        return kept
+    group = Group(f"wick-{os.getpid()}-{next(_numbers)}", wanted, used)
     try:
         for folder in group.folders:
             os.mkdir(folder)
@@ -115,6 +133,35 @@ def make(limits: Mapping[str, float], found: Mapping[str, Controller] | None = N
         group.remove()
         return None
     return group
+
+
+_kept: list[Group] = []
+
+
+def _taken(wanted: Mapping[str, int], used: tuple[Controller, ...]) -> Group | None:
+    """One of those that are kept, if it is of the right kind and was made by this process."""
+    mine = f"wick-{os.getpid()}-"
+    for group in [*_kept]:
+        if group.limits == wanted and group.controllers == used and group.name.startswith(mine):
+            with suppress(ValueError):  # somebody else was faster
+                _kept.remove(group)
+                return group
+    return None
+
+
+def kept() -> list[Group]:
+    """The empty groups that wait for a command."""
+    return [*_kept]
+
+
+@atexit.register
+def forget() -> None:
+    """Remove the groups that are kept."""
+    while _kept:
+        with suppress(IndexError):
+            group = _kept.pop()
+            if group.name.startswith(f"wick-{os.getpid()}-"):
+                group.remove()
 
 
 def _limit(controller: Controller, group: Group) -> None:
@@ -203,6 +250,15 @@ def _counted(path: str, word: str) -> int:
     with suppress(OSError), open(path) as file:
         return sum(int(number) for name, number in (line.split() for line in file) if name == word)
     return 0
+
+
+def _members(folder: str) -> bool:
+    """Whether somebody is in a group; one that cannot be looked into is not empty."""
+    try:
+        with open(f"{folder}/cgroup.procs") as file:
+            return bool(file.read(1))
+    except OSError:
+        return True
 
 
 def _removed(folder: str) -> bool:

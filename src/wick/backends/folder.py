@@ -73,7 +73,7 @@ class Folder:
 def files_in(backend: Backend, thread: Thread | None) -> Files:
     """The files of a backend; of one that keeps its files in conversations, those of this one."""
     of: Any = getattr(backend, "of", None)
-    return backend if of is None or thread is None else of(thread)  # type: ignore[no-any-return]
+    return backend if of is None or thread is None else of(thread)
 
 
 async def data_of(files: Files, path: str, most: int) -> tuple[bytes, int]:

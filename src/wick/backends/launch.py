@@ -167,7 +167,7 @@ class Launch:
         command, group = self._command, self._group
         limits = _rlimits(self._place.limits, group.limits if group else {})
         joins = group.join if group else []
-        if limits or self._terminal or command.landlock:
+        if limits or self._terminal or command.landlock or all(file.endswith("/tasks") for file in joins):
             argv, left = command.argv, joins
         else:  # wickd can then spawn it, which takes half the time of a fork
             argv, left = [*_joining(joins), *command.argv], []
@@ -188,7 +188,7 @@ class Launch:
             return
         if self._group:
             self._reached = self._group.reached()
-            self._group.remove()
+            self._group.release()
         _leave(workspace)
         if not self._read_only:
             self._tidy()

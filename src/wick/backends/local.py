@@ -116,6 +116,7 @@ class Local:
             place, self._place = self._place, None
         if place:
             place.close()
+        await in_thread(cgroups.forget, "stop")
 
     async def _ready(self) -> Place:
         return await in_thread(self._opened, "start") if self._place is None else self._place

@@ -10,6 +10,7 @@ import shutil
 import socket
 import stat
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 
 from wick.errors import BackendError
@@ -34,7 +35,10 @@ def make(path: str) -> None:
 
 
 def remove(path: str) -> None:
+    """Remove it, and the folder that holds it if no other is left there."""
     shutil.rmtree(Path(path).parent, ignore_errors=True)
+    with suppress(OSError):
+        Path(path).parent.parent.rmdir()
 
 
 def connect(path: str) -> socket.socket:

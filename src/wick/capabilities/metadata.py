@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 from wick.capability import Capability
-from wick.caps import METADATA_KEY_CHARS, METADATA_KEYS, METADATA_VALUE_BYTES
+from wick.caps import METADATA_BYTES, METADATA_KEY_CHARS, METADATA_KEYS, METADATA_VALUE_BYTES
 from wick.errors import ConfigError, ToolError
 from wick.frozen import canonical, thaw
 from wick.operations import Run
@@ -17,14 +17,20 @@ SHOWN_CHARS = 80  # of a value, in the list
 class Metadata(Capability):
     """Gives an agent a small memory of its own: JSON values by key, in `thread.values["metadata"]`.
 
-    At most `keys` of them, each of at most `value_bytes` bytes of JSON.
+    At most `keys` of them, each of at most `value_bytes` bytes of JSON, and all of them of `total_bytes`.
     """
 
-    def __init__(self, *, keys: int = METADATA_KEYS, value_bytes: int = METADATA_VALUE_BYTES) -> None:
-        for name, value in {"keys": keys, "value_bytes": value_bytes}.items():
+    def __init__(
+        self,
+        *,
+        keys: int = METADATA_KEYS,
+        value_bytes: int = METADATA_VALUE_BYTES,
+        total_bytes: int = METADATA_BYTES,
+    ) -> None:
+        for name, value in {"keys": keys, "value_bytes": value_bytes, "total_bytes": total_bytes}.items():
             if type(value) is not int or value < 1:
                 raise ConfigError(f"Metadata({name}={value!r}): say how many, from 1 up")
-        self.keys, self.value_bytes = keys, value_bytes
+        self.keys, self.value_bytes, self.total_bytes = keys, value_bytes, total_bytes
 
     @tool(read_only=True)
     async def metadata_read(self, run: Run, key: str) -> Any:
@@ -35,7 +41,7 @@ class Metadata(Capability):
         return {"key": key, "value": kept[key]}
 
     @tool(idempotent=True)
-    async def metadata_write(self, run: Run, key: str, value: Any) -> Any:
+    async def metadata_write(self, run: Run, key: str, value: Annotated[Any, "any JSON value"]) -> Any:
         """Write a value under a key, to be read later in this conversation; null removes the key."""
         kept = _kept(run)
         if not key or len(key) > METADATA_KEY_CHARS or not key.isprintable():
@@ -46,6 +52,8 @@ class Metadata(Capability):
             raise ToolError(f"the value has {size:,} bytes, and {self.value_bytes:,} are the most; write less")
         if key not in kept and len(kept) >= self.keys:
             raise ToolError(f"there are {len(kept)} keys, which is the most; remove one by writing null")
+        if len(canonical({**kept, key: value})) > self.total_bytes:
+            raise ToolError(f"all values together may have {self.total_bytes:,} bytes; remove one by writing null")
         run.thread.values["metadata"] = {**kept, key: value}
         return {"key": key, "written": True}
 

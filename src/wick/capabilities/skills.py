@@ -39,8 +39,9 @@ FILE = "SKILL.md"
 BROUGHT = ".skills"  # where skills of this machine are put in a workspace, once they are read
 KEY = "skills"  # in thread.values: which ones are switched on or off for a conversation
 USAGE = """\
-These are skills: instructions for particular tasks. When a task fits one, read its instructions before you begin, with \
-load_skill(name) or by reading its file; then follow them. Paths in them are relative to the folder they stand in."""
+These are skills: instructions for particular tasks. When a task fits one, read its instructions before you begin, \
+with load_skill(name) or by reading its file; then follow them. Paths in them are relative to the folder they stand in.\
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,10 +94,10 @@ class Catalogue:
 class Skills(Capability):
     """Finds SKILL.md files, puts a catalogue of them into the system prompt, and gives the model `load_skill`.
 
-    `paths` are folders of the `backend`; without one, of this machine. `host` are folders of this machine beside those of
-    a backend, `shipped` adds the six skills that come with wick. A skill of this machine is copied into the workspace,
-    to `.skills/`, when the model reads it. Of two skills with the same name the first counts: `paths` before `host`
-    before what is shipped.
+    `paths` are folders of the `backend`; without one, of this machine. `host` are folders of this machine beside those
+    of a backend, `shipped` adds the six skills that come with wick. A skill of this machine is copied into the
+    workspace, to `.skills/`, when the model reads it. Of two skills with the same name the first counts: `paths` before
+    `host` before what is shipped.
     """
 
     def __init__(
@@ -163,7 +164,8 @@ class Skills(Capability):
         return await next(use)
 
     def _found(self, run: Run) -> Catalogue:
-        return run.scratch.get(self, Catalogue())
+        found: Catalogue = run.scratch.get(self, Catalogue())
+        return found
 
     def _read_by(self, use: ToolUse) -> Skill | None:
         path = use.args.get("path")
@@ -389,7 +391,7 @@ def _texts(option: str, given: Any) -> tuple[str, ...]:
     texts = (given,) if isinstance(given, str) else tuple(given) if isinstance(given, Sequence) else (None,)
     if not all(isinstance(text, str) and text.strip() for text in texts):
         raise ConfigError(f"Skills({option}={given!r}): give a list of texts")
-    return texts  # type: ignore[return-value]
+    return texts
 
 
 def _keys(option: str, names: Any) -> dict[str, str]:

@@ -166,7 +166,8 @@ class StructuredOutput(Capability):
         return f"Call {', '.join(missing)}."
 
     def _give_up(self, problem: str) -> Stop:
-        return Stop(f"retry limit: no answer fitted after {self.retries} retries: {problem}")
+        times = f"{self.retries} {'retry' if self.retries == 1 else 'retries'}"
+        return Stop(f"retry limit: no answer fitted after {times}: {problem}")
 
     @after(Run)
     def hand_over(self, run: Run) -> None:
@@ -176,7 +177,9 @@ class StructuredOutput(Capability):
         if run.result.outcome == "completed" and not self._complete(state):  # it had all but ended when it was taken up
             try:
                 self._read(run, state, run.result.text)
-            except InvalidArgs:
+            except InvalidArgs as error:
+                if state.failures:  # nobody was to be sent back any more
+                    run.result = replace(run.result, outcome="stopped", reason=self._give_up(str(error)).reason)
                 return
         if self._complete(state):
             run.result = replace(run.result, output=dict(state.given) if self.several else state.given[KEY])
@@ -206,13 +209,14 @@ class StructuredOutput(Capability):
             raise InvalidArgs("something is missing")
 
     def _keep(self, run: Run, state: _State, read: Mapping[str, tuple[Any, Any]]) -> None:
-        run.thread.values["outputs"] = {
-            **thaw(run.thread.values.get("outputs", {})),
-            **{name: kept for name, (_, kept) in read.items()},
-        }
-        for name, (value, kept) in read.items():
-            state.given[name], state.kept[name] = value, kept
-        state.failures = 0
+        if not read:
+            return
+        kept = {name: kept for name, (_, kept) in read.items()}
+        run.thread.values["outputs"] = {**thaw(run.thread.values.get("outputs", {})), **kept}
+        if not read.keys() <= state.given.keys():  # who gives the same again has not come further
+            state.failures = 0
+        state.given |= {name: value for name, (value, _) in read.items()}
+        state.kept |= kept
 
     def _text(self, state: _State) -> str:
         """What the model would have said if it could only talk."""
@@ -245,7 +249,9 @@ def _accepted(message: Message) -> bool:
 
 
 def _last(run: Run) -> str:
-    return next((message.text for message in reversed(run.output) if message.role == "assistant"), "")
+    """What the model has just said; nothing, if it said nothing."""
+    said = run.output[-1] if len(run.output) else None
+    return said.text if said is not None and said.role == "assistant" else ""
 
 
 def _parsed(text: str) -> dict[str, Any]:

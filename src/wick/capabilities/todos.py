@@ -53,7 +53,7 @@ class Todos(Capability):
     """Gives the model `write_todos` and `update_todo`, shows it the list while something is open, and reminds it.
 
     The list is kept in `thread.values["todos"]`. A model that says it has finished while something is open is told so,
-    at most `nudges` times a run, and only if it has used a tool in that run: an answer in between is no work left undone.
+    at most `nudges` times a run, and only if it has used a tool in that run: a mere answer is no work left undone.
     """
 
     def __init__(self, nudges: int = NUDGES) -> None:
@@ -149,8 +149,8 @@ def _reminder(todos: Sequence[Any]) -> str:
 def _nudge(left: Sequence[Any]) -> str:
     return (
         f"You stopped before all of your todos were done. Open are:\n{fenced('todos', _rendered(left))}\n"
-        "Go on with them. If they are done, or no longer wanted, say so with write_todos; if you need something from the "
-        "user first, ask for it. Then give your whole answer."
+        "Go on with them. If they are done, or no longer wanted, say so with write_todos; if you need something from "
+        "the user first, ask for it. Then give your whole answer."
     )
 
 

@@ -28,7 +28,8 @@ SHOWN = "tools_shown"  # the value of a thread: what its model has found so far
 # What other capabilities give an agent, and tell it of in its prompt.
 ALWAYS = (
     *("ls", "read_file", "write_file", "edit_file", "glob", "grep", "execute"),
-    *("write_todos", "update_todo", "load_skill", "task", "ask_user"),
+    *("write_todos", "update_todo", "load_skill", "ask_user"),
+    *("task", "start_task", "check_task", "list_tasks", "update_task", "cancel_task", "await_tasks"),
 )
 
 SYSTEM = """\

@@ -21,7 +21,7 @@ from datetime import datetime
 from html import escape
 from itertools import islice
 from statistics import median, quantiles, stdev
-from typing import Any, Dict, Iterator, List, Optional, Sequence, TextIO, Tuple
+from typing import Any, Iterator, Sequence, TextIO
 
 DELIMITERS = ",;\t|"
 MISSING = frozenset(("", "na", "n/a", "nan", "null", "none", "-", "?"))
@@ -30,7 +30,7 @@ DATES = ("%Y-%m-%d", "%Y-%m-%dT%H:%M:%S", "%Y-%m-%d %H:%M:%S", "%Y/%m/%d", "%d.%
 NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?")
 GROUPED = re.compile(r"[+-]?\d{1,3}(,\d{3})+(\.\d+)?")
 GROUPED_EUROPEAN = re.compile(r"[+-]?(\d{1,3}(\.\d{3})+|\d+),\d+")
-MOSTLY = 0.9  # a column of which this part are numbers is one of numbers, with odd values in it
+MOSTLY = 0.8  # a column of which this part are numbers is one of numbers, with odd values in it
 SAMPLE = 50  # rows that are looked at to find the delimiter
 NAMED = 5  # of the things that are wrong, how many are named
 CORRELATED = 12  # columns at most
@@ -77,7 +77,7 @@ def delimiter_of(path: str, encoding: str) -> str:
     return best
 
 
-def number(text: str, european: bool) -> Optional[float]:
+def number(text: str, european: bool) -> float | None:
     """A number as people write them: with a currency, a percent sign, or groups of thousands."""
     text = text.strip().strip("$€£%").strip()
     if european and GROUPED_EUROPEAN.fullmatch(text):
@@ -111,10 +111,12 @@ def looks_like_header(first: Sequence[str], rows: Sequence[Sequence[str]], europ
 class Table:
     """The rows of a file, all of the same length, and what had to be done to them."""
 
-    def __init__(self, path: str, delimiter: str = "", header: Optional[bool] = None) -> None:
+    def __init__(self, path: str, delimiter: str = "", header: bool | None = None) -> None:
         self.encoding = encoding_of(path)
         self.delimiter = delimiter or delimiter_of(path, self.encoding)
-        self.blank, self.short, self.long = 0, [], []  # type: int, List[int], List[int]
+        self.blank = 0
+        self.short: list[int] = []  # the lines of rows that had too few fields
+        self.long: list[int] = []
         self.european = self.delimiter == ";"
         rows = list(self._rows(path))
         if not rows:
@@ -126,7 +128,7 @@ class Table:
         self.names = unique(first) if has else [f"column {place}" for place in range(1, width + 1)]
         self.rows = [self._fitted(line, row, width) for line, row in (rows[1:] if has else rows)]
 
-    def _rows(self, path: str) -> Iterator[Tuple[int, List[str]]]:
+    def _rows(self, path: str) -> Iterator[tuple[int, list[str]]]:
         with open(path, encoding=self.encoding, errors="replace", newline="") as file:
             reader = csv.reader(clean(file), delimiter=self.delimiter)
             for row in reader:
@@ -135,14 +137,14 @@ class Table:
                 else:
                     self.blank += 1
 
-    def _fitted(self, line: int, row: List[str], width: int) -> List[str]:
+    def _fitted(self, line: int, row: list[str], width: int) -> list[str]:
         if len(row) < width:
             self.short.append(line)
         elif len(row) > width:
             self.long.append(line)
         return [*row, *[""] * (width - len(row))][:width]
 
-    def column(self, place: int) -> List[str]:
+    def column(self, place: int) -> list[str]:
         return [row[place].strip() for row in self.rows]
 
     @property
@@ -150,9 +152,9 @@ class Table:
         return len(self.rows) - len({tuple(row) for row in self.rows})
 
 
-def unique(names: Sequence[str]) -> List[str]:
+def unique(names: Sequence[str]) -> list[str]:
     """The names of the columns; one without a name, or with that of another, gets one of its own."""
-    found: List[str] = []
+    found: list[str] = []
     for place, name in enumerate(names, 1):
         own = " ".join(name.split()) or f"column {place}"
         found.append(own if own not in found else f"{own} ({place})")
@@ -162,10 +164,10 @@ def unique(names: Sequence[str]) -> List[str]:
 # -- columns --------------------------------------------------------------------------------------------------------
 
 
-def described(name: str, values: Sequence[str], european: bool, top: int) -> Dict[str, Any]:
+def described(name: str, values: Sequence[str], european: bool, top: int) -> dict[str, Any]:
     """What a column holds."""
     there = [value for value in values if value.lower() not in MISSING]
-    about: Dict[str, Any] = {"name": name, "type": "empty", "count": len(there), "missing": len(values) - len(there)}
+    about: dict[str, Any] = {"name": name, "type": "empty", "count": len(there), "missing": len(values) - len(there)}
     if not there:
         return about
     about["distinct"] = len(set(there))
@@ -192,7 +194,7 @@ def moment(text: str) -> datetime:
     return datetime.max
 
 
-def of_numbers(numbers: Sequence[float]) -> Dict[str, Any]:
+def of_numbers(numbers: Sequence[float]) -> dict[str, Any]:
     whole = all(value.is_integer() for value in numbers)
     low, high = quartiles(numbers)
     reach = 1.5 * (high - low)
@@ -210,14 +212,14 @@ def of_numbers(numbers: Sequence[float]) -> Dict[str, Any]:
     }
 
 
-def quartiles(numbers: Sequence[float]) -> Tuple[float, float]:
+def quartiles(numbers: Sequence[float]) -> tuple[float, float]:
     if len(numbers) < 2:
         return numbers[0], numbers[0]
     low, _, high = quantiles(numbers, n=4, method="inclusive")
     return low, high
 
 
-def correlations(table: Table, columns: Sequence[Dict[str, Any]]) -> List[Dict[str, Any]]:
+def correlations(table: Table, columns: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """How strongly the columns of numbers go together, pair by pair, the strongest first."""
     places = [place for place, about in enumerate(columns) if about["type"] in ("integer", "number")][:CORRELATED]
     values = {place: [number(text, table.european) for text in table.column(place)] for place in places}
@@ -228,10 +230,10 @@ def correlations(table: Table, columns: Sequence[Dict[str, Any]]) -> List[Dict[s
             r = pearson(pairs) if here < there else None
             if r is not None:
                 found.append({"columns": [table.names[here], table.names[there]], "r": r, "rows": len(pairs)})
-    return sorted(found, key=lambda row: -abs(row["r"]))  # type: ignore[arg-type]
+    return sorted(found, key=lambda row: -abs(row["r"]))
 
 
-def pearson(pairs: Sequence[Tuple[float, float]]) -> Optional[float]:
+def pearson(pairs: Sequence[tuple[float, float]]) -> float | None:
     if len(pairs) < 3:
         return None
     mean_x, mean_y = (math.fsum(side) / len(pairs) for side in zip(*pairs))
@@ -243,7 +245,7 @@ def pearson(pairs: Sequence[Tuple[float, float]]) -> Optional[float]:
 # -- telling --------------------------------------------------------------------------------------------------------
 
 
-def analyzed(table: Table, top: int) -> Dict[str, Any]:
+def analyzed(table: Table, top: int) -> dict[str, Any]:
     columns = [described(name, table.column(at), table.european, top) for at, name in enumerate(table.names)]
     return {
         "rows": len(table.rows),
@@ -256,26 +258,26 @@ def analyzed(table: Table, top: int) -> Dict[str, Any]:
     }
 
 
-def problems(table: Table, columns: Sequence[Dict[str, Any]]) -> List[str]:
+def problems(table: Table, columns: Sequence[dict[str, Any]]) -> list[str]:
     found = []
     if table.short:
-        found.append(f"{len(table.short)} rows have too few fields; what lacks counts as missing ({lines(table.short)})")
+        found.append(f"rows with too few fields: {lines(table.short)}; what lacks counts as missing")
     if table.long:
-        found.append(f"{len(table.long)} rows have too many fields; what is over was left out ({lines(table.long)})")
+        found.append(f"rows with too many fields: {lines(table.long)}; what is over was left out")
     if table.blank:
-        found.append(f"{table.blank} rows are blank and were skipped")
+        found.append(f"blank rows: {table.blank}; they were skipped")
     if table.duplicates:
-        found.append(f"{table.duplicates} rows are exact copies of others; they were counted")
+        found.append(f"rows that are exact copies of others: {table.duplicates}; they were counted")
     for about in columns:
         if about.get("odd"):
             shown = ", ".join(map(repr, about["odd_values"]))
-            found.append(f"{about['name']}: {about['odd']} values are no numbers and were left out: {shown}")
+            found.append(f"values of {about['name']} that are no numbers: {about['odd']} ({shown}); they were left out")
     return found
 
 
 def lines(numbers: Sequence[int]) -> str:
     more = ", …" if len(numbers) > NAMED else ""
-    return f"line{'s' if len(numbers) > 1 else ''} {', '.join(map(str, numbers[:NAMED]))}{more}"
+    return f"{len(numbers)} (line {', '.join(map(str, numbers[:NAMED]))}{more})"
 
 
 def shown(value: Any) -> str:
@@ -284,7 +286,7 @@ def shown(value: Any) -> str:
     return str(value)
 
 
-def report(path: str, found: Dict[str, Any]) -> str:
+def report(path: str, found: dict[str, Any]) -> str:
     delimiter = {"\t": "tab"}.get(found["delimiter"], found["delimiter"])
     out = [f"# {path}", "", f"{found['rows']} rows, {len(found['columns'])} columns; delimiter `{delimiter}`, "]
     out[-1] += f"encoding {found['encoding']}, {'with' if found['header'] else 'without'} a header"
@@ -294,11 +296,13 @@ def report(path: str, found: Dict[str, Any]) -> str:
         out.append(f"- **{about['name']}** ({about['type']}): {details(about)}")
     if found["correlations"]:
         out += ["", "## Correlations (Pearson)", ""]
-        out += [f"- {' / '.join(row['columns'])}: {row['r']:.3f} over {row['rows']} rows" for row in found["correlations"]]
+        out += [
+            f"- {' / '.join(row['columns'])}: {row['r']:.3f} over {row['rows']} rows" for row in found["correlations"]
+        ]
     return "\n".join(out)
 
 
-def details(about: Dict[str, Any]) -> str:
+def details(about: dict[str, Any]) -> str:
     left = {"name", "type", "top", "odd", "odd_values"}
     parts = [f"{key} {shown(value)}" for key, value in about.items() if key not in left]
     if about.get("top"):
@@ -309,7 +313,7 @@ def details(about: Dict[str, Any]) -> str:
 # -- charts ---------------------------------------------------------------------------------------------------------
 
 
-def bars(table: Table, name: str, top: int) -> List[Tuple[str, int]]:
+def bars(table: Table, name: str, top: int) -> list[tuple[str, int]]:
     """The bars of a column's chart: ranges of numbers, or the most frequent texts."""
     if name not in table.names:
         raise Unreadable(f"there is no column {name!r}; the columns are {', '.join(table.names)}")
@@ -326,7 +330,7 @@ def bars(table: Table, name: str, top: int) -> List[Tuple[str, int]]:
     return [(f"{low + at * width:.4g} – {low + (at + 1) * width:.4g}", heights[at]) for at in range(count)]
 
 
-def chart(name: str, rows: Sequence[Tuple[str, int]]) -> str:
+def chart(name: str, rows: Sequence[tuple[str, int]]) -> str:
     most, out = max(count for _, count in rows), []
     for at, (label, count) in enumerate(rows):
         y, width = 50 + at * 26, 460 * count / most
@@ -342,7 +346,7 @@ def chart(name: str, rows: Sequence[Tuple[str, int]]) -> str:
 # -- the command ----------------------------------------------------------------------------------------------------
 
 
-def options(args: Optional[Sequence[str]]) -> argparse.Namespace:
+def options(args: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="What is in a CSV file.")
     parser.add_argument("file")
     parser.add_argument("--json", action="store_true", help="print JSON")
@@ -355,7 +359,7 @@ def options(args: Optional[Sequence[str]]) -> argparse.Namespace:
     return parser.parse_args(args)
 
 
-def main(args: Optional[Sequence[str]] = None) -> int:
+def main(args: Sequence[str] | None = None) -> int:
     given = options(args)
     csv.field_size_limit(10_000_000)
     delimiter = given.delimiter.replace("\\t", "\t")

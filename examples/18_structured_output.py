@@ -1,0 +1,48 @@
+"""Get a value, not words: the answer fits a schema, or the model is told what is wrong and asked again."""
+
+from pydantic import BaseModel, Field
+
+from wick import Agent, Scripted, ToolCall
+from wick.capabilities.structured_output import StructuredOutput
+
+
+class Line(BaseModel):
+    what: str
+    euros: float = Field(gt=0)
+
+
+class Invoice(BaseModel):
+    """What a customer has to pay."""
+
+    number: int
+    lines: list[Line]
+
+    @property
+    def total(self) -> float:
+        return sum(line.euros for line in self.lines)
+
+
+# A model that answers with words first, then with a price that cannot be, then well.
+model = Scripted(
+    "Invoice 17: a pen for 2 euros.",
+    ToolCall("1", "final_answer", {"number": 17, "lines": [{"what": "pen", "euros": -2}]}),
+    ToolCall("2", "final_answer", {"number": 17, "lines": [{"what": "pen", "euros": 2}]}),
+)
+result = Agent(model, hooks=[StructuredOutput(Invoice)]).run_sync("Read this invoice: …")
+for message in result.messages:
+    if message.name:
+        print(message.text)
+
+invoice: Invoice = result.output
+print(repr(invoice), invoice.total)
+
+# Nobody waits for ever: after the last retry the run ends, and says why.
+stubborn = Agent(Scripted("No.", "No!"), hooks=[StructuredOutput(Invoice, retries=1)])
+print(stubborn.run_sync("Read this invoice: …").reason)
+
+# prints:
+# Your answer was not taken: it is not JSON (expected value at line 1 column 1). Call final_answer.
+# final_answer: lines.0.euros should be greater than 0 (got -2)
+# Accepted.
+# Invoice(number=17, lines=[Line(what='pen', euros=2.0)]) 2.0
+# retry limit: no answer fitted after 1 retry: it is not JSON (expected value at line 1 column 1)

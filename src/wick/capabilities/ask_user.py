@@ -1,0 +1,232 @@
+"""Let the model ask the user: yes or no, one of several, some of several, or a text."""
+
+from __future__ import annotations
+
+import sys
+from asyncio import CancelledError
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, replace
+from threading import Event, Lock
+from time import time
+from typing import Annotated, Any, Literal, TextIO
+
+from wick import caps
+from wick.asking import new_id, put
+from wick.capability import Capability
+from wick.decisions import Allow, Block, Question
+from wick.errors import ConfigError, ToolError
+from wick.frozen import digest
+from wick.operations import ToolUse
+from wick.tools import tool
+from wick.turns import within
+from wick.workers import in_thread
+
+Kind = Literal["confirm", "select", "multiselect", "input"]
+Answered = bool | str | list[str]
+
+YES, NO = ("y", "yes", "true"), ("n", "no", "false")
+
+
+@dataclass(frozen=True, slots=True)
+class Inquiry:
+    """What the user is asked. `problem` says why the last answer could not be used, if there was one."""
+
+    kind: Kind
+    question: str
+    options: tuple[str, ...] = ()
+    default: Answered | None = None
+    problem: str = ""
+
+    def read(self, answer: Any) -> Answered:
+        """An answer as it counts; a ValueError says in a sentence what it should have been."""
+        if answer is None or answer == "":
+            answer = self.default
+        return _READ[self.kind](self, answer)
+
+    def _confirm(self, answer: Any) -> bool:
+        word = answer.strip().lower() if isinstance(answer, str) else answer
+        if isinstance(word, bool):
+            return word
+        if word not in (*YES, *NO):
+            raise ValueError(f"the answer is yes or no, not {_short(answer)}")
+        return word in YES
+
+    def _select(self, answer: Any) -> str:
+        if not isinstance(answer, str) or answer not in self.options:
+            raise ValueError(f"the answer is one of {', '.join(self.options)}, not {_short(answer)}")
+        return answer
+
+    def _multiselect(self, answer: Any) -> list[str]:
+        if not isinstance(answer, list | tuple):
+            raise ValueError(f"the answer is a list of some of {', '.join(self.options)}, not {_short(answer)}")
+        chosen = {self._select(item) for item in answer}
+        return [option for option in self.options if option in chosen]
+
+    def _input(self, answer: Any) -> str:
+        if not isinstance(answer, str) or not answer.strip():
+            raise ValueError(f"the answer is a text, not {_short(answer)}")
+        if len(answer) > caps.ASK_ANSWER_CHARS:
+            raise ValueError(f"the answer is longer than {caps.ASK_ANSWER_CHARS:,} characters")
+        return answer
+
+
+_READ: dict[Kind, Callable[[Inquiry, Any], Answered]] = {
+    "confirm": Inquiry._confirm,
+    "select": Inquiry._select,
+    "multiselect": Inquiry._multiselect,
+    "input": Inquiry._input,
+}
+
+Interactor = Callable[[Inquiry], Awaitable[Any]]
+"""Whoever puts a question to a user, and gives back True or False, an option, a list of options, or a text."""
+
+
+class AskUser(Capability):
+    """Gives the model the tool `ask_user`, by which it asks the user of the run at the top.
+
+    An `interactor` puts the question at once: `Terminal()`, or an async function of yours. Without one, it goes the way
+    of every other question: to the agent's `ask=`, or into the log, where the run pauses until somebody answers, from
+    any program. After `seconds` a question has lapsed.
+    """
+
+    def __init__(self, interactor: Interactor | None = None, *, seconds: float = caps.ASK_SECONDS) -> None:
+        if interactor is not None and not callable(interactor):
+            raise ConfigError(f"AskUser({interactor!r}): an interactor is an async function of the question")
+        if type(seconds) not in (int, float) or not seconds > 0:
+            raise ConfigError(f"AskUser(seconds={seconds!r}): say how many seconds, a number above 0")
+        self.interactor, self.seconds = interactor, seconds
+
+    @tool(read_only=True, idempotent=True, alone=True)
+    async def ask_user(
+        self,
+        question: str,
+        use: ToolUse,
+        kind: Annotated[Kind, "yes or no, one of the options, some of them, or a text"] = "input",
+        options: Annotated[list[str] | None, "what can be chosen, for select and multiselect"] = None,
+        default: Annotated[bool | str | list[str] | None, "what counts if the user gives no answer"] = None,
+    ) -> dict[str, Any]:
+        """Ask the user something that only they can know or decide, and wait for the answer."""
+        inquiry = _checked(Inquiry(kind, question.strip(), tuple(options or ()), None if default == "" else default))
+        for number in range(caps.ASK_TRIES):
+            said = await (self._interact(inquiry) if self.interactor else self._put(use, inquiry, number))
+            if isinstance(said, Block):
+                return {"answer": False if kind == "confirm" else None, "reason": said.reason}
+            try:
+                return {"answer": inquiry.read(said)}
+            except ValueError as problem:
+                inquiry = replace(inquiry, problem=str(problem))
+        raise ToolError(f"the user gave no answer that can be used: {inquiry.problem}")
+
+    async def _interact(self, inquiry: Inquiry) -> Any:
+        assert self.interactor is not None
+        try:
+            return await within(self.seconds, self.interactor(inquiry), "asking the user")
+        except TimeoutError:
+            raise ToolError(f"the question lapsed before anybody answered: {inquiry.question}") from None
+        except Exception as error:
+            raise ToolError(f"the user could not be asked: {error}") from None
+
+    async def _put(self, use: ToolUse, inquiry: Inquiry, number: int) -> Any:
+        """Put the question the way of every question; a second try is another question."""
+        root = use.run.root
+        if root.asker is None and root.thread.keeper is None:
+            raise ToolError("nobody is there to be asked; decide by yourself, and say so in your answer")
+        hash = digest(f"{use.hash} asks {number}".encode())
+        words = "\n".join(filter(None, (inquiry.problem, inquiry.question)))
+        about = {**use.about(), "kind": inquiry.kind, "options": [*inquiry.options], "default": inquiry.default}
+        about["expires"] = time() + self.seconds
+        answer = await put(use.run, Question(words, new_id(), hash, about, use))
+        if isinstance(answer, Allow):
+            said = {} if answer.args is None else answer.args
+            return said.get("answer", True if inquiry.kind == "confirm" else None)
+        logged = root.thread.answers.get(hash)
+        if logged is not None and logged.get("lapsed"):
+            raise ToolError(answer.reason)
+        return answer
+
+
+class Terminal:
+    """Puts questions to who sits at the terminal, one at a time."""
+
+    def __init__(self, input: TextIO | None = None, output: TextIO | None = None) -> None:
+        self._input, self._output, self._one_by_one = input, output, Lock()
+
+    async def __call__(self, inquiry: Inquiry) -> Any:
+        gone = Event()
+        try:
+            return await in_thread(lambda: self._ask(inquiry, gone), "the terminal")
+        except CancelledError:
+            gone.set()  # if it still waits for its turn, it is not put any more
+            raise
+
+    def _ask(self, inquiry: Inquiry, gone: Event) -> Any:
+        with self._one_by_one:
+            if gone.is_set():
+                return None
+            output = self._output or sys.stdout
+            output.write(_shown(inquiry))
+            output.flush()
+            line = (self._input or sys.stdin).readline()
+        if not line:
+            raise EOFError("nobody is at the terminal")
+        return _typed(inquiry, line.strip())
+
+
+def _shown(inquiry: Inquiry) -> str:
+    """A question as it stands in a terminal; what a model wrote cannot move the cursor."""
+    lines = [inquiry.problem, inquiry.question, *(f"  {n}) {option}" for n, option in enumerate(inquiry.options, 1))]
+    hint = {"confirm": "yes or no", "select": "a number", "multiselect": "numbers, with commas", "input": ""}[
+        inquiry.kind
+    ]
+    default = "" if inquiry.default is None else f"Enter for {_word(inquiry.default)}"
+    more = "; ".join(filter(None, (hint, default)))
+    text = "\n".join(filter(None, lines)) + (f" [{more}]" if more else "") + " "
+    return "".join(char for char in text if char.isprintable() or char == "\n")
+
+
+def _word(default: Answered) -> str:
+    if isinstance(default, bool):
+        return "yes" if default else "no"
+    return default if isinstance(default, str) else ", ".join(default)
+
+
+def _typed(inquiry: Inquiry, line: str) -> Any:
+    """What somebody typed: numbers stand for options."""
+    if not line:
+        return None
+    if inquiry.kind == "select":
+        return _option(inquiry.options, line)
+    if inquiry.kind == "multiselect":
+        return [_option(inquiry.options, part.strip()) for part in line.split(",") if part.strip()]
+    return line
+
+
+def _option(options: Sequence[str], word: str) -> str:
+    number = int(word) if word.isascii() and word.isdigit() and len(word) < 4 else 0
+    return options[number - 1] if word not in options and 0 < number <= len(options) else word
+
+
+def _checked(inquiry: Inquiry) -> Inquiry:
+    """Refuse what no user should have to read."""
+    options, most = inquiry.options, caps.ASK_OPTION_CHARS
+    if not inquiry.question or len(inquiry.question) > caps.ASK_QUESTION_CHARS:
+        raise ToolError(f"a question is a text of up to {caps.ASK_QUESTION_CHARS:,} characters")
+    if inquiry.kind in ("confirm", "input") and options:
+        raise ToolError(
+            f"a question of the kind {inquiry.kind} has no options; for these, kind is select or multiselect"
+        )
+    if inquiry.kind in ("select", "multiselect") and not 2 <= len({*options}) == len(options) <= caps.ASK_OPTIONS:
+        raise ToolError(f"a {inquiry.kind} needs 2 to {caps.ASK_OPTIONS} options, each another one")
+    if not all(option.strip() and option == option.strip() and len(option) <= most for option in options):
+        raise ToolError(f"an option is a text of up to {most} characters, without spaces around it")
+    if inquiry.default is not None:
+        try:
+            inquiry.read(inquiry.default)
+        except ValueError as problem:
+            raise ToolError(f"the default cannot be the answer: {problem}") from None
+    return inquiry
+
+
+def _short(answer: Any) -> str:
+    text = "none" if answer is None else repr(answer)
+    return text if len(text) <= 100 else f"{text[:100]}…"

@@ -1,0 +1,371 @@
+"""Tools, resources and prompts of MCP servers, under names that say where they are from."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+import re
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from tempfile import NamedTemporaryFile
+from typing import Any
+
+from wick import caps
+from wick.capability import Capability
+from wick.decisions import Ask
+from wick.errors import ConfigError, ToolError
+from wick.fencing import one_line
+from wick.frozen import canonical, digest, thaw
+from wick.hooks import before, guard
+from wick.mcp_servers import Link, Links, Server, read_servers
+from wick.messages import ImagePart, Part, ToolResult
+from wick.operations import Run, ToolUse
+from wick.tools import Tool, tool
+from wick.workers import in_thread
+
+logger = logging.getLogger(__name__)
+
+PINS = "mcp_pins"  # the value of a thread: the definitions that it knows, as {server: {tool: hash}}
+NAME_CHARS = 64  # the longest name that every provider takes
+PICTURES = ("image/png", "image/jpeg", "image/gif", "image/webp")
+WAITS = "Its definition has changed since it was agreed to, so the user is asked before it is used."
+_ODD = re.compile(r"[^A-Za-z0-9_-]")
+
+Pins = Mapping[str, Mapping[str, str]]
+
+
+class MCP(Capability):
+    """Gives an agent what MCP servers have: programs (`command`, `args`, `env`) and services (`url`, `headers`).
+
+    A tool is named `mcp__server__tool`. What it is defined as is pinned when a server is first seen: in the file
+    `pins`, or with the thread; or only what a mapping of `pins` says is known. A tool that is defined otherwise is
+    used only if the user agrees. Servers are connected to when a run first needs them, and until `close`.
+    """
+
+    name = "mcp"
+
+    def __init__(
+        self,
+        servers: Mapping[str, Mapping[str, Any]],
+        *,
+        pins: str | Path | Pins | None = None,
+        max_output: int = caps.MCP_OUTPUT_CHARS,
+    ) -> None:
+        if type(max_output) is not int or max_output < 1:
+            raise ConfigError(f"MCP(max_output={max_output!r}): say how many characters, from 1 up")
+        self.servers, self.pins, self.max_output = read_servers(servers), _Pins.of(pins), max_output
+        self._links = Links()
+
+    def foreign_tools(self) -> Iterable[str]:
+        """All that begins with `mcp__server__`, and the servers' own names: any, where `tools` does not list them."""
+        for server in self.servers:
+            yield f"mcp__{server.name}__*"
+            yield from ("*",) if server.tools is None else server.tools
+
+    async def close(self) -> None:
+        """End the connections of this event loop, and the programs behind them."""
+        await self._links.close()
+
+    async def definitions(self) -> dict[str, dict[str, str]]:
+        """What the servers' tools are defined as now, to be given as `pins`."""
+        links = [await self._links.to(server) for server in self.servers]
+        return {link.server.name: {made.name: _hash(made) for made in await link.tools(fresh=True)} for link in links}
+
+    @before(Run)
+    async def connect(self, run: Run) -> None:
+        offers = await asyncio.gather(*(self._offer(run, server) for server in self.servers))
+        for remote in [remote for offer in offers for remote in offer]:
+            self._add(run, remote)
+
+    @guard(ToolUse, match="mcp__*")
+    async def ask_about_changes(self, use: ToolUse) -> Ask | None:
+        remote = getattr(use.bound.fn, "__self__", None)
+        if not isinstance(remote, _Remote) or remote.pins is not self.pins or not remote.hash:
+            return None
+        known = await self.pins.known(use.run, remote.server.name)
+        if known.get(remote.tool) == remote.hash:
+            return None
+        what = "has changed its tool" if remote.tool in known else "has a new tool,"
+        says = one_line(remote.description, 300) or "(it says nothing)"
+        return Ask(f"The MCP server {remote.server.name} {what} {remote.tool}; it now says: {says} May it be used?")
+
+    async def _offer(self, run: Run, server: Server) -> list[_Remote]:
+        """What a server has; nothing if it cannot be reached, which is no reason not to run."""
+        try:
+            link = await self._links.to(server)
+            definitions = await link.tools(fresh=True)
+        except ToolError as error:
+            logger.warning("%s", error)
+            run.record("mcp_unreachable", server=server.name, error=str(error))
+            return []
+        wanted = [made for made in definitions if server.tools is None or made.name in server.tools]
+        await self.pins.meet(run, server.name, {made.name: _hash(made) for made in definitions})
+        known = await self.pins.known(run, server.name)
+        remotes = [_Remote(server, self._links, self.pins, made.name, made, _hash(made)) for made in wanted]
+        for remote in remotes:
+            remote.agreed = known.get(remote.tool) == remote.hash
+        return [*remotes, *self._others(server, link)]
+
+    def _others(self, server: Server, link: Link) -> list[_Remote]:
+        """Tools of ours that reach a server's resources and prompts."""
+        there = (("resources", link.abilities.resources), ("prompts", link.abilities.prompts))
+        return [
+            _Remote(server, self._links, self.pins, name)
+            for ability, has in there
+            for name in (_OTHERS[ability] if has else ())
+        ]
+
+    def _add(self, run: Run, remote: _Remote) -> None:
+        name = _free(f"mcp__{remote.server.name}__{_ODD.sub('_', remote.tool)}", remote.tool, run.tools)
+        try:
+            made = remote.made(name, self.max_output)
+            described = made.schema  # what cannot be described is found out here
+        except ConfigError as error:
+            run.record("mcp_tool_refused", server=remote.server.name, tool=remote.tool[:NAME_CHARS], error=str(error))
+            return
+        if len(canonical(thaw(described))) > caps.MCP_DEFINITION_BYTES:
+            run.record("mcp_tool_refused", server=remote.server.name, tool=remote.tool[:NAME_CHARS], error="too large")
+            return
+        run.tools[name] = made
+
+
+def _free(name: str, origin: str, taken: Iterable[str]) -> str:
+    """A name that every provider takes, and that nobody has."""
+    if len(name) <= NAME_CHARS and name not in taken:
+        return name
+    return f"{name[: NAME_CHARS - 9]}_{digest(origin.encode())[-8:]}"
+
+
+def _hash(definition: Any) -> str:
+    fields = definition.model_dump(mode="json", by_alias=True, exclude_none=True)
+    return digest(canonical({key: value for key, value in fields.items() if key not in ("_meta", "icons")}))
+
+
+# -- what can be used -----------------------------------------------------------------------------------------------------
+
+
+@dataclass(eq=False, slots=True)
+class _Remote:
+    """One thing that a server can be asked for."""
+
+    server: Server
+    links: Links
+    pins: _Pins
+    tool: str  # the name it has there
+    definition: Any = None  # None: a resource or a prompt
+    hash: str = ""
+    agreed: bool = True
+
+    @property
+    def description(self) -> str:
+        return str((self.definition and (self.definition.description or self.definition.title)) or "")
+
+    def made(self, name: str, max_output: int) -> Tool:
+        """A tool that asks for it. Nothing that a server says of itself is believed unless it is trusted."""
+        options: dict[str, Any] = {"name": name, "kind": "mcp", "max_output": max_output, "aliases": (), "renames": {}}
+        options["timeout"] = self.server.seconds
+        if self.definition is None:
+            made = tool(partial(_OTHERS_BY_NAME[self.tool], self), description=_ABOUT[self.tool], **options)
+            return self._born(made, self.tool, self.server.trust, self.server.trust)
+        hints = self.definition.annotations if self.server.trust else None
+        about, schema = self.description[: caps.MCP_DESCRIPTION_CHARS], self.definition.input_schema
+        if not self.agreed:  # what nobody has agreed to does not reach the model, either
+            about, schema = WAITS, _bare(schema)
+        made = tool(self.call, description=about or name, parameters=schema, **options)
+        read_only = bool(hints and hints.read_only_hint)
+        return self._born(made, self.tool, read_only, read_only or bool(hints and hints.idempotent_hint))
+
+    def _born(self, made: Tool, origin: str, read_only: bool, idempotent: bool) -> Tool:
+        return Tool(**{**vars(made), "origin": origin, "read_only": read_only, "idempotent": idempotent})
+
+    async def call(self, /, _tool_use: ToolUse, **args: Any) -> ToolResult:
+        link = await self.links.to(self.server)
+        if self.hash not in {_hash(made) for made in await link.tools() if made.name == self.tool}:
+            raise ToolError(f"{self.server.name} has changed {self.tool} meanwhile; it can be asked for in the next run")
+        if self.hash != (await self.pins.known(_tool_use.run, self.server.name)).get(self.tool):
+            await self.pins.agree(_tool_use.run, self.server.name, self.tool, self.hash)  # the gate has asked
+
+        async def show(progress: float, total: float | None, message: str | None) -> None:
+            if message:
+                _tool_use.stream(message + "\n")
+
+        answer = await link.ask(lambda client: client.call_tool(self.tool, args, progress_callback=show))
+        return _result(self.tool, answer)
+
+    async def reading(self, question: Callable[[Any], Awaitable[Any]]) -> Any:
+        link = await self.links.to(self.server)
+        return await link.ask(question, changes=False)
+
+
+def _bare(node: Any, names: bool = False) -> Any:
+    """A schema without its words: only what the arguments are called, and of what type they are."""
+    if isinstance(node, list):
+        return [_bare(item) for item in node]
+    if not isinstance(node, dict):
+        return node
+    kept = ("type", "properties", "items", "required", "$defs", "$ref", "anyOf", "enum")
+    return {
+        key: _bare(value, not names and key in ("properties", "$defs"))
+        for key, value in node.items()
+        if names or key in kept
+    }
+
+
+# -- resources and prompts ------------------------------------------------------------------------------------------------
+
+
+async def _list_resources(remote: _Remote) -> Any:
+    link = await remote.links.to(remote.server)
+    found = await link.resources()
+    return [_told(row, "uri", "name", "description", "mime_type", "size") for row in found]
+
+
+async def _read_resource(remote: _Remote, uri: str) -> ToolResult:
+    answer = await remote.reading(lambda client: client.read_resource(uri))
+    return _shown(answer.contents)
+
+
+async def _list_prompts(remote: _Remote) -> Any:
+    link = await remote.links.to(remote.server)
+    return [
+        _told(row, "name", "description")
+        | {"arguments": [_told(argument, "name", "description", "required") for argument in row.arguments or ()]}
+        for row in await link.prompts()
+    ]
+
+
+async def _get_prompt(remote: _Remote, name: str, arguments: dict[str, str] | None = None) -> ToolResult:
+    answer = await remote.reading(lambda client: client.get_prompt(name, arguments or {}))
+    return _shown([message.content for message in answer.messages])
+
+
+def _told(row: Any, *fields: str) -> dict[str, Any]:
+    return {name: value for name in fields if (value := getattr(row, name, None)) is not None}
+
+
+_OTHERS_BY_NAME: dict[str, Callable[..., Awaitable[Any]]] = {
+    "list_resources": _list_resources,
+    "read_resource": _read_resource,
+    "list_prompts": _list_prompts,
+    "get_prompt": _get_prompt,
+}
+_OTHERS = {"resources": ("list_resources", "read_resource"), "prompts": ("list_prompts", "get_prompt")}
+_ABOUT = {
+    "list_resources": "List the resources that this server has, each with its URI.",
+    "read_resource": "Read a resource of this server by its URI.",
+    "list_prompts": "List the prompts that this server has, each with its arguments.",
+    "get_prompt": "Get a prompt of this server by its name, filled in with arguments.",
+}
+
+
+# -- answers --------------------------------------------------------------------------------------------------------------
+
+
+def _result(name: str, answer: Any) -> ToolResult:
+    shown = _shown(answer.content)
+    if answer.is_error:
+        raise ToolError(shown.output or f"{name} failed, and its server did not say why")
+    data = answer.structured_content
+    output = shown.output or ("" if data is None else json.dumps(data, ensure_ascii=False))
+    return ToolResult(output, data=data, parts=shown.parts)
+
+
+def _shown(blocks: Iterable[Any]) -> ToolResult:
+    """Texts as they are, pictures as parts; of what a model cannot take, that it was there."""
+    texts, parts, room = list[str](), list[Part](), caps.MCP_MEDIA_CHARS
+    for block in blocks:
+        block = getattr(block, "resource", block)
+        text, data, kind = (getattr(block, name, None) for name in ("text", "data", "mime_type"))
+        data = data or getattr(block, "blob", None)
+        if text is not None:
+            texts.append(text)
+        elif data and kind in PICTURES and len(data) <= room:
+            room -= len(data)
+            parts.append(ImagePart(data=data, media_type=kind))
+        elif data:
+            texts.append(f"[{one_line(kind or 'data', 100)}, {len(data) * 3 // 4:,} bytes, is not shown]")
+        else:
+            texts.append(f"[{one_line(str(getattr(block, 'uri', 'something')), 500)}]")
+    return ToolResult("\n".join(texts), parts=tuple(parts))
+
+
+# -- pins -----------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Pins:
+    """The definitions that somebody has agreed to: in a file, with the thread, or as they were given."""
+
+    path: Path | None = None
+    given: Pins | None = None
+
+    @classmethod
+    def of(cls, pins: Any) -> _Pins:
+        if pins is None:
+            return cls()
+        if isinstance(pins, str | Path) and str(pins):
+            return cls(path=Path(pins))
+        if not _are_pins(pins):
+            raise ConfigError('MCP(pins=…) takes a file, or {"server": {"tool": "hash"}} as `definitions()` gives it')
+        return cls(given=pins)
+
+    async def known(self, run: Run, server: str) -> dict[str, str]:
+        """What is known of a server's tools."""
+        kept = (await self._all(run)).get(server, {})
+        return {**(self.given.get(server, {}) if self.given is not None else {}), **kept}
+
+    async def meet(self, run: Run, server: str, hashes: dict[str, str]) -> None:
+        """Take a server that is seen for the first time as it is, unless what is known was given."""
+        if self.given is None and server not in await self._all(run):
+            await self._write(run, server, hashes)
+
+    async def agree(self, run: Run, server: str, tool: str, hash: str) -> None:
+        await self._write(run, server, {tool: hash})
+
+    async def _all(self, run: Run) -> dict[str, dict[str, str]]:
+        if self.path is None:
+            return thaw(run.root.thread.values.get(PINS, {}))  # type: ignore[no-any-return]
+        return await in_thread(partial(_read_pins, self.path), "reading pins")
+
+    async def _write(self, run: Run, server: str, hashes: dict[str, str]) -> None:
+        if self.path is not None:
+            await in_thread(partial(_write_pins, self.path, server, hashes), "writing pins")
+            return
+        kept = thaw(run.root.thread.values.get(PINS, {}))
+        run.root.thread.values[PINS] = {**kept, server: {**kept.get(server, {}), **hashes}}
+
+
+def _are_pins(value: Any) -> bool:
+    return isinstance(value, Mapping) and all(
+        isinstance(server, str)
+        and isinstance(tools, Mapping)
+        and all(isinstance(item, str) for pair in tools.items() for item in pair)
+        for server, tools in value.items()
+    )
+
+
+def _read_pins(path: Path) -> dict[str, dict[str, str]]:
+    """What a file says; one that cannot be read stops the run, for it may be all that is in somebody's way."""
+    try:
+        with path.open("rb") as file:
+            pins = json.loads(file.read(caps.MCP_PINS_BYTES))
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"the pins of MCP servers in {path} cannot be read: {error}; mend or remove it") from None
+    if not _are_pins(pins):
+        raise ConfigError(f'the file {path} has no pins of MCP servers, which are {{"server": {{"tool": "hash"}}}}')
+    return pins  # type: ignore[no-any-return]
+
+
+def _write_pins(path: Path, server: str, hashes: dict[str, str]) -> None:
+    pins = _read_pins(path)
+    pins[server] = {**pins.get(server, {}), **hashes}
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with NamedTemporaryFile("w", dir=path.parent, prefix=f".{path.name}.", delete=False, encoding="utf-8") as file:
+        json.dump(pins, file, indent=2, sort_keys=True)
+    os.replace(file.name, path)

@@ -1,0 +1,387 @@
+#!/usr/bin/env python3
+"""Make slides of a Markdown file: one HTML file with everything in it, or a PowerPoint file.
+
+    python3 build_deck.py deck.md --output deck.html
+    python3 build_deck.py deck.md --output deck.pptx      (needs the package python-pptx)
+
+Python 3.8 and the standard library.
+"""
+
+from __future__ import annotations
+
+import argparse
+import base64
+import os
+import re
+import sys
+from dataclasses import dataclass, field
+from html import escape
+from io import BytesIO
+from typing import Any, Sequence
+
+PICTURES = {
+    ".png": "image/png",
+    ".jpg": "image/jpeg",
+    ".jpeg": "image/jpeg",
+    ".gif": "image/gif",
+    ".webp": "image/webp",
+}
+PICTURE_BYTES = 5_000_000
+MANY_LINES, MANY_WORDS = 8, 90
+
+META = re.compile(r"(\w[\w -]*):\s*(.*)")
+ITEM = re.compile(r"(\s*)(?:[-*+]|(\d{1,3})[.)])\s+(.*)")
+PICTURE = re.compile(r"!\[([^\]]*)\]\(([^)\s]+)\)")
+INLINE = re.compile(
+    r"`(?P<code>[^`]+)`|\*\*(?P<bold>[^*]+)\*\*|\*(?P<em>[^*\s][^*]*)\*|\[(?P<text>[^\]]+)\]\((?P<link>[^)\s]+)\)"
+)
+
+
+@dataclass
+class Block:
+    """A piece of a slide: kind is heading, items, text, quote, code, table or picture."""
+
+    kind: str
+    level: int = 0
+    lines: list[Any] = field(default_factory=list)
+
+
+@dataclass
+class Slide:
+    blocks: list[Block] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def heading(self) -> str:
+        return next((block.lines[0] for block in self.blocks if block.kind == "heading"), "")
+
+
+# -- reading --------------------------------------------------------------------------------------------------------
+
+
+def read(text: str) -> tuple[dict[str, str], list[Slide]]:
+    """What is said about the deck, and its slides."""
+    lines = text.lstrip("\ufeff").splitlines()
+    meta, rest = front(lines)
+    slides = [slide(part) for part in divided(rest)]
+    return meta, [one for one in slides if one.blocks or one.notes]
+
+
+def front(lines: list[str]) -> tuple[dict[str, str], list[str]]:
+    if not lines or lines[0].strip() != "---":
+        return {}, lines
+    end = next((at for at, line in enumerate(lines[1:], 1) if line.strip() == "---"), None)
+    found = [META.fullmatch(line.strip()) for line in lines[1:end]] if end else []
+    if end is None or not all(found):  # the first slide, and no front matter
+        return {}, lines
+    return {match[1].lower(): match[2].strip("\"' ") for match in found if match}, lines[end + 1 :]
+
+
+def divided(lines: Sequence[str]) -> list[list[str]]:
+    parts: list[list[str]] = [[]]
+    fenced = False
+    for line in lines:
+        if line.lstrip().startswith("```"):
+            fenced = not fenced
+        if line.strip() == "---" and not fenced:
+            parts.append([])
+        else:
+            parts[-1].append(line)
+    return parts
+
+
+def slide(lines: Sequence[str]) -> Slide:
+    made, at = Slide(), 0
+    while at < len(lines):
+        line = lines[at]
+        if line.startswith("Note:"):
+            made.notes = [line[5:].strip(), *(more.strip() for more in lines[at + 1 :])]
+            break
+        block, taken = block_at(lines, at)
+        if block is not None:
+            made.blocks.append(block)
+        at += taken
+    return made
+
+
+def block_at(lines: Sequence[str], at: int) -> tuple[Block | None, int]:
+    """The block that begins with a line, and how many lines it takes."""
+    line = lines[at].strip()
+    if not line:
+        return None, 1
+    if line.startswith("```"):
+        end = next((to for to in range(at + 1, len(lines)) if lines[to].strip().startswith("```")), len(lines))
+        return Block("code", lines=list(lines[at + 1 : end])), end - at + 1
+    if re.match(r"#{1,6}\s", line):
+        level = len(line) - len(line.lstrip("#"))
+        return Block("heading", level, [line.lstrip("#").strip()]), 1
+    picture = PICTURE.fullmatch(line)
+    if picture:
+        return Block("picture", lines=[picture[1], picture[2]]), 1
+    if line[0] in "|>":
+        taken = run(lines, at, lambda text: text.strip().startswith(line[0]))
+        return Block(
+            "table" if line[0] == "|" else "quote", lines=[text.strip() for text in lines[at : at + taken]]
+        ), taken
+    if ITEM.fullmatch(lines[at]):
+        taken = run(lines, at, lambda text: bool(ITEM.fullmatch(text)))
+        return Block("items", lines=[item(text) for text in lines[at : at + taken]]), taken
+    taken = max(1, run(lines, at, lambda text: bool(text.strip()) and not special(text)))
+    return Block("text", lines=[" ".join(text.strip() for text in lines[at : at + taken])]), taken
+
+
+def run(lines: Sequence[str], at: int, fits: Any) -> int:
+    end = at
+    while end < len(lines) and fits(lines[end]):
+        end += 1
+    return end - at
+
+
+def special(line: str) -> bool:
+    text = line.strip()
+    begins = text.startswith(("```", "|", ">", "Note:")) or bool(re.match(r"#{1,6}\s", text))
+    return begins or bool(ITEM.fullmatch(line)) or bool(PICTURE.fullmatch(text))
+
+
+def item(line: str) -> tuple[int, bool, str]:
+    """An item of a list: how deep it is, whether it is numbered, and its text."""
+    match = ITEM.fullmatch(line)
+    assert match
+    return min(len(match[1].replace("\t", "  ")) // 2, 3), bool(match[2]), match[3]
+
+
+def cells(line: str) -> list[str]:
+    return [cell.strip() for cell in line.strip().strip("|").split("|")]
+
+
+def table(lines: Sequence[str]) -> list[list[str]]:
+    return [cells(line) for line in lines if not re.fullmatch(r"[|\s:\-]+", line)]
+
+
+# -- checking -------------------------------------------------------------------------------------------------------
+
+
+def warnings(slides: Sequence[Slide], folder: str) -> list[str]:
+    found = []
+    for number, one in enumerate(slides, 1):
+        if not one.heading:
+            found.append(f"slide {number} has no heading")
+        lines = sum(len(block.lines) for block in one.blocks if block.kind in ("items", "text", "code", "quote"))
+        words = len(re.findall(r"\w+", " ".join(plain_of(block) for block in one.blocks if block.kind != "code")))
+        if lines > MANY_LINES or words > MANY_WORDS:
+            found.append(f"slide {number} is crowded: {lines} lines, {words} words")
+        for block in one.blocks:
+            if block.kind == "picture" and picture_of(block.lines[1], folder) is None:
+                found.append(f"slide {number}: there is no usable picture {block.lines[1]}")
+    return found
+
+
+def plain_of(block: Block) -> str:
+    return " ".join(line[2] if isinstance(line, tuple) else line for line in block.lines)
+
+
+def picture_of(name: str, folder: str) -> tuple[str, bytes] | None:
+    """A picture beside the deck: its type and its bytes."""
+    kind, root = PICTURES.get(os.path.splitext(name)[1].lower()), os.path.realpath(folder or ".")
+    path = os.path.realpath(os.path.join(root, name))
+    inside = path.startswith(root.rstrip(os.sep) + os.sep)
+    if kind is None or not inside or not os.path.isfile(path) or os.path.getsize(path) > PICTURE_BYTES:
+        return None
+    with open(path, "rb") as file:
+        return kind, file.read()
+
+
+# -- HTML -----------------------------------------------------------------------------------------------------------
+
+STYLE = """
+*{box-sizing:border-box}
+body{margin:0;background:#222;font:28px/1.4 system-ui,sans-serif;color:#1a1a1a}
+section{display:none;width:100vw;height:100vh;padding:5vh 7vw;background:#fff;overflow:auto}
+section.on{display:flex;flex-direction:column;justify-content:center}
+h1{font-size:2.2em;margin:.2em 0}
+h2{font-size:1.5em;margin:.2em 0 .6em}
+ul,ol{margin:.2em 0}
+li{margin:.25em 0}
+table{border-collapse:collapse;margin:.5em 0}
+td,th{border-bottom:1px solid #bbb;padding:.3em .8em;text-align:left}
+pre{background:#f3f3f3;padding:.8em;font-size:.7em;overflow:auto}
+blockquote{border-left:4px solid #4472c4;margin:.5em 0;padding-left:1em}
+img{max-width:100%;max-height:55vh;align-self:center}
+aside{display:none;background:#fff8dc;padding:.6em;font-size:.6em}
+body.notes aside{display:block}
+footer{position:fixed;right:1em;bottom:.5em;font-size:.5em;color:#888}
+@media print{section{display:flex!important;flex-direction:column;page-break-after:always}footer{display:none}}
+"""
+SCRIPT = """
+const all=[...document.querySelectorAll('section')];let at=0;
+function show(n){at=Math.max(0,Math.min(all.length-1,n));all.forEach((s,i)=>s.classList.toggle('on',i===at));
+document.querySelector('footer').textContent=(at+1)+' / '+all.length;}
+addEventListener('keydown',e=>{if(['ArrowRight','PageDown',' '].includes(e.key))show(at+1);
+else if(['ArrowLeft','PageUp'].includes(e.key))show(at-1);else if(e.key==='Home')show(0);
+else if(e.key==='End')show(all.length-1);else if(e.key==='n')document.body.classList.toggle('notes');});
+addEventListener('click',e=>{if(!e.target.closest('a'))show(at+1);});show(0);
+"""
+
+
+def inline(text: str) -> str:
+    """Text with emphasis, code and links as HTML; everything else is escaped."""
+    out, end = [], 0
+    for match in INLINE.finditer(text):
+        out.append(escape(text[end : match.start()]))
+        end = match.end()
+        if match["code"]:
+            out.append(f"<code>{escape(match['code'])}</code>")
+        elif match["bold"] or match["em"]:
+            tag = "strong" if match["bold"] else "em"
+            out.append(f"<{tag}>{escape(match['bold'] or match['em'])}</{tag}>")
+        elif re.match(r"https?://|mailto:", match["link"]):
+            out.append(f'<a href="{escape(match["link"])}" rel="noreferrer">{escape(match["text"])}</a>')
+        else:
+            out.append(escape(match["text"]))
+    return "".join([*out, escape(text[end:])])
+
+
+def html_items(items: Sequence[tuple[int, bool, str]]) -> str:
+    out: list[str] = []
+    open_tags: list[str] = []
+    for level, numbered, text in items:
+        while len(open_tags) > level + 1:
+            out.append(f"</{open_tags.pop()}>")
+        while len(open_tags) < level + 1:
+            open_tags.append("ol" if numbered else "ul")
+            out.append(f"<{open_tags[-1]}>")
+        out.append(f"<li>{inline(text)}</li>")
+    return "".join(out + [f"</{tag}>" for tag in reversed(open_tags)])
+
+
+def html_table(rows: Sequence[Sequence[str]]) -> str:
+    out = []
+    for number, row in enumerate(rows):
+        tag = "th" if number == 0 else "td"
+        out.append("<tr>" + "".join(f"<{tag}>{inline(cell)}</{tag}>" for cell in row) + "</tr>")
+    return f"<table>{''.join(out)}</table>"
+
+
+def html_block(block: Block, folder: str) -> str:
+    if block.kind == "heading":
+        level = min(block.level, 3)
+        return f"<h{level}>{inline(block.lines[0])}</h{level}>"
+    if block.kind == "items":
+        return html_items(block.lines)
+    if block.kind == "table":
+        return html_table(table(block.lines))
+    if block.kind == "code":
+        return f"<pre>{escape(chr(10).join(block.lines))}</pre>"
+    if block.kind == "quote":
+        return f"<blockquote>{inline(' '.join(line.lstrip('> ') for line in block.lines))}</blockquote>"
+    if block.kind == "picture":
+        return html_picture(block.lines[0], picture_of(block.lines[1], folder))
+    return f"<p>{inline(block.lines[0])}</p>"
+
+
+def html_picture(words: str, found: tuple[str, bytes] | None) -> str:
+    if found is None:
+        return f"<p><em>{escape(words)}</em></p>"
+    kind, data = found
+    return f'<img alt="{escape(words)}" src="data:{kind};base64,{base64.b64encode(data).decode()}">'
+
+
+def html(meta: dict[str, str], slides: Sequence[Slide], folder: str) -> str:
+    title = meta.get("title") or slides[0].heading or "Slides"
+    policy = "default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'unsafe-inline'"
+    out = ["<!doctype html>", '<html lang="en"><head><meta charset="utf-8">', f"<title>{escape(title)}</title>"]
+    out.append(f'<meta http-equiv="Content-Security-Policy" content="{policy}">')
+    out.append(f'<meta name="author" content="{escape(meta.get("author", ""))}"><style>{STYLE}</style></head><body>')
+    for one in slides:
+        body = "".join(html_block(block, folder) for block in one.blocks)
+        notes = " ".join(filter(None, one.notes))
+        out.append(f"<section>{body}{f'<aside>{inline(notes)}</aside>' if notes else ''}</section>")
+    return "\n".join([*out, f"<footer></footer><script>{SCRIPT}</script></body></html>", ""])
+
+
+# -- PowerPoint -----------------------------------------------------------------------------------------------------
+
+
+def bare(text: str) -> str:
+    return INLINE.sub(lambda match: match["code"] or match["bold"] or match["em"] or match["text"], text)
+
+
+def powerpoint(slides: Sequence[Slide], folder: str, path: str) -> None:
+    from pptx import Presentation
+
+    deck = Presentation()
+    for number, one in enumerate(slides):
+        first = number == 0 and all(block.kind in ("heading", "text") for block in one.blocks)
+        page = deck.slides.add_slide(deck.slide_layouts[0 if first else 1])
+        if page.shapes.title is not None:
+            page.shapes.title.text = bare(one.heading)
+        fill(page, one, folder)
+        if one.notes:
+            page.notes_slide.notes_text_frame.text = " ".join(filter(None, one.notes))
+    deck.save(path)
+
+
+def fill(page: Any, one: Slide, folder: str) -> None:
+    from pptx.util import Inches
+
+    rest, frame, empty = list(one.blocks), page.placeholders[1].text_frame, True
+    heading = next((block for block in rest if block.kind == "heading"), None)
+    for block in rest:
+        if block is heading:
+            continue
+        picture = picture_of(block.lines[1], folder) if block.kind == "picture" else None
+        if picture is not None:
+            page.shapes.add_picture(BytesIO(picture[1]), Inches(5.5), Inches(2), width=Inches(4))
+            continue
+        for level, text in paragraphs(block):
+            line = frame.paragraphs[0] if empty else frame.add_paragraph()
+            line.text, line.level, empty = text, level, False
+
+
+def paragraphs(block: Block) -> list[tuple[int, str]]:
+    if block.kind == "items":
+        return [(level, bare(text)) for level, _, text in block.lines]
+    if block.kind == "table":
+        return [(0, "   ".join(map(bare, row))) for row in table(block.lines)]
+    if block.kind == "picture":
+        return [(0, block.lines[0])]
+    return [(0, bare(line.lstrip("> ")) if block.kind != "code" else line) for line in block.lines]
+
+
+# -- the command ----------------------------------------------------------------------------------------------------
+
+
+def built(given: argparse.Namespace) -> str:
+    with open(given.file, encoding="utf-8-sig", errors="replace") as file:
+        meta, slides = read(file.read())
+    if not slides:
+        raise ValueError("it has no slides: write some Markdown, with a line --- between two slides")
+    folder = os.path.dirname(given.file)
+    if given.output.lower().endswith(".pptx"):
+        powerpoint(slides, folder, given.output)
+    else:
+        with open(given.output, "w", encoding="utf-8") as file:
+            file.write(html(meta, slides, folder))
+    said = [f"warning: {warning}" for warning in warnings(slides, folder)]
+    return "\n".join([*said, f"wrote {given.output}: {len(slides)} slides"])
+
+
+def main(args: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description="Make slides of a Markdown file.")
+    parser.add_argument("file")
+    parser.add_argument("--output", default="deck.html", help="a file that ends with .html or .pptx")
+    given = parser.parse_args(args)
+    try:
+        print(built(given))
+    except ImportError:
+        print("a .pptx needs the package python-pptx: pip install python-pptx; or build deck.html", file=sys.stderr)
+        return 1
+    except (OSError, ValueError) as error:
+        print(f"{given.file} cannot be built: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.stdout.reconfigure(encoding="utf-8", errors="replace")  # type: ignore[union-attr]
+    sys.exit(main())

@@ -1,0 +1,123 @@
+#!/usr/bin/env python3
+"""Compare a summary with its source: how long it is, and which figures and names the source does not have.
+
+    python3 check_summary.py source.md summary.md [--words 200] [--json]
+
+The exit code is 0 if all is well, 1 if something should be looked at. Python 3.8 and the standard library.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import sys
+from typing import Any, Sequence
+
+WORD = re.compile(r"[^\W_]+(?:['’-][^\W_]+)*")
+FIGURE = re.compile(r"\d+(?:[.,:]\d+)*")
+SENTENCE = re.compile(r"(?<=[.!?])\s+")
+COPIED = 12  # words in a row that stand in the source just so
+
+
+def words(text: str) -> list[str]:
+    return WORD.findall(text)
+
+
+def figures(text: str) -> dict[str, str]:
+    """The figures of a text as they are written, by what they come to: 1,200 and 1200 are the same."""
+    return {re.sub(r"(?<=\d),(?=\d{3}(?!\d))", "", figure): figure for figure in FIGURE.findall(text)}
+
+
+def names(text: str) -> set[str]:
+    """Words with a capital letter that do not begin a sentence, a line or a quotation."""
+    found = set()
+    for line in text.splitlines():
+        line = re.sub(r"^[\s#>*\-\d.)]+", "", line)
+        for sentence in SENTENCE.split(line):
+            for before, word in zip(words(sentence), words(sentence)[1:]):
+                if word[0].isupper() and len(word) > 1 and before:
+                    found.add(word)
+    return found
+
+
+def plain(word: str) -> str:
+    return re.sub(r"['’]s$", "", word.lower())
+
+
+def copied(source: str, summary: str) -> list[str]:
+    """Long runs of words that were taken over just so."""
+    theirs, ours = ([plain(word) for word in words(text)] for text in (source, summary))
+    known = {tuple(theirs[at : at + COPIED]) for at in range(len(theirs) - COPIED + 1)}
+    found, at = [], 0
+    while at + COPIED <= len(ours):
+        if tuple(ours[at : at + COPIED]) in known:
+            found.append(" ".join(ours[at : at + COPIED]))
+            at += COPIED
+        else:
+            at += 1
+    return found
+
+
+def compared(source: str, summary: str, most: int) -> dict[str, Any]:
+    there = {plain(word) for word in words(source)}
+    known = figures(source)
+    count, whole = len(words(summary)), len(words(source))
+    return {
+        "words": count,
+        "source_words": whole,
+        "ratio": round(count / whole, 3) if whole else None,
+        "too_long": bool(most and count > most),
+        "no_shorter": count >= whole,
+        "unknown_figures": [written for key, written in figures(summary).items() if key not in known],
+        "unknown_names": sorted(name for name in names(summary) if plain(name) not in there),
+        "copied": copied(source, summary),
+    }
+
+
+def problems(found: dict[str, Any], most: int) -> list[str]:
+    wrong = []
+    if not found["words"]:
+        wrong.append("the summary is empty")
+    if found["too_long"]:
+        wrong.append(f"it has {found['words']} words, and should have at most {most}")
+    if found["no_shorter"]:
+        wrong.append("it is no shorter than its source")
+    if found["unknown_figures"]:
+        wrong.append(f"figures that the source does not have: {', '.join(found['unknown_figures'])}")
+    if found["unknown_names"]:
+        wrong.append(f"names that the source does not have: {', '.join(found['unknown_names'])}")
+    wrong += [f"taken over word for word: “{run} …”" for run in found["copied"]]
+    return wrong
+
+
+def read(path: str) -> str:
+    with open(path, encoding="utf-8-sig", errors="replace") as file:
+        return file.read()
+
+
+def main(args: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description="Compare a summary with its source.")
+    parser.add_argument("source")
+    parser.add_argument("summary")
+    parser.add_argument("--words", type=int, default=0, help="how many words it may have")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    given = parser.parse_args(args)
+    try:
+        found = compared(read(given.source), read(given.summary), given.words)
+    except OSError as error:
+        print(f"that cannot be read: {error}", file=sys.stderr)
+        return 2
+    wrong = problems(found, given.words)
+    if given.json:
+        print(json.dumps({**found, "problems": wrong}, ensure_ascii=False, indent=1))
+        return 1 if wrong else 0
+    for sentence in wrong:
+        print(f"- {sentence}")
+    print(f"{found['words']} words for {found['source_words']}, {len(wrong)} problems")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.stdout.reconfigure(encoding="utf-8", errors="replace")  # type: ignore[union-attr]
+    sys.exit(main())
