@@ -39,7 +39,7 @@ LAYERS: list[tuple[str, ...]] = [
     ("operations",),
     ("why",),
     ("decisions", "sealing", "events", "overflow"),
-    ("models", "prices", "backends", "stores", "keeping", "subagent"),
+    ("models", "prices", "backends", "stores", "keeping", "subagent", "mcp_servers"),
     ("processes", "workspace", "rules"),
     ("specifiers",),
     ("searching", "shell"),
@@ -67,6 +67,7 @@ INDEPENDENT = {"capabilities"}
 
 # What may be imported inside a function: core packages that load when first used, and extras.
 LAZY = {
+    "wick.mcp_servers": {"anyio", "httpx2", "mcp", "mcp_types"},
     "wick.models": {"wick"},  # a model's client, when its name is resolved
     "wick.models.named": {"wick"},
     "wick.models.http": {"aiohttp"},

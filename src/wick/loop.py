@@ -30,7 +30,7 @@ class Loop:
     """Four operations, each in its rings of hooks."""
 
     def __init__(self, hooks: Sequence[Hook]) -> None:
-        self.guards = guards(hooks)
+        self.hooks, self.guards = tuple(hooks), guards(hooks)
         self.inherited = tuple(hook for hook in hooks if hook.inherit)  # handed down to children
         self.run = onion(hooks, Run, self._run)
         self.step = onion(hooks, Step, self._step)

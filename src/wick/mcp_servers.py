@@ -223,11 +223,9 @@ class Link:
         error = work.exception() if work.done() and not work.cancelled() else None
         name, code = self.server.name, getattr(error, "code", None)
         if error is not None and code != CLOSED and not self.over:
-            if code is None and not isinstance(error, RuntimeError | ValueError):
-                return error if isinstance(error, Exception) else ToolError(str(error))
             if "Session terminated" in str(error):  # it was started anew
                 await self.close()
-            return ToolError(f"the MCP server {name} answered: {one_line(str(error), SHOWN_CHARS)}")
+            return ToolError(f"the MCP server {name} answered: {_sentence(error)}")
         alone = self._under_way == 1
         await self.close()  # whatever is left of the connection is of no use
         told = f"the MCP server {name} went away: {self._why()}; it is connected to again when it is next used"

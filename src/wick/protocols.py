@@ -359,7 +359,7 @@ class Store(Protocol):
     ) -> Page: ...
 
     async def unfinished(self, *, cursor: str = "", limit: int = 50) -> Page:
-        """The threads of all owners that have an open run or something queued; to take up after a crash what it left."""
+        """The threads of all owners with an open run or something queued: to take up after a crash what it left."""
 
     async def search(self, owner: str, text: str, *, limit: int = 20) -> Sequence[Hit]:
         """The messages that have every one of these words in them, whatever their case; the newest first."""

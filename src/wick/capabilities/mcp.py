@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import json
 import logging
 import os
 import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from tempfile import NamedTemporaryFile
@@ -16,7 +17,7 @@ from typing import Any
 
 from wick import caps
 from wick.capability import Capability
-from wick.decisions import Ask
+from wick.decisions import Ask, Block
 from wick.errors import ConfigError, ToolError
 from wick.fencing import one_line
 from wick.frozen import canonical, digest, thaw
@@ -30,6 +31,9 @@ from wick.workers import in_thread
 logger = logging.getLogger(__name__)
 
 PINS = "mcp_pins"  # the value of a thread: the definitions that it knows, as {server: {tool: hash}}
+ASKED = "mcp_asked"  # the value of a thread: which definition a question was about, as {use: hash}
+ASKED_KEPT = 20
+SAID_CHARS = 300  # of a description, in a question
 NAME_CHARS = 64  # the longest name that every provider takes
 PICTURES = ("image/png", "image/jpeg", "image/gif", "image/webp")
 WAITS = "Its definition has changed since it was agreed to, so the user is asked before it is used."
@@ -77,38 +81,49 @@ class MCP(Capability):
 
     @before(Run)
     async def connect(self, run: Run) -> None:
-        offers = await asyncio.gather(*(self._offer(run, server) for server in self.servers))
-        for remote in [remote for offer in offers for remote in offer]:
-            self._add(run, remote)
+        for link in await asyncio.gather(*(self._reach(run, server) for server in self.servers)):
+            for remote in await self._offers(run, link) if link is not None else ():
+                self._add(run, remote)
 
-    @guard(ToolUse, match="mcp__*")
-    async def ask_about_changes(self, use: ToolUse) -> Ask | None:
-        remote = getattr(use.bound.fn, "__self__", None)
-        if not isinstance(remote, _Remote) or remote.pins is not self.pins or not remote.hash:
+    @guard(ToolUse, match=lambda use: _remote(use) is not None)
+    async def ask_about_changes(self, use: ToolUse) -> Ask | Block | None:
+        remote = _remote(use)
+        if remote is None or remote.pins is not self.pins or not remote.hash:
             return None
         known = await self.pins.known(use.run, remote.server.name)
         if known.get(remote.tool) == remote.hash:
             return None
+        if _asked(use, remote.hash) != remote.hash:  # a paused run was taken up, and the answer is about something else
+            return Block(
+                f"{remote.server.name} has changed {remote.tool} again since the user was asked; try once more"
+            )
         what = "has changed its tool" if remote.tool in known else "has a new tool,"
-        says = one_line(remote.description, 300) or "(it says nothing)"
-        return Ask(f"The MCP server {remote.server.name} {what} {remote.tool}; it now says: {says} May it be used?")
+        says = one_line(remote.description, SAID_CHARS) or "nothing."
+        return Ask(f"The MCP server {remote.server.name} {what} {remote.tool}. It says: {says} May it be used?")
 
-    async def _offer(self, run: Run, server: Server) -> list[_Remote]:
-        """What a server has; nothing if it cannot be reached, which is no reason not to run."""
+    async def _reach(self, run: Run, server: Server) -> Link | None:
+        """A connection that knows what the server has; that there is none is no reason not to run."""
         try:
             link = await self._links.to(server)
-            definitions = await link.tools(fresh=True)
+            await link.tools(fresh=True)
         except ToolError as error:
             logger.warning("%s", error)
             run.record("mcp_unreachable", server=server.name, error=str(error))
-            return []
-        wanted = [made for made in definitions if server.tools is None or made.name in server.tools]
+            return None
+        return link
+
+    async def _offers(self, run: Run, link: Link) -> list[_Remote]:
+        """What a server has that this agent may use."""
+        server, definitions = link.server, await link.tools()
         await self.pins.meet(run, server.name, {made.name: _hash(made) for made in definitions})
         known = await self.pins.known(run, server.name)
-        remotes = [_Remote(server, self._links, self.pins, made.name, made, _hash(made)) for made in wanted]
-        for remote in remotes:
-            remote.agreed = known.get(remote.tool) == remote.hash
-        return [*remotes, *self._others(server, link)]
+        tools = [
+            _Remote(server, self._links, self.pins, made.name, made, hash, known.get(made.name) == hash)
+            for made in definitions
+            if server.tools is None or made.name in server.tools
+            for hash in [_hash(made)]
+        ]
+        return [*tools, *self._others(server, link)]
 
     def _others(self, server: Server, link: Link) -> list[_Remote]:
         """Tools of ours that reach a server's resources and prompts."""
@@ -131,6 +146,20 @@ class MCP(Capability):
             run.record("mcp_tool_refused", server=remote.server.name, tool=remote.tool[:NAME_CHARS], error="too large")
             return
         run.tools[name] = made
+
+
+def _remote(use: ToolUse) -> _Remote | None:
+    owner = getattr(use.tool and use.tool.fn, "__self__", None)
+    return owner if isinstance(owner, _Remote) else None
+
+
+def _asked(use: ToolUse, hash: str) -> str:
+    """The definition that the user is, or was, asked about for this use."""
+    values = use.run.root.thread.values
+    asked = dict(values.get(ASKED, {}))
+    if use.key not in asked:
+        values[ASKED] = dict([*asked.items(), (use.key, hash)][-ASKED_KEPT:])
+    return str(values[ASKED][use.key])
 
 
 def _free(name: str, origin: str, taken: Iterable[str]) -> str:
@@ -180,12 +209,14 @@ class _Remote:
         return self._born(made, self.tool, read_only, read_only or bool(hints and hints.idempotent_hint))
 
     def _born(self, made: Tool, origin: str, read_only: bool, idempotent: bool) -> Tool:
-        return Tool(**{**vars(made), "origin": origin, "read_only": read_only, "idempotent": idempotent})
+        return replace(made, origin=origin, read_only=read_only, idempotent=idempotent)
 
     async def call(self, /, _tool_use: ToolUse, **args: Any) -> ToolResult:
         link = await self.links.to(self.server)
         if self.hash not in {_hash(made) for made in await link.tools() if made.name == self.tool}:
-            raise ToolError(f"{self.server.name} has changed {self.tool} meanwhile; it can be asked for in the next run")
+            raise ToolError(
+                f"{self.server.name} has changed {self.tool} meanwhile; it can be asked for in the next run"
+            )
         if self.hash != (await self.pins.known(_tool_use.run, self.server.name)).get(self.tool):
             await self.pins.agree(_tool_use.run, self.server.name, self.tool, self.hash)  # the gate has asked
 
@@ -363,9 +394,11 @@ def _read_pins(path: Path) -> dict[str, dict[str, str]]:
 
 
 def _write_pins(path: Path, server: str, hashes: dict[str, str]) -> None:
-    pins = _read_pins(path)
-    pins[server] = {**pins.get(server, {}), **hashes}
     path.parent.mkdir(parents=True, exist_ok=True)
-    with NamedTemporaryFile("w", dir=path.parent, prefix=f".{path.name}.", delete=False, encoding="utf-8") as file:
-        json.dump(pins, file, indent=2, sort_keys=True)
-    os.replace(file.name, path)
+    with path.with_name(f".{path.name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # until it is closed
+        pins = _read_pins(path)
+        pins[server] = {**pins.get(server, {}), **hashes}
+        with NamedTemporaryFile("w", dir=path.parent, prefix=f".{path.name}.", delete=False, encoding="utf-8") as file:
+            json.dump(pins, file, indent=2, sort_keys=True)
+        os.replace(file.name, path)

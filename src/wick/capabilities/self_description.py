@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import partial
 from inspect import getdoc
 from typing import Any
 
@@ -64,18 +63,11 @@ class SelfDescription(Capability):
 
 
 def _standing(run: Run) -> Iterator[Hook]:
-    """The hooks of a run, outermost first, its guards last: those of the agents above are among these."""
-    seen: dict[str, Hook] = {}
+    """The hooks of a run as they were listed, and the guards of the agents above."""
+    seen: dict[str, Hook] = {hook.name: hook for hook in run.loop.hooks}
     for operation in OPERATIONS:
-        ring = getattr(run.loop, _ONIONS[operation.name])
-        while isinstance(ring, partial) and isinstance(ring.args[0], Hook):  # a ring is a hook and what is inside it
-            seen.setdefault(ring.args[0].name, ring.args[0])
-            ring = ring.args[1]
         seen |= {guard.name: guard for guard in run.guards(operation)}
     yield from seen.values()
-
-
-_ONIONS = {"run": "run", "step": "step", "model_call": "call_model", "tool_use": "use_tool"}
 
 
 def _owners(hooks: list[Hook]) -> list[Capability]:

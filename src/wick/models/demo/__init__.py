@@ -41,11 +41,9 @@ class Demo:
 def _check(request: Request) -> None:
     """Refuse the settings that a server would refuse, too."""
     found = wire.settings(_NOWHERE, request)
-    most, form = found.get("max_tokens", 1), found.get("response_format", {})
+    most = found.get("max_tokens", 1)
     if type(most) is not int or most < 1:
         raise ModelError(f"max_tokens must be a whole number from 1 up, not {most!r}")
-    if not isinstance(form, Mapping):
-        raise ModelError(f"the response_format must be a JSON Schema, or like {{'type': 'json_object'}}, not {form!r}")
 
 
 def _deltas(reply: Message, request: Request) -> Iterator[Delta]:
