@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from wick.backends import cgroups
 from wick.backends.local import Local
+from wick.backends.sandbox import cgroups
 from wick.errors import BackendError
 
 PYTHON = "/usr/bin/python3"  # one that the sandbox sees

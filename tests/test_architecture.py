@@ -26,6 +26,9 @@ PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 # Imports run downward only. Names that share a line do not know each other.
 # `wick` itself, which only gathers the public names, stands above them all.
 LAYERS: list[tuple[str, ...]] = [
+    ("config",),
+    ("config_build",),
+    ("config_keys",),
     ("replay",),
     ("agent", "testing"),
     ("defaults",),
@@ -33,24 +36,24 @@ LAYERS: list[tuple[str, ...]] = [
     ("delegation",),
     ("capability",),
     ("loop",),
-    ("onion", "assemble", "journal"),
+    ("onion", "assemble", "journal", "spans"),
     ("hooks", "asking"),
     ("signatures", "matching"),
     ("operations",),
     ("why",),
-    ("decisions", "sealing", "events", "overflow"),
+    ("decisions", "sealing", "events", "overflow", "tracking", "skill"),
     ("models", "prices", "backends", "stores", "keeping", "subagent", "mcp_servers"),
-    ("processes", "workspace", "rules"),
+    ("processes", "workspace", "rules", "config_schema"),
     ("specifiers",),
-    ("searching", "shell"),
-    ("beneath", "grammar"),
+    ("searching", "walking", "protecting", "refusals", "descriptors", "shell"),
+    ("beneath", "patterns", "texts", "grammar"),
     ("protocols",),
     ("threads",),
     ("tools",),
-    ("messages",),
+    ("messages", "calculator"),
     ("skills",),  # programs that skills bring: they are run elsewhere, and know nothing of wick
     (
-        *("archives", "arithmetic", "fencing", "front_matter"),
+        *("archives", "arithmetic", "config_text", "fencing", "front_matter"),
         *("outbound", "workers", "aliases", "schema", "turns", "shapes", "lexing"),
     ),
     ("frozen",),
@@ -60,14 +63,14 @@ LAYERS: list[tuple[str, ...]] = [
 DEPTH = {"wick": -1} | {name: depth for depth, names in enumerate(LAYERS) for name in names}
 
 # The heart knows what a model is (protocols), never a particular one.
-KNOWS_MODELS = {"wick", "agent", "testing", "models"}
+KNOWS_MODELS = {"wick", "agent", "config_build", "testing", "models"}
 
 # Packages whose modules do not know each other.
 INDEPENDENT = {"capabilities"}
 
 # What may be imported inside a function: core packages that load when first used, and extras.
 LAZY = {
-    "wick.mcp_servers": {"anyio", "httpx2", "mcp", "mcp_types"},
+    "wick.mcp_servers.transports": {"anyio", "httpx2", "mcp", "mcp_types"},
     "wick.models": {"wick"},  # a model's client, when its name is resolved
     "wick.models.named": {"wick"},
     "wick.models.http": {"aiohttp"},
@@ -75,6 +78,7 @@ LAZY = {
     "wick.prices": {"genai_prices"},
     "wick.capabilities.sessions": {"wick"},  # the store of a folder
     "wick.capabilities.tracing": {"opentelemetry"},
+    "wick.config_text": {"yaml"},
     "wick.front_matter": {"yaml"},
     "wick.skills.slides.build_deck": {"pptx"},
     "wick.outbound": {"aiohttp"},

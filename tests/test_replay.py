@@ -7,12 +7,13 @@ from collections.abc import AsyncIterator
 
 from kit import call
 from wick import Agent, Ask, Block, Run, Scripted, Thread, ToolUse, assistant, before, guard, tool
+from wick.capabilities.permissions import Permissions
 from wick.replay import Report, replay
 
 ran: list[str] = []
 
 
-@tool
+@tool(kind="shell")
 def execute(command: str, timeout: int = 120) -> str:
     """Run a command."""
     ran.append(command)
@@ -56,6 +57,14 @@ async def test_a_guard_that_would_have_refused_shows() -> None:
     assert str(change) == (f"th_1 entry {change.seq}: execute was allowed, now it is blocked: force is not allowed")
     assert thread.entries[change.seq - 1].kind == "intent"
     assert (report.threads, report.uses, ran) == (1, 2, []), "the rest would have gone another way; nothing runs"
+
+
+async def test_permission_rules_are_tried_on_the_past() -> None:
+    thread = await record("ls", "git push", "ls -l")
+    report = await again(look(Permissions(allow=["Bash(ls *)"], deny=["Bash(git push *)"])), thread)
+    (change,) = report.changes
+    assert (change.args["command"], change.recorded, change.now) == ("git push", "allow", "block")
+    assert report.uses == 2
 
 
 async def test_the_same_guards_say_the_same() -> None:

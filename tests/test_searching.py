@@ -1,4 +1,4 @@
-"""Patterns over paths, ignore files as git has them, walks within a budget, and lines found by three programs alike."""
+"""Ignore files as git has them, and lines found by three programs alike."""
 
 from __future__ import annotations
 
@@ -19,8 +19,10 @@ from hypothesis import strategies as st
 from wick import caps, searching
 from wick.beneath import Beneath
 from wick.errors import BackendError, MissingExtra
-from wick.searching import Budget, Glob, Grep, Ripgrep, Rules, Search, Walk, gnu_grep, ignores, name_test, ripgrep
+from wick.patterns import Glob
+from wick.searching import Grep, Ripgrep, Search, gnu_grep, ripgrep
 from wick.shapes import Matches
+from wick.walking import Budget, DiskWalk, Rules
 from wick.workspace import Workspace
 
 
@@ -29,97 +31,6 @@ def needs(program: str) -> str:
     if not found:
         pytest.skip(f"needs {program}; install it to test what is found with it")
     return found
-
-
-# -- names ----------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("pattern", "fits", "not_"),
-    [
-        ("a.py", ["a.py"], ["b.py", "a.pyc", "xa.py"]),
-        ("*", ["a", "", ".hidden"], []),
-        ("*.py", ["a.py", ".py"], ["a.pyc"]),
-        ("a*", ["a", "abc"], ["ba"]),
-        ("a*b*c", ["abc", "a-b-c", "abbbcc"], ["ab", "acb"]),
-        ("?", ["a", "é", "\udcff"], ["", "ab"]),
-        ("[a-c]x", ["ax", "cx"], ["dx", "x"]),
-        ("[!a-c]", ["d"], ["a", ""]),
-        ("[^a-c]", ["d"], ["a"]),
-        ("[]a]", ["]", "a"], ["b"]),
-        ("[a-]", ["a", "-"], ["b"]),
-        ("[z-a]", [], ["a", "z", "m"]),
-        ("[[:digit:]x]", ["0", "9", "x"], ["a", ":"]),
-        ("[\\]]", ["]"], ["\\"]),
-        ("\\*", ["*"], ["a"]),
-        ("a\\b", ["ab"], ["a\\b"]),
-        ("**", ["anything"], []),
-    ],
-)
-def test_a_name_fits(pattern: str, fits: list[str], not_: list[str]) -> None:
-    test = name_test(pattern)
-    assert test is not None
-    assert [name for name in [*fits, *not_] if test(name)] == fits
-
-
-@pytest.mark.parametrize("pattern", ["[", "[a", "a\\", "[]", "[[:nonsense:]]", "[a-"])
-def test_what_is_left_open_is_no_pattern(pattern: str) -> None:
-    assert name_test(pattern) is None
-
-
-@given(st.text("ab*?", max_size=12), st.text("ab", max_size=12))
-def test_a_name_fits_as_a_regular_expression_says(pattern: str, name: str) -> None:
-    test = name_test(pattern)
-    assert test is not None
-    said = "".join({"*": ".*", "?": "."}.get(char, char) for char in pattern)
-    assert test(name) == bool(re.fullmatch(said, name))
-
-
-def test_no_pattern_takes_long() -> None:
-    test = name_test("*a" * 60 + "b")
-    assert test is not None and not test("a" * 255)
-    assert not Glob("/".join(["**"] * 200) + "/b").fits("/".join(["a"] * 1_000))
-
-
-# -- globs ----------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("pattern", "fits", "not_"),
-    [
-        ("*.py", ["a.py", "src/a.py", "a/b/c/.py"], ["a.pyc"]),
-        ("a.py", ["a.py", "x/a.py"], ["ba.py"]),
-        ("src/*.py", ["src/a.py"], ["a.py", "src/x/a.py", "x/src/a.py"]),
-        ("./*.py", ["a.py"], ["src/a.py"]),
-        ("src/**/*.py", ["src/a.py", "src/x/y/a.py"], ["a.py", "x/src/a.py"]),
-        ("**/test/*", ["test/a", "x/y/test/a"], ["test", "test/a/b"]),
-        ("src/**", ["src/a", "src/a/b"], ["src", "x/src/a"]),
-        ("src/", ["src/a", "src/a/b"], ["src"]),
-        ("**", ["a", "a/b"], []),
-        ("a/**/b/**/c", ["a/b/c", "a/x/b/y/z/c"], ["a/c", "b/c"]),
-        ("*.{py,md}", ["a.py", "x/a.md"], ["a.txt"]),
-        ("{src,tests}/**/*.py", ["src/a.py", "tests/x/a.py"], ["a.py", "docs/a.py"]),
-        ("{a,b{c,d}}", ["a", "bc", "x/bd"], ["b", "c"]),
-        ("x{,y}", ["x", "xy"], ["y"]),
-        ("{a}", ["a"], ["{a}"]),
-        ("{a", ["{a"], ["a"]),
-        ("a}", ["a}"], ["a"]),
-        ("\\{a,b\\}", ["{a,b}"], ["a", "b"]),
-        ("[", ["[", "x/["], ["a"]),
-        ("a**b", ["ab", "axb"], ["a/b"]),
-        ("ünï?*", ["ünïcode"], ["unicode"]),
-    ],
-)
-def test_a_path_fits(pattern: str, fits: list[str], not_: list[str]) -> None:
-    glob = Glob(pattern)
-    assert [path for path in [*fits, *not_] if glob.fits(path)] == fits
-
-
-@pytest.mark.parametrize("pattern", ["", "a\0b", "x" * 5_000, "../*.py", "a/../b", "/", "./", "{a,b}" * 10])
-def test_what_is_no_glob(pattern: str) -> None:
-    with pytest.raises(BackendError) as caught:
-        Glob(pattern)
-    assert caught.value.code == "invalid"
 
 
 # -- ignore files, beside git ---------------------------------------------------------------------------------------
@@ -185,7 +96,7 @@ def test_what_git_ignores_is_left_out(repository: Path, texts: dict[str, str]) -
     assert found == ignored_by_git(repository, files)
     tree = Beneath(str(repository))
     try:
-        walked = {path for path, _ in Walk(tree, Budget()).files("", Glob("**"))}
+        walked = {path for path, _ in DiskWalk(tree, Budget()).files("", Glob("**"))}
     finally:
         tree.close()
     assert walked == {*files, *(f"{folder}/.gitignore".lstrip("/") for folder in texts)} - found - {
@@ -208,127 +119,6 @@ def test_ripgrep_leaves_out_no_more_than_that(repository: Path, texts: dict[str,
             assert by_ripgrep(files, "x", path) == files.grep("x", path)
     finally:
         files.close()
-
-
-def test_an_ignore_file_may_be_enormous() -> None:
-    many = ignores("", "\n".join(f"name{number}" for number in range(100_000)))
-    assert many is not None
-    assert many.leaves_out("name1", "name1", False)
-    assert not many.leaves_out("name99999", "name99999", False)  # rules beyond the cap do not count
-
-
-# -- the walk -------------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture(params=[False, True], ids=["kernel", "by hand"])
-def by_hand(request: pytest.FixtureRequest) -> bool:
-    return bool(request.param)
-
-
-@pytest.fixture
-def tree(tmp_path: Path, by_hand: bool) -> Iterator[Beneath]:
-    beneath = Beneath(str(tmp_path), by_hand=by_hand)
-    yield beneath
-    beneath.close()
-
-
-def fill(root: Path, *paths: str, text: str = "x\n") -> None:
-    for path in paths:
-        (root / path).parent.mkdir(parents=True, exist_ok=True)
-        (root / path).write_text(text)
-
-
-def walked(tree: Beneath, start: str = "", glob: str = "**", **options: bool) -> list[str]:
-    return [path for path, _ in Walk(tree, Budget(), **options).files(start, Glob(glob))]
-
-
-def test_a_walk_goes_in_the_order_of_the_paths(tree: Beneath, tmp_path: Path) -> None:
-    paths = ["a.txt", "a/b", "a-b", "a/b.c", "a/b-c/d", "b", "a b", "A"]
-    fill(tmp_path, *[path for path in paths if path != "a/b"])
-    assert walked(tree) == sorted(path for path in paths if path != "a/b")
-
-
-def test_a_walk_leaves_out_what_is_heavy_or_ignored(tree: Beneath, tmp_path: Path) -> None:
-    fill(tmp_path, "a.py", "node_modules/x.py", "src/node_modules/y.py", ".git/config.py", "build/b.py", "src/c.pyc")
-    fill(tmp_path, "src/.gitignore", text="*.pyc\n/build/\n")
-    fill(tmp_path, ".gitignore", text="build/\n")
-    assert walked(tree, glob="*.py*") == ["a.py"]
-    assert len(walked(tree, glob="*.py*", everything=True)) == 6
-    assert walked(tree, "node_modules") == ["node_modules/x.py"]  # asked for by its name
-    assert walked(tree, "src", "*.pyc") == []
-
-
-def test_a_file_named_like_a_heavy_folder_is_found(tree: Beneath, tmp_path: Path) -> None:
-    fill(tmp_path, "venv", "x/dist")
-    assert walked(tree) == ["venv", "x/dist"]
-
-
-def test_a_walk_follows_no_link(tree: Beneath, tmp_path: Path) -> None:
-    fill(tmp_path, "a/b.py")
-    os.symlink("..", tmp_path / "a" / "up")
-    os.symlink("/etc", tmp_path / "out")
-    os.symlink("a/b.py", tmp_path / "link.py")
-    assert list(Walk(tree, Budget()).files("", Glob("**"))) == [
-        ("a/b.py", False),
-        ("a/up", True),
-        ("link.py", True),
-        ("out", True),
-    ]
-
-
-def test_a_walk_skips_what_cannot_be_read_as_a_rule_file(tree: Beneath, tmp_path: Path) -> None:
-    fill(tmp_path, "a/x", "b/x", "c/x", text="x")
-    (tmp_path / "a" / ".gitignore").mkdir()
-    os.mkfifo(tmp_path / "b" / ".gitignore")
-    os.symlink("/etc/passwd", tmp_path / "c" / ".gitignore")
-    assert [path for path in walked(tree) if path.endswith("/x")] == ["a/x", "b/x", "c/x"]
-
-
-def test_a_walk_that_finds_too_much_stops(tree: Beneath, tmp_path: Path) -> None:
-    fill(tmp_path, *(f"d{number}/f" for number in range(20)))
-    budget = Budget(entries=10)
-    assert len(list(Walk(tree, budget).files("", Glob("**")))) < 10
-    assert budget.spent
-    fill(tmp_path, *(f"one/f{number}" for number in range(9)))
-    assert len(list(Walk(tree, Budget(entries=5)).files("one", Glob("**")))) == 5  # what was seen is told
-    budget = Budget(seconds=-1)
-    assert list(Walk(tree, budget).files("", Glob("**/nothing"))) == []
-    fill(tmp_path, *(f"d/f{number}" for number in range(200)))
-    assert len(list(Walk(tree, budget).files("", Glob("**")))) < 200
-    assert budget.spent
-
-
-def test_a_walk_into_a_very_deep_tree_ends(tree: Beneath, tmp_path: Path) -> None:
-    top = fd = os.open(tmp_path, os.O_RDONLY)
-    for _ in range(300):  # 300 names of 20 bytes: deeper than a path can be long
-        os.mkdir("x" * 20, dir_fd=fd)
-        inner = os.open("x" * 20, os.O_RDONLY, dir_fd=fd)
-        if fd != top:
-            os.close(fd)
-        fd = inner
-    os.close(os.open("file", os.O_CREAT | os.O_WRONLY, dir_fd=fd))
-    os.close(fd)
-    os.close(top)
-    budget = Budget()
-    fill(tmp_path, "z/file")
-    assert list(Walk(tree, budget).files("", Glob("*"))) == [("z/file", False)]
-    assert budget.spent  # there is more than was seen
-    subprocess.run(["rm", "-rf", str(tmp_path / ("x" * 20))], check=True)
-
-
-@pytest.mark.timeout(1_800 if os.environ.get("WICK_FULL") else 120)
-def test_fifty_thousand_files(tmp_path: Path) -> None:
-    many = 1_000_000 if os.environ.get("WICK_FULL") else 50_000
-    for folder in range(many // 500):
-        place = tmp_path / f"d{folder % 50}" / f"e{folder}"
-        place.mkdir(parents=True)
-        for number in range(500):
-            os.close(os.open(place / f"f{number}.py", os.O_CREAT | os.O_WRONLY))
-    tree = Beneath(str(tmp_path))
-    budget = Budget()
-    found = sum(1 for _ in Walk(tree, budget).files("", Glob("*7.py")))
-    tree.close()
-    assert found == many // 10 or (budget.spent and many > caps.WALK_ENTRIES)
 
 
 # -- lines ----------------------------------------------------------------------------------------------------------

@@ -20,10 +20,13 @@ import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
-from wick import beneath, caps, searching, workspace
+from wick import beneath, caps, descriptors, texts, walking, workspace
+from wick.backends.wickd import bundle
 from wick.beneath import Beneath
 from wick.errors import BackendError
-from wick.workspace import PROTECTED, Protected, Workspace, content_of, edited, lines_of
+from wick.protecting import PROTECTED, Protected
+from wick.texts import content_of, edited, lines_of
+from wick.workspace import Workspace
 
 FULL = bool(os.environ.get("WICK_FULL"))
 
@@ -209,7 +212,7 @@ def test_lines_however_the_blocks_come(parts: list[bytes], size: int, offset: in
 
 
 def test_a_very_long_line_is_cut(files: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(workspace, "LINE_BYTES", 10)
+    monkeypatch.setattr(texts, "LINE_BYTES", 10)
     files.write("a", "x" * 25 + "\nshort\n" + "y" * 11)
     assert files.lines("a")["content"] == "xxxxxxxxxx… [15 more bytes]\nshort\nyyyyyyyyyy… [1 more bytes]"
 
@@ -224,13 +227,15 @@ def test_lines_of_other_encodings(files: Workspace) -> None:
 
 
 def test_lines_that_are_not_wanted_are_not_read(files: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(workspace, "LINES_SCAN_BYTES", 3_000_000)
+    for module in (workspace, texts):
+        monkeypatch.setattr(module, "LINES_SCAN_BYTES", 3_000_000)
     files.write("a", "one\n" + "x" * 5_000_000)
     assert files.lines("a", limit=1) == {"path": "a", "content": "one\n", "offset": 0, "lines": 1, "truncated": True}
 
 
 def test_counting_lines_ends_somewhere(files: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(workspace, "LINES_SCAN_BYTES", 1_000)
+    for module in (workspace, texts):
+        monkeypatch.setattr(module, "LINES_SCAN_BYTES", 1_000)
     files.write("a", "x\n" * 1_000)
     assert code(lambda: files.lines("a", offset=900)) == "too_large"
 
@@ -376,7 +381,7 @@ for act in (lambda: files.write("mine", "x"), lambda: files.write("folder/new", 
         source = Path(workspace.__file__).parent
         copied = place / "code" / "wick"
         copied.mkdir(parents=True)
-        for name in ("workspace", "searching", "beneath", "caps", "errors", "shapes"):
+        for name in bundle.MODULES:
             shutil.copy(source / f"{name}.py", copied)
         command = [shutil.which("python3", path="/usr/bin:/bin") or "", "-c", program, str(place)]
         if not command[0]:
@@ -595,7 +600,7 @@ def test_moving(files: Workspace) -> None:
 
 
 def test_moving_without_the_system_call_for_it(files: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(workspace, "libc", object())
+    monkeypatch.setattr(descriptors, "libc", object())
     files.write("a", "x")
     files.write("b", "y")
     assert code(lambda: files.move("a", "b")) == "exists"
@@ -635,7 +640,7 @@ def test_deleting_a_tree_follows_no_link(files: Workspace) -> None:
 
 
 def test_deleting_a_tree_in_batches_and_however_deep(files: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(workspace, "BATCH", 3)
+    monkeypatch.setattr(descriptors, "BATCH", 3)
     for number in range(10):
         files.write(f"gone/f{number}", "")
         files.write(f"gone/d{number}/f", "")
@@ -653,7 +658,7 @@ def test_deleting_a_tree_in_batches_and_however_deep(files: Workspace, monkeypat
 def test_deleting_takes_no_longer_than_it_may(files: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
     files.write("gone/a/b/c", "")
     with monkeypatch.context() as patch:
-        patch.setattr(workspace, "DELETE_SECONDS", -1)
+        patch.setattr(descriptors, "DELETE_SECONDS", -1)
         assert code(lambda: files.delete("gone", recursive=True)) == "failed"
     files.delete("gone", recursive=True)
     assert files.ls()["entries"] == []
@@ -721,7 +726,7 @@ def test_grepping_ends_somewhere(files: Workspace, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(workspace, "GREP_MATCHES", 12)
     found = files.grep("x")
     assert (len(found["matches"]), found["truncated"]) == (12, True)
-    monkeypatch.setattr(searching.Budget.__init__, "__defaults__", (100, 20.0, 25))
+    monkeypatch.setattr(walking.Budget.__init__, "__defaults__", (100, 20.0, 25))
     found = files.grep("x")
     assert (len(found["matches"]), found["truncated"]) == (10, True)
 

@@ -12,7 +12,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -110,8 +110,9 @@ class Wickd(Lines):
         """The guard, wickd, and everything below them."""
         found = [self.process.pid]
         for pid in found:
-            for task in Path(f"/proc/{pid}/task").glob("*/children"):
-                found += map(int, task.read_text().split())
+            with suppress(FileNotFoundError, ProcessLookupError):  # one that has just ended has no children
+                for task in Path(f"/proc/{pid}/task").glob("*/children"):
+                    found += map(int, task.read_text().split())
         return found
 
     @property

@@ -74,7 +74,6 @@ TOOLS = {
 
 ARGUMENTS = {
     "task": {"subagent_type": "agent", "subagent": "agent"},
-    "start_task": {"subagent_type": "agent", "subagent": "agent"},
     "execute": {"cmd": "command", "cwd": "workdir"},
     "ls": {"directory": "path", "dir": "path", "file_path": "path"},
     "read_file": {"file_path": "path"},

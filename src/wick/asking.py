@@ -11,7 +11,7 @@ from typing import Any
 from uuid import uuid4
 
 from wick.caps import ASK_SECONDS
-from wick.decisions import Allow, Ask, Block, Question
+from wick.decisions import Allow, Ask, Asker, Block, Question
 from wick.errors import Paused
 from wick.events import ApprovalRequest, ApprovalResponse
 from wick.frozen import FrozenDict, freeze
@@ -71,22 +71,33 @@ def _read(said: FrozenDict) -> Allow | Block:
 
 
 async def _answer(run: Run, question: Question, asked: FrozenDict) -> tuple[Allow | Block, dict[str, Any]]:
-    """What the user says, and what the log should know beside it."""
-    if time() >= asked.get("expires", inf):
+    """What the user says, and what the log should know beside it; of two who answer, the first counts."""
+    asker, keeper, expires = run.root.asker, run.root.thread.keeper, asked.get("expires", inf)
+    if keeper is not None and (said := await keeper.answer(question.id, 0.0 if asker else expires - time())):
+        return _kept(said, question)
+    if time() >= expires:
         return Block(f"the question lapsed before anybody answered: {question.question}"), {"lapsed": True}
-    asker, keeper = run.root.asker, run.root.thread.keeper
     if asker is None and keeper is not None:
-        said = await keeper.answer(question.id)
-        if said is None:
-            raise Paused(f"waiting for an answer to: {question.question}")
-        return _understood(_read(said), question), {key: said[key] for key in ("scope", "rule", "by") if key in said}
+        raise Paused(f"waiting for an answer to: {question.question}")
     if asker is None:
         return Block(f"nobody is there to say yes to: {question.question}"), {}
+    answer = await _hear(asker, question)
+    if keeper is not None and (said := await keeper.answer(question.id, 0.0)):
+        return _kept(said, question)
+    return answer, {}
+
+
+def _kept(said: FrozenDict, question: Question) -> tuple[Allow | Block, dict[str, Any]]:
+    more = {key: said[key] for key in ("scope", "rule", "by") if key in said}
+    return _understood(_read(said), question), more
+
+
+async def _hear(asker: Asker, question: Question) -> Allow | Block:
     try:
         answer = asker(question)
-        return _understood(await answer if isawaitable(answer) else answer, question), {}
+        return _understood(await answer if isawaitable(answer) else answer, question)
     except Exception as error:  # who could not be asked has not agreed
-        return Block(f"the user could not be asked: {error}"), {}
+        return Block(f"the user could not be asked: {error}")
 
 
 def _understood(answer: Any, question: Question) -> Allow | Block:

@@ -195,3 +195,7 @@ MCP_PINS_BYTES = 1_000_000  # of a file with pins
 RUNS_RECORDED = 20
 SPANS_RECORDED = 500  # of one run
 TRACE_BYTES = 500_000  # of one run, as JSON
+
+# agents.yaml
+CONFIG_BYTES = 1_000_000
+CONFIG_DEPTH = 20

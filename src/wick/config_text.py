@@ -88,7 +88,9 @@ def _check(events: Iterable[Any], name: str) -> None:
         kind, wrong = type(event).__name__, ""
         depth += kind.endswith("StartEvent") - kind.endswith("EndEvent")
         if kind == "AliasEvent" or getattr(event, "anchor", None) is not None:
-            wrong = "anchors (&) and aliases (*) are not used here; put what agents share under `defaults:`, or quote it"
+            wrong = (
+                "anchors (&) and aliases (*) are not used here; put what agents share under `defaults:`, or quote it"
+            )
         elif getattr(event, "tag", None) is not None:
             wrong = f"tags such as {event.tag!r} are not used here; quote the text if it begins with a `!`"
         elif depth > CONFIG_DEPTH:
@@ -131,7 +133,9 @@ class _Reading:
                 raise self._wrong(at, "a key is a text here, not a list or a map")
             if key.value in found:
                 first, self.lines[place] = self.lines[place], key.start_mark.line + 1
-                raise self._wrong(place, f"the key {key.value!r} stands here a second time; it is in line {first} already")
+                raise self._wrong(
+                    place, f"the key {key.value!r} stands here a second time; it is in line {first} already"
+                )
             found[key.value] = self._placed(key, value, place)
         return found
 
@@ -156,7 +160,9 @@ class _Reading:
             return "${"
         name = _NAME.fullmatch(found[1]) if found[2] else None
         if name is None:
-            raise self._wrong(at, f"{found[0]!r} is no variable; say ${{NAME}}, ${{NAME:-default}}, or $${{ for the signs")
+            raise self._wrong(
+                at, f"{found[0]!r} is no variable; say ${{NAME}}, ${{NAME:-default}}, or $${{ for the signs"
+            )
         value = self.environment.get(name[1])
         if name[2] is not None:
             return value or name[2]

@@ -72,7 +72,7 @@ class Task:
     answer: str = ""
     work: asyncio.Task[None] | None = None
     shown: bool = False  # the model has read how it ended
-    asked_at: int = 0  # how many steps the run at the top had made when its question was put
+    begun_at: int = 0  # how many steps the run at the top had made when it was begun, or taken up
 
     @classmethod
     def of(cls, id: str, record: Mapping[str, Any]) -> Task:

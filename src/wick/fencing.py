@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from functools import lru_cache
 
 # Signs that look like those of a tag, and letters that look like Latin ones.
 _LOOKALIKES = str.maketrans(
@@ -31,16 +30,13 @@ def fenced(tag: str, text: str, **attributes: str) -> str:
 
 def defused(tag: str, text: str) -> str:
     """The text with `&lt;` in the place of what opens a tag of that name, however it is spelled."""
-    places, skeleton = [], []
-    for place, character in enumerate(text):
-        for left in _skeleton(character):
-            places.append(place)
-            skeleton.append(left)
-    name = "".join(left for character in tag for left in _skeleton(character))
-    found = re.finditer(rf"<[/\\]*(?={re.escape(name)})", "".join(skeleton))
+    opens = re.compile(rf"<[/\\]*(?={re.escape(tag.translate(_SKELETON))})")
+    if not opens.search(text.translate(_SKELETON)):
+        return text
+    left = [(place, sign) for place, character in enumerate(text) for sign in character.translate(_SKELETON)]
     pieces, end = [], 0
-    for match in found:
-        place = places[match.start()]
+    for found in opens.finditer("".join(sign for _, sign in left)):
+        place = left[found.start()][0]
         pieces += [text[end:place], "&lt;"]
         end = place + 1
     return "".join([*pieces, text[end:]])
@@ -57,8 +53,16 @@ def _quoted(value: str) -> str:
     return one_line(value, 500).replace("&", "&amp;").replace('"', "&quot;").replace("<", "&lt;")
 
 
-@lru_cache(maxsize=2_000)
-def _skeleton(character: str) -> str:
-    """What is left of a character when spelling does not matter; often nothing."""
-    plain = unicodedata.normalize("NFKD", character).casefold().translate(_LOOKALIKES)
-    return "".join(c for c in plain if unicodedata.category(c) not in _IGNORED and c not in _FILLERS)
+class _Skeleton(dict[int, str]):
+    """What is left of each character when spelling does not matter: often nothing. It remembers the usual ones."""
+
+    def __missing__(self, code: int) -> str:
+        plain = unicodedata.normalize("NFKD", chr(code)).casefold().translate(_LOOKALIKES)
+        left = "".join(c for c in plain if unicodedata.category(c) not in _IGNORED and c not in _FILLERS)
+        if len(self) < _REMEMBERED:
+            self[code] = left
+        return left
+
+
+_REMEMBERED = 5_000
+_SKELETON = _Skeleton()

@@ -241,7 +241,7 @@ async def replied(call: ModelCall, reply: Message) -> None:
     if trail.prevented is not None:
         return taken_back(call)
     if reply.text or reply.tool_calls:
-        run.thread.add(reply)
+        _say(run, reply)
         await run.thread.saved()
     if run.emitter is None:
         return
@@ -249,6 +249,14 @@ async def replied(call: ModelCall, reply: Message) -> None:
     if reply is not trail.reply and (trail.shown or reply.text):
         run.emit(ChatModelRestart(name=name, content=reply.text))
     run.emit(ChatModelEnd(name=name, message=reply.to_json(), usage=trail.usage.to_json()))
+
+
+def _say(run: Run, reply: Message) -> None:
+    """Add a reply. It settles what was asked about the last one, but not what a child asks in the background."""
+    others = [question for question in run.thread.questions.values() if question.get("run") != run.id]
+    run.thread.add(reply)
+    for question in others:
+        run.thread.append("asked", question)
 
 
 def begun(use: ToolUse) -> None:

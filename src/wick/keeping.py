@@ -14,9 +14,11 @@ import asyncio
 import logging
 import socket
 from collections import deque
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Coroutine, Sequence
 from contextlib import asynccontextmanager, suppress
+from math import inf
 from os import getpid
+from typing import Any, TypeVar
 from uuid import uuid4
 from weakref import WeakKeyDictionary
 
@@ -25,9 +27,11 @@ from wick.frozen import FrozenDict, freeze
 from wick.messages import Message
 from wick.protocols import Lease, Queued, Store
 from wick.threads import Entry, Thread
-from wick.turns import end
+from wick.turns import closing, end
 
 logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 LEASE_SECONDS = 30.0  # how long the thread of a program that died stays locked
 SHORTEST_WAIT, LONGEST_WAIT = 0.02, 0.5  # between two tries to get a thread that another program holds
@@ -63,23 +67,45 @@ async def hold(
         kept = Kept(store, owner, thread, lease, seconds, patience)
         try:
             await kept.catch_up()
-            thread.keeper = kept
             yield kept
         finally:
-            thread.keeper = None
+            if thread.keeper is kept:
+                thread.keeper = None
             await asyncio.shield(kept.let_go())
 
 
 async def _lease(store: Store, owner: str, id: str, seconds: float, wait: bool) -> Lease:
     holder, pause = f"{socket.gethostname()}:{getpid()}:{uuid4().hex[:8]}", SHORTEST_WAIT
+    await _release_late(store, owner, id)
     while True:
+        taking = asyncio.create_task(store.lease(owner, id, holder, seconds), name=f"taking {id}")
         try:
-            return await store.lease(owner, id, holder, seconds)
+            return await asyncio.shield(taking)
+        except asyncio.CancelledError:  # it may be taken all the same
+            await asyncio.shield(_undo(taking, store, owner, id))
+            raise
         except StoreError as error:
             if error.code != "conflict" or not wait:
                 raise
         await asyncio.sleep(pause)
         pause = min(pause * 1.5, LONGEST_WAIT)
+
+
+async def _undo(taking: asyncio.Task[Lease], store: Store, owner: str, id: str) -> None:
+    """Give back the lease of somebody who no longer waits for it."""
+    with suppress(StoreError):  # it lapses by itself
+        await store.release(owner, id, (await taking).fence)
+
+
+_unreleased: WeakKeyDictionary[Store, dict[tuple[str, str], int]] = WeakKeyDictionary()  # fences, by owner and thread
+
+
+async def _release_late(store: Store, owner: str, id: str) -> None:
+    """Give back a lease that this program could not give back when it was done, so that nobody waits for its end."""
+    left = _unreleased.get(store, {})
+    if (owner, id) in left:
+        await store.release(owner, id, left[owner, id])
+        left.pop((owner, id), None)
 
 
 async def _make(store: Store, owner: str, id: str) -> None:
@@ -101,22 +127,36 @@ class Kept:
         self._last = 0  # the number of the last entry that is written
         self._writing: asyncio.Task[None] | None = None
         self._heard: dict[int, Message] = {}  # messages that were queued and are not in the log yet, by position
-        self._answers: dict[str, Queued] = {}
+        self._answers: dict[int, str] = {}  # likewise, the questions that they are about
+        self._taken: set[int] = set()  # the positions of what is in the log by now
+        self._given: set[str] = set()  # the questions whose answer somebody is about to log
         self._failed: StoreError | None = None
         self._renewing = self._loop.create_task(self._renew(), name=f"lease of {thread.id}")
 
     async def catch_up(self) -> None:
         """Read what the store has; a thread that has more is written there."""
         thread = self.thread
+        self._check_alone()
         head = await self.store.head(self.owner, thread.id)
         if thread.entries and head.last:
             await self._check(head.last)
         self._last = min(head.last, len(thread.entries))
         await load(self.store, self.owner, thread.id, thread)
         self._last = max(self._last, head.last)
+        if head.queued:
+            await self._inbox()
         self._unwritten.extend(thread.entries[self._last :])
-        self._kick()
         await self.saved()
+        self._check_alone()
+        thread.keeper = self
+
+    def _check_alone(self) -> None:
+        """What is appended to a thread goes to one place."""
+        other = self.thread.keeper
+        if isinstance(other, Kept) and not other._loop.is_closed():
+            raise StoreError(
+                f"thread {self.thread.id} is being kept for {other.owner} now; give this run another Thread", "conflict"
+            )
 
     async def _check(self, last: int) -> None:
         """What is here must be what is there, as far as both go."""
@@ -136,14 +176,12 @@ class Kept:
         if self._failed is not None:
             raise self._failed
         self._unwritten.append(entry)
-        try:
-            here = asyncio.get_running_loop() is self._loop
-        except RuntimeError:
-            here = False
-        self._kick() if here else self._loop.call_soon_threadsafe(self._kick)
+        self._kick() if self._at_home() else self._loop.call_soon_threadsafe(self._kick)
 
     async def saved(self) -> None:
         """Return when all that was taken is in the store."""
+        if not self._at_home():
+            return await self._home(self.saved())
         while self._unwritten and self._failed is None:
             self._kick()
             if self._writing is not None:
@@ -151,32 +189,48 @@ class Kept:
         if self._failed is not None:
             raise self._failed
 
+    def _at_home(self) -> bool:
+        try:
+            return asyncio.get_running_loop() is self._loop
+        except RuntimeError:
+            return False
+
+    async def _home(self, work: Coroutine[Any, Any, T]) -> T:
+        """Do it where the thread is held: an agent that a tool runs in a Python thread has an event loop of its own."""
+        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self._loop))
+
     async def said(self) -> Sequence[Message]:
         """What was queued for this thread, each message once; the log takes it when it is appended."""
         fresh = [row for row in await self._inbox() if row.kind == "message" and row.position not in self._heard]
         self._heard |= {row.position: Message.from_json(row.data) for row in fresh}
         return [self._heard[row.position] for row in fresh]
 
-    async def answer(self, question: str) -> FrozenDict | None:
+    async def answer(self, question: str, most: float = inf) -> FrozenDict | None:
         """The first answer to a question, if somebody gives one in time."""
-        if found := await self._answered(question):
+        if not self._at_home():
+            return await self._home(self.answer(question, most))
+        found, seconds = await self._answered(question), min(self.patience, most)
+        if found is not None or seconds <= 0:
             return found
         with suppress(TimeoutError):
-            async with asyncio.timeout(self.patience):
-                async for _ in self.store.watch(self.owner, self.thread.id):
+            async with asyncio.timeout(seconds), closing(self.store.watch(self.owner, self.thread.id)) as news:
+                async for _ in news:
                     if found := await self._answered(question):
                         return found
         return None
 
     async def _answered(self, question: str) -> FrozenDict | None:
-        for row in await self._inbox():
-            if row.kind == "answer":
-                self._answers.setdefault(row.data["id"], row)
-        found = self._answers.get(question)
-        return freeze(found.data) if found else None
+        found = (row.data for row in await self._inbox() if row.kind == "answer" and row.data["id"] == question)
+        if (first := next(found, None)) is None:
+            return None
+        self._given.add(question)
+        return FrozenDict(freeze(first))
 
     async def _inbox(self) -> Sequence[Queued]:
-        return await self.store.inbox(self.owner, self.thread.id)
+        found = await self.store.inbox(self.owner, self.thread.id)
+        queued = [row for row in found if row.position not in self._taken]  # it may have been read before it was taken
+        self._answers |= {row.position: row.data["id"] for row in queued if row.kind == "answer"}
+        return queued
 
     def _kick(self) -> None:
         if self._unwritten and self._failed is None and (self._writing is None or self._writing.done()):
@@ -198,16 +252,18 @@ class Kept:
                 raise
             for _ in batch:
                 self._unwritten.popleft()
+            self._taken.update(took)
             for position in took:
                 self._heard.pop(position, None)
+                self._answers.pop(position, None)
 
     def _took(self, batch: Sequence[Entry]) -> list[int]:
-        """The positions of what was queued and is among these entries."""
+        """The positions of what was queued and is among these entries, or is an answer nobody waits for any more."""
         queued = {id(message): position for position, message in self._heard.items()}
         took = [queued[id(entry.data)] for entry in batch if entry.kind == "message" and id(entry.data) in queued]
-        answered = [entry.data["id"] for entry in batch if entry.kind == "answered"]
-        took += [self._answers[question].position for question in answered if question in self._answers]
-        return took
+        logged = {entry.data["id"] for entry in batch if entry.kind == "answered"}
+        awaited = {*self.thread.questions, *self._given} - logged
+        return took + [position for position, question in self._answers.items() if question not in awaited]
 
     async def _renew(self) -> None:
         while True:
@@ -228,6 +284,7 @@ class Kept:
         try:
             await self.store.release(self.owner, self.thread.id, self.lease.fence)
         except StoreError as error:  # it lapses by itself
+            _unreleased.setdefault(self.store, {})[self.owner, self.thread.id] = self.lease.fence
             logger.warning("the lease of %s could not be given back: %s", self.thread.id, error)
 
 

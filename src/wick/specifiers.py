@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 from wick.errors import BackendError, ConfigError
 from wick.lexing import Word
-from wick.searching import Glob
+from wick.patterns import Glob
 from wick.shell import Command, Script
 
 Met = Literal["yes", "maybe", "no"]

@@ -58,8 +58,8 @@ class Keeper(Protocol):
     async def said(self) -> Sequence[Message]:
         """What users have said to this thread meanwhile, each once."""
 
-    async def answer(self, question: str) -> FrozenDict | None:
-        """What somebody has said to a question, waiting a while for it; None if nobody has."""
+    async def answer(self, question: str, most: float) -> FrozenDict | None:
+        """What somebody has said to a question, waiting a while for it, at most so many seconds; None if nobody has."""
 
 
 class Values(MutableMapping[str, Any]):
@@ -162,8 +162,8 @@ class Thread:
             entry = Entry(len(self.entries) + 1, kind, data, time.time())
             self._fold(entry)
             self.entries.append(entry)
-            if self.keeper is not None:
-                self.keeper.keep(entry)
+            if (keeper := self.keeper) is not None:  # it may be let go of meanwhile, by another Python thread
+                keeper.keep(entry)
         return entry
 
     async def saved(self) -> None:
@@ -184,7 +184,10 @@ class Thread:
         """Go back to how things were after the entry `to`; what came later stays in the log and counts no more."""
         if self.busy:
             raise StoreError(f"a run of thread {self.id} is going on; cancel it, then rewind", "conflict")
-        return self.append("rewind", {"to": self._place(to)})
+        entry = self.append("rewind", {"to": self._place(to)})
+        for question in [*self.questions.values()]:
+            self.append("asked", question)  # again, for a store counts no question from before a rewind
+        return entry
 
     def lineage(self, at: int | None = None) -> list[Entry]:
         """The entries that count, or counted after the entry `at`: all but those that somebody went back behind."""

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from wick.backends import cgroups
-from wick.backends.cgroups import Controller, Group, amount, controllers, find, make
+from wick.backends.sandbox import cgroups
+from wick.backends.sandbox.cgroups import Controller, Group, amount, controllers, find, make
 
 MB = 1_000_000
 EATER = "data = []\nwhile True: data.append(bytearray(10_000_000))"

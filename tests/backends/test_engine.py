@@ -19,9 +19,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import engines
-from wick.backends.address import address
+from wick.backends.containers.address import address
+from wick.backends.containers.engine import Engine, EngineError, Frames
 from wick.backends.docker import Docker
-from wick.backends.engine import Engine, EngineError, Frames
 from wick.errors import ConfigError
 
 # -- addresses ------------------------------------------------------------------------------------------------------

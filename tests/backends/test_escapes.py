@@ -16,7 +16,7 @@ import pytest
 
 from sandboxed import PYTHON, needs_bubblewrap
 from wick.backends.local import Local
-from wick.backends.seccomp import ARCHITECTURES, DENIED, MISSING
+from wick.backends.sandbox.seccomp import ARCHITECTURES, DENIED, MISSING
 
 ESCAPES = Path(__file__).parent / "escapes.py"
 

@@ -24,7 +24,7 @@ from sandboxed import (
     needs_bubblewrap,
     said,
 )
-from wick.backends import cgroups
+from wick.backends.sandbox import cgroups
 
 pytestmark = needs_bubblewrap
 __all__ = ["folder", "local"]  # fixtures

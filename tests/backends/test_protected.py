@@ -12,9 +12,9 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from wick import caps
-from wick.backends.protected import COPIES, Cover, appeared, covers, move_aside, put_back, scan
+from wick.backends.sandbox.protected import COPIES, Cover, appeared, covers, move_aside, put_back, scan
 from wick.beneath import Beneath
-from wick.workspace import PROTECTED
+from wick.protecting import PROTECTED
 
 CONFIG = "[core]\n\tbare = false\n"
 

@@ -6,9 +6,9 @@ import sys
 
 import pytest
 
-from wick.backends import seatbelt
-from wick.backends.protected import Cover
-from wick.backends.sandbox import NotThere, View
+from wick.backends.sandbox import seatbelt
+from wick.backends.sandbox.confining import NotThere, View
+from wick.backends.sandbox.protected import Cover
 
 VIEW = View('/Users/ada/pro"ject\\x', "/Users/ada/project", {"A": "b"}, scratch="/private/tmp/wick-1")
 

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wick.backends import seccomp
-from wick.backends.seccomp import (
+from wick.backends.sandbox import seccomp
+from wick.backends.sandbox.seccomp import (
     ALLOW,
     ARCHITECTURES,
     DENIED,

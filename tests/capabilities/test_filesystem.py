@@ -399,6 +399,22 @@ async def test_a_tool_of_another_name_is_asked_about_as_well(asking: Asking, fol
     assert len(user.questions) == 1 and os.listdir(folder) == []
 
 
+async def test_a_child_asks_the_same_user_once(asking: Asking, folder: Path) -> None:
+    capability, user = Filesystem(asking), User(Allow(), Block("no"))
+    commands = (call("execute", "c1", command="touch a"), call("execute", "c2", command="touch b"))
+    with_hooks = Agent(Scripted(calls(commands[0]), "done"), name="with_hooks", hooks=[capability])
+    with_tools = Agent(Scripted(calls(commands[1]), "done"), name="with_tools", tools=capability.tools())
+
+    @tool
+    async def delegate() -> str:
+        """Let others do it."""
+        return "".join([(await child.run("go")).text for child in (with_hooks, with_tools)])
+
+    parent = Agent(Scripted(calls(call("delegate")), "done"), tools=[delegate], hooks=[capability], ask=user)
+    await parent.run("go")
+    assert len(user.questions) == 2 and os.listdir(folder) == ["a"]
+
+
 async def test_commands_of_others_are_not_its_business(asking: Asking, folder: Path) -> None:
     hooks = [Filesystem(asking, execute=False)]
     assert (
@@ -593,6 +609,29 @@ async def test_how_large_is_too_large_can_be_said(local: Local) -> None:
     assert len(result_of(result)) == 200_000
 
 
+async def test_a_tool_that_is_not_there_may_have_a_large_result(local: Local) -> None:
+    many = [tool(talk.fn, name=f"tool_{number}") for number in range(1_000)]
+    result = await agent(local, call("nothing", size=1), tools=many, result_chars=4_000).run("go")
+    assert result_of(result).startswith("there is no tool named 'nothing'; the tools are tool_0, tool_1,")
+    assert "the whole result is in .results/c1.txt" in result_of(result)
+
+
+async def test_who_builds_on_it_may_add_tools_and_hooks(local: Local) -> None:
+    class Counting(Filesystem):
+        @tool(kind="read", read_only=True)
+        async def count(self) -> str:
+            """Count."""
+            return "one"
+
+        @after(ToolUse)
+        async def shout(self, use: ToolUse) -> None:
+            use.result.output += "!"
+
+    hooks = [Counting(local, read_only=True)]
+    result = await Agent(Scripted(calls(call("count")), "done"), hooks=hooks).run("go")
+    assert result_of(result) == "one!" and names(hooks[0]) == ["ls", "read_file", "glob", "grep", "count"]
+
+
 async def test_a_large_error_is_kept_too(local: Local, folder: Path) -> None:
     @tool
     async def fail() -> ToolResult:
@@ -739,6 +778,7 @@ async def test_in_plan_mode_files_are_read_and_not_written(local: Local, folder:
         lambda: Filesystem(State(), read_only=1),  # type: ignore[arg-type]
         lambda: Filesystem(State(), track=None),  # type: ignore[arg-type]
         lambda: Filesystem(State(), result_chars=0),
+        lambda: Filesystem(State(), result_chars=3_999),
         lambda: Filesystem(State(), result_chars="80"),  # type: ignore[arg-type]
         lambda: Filesystem(State(), longest=-1),
         lambda: Filesystem(State(), longest=float("inf")),

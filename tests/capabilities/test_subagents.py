@@ -18,6 +18,7 @@ from wick import (
     Block,
     FunctionModel,
     Paused,
+    Run,
     Scripted,
     Thread,
     ToolCall,
@@ -30,7 +31,7 @@ from wick.capabilities.limits import Limits
 from wick.capabilities.sessions import Sessions
 from wick.capabilities.subagents import Subagents
 from wick.capabilities.todos import Todos
-from wick.errors import ConfigError
+from wick.errors import ConfigError, StoreError
 from wick.models.scripted import Reply
 from wick.protocols import Request, Store
 from wick.stores.in_memory import InMemory
@@ -107,6 +108,13 @@ async def test_the_model_is_told_which_agents_there_are() -> None:
     await agent.run("go")
     task = next(tool for tool in asked(agent)[0].tools if tool.name == "task")
     assert task.description.endswith("The agents:\n- helper: The helper.\n- critic: Finds faults.")
+    assert task.schema["parameters"]["properties"]["agent"]["enum"] == ["helper", "critic"]
+
+
+async def test_the_demo_model_hands_over() -> None:
+    agent = Agent("demo", hooks=[Subagents([Subagent("researcher", "Finds things.")])])
+    result = await agent.run("Delegate writing a poem to the researcher")
+    assert result.text.startswith("The researcher agent answered:")
 
 
 async def test_several_work_side_by_side() -> None:
@@ -164,7 +172,7 @@ async def test_a_child_that_is_stopped_says_so() -> None:
     [
         (
             {"agent": "helpr", "prompt": "x"},
-            "there is no agent 'helpr'; the agents are helper; did you mean helper?",
+            "task: agent should be 'helper' (got 'helpr')",
         ),
         ({"agent": "helper", "prompt": " "}, "a prompt is a text of up to 100,000 characters"),
         ({"agent": "helper", "prompt": "x" * 100_001}, "a prompt is a text of up to 100,000 characters"),
@@ -544,7 +552,7 @@ async def test_tasks_are_listed_also_those_of_earlier_runs() -> None:
 
 async def test_a_task_that_does_not_exist_is_a_sentence() -> None:
     result = await lead(calls(on("check_task", task="task_9")), "done", agents=[Subagent("helper", "Helps.")]).run("go")
-    assert result_of(result) == "there is no task 'task_9'; there are no tasks"
+    assert result_of(result) == "there is no task 'task_9'; the tasks are (none)"
 
 
 async def test_a_task_that_fails_says_so() -> None:
@@ -670,6 +678,161 @@ async def test_so_does_one_that_nobody_waits_for_at_the_end(store: Store) -> Non
     result = await shop(store, "in the end", child=buyer("bought")).run(thread="th_1")
     assert result.text == "in the end" and ran.count("paid 5") == 1
     assert result.messages[-2].text == "task_1 (helper) has ended:\nbought"
+
+
+async def test_where_threads_are_not_kept_a_task_is_taken_up_too() -> None:
+    away, there = User(Paused("the user is away")), User(True)
+    waits = await shop(None, calls(start()), calls(on("await_tasks")), child=buyer(*LOOK_THEN_PAY), ask=away).run("go")
+    assert waits.outcome == "interrupted" and waits.thread is not None
+    thread = Thread.from_json(waits.thread.to_json())
+    result = await shop(None, "done", child=buyer("bought"), ask=there).run(thread=thread)
+    assert '"answer": "bought"' in results(result)[-1] and ran == ["looked at prices", "paid 5"]
+
+
+async def test_a_run_that_pauses_lets_its_tasks_finish(store: Store) -> None:
+    gate = Gate()
+
+    @guard(ToolUse, match="begun")
+    async def later(use: ToolUse) -> Ask:
+        asyncio.get_running_loop().call_later(0.05, gate.open.set)
+        return Ask("begun?")
+
+    hooks = [Sessions(store), later, Subagents([gate.agent()])]
+    agent = Agent(Scripted(calls(start()), calls(on("begun"))), tools=opener(gate), hooks=hooks)
+    waits = await agent.run("go", thread="th_1")
+    assert waits.outcome == "interrupted" and waits.thread is not None
+    assert waits.thread.values["tasks"]["task_1"]["answer"] == "late"
+
+
+async def test_a_task_that_waits_is_shown_and_can_be_cancelled(store: Store) -> None:
+    @tool
+    async def until_asked(run: Run) -> str:
+        """Wait until the task waits."""
+        async with asyncio.timeout(20):
+            while run.thread.values["tasks"]["task_1"]["status"] != "waiting":
+                await asyncio.sleep(0.01)
+        return "asked"
+
+    replies = (calls(start()), calls(on("until_asked")), calls(on("cancel_task", task="task_1")), "done")
+    child = buyer(calls(call("pay", amount=5)))
+    agent = lead(*replies, agents=[child], tools=[pay, until_asked], hooks=[Sessions(store), confirm])
+    seen = await events(agent, thread="th_1")
+    assert seen[-1].to_json()["data"]["outcome"] == "completed" and ran == []
+    assert asked(agent)[2].messages[-1].text.endswith("- task_1 (helper): waiting")
+    told = [(event.event, event.to_json()["data"].get("status")) for event in seen if "on_task" in event.event]
+    assert told == [("on_task_start", None), ("on_task_update", "waiting"), ("on_task_end", "cancelled")]
+
+
+async def test_a_question_that_the_run_at_the_top_went_past_is_asked_again(store: Store) -> None:
+    """A question belongs to the step it is put in; a run that pauses for it has it open."""
+
+    @tool
+    async def until_asked(run: Run) -> str:
+        """Wait until there is a question."""
+        async with asyncio.timeout(20):
+            while not run.thread.questions:
+                await asyncio.sleep(0)
+        return "asked"
+
+    child = buyer(calls(call("pay", amount=5)))
+    hooks = [Sessions(store), confirm, Subagents([child])]
+    agent = Agent(Scripted(calls(start()), calls(on("until_asked")), "early"), tools=[pay, until_asked], hooks=hooks)
+    assert (await agent.run("go", thread="th_1")).outcome == "interrupted"
+    (question,) = await Sessions(store).questions("th_1")
+    assert question["question"] == "pay 5?"
+
+
+async def test_a_task_of_a_child_pauses_the_whole_line(store: Store) -> None:
+    def agent(*replies: Reply, grandchild: tuple[Reply, ...], child: tuple[Reply, ...]) -> Agent:
+        agents = [helper(*grandchild, name="grandchild"), helper(*child, name="child")]
+        return lead(*replies, agents=agents, tools=[look, pay], hooks=[Sessions(store), confirm])
+
+    begun = (calls(start(agent="grandchild")), "early")
+    waits = agent(calls(start(agent="child")), "early", grandchild=LOOK_THEN_PAY, child=begun)
+    assert (await waits.run("go", thread="th_1")).outcome == "interrupted"
+    sessions = Sessions(store)
+    (question,) = await sessions.questions("th_1")
+    await sessions.answer("th_1", question["id"], "allow")
+    again = agent("in the end", grandchild=("bought",), child=("c",))
+    result = await again.run(thread="th_1")
+    assert (result.text, ran) == ("in the end", ["looked at prices", "paid 5"])
+    assert result.messages[-2].text == "task_1 (child) has ended:\nc"
+
+
+async def test_one_that_waits_does_not_keep_any_from_being_enough(store: Store) -> None:
+    quick = helper("quick", name="quick")
+    model = Scripted(
+        calls(start(id="1"), start(id="2", agent="quick")), calls(on("await_tasks", wait_for="any")), "early"
+    )
+    agents = [buyer(calls(call("pay", amount=5))), quick]
+    agent = Agent(model, tools=[look, pay], hooks=[Sessions(store), confirm, Subagents(agents)])
+    waits = await agent.run("go", thread="th_1")
+    assert '"answer": "quick"' in results(waits)[-1], "one was enough"
+    assert waits.reason == "paused: waiting for an answer to: pay 5?", "and the end waits for the other"
+
+
+async def test_what_the_user_says_is_heard_while_a_run_waits() -> None:
+    gate = Gate()
+    agent = lead(calls(start()), "early", "I hear you", "in the end", agents=[gate.agent()])
+    stream = agent.stream("go")
+    async for event in stream:
+        if event.event == "on_chat_model_end" and len(asked(agent)) == 2:
+            stream.run.send("hello?")
+        if event.event == "on_chat_model_end" and len(asked(agent)) == 3:
+            gate.open.set()
+    assert stream.result is not None and stream.result.text == "in the end"
+    assert [message.text for message in stream.result.messages if message.role == "user"][1] == "hello?"
+
+
+async def test_a_child_hears_what_is_said_to_its_thread(store: Store) -> None:
+    gate, sessions = Gate(), Sessions(store)
+    agent = Agent(Scripted(hand(), "done"), hooks=[sessions, Subagents([gate.agent()])])
+    work = asyncio.create_task(agent.run("go", thread="th_1"))
+    await gate.begun.wait()
+    child = next(thread.id for thread in (await sessions.threads()).threads if thread.id != "th_1")
+    await sessions.send(child, "and this")
+    gate.open.set()
+    await work
+    assert gate.requests[-1].messages[-1].text == "and this"
+
+
+class Breaking(InMemory):
+    """A store whose disk is full from some moment on."""
+
+    full = False
+
+    async def append(self, *args: Any, **options: Any) -> int:
+        if self.full:
+            raise StoreError("the disk is full")
+        return await super().append(*args, **options)
+
+
+@pytest.mark.parametrize("last", [calls(on("await_tasks")), "early"], ids=["awaited", "at the end"])
+async def test_a_store_that_breaks_fails_the_run_and_leaves_nothing_behind(last: Reply) -> None:
+    store, gate = Breaking(), Gate()
+
+    @tool
+    async def fill() -> str:
+        """Fill the disk."""
+        store.full = True
+        gate.open.set()
+        return "full"
+
+    agent = Agent(
+        Scripted(calls(start()), calls(on("begun")), calls(on("fill")), last, spare=True),
+        tools=[fill, *opener(gate)],
+        hooks=[Sessions(store), Subagents([gate.agent()])],
+    )
+    with pytest.raises(StoreError, match="the disk is full"):
+        await agent.run("go", thread="th_1")
+
+
+async def test_of_a_long_answer_much_is_kept() -> None:
+    child = helper("x" * 100_010)
+    result = await lead(calls(start()), calls(on("await_tasks")), "done", agents=[child]).run("go")
+    assert result.thread is not None
+    kept = result.thread.values["tasks"]["task_1"]["answer"]
+    assert kept == "x" * 100_000 + "\n\n... (truncated 10 characters) ..."
 
 
 async def test_a_task_of_a_run_that_nobody_took_up_is_lost() -> None:

@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import is_typeddict
 
 from wick import shapes
+from wick.backends.wickd import bundle
 from wick.protocols import Backend
-from wick.workspace import _SAID
+from wick.refusals import SENTENCES
 
 ROOT = Path(__file__).parent.parent.parent
 PAGE = (ROOT / "docs" / "guide" / "backends.md").read_text(encoding="utf-8")
-SOURCES = [ROOT / "src" / "wick" / name for name in ("workspace.py", "searching.py", "processes.py")]
+SOURCES = [ROOT / "src" / "wick" / f"{name}.py" for name in bundle.MODULES]
 OPERATIONS = {name for name, part in vars(Backend).items() if callable(part) and not name.startswith("_")}
 SHAPES = [kind for kind in vars(shapes).values() if is_typeddict(kind)]
 
@@ -41,7 +42,7 @@ WITHIN = {"no_engine"}  # what a daemon says to wick, and nobody else hears
 
 def _given() -> set[str]:
     """The codes that a BackendError has: those it is given in the source, and those of the system's errors."""
-    found = {code for code, _ in _SAID.values()}
+    found = {code for code, _ in SENTENCES.values()}
     for path in [*SOURCES, *(ROOT / "src" / "wick" / "backends").rglob("*.py")]:
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Call) and getattr(node.func, "id", "") in ("BackendError", "EngineError"):

@@ -463,6 +463,21 @@ async def test_a_question_that_is_no_longer_asked(store: Store, mine: Held, end:
         await store.answer("ada", "t", "q", {"allowed": True})
 
 
+@pytest.mark.parametrize("end", ENDS, ids=lambda end: end["kind"])
+async def test_a_question_that_is_asked_again_waits_again(store: Store, mine: Held, end: dict[str, Any]) -> None:
+    await mine.log("asked", id="q")
+    await mine.append(entry(2, **end), entry(3, "asked", id="q"))
+    assert (await store.head("ada", "t")).asking == 1
+    position = await store.answer("ada", "t", "q", {"allowed": True})
+    await mine.append(entry(4, **end), entry(5, "asked", id="q"))
+    with refused("conflict", "has been answered"):  # the first one still counts
+        await store.answer("ada", "t", "q", {"allowed": False})
+    assert (await store.head("ada", "t")).asking == 0
+    await mine.append(entry(6, "answered", id="q", allowed=True), entry(7, "asked", id="q"), took=[position])
+    head = await store.head("ada", "t")
+    assert (head.asking, head.queued) == (1, 0)
+
+
 async def test_a_question_outlives_an_interruption(store: Store, mine: Held) -> None:
     await mine.log("run_start", run="r")
     await mine.append(entry(2, "asked", id="q"), entry(3, "run_end", run="r", outcome="interrupted"))

@@ -323,8 +323,9 @@ def _fold(kept: Kept, rows: list[dict[str, Any]], took: list[int], strict: bool 
         elif kind == "run_end" and data["outcome"] != "interrupted":
             kept.run, over = "", True
         elif kind == "asked":
-            kept.asked[data["id"]] = "open"
-            kept.answers.pop(data["id"], None)
+            if kept.answers.get(data["id"]) not in kept.queue or kept.answers[data["id"]] in took:
+                kept.asked[data["id"]] = "open"
+                kept.answers.pop(data["id"], None)
         elif kind == "answered" and data["id"] in kept.asked:
             state, queued = kept.asked[data["id"]], kept.answers.pop(data["id"], None)
             if strict and state == "answered" and queued not in took:

@@ -1,14 +1,29 @@
-"""What a daemon in a container answers is not trusted: it is checked against wick.shapes before anybody uses it."""
+"""What a wickd answers, checked against wick.shapes: it may run where commands do, so nothing it says is trusted."""
 
 from __future__ import annotations
 
 from functools import cache
-from typing import Any, get_args, get_origin, get_type_hints, is_typeddict
+from typing import Any, TypeVar, cast, get_args, get_origin, get_type_hints, is_typeddict
 
 from wick.errors import BackendError
-from wick.shapes import Content, Edited, Found, Json, Lines, Listing, Matches, Stat, Written
+from wick.shapes import (
+    Content,
+    Edited,
+    Executed,
+    Found,
+    Job,
+    JobOutput,
+    Json,
+    Lines,
+    Listing,
+    Matches,
+    Stat,
+    Written,
+)
 
-SHAPES: dict[str, Any] = {
+T = TypeVar("T")
+
+FILES: dict[str, Any] = {
     "ls": Listing,
     "stat": Stat,
     "read": Content,
@@ -20,11 +35,57 @@ SHAPES: dict[str, Any] = {
 }
 
 
-def checked(op: str, answer: Json) -> Json:
-    """The answer to a file operation, if it has the shape that it should have."""
-    if op in SHAPES and not _fits(answer, SHAPES[op]):
-        raise BackendError(f"the daemon in the container gave an answer to {op} that is none", "failed")
-    return answer
+def raise_error(reply: Json) -> None:
+    """Raise what a reply says went wrong."""
+    if "code" in reply:
+        sentence, code = _checked("error", reply.get("error"), str), _checked("code", reply["code"], str)
+        raise BackendError(sentence[:2_000], code[:40])
+
+
+def result(reply: Json) -> Json:
+    """What was asked for."""
+    raise_error(reply)
+    found: Json = _checked("result", reply.get("result"), dict)
+    return found
+
+
+def file(op: str, found: Json) -> Json:
+    """The result of a file operation."""
+    return cast(Json, _checked(op, found, FILES[op])) if op in FILES else found
+
+
+def executed(reply: Json) -> Executed:
+    """How a command ended; what was moved aside meanwhile is not for a wickd to say."""
+    raise_error(reply)
+    return _part("execute", {**reply, "moved": []}, Executed)
+
+
+def exit_code(reply: Json) -> int:
+    return _checked("exit_code", reply.get("exit_code"), int)
+
+
+def job(found: Json) -> Job:
+    return _part("job", found, Job)
+
+
+def jobs(found: Json) -> list[Job]:
+    return [_part("jobs", one, Job) for one in _checked("jobs", found.get("jobs"), list)]
+
+
+def job_output(found: Json) -> JobOutput:
+    return _part("job_output", found, JobOutput)
+
+
+def _part(what: str, found: Any, shape: type[T]) -> T:
+    """The fields that a shape has, of an answer that may have others."""
+    named = {name: found.get(name) for name in _hints(cast(Any, shape))} if isinstance(found, dict) else found
+    return _checked(what, named, shape)
+
+
+def _checked(what: str, value: Any, shape: type[T]) -> T:
+    if not _fits(value, shape):
+        raise BackendError(f"wickd gave an answer to {what} that is none; is it of this version?", "failed")
+    return cast(T, value)
 
 
 def _fits(value: Any, shape: Any) -> bool:

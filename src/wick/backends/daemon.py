@@ -23,7 +23,7 @@ from typing import Any, cast
 from weakref import WeakKeyDictionary
 
 from wick import caps
-from wick.backends import replies
+from wick.backends import answers
 from wick.backends.wire import Gone, OnChunk, Pending, Wire, text64
 from wick.errors import BackendError
 from wick.processes import clean_environment
@@ -53,7 +53,7 @@ class Daemon(Wire):
         return daemon
 
     async def _result(self, request: Json, limit: float = caps.DAEMON_ANSWER_SECONDS) -> Json:
-        return replies.result(await self.ask(request, limit))
+        return answers.result(await self.ask(request, limit))
 
     # -- commands ---------------------------------------------------------------------------------------------------
 
@@ -87,7 +87,7 @@ class Daemon(Wire):
             request["stream"] = True
         async with self._at_once:
             reply = await self.ask(request, limit + caps.DAEMON_GRACE_SECONDS, cast(OnChunk | None, on_output))
-        return replies.executed(reply)
+        return answers.executed(reply)
 
     async def job(
         self,
@@ -104,20 +104,19 @@ class Daemon(Wire):
     ) -> Job:
         """Start a command that goes on in the background; `label` is what `Job.command` says (default: the command)."""
         request = _command(cmd, argv, workdir, env, limits, cgroup, data, landlock)
-        return replies.job(await self._result({"op": "job", "label": label, **request}))
+        return answers.job(await self._result({"op": "job", "label": label, **request}))
 
     async def jobs(self) -> list[Job]:
         """The jobs of this connection, those that ended lately among them."""
-        found = await self._result({"op": "jobs"})
-        return [replies.job(one) for one in replies.checked(found.get("jobs"), list)]
+        return answers.jobs(await self._result({"op": "jobs"}))
 
     async def job_output(self, id: str, *, offset: int = 0) -> JobOutput:
         """What a job has printed since `offset`; where that was too long ago, from a later one."""
-        return replies.job_output(await self._result({"op": "job_output", "job": id, "offset": offset}))
+        return answers.job_output(await self._result({"op": "job_output", "job": id, "offset": offset}))
 
     async def end_job(self, id: str) -> Job:
         """End a job and everything it started, and wait until it has ended."""
-        return replies.job(await self._result({"op": "end_job", "job": id}))
+        return answers.job(await self._result({"op": "end_job", "job": id}))
 
     async def terminal(
         self,
@@ -154,7 +153,7 @@ class Daemon(Wire):
         request = {**args, "op": op, "root": root, "timeout": limit}
         if protect is not None:
             request["protect"] = list(protect)
-        return await self._result(request, limit + caps.DAEMON_GRACE_SECONDS)
+        return answers.file(op, await self._result(request, limit + caps.DAEMON_GRACE_SECONDS))
 
     async def ping(self, timeout: float = 5.0) -> Json:
         """What wickd says of itself: protocol, pid, python, uid. One that does not answer in time is left."""
@@ -213,7 +212,7 @@ class DaemonTerminal:
             await self._daemon.end(pending)
             raise
         if pending.final.done():
-            replies.raise_error(pending.final.result())
+            answers.raise_error(pending.final.result())
 
     def _take(self, name: str, data: bytes) -> None:
         self._chunks.append(data)
@@ -243,7 +242,7 @@ class DaemonTerminal:
         if self._pending is None or not self._pending.final.done():
             return self._pending is None
         with suppress(Gone):
-            self.exit_code = replies.checked(self._pending.final.result().get("exit_code"), int)
+            self.exit_code = answers.exit_code(self._pending.final.result())
         return True
 
     async def write(self, data: bytes) -> None:

@@ -4,10 +4,10 @@
     await backend.execute("make test")
     await backend.stop()
 
-The container is made when it is first needed, and confined as wick.backends.plan says. Commands and files go through
-wickd, a daemon inside the container that is reached by the stdin and stdout of one exec; where there is no Python for
-it, or while it is gone, through the engine's own exec, and whoever asks does not notice. A command is never run twice:
-if the daemon is lost while one runs, the error says that it may have run.
+The container is made when it is first needed, and confined as wick.backends.containers.plan says. Commands and files go
+through wickd, a daemon inside the container that is reached by the stdin and stdout of one exec; where there is no
+Python for it, or while it is gone, through the engine's own exec, and whoever asks does not notice. A command is never
+run twice: if the daemon is lost while one runs, the error says that it may have run.
 """
 
 from __future__ import annotations
@@ -20,15 +20,16 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Literal, TypeVar, cast
 
 from wick import caps
-from wick.backends import answers, shared
-from wick.backends.container import reap as reap_containers
+from wick.backends.containers import shared
+from wick.backends.containers.container import reap as reap_containers
+from wick.backends.containers.engine import Engine, EngineError, NotBegun
+from wick.backends.containers.life import Life, Link
+from wick.backends.containers.plain import Plain
+from wick.backends.containers.plan import Limits, Plan, mounts
+from wick.backends.containers.shellfiles import ShellFiles
 from wick.backends.daemon import Gone
-from wick.backends.engine import Engine, EngineError, NotBegun
-from wick.backends.life import Life, Link
-from wick.backends.plain import Plain
-from wick.backends.plan import Limits, Plan, mounts
-from wick.backends.shellfiles import ShellFiles
 from wick.errors import BackendError, ConfigError
+from wick.protecting import PROTECTED
 from wick.protocols import OnOutput, Protection, Status, Terminal
 from wick.searching import Search
 from wick.shapes import (
@@ -44,7 +45,6 @@ from wick.shapes import (
     Stat,
     Written,
 )
-from wick.workspace import PROTECTED
 
 T = TypeVar("T")
 DAEMONS = ("stdio", "tcp", "unix", "none")
@@ -264,7 +264,7 @@ class Docker:
         link = await self._life.ready()
         if daemon := link.daemon:
             try:
-                return answers.checked(op, await daemon.file(op, self.workdir, self._protect, **args))
+                return await daemon.file(op, self.workdir, self._protect, **args)
             except Gone as gone:
                 link = await self._life.ready() if op in READS else await self._instead(gone, op)
             except BackendError as error:

@@ -17,18 +17,19 @@ from threading import Lock
 from typing import Any, Literal, TypeVar
 
 from wick import caps
-from wick.backends import cgroups
 from wick.backends.daemon import Daemon, on_host
-from wick.backends.greps import Asked
-from wick.backends.launch import Launch, Place
-from wick.backends.sandboxes import choose
-from wick.backends.started import LocalTerminal, StartedJob, to_its_end
+from wick.backends.sandbox import cgroups
+from wick.backends.sandbox.choosing import choose
+from wick.backends.sandbox.greps import Asked
+from wick.backends.sandbox.launch import Launch, Place
+from wick.backends.sandbox.started import LocalTerminal, StartedJob, to_its_end
 from wick.errors import BackendError, ConfigError
 from wick.processes import DEFAULT_PATH, LIMITS
+from wick.protecting import PROTECTED
 from wick.protocols import OnOutput, Protection, Status
 from wick.shapes import Content, Edited, Executed, Found, Job, JobOutput, Lines, Listing, Matches, Stat, Written
 from wick.workers import in_thread
-from wick.workspace import PROTECTED, Workspace
+from wick.workspace import Workspace
 
 T = TypeVar("T")
 

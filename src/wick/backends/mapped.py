@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import base64
 import errno
-import os
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, MutableMapping
-from typing import Any, NoReturn
+from typing import Any
 
 from wick import caps
 from wick.errors import BackendError
-from wick.searching import Budget, Ignores, Walk, ignores, is_binary
+from wick.refusals import fail
 from wick.shapes import Listed
+from wick.texts import is_binary, searchable
 from wick.threads import Thread
+from wick.walking import Budget, Walk
 
 Names = tuple[str, ...]
 AFTER_SLASH = chr(ord("/") + 1)  # what comes, in the order of paths, after all that is in a folder
@@ -101,8 +102,7 @@ class Tree:
             data = self.data(path)
         except BackendError:
             return []
-        cut = data.find(b"\0")
-        return [] if is_binary(data) else [data if cut < 0 else data[: data.rfind(b"\n", 0, cut) + 1]]
+        return [] if is_binary(data) else [searchable(data)]
 
     def data(self, path: str) -> bytes:
         kept = self._files[path]
@@ -126,11 +126,11 @@ class MappedWalk(Walk):
     """The walk of a workspace, over a mapping. What is in a folder is found by looking up its place in the order."""
 
     def __init__(self, files: Mapping[str, Any], budget: Budget, *, everything: bool) -> None:
-        self._files, self._budget, self._everything = files, budget, everything
-        self._keys = sorted(files)
+        super().__init__(budget, everything=everything)
+        self._files, self._keys = files, sorted(files)
 
-    def _entries(self, prefix: str) -> list[str]:
-        return sorted(entry for entry in self._inside(prefix) if self._budget.take())
+    def entries(self, prefix: str) -> list[str]:
+        return sorted(entry for entry in self._inside(prefix) if self.budget.take())
 
     def _inside(self, prefix: str) -> Iterator[str]:
         at = bisect_left(self._keys, prefix)
@@ -140,12 +140,11 @@ class MappedWalk(Walk):
                 yield name + slash
             at = bisect_left(self._keys, f"{prefix}{name}{AFTER_SLASH}", at) if slash and name else at + 1
 
-    def _rules(self, prefix: str, above: Ignores | None) -> Ignores | None:
+    def ignore_text(self, prefix: str) -> str:
         path = f"{prefix}.gitignore"
-        if self._everything or path not in self._files:
-            return above
-        text = b"".join(Tree(self._files).text(path))[: caps.IGNORE_BYTES].decode("utf-8", "surrogateescape")
-        return ignores(prefix.rstrip("/"), text, above)
+        if path not in self._files:
+            return ""
+        return b"".join(Tree(self._files).text(path))[: caps.IGNORE_BYTES].decode("utf-8", "surrogateescape")
 
 
 def kept_as(data: bytes) -> Any:
@@ -160,8 +159,3 @@ def _size(kept: Any) -> int:
         return len(kept) if kept.isascii() else len(kept.encode("utf-8", "surrogatepass"))
     content = kept.get("content") if isinstance(kept, Mapping) else None
     return len(content) * 3 // 4 - content[-2:].count("=") if isinstance(content, str) else 0
-
-
-def fail(code: int) -> NoReturn:
-    """As a file system would."""
-    raise OSError(code, os.strerror(code))

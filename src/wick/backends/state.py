@@ -17,14 +17,18 @@ from contextlib import contextmanager
 from typing import Any, Literal, NoReturn
 
 from wick import caps
-from wick.backends.mapped import InThread, MappedWalk, Names, Tree, fail, kept_as
+from wick.backends.mapped import InThread, MappedWalk, Names, Tree, kept_as
 from wick.errors import BackendError
+from wick.patterns import Glob
+from wick.protecting import PROTECTED, Protected
 from wick.protocols import OnOutput, Protection, Status, Terminal
-from wick.searching import Budget, Glob, Search
+from wick.refusals import check_range, checked, explained, fail
+from wick.searching import Search
 from wick.shapes import Content, Edited, Executed, Found, Job, JobOutput, Lines, Listing, Matches, Stat, Written
+from wick.texts import content_of, edited, encoded, lines_of
 from wick.threads import Thread
+from wick.walking import Budget
 from wick.workers import in_thread
-from wick.workspace import PROTECTED, Protected, check_range, checked, content_of, edited, encoded, explained, lines_of
 
 FILE_MODE, FOLDER_MODE = 0o644, 0o755
 
@@ -140,7 +144,7 @@ class State:
             files, wanted = dict(self._files), Glob(glob or "**")
             one = Tree(files).is_file(names) and not _says_folder(path)
             if one:
-                self._may_read(names, path)
+                self._protected.check_read(names, path)
             else:
                 Tree(files).check_folder(names)
 
@@ -195,7 +199,7 @@ class State:
             if not here:
                 raise BackendError("the workspace itself cannot be moved", "invalid")
             tree.check_folder(here[:-1])
-            self._may_change(here, source)
+            self._protected.check_change(here, source)
             tree.check_there(here)
             with self._asked(target):
                 tree.check_above(there)
@@ -212,7 +216,7 @@ class State:
                 raise BackendError("the workspace itself cannot be deleted", "invalid")
             tree = Tree(self._files)
             tree.check_folder(names[:-1])
-            self._may_change(names, path)
+            self._protected.check_change(names, path)
             tree.check_there(names)
             if not recursive and not tree.is_file(names) and tree.inside(names):
                 fail(errno.ENOTEMPTY)
@@ -236,7 +240,7 @@ class State:
     @contextmanager
     def _changing(self, path: str) -> Iterator[Names]:
         with self._asked(path) as names:
-            self._may_change(names, path)
+            self._protected.check_change(names, path)
             yield names
 
     def _names(self, path: str) -> Names:
@@ -265,15 +269,6 @@ class State:
         with self._asked(pattern):
             return f".{self._inside(pattern)}", "."
 
-    def _may_read(self, names: Names, path: str) -> None:
-        if self._protected.hides(names):
-            raise BackendError(f"{path} is protected: it may hold secrets, so file tools do not read it", "protected")
-
-    def _may_change(self, names: Names, path: str) -> None:
-        if self._protected.covers(names):
-            said = f"{path} is protected: it is trusted or run later, so file tools do not change it"
-            raise BackendError(said, "protected")
-
     def _holds_nothing_protected(self, tree: Tree, names: Names, then: Names, path: str) -> None:
         """Nothing beneath a folder is protected, by the names it has or by those it would have."""
         for key in tree.keys_of(names):
@@ -291,7 +286,7 @@ class State:
                 fail(errno.EISDIR)
             if _says_folder(path):
                 fail(errno.ENOTDIR)
-            self._may_read(names, path)
+            self._protected.check_read(names, path)
             return tree.data("/".join(names))
 
     def _put(self, names: Names, path: str, data: bytes) -> None:

@@ -175,9 +175,12 @@ class Terminal:
 def _shown(inquiry: Inquiry) -> str:
     """A question as it stands in a terminal; what a model wrote cannot move the cursor."""
     lines = [inquiry.problem, inquiry.question, *(f"  {n}) {option}" for n, option in enumerate(inquiry.options, 1))]
-    hint = {"confirm": "yes or no", "select": "a number", "multiselect": "numbers, with commas", "input": ""}[
-        inquiry.kind
-    ]
+    hint = {
+        "confirm": "yes or no",
+        "select": "a number",
+        "multiselect": "numbers, with commas, or - for none",
+        "input": "",
+    }[inquiry.kind]
     default = "" if inquiry.default is None else f"Enter for {_word(inquiry.default)}"
     more = "; ".join(filter(None, (hint, default)))
     text = "\n".join(filter(None, lines)) + (f" [{more}]" if more else "") + " "
@@ -197,7 +200,8 @@ def _typed(inquiry: Inquiry, line: str) -> Any:
     if inquiry.kind == "select":
         return _option(inquiry.options, line)
     if inquiry.kind == "multiselect":
-        return [_option(inquiry.options, part.strip()) for part in line.split(",") if part.strip()]
+        parts = [] if line == "-" else [part.strip() for part in line.split(",") if part.strip()]
+        return [_option(inquiry.options, part) for part in parts]
     return line
 
 
@@ -217,8 +221,8 @@ def _checked(inquiry: Inquiry) -> Inquiry:
         )
     if inquiry.kind in ("select", "multiselect") and not 2 <= len({*options}) == len(options) <= caps.ASK_OPTIONS:
         raise ToolError(f"a {inquiry.kind} needs 2 to {caps.ASK_OPTIONS} options, each another one")
-    if not all(option.strip() and option == option.strip() and len(option) <= most for option in options):
-        raise ToolError(f"an option is a text of up to {most} characters, without spaces around it")
+    if not all(option.splitlines() == [option.strip()] and len(option) <= most for option in options):
+        raise ToolError(f"an option is one line of up to {most} characters, without spaces around it")
     if inquiry.default is not None:
         try:
             inquiry.read(inquiry.default)

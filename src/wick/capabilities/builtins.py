@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo
 
 from wick import caps
-from wick.arithmetic import calculated
+from wick.calculator import calculated
 from wick.capability import Capability
 from wick.errors import ConfigError, ToolError
 from wick.outbound import SAFE, Fetched, fetch

@@ -9,16 +9,13 @@ and nowhere else, each thread its own.
 from __future__ import annotations
 
 import json
-import posixpath
 import re
 from codecs import getincrementaldecoder
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 from wick import caps
-from wick.backends.mapped import InThread
 from wick.backends.state import State
 from wick.capability import Capability
 from wick.decisions import Ask
@@ -30,9 +27,9 @@ from wick.operations import Run, ToolUse
 from wick.overflow import cut, keep, kept
 from wick.protocols import Backend
 from wick.shapes import Executed, Lines
-from wick.threads import Thread
+from wick.texts import lines_of
 from wick.tools import Tool, tool
-from wick.workspace import PROTECTED, Protected, lines_of
+from wick.tracking import Place
 
 _NEEDED = ("ls", "lines", "read", "write", "edit", "glob", "grep", "stat", "execute")
 READING = ("ls", "read_file", "glob", "grep")
@@ -66,19 +63,22 @@ class Filesystem(Capability):
         if isinstance(backend, type) or not all(callable(getattr(backend, name, None)) for name in _NEEDED):
             raise ConfigError(f"Filesystem needs a backend, such as Local('./workspace'), not {backend!r}")
         _check_flags(execute=execute, read_only=read_only, track=track)
-        _check_numbers(longest=longest, **({} if result_chars is None else {"result_chars": result_chars}))
+        _check_number("longest", longest, 0)
+        if result_chars is not None:
+            _check_number("result_chars", result_chars, caps.CUT_HEAD_CHARS + caps.CUT_TAIL_CHARS - 1)
         self.backend = backend
         self._commands = execute and not read_only and not isinstance(backend, State)
         self._read_only, self._track, self._result_chars, self._longest = read_only, track, result_chars, longest
 
     def tools(self) -> list[Tool]:
         """Those that this backend and these options leave."""
-        names = {*READING, *(() if self._read_only else WRITING), *(("execute",) if self._commands else ())}
-        return [tool for tool in super().tools() if tool.name in names]
+        without = {*(WRITING if self._read_only else ()), *(() if self._commands else ("execute",))}
+        return [tool for tool in super().tools() if tool.name not in without]
 
     def hooks(self) -> list[Hook]:
+        """Its hooks, without those that have nothing to do."""
         wanted = {"confirm": self._commands, "keep_large": self._result_chars is not None}
-        return [hook for hook in super().hooks() if wanted[hook.name.rpartition(".")[2]]]
+        return [hook for hook in super().hooks() if wanted.get(hook.name.rpartition(".")[2], True)]
 
     def foreign_tools(self) -> list[str]:
         """All seven: a guard may name one that these options leave out."""
@@ -165,12 +165,12 @@ class Filesystem(Capability):
             found = await backend.grep(pattern, path, glob=glob, ignore_case=ignore_case, everything=everything)
         return _json(found)
 
-    def _place(self, run: Run) -> _Place:
+    def _place(self, run: Run) -> Place:
         """The backend as this run sees it."""
         if self not in run.scratch:
             backend, thread = self.backend, run.thread
             bound = backend.of(thread) if isinstance(backend, State) else backend
-            run.scratch[self] = _Place(bound, thread, bound is not backend, self._track)
+            run.scratch[self] = Place(bound, thread, bound is not backend, self._track)
         return run.scratch[self]  # type: ignore[no-any-return]
 
     async def _lines(self, run: Run, path: str, offset: int, limit: int | None) -> Lines:
@@ -214,7 +214,7 @@ class Filesystem(Capability):
         return Ask(f"Nothing confines commands here. Run this one? {_line(str(use.args['command']))}")
 
     def _is_ours(self, use: ToolUse) -> bool:
-        return getattr(use.bound.fn, "__self__", None) is self
+        return use.tool is not None and getattr(use.tool.fn, "__self__", None) is self
 
     def _is_guarded(self, use: ToolUse) -> bool:
         """Whether this use has passed `confirm`; a tool that was taken out of its capability has not."""
@@ -261,69 +261,9 @@ def _check_flags(**flags: Any) -> None:
             raise ConfigError(f"Filesystem({name}={flag!r}): it is true or false")
 
 
-def _check_numbers(**numbers: Any) -> None:
-    for name, number in numbers.items():
-        if isinstance(number, bool) or not isinstance(number, int | float) or not 0 < number < float("inf"):
-            raise ConfigError(f"Filesystem({name}={number!r}): it is a number above 0")
-
-
-# -- a backend as one run sees it -------------------------------------------------------------------------------------
-
-_PROTECTED = Protected(PROTECTED)
-
-
-@dataclass(slots=True)
-class _Place:
-    """A backend, and the thread that knows what was written there."""
-
-    backend: Backend
-    thread: Thread
-    in_thread: bool  # the files are the thread's own
-    tracks: bool
-    logged: int = -1  # bytes of files in the thread's log
-
-    def key(self, path: str) -> str:
-        """A path as it is seen from the workspace; `..` may lead over a link, so it stays."""
-        inside = path.removeprefix(f"{self.backend.workdir}/")
-        return inside if ".." in inside.split("/") else posixpath.normpath(inside)
-
-    def track(self, path: str, size: int, content: Any) -> None:
-        """Keep what was written with the thread; of what is too large, only its size."""
-        key = self.key(path)
-        if not self.tracks or self.in_thread or _PROTECTED.covers(key.split("/")):
-            return
-        if self.logged < 0:
-            self.logged = sum(map(_logged, self.thread.entries))
-        fits = size <= caps.STATE_FILE_BYTES and self.logged + size <= caps.STATE_BYTES
-        now = content if fits and content is not None else {"size": size}
-        files = InThread(self.thread)
-        if files.get(key) != now:
-            files[key] = now
-            self.logged += size if fits else 0
-
-    async def track_edited(self, path: str, size: int) -> None:
-        if not self.tracks or self.in_thread:
-            return
-        content = None
-        if size <= caps.STATE_FILE_BYTES:
-            content = await self._content(path)
-        self.track(path, size, content)
-
-    async def _content(self, path: str) -> Any:
-        try:
-            read = await self.backend.read(path)
-        except BackendError:  # it is gone already, and that is no failure of the edit
-            return None
-        return read["content"] if read["encoding"] == "utf-8" else {"content": read["content"], "encoding": "base64"}
-
-
-def _logged(entry: Any) -> int:
-    """How many bytes of a file an entry has."""
-    if entry.kind != "value" or entry.data["key"] != InThread.KEY or "item" not in entry.data:
-        return 0
-    file = entry.data.get("value")
-    content = file.get("content") if isinstance(file, Mapping) else file
-    return len(content.encode("utf-8", "replace")) if isinstance(content, str) else 0
+def _check_number(name: str, number: Any, least: float) -> None:
+    if isinstance(number, bool) or not isinstance(number, int | float) or not least < number < float("inf"):
+        raise ConfigError(f"Filesystem({name}={number!r}): it is a number above {least:,}")
 
 
 # -- results ----------------------------------------------------------------------------------------------------------

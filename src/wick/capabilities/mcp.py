@@ -22,7 +22,8 @@ from wick.errors import ConfigError, ToolError
 from wick.fencing import one_line
 from wick.frozen import canonical, digest, thaw
 from wick.hooks import before, guard
-from wick.mcp_servers import Link, Links, Server, read_servers
+from wick.mcp_servers.config import Server, read_servers
+from wick.mcp_servers.links import Link, Links
 from wick.messages import ImagePart, Part, ToolResult
 from wick.operations import Run, ToolUse
 from wick.tools import Tool, tool
@@ -37,7 +38,8 @@ SAID_CHARS = 300  # of a description, in a question
 NAME_CHARS = 64  # the longest name that every provider takes
 PICTURES = ("image/png", "image/jpeg", "image/gif", "image/webp")
 WAITS = "Its definition has changed since it was agreed to, so the user is asked before it is used."
-_ODD = re.compile(r"[^A-Za-z0-9_-]")
+_ODD, _PLAIN = re.compile(r"[^A-Za-z0-9_-]"), re.compile(r"[\w.-]{1,64}")
+_TYPES = ("string", "number", "integer", "boolean", "array", "object")
 
 Pins = Mapping[str, Mapping[str, str]]
 
@@ -95,22 +97,21 @@ class MCP(Capability):
             return None
         if _asked(use, remote.hash) != remote.hash:  # a paused run was taken up, and the answer is about something else
             return Block(
-                f"{remote.server.name} has changed {remote.tool} again since the user was asked; try once more"
+                f"{remote.server.name} has changed {remote.label} again since the user was asked; try once more"
             )
         what = "has changed its tool" if remote.tool in known else "has a new tool,"
         says = one_line(remote.description, SAID_CHARS) or "nothing."
-        return Ask(f"The MCP server {remote.server.name} {what} {remote.tool}. It says: {says} May it be used?")
+        return Ask(f"The MCP server {remote.server.name} {what} {remote.label}. It says: {says} May it be used?")
 
     async def _reach(self, run: Run, server: Server) -> Link | None:
         """A connection that knows what the server has; that there is none is no reason not to run."""
         try:
-            link = await self._links.to(server)
-            await link.tools(fresh=True)
+            await self._links.ask(server, lambda link: link.tools(fresh=True))
+            return await self._links.to(server)
         except ToolError as error:
             logger.warning("%s", error)
             run.record("mcp_unreachable", server=server.name, error=str(error))
             return None
-        return link
 
     async def _offers(self, run: Run, link: Link) -> list[_Remote]:
         """What a server has that this agent may use."""
@@ -132,18 +133,17 @@ class MCP(Capability):
             _Remote(server, self._links, self.pins, name)
             for ability, has in there
             for name in (_OTHERS[ability] if has else ())
+            if server.tools is None or name in server.tools
         ]
 
     def _add(self, run: Run, remote: _Remote) -> None:
         name = _free(f"mcp__{remote.server.name}__{_ODD.sub('_', remote.tool)}", remote.tool, run.tools)
         try:
             made = remote.made(name, self.max_output)
-            described = made.schema  # what cannot be described is found out here
-        except ConfigError as error:
-            run.record("mcp_tool_refused", server=remote.server.name, tool=remote.tool[:NAME_CHARS], error=str(error))
-            return
-        if len(canonical(thaw(described))) > caps.MCP_DEFINITION_BYTES:
-            run.record("mcp_tool_refused", server=remote.server.name, tool=remote.tool[:NAME_CHARS], error="too large")
+            if len(canonical(made.schema)) > caps.MCP_DEFINITION_BYTES:
+                raise ConfigError(f"its definition has more than {caps.MCP_DEFINITION_BYTES:,} bytes")
+        except ConfigError as error:  # what cannot be described is found out here
+            run.record("mcp_tool_refused", server=remote.server.name, tool=remote.label, error=str(error))
             return
         run.tools[name] = made
 
@@ -174,7 +174,7 @@ def _hash(definition: Any) -> str:
     return digest(canonical({key: value for key, value in fields.items() if key not in ("_meta", "icons")}))
 
 
-# -- what can be used -----------------------------------------------------------------------------------------------------
+# -- what can be used -------------------------------------------------------------------------------------------------
 
 
 @dataclass(eq=False, slots=True)
@@ -190,6 +190,11 @@ class _Remote:
     agreed: bool = True
 
     @property
+    def label(self) -> str:
+        """Its name, as people may be shown it."""
+        return one_line(self.tool, NAME_CHARS)
+
+    @property
     def description(self) -> str:
         return str((self.definition and (self.definition.description or self.definition.title)) or "")
 
@@ -199,24 +204,20 @@ class _Remote:
         options["timeout"] = self.server.seconds
         if self.definition is None:
             made = tool(partial(_OTHERS_BY_NAME[self.tool], self), description=_ABOUT[self.tool], **options)
-            return self._born(made, self.tool, self.server.trust, self.server.trust)
+            return replace(made, origin=self.tool, read_only=self.server.trust, idempotent=self.server.trust)
         hints = self.definition.annotations if self.server.trust else None
         about, schema = self.description[: caps.MCP_DESCRIPTION_CHARS], self.definition.input_schema
         if not self.agreed:  # what nobody has agreed to does not reach the model, either
             about, schema = WAITS, _bare(schema)
         made = tool(self.call, description=about or name, parameters=schema, **options)
         read_only = bool(hints and hints.read_only_hint)
-        return self._born(made, self.tool, read_only, read_only or bool(hints and hints.idempotent_hint))
-
-    def _born(self, made: Tool, origin: str, read_only: bool, idempotent: bool) -> Tool:
-        return replace(made, origin=origin, read_only=read_only, idempotent=idempotent)
+        idempotent = read_only or bool(hints and hints.idempotent_hint)
+        return replace(made, origin=self.tool, read_only=read_only, idempotent=idempotent)
 
     async def call(self, /, _tool_use: ToolUse, **args: Any) -> ToolResult:
         link = await self.links.to(self.server)
         if self.hash not in {_hash(made) for made in await link.tools() if made.name == self.tool}:
-            raise ToolError(
-                f"{self.server.name} has changed {self.tool} meanwhile; it can be asked for in the next run"
-            )
+            raise ToolError(f"{self.server.name} has changed {self.label} meanwhile; it can be used in the next run")
         if self.hash != (await self.pins.known(_tool_use.run, self.server.name)).get(self.tool):
             await self.pins.agree(_tool_use.run, self.server.name, self.tool, self.hash)  # the gate has asked
 
@@ -224,53 +225,48 @@ class _Remote:
             if message:
                 _tool_use.stream(message + "\n")
 
-        answer = await link.ask(lambda client: client.call_tool(self.tool, args, progress_callback=show))
-        return _result(self.tool, answer)
+        changes = not _tool_use.bound.read_only
+        answer = await link.ask(
+            lambda client: client.call_tool(self.tool, args, progress_callback=show), changes=changes
+        )
+        return _result(self.label, answer)
 
-    async def reading(self, question: Callable[[Any], Awaitable[Any]]) -> Any:
-        link = await self.links.to(self.server)
-        return await link.ask(question, changes=False)
-
-
-def _bare(node: Any, names: bool = False) -> Any:
-    """A schema without its words: only what the arguments are called, and of what type they are."""
-    if isinstance(node, list):
-        return [_bare(item) for item in node]
-    if not isinstance(node, dict):
-        return node
-    kept = ("type", "properties", "items", "required", "$defs", "$ref", "anyOf", "enum")
-    return {
-        key: _bare(value, not names and key in ("properties", "$defs"))
-        for key, value in node.items()
-        if names or key in kept
-    }
+    async def read(self, question: Callable[[Any], Awaitable[Any]]) -> Any:
+        return await self.links.ask(self.server, lambda link: link.ask(question, changes=False))
 
 
-# -- resources and prompts ------------------------------------------------------------------------------------------------
+def _bare(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """What the arguments are called and of what type they are, and nothing that a model could take for words."""
+    given = schema.get("properties")
+    plain = {name: about for name, about in given.items() if _PLAIN.fullmatch(name)} if isinstance(given, dict) else {}
+    kinds = {name: about.get("type") if isinstance(about, dict) else None for name, about in plain.items()}
+    properties = {name: {"type": kind} if kind in _TYPES else {} for name, kind in kinds.items()}
+    return {"type": "object", "properties": properties}
+
+
+# -- resources and prompts --------------------------------------------------------------------------------------------
 
 
 async def _list_resources(remote: _Remote) -> Any:
-    link = await remote.links.to(remote.server)
-    found = await link.resources()
+    found = await remote.links.ask(remote.server, Link.resources)
     return [_told(row, "uri", "name", "description", "mime_type", "size") for row in found]
 
 
 async def _read_resource(remote: _Remote, uri: str) -> ToolResult:
-    answer = await remote.reading(lambda client: client.read_resource(uri))
+    answer = await remote.read(lambda client: client.read_resource(uri))
     return _shown(answer.contents)
 
 
 async def _list_prompts(remote: _Remote) -> Any:
-    link = await remote.links.to(remote.server)
     return [
         _told(row, "name", "description")
         | {"arguments": [_told(argument, "name", "description", "required") for argument in row.arguments or ()]}
-        for row in await link.prompts()
+        for row in await remote.links.ask(remote.server, Link.prompts)
     ]
 
 
 async def _get_prompt(remote: _Remote, name: str, arguments: dict[str, str] | None = None) -> ToolResult:
-    answer = await remote.reading(lambda client: client.get_prompt(name, arguments or {}))
+    answer = await remote.read(lambda client: client.get_prompt(name, arguments or {}))
     return _shown([message.content for message in answer.messages])
 
 
@@ -293,7 +289,7 @@ _ABOUT = {
 }
 
 
-# -- answers --------------------------------------------------------------------------------------------------------------
+# -- answers ----------------------------------------------------------------------------------------------------------
 
 
 def _result(name: str, answer: Any) -> ToolResult:
@@ -324,7 +320,7 @@ def _shown(blocks: Iterable[Any]) -> ToolResult:
     return ToolResult("\n".join(texts), parts=tuple(parts))
 
 
-# -- pins -----------------------------------------------------------------------------------------------------------------
+# -- pins -------------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,6 +37,8 @@ class Memory(Capability):
 
     def __init__(self, paths: str | Sequence[str] = ("AGENTS.md",), backend: Backend | None = None) -> None:
         self.paths, self.backend = _checked(paths), backend
+        if backend is not None and (isinstance(backend, type) or not callable(getattr(backend, "read", None))):
+            raise ConfigError(f"Memory(backend={backend!r}): give a backend, such as Local('./workspace'), or None")
 
     @before(ModelCall)
     async def recall(self, call: ModelCall) -> None:
@@ -82,7 +84,7 @@ class _Known:
 
 def _checked(paths: Any) -> tuple[str, ...]:
     names = (paths,) if isinstance(paths, str) else tuple(paths) if isinstance(paths, Sequence) else ()
-    if not names or not all(isinstance(name, str) and name.strip() for name in names):
+    if not names or not all(isinstance(name, str) and name.strip() and "\0" not in name for name in names):
         raise ConfigError(f"Memory(paths={paths!r}): name one file or several, such as AGENTS.md")
     return names
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from math import inf
 from pathlib import Path
 from time import time
 from typing import Any, Literal
@@ -109,7 +110,7 @@ class Sessions(Capability):
         while cursor != "":
             page = await self.store.list(owner, asking=True, cursor=cursor or "")
             for head in page.threads:
-                if any(time() >= question["expires"] for question in await self.questions(head.id, owner=owner)):
+                if any(_has_lapsed(question) for question in await self.questions(head.id, owner=owner)):
                     found.append(head.id)
             cursor = page.next
         return found
@@ -137,6 +138,10 @@ class Sessions(Capability):
         asked = (await self.load(id, owner=owner)).questions.get(question)
         if asked is None:
             raise StoreError(f"thread {id} has no open question {question!r}", "not_found")
+        if _has_lapsed(asked):
+            raise StoreError(
+                f"the question {question} has lapsed; run the thread to go on without an answer", "conflict"
+            )
         await self.store.answer(owner, id, question, _answer(asked, choice, words, args, by))
 
     async def close(self) -> None:
@@ -149,6 +154,10 @@ def _answer(asked: FrozenDict, choice: Choice, words: str, args: Mapping[str, An
     said["reason"] = "" if said["allowed"] else words or f"the user said no to: {asked['question']}"
     scope = {"scope": _SCOPES[choice], "rule": _rule(asked)} if choice in _SCOPES else {}
     return said | scope | ({"args": dict(args)} if args is not None else {}) | ({"by": by} if by else {})
+
+
+def _has_lapsed(asked: FrozenDict) -> bool:
+    return time() >= float(asked.get("expires", inf))
 
 
 def _rule(asked: FrozenDict) -> dict[str, Any]:

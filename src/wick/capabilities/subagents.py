@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from difflib import get_close_matches
 from pathlib import Path
+from types import FunctionType, MethodType
 from typing import Annotated, Any, Literal
 
 from wick import caps
@@ -26,9 +26,9 @@ from wick.turns import end
 
 INNERMOST = -100.0  # what other hooks bring to a run is there when its tasks are taken up
 KEY = "tasks"  # of the thread's values: what the tasks in the background came to
+STARTS = ("task", "start_task")
 POLL_SECONDS = 0.5  # how soon a run that waits for its tasks hears what the user says
 
-AgentName = Annotated[str, "the name of the agent"]
 Prompt = Annotated[str, "everything it needs to know: it sees nothing of this conversation"]
 TaskId = Annotated[str, "the id that start_task gave"]
 
@@ -68,11 +68,8 @@ class Subagents(Capability):
 
     def tools(self) -> list[Tool]:
         """Its tools; those that start an agent say which there are."""
-        lines = [f"- {agent.name}: {' '.join(agent.description.split())}" for agent in self.agents.values()]
-        listed = "\n".join(["", "", "The agents:", *lines])
         tools = [item for item in super().tools() if self.background or item.name == "task"]
-        starts = ("task", "start_task")
-        return [replace(item, description=item.description + listed) if item.name in starts else item for item in tools]
+        return [_naming(item, self.agents) if item.name in STARTS else item for item in tools]
 
     def foreign_tools(self) -> list[str]:
         return [item.name for agent in self.agents.values() for item in (*agent.own, *brought(agent))]
@@ -80,7 +77,7 @@ class Subagents(Capability):
     # -- waiting for the answer ---------------------------------------------------------------------------------------
 
     @tool(idempotent=True, kind="agent")  # a second attempt takes up the thread of the first
-    async def task(self, agent: AgentName, prompt: Prompt, use: ToolUse) -> str:
+    async def task(self, agent: str, prompt: Prompt, use: ToolUse) -> str:
         """Hand a piece of work to another agent and wait for its answer. Several calls at once work side by side."""
         result = await self._work(use.run, self._job(agent, prompt, use))
         if result.outcome == "interrupted":
@@ -92,7 +89,7 @@ class Subagents(Capability):
     # -- in the background --------------------------------------------------------------------------------------------
 
     @tool(idempotent=True, kind="agent")  # a second attempt finds what the first one started
-    async def start_task(self, agent: AgentName, prompt: Prompt, use: ToolUse) -> dict[str, Any]:
+    async def start_task(self, agent: str, prompt: Prompt, use: ToolUse) -> dict[str, Any]:
         """Hand a piece of work to another agent and go on meanwhile; gives the task's id."""
         run, tasks = use.run, self._tasks(use.run)
         job = self._job(agent, prompt, use)
@@ -186,8 +183,6 @@ class Subagents(Capability):
     # -- the work of one agent ----------------------------------------------------------------------------------------
 
     def _job(self, agent: str, prompt: str, use: ToolUse) -> Job:
-        if agent not in self.agents:
-            raise ToolError(_unknown("agent", agent, self.agents))
         if use.run.depth >= self.depth:
             raise ToolError(f"agents work for each other {self.depth} levels deep at most; do this yourself")
         if not prompt.strip() or len(prompt) > caps.TASK_PROMPT_CHARS:
@@ -198,7 +193,7 @@ class Subagents(Capability):
     async def _work(self, run: Run, job: Job) -> Result:
         subagent = self.agents[job.agent]
         deepest = run.depth + 1 >= self.depth
-        spare = [item.name for item in self.tools()] if deepest else []
+        spare = [item.name for item in super().tools()] if deepest else []
         return await work(run, job, lambda: child(run, subagent, self._model(run, subagent), spare=spare))
 
     def _model(self, run: Run, subagent: Subagent) -> Any:
@@ -224,7 +219,7 @@ class Subagents(Capability):
             return tasks[id]
         records = self._records(run)
         if id not in records:
-            raise ToolError(_unknown("task", id, records))
+            raise ToolError(f"there is no task {id[:100]!r}; the tasks are {', '.join(records) or '(none)'}")
         return Task.of(id, records[id])
 
     def _report(self, run: Run, task: Task) -> dict[str, Any]:
@@ -232,7 +227,7 @@ class Subagents(Capability):
         return {**_line(task.record(run)), **({"answer": task.answer} if task.answer else {})}
 
     def _begin(self, run: Run, task: Task, new: bool = False) -> None:
-        task.status, task.job.run = "running", None
+        task.status, task.job.run, task.begun_at = "running", None, run.root.thread.steps
         self._tasks(run)[task.id] = task
         run.thread.values.put(KEY, task.id, task.record(run))
         task.work = asyncio.create_task(self._carry_out(run, task, new), name=task.title)
@@ -252,7 +247,7 @@ class Subagents(Capability):
         if result.outcome != "interrupted":
             status = {"completed": "done", "stopped": "stopped"}.get(result.outcome, "failed")
             return self._ended(run, task, status, result.text, reason(result))
-        task.status, task.reason, task.asked_at = "waiting", result.reason, run.root.thread.steps
+        task.status, task.reason = "waiting", result.reason
         run.thread.values.put(KEY, task.id, task.record(run))
         run.emit(TaskUpdate(name=task.job.agent, task_id=task.id, status="waiting", message=result.reason))
 
@@ -288,9 +283,9 @@ class Subagents(Capability):
             raise Paused("; ".join(task.reason.removeprefix("paused: ") for task in waiting))
 
     def _rouse(self, run: Run, tasks: Iterable[Task]) -> None:
-        """Ask again what was asked before the run at the top went on: a question belongs to the step it is put in."""
+        """Ask again what may have been asked before the run at the top went on: a question belongs to one step."""
         for task in tasks:
-            if task.status == "waiting" and task.asked_at != run.root.thread.steps:
+            if task.status == "waiting" and task.begun_at != run.root.thread.steps:
                 self._begin(run, task)
 
     async def _settle(self, run: Run, tasks: Sequence[Task]) -> None:
@@ -348,15 +343,6 @@ def _told(agent: str, outcome: str, reason: str, text: str) -> str:
     return "\n\n".join(filter(None, (text, f"({agent}: {outcome}{f', {reason}' if reason else ''})")))
 
 
-def _unknown(what: str, name: str, names: Iterable[str]) -> str:
-    known = ", ".join(names)
-    close = get_close_matches(name, known.split(", "), n=1)
-    hint = f"; did you mean {close[0]}?" if close else ""
-    return f"there is no {what} {name[:100]!r}; " + (
-        f"the {what}s are {known}{hint}" if known else f"there are no {what}s"
-    )
-
-
 def _line(record: Mapping[str, Any]) -> dict[str, Any]:
     """What a model is told of a task."""
     line = {"task": record["id"], "agent": record["agent"], "status": record["status"]}
@@ -367,6 +353,16 @@ def _finished(step: Step) -> bool:
     return (
         isinstance(step.result, Stop) and step.result.kind in ("completed", "finish reason") and not step.run.stopping
     )
+
+
+def _naming(item: Tool, agents: Mapping[str, Subagent]) -> Tool:
+    """A tool that starts an agent, with a schema and a description that say which there are."""
+    plain: Any = item.fn.__func__  # type: ignore[attr-defined]
+    named = FunctionType(plain.__code__, plain.__globals__, plain.__name__, plain.__defaults__, plain.__closure__)
+    named.__annotations__ = {**plain.__annotations__, "agent": Literal[tuple(agents)]}
+    lines = [f"- {agent.name}: {' '.join(agent.description.split())}" for agent in agents.values()]
+    told = "\n".join([item.description, "", "The agents:", *lines])
+    return replace(item, fn=MethodType(named, item.fn.__self__), description=told)  # type: ignore[attr-defined]
 
 
 def _check_hooks(subagent: Subagent) -> None:

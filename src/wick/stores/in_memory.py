@@ -217,8 +217,8 @@ class InMemory:
                 raise rows.not_queued(kept.id, position)
         for step, question in made.questions:
             if step == "asked":
-                states[question] = "open"
-                answers.pop(question, None)
+                if answers.get(question) not in kept.queue or answers[question] in took:
+                    states[question] = "open"  # also again, unless its answer is queued
             elif step == "over":
                 states = {name: "over" if state == "open" else state for name, state in states.items()}
             elif question in states:

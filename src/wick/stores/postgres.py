@@ -92,16 +92,10 @@ class Postgres:
         self, where: Sequence[str], values: tuple[Any, ...], order: str, oldest_first: bool, cursor: str, limit: int
     ) -> Page:
         mark, limit = rows.mark_of(cursor, order, oldest_first), rows.checked_limit(limit)
-        way, then = ("ASC", ">") if oldest_first else ("DESC", "<")
-        after = [f"({order}, key) {then} (%s, %s)"] if mark else []
-        query = (
-            f"SELECT {SUMMARY}, {order}, key FROM threads WHERE {' AND '.join([*where, *after])} "
-            f"ORDER BY {order} {way}, key {way} LIMIT %s"
-        )
+        query = rows.page_query(SUMMARY, where, order, oldest_first, mark, "%s")
         async with self._homes.connection(writes=False) as connection:
             found = await rows_of(connection, query, (*values, *(mark or ()), limit + 1))
-        more = rows.cursor_of(order, oldest_first, found[limit - 1][-2:]) if len(found) > limit else ""
-        return Page(tuple(summary_of(row[:-2]) for row in found[:limit]), more)
+        return rows.page_of(found, limit, order, oldest_first, summary_of)
 
     async def delete(self, owner: str, id: str) -> None:
         given = {"owner": owner, "id": id, "channel": self._channel}

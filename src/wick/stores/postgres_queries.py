@@ -127,7 +127,7 @@ async def settle(connection: Connection, key: int, id: str, made: rows.Append, t
         if step == "asked":
             await connection.execute(
                 "INSERT INTO questions (thread, id, state) VALUES (%s, %s, 'open') "
-                "ON CONFLICT (thread, id) DO UPDATE SET state = 'open', position = NULL",
+                f"ON CONFLICT (thread, id) DO UPDATE SET state = 'open', position = NULL WHERE {rows.UNANSWERED}",
                 (key, question),
             )
         elif step == "over":

@@ -10,7 +10,7 @@ import base64
 import json
 import struct
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import isfinite
 from typing import Any, Literal
@@ -19,7 +19,7 @@ import orjson
 
 from wick.errors import StoreError
 from wick.frozen import FrozenDict, digest, freeze
-from wick.protocols import Queued
+from wick.protocols import Page, Queued, Summary
 
 BATCH_ROWS, BATCH_BYTES = 500, 1_000_000  # how much is read at once
 PAGE_ROWS = 500  # the most threads or messages of one answer
@@ -28,6 +28,10 @@ NAME_CHARS = 200
 TITLE_CHARS = 80
 EXCERPT_CHARS = 160
 INT64 = 2**63
+# in SQL: what is asked again opens again, unless its answer is queued
+UNANSWERED = (
+    "NOT EXISTS (SELECT 1 FROM inbox WHERE inbox.thread = questions.thread AND inbox.position = questions.position)"
+)
 
 Row = tuple[int, str, float, bytes, int]  # seq, kind, at, data, check
 
@@ -276,6 +280,28 @@ def mark_of(cursor: str, order: str, oldest_first: bool) -> Mark | None:
     except (TypeError, ValueError, StoreError):
         pass
     raise StoreError("this cursor is of another list; begin again without one", "invalid")
+
+
+def page_query(columns: str, where: Sequence[str], order: str, oldest_first: bool, mark: Mark | None, sign: str) -> str:
+    """The SQL of a page of threads, and of one more that shows whether it is the last; `sign` stands for a value."""
+    way, then = ("ASC", ">") if oldest_first else ("DESC", "<")
+    after = [f"({order}, key) {then} ({sign}, {sign})"] if mark else []
+    return (
+        f"SELECT {columns}, {order}, key FROM threads WHERE {' AND '.join([*where, *after])} "
+        f"ORDER BY {order} {way}, key {way} LIMIT {sign}"
+    )
+
+
+def page_of(
+    found: Sequence[Sequence[Any]],
+    limit: int,
+    order: str,
+    oldest_first: bool,
+    summary_of: Callable[[Sequence[Any]], Summary],
+) -> Page:
+    """The page that the rows of such a query make."""
+    more = cursor_of(order, oldest_first, (found[limit - 1][-2], found[limit - 1][-1])) if len(found) > limit else ""
+    return Page(tuple(summary_of(row[:-2]) for row in found[:limit]), more)
 
 
 # -- what is wrong --------------------------------------------------------------------------------------------------

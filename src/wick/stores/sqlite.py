@@ -181,16 +181,10 @@ class Sqlite:
         self, where: Sequence[str], values: tuple[Any, ...], order: str, oldest_first: bool, cursor: str, limit: int
     ) -> Page:
         mark, limit = rows.mark_of(cursor, order, oldest_first), rows.checked_limit(limit)
-        way, then = ("ASC", ">") if oldest_first else ("DESC", "<")
-        after = [f"({order}, key) {then} (?, ?)"] if mark else []
-        query = (
-            f"SELECT {SUMMARY}, {order}, key FROM threads WHERE {' AND '.join([*where, *after])} "
-            f"ORDER BY {order} {way}, key {way} LIMIT ?"
-        )
+        query = rows.page_query(SUMMARY, where, order, oldest_first, mark, "?")
         given = (self._clock(), *values, *(mark or ()), limit + 1)
         found = await self._read(lambda db: db.execute(query, given).fetchall())
-        more = rows.cursor_of(order, oldest_first, found[limit - 1][-2:]) if len(found) > limit else ""
-        return Page(tuple(summary_of(row[:-2]) for row in found[:limit]), more)
+        return rows.page_of(found, limit, order, oldest_first, summary_of)
 
     async def delete(self, owner: str, id: str) -> None:
         await self._write(lambda do: delete(do, owner, id))

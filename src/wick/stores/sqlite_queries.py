@@ -171,7 +171,11 @@ def settle(db: sqlite3.Connection, key: int, id: str, made: rows.Append, took: S
             raise rows.not_queued(id, position)
     for step, question in made.questions:
         if step == "asked":
-            db.execute("INSERT OR REPLACE INTO questions (thread, id, state) VALUES (?, ?, 'open')", (key, question))
+            db.execute(
+                "INSERT INTO questions (thread, id, state) VALUES (?, ?, 'open') "
+                f"ON CONFLICT (thread, id) DO UPDATE SET state = 'open', position = NULL WHERE {rows.UNANSWERED}",
+                (key, question),
+            )
         elif step == "over":
             db.execute("UPDATE questions SET state = 'over' WHERE thread = ? AND state = 'open'", (key,))
         else:

@@ -11,8 +11,9 @@ from typing import Any
 from wick.backends.wickd.greps import grep
 from wick.backends.wickd.wanted import decoded
 from wick.errors import BackendError
+from wick.protecting import PROTECTED
 from wick.shapes import Json
-from wick.workspace import PROTECTED, Workspace
+from wick.workspace import Workspace
 
 _TEXT, _NUMBER, _FLAG = (str,), (int, type(None)), (bool,)
 # The arguments of each operation, and what they may be.

@@ -8,28 +8,20 @@ from __future__ import annotations
 import time
 from typing import Callable
 
-from wick import caps
+from wick import caps, shapes
 from wick.backends.wickd.command import Command, Ended
 from wick.backends.wickd.outputs import Ring
-from wick.shapes import Json
 
 
-class Job:
-    """One of them."""
+class Background:
+    """What is known of a command in the background, whoever runs it: what it printed, and how it ended."""
 
-    def __init__(self, id: str, asked_by: str, label: str) -> None:
-        self.id, self.asked_by, self.label, self.started = id, asked_by, label, time.time()
+    def __init__(self, id: str, label: str) -> None:
+        self.id, self.label, self.started = id, label, time.time()
         self.output = Ring(caps.JOB_OUTPUT_BYTES)
-        self.command: Command | None = None
-        self.when_ended: list[Callable[[], None]] = []
-        self.begun, self.running, self.exit_code, self.error = False, True, -1, ""
+        self.running, self.exit_code, self.error = True, -1, ""
 
-    def finish(self, ended: Ended) -> None:
-        self.running, self.exit_code, self.error, self.command = False, ended.exit_code, ended.error, None
-        for call in self.when_ended:
-            call()
-
-    def described(self) -> Json:
+    def described(self) -> shapes.Job:
         return {
             "id": self.id,
             "command": self.label,
@@ -39,7 +31,7 @@ class Job:
             "started": self.started,
         }
 
-    def since(self, offset: int) -> Json:
+    def since(self, offset: int) -> shapes.JobOutput:
         start, data = self.output.since(offset, ended=not self.running)
         return {
             "id": self.id,
@@ -49,3 +41,18 @@ class Job:
             "running": self.running,
             "exit_code": self.exit_code,
         }
+
+
+class Job(Background):
+    """One that wickd runs."""
+
+    def __init__(self, id: str, asked_by: str, label: str) -> None:
+        super().__init__(id, label)
+        self.asked_by, self.begun = asked_by, False
+        self.command: Command | None = None
+        self.when_ended: list[Callable[[], None]] = []
+
+    def finish(self, ended: Ended) -> None:
+        self.running, self.exit_code, self.error, self.command = False, ended.exit_code, ended.error, None
+        for call in self.when_ended:
+            call()

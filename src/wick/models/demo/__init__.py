@@ -8,7 +8,7 @@ request gets the same reply, to the letter.
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator
 
 from wick.caps import CHARS_PER_TOKEN
 from wick.errors import ModelError

@@ -19,7 +19,8 @@ SOURCE = re.compile(r"(?:[-*]\s+)?\[(\d{1,4})\]:?\s*(.*)")
 CITATION = re.compile(r"\[(\d{1,4}(?:\s*[,–-]\s*\d{1,4})*)\](?!\()")
 FIGURE = re.compile(r"\d")
 ADDRESS = re.compile(r"https?://[^\s)>\]]+")
-FILE = re.compile(r"(?<![\w/:.])[\w.\-]+(?:/[\w.\-]+)+|(?<![\w/:.])[\w\-]+\.(?:md|txt|csv|json|pdf|html|py)\b")
+ENDINGS = "md|txt|rst|csv|tsv|json|jsonl|yaml|yml|toml|log|pdf|html|xml|py|js|ts|go|rs|java|c|h|sql"
+FILE = re.compile(rf"(?<![\w/:.])(?:[\w.\-]+(?:/[\w.\-]+)+|[\w\-]+\.(?:{ENDINGS})\b)")
 
 
 def parts(text: str) -> tuple[str, list[str]]:

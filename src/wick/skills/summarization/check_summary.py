@@ -16,6 +16,7 @@ from typing import Any, Sequence
 
 WORD = re.compile(r"[^\W_]+(?:['’-][^\W_]+)*")
 FIGURE = re.compile(r"\d+(?:[.,:]\d+)*")
+MARKER = re.compile(r"^\s*\d{1,3}[.)]\s", re.MULTILINE)  # of an item in a list
 SENTENCE = re.compile(r"(?<=[.!?])\s+")
 COPIED = 12  # words in a row that stand in the source just so
 
@@ -26,7 +27,8 @@ def words(text: str) -> list[str]:
 
 def figures(text: str) -> dict[str, str]:
     """The figures of a text as they are written, by what they come to: 1,200 and 1200 are the same."""
-    return {re.sub(r"(?<=\d),(?=\d{3}(?!\d))", "", figure): figure for figure in FIGURE.findall(text)}
+    found = FIGURE.findall(MARKER.sub("", text))
+    return {re.sub(r"(?<=\d),(?=\d{3}(?!\d))", "", figure): figure for figure in found}
 
 
 def names(text: str) -> set[str]:

@@ -1,0 +1,388 @@
+"""The Engine's HTTP API, as Docker and Podman have it: over a unix socket, TCP, TLS or ssh.
+
+    engine = Engine("unix:///var/run/docker.sock")
+    await engine.ask("GET", "/containers/json")
+    process = await engine.exec(container, ["sh", "-c", "ls"])
+
+Whatever is asked is answered within a time limit, or is an EngineError that says in a sentence what to do.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import ssl
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+from urllib.parse import quote, urlencode
+from weakref import WeakKeyDictionary
+
+import aiohttp
+
+from wick import caps
+from wick.backends.containers.address import Address, address
+from wick.backends.containers.ssh import Tunnel
+from wick.errors import BackendError
+
+Query = Mapping[str, str | int | bool]
+
+
+class EngineError(BackendError):
+    """The engine refused, or did not answer. `status` is its HTTP status, 0 where there was no answer."""
+
+    def __init__(self, message: str, code: str = "failed", status: int = 0) -> None:
+        super().__init__(message, code)
+        self.status = status
+
+
+class NotBegun(EngineError):
+    """A process was not started, since its container is not there, or does not run."""
+
+
+class Engine:
+    """An engine's API. Connections are kept for each event loop, and closed when it ends."""
+
+    def __init__(
+        self,
+        url: str = "",
+        *,
+        tls: str | ssl.SSLContext | None = None,
+        seconds: float = caps.ENGINE_SECONDS,
+    ) -> None:
+        self.address = address(url, tls)
+        self.seconds = seconds
+        self._kept: WeakKeyDictionary[asyncio.AbstractEventLoop, _Connections] = WeakKeyDictionary()
+
+    def __repr__(self) -> str:
+        return f"Engine({self.address.url!r})"
+
+    async def close(self) -> None:
+        """Close the connections of this event loop; asking again opens new ones."""
+        if kept := self._kept.pop(asyncio.get_running_loop(), None):
+            await kept.keeper.aclose()
+
+    # -- asking -----------------------------------------------------------------------------------------------------
+
+    async def ask(
+        self,
+        method: Literal["GET", "POST", "PUT", "DELETE", "HEAD"],
+        path: str,
+        query: Query | None = None,
+        *,
+        body: object = None,
+        data: bytes | None = None,
+        seconds: float | None = None,
+    ) -> Any:
+        """The answer: JSON as data, anything else as bytes."""
+        limit = self.seconds if seconds is None else seconds
+        kind = "application/x-tar" if data is not None else "application/json"
+        payload = data if data is not None else b"" if body is None else json.dumps(body).encode()
+        try:
+            async with asyncio.timeout(limit):
+                kept = await self._connections()
+                async with kept.session.request(
+                    method, self.address.base + _target(path, query), data=payload, headers={"Content-Type": kind}
+                ) as response:
+                    said = await _bounded(response)
+        except (aiohttp.ClientError, OSError) as error:
+            raise await self._unreachable(error, limit) from None
+        if response.status >= 400:
+            raise refusal(response.status, said)
+        return json.loads(said) if said and response.content_type == "application/json" else said
+
+    async def find(self, path: str, query: Query | None = None) -> Any:
+        """What is at a path, or None where nothing is."""
+        try:
+            return await self.ask("GET", path, query)
+        except EngineError as error:
+            if error.status == 404:
+                return None
+            raise
+
+    async def exec(
+        self,
+        container: str,
+        argv: Sequence[str],
+        *,
+        stdin: bool = False,
+        tty: tuple[int, int] | None = None,
+        env: Mapping[str, str] | None = None,
+        user: str = "",
+        workdir: str = "",
+    ) -> Process:
+        """Start a process in a running container. `tty` is the rows and columns of its terminal, if it has one."""
+        wanted: dict[str, Any] = {
+            "Cmd": list(argv),
+            "AttachStdin": stdin,
+            "AttachStdout": True,
+            "AttachStderr": True,
+            "Tty": tty is not None,
+            "Env": [f"{name}={value}" for name, value in (env or {}).items()],
+        }
+        wanted |= {"User": user} if user else {}
+        wanted |= {"WorkingDir": workdir} if workdir else {}
+        process: Process | None = None
+        try:
+            made = await self.ask("POST", f"/containers/{quote(container, safe='')}/exec", body=wanted)
+            process = Process(self, str(made["Id"]), tty=tty is not None)
+            await process.start()
+        except EngineError as error:
+            if error.status in (404, 409):
+                raise NotBegun(str(error), error.code, error.status) from None
+            if error.status or process is None:
+                raise
+            raise EngineError(f"{error}; it is not known whether the process began", "unknown") from None
+        if tty:
+            try:
+                await process.resize(*tty)
+            except BaseException:
+                process.close()
+                raise
+        return process
+
+    async def hijack(self, path: str, body: object) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """Ask for a connection that carries raw bytes both ways from here on."""
+        try:
+            async with asyncio.timeout(self.seconds):
+                reader, writer = await self._dial()
+                try:
+                    writer.write(_upgrade(path, json.dumps(body).encode()))
+                    await _upgraded(reader)
+                except BaseException:
+                    writer.transport.abort()
+                    raise
+        except OSError as error:  # TimeoutError is one
+            raise await self._unreachable(error, self.seconds) from None
+        return reader, writer
+
+    async def _dial(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        kept = await self._connections()
+        if kept.path:
+            return await asyncio.open_unix_connection(kept.path, limit=caps.ENGINE_BUFFER_BYTES)
+        where = self.address
+        return await asyncio.open_connection(where.host, where.port, ssl=where.tls, limit=caps.ENGINE_BUFFER_BYTES)
+
+    async def _connections(self) -> _Connections:
+        loop = asyncio.get_running_loop()
+        kept = self._kept.get(loop)
+        if kept is None or kept.session.closed:
+            keeper = _keep_open(self.address)
+            kept = self._kept[loop] = await anext(keeper)
+            kept.keeper = keeper
+        return kept
+
+    async def _unreachable(self, error: Exception, limit: float) -> EngineError:
+        """What went wrong on the way to the engine, as a sentence."""
+        url = self.address.url
+        if isinstance(error, TimeoutError) and not isinstance(error, aiohttp.ConnectionTimeoutError):
+            return EngineError(f"the engine at {url} did not answer within {limit:g} s", "unavailable")
+        kept = self._kept.get(asyncio.get_running_loop())
+        reason = (kept and kept.tunnel and await kept.tunnel.complaint()) or _reason(error)
+        return EngineError(
+            f"no engine answers at {url}: {reason}; start Docker (or `podman system service`), "
+            "or name another engine with DOCKER_HOST",
+            "unavailable",
+        )
+
+
+@dataclass(slots=True, eq=False)
+class _Connections:
+    """What one event loop holds of an engine."""
+
+    session: aiohttp.ClientSession
+    path: str  # of the unix socket to connect to; none where it is TCP
+    tunnel: Tunnel | None
+    keeper: AsyncGenerator[_Connections, None] = field(init=False)
+
+
+async def _keep_open(where: Address) -> AsyncGenerator[_Connections, None]:
+    """Holds the connections. A loop that ends closes its async generators, and so the connections."""
+    tunnel = Tunnel(where.ssh) if where.ssh else None
+    path = await tunnel.open() if tunnel else where.path
+    if path:
+        # A connection through ssh costs a handshake; any other is cheap, and a kept one may turn out to be dead.
+        connector: aiohttp.BaseConnector = aiohttp.UnixConnector(path, limit=0, force_close=not tunnel)
+    else:
+        connector = aiohttp.TCPConnector(limit=0, force_close=True, ssl=where.tls or False)
+    limits = aiohttp.ClientTimeout(total=None, sock_connect=caps.CONNECT_SECONDS)
+    session = aiohttp.ClientSession(connector=connector, timeout=limits, trust_env=False)
+    try:
+        yield _Connections(session, path, tunnel)
+    finally:
+        await session.close()
+        if tunnel:
+            await tunnel.close()
+
+
+# -- requests and answers -------------------------------------------------------------------------------------------
+
+
+def _target(path: str, query: Query | None) -> str:
+    words = {name: str(value).lower() if isinstance(value, bool) else value for name, value in (query or {}).items()}
+    return f"{path}?{urlencode(words)}" if words else path
+
+
+async def _bounded(response: aiohttp.ClientResponse) -> bytes:
+    said = bytearray()
+    async for chunk in response.content.iter_any():
+        said += chunk
+        if len(said) > caps.ENGINE_ANSWER_BYTES:
+            response.close()
+            raise EngineError(f"the engine answered with more than {caps.ENGINE_ANSWER_BYTES} bytes", "too_large")
+    return bytes(said)
+
+
+def _upgrade(path: str, body: bytes) -> bytes:
+    head = (
+        f"POST {path} HTTP/1.1\r\nHost: engine\r\nConnection: Upgrade\r\nUpgrade: tcp\r\n"
+        f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+    )
+    return head.encode() + body
+
+
+async def _upgraded(reader: asyncio.StreamReader) -> None:
+    """Read the head of the answer; from there on the bytes are the process's own."""
+    try:
+        head = await reader.readuntil(b"\r\n\r\n")
+    except (asyncio.IncompleteReadError, asyncio.LimitOverrunError) as error:
+        raise ConnectionError(f"the connection broke off: {error}") from None
+    lines = head.decode("latin-1").split("\r\n")
+    status = next(iter(lines[0].split(" ")[1:2]), "")
+    if status in ("101", "200"):
+        return
+    sizes = [line.partition(":")[2] for line in lines if line.lower().startswith("content-length:")]
+    size = int(sizes[0]) if sizes and sizes[0].strip().isdigit() else 0
+    said = await reader.readexactly(min(size, caps.ERROR_BODY_BYTES))
+    raise refusal(int(status) if status.isdigit() else 500, said)
+
+
+def refusal(status: int, said: bytes) -> EngineError:
+    """What the engine's refusal says, as an error."""
+    try:
+        found = json.loads(said)
+        text = found.get("message") or found.get("cause") or ""
+    except (ValueError, AttributeError):
+        text = said.decode(errors="replace")
+    text = " ".join(str(text).split())[:500] or f"status {status}"
+    code = {404: "not_found", 409: "conflict"}.get(status, "failed")
+    return EngineError(f"the engine refused: {text}", code, status)
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, aiohttp.ClientConnectorError | OSError) and error.strerror:
+        return str(error.strerror)
+    return " ".join(str(error).split())[:300] or type(error).__name__
+
+
+# -- processes in containers ----------------------------------------------------------------------------------------
+
+
+class Frames:
+    """Takes the engine's frames apart: eight bytes that name a stream and a length, then that many bytes of it."""
+
+    def __init__(self) -> None:
+        self._head = b""
+        self._stream = 0
+        self._left = 0
+
+    def feed(self, data: bytes) -> list[tuple[int, bytes]]:
+        """The pieces in these bytes, as (stream, bytes). A long frame comes in pieces, so little is held back."""
+        found, at = list[tuple[int, bytes]](), 0
+        while at < len(data):
+            if self._left:
+                piece = data[at : at + self._left]
+                found.append((self._stream, piece))
+                at, self._left = at + len(piece), self._left - len(piece)
+                continue
+            part = data[at : at + 8 - len(self._head)]
+            self._head, at = self._head + part, at + len(part)
+            if len(self._head) == 8:
+                self._stream, self._left = self._head[0], int.from_bytes(self._head[4:], "big")
+                self._head = b""
+        return found
+
+
+class Process:
+    """A process in a container: its streams as they come, its input, and its exit code."""
+
+    def __init__(self, engine: Engine, id: str, *, tty: bool) -> None:
+        self.id = id
+        self._engine = engine
+        self._frames = None if tty else Frames()
+        self._reader: asyncio.StreamReader | None = None
+        self._writer: asyncio.StreamWriter | None = None
+
+    async def start(self) -> None:
+        body = {"Detach": False, "Tty": self._frames is None}
+        self._reader, self._writer = await self._engine.hijack(f"/exec/{self.id}/start", body)
+
+    async def read(self) -> list[tuple[int, bytes]]:
+        """The next pieces, as (1 for stdout or 2 for stderr, bytes); none at the end."""
+        if self._reader is None:
+            return []
+        while data := await self._reader.read(caps.ENGINE_BUFFER_BYTES):
+            pieces = [(1, data)] if self._frames is None else self._frames.feed(data)
+            if pieces:
+                return pieces
+        return []
+
+    def write(self, data: bytes) -> None:
+        if self._writer is None or self._writer.is_closing():
+            raise ConnectionResetError("the connection to the process is closed")
+        self._writer.write(data)
+
+    async def drain(self) -> None:
+        if self._writer:
+            await self._writer.drain()
+
+    def attach(self, protocol: asyncio.Protocol) -> None:
+        """Hand the connection over: from here on stdout goes to the protocol, and what it writes to stdin."""
+        assert self._writer is not None and self._frames is not None
+        self._writer.transport.set_protocol(_Attached(self, self._frames, protocol))
+        protocol.connection_made(self._writer.transport)
+
+    async def resize(self, rows: int, columns: int) -> None:
+        await self._engine.ask("POST", f"/exec/{self.id}/resize", {"h": rows, "w": columns})
+
+    async def running(self) -> bool:
+        return bool((await self._state())["Running"])
+
+    async def exit_code(self) -> int:
+        """How it ended; an engine may need a moment after the last byte to know."""
+        for pause in (0.0, 0.01, 0.05, 0.1, 0.2, 0.5, 1.0):
+            await asyncio.sleep(pause)
+            state = await self._state()
+            if not state["Running"]:
+                return int(-1 if state["ExitCode"] is None else state["ExitCode"])
+        raise EngineError("the engine says that the process still runs, although its output has ended", "unknown")
+
+    async def _state(self) -> dict[str, Any]:
+        found: dict[str, Any] = await self._engine.ask("GET", f"/exec/{self.id}/json")
+        return found
+
+    def close(self) -> None:
+        """Let go of the connection; the process itself is not ended by that."""
+        if self._writer:
+            self._writer.transport.abort()
+        self._reader = self._writer = None
+
+
+class _Attached(asyncio.Protocol):
+    """Takes the frames of a connection apart for a protocol that knows nothing of them; stderr is lost."""
+
+    def __init__(self, process: Process, frames: Frames, protocol: asyncio.Protocol) -> None:
+        self._process = process  # whose writer would close the connection if nobody held it
+        self._frames, self._protocol = frames, protocol
+        self.pause_writing, self.resume_writing = protocol.pause_writing, protocol.resume_writing  # type: ignore[method-assign]
+
+    def data_received(self, data: bytes) -> None:
+        for stream, piece in self._frames.feed(data):
+            if stream == 1:
+                self._protocol.data_received(piece)
+
+    def eof_received(self) -> None:
+        return None  # and so the connection is closed
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._protocol.connection_lost(exc)

@@ -1,0 +1,188 @@
+"""Starting wickd in a container and getting hold of it: by its stdin and stdout, by TCP, or by a unix socket."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import AsyncGenerator
+from dataclasses import dataclass
+from typing import Any
+
+from wick import caps
+from wick.backends.containers import shared
+from wick.backends.containers.container import Container
+from wick.backends.containers.engine import EngineError, Process
+from wick.backends.containers.plan import PLACE, PORT
+from wick.backends.daemon import Daemon
+from wick.errors import BackendError
+
+FILE = f"{PLACE}/wickd.pyz"
+HELLO = b"wickd\n"
+TOO_OLD, CHANGED = 97, 98  # exit codes
+
+# What runs is what was checked: the bytes are read once, compared, and imported from memory; all of them at once, since
+# the processes that wickd forks close what they do not need.
+LAUNCH = f"""
+import hashlib, os, sys, tempfile
+if sys.version_info < (3, 8):
+    sys.stderr.write("its Python is %d.%d, and wickd needs 3.8" % sys.version_info[:2])
+    sys.exit({TOO_OLD})
+with open(sys.argv[1], "rb") as file:
+    code = file.read()
+if hashlib.sha256(code).hexdigest() != sys.argv[2]:
+    sys.stderr.write("the daemon's file is not the one that was put there")
+    sys.exit({CHANGED})
+kept = os.memfd_create("wickd") if hasattr(os, "memfd_create") else os.dup(tempfile.TemporaryFile().fileno())
+while code:
+    code = code[os.write(kept, code):]
+sys.path.insert(0, "/proc/self/fd/%d" % kept)
+import wick.workspace
+from wick.backends.wickd.__main__ import main
+os.write(1, b"wickd\\n")
+main(sys.argv[3:])
+"""
+
+
+class NoDaemon(Exception):
+    """Why there is no daemon, as the end of a sentence; `final` if there will be none in this container."""
+
+    def __init__(self, reason: str, *, final: bool = False) -> None:
+        super().__init__(reason)
+        self.final = final
+
+
+class _Changed(NoDaemon):
+    """The file in the container is not the daemon that we have: an older one, or something else."""
+
+
+@dataclass(slots=True, eq=False)
+class Launched:
+    """A daemon, and the generator that keeps it until the event loop ends."""
+
+    daemon: Daemon
+    keeper: AsyncGenerator[Daemon, None]
+
+    async def close(self) -> None:
+        await self.keeper.aclose()
+
+
+async def launch(container: Container, found: dict[str, Any], how: str, token: str) -> Launched:
+    """Start a daemon in a running container; a NoDaemon says why there is none."""
+    try:
+        async with asyncio.timeout(caps.DAEMON_SECONDS):
+            try:
+                return await _launched(container, found, how, token)
+            except _Changed:
+                await container.inject()
+                return await _launched(container, found, how, token)
+    except TimeoutError:
+        raise NoDaemon(f"the daemon did not answer within {caps.DAEMON_SECONDS:g} s") from None
+    except (EngineError, OSError) as error:
+        raise NoDaemon(f"the daemon could not be started: {error}") from None
+    except BackendError as error:
+        raise NoDaemon(f"the daemon did not answer: {error}") from None
+
+
+async def _launched(container: Container, found: dict[str, Any], how: str, token: str) -> Launched:
+    keeper = _keep(container, found, how, token)
+    return Launched(await anext(keeper), keeper)
+
+
+async def _keep(container: Container, found: dict[str, Any], how: str, token: str) -> AsyncGenerator[Daemon, None]:
+    """Holds a daemon. A loop that ends closes its async generators, and so the connection."""
+    if how == "stdio":
+        daemon = await _by_stdio(container, found)
+    else:
+        daemon = await _by_socket(container, found, how, token)
+    try:
+        await daemon.ping(caps.DAEMON_SECONDS)
+        yield daemon
+    finally:
+        await daemon.close()
+
+
+async def _by_stdio(container: Container, found: dict[str, Any]) -> Daemon:
+    process = await _start(container, found, [])
+    daemon = Daemon(name="the daemon in the container")
+    process.attach(daemon)
+    return daemon
+
+
+async def _by_socket(container: Container, found: dict[str, Any], how: str, token: str) -> Daemon:
+    """One that listens goes on without us, so it may be there already; one whose token is not ours has to go."""
+    try:
+        return await _connected(found, container, how, token)
+    except OSError:
+        stranger = False
+    except BackendError:
+        stranger = how == "unix"  # a port of the engine's answers, whether anybody listens inside or not
+    for again in (stranger, True):
+        if again:
+            await container.restart()
+            found = await container.ensure()
+        if daemon := await _listening(container, found, how, token):
+            return daemon
+    raise NoDaemon("the daemon cannot listen")
+
+
+async def _listening(container: Container, found: dict[str, Any], how: str, token: str) -> Daemon | None:
+    """Start one that listens; None if it ended instead, since somebody else has its place."""
+    place = ["--tcp", f"0.0.0.0:{PORT}"] if how == "tcp" else ["--unix", f"/tmp/{shared.SOCKET}"]
+    process = await _start(container, found, [*place, "--token-stdin"], token)
+    try:
+        while await process.running():
+            try:
+                return await _connected(found, container, how, token)
+            except (BackendError, OSError):
+                await asyncio.sleep(0.05)
+    finally:
+        process.close()
+    return None
+
+
+async def _connected(found: dict[str, Any], container: Container, how: str, token: str) -> Daemon:
+    loop = asyncio.get_running_loop()
+    daemon = Daemon(name="the daemon in the container", token=token)
+    if how == "unix":
+        await loop.create_unix_connection(lambda: daemon, sock=shared.connect(container.plan.shared))
+    else:
+        ports = (found["NetworkSettings"].get("Ports") or {}).get(f"{PORT}/tcp") or []
+        if not ports:
+            raise ConnectionRefusedError("the engine has not published the daemon's port")
+        await loop.create_connection(lambda: daemon, "127.0.0.1", int(ports[0]["HostPort"]))
+    try:
+        await daemon.ping(1.0)
+    except BaseException:
+        await daemon.close()
+        raise
+    return daemon
+
+
+async def _start(container: Container, found: dict[str, Any], options: list[str], token: str = "") -> Process:
+    """Start wickd, and wait until it says hello."""
+    digest = hashlib.sha256(container.daemon).hexdigest()
+    argv = ["python3", "-I", "-S", "-c", LAUNCH, FILE, digest, *options]
+    process = await container.engine.exec(str(found["Id"]), argv, stdin=True, workdir=container.plan.workdir)
+    said, complaint = b"", b""
+    try:
+        if token:
+            process.write(token.encode() + b"\n")
+        while said != HELLO and len(said) < 1_000 and (pieces := await process.read()):
+            said += b"".join(data for stream, data in pieces if stream == 1)[:1_000]
+            complaint = (complaint + b"".join(data for stream, data in pieces if stream != 1))[-1_000:]
+        if said != HELLO:
+            raise await _refused(process, said + complaint)
+    except BaseException:
+        process.close()
+        raise
+    return process
+
+
+async def _refused(process: Process, said: bytes) -> NoDaemon:
+    code = await process.exit_code()
+    words = " ".join(said.decode(errors="replace").split())[-300:]
+    if code in (126, 127):
+        return NoDaemon("the image has no python3", final=True)
+    if code == CHANGED:
+        return _Changed(words)
+    return NoDaemon(words or f"the daemon ended with exit code {code}", final=code == TOO_OLD)

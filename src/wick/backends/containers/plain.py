@@ -1,0 +1,368 @@
+"""Commands in a container by the engine's exec, where no daemon runs: slower, and the same to whoever asks.
+
+A command runs under a small sh script. What it starts carries a mark in its environment, by which it is found and ended
+when the command has ended, reached its time limit or was cancelled. A process that wiped its environment and left its
+parents is found by nobody: it stays inside the container, and ends with it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import signal
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Literal
+from weakref import WeakSet
+
+from wick import caps
+from wick.backends.containers.engine import Engine, EngineError, Process
+from wick.backends.wickd.jobs import Background
+from wick.backends.wickd.outputs import HeadAndTail
+from wick.errors import BackendError
+from wick.protocols import OnOutput
+from wick.shapes import Executed, Job, JobOutput
+
+TIME_LIMIT = 124  # exit code
+MARK = "WICK_CALL"
+LOOK_SECONDS = 1.0  # how often a silent command is looked at: something that holds its output open may outlive it
+STREAMS: dict[int, Literal["stdout", "stderr"]] = {1: "stdout", 2: "stderr"}
+
+# Arguments come as octal escapes, since the engine's JSON holds only UTF-8; a dot keeps newlines at the end.
+DECODE = """
+text() { decoded=$(printf '%b.' "$1"); decoded=${decoded%.}; }
+"""
+
+# $1 the mark, $2 a signal: ends what carries the mark. Fails where that cannot be found out, or more and more comes.
+SWEEP = """
+sweep() {
+    tries=0
+    while [ $tries -lt 50 ]; do
+        found=$(grep -l "WICK_CALL=$1" /proc/[0-9]*/environ 2>/dev/null)
+        [ $? -le 125 ] || return 1
+        [ "$found" ] || return 0
+        for file in $found; do
+            pid=${file#/proc/}
+            kill -"$2" "${pid%/environ}" 2>/dev/null
+        done
+        [ "$2" = KILL ] || return 0
+        tries=$((tries + 1))
+    done
+    return 1
+}
+"""
+
+# $1 the folder, $2 the mark, $3 how many bytes of input come, $4 the command. What the shell itself has to say about
+# how the command ended is kept from the command's stderr.
+RUN = f"""{DECODE}{SWEEP}
+text "$1"
+cd -- "$decoded" 2>/dev/null || {{ printf '%s' "$2" >&2; exit 125; }}
+text "$4"
+exec 3>&2 2>/dev/null
+if [ "$3" -gt 0 ]; then
+    head -c "$3" | {MARK}=$2 sh -c "$decoded" 2>&3 3>&-
+else
+    {MARK}=$2 sh -c "$decoded" </dev/null 2>&3 3>&-
+fi
+code=$?
+sweep "$2" KILL
+exit $code
+"""
+
+# $1 the mark, $2 whether it may still say goodbye.
+END = f"""{SWEEP}
+if [ "$2" ]; then
+    sweep "$1" TERM
+    sleep {caps.COMMAND_GRACE_SECONDS} 2>/dev/null || sleep 1
+fi
+sweep "$1" KILL
+"""
+
+# $1 the folder. The mark is in the environment already.
+SHELL = f"""{DECODE}
+text "$1"
+cd -- "$decoded" || exit 125
+command -v bash >/dev/null 2>&1 && exec bash
+exec sh
+"""
+
+
+def escaped(text: str) -> str:
+    """An argument as `printf %b` understands it."""
+    data = text.encode("utf-8", "surrogateescape")
+    if b"\0" in data:
+        raise BackendError("a text with a NUL character cannot be given to a command", "invalid")
+    return "".join(chr(byte) if 32 <= byte < 127 and byte != 92 else f"\\0{byte:03o}" for byte in data)
+
+
+@dataclass(slots=True, eq=False)
+class _Call:
+    """One command on its way: what is known of it so far."""
+
+    limit: float
+    on_output: OnOutput | None = None
+    began: float = field(default_factory=time.monotonic)
+    mark: str = field(default_factory=lambda: secrets.token_hex(12))
+    outputs: dict[int, HeadAndTail] = field(
+        default_factory=lambda: {n: HeadAndTail(caps.OUTPUT_HEAD_BYTES, caps.OUTPUT_TAIL_BYTES) for n in STREAMS}
+    )
+
+    def take(self, pieces: list[tuple[int, bytes]]) -> None:
+        for stream, data in pieces:
+            if stream in STREAMS:
+                self.outputs[stream].add(data)
+                if self.on_output:
+                    self.on_output(STREAMS[stream], data)
+
+    def result(self, exit_code: int, error: str) -> Executed:
+        out, err = self.outputs[1], self.outputs[2]
+        return {
+            "stdout": out.text(),
+            "stderr": err.text(),
+            "exit_code": exit_code,
+            "error": error,
+            "truncated": out.truncated or err.truncated,
+            "stdout_bytes": out.size,
+            "stderr_bytes": err.size,
+            "seconds": time.monotonic() - self.began,
+            "moved": [],
+        }
+
+
+class Plain:
+    """Commands in one running container."""
+
+    def __init__(self, engine: Engine, container: str) -> None:
+        self._engine, self._container = engine, container
+        self._jobs: dict[str, _Job] = {}
+        self._terminals: WeakSet[PlainTerminal] = WeakSet()
+
+    async def run(
+        self,
+        command: str,
+        *,
+        workdir: str,
+        stdin: bytes = b"",
+        timeout: float = caps.COMMAND_SECONDS,
+        env: Mapping[str, str] | None = None,
+        on_output: OnOutput | None = None,
+    ) -> Executed:
+        """Run a shell command to its end, its time limit, or until it is cancelled."""
+        call = _Call(timeout, on_output)
+        process = await self._begin(call, command, workdir, stdin, env)
+        feeding = asyncio.create_task(_feed(process, stdin))
+        try:
+            async with asyncio.timeout(timeout):
+                await _listen(process, call)
+                code = await process.exit_code()
+        except TimeoutError:
+            return await self._stop(process, call)
+        except (EngineError, OSError) as error:
+            raise BackendError(f"the command began, and how it ended is not known: {error}", "unknown") from None
+        except BaseException:  # cancelled, or whoever gets the output has failed
+            await asyncio.shield(self.end(call.mark))
+            raise
+        finally:
+            feeding.cancel()
+            process.close()
+            await asyncio.gather(feeding, return_exceptions=True)
+        return await self._ended(call, code, workdir)
+
+    async def _begin(
+        self, call: _Call, command: str, workdir: str, stdin: bytes, env: Mapping[str, str] | None
+    ) -> Process:
+        argv = ["sh", "-c", RUN, "wick", escaped(workdir), call.mark, str(len(stdin)), escaped(command)]
+        try:
+            return await self.start(argv, stdin=bool(stdin), env=env)
+        except asyncio.CancelledError:
+            await asyncio.shield(self.end(call.mark))
+            raise
+
+    async def _ended(self, call: _Call, code: int, workdir: str) -> Executed:
+        if code == 125 and call.outputs[2].text() == call.mark:
+            raise BackendError(f"the folder {workdir!r} cannot be entered", "not_found")
+        if code in (126, 127) and (said := call.outputs[1].text() + call.outputs[2].text()) and "exec failed" in said:
+            raise BackendError(f"there is no sh in this container, so no command can be run: {said[:300]}", "failed")
+        if code <= 128:
+            return call.result(code, "")
+        await self.end(call.mark, gently=False)  # if it was our own shell that was ended, nobody has swept
+        return call.result(code, _signal_sentence(code))
+
+    async def _stop(self, process: Process, call: _Call) -> Executed:
+        """The time limit is reached: end everything, and take the output that is still on its way."""
+        gone = await self.end(call.mark)
+        with suppress(TimeoutError, EngineError, OSError):
+            async with asyncio.timeout(caps.END_SECONDS):
+                await _listen(process, call)
+        error = f"the command was stopped after {call.limit:g} s, its time limit; give it more time"
+        error += ", or run it in the background"
+        return call.result(TIME_LIMIT, error if gone else f"{error}; not everything that it started could be ended")
+
+    async def end(self, mark: str, *, gently: bool = True) -> bool:
+        """End what carries the mark; whether it is known to be gone."""
+        try:
+            async with asyncio.timeout(caps.END_SECONDS + 2):
+                code, _, _ = await self.script(END, mark, "gently" if gently else "")
+        except (BackendError, OSError):
+            return False
+        return code == 0
+
+    async def start(self, argv: Sequence[str], *, stdin: bool = False, env: Mapping[str, str] | None = None) -> Process:
+        """Start a process in the container, to talk with."""
+        return await self._engine.exec(self._container, argv, stdin=stdin, env=env)
+
+    async def script(self, text: str, *args: str, stdin: bytes = b"", most: int = 0) -> tuple[int, bytes, bytes]:
+        """Run a script of ours: its exit code, and what it printed, at most that many bytes of it."""
+        process = await self.start(["sh", "-c", text, "wick", *args], stdin=bool(stdin))
+        feeding = asyncio.create_task(_feed(process, stdin))
+        said = {1: bytearray(), 2: bytearray()}
+        try:
+            while pieces := await process.read():
+                for stream, data in pieces:
+                    said.setdefault(stream, bytearray()).extend(data)
+                if max(map(len, said.values())) > (most or caps.ENGINE_ANSWER_BYTES):
+                    raise BackendError("the container answered with more than was asked for", "too_large")
+            return await process.exit_code(), bytes(said[1]), bytes(said[2])
+        finally:
+            feeding.cancel()
+            process.close()
+            await asyncio.gather(feeding, return_exceptions=True)
+
+    # -- in the background ------------------------------------------------------------------------------------------
+
+    async def job(self, command: str, *, workdir: str, env: Mapping[str, str] | None = None) -> Job:
+        if sum(job.running for job in self._jobs.values()) >= caps.JOBS_AT_ONCE:
+            raise BackendError(f"{caps.JOBS_AT_ONCE} commands run in the background already; end one first", "failed")
+        job = _Job(command)
+        argv = ["sh", "-c", RUN, "wick", escaped(workdir), job.mark, "0", escaped(command)]
+        process = await self.start(argv, env=env)
+        self._jobs[job.id] = job
+        job.task = asyncio.create_task(job.follow(process), name=f"wick job {job.id}")
+        for old in [one.id for one in self._jobs.values() if not one.running][: -caps.JOBS_KEPT]:
+            del self._jobs[old]
+        return job.described()
+
+    def jobs(self) -> list[Job]:
+        return [job.described() for job in self._jobs.values()]
+
+    def has(self, id: str) -> bool:
+        return id in self._jobs
+
+    def job_output(self, id: str, *, offset: int = 0) -> JobOutput:
+        return self._job(id).since(offset)
+
+    async def end_job(self, id: str) -> Job:
+        job = self._job(id)
+        if job.running:
+            await self.end(job.mark)
+            await asyncio.wait([job.task] if job.task else [], timeout=caps.END_SECONDS)
+        return job.described()
+
+    def _job(self, id: str) -> _Job:
+        if id not in self._jobs:
+            raise BackendError(f"there is no command {id!r} in the background", "not_found")
+        return self._jobs[id]
+
+    async def terminal(self, rows: int, columns: int, *, workdir: str, env: Mapping[str, str]) -> PlainTerminal:
+        mark = secrets.token_hex(12)
+        argv = ["sh", "-c", SHELL, "wick", escaped(workdir)]
+        process = await self._engine.exec(
+            self._container, argv, stdin=True, tty=(rows, columns), env={"TERM": "xterm", **env, MARK: mark}
+        )
+        terminal = PlainTerminal(process, lambda: self.end(mark))
+        self._terminals.add(terminal)
+        return terminal
+
+    async def close(self) -> None:
+        """Let go of what runs in the background and in terminals; it ends with the container."""
+        for terminal in self._terminals:
+            terminal.let_go()
+        tasks = [job.task for job in self._jobs.values() if job.task]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        self._jobs.clear()
+
+
+class _Job(Background):
+    """A command in the background, and the last of what it has printed."""
+
+    def __init__(self, command: str) -> None:
+        super().__init__(secrets.token_hex(4), command)
+        self.mark = secrets.token_hex(12)
+        self.task: asyncio.Task[None] | None = None
+
+    async def follow(self, process: Process) -> None:
+        try:
+            while pieces := await _look(process):
+                for _, data in pieces:
+                    self.output.add(data)
+            self.exit_code = await process.exit_code()
+            self.error = _signal_sentence(self.exit_code) if self.exit_code > 128 else ""
+        except (BackendError, OSError) as error:
+            self.error = f"how it ended is not known: {error}"
+        finally:
+            self.running = False
+            process.close()
+
+
+class PlainTerminal:
+    """A shell in a terminal of the engine's."""
+
+    def __init__(self, process: Process, end: Callable[[], Awaitable[object]]) -> None:
+        self._process, self._end = process, end
+
+    async def read(self) -> bytes:
+        with suppress(OSError):
+            return b"".join(data for _, data in await self._process.read())
+        return b""
+
+    async def write(self, data: bytes) -> None:
+        with suppress(OSError):  # a shell that has ended reads nothing more
+            self._process.write(data)
+            await self._process.drain()
+
+    async def resize(self, rows: int, columns: int) -> None:
+        with suppress(EngineError):
+            await self._process.resize(rows, columns)
+
+    def let_go(self) -> None:
+        self._process.close()
+
+    async def close(self) -> None:
+        self.let_go()
+        await self._end()
+
+
+async def _listen(process: Process, call: _Call) -> None:
+    while pieces := await _look(process):
+        call.take(pieces)
+
+
+async def _look(process: Process) -> list[tuple[int, bytes]]:
+    """The next output; none at the end, which is when the command has ended, whoever holds its output open."""
+    while True:
+        try:
+            async with asyncio.timeout(LOOK_SECONDS):
+                return await process.read()
+        except TimeoutError:
+            if not await process.running():
+                return []
+
+
+async def _feed(process: Process, data: bytes) -> None:
+    with suppress(OSError):  # it does not read all of its input, as it may
+        for at in range(0, len(data), caps.ENGINE_BUFFER_BYTES):
+            process.write(data[at : at + caps.ENGINE_BUFFER_BYTES])
+            await process.drain()
+
+
+def _signal_sentence(code: int) -> str:
+    """Best effort: to a shell, 137 is a command that was killed as well as one that exited with 137."""
+    try:
+        name = signal.Signals(code - 128).name
+    except ValueError:
+        return ""
+    return f"the command was ended by {name}"

@@ -1,0 +1,1 @@
+"""What the local backend confines commands with: the sandboxes, their limits, and what is protected meanwhile."""

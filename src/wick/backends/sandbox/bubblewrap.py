@@ -1,0 +1,200 @@
+"""The sandbox of the local backend on Linux: bubblewrap, with a profile that starts from nothing.
+
+    sandbox = find()                    the bubblewrap of this system, tried out; NotThere says why it cannot be used
+    sandbox.command(["sh", "-c", "ls"], view)
+
+A command has namespaces of its own (users, processes, IPC, host name, control groups, and the network unless it is
+given), no rights beyond those of a plain user, and a file system with the system's programs, its workspace, a private
+/tmp and nothing else. `seccomp` takes away the system calls that have broken out of such a place before.
+
+The profile goes to bubblewrap through a descriptor: an environment variable never stands in a list of processes, and
+bubblewrap itself starts with an empty environment, as LD_PRELOAD would otherwise run code outside.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+from glob import glob
+
+from wick.backends.sandbox import seccomp
+from wick.backends.sandbox.confining import Command, NotThere, View, environment
+from wick.backends.sandbox.protected import Cover
+from wick.processes import DEFAULT_PATH, data_file
+from wick.protocols import Protection
+
+TRIAL_SECONDS = 10.0
+USER = 1000  # who a command is, whoever runs wick: programs that refuse to be root work, and `tar` keeps no owners
+HOME = "/tmp"
+
+# What programs need of /etc. No passwords, no keys, no tokens of package managers.
+ETC = ("ld.so.cache", "alternatives")
+ETC_WITH_NETWORK = (
+    "resolv.conf",
+    "hosts",
+    "ssl/certs",
+    "ssl/openssl.cnf",
+    "ca-certificates",
+    "pki/tls",
+    "pki/ca-trust",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Bubblewrap:
+    """A bubblewrap that works here, and what it can do."""
+
+    program: str
+    options: tuple[str, ...]  # of those that not every version has, those that work
+    covers: bool = True
+    scratch: bool = False
+    hides_signals: bool = True
+
+    def protection(self, network: bool, limits: str) -> Protection:
+        reach = "the host's network, with what listens on it" if network else "no network"
+        says = f"commands run in bubblewrap: {reach}, no files but the workspace and the system's programs, {limits}"
+        if seccomp.program(os.uname().machine) is None:
+            says += f"; system calls are not filtered, as there is no filter for {os.uname().machine}"
+        return Protection("strong", "bubblewrap", says)
+
+    def command(self, argv: Sequence[str], view: View) -> Command:
+        data = [b"\0".join(map(os.fsencode, self._profile(view))) + b"\0"]
+        late = []
+        for option, path, content in self._files(view):
+            late += [option, f"%fd{len(data)}%", *path]
+            data.append(content)
+        return Command([self.program, "--args", "%fd0%", *late, "--remount-ro", "/", "--", *argv], "/", {}, data)
+
+    def _files(self, view: View) -> Iterator[tuple[str, list[str], bytes]]:
+        """Options that name a descriptor; these cannot stand in the profile."""
+        for path, content in MADE_UP.items():
+            yield "--file", [path], content
+        for cover in view.covers:
+            if cover.how == "copy":
+                yield "--ro-bind-data", [f"{view.workspace}/{cover.path}"], cover.content
+        if rules := seccomp.program(os.uname().machine):
+            yield "--seccomp", [], rules
+
+    def _profile(self, view: View) -> list[str]:
+        return [
+            *self._isolation(view),
+            *_system(),
+            *_etc(view.network),
+            *self._folders(view),
+            *_bound(view.readable),
+            *("--ro-bind" if view.read_only else "--bind", view.workspace, view.workspace),
+            *(part for cover in view.covers for part in _covered(f"{view.workspace}/{cover.path}", cover)),
+            *("--chdir", view.workdir),
+            *(part for name, value in {**environment(HOME), **view.env}.items() for part in ("--setenv", name, value)),
+        ]
+
+    def _isolation(self, view: View) -> list[str]:
+        return [
+            "--unshare-all",
+            "--unshare-user",
+            *(["--share-net"] if view.network else []),
+            *(["--disable-userns"] if "--disable-userns" in self.options else []),
+            *([] if view.terminal else ["--new-session"]),
+            *("--die-with-parent", "--cap-drop", "ALL", "--hostname", "wick"),
+            *("--uid", str(USER), "--gid", str(USER)),
+        ]
+
+    def _folders(self, view: View) -> list[str]:
+        size = ["--size", str(view.memory)] if view.memory and "--size" in self.options else []
+        return [
+            # Read-only: where wick is root, a command could otherwise write /proc/sys, which is root's everywhere.
+            *("--proc", "/proc", "--remount-ro", "/proc"),
+            *("--dev", "/dev", *size, "--tmpfs", "/dev/shm", "--remount-ro", "/dev"),
+            *(*size, "--tmpfs", "/tmp"),
+        ]
+
+
+# Files that are made up for the sandbox, so that the host's users and names stay its own.
+MADE_UP = {
+    "/etc/passwd": f"wick:x:{USER}:{USER}::{HOME}:/bin/sh\nnobody:x:65534:65534::/:/bin/false\n".encode(),
+    "/etc/group": f"wick:x:{USER}:\nnogroup:x:65534:\n".encode(),
+}
+
+
+@cache
+def _system() -> list[str]:
+    """The system's programs and libraries."""
+    found = ["--ro-bind", "/usr", "/usr"]
+    for path in ("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"):
+        if os.path.islink(path):
+            found += ["--symlink", os.readlink(path), path]
+        elif os.path.isdir(path):
+            found += ["--ro-bind", path, path]
+    return found
+
+
+@cache
+def _etc(network: bool) -> list[str]:
+    names = [*ETC, *sorted(glob("java-*", root_dir="/etc")), *(ETC_WITH_NETWORK if network else ())]
+    found = _bound([path for path in (f"/etc/{name}" for name in names) if os.path.exists(path)])
+    if os.path.islink("/etc/localtime"):
+        return [*found, "--symlink", os.readlink("/etc/localtime"), "/etc/localtime"]
+    return found
+
+
+def _bound(paths: Sequence[str]) -> list[str]:
+    return [part for path in paths for part in ("--ro-bind", path, path)]
+
+
+def _covered(path: str, cover: Cover) -> list[str]:
+    if cover.how == "show":
+        return ["--ro-bind", path, path]
+    if cover.how == "keep":
+        return ["--bind", path, path]
+    if cover.how == "hide":
+        return ["--tmpfs", path, "--remount-ro", path] if cover.folder else ["--ro-bind", "/dev/null", path]
+    return []
+
+
+# -- finding it -----------------------------------------------------------------------------------------------------
+
+
+@cache
+def find() -> Bubblewrap:
+    """The bubblewrap of this system, with the options that work here: found by trying, once."""
+    program = shutil.which("bwrap", path=DEFAULT_PATH) or shutil.which("bwrap")
+    if program is None or not os.path.isabs(program):  # the folder we happen to be in may be a workspace
+        raise NotThere("bubblewrap is not installed; install it with: apt install bubblewrap (or dnf, pacman, apk)")
+    why = ""
+    for options in (("--disable-userns", "--size"), ("--size",), ()):
+        sandbox = Bubblewrap(program, options)
+        why = _trial(sandbox)
+        if not why:
+            return sandbox
+    raise NotThere(f"bubblewrap is installed but cannot be used here: {why}")
+
+
+def _trial(sandbox: Bubblewrap) -> str:
+    """Run `true` in the sandbox; gives the complaint if that fails."""
+    command = sandbox.command(["true"], View("/tmp", "/tmp", memory=1_000_000))
+    files = [data_file(data) for data in command.data]
+    argv = command.argv
+    for index, file in enumerate(files):
+        argv = [str(file) if part == f"%fd{index}%" else part for part in argv]
+    try:
+        done = subprocess.run(
+            argv,
+            env={},
+            pass_fds=files,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=TRIAL_SECONDS,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return str(error)
+    finally:
+        for file in files:
+            os.close(file)
+    return (
+        "" if done.returncode == 0 else done.stderr.decode(errors="replace").strip() or f"exit code {done.returncode}"
+    )

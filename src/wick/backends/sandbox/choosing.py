@@ -1,0 +1,39 @@
+"""The sandboxes that there are, from the strongest to the weakest."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from wick.backends.sandbox import bubblewrap, landlock, seatbelt
+from wick.backends.sandbox.confining import NotThere, Sandbox, Unconfined
+from wick.errors import ConfigError
+
+SANDBOXES: dict[str, Callable[[], Sandbox]] = {
+    "bubblewrap": bubblewrap.find,
+    "sandbox-exec": seatbelt.find,
+    "landlock": landlock.find,
+}
+
+
+def choose(name: str) -> Sandbox:
+    """A sandbox by its name, or with `auto` the strongest that works here."""
+    if name == "none":
+        return Unconfined(asks=False)
+    if name == "auto":
+        return _strongest()
+    if name not in SANDBOXES:
+        raise ConfigError(f"there is no sandbox {name!r}; give one of auto, {', '.join(SANDBOXES)}, none")
+    try:
+        return SANDBOXES[name]()
+    except NotThere as error:
+        raise ConfigError(f"the sandbox {name!r} cannot be used: {error}") from None
+
+
+def _strongest() -> Sandbox:
+    reasons = []
+    for find in SANDBOXES.values():
+        try:
+            return find()
+        except NotThere as error:
+            reasons.append(str(error))
+    return Unconfined(asks=True, why="; ".join(reasons))

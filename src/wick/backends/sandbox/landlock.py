@@ -1,0 +1,69 @@
+"""The sandbox where bubblewrap cannot be used but the kernel has Landlock: files are confined, much else is not.
+
+A command sees which files there are and which processes run; what it cannot do is open a file outside, look into other
+processes, or (where the kernel is new enough) connect by TCP. UDP, sockets that have a path, and the protected paths of
+the workspace stay open to it. So this sandbox calls itself weak. Landlock takes no rights away from root, who could
+make a disk's device and open that; `setpriv` takes them.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from wick.backends.sandbox.confining import Command, NotThere, View, environment
+from wick.processes import DEFAULT_PATH, landlock_version
+from wick.protocols import Protection
+
+TCP, SCOPES = 4, 6  # the versions since which there are rules for TCP, and for abstract sockets and signals
+
+READABLE = (
+    *("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/proc", "/dev/urandom", "/dev/random"),
+    *(f"/etc/{name}" for name in ("ld.so.cache", "alternatives", "passwd", "group", "nsswitch.conf", "localtime")),
+)
+READABLE_WITH_NETWORK = ("/etc/resolv.conf", "/etc/hosts", "/etc/ssl/certs", "/etc/ssl/openssl.cnf", "/etc/pki/tls")
+WRITABLE = ("/dev/null", "/dev/zero", "/dev/full", "/dev/tty", "/dev/ptmx", "/dev/pts")
+
+
+@dataclass(frozen=True, slots=True)
+class Landlock:
+    """Landlock as the kernel has it."""
+
+    version: int
+    without_rights: tuple[str, ...] = ()  # a program that runs another without root's rights
+    covers: bool = False
+    scratch: bool = True
+    hides_signals: bool = False
+
+    def protection(self, network: bool, limits: str) -> Protection:
+        reach = "the host's network" if network or self.version < TCP else "no TCP (but UDP, and sockets with a path)"
+        says = (
+            f"commands run under Landlock, which is weak: no files but the workspace and the system's programs, "
+            f"{reach}, {limits}; they see other processes, and can change what is protected in the workspace"
+        )
+        return Protection("weak", "landlock", says)
+
+    def command(self, argv: Sequence[str], view: View) -> Command:
+        readable = [*READABLE, *(READABLE_WITH_NETWORK if view.network else ()), *view.readable]
+        writable = [*WRITABLE, view.workspace, view.scratch]
+        rules = {"read": readable, "write": writable, "network": view.network}
+        return Command(
+            [*self.without_rights, *argv], view.workdir, {**environment(view.scratch), **view.env}, landlock=rules
+        )
+
+
+def find() -> Landlock:
+    """Landlock, if the kernel has it."""
+    version = landlock_version()
+    if not version:
+        raise NotThere("the kernel has no Landlock; install bubblewrap with: apt install bubblewrap")
+    if os.geteuid() != 0:
+        return Landlock(version)
+    setpriv = shutil.which("setpriv", path=DEFAULT_PATH)
+    if setpriv is None:
+        raise NotThere(
+            "Landlock does not hold root without setpriv; install it (util-linux), or run wick as another user"
+        )
+    return Landlock(version, (setpriv, "--bounding-set=-all", "--inh-caps=-all", "--"))

@@ -1,0 +1,285 @@
+"""What is done around one command of the local backend: limits, protected paths, and what became of them.
+
+    launch = Launch(place, ["sh", "-c", "make"], workdir="src")
+    launch.begin()                           looks at protected paths, makes a control group
+    await daemon.run(**launch.options)
+    launch.end()                             moves aside what appeared, removes the group
+    launch.told(executed)
+
+Beginning and ending take a few system calls, so they belong into a thread.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import tempfile
+import weakref
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from threading import Lock
+from typing import Any, TypedDict
+
+from wick.backends.sandbox import cgroups, protected
+from wick.backends.sandbox.confining import Command, Sandbox, View
+from wick.beneath import Beneath
+from wick.errors import BackendError
+from wick.processes import ended_by
+from wick.shapes import Executed
+from wick.workspace import Workspace
+
+Identity = tuple[int, int]
+
+# Signals that end programs which did not ask for it. A program in bubblewrap that one of them ended has this and 128
+# as its exit code.
+TIME_LIMIT = 124  # exit code
+DEADLY = (4, 5, 6, 7, 8, 9, 11, 15, 24, 25, 31)
+
+
+class Place:
+    """A workspace that is open, and how commands are started in it."""
+
+    def __init__(
+        self,
+        folder: str,
+        sandbox: Sandbox,
+        *,
+        network: bool = False,
+        limits: Mapping[str, float] | None = None,
+        env: Mapping[str, str] | None = None,
+        readable: Sequence[str] = (),
+        protect: Sequence[str] = (),
+    ) -> None:
+        self.tree, self.files = Beneath(folder), Workspace(folder, protect)
+        self.sandbox, self.network, self.limits, self.env = sandbox, network, limits or {}, env or {}
+        self.readable, self.protect = readable, protect
+        self.scratch = tempfile.mkdtemp(prefix="wick-") if sandbox.scratch else ""
+        self.close = weakref.finalize(self, _close, self.tree, self.files, self.scratch)
+
+    def check(self) -> None:
+        """A command gets the folder by its path, so that still has to lead to the one that is open."""
+        try:
+            there = os.stat(self.tree.path)
+        except OSError:
+            there = None
+        if there is None or (there.st_dev, there.st_ino) != _identity(self.tree):
+            raise BackendError(f"the workspace {self.tree.path} is not there any more; stop the backend", "not_running")
+
+    def inside(self, path: str) -> tuple[str, ...]:
+        """The names that really lead to a folder of the workspace."""
+        if "\0" in path:
+            raise BackendError(f"{path!r} is no folder, as it has a NUL in it", "invalid")
+        inside = self.tree.inside(path or ".")
+        if inside is None:
+            raise BackendError(
+                f"{path!r} is outside of the workspace; give a folder inside {self.tree.path}", "escapes"
+            )
+        try:
+            return self.tree.names(inside)
+        except OSError as error:
+            code, what = _FOLDER_ERRORS.get(error.errno or 0, ("failed", error.strerror))
+            raise BackendError(f"the folder {path!r} {what}", code) from None
+
+
+_FOLDER_ERRORS = {
+    errno.ENOENT: ("not_found", "does not exist"),
+    errno.ENOTDIR: ("not_directory", "is no folder"),
+    errno.EXDEV: ("escapes", "is outside of the workspace"),
+    errno.ELOOP: ("loop", "is a link that leads to itself"),
+    errno.EACCES: ("denied", "cannot be entered: permission denied"),
+    errno.ENAMETOOLONG: ("invalid", "has a name that is too long"),
+}
+
+
+def _close(tree: Beneath, files: Workspace, scratch: str) -> None:
+    tree.close()
+    files.close()
+    if scratch:
+        shutil.rmtree(scratch, ignore_errors=True)
+
+
+class Options(TypedDict):
+    """What wickd is told."""
+
+    argv: list[str]
+    workdir: str
+    env: Mapping[str, str]
+    data: list[bytes]
+    landlock: Mapping[str, Any] | None
+    limits: Mapping[str, float]
+    cgroup: list[str]
+
+
+class Launch:
+    """One command, from before it starts until after it has ended."""
+
+    def __init__(
+        self,
+        place: Place,
+        argv: Sequence[str],
+        *,
+        workdir: str = "",
+        env: Mapping[str, str] | None = None,
+        terminal: bool = False,
+        read_only: bool = False,
+    ) -> None:
+        self._place, self._argv, self._workdir = place, argv, workdir
+        self._terminal, self._read_only = terminal, read_only
+        self._env = {**place.env, **(env or {})}
+        self._before: protected.Entries = {}
+        self._group: cgroups.Group | None = None
+        self._command: Command | None = None
+        self._at_work_in: Identity | None = None
+        self.moved: list[str] = []  # protected paths that appeared, and have another name now
+        self._stuck: list[str] = []  # and those that could not get one
+        self._reached = ""  # a limit, as a sentence
+
+    def begin(self) -> None:
+        """Get everything ready. What has begun needs an `end`."""
+        place = self._place
+        place.check()
+        workdir = "/".join([place.tree.path.rstrip("/"), *place.inside(self._workdir)])
+        self._before = protected.scan(place.tree, place.protect)
+        self._at_work_in = _identity(place.tree)
+        firm = _enter(self._at_work_in, self._before)
+        covers = protected.covers(place.tree, self._before, firm) if place.sandbox.covers else []
+        if self._read_only:  # and whoever cannot write may see all that is no secret
+            covers = [cover for cover in covers if self._before[cover.path].secret]
+        self._group = cgroups.make(place.limits)
+        view = View(
+            workspace=place.tree.path,
+            workdir=workdir,
+            env=self._env,
+            network=place.network,
+            readable=place.readable,
+            covers=covers,
+            scratch=place.scratch,
+            memory=int(place.limits.get("memory") or 0),
+            terminal=self._terminal,
+            read_only=self._read_only,
+        )
+        self._command = place.sandbox.command(self._argv, view)
+
+    @property
+    def options(self) -> Options:
+        assert self._command is not None
+        command, group = self._command, self._group
+        limits = _rlimits(self._place.limits, group.limits if group else {})
+        joins = group.join if group else []
+        if limits or self._terminal or command.landlock or all(file.endswith("/tasks") for file in joins):
+            argv, left = command.argv, joins
+        else:  # wickd can then spawn it, which takes half the time of a fork
+            argv, left = [*_joining(joins), *command.argv], []
+        return {
+            "argv": argv,
+            "workdir": command.workdir,
+            "env": command.env,
+            "data": command.data,
+            "landlock": command.landlock,
+            "limits": limits,
+            "cgroup": left,
+        }
+
+    def end(self) -> None:
+        """Look what became of it; more than once is no more than once."""
+        workspace, self._at_work_in = self._at_work_in, None
+        if workspace is None:
+            return
+        if self._group:
+            self._reached = self._group.reached()
+            self._group.release()
+        _leave(workspace)
+        if not self._read_only:
+            self._tidy()
+
+    def _tidy(self) -> None:
+        tree, patterns = self._place.tree, self._place.protect
+        after = protected.scan(tree, patterns)
+        new = protected.appeared(tree, self._before, after)
+        self.moved = protected.move_aside(tree, new)
+        self._stuck = [path for path in new if path not in self.moved]
+        protected.put_back(tree, self._before, after)
+
+    def told(self, executed: Executed) -> Executed:
+        """How the command ended, with what wick knows of it."""
+        error = self.explained(executed["exit_code"], executed["error"])
+        return {**executed, "error": error, "moved": self.moved}
+
+    def explained(self, exit_code: int, error: str) -> str:
+        """Why the command ended as it did, and what is left to do."""
+        if self._reached:
+            error = f"{self._reached}; {error}" if exit_code == TIME_LIMIT else self._reached
+        stuck = f"move these away, they appeared and are protected: {', '.join(self._stuck)}" if self._stuck else ""
+        return "; ".join(filter(None, [error or self._signal(exit_code), stuck]))
+
+    def _signal(self, exit_code: int) -> str:
+        if self._place.sandbox.hides_signals and exit_code - 128 in DEADLY:
+            return ended_by(exit_code - 128)[1]
+        return ""
+
+
+# -- commands at work -----------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class _Work:
+    """The commands at work in one workspace, and the protected paths that were there before the first of them."""
+
+    firm: frozenset[Identity]
+    count: int = 0
+
+
+_at_work: dict[Identity, _Work] = {}
+_lock = Lock()
+
+
+def _identity(tree: Beneath) -> Identity:
+    info = os.fstat(tree.fd)
+    return info.st_dev, info.st_ino
+
+
+def _enter(workspace: Identity, entries: protected.Entries) -> frozenset[Identity]:
+    with _lock:
+        work = _at_work.setdefault(workspace, _Work(frozenset(entry.identity for entry in entries.values())))
+        work.count += 1
+        return work.firm
+
+
+def _leave(workspace: Identity) -> None:
+    with _lock:
+        work = _at_work[workspace]
+        work.count -= 1
+        if not work.count:
+            del _at_work[workspace]
+
+
+# -- limits ---------------------------------------------------------------------------------------------------------
+
+
+def _joining(files: Sequence[str]) -> list[str]:
+    """A program that joins control groups and becomes another."""
+    if not files:
+        return []
+    joins = " && ".join(f'echo 0 >"${number}"' for number in range(1, len(files) + 1))
+    return ["/bin/sh", "-c", f'{joins} && shift {len(files)} && exec "$@"', "sh", *files]
+
+
+def _rlimits(limits: Mapping[str, float], grouped: Mapping[str, float]) -> dict[str, float]:
+    """What is left for each process to be limited by itself."""
+    left = {name: limit for name, limit in limits.items() if limit and name not in grouped}
+    if "pids" in left:  # the kernel counts all processes of the user, not only these
+        left["pids"] += _processes_of_user()
+    return left
+
+
+def _processes_of_user() -> int:
+    user, count = os.getuid(), 0
+    try:
+        with os.scandir("/proc") as entries:
+            for entry in entries:
+                if entry.name.isdigit() and entry.stat().st_uid == user:
+                    count += len(os.listdir(f"/proc/{entry.name}/task"))
+    except OSError:  # one of them ended meanwhile, or there is no /proc
+        return count + 100
+    return count

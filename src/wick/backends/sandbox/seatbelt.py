@@ -1,0 +1,95 @@
+"""The sandbox on macOS: `sandbox-exec`, with a profile that starts from nothing.
+
+It confines files and the network. Processes of the same user can still be seen, there are no control groups, and
+Apple calls the program deprecated while its own parts go on using it.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from wick.backends.sandbox.confining import Command, NotThere, View, environment
+from wick.protocols import Protection
+
+PROGRAM = "/usr/bin/sandbox-exec"
+
+READABLE = (
+    *("/usr", "/bin", "/sbin", "/System", "/Library/Developer", "/Library/Apple", "/opt/homebrew", "/private/etc/ssl"),
+    *("/private/var/db/timezone", "/private/var/select", "/private/var/db/dyld", "/dev/urandom", "/dev/random"),
+)
+WRITABLE = ("/dev/null", "/dev/zero", "/dev/tty", "/dev/ptmx", "/dev/fd")
+
+RULES = """\
+(version 1)
+(deny default)
+(allow process-exec process-fork)
+(allow signal (target same-sandbox))
+(allow sysctl-read)
+(allow file-read-metadata)
+(allow file-read* (literal "/"))
+(allow file-ioctl (regex #"^/dev/tty"))
+(allow file-read* file-write* (regex #"^/dev/ttys[0-9]+$"))
+(allow mach-lookup (global-name "com.apple.system.opendirectoryd.libinfo"))
+"""
+NETWORK = """\
+(allow network*)
+(allow system-socket)
+(allow mach-lookup (global-name "com.apple.SystemConfiguration.configd") (global-name "com.apple.dnssd.service"))
+(allow file-read* (literal "/private/etc/resolv.conf") (literal "/private/etc/hosts"))
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Seatbelt:
+    """`sandbox-exec`, which has no other name."""
+
+    program: str = PROGRAM
+    covers: bool = True  # not mounts, but rules that do the same
+    scratch: bool = True
+    hides_signals: bool = False
+
+    def protection(self, network: bool, limits: str) -> Protection:
+        reach = "the host's network" if network else "no network"
+        says = (
+            f"commands run in sandbox-exec, which is weak: {reach}, no files but the workspace and the "
+            f"system's programs, {limits}; they see other processes"
+        )
+        return Protection("weak", "sandbox-exec", says)
+
+    def command(self, argv: Sequence[str], view: View) -> Command:
+        wrapped = [self.program, "-p", profile(view), *argv]
+        return Command(wrapped, view.workdir, {**environment(view.scratch), **view.env})
+
+
+def profile(view: View) -> str:
+    """The rules for one command; a later rule outweighs an earlier one."""
+    rules = [
+        RULES,
+        _allow("file-read*", [*READABLE, *view.readable]),
+        _allow("file-read* file-write*", [*WRITABLE, view.workspace, view.scratch]),
+        NETWORK if view.network else "",
+    ]
+    for cover in view.covers:
+        if cover.how not in ("keep", "leave"):
+            denied = "file-read* file-write*" if cover.how == "hide" else "file-write*"
+            rules.append(f"(deny {denied} (subpath {_quoted(f'{view.workspace}/{cover.path}')}))\n")
+    return "".join(rules)
+
+
+def _allow(what: str, paths: Sequence[str]) -> str:
+    return f"(allow {what} {' '.join(f'(subpath {_quoted(path)})' for path in paths if path)})\n"
+
+
+def _quoted(path: str) -> str:
+    escaped = path.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
+
+
+def find() -> Seatbelt:
+    """`sandbox-exec`, on macOS."""
+    if sys.platform != "darwin" or not os.access(PROGRAM, os.X_OK):
+        raise NotThere("sandbox-exec is a part of macOS, and this is none")
+    return Seatbelt()

@@ -1,0 +1,201 @@
+"""Keep what the last runs of a thread did, span by span and hook by hook, for whoever wants to look at it."""
+
+from __future__ import annotations
+
+from asyncio import CancelledError
+from collections.abc import Iterator, Mapping
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from math import inf
+from time import perf_counter, time
+from types import MappingProxyType
+from typing import Any
+
+from wick.capability import Capability
+from wick.caps import PREVIEW_CHARS, RUNS_RECORDED, SPANS_RECORDED, TRACE_BYTES
+from wick.errors import ConfigError, Paused
+from wick.frozen import canonical, thaw
+from wick.hooks import Next, after, before, wrap
+from wick.operations import Operation, Result, Run, ToolUse
+from wick.spans import ended, opened, records, tried
+from wick.threads import Thread
+
+VALUE = "traces"  # of a thread: what its last runs did, by the id of the run
+EVENTS = WHYS = 200  # of one span
+DEPTH = 40  # of spans in spans; JSON that is much deeper is not kept
+
+
+class Recorder(Capability):
+    """Keeps the spans of a thread's last `runs` runs, with everything that hooks said, in `thread.values["traces"]`.
+
+    They are the spans that `Tracing` makes, and need no OpenTelemetry. Child runs stand below the tool that ran them.
+    Of a run at most `spans` are kept, in at most about `size` bytes of JSON: what comes later is told in short.
+    """
+
+    def __init__(self, runs: int = RUNS_RECORDED, *, spans: int = SPANS_RECORDED, size: int = TRACE_BYTES) -> None:
+        for name, value in {"runs": runs, "spans": spans, "size": size}.items():
+            if type(value) is not int or value < 1:
+                raise ConfigError(f"Recorder({name}={value!r}): say how many, from 1 up")
+        self.runs, self.spans, self.size = runs, spans, size
+
+    @staticmethod
+    def traces(thread: Thread) -> list[dict[str, Any]]:
+        """What was recorded with a thread, the latest run first, as JSON data."""
+        kept = thread.values.get(VALUE, {})
+        return [thaw(trace) for trace in reversed(kept.values())]
+
+    @wrap(Run, priority=inf, on_error="log")
+    async def begin(self, run: Run, next: Next[Result]) -> Result:
+        """Record what happens in this run; what ends without a result is written down here."""
+        if self._recording(run) is not None:
+            return await next(run)
+        recording = _Recording(self, self.spans, self.size)
+        run.scratch[self] = recording
+        try:
+            return await next(run)
+        except (Paused, CancelledError) as error:  # which no `after` sees
+            recording.break_off("paused" if isinstance(error, Paused) else "cancelled")
+            self._keep(run, recording)
+            raise
+
+    @before(Operation, priority=inf, inherit=True, on_error="log")
+    def begin_span(self, op: Operation[Any]) -> None:
+        recording = self._recording(op.run)
+        if recording is not None and self._note not in op.notes:  # an agent and its child may have the same one
+            op.notes[self._note] = recording.open(op)
+
+    @after(Operation, priority=inf, inherit=True, on_error="log")
+    def end_span(self, op: Operation[Any]) -> None:
+        recording = self._recording(op.run)
+        if recording is None:
+            return
+        span = op.notes.get(self._note) or recording.open(op)  # a call that cannot be made at all is never begun
+        op.notes[self._note] = span
+        recording.close(span, op, self.name)
+        if isinstance(op, Run) and self in op.scratch:
+            self._keep(op, recording)
+
+    @property
+    def _note(self) -> str:
+        return f"{self.name} {id(self)}"
+
+    def _recording(self, run: Run) -> _Recording | None:
+        """Where this run is recorded: with the outermost run of an agent that has this capability."""
+        found: _Recording | None = run.scratch.get(self)
+        return found if found is not None or run.parent is None else self._recording(run.parent)
+
+    def _keep(self, run: Run, recording: _Recording) -> None:
+        values = run.thread.values
+        before: list[Any] = thaw(values.get(VALUE, {}).get(run.id, {}).get("spans", [])) if run.resumed else []
+        spans = [*before, *(span.to_json() for span in recording.roots)]
+        trace = {"run": run.id, "agent": run.agent, "spans": spans, "left_out": recording.left_out}
+        values.put(VALUE, run.id, trace)
+        for old in [*values[VALUE]][: -self.runs]:
+            values.drop(VALUE, old)
+        run.thread.touched.pop(VALUE, None)  # nobody who watches a run needs it sent
+
+
+@dataclass(eq=False, slots=True)
+class _Span:
+    """One operation: when it began, how long it took, and what became of it."""
+
+    name: str
+    attributes: dict[str, Any]
+    above: _Span | None
+    kept: bool  # else it is one too many
+    depth: int
+    start: float = field(default_factory=time)
+    began: float = field(default_factory=perf_counter)
+    ms: float | None = None  # None: it has not ended
+    error: str = ""
+    events: list[dict[str, Any]] = field(default_factory=list)
+    why: list[dict[str, Any]] = field(default_factory=list)
+    children: list[_Span] = field(default_factory=list)
+
+    def own(self) -> dict[str, Any]:
+        row = {"name": self.name, "start": self.start, "ms": self.ms, "attributes": self.attributes}
+        more = {"error": self.error, "events": self.events, "why": self.why}
+        return row | {key: value for key, value in more.items() if value}
+
+    def to_json(self) -> dict[str, Any]:
+        return self.own() | {"children": [child.to_json() for child in self.children]}
+
+    def open_ones(self) -> Iterator[_Span]:
+        if self.ms is None:
+            yield self
+        for child in self.children:
+            yield from child.open_ones()
+
+    def end(self) -> None:
+        self.ms = round((perf_counter() - self.began) * 1000, 3)
+
+
+# The span that this code is part of, of each recorder.
+_within: ContextVar[Mapping[Recorder, _Span | None]] = ContextVar("within", default=MappingProxyType({}))
+
+
+@dataclass(eq=False, slots=True)
+class _Recording:
+    """The spans of one run and its children."""
+
+    recorder: Recorder
+    most: int
+    room: int
+    roots: list[_Span] = field(default_factory=list)
+    count: int = 0
+    left_out: int = 0
+
+    def open(self, op: Operation[Any]) -> _Span:
+        above = _within.get().get(self.recorder)
+        name, attributes = opened(op)
+        kept = self.count < self.most and (above is None or (above.kept and above.depth < DEPTH))
+        span = _Span(name, attributes, above, kept, 1 if above is None else above.depth + 1)
+        self.count += kept
+        self.left_out += not kept
+        if kept:
+            (self.roots if above is None else above.children).append(span)
+        self._enter(span)
+        return span
+
+    def _enter(self, span: _Span | None) -> None:
+        _within.set({**_within.get(), self.recorder: span})
+
+    def close(self, span: _Span, op: Operation[Any], own: str) -> None:
+        if span.ms is not None:
+            return
+        span.end()
+        self._enter(span.above)
+        if not span.kept:
+            return
+        span.error = _error(op)
+        short = dict(span.attributes)
+        span.attributes |= tried(op) | (ended(op, op.result) if op.result is not None else {})
+        span.why = [row.to_json() for row in op.why if not row.hook.startswith(f"{own}.")][:WHYS]
+        span.events = [{"name": name, "attributes": data} for name, data in _events(op)]
+        self._fit(span, short)
+
+    def _fit(self, span: _Span, short: dict[str, Any]) -> None:
+        """Tell in short what there is no more room for."""
+        size = len(canonical(span.own()))
+        if size > self.room:
+            span.attributes, span.why, span.events = short, [], []
+            self.left_out += 1
+            return
+        self.room -= size
+
+    def break_off(self, how: str) -> None:
+        """Whatever has not ended ends now."""
+        for span in [span for root in self.roots for span in root.open_ones()]:
+            span.end()
+            span.error = how
+        self._enter(None)
+
+
+def _error(op: Operation[Any]) -> str:
+    if op.error is not None:
+        return f"{type(op.error).__name__}: {op.error}"[:PREVIEW_CHARS]
+    return op.result.error[:PREVIEW_CHARS] if isinstance(op, ToolUse) and op.result is not None else ""
+
+
+def _events(op: Operation[Any]) -> list[tuple[str, dict[str, Any]]]:
+    return [*records(op)][:EVENTS] if isinstance(op, Run) else []

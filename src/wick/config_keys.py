@@ -1,0 +1,150 @@
+"""The keys of `agents.yaml`, described as JSON Schema: for the check when it is read, and for editors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from importlib import import_module
+from inspect import getdoc
+from typing import Any
+
+from wick.agent import SETTINGS
+from wick.config_schema import (
+    ANYTHING,
+    MODEL,
+    NUMBER,
+    OBJECT,
+    REFERENCE,
+    SWITCH,
+    TEXT,
+    TEXTS,
+    WHOLE,
+    Schema,
+    any_of,
+    for_editors,
+    keys,
+    options_of,
+)
+from wick.subagent import KEYS as DEFINITION
+from wick.tools import HttpTool
+
+BACKENDS = {
+    "local": "wick.backends.local:Local",
+    "docker": "wick.backends.docker:Docker",
+    "state": "wick.backends.state:State",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Ring:
+    """A capability that a key of the file stands for."""
+
+    key: str
+    kind: str = ""  # its class, in wick.capabilities.<key>
+    always: bool = False  # on unless the file says `false`
+    backend: bool = False  # on where there is a backend, and only there
+    short: str = ""  # the option that is meant by a value that is no map
+    yes: Mapping[str, Any] = field(default_factory=dict, hash=False)  # what `true` means
+    shared: bool = False  # under `defaults:` it is one for all agents
+
+    def load(self) -> Callable[..., Any]:
+        """Its class."""
+        return own(f"wick.capabilities.{self.key}:{self.kind}")  # type: ignore[no-any-return]
+
+
+def own(name: str) -> Any:
+    """Something of wick, loaded when it is first needed."""
+    module, _, kind = name.partition(":")
+    return getattr(import_module(module), kind)
+
+
+def file_schema(rings: tuple[Ring, ...], id: str) -> Schema:
+    """A JSON Schema of the file, for editors."""
+    several = {"agents": {"type": "object", "additionalProperties": any_of({"$ref": "#/$defs/agent"}, {"type": "null"}),
+                          "minProperties": 1, "propertyNames": {"pattern": f"^{id}$"}},
+               "defaults": any_of({"$ref": "#/$defs/agent"}, {"type": "null"})}  # fmt: skip
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "agents.yaml",
+        "description": "Agents of wick: one, or several under `agents` with what they share under `defaults`.",
+        "type": "object",
+        "minProperties": 1,
+        "if": {"anyOf": [{"required": ["agents"]}, {"required": ["defaults"]}]},
+        "then": keys(several, required=["agents"]),
+        "else": {"$ref": "#/$defs/agent"},
+        "$defs": {"agent": for_editors(agent_schema(rings, agent_keys(rings)))},
+    }
+
+
+def agent_keys(rings: Iterable[Ring]) -> frozenset[str]:
+    """Every key that says something about an agent."""
+    return frozenset((*_PLAIN, *(ring.key for ring in rings), "backend"))
+
+
+@cache
+def agent_schema(rings: tuple[Ring, ...], used: frozenset[str]) -> Schema:
+    """What may be said about an agent. Only what is used is described: a capability is loaded when it is named."""
+    parts: dict[str, Schema] = {**_PLAIN, "backend": ANYTHING, **{ring.key: ANYTHING for ring in rings}}
+    if "backend" in used:
+        parts["backend"] = _backend_schema()
+    parts |= {ring.key: _ring_schema(ring) for ring in rings if ring.key in used and ring.kind}
+    parts["hooks"] = _HOOKS
+    return keys(parts, description="An agent.")
+
+
+def _ring_schema(ring: Ring) -> Schema:
+    kind = ring.load()
+    others = {"interactor": any_of({"enum": ["terminal"]}, REFERENCE)} if ring.key == "ask_user" else {}
+    told = _subagents_schema(kind) if ring.key == "subagents" else (options_of(kind, ("backend",), **others),)
+    short = told[0]["properties"][ring.short] if ring.short else {"anyOf": []}
+    forms = [form for form in short.get("anyOf", [short]) if form != {"type": "null"}]
+    texts = [TEXT] if ring.key == "context" else []
+    doc = (getdoc(kind) or "").partition("\n")[0]
+    return any_of(SWITCH, *texts, *told, *forms, description=doc)
+
+
+def _subagents_schema(kind: Callable[..., Any]) -> tuple[Schema, Schema]:
+    """Definitions with options, or definitions alone, by name."""
+    listed = any_of(TEXT, TEXTS)
+    known = {**dict.fromkeys((*DEFINITION, "system_prompt"), TEXT), "tools": listed, "without": listed, "model": MODEL}
+    definition = keys({**known, "hooks": _HOOKS}, required=["description"])
+    by_name = {"type": "object", "additionalProperties": definition}
+    agents = any_of(TEXT, {"type": "array", "items": any_of(TEXT, definition)}, by_name)
+    return {**options_of(kind, agents=agents), "required": ["agents"]}, by_name
+
+
+@cache
+def _backend_schema() -> Schema:
+    without = {"local": ("path",), "docker": ("owner", "server"), "state": ("files",)}
+    forms = []
+    for type, name in BACKENDS.items():
+        known = options_of(own(name), without[type], **({"workdir": TEXT} if type == "local" else {}))
+        needs = ["type", "image"] if type == "docker" else ["type"]
+        forms.append(keys({"type": {"const": type}, **known["properties"]}, required=needs))
+    words: Schema = {"enum": ["local", "state"]}
+    return any_of({"const": False}, words, *forms, description="Where files are and commands run.")
+
+
+_HTTP_TOOL = {**options_of(HttpTool), "required": ["name", "description", "parameters", "callback_url"]}
+_HOOKS: Schema = {
+    "description": "Hooks and capabilities of your own: module:name, or the name of one that is installed.",
+    "type": "array",
+    "items": any_of(TEXT, OBJECT),
+}
+_PLAIN: dict[str, Schema] = {
+    "name": {**TEXT, "description": "What the agent is called."},
+    "model": MODEL,
+    "system_prompt": {**TEXT, "description": "What the model is told before everything else."},
+    "context_window": {**WHOLE, "description": "How many tokens the model can take in; summaries are made below it."},
+    "tools": {
+        "description": "Built-in tools, installed ones, functions as module:name, and tools behind HTTP.",
+        "type": "array",
+        "items": any_of(TEXT, _HTTP_TOOL),
+    },
+    "settings": keys(
+        {**dict.fromkeys(SETTINGS, ANYTHING), "temperature": NUMBER, "max_tokens": WHOLE, "top_p": NUMBER,
+         "parallel_tool_calls": SWITCH, "stop": any_of(TEXT, TEXTS), "extra": OBJECT},
+        description="What the model is told with each request.",
+    ),
+}  # fmt: skip

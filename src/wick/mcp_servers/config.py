@@ -1,0 +1,109 @@
+"""Where MCP servers are, and what they are trusted with."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from importlib.util import find_spec
+from typing import Any
+from urllib.parse import urlsplit
+
+from wick import caps
+from wick.errors import ConfigError, MissingExtra
+
+_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9-]|_(?!_)){0,30}")
+_KEYS = {"command", "args", "env", "cwd", "url", "headers", "tools", "trust", "seconds", "type"}
+_OF_A_PROGRAM, _OF_A_SERVICE = {"command", "args", "env", "cwd"}, {"url", "headers"}
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """Where a server is, and what it is trusted with."""
+
+    name: str
+    command: str = ""
+    args: tuple[str, ...] = ()
+    env: Mapping[str, str] = field(default_factory=dict, repr=False)
+    cwd: str | None = None
+    url: str = ""
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    tools: frozenset[str] | None = None  # None: all that it has
+    trust: bool = False  # what it says of its tools, that they change nothing, is believed
+    seconds: float = caps.MCP_SECONDS
+
+
+def read_servers(servers: Any) -> tuple[Server, ...]:
+    """The servers of a configuration; a ConfigError says what is wrong with one."""
+    if not isinstance(servers, Mapping) or not servers:
+        raise ConfigError('MCP(servers=…) takes servers by name: {"files": {"command": "mcp-files", "args": ["."]}}')
+    if find_spec("mcp") is None:
+        raise MissingExtra("mcp", "mcp", "a connection to an MCP server")
+    return tuple(_read(name, given) for name, given in servers.items())
+
+
+def _read(name: Any, given: Any) -> Server:
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        raise ConfigError(f"{name!r} is no name for an MCP server: take letters, digits, - and single _, at most 31")
+    if not isinstance(given, Mapping):
+        raise ConfigError(f'the MCP server {name} is described by a mapping with "command" or "url", not {given!r}')
+    if unknown := sorted(map(str, given.keys() - _KEYS)):
+        raise ConfigError(f"the MCP server {name} has no option {unknown[0]!r}; there are {', '.join(sorted(_KEYS))}")
+    program, service = _OF_A_PROGRAM & given.keys(), _OF_A_SERVICE & given.keys()
+    if ("command" in given) == ("url" in given) or (program and service):
+        raise ConfigError(f'the MCP server {name} is either a "command" (args, env, cwd) or a "url" (headers)')
+    options = {key: value for key, value in given.items() if key != "type"}
+    for key, value in options.items():
+        if not _CHECKS[key](value):
+            raise ConfigError(f"the MCP server {name} has {key}={value!r}; it must be {_WORDS[key]}")
+    for key, kind in (("args", tuple), ("tools", frozenset), ("env", dict), ("headers", dict)):
+        if key in options:
+            options[key] = kind(options[key])
+    return Server(name, **options)
+
+
+def _texts(value: Any) -> bool:
+    return isinstance(value, list | tuple | set | frozenset) and all(isinstance(item, str) for item in value)
+
+
+def _text_map(value: Any) -> bool:
+    return isinstance(value, Mapping) and _texts([*value, *value.values()])
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str) and value != ""
+
+
+def _is_url(value: Any) -> bool:
+    try:
+        return isinstance(value, str) and urlsplit(value).scheme in ("http", "https") and bool(urlsplit(value).hostname)
+    except ValueError:
+        return False
+
+
+def _is_seconds(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and value > 0
+
+
+_CHECKS: dict[str, Callable[[Any], bool]] = {
+    "command": _is_text,
+    "args": _texts,
+    "env": _text_map,
+    "cwd": _is_text,
+    "url": _is_url,
+    "headers": _text_map,
+    "tools": _texts,
+    "trust": lambda value: isinstance(value, bool),
+    "seconds": _is_seconds,
+}
+_WORDS = {
+    "command": "the name or the path of a program",
+    "args": "a list of texts",
+    "env": "texts by name",
+    "cwd": "a folder",
+    "url": "like https://example.com/mcp",
+    "headers": "texts by name",
+    "tools": "a list of names",
+    "trust": "true or false",
+    "seconds": "a number above 0",
+}

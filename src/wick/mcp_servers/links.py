@@ -1,0 +1,210 @@
+"""A connection to an MCP server, from when it is made until it has ended, and those of a program.
+
+A connection belongs to one task of its own, for what the `mcp` package opens must be closed by the task that opened it.
+It ends when it is closed, when the server goes away, or with the event loop; and a program ends with its connection.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+from contextvars import Context
+from functools import partial
+from typing import Any, TypeVar
+
+from wick import caps
+from wick.errors import ToolError, Uncertain
+from wick.fencing import one_line
+from wick.mcp_servers.config import Server
+from wick.mcp_servers.transports import Life, client, load
+from wick.turns import end
+from wick.workers import in_thread
+
+T = TypeVar("T")
+
+CLOSED = -32000  # the code of an answer that cannot come any more
+UNKNOWN = "whether it took effect is unknown"
+SHOWN_CHARS = 300  # of somebody else's words in a sentence of ours
+
+
+class Link:
+    """A connection to one server, from when it is made until it has ended; a new one is made then."""
+
+    def __init__(self, server: Server) -> None:
+        self.server = server
+        self.over = False
+        self._close, self._failure = asyncio.Event(), ""
+        self._refused = False  # a service that was not there to take a request
+        self._under_way = 0
+        self._listed: list[Any] | None = None
+        self._life = Life()
+        self._client: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        # It is nobody's child: what the run that came first has in its context is not that of the others.
+        self.task = asyncio.create_task(self._live(), name=f"MCP server {server.name}", context=Context())
+
+    async def connected(self) -> Link:
+        """Wait until the server has said that it is there; a ToolError says why it is not."""
+        seconds = caps.MCP_CONNECT_SECONDS
+        await asyncio.wait((self._client, self.task), timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        if self._client.done() and not self.over:
+            return self
+        if not self.task.done():
+            self._failure = self._failure or f"it did not answer within {seconds:g} s"
+            await self.close()
+        raise ToolError(f"the MCP server {self.server.name} cannot be reached: {self._why()}")
+
+    @property
+    def abilities(self) -> Any:
+        """What the server says that it has."""
+        return self._client.result().server_capabilities
+
+    async def tools(self, *, fresh: bool = False) -> list[Any]:
+        """The definitions of its tools; asked for again when they may have changed."""
+        if self._listed is None or fresh:
+            found = await self._pages("list_tools", "tools", caps.MCP_TOOLS) if self.abilities.tools else []
+            self._listed = [*{made.name: made for made in reversed(found)}.values()][::-1]  # the first of each name
+        return self._listed
+
+    async def resources(self) -> list[Any]:
+        return await self._pages("list_resources", "resources", caps.MCP_LIST)
+
+    async def prompts(self) -> list[Any]:
+        return await self._pages("list_prompts", "prompts", caps.MCP_LIST)
+
+    async def _pages(self, verb: str, field: str, most: int) -> list[Any]:
+        found: list[Any] = []
+        cursor: str | None = None
+        while len(found) < most:
+            at, page = cursor, await self.ask(partial(_page, verb, cursor), changes=False)
+            found += getattr(page, field)
+            cursor = page.next_cursor
+            if not cursor or cursor == at:
+                break
+        return found[:most]
+
+    async def ask(self, question: Callable[[Any], Awaitable[T]], *, changes: bool = True) -> T:
+        """What the server answers. If it goes away meanwhile, what `changes` something is Uncertain."""
+        work = asyncio.ensure_future(question(self._client.result()))
+        self._under_way += 1
+        try:
+            await asyncio.wait((work, self.task), return_when=asyncio.FIRST_COMPLETED)
+            if work.done() and not work.cancelled() and work.exception() is None:
+                return work.result()
+            raise await self._failed(work, changes)
+        finally:
+            self._under_way -= 1
+            if not work.done():
+                await end((work,))
+
+    async def _failed(self, work: asyncio.Future[Any], changes: bool) -> Exception:
+        """Why there is no answer, as what a tool raises."""
+        error = work.exception() if work.done() and not work.cancelled() else None
+        name, code = self.server.name, getattr(error, "code", None)
+        if error is not None and code != CLOSED and not self.over:
+            if "Session terminated" in str(error):  # it was started anew
+                await self.close()
+            return ToolError(f"the MCP server {name} answered: {_sentence(error)}")
+        alone = self._under_way == 1
+        await self.close()  # whatever is left of the connection is of no use
+        told = f"the MCP server {name} went away: {self._why()}; it is connected to again when it is next used"
+        return Uncertain(f"{told}; {UNKNOWN}") if changes and not (self._refused and alone) else ToolError(told)
+
+    async def close(self) -> None:
+        """End the connection, and the program behind it."""
+        self._close.set()
+        if not self._client.done():  # it still waits for the server to say something
+            self.task.cancel()
+        await asyncio.wait((self.task,), timeout=3 * caps.MCP_CLOSE_SECONDS + 1)
+        if not self.task.done():
+            await end((self.task,))
+
+    def _why(self) -> str:
+        words = one_line(self._life.text, SHOWN_CHARS)
+        known = self._life.why or self._failure or "its connection was closed"
+        return known + (f" (it wrote: {words})" if words else "")
+
+    async def _live(self) -> None:
+        try:
+            await in_thread(load, "loading mcp")  # which takes a while
+            async with client(self.server, self._life, self._hear) as opened:
+                self._client.set_result(opened)
+                await self._ended()
+        except Exception as error:
+            causes = [*_causes(error)]
+            self._refused = any(type(cause).__name__ in ("ConnectError", "ConnectTimeout") for cause in causes)
+            self._failure = self._failure or _sentence(causes[0])
+        finally:
+            self.over = True
+            self._client.cancel()
+
+    async def _ended(self) -> None:
+        """Wait until it is closed, from here or from there."""
+        waits = [asyncio.ensure_future(event.wait()) for event in (self._close, self._life.gone)]
+        try:
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            self.over = True
+            for wait in waits:
+                wait.cancel()
+
+    async def _hear(self, message: Any) -> None:
+        if type(message).__name__ == "ToolListChangedNotification":
+            self._listed = None
+
+
+def _page(verb: str, cursor: str | None, client: Any) -> Awaitable[Any]:
+    page: Awaitable[Any] = getattr(client, verb)(cursor=cursor)
+    return page
+
+
+def _causes(error: BaseException) -> Iterable[BaseException]:
+    """What a group of errors is made of."""
+    if not isinstance(error, BaseExceptionGroup):
+        yield error
+        return
+    for inner in error.exceptions:
+        yield from _causes(inner)
+
+
+def _sentence(error: BaseException) -> str:
+    return one_line(str(error), SHOWN_CHARS) or type(error).__name__
+
+
+class Links:
+    """The connections of each event loop, made when they are first needed."""
+
+    def __init__(self) -> None:
+        self._loops: dict[asyncio.AbstractEventLoop, dict[str, Link]] = {}
+
+    async def to(self, server: Server) -> Link:
+        """A connection that is there; if there was one, and it has ended, a new one."""
+        loop = asyncio.get_running_loop()
+        links = self._loops.setdefault(loop, {})
+        link = links.get(server.name)
+        if link is None or link.over:
+            link = links[server.name] = Link(server)
+            link.task.add_done_callback(partial(self._forget, loop, link))
+        return await link.connected()
+
+    def _forget(self, loop: asyncio.AbstractEventLoop, link: Link, task: object) -> None:
+        """Nothing is left of a connection that has ended, nor of an event loop without any."""
+        links = self._loops.get(loop, {})
+        if links.get(link.server.name) is link:
+            del links[link.server.name]
+        if not links:
+            self._loops.pop(loop, None)
+
+    async def ask(self, server: Server, question: Callable[[Link], Awaitable[T]]) -> T:
+        """The answer to a question that changes nothing; if the server has gone away, it is asked again, once."""
+        link = await self.to(server)
+        try:
+            return await question(link)
+        except ToolError:
+            if not link.over:
+                raise
+        return await question(await self.to(server))
+
+    async def close(self) -> None:
+        """End those of this event loop."""
+        links = self._loops.get(asyncio.get_running_loop(), {})
+        await asyncio.gather(*(link.close() for link in [*links.values()]))

@@ -1,0 +1,202 @@
+"""How messages get to an MCP server and back: over the input and output of a program, or over HTTP.
+
+Programs are run here and not by the `mcp` package, so that one message cannot fill the memory, an error can quote what
+a program wrote before it died, and no program outlives this one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import signal
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from time import monotonic
+from typing import Any
+
+from wick import caps
+from wick.mcp_servers.config import Server
+
+# Turns into the server, which the kernel kills when this program dies, however it dies.
+_SHIM = """\
+import ctypes, os, sys
+ctypes.CDLL(None).prctl(1, 9)
+if os.getppid() == int(sys.argv[1]): os.execv(sys.argv[2], sys.argv[3:])
+"""
+
+
+class Life:
+    """Whether a program has gone, why as far as we know, and the last of what it wrote to its errors."""
+
+    def __init__(self) -> None:
+        self.data, self.why, self.gone = b"", "", asyncio.Event()
+
+    @property
+    def text(self) -> str:
+        return self.data.decode("utf-8", "replace")
+
+    async def read(self, stream: asyncio.StreamReader) -> None:
+        while chunk := await stream.read(4_096):
+            self.data = (self.data + chunk)[-caps.MCP_STDERR_BYTES :]
+
+
+def load() -> None:
+    """Load the `mcp` package."""
+    import mcp.client.streamable_http  # noqa: F401
+
+
+@asynccontextmanager
+async def client(server: Server, life: Life, hear: Any) -> AsyncIterator[Any]:
+    """A client of the `mcp` package that is connected to a server."""
+    from mcp import Client
+    from mcp.client.streamable_http import streamable_http_client
+
+    if not server.url:
+        async with Client(_program(server, life), cache=None, message_handler=hear) as connected:
+            yield connected
+        return
+    async with _http(server) as http:
+        stream = streamable_http_client(server.url, http_client=http, max_sse_event_size=caps.MCP_MESSAGE_BYTES)
+        async with Client(stream, cache=None, message_handler=hear) as connected:
+            yield connected
+
+
+def _http(server: Server) -> Any:
+    """A client that reads no answer which is too long; of streams, the package limits each event by itself."""
+    import httpx2
+
+    class Limited(httpx2.AsyncByteStream):
+        def __init__(self, stream: Any) -> None:
+            self.stream, self.room = stream, caps.MCP_MESSAGE_BYTES
+
+        async def __aiter__(self) -> AsyncIterator[bytes]:
+            async for chunk in self.stream:
+                self.room -= len(chunk)
+                if self.room < 0:
+                    raise httpx2.ReadError(_too_long())
+                yield chunk
+
+        async def aclose(self) -> None:
+            await self.stream.aclose()
+
+    async def limit(response: Any) -> None:
+        if response.headers.get("Content-Encoding", "identity") != "identity":
+            raise httpx2.ReadError("it answered compressed, which nobody asked for")
+        if "event-stream" not in response.headers.get("Content-Type", ""):
+            response.stream = Limited(response.stream)
+
+    return httpx2.AsyncClient(
+        headers={"Accept-Encoding": "identity", **server.headers},
+        timeout=httpx2.Timeout(caps.MCP_CONNECT_SECONDS, read=server.seconds + caps.MCP_CONNECT_SECONDS),
+        event_hooks={"response": [limit]},
+    )
+
+
+def _too_long() -> str:
+    return f"it sent a message of more than {caps.MCP_MESSAGE_BYTES:,} bytes"
+
+
+@asynccontextmanager
+async def _program(server: Server, life: Life) -> AsyncIterator[Any]:
+    """A server as a program of ours: a line is a message."""
+    import anyio
+
+    process = await _start(server)
+    inward, read = anyio.create_memory_object_stream[Any](0)
+    write, outward = anyio.create_memory_object_stream[Any](0)
+    assert process.stdin and process.stdout and process.stderr
+    tasks = [
+        asyncio.create_task(_receive(process.stdout, inward, life), name=f"reading from {server.name}"),
+        asyncio.create_task(_send(process.stdin, outward), name=f"writing to {server.name}"),
+        asyncio.create_task(life.read(process.stderr), name=f"errors of {server.name}"),
+    ]
+    try:
+        yield read, write
+    finally:
+        await _stop(process)
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks, timeout=1)
+        for stream in (inward, read, write, outward):
+            stream.close()
+
+
+async def _start(server: Server) -> asyncio.subprocess.Process:
+    from mcp.client.stdio import get_default_environment
+
+    env, pipe = get_default_environment() | dict(server.env), asyncio.subprocess.PIPE
+    return await asyncio.create_subprocess_exec(
+        *_line(server, env.get("PATH")), stdin=pipe, stdout=pipe, stderr=pipe, env=env, cwd=server.cwd,
+        limit=caps.MCP_MESSAGE_BYTES, start_new_session=True,
+    )  # fmt: skip
+
+
+def _line(server: Server, path: str | None) -> list[str]:
+    """The command line of a server; a program with a path of its own is looked for where it will run."""
+    named = os.path.join(server.cwd or "", server.command) if os.sep in server.command else server.command
+    found = shutil.which(named, path=path)
+    if found is None:
+        raise FileNotFoundError(f"there is no program {server.command!r} on its PATH")
+    program = os.path.abspath(found)
+    if sys.platform != "linux":
+        return [program, *server.args]
+    return [sys.executable, "-I", "-S", "-c", _SHIM, str(os.getpid()), program, server.command, *server.args]
+
+
+async def _receive(stdout: asyncio.StreamReader, inward: Any, life: Life) -> None:
+    import anyio
+    from mcp.shared.message import SessionMessage
+    from mcp_types import jsonrpc_message_adapter
+
+    try:
+        while line := await stdout.readline():
+            try:
+                message: Any = SessionMessage(jsonrpc_message_adapter.validate_json(line, by_name=False))
+            except ValueError as error:  # a program may well print what is no message
+                message = error
+            await inward.send(message)
+    except ValueError:
+        life.why = _too_long()
+    except (anyio.BrokenResourceError, anyio.ClosedResourceError):
+        """Nobody reads any more."""
+    finally:
+        life.gone.set()
+        inward.close()
+
+
+async def _send(stdin: asyncio.StreamWriter, outward: Any) -> None:
+    with suppress(OSError):  # the reader notices that the program has gone
+        async for message in outward:
+            stdin.write(message.message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n")
+            await stdin.drain()
+
+
+async def _stop(process: asyncio.subprocess.Process) -> None:
+    """Let a program end by itself, tell it to, make it end; and then what it has started."""
+    assert process.stdin
+    with suppress(OSError):
+        process.stdin.close()
+    for how in (signal.SIGTERM, signal.SIGKILL):
+        if await _exited(process):
+            break
+        _signal(process, how)
+    await _exited(process)
+    _signal(process, signal.SIGKILL)
+    transport: Any = getattr(process, "_transport", None)
+    if transport is not None:  # else it warns where something that got away holds a pipe
+        transport.close()
+
+
+async def _exited(process: asyncio.subprocess.Process) -> bool:
+    """Whether it ends in time. `process.wait()` would wait for everybody who has its pipes, too."""
+    until = monotonic() + caps.MCP_CLOSE_SECONDS
+    while process.returncode is None and monotonic() < until:  # noqa: ASYNC110 - nobody tells
+        await asyncio.sleep(0.01)
+    return process.returncode is not None
+
+
+def _signal(process: asyncio.subprocess.Process, how: signal.Signals) -> None:
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, how)

@@ -1,0 +1,229 @@
+"""A skill: a folder with a SKILL.md, found in a place, read from it, or put there.
+
+for found in await Place(Folder("~/.wick/skills"), ".").look():    Skill, or the Problem with what should be one
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+from uuid import uuid4
+
+from wick import front_matter
+from wick.archives import unpack
+from wick.backends.folder import Files, Folder, data_of
+from wick.caps import (
+    ARCHIVE_ENTRIES,
+    FRONT_MATTER_BYTES,
+    SKILL_BYTES,
+    SKILL_DESCRIPTION_CHARS,
+    SKILL_NAME_CHARS,
+    SKILLS,
+)
+from wick.errors import BackendError, ConfigError
+from wick.fencing import one_line
+from wick.workers import in_thread
+
+FILE = "SKILL.md"
+BROUGHT = ".skills"  # where skills of this machine are put in a workspace, once they are read
+
+
+@dataclass(frozen=True, slots=True)
+class Skill:
+    """A folder with a SKILL.md. `meta` is all of its front matter, `path` where the model reads it."""
+
+    name: str
+    description: str
+    path: str
+    meta: Mapping[str, Any]
+    files: Files  # where it is
+    folder: str  # there
+    borrowed: bool = False  # it is on this machine, and `path` in the workspace, where it is put when it is read
+    enabled: bool = True
+
+    @property
+    def key(self) -> str:
+        """Two skills that have the same one are the same skill."""
+        return slug(self.name).casefold()
+
+    @property
+    def line(self) -> str:
+        """Its line in the catalogue."""
+        return f"[{self.name}] {self.description} → Read {self.path} for full instructions"
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Why something that was found is not among the skills."""
+
+    path: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Catalogue:
+    """The skills that were found, the first of each name, and what was wrong with others."""
+
+    skills: tuple[Skill, ...] = ()
+    problems: tuple[Problem, ...] = ()
+
+    @property
+    def enabled(self) -> tuple[Skill, ...]:
+        return tuple(skill for skill in self.skills if skill.enabled)
+
+    def named(self, name: str) -> Skill | None:
+        return next((skill for skill in self.enabled if skill.key == slug(name).casefold()), None)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A folder with skills in it."""
+
+    files: Files
+    path: str
+    borrowed: bool = False
+
+    async def look(self) -> list[Skill | Problem]:
+        try:
+            found = await self.files.glob(f"**/{FILE}", self.path, everything=True)
+        except BackendError as error:
+            return [self._problem(self.path, error)]
+        files, looked = _outermost(sorted(found["files"])), list[Skill | Problem]()
+        for file in files[:SKILLS]:
+            try:
+                looked.append(await self.skill(file))
+            except (BackendError, ConfigError) as error:
+                looked.append(self._problem(file, error))
+        if len(files) > SKILLS:
+            looked.append(self._problem(self.path, f"of the {len(files):,} skills there, {SKILLS} were looked at"))
+        return looked
+
+    def _problem(self, path: str, reason: object) -> Problem:
+        """For the log, which takes no name that is no text."""
+        return Problem(one_line(self._shown(path), 500), one_line(str(reason), 500))
+
+    async def skill(self, file: str) -> Skill:
+        data, _ = await data_of(self.files, file, FRONT_MATTER_BYTES + 100)
+        name, description, meta = await in_thread(lambda: described(data.decode(errors="replace")), "skill")
+        path = f"{BROUGHT}/{slug(name)}/{FILE}" if self.borrowed else self._shown(file)
+        if one_line(path, len(path)) != path:
+            raise ConfigError("its path has signs in it that cannot be shown on a line")
+        return Skill(name, description, path, meta, self.files, self._folder_of(file), self.borrowed)
+
+    def _folder_of(self, file: str) -> str:
+        """As seen from the workspace, as the files that `glob` finds are."""
+        return posixpath.dirname(posixpath.normpath(file.removeprefix(f"{self.files.workdir}/"))) or "."
+
+    def _shown(self, file: str) -> str:
+        """A path as the operator writes them: in full, or as seen from the workspace."""
+        full = isinstance(self.files, Folder) or self.path.startswith("/")
+        return posixpath.normpath(posixpath.join(self.files.workdir, file) if full else file)
+
+    async def put(self, target: str, contents: Mapping[str, bytes], *, replace: bool) -> None:
+        """All of the files or none, in a folder of their own."""
+        there = await self._has(target)
+        if there and not replace:
+            raise ConfigError(
+                f"there is a skill in {self._shown(target)} already; say replace=True to put another there"
+            )
+        meanwhile = posixpath.join(self.path, f".upload-{uuid4().hex}")
+        try:
+            for name, data in contents.items():
+                await self.files.write(f"{meanwhile}/{name}", data)
+            if there:
+                await self.files.delete(target, recursive=True)
+            await self.files.move(meanwhile, target)
+        except BaseException:
+            with suppress(BackendError):
+                await self.files.delete(meanwhile, recursive=True)
+            raise
+
+    async def _has(self, folder: str) -> bool:
+        try:
+            return bool((await self.files.glob("**", folder, everything=True))["files"])
+        except BackendError as error:
+            if error.code == "not_found":
+                return False
+            raise
+
+
+# -- SKILL.md -------------------------------------------------------------------------------------------------------
+
+
+def described(text: str) -> tuple[str, str, dict[str, Any]]:
+    """The name, the description and all the rest of a skill's front matter."""
+    meta, _ = front_matter.split(text)
+    name, description = (_said(meta, key) for key in ("name", "description"))
+    if len(name) > SKILL_NAME_CHARS or re.search(r"[\[\]<>/\\]", name) or one_line(name, len(name)) != name:
+        raise ConfigError(f"its name is not a short one on one line, without brackets and slashes: {name[:100]!r}")
+    return name, one_line(description, SKILL_DESCRIPTION_CHARS), meta
+
+
+def _said(meta: Mapping[str, Any], key: str) -> str:
+    value = meta.get(key)
+    text = value.strip() if isinstance(value, str) else str(value) if type(value) in (int, float) else ""
+    if not text:
+        raise ConfigError(f"its front matter has no {key}")
+    return text
+
+
+def slug(name: str) -> str:
+    """A name as that of a folder."""
+    return re.sub(r"[^\w.-]+", "-", name).strip(".-") or "skill"
+
+
+def _outermost(files: Sequence[str]) -> list[str]:
+    """Without those that are just being uploaded, and those that belong to a skill further out."""
+    shown = [file for file in files if not re.search(r"(?:^|/)\.upload-[^/]*/", file)]
+    folders = {posixpath.dirname(file) for file in shown}
+    return [file for file in shown if not _within(posixpath.dirname(file), folders)]
+
+
+def _within(folder: str, folders: set[str]) -> bool:
+    while folder:
+        folder = posixpath.dirname(folder)
+        if folder in folders:
+            return True
+    return False
+
+
+async def names_of(skill: Skill) -> list[str]:
+    """The files of a skill, seen from its folder; without what Python makes of them when it is installed."""
+    found = await skill.files.glob("**", skill.folder, everything=True)
+    if found["truncated"] or len(found["files"]) > ARCHIVE_ENTRIES:
+        raise BackendError(f"it has more than {ARCHIVE_ENTRIES:,} files", "too_large")
+    names = (file.removeprefix(f"{skill.folder}/") for file in found["files"])
+    return [name for name in names if "__pycache__" not in name.split("/")]
+
+
+async def read_of(skill: Skill, name: str) -> tuple[str, str]:
+    """A file of a skill, and a note if there is more of it."""
+    if name.startswith("/") or ".." in name.split("/"):
+        raise BackendError(f"{name!r} is not one of its files; name one as seen from its folder", "invalid")
+    data, size = await data_of(skill.files, posixpath.join(skill.folder, name), SKILL_BYTES)
+    more = f"\n\n... (truncated {size - len(data)} bytes) ..." if size > len(data) else ""
+    return data.decode(errors="replace").removeprefix("\ufeff").strip(), more
+
+
+def unpacked(data: bytes) -> tuple[str, dict[str, bytes]]:
+    """The name of an uploaded skill, and its files, seen from its folder."""
+    files = _beside(unpack(data)) if data.startswith(b"PK") else {FILE: data}
+    size = len(files[FILE])
+    if size > SKILL_BYTES:
+        raise ConfigError(f"the {FILE} has {size:,} bytes; the most is {SKILL_BYTES:,}")
+    return described(files[FILE].decode(errors="replace"))[0], files
+
+
+def _beside(files: Mapping[str, bytes]) -> dict[str, bytes]:
+    """The SKILL.md of an archive, and all that is in its folder."""
+    found = sorted((name for name in files if posixpath.basename(name) == FILE), key=lambda name: name.count("/"))
+    if not found:
+        raise ConfigError(f"the archive has no {FILE} in it")
+    if len(found) > 1 and found[0].count("/") == found[1].count("/"):
+        raise ConfigError("the archive has several skills in it; upload them one by one")
+    folder = found[0].removesuffix(FILE)
+    return {name.removeprefix(folder): content for name, content in files.items() if name.startswith(folder)}

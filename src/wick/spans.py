@@ -1,0 +1,94 @@
+"""What a span says of an operation: the same for OpenTelemetry and for what is recorded with a thread.
+
+run                 invoke_agent
+└─ step
+   ├─ llm.call      chat
+   └─ tool.call     execute_tool
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from wick.caps import PREVIEW_CHARS
+from wick.frozen import canonical
+from wick.messages import Message, ToolResult
+from wick.operations import ModelCall, Operation, Result, Run, Step, ToolUse
+from wick.protocols import Usage
+
+_NAMES = {
+    "run": ("run", "invoke_agent"),
+    "step": ("step", ""),
+    "model_call": ("llm.call", "chat"),
+    "tool_use": ("tool.call", "execute_tool"),
+}
+
+Attributes = dict[str, Any]
+
+
+def opened(op: Operation[Any]) -> tuple[str, Attributes]:
+    """The name of an operation's span, and what is known when it begins."""
+    name, operation = _NAMES[op.name]
+    known = {"gen_ai.conversation.id": op.run.thread.id, "run_id": op.run.id}
+    known |= {"gen_ai.operation.name": operation} if operation else {}
+    if isinstance(op, Run):
+        return name, known | {"gen_ai.agent.name": op.agent}
+    return name, known | ({"step": op.number} if isinstance(op, Step) else {})
+
+
+def tried(op: Operation[Any]) -> Attributes:
+    """What is known when it has ended, with or without a result."""
+    if not isinstance(op, ModelCall):
+        return {}
+    call = op.trail.sealed or op
+    spent = sum((charge.usage for charge in op.charges), Usage())  # of all attempts
+    asked = {"gen_ai.request.model": call.model.name, "message_count": len(call.messages), "purpose": call.purpose}
+    return asked | _usage(spent)
+
+
+def ended(op: Operation[Any], result: Any) -> Attributes:
+    """What is known of its result."""
+    if isinstance(result, Result):
+        return {"outcome": result.outcome, "reason": result.reason, **_usage(result.usage)}
+    if isinstance(op, ModelCall):
+        finish = {"gen_ai.response.finish_reasons": [op.trail.finish]} if op.trail.finish else {}
+        return _replied(result) | finish
+    if isinstance(op, ToolUse):
+        return _used(op) | _answered(result)
+    return {"verdict": type(result).__name__.lower()}
+
+
+def records(run: Run) -> Iterator[tuple[str, Attributes]]:
+    """What was recorded with `run.record`, as events."""
+    for name, data in run.progress.records:
+        yield name, {key: attribute(value) for key, value in data.items()}
+
+
+def attribute(value: Any) -> str | bool | int | float:
+    """A value as an attribute; what is none is shown in short."""
+    return value if isinstance(value, str | bool | int | float) else repr(value)[:PREVIEW_CHARS]
+
+
+def _replied(reply: Message) -> Attributes:
+    return {
+        "content_length": len(reply.text),
+        "content_preview": reply.text[:PREVIEW_CHARS],
+        "tool_calls_count": len(reply.tool_calls),
+        "tool_calls": [call.name for call in reply.tool_calls],
+    }
+
+
+def _used(use: ToolUse) -> Attributes:
+    args, name, id = canonical((use.trail.sealed or use).args).decode(), use.call.name, use.call.id
+    named = {"tool_name": name, "tool_call_id": id, "gen_ai.tool.name": name, "gen_ai.tool.call.id": id}
+    return {"tool_args": args[:PREVIEW_CHARS]} | named
+
+
+def _answered(result: ToolResult) -> Attributes:
+    shown = {"output_length": len(result.output), "output_preview": result.output[:PREVIEW_CHARS]}
+    return shown | ({"error": result.error[:PREVIEW_CHARS]} if result.error else {})
+
+
+def _usage(usage: Usage) -> Attributes:
+    return {"gen_ai.usage.input_tokens": usage.input_tokens, "gen_ai.usage.output_tokens": usage.output_tokens}

@@ -1,0 +1,76 @@
+"""A workspace as one run sees it, and what its thread keeps of the files that were written there.
+
+    place = Place(backend, thread)
+    place.track("a.txt", size, content)      thread.values["files"]["a.txt"] is the content now
+
+Of a file that is too large, and of all once the log of a thread has enough of them, only the size is kept; of protected
+files nothing.
+"""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from wick import caps
+from wick.backends.mapped import InThread
+from wick.errors import BackendError
+from wick.protecting import PROTECTED, Protected
+from wick.protocols import Backend
+from wick.threads import Entry, Thread
+
+_PROTECTED = Protected(PROTECTED)
+
+
+@dataclass(slots=True)
+class Place:
+    """A backend, and the thread that knows what was written there."""
+
+    backend: Backend
+    thread: Thread
+    in_thread: bool = False  # the files are the thread's own
+    tracks: bool = True
+    logged: int = -1  # bytes of files in the thread's log, once they are counted
+
+    def key(self, path: str) -> str:
+        """A path as it is seen from the workspace; `..` may lead over a link, so it stays."""
+        above = f"{self.backend.workdir}/"
+        inside = path.removeprefix(above).lstrip("/") if path.startswith(above) else path
+        return inside if ".." in inside.split("/") else posixpath.normpath(inside)
+
+    def track(self, path: str, size: int, content: Any) -> None:
+        """Keep what was written with the thread: a text, what `Content` has of other bytes, or None for the size."""
+        key = self.key(path)
+        if not self.tracks or self.in_thread or _PROTECTED.covers(key.split("/")):
+            return
+        if self.logged < 0:
+            self.logged = sum(map(_logged, self.thread.entries))
+        fits = content is not None and size <= caps.STATE_FILE_BYTES and self.logged + size <= caps.STATE_BYTES
+        now = content if fits else {"size": size}
+        files = InThread(self.thread)
+        if files.get(key) != now:
+            files[key] = now
+            self.logged += size if fits else 0
+
+    async def track_edited(self, path: str, size: int) -> None:
+        """Keep a file of that size as it is now."""
+        if self.tracks and not self.in_thread:
+            self.track(path, size, await self._content(path) if size <= caps.STATE_FILE_BYTES else None)
+
+    async def _content(self, path: str) -> Any:
+        try:
+            read = await self.backend.read(path)
+        except BackendError:  # it is gone already, and that is no failure of the edit
+            return None
+        return read["content"] if read["encoding"] == "utf-8" else {"content": read["content"], "encoding": "base64"}
+
+
+def _logged(entry: Entry) -> int:
+    """How many bytes of a file an entry has."""
+    if entry.kind != "value" or entry.data["key"] != InThread.KEY or "item" not in entry.data:
+        return 0
+    file = entry.data.get("value")
+    content = file.get("content") if isinstance(file, Mapping) else file
+    return len(content.encode()) if isinstance(content, str) else 0

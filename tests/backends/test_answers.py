@@ -1,0 +1,79 @@
+"""What a wickd answers is checked: it may run where the commands do."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from wick.backends import answers
+from wick.errors import BackendError
+
+
+@pytest.mark.parametrize(
+    ("op", "answer"),
+    [
+        ("ls", {"path": ".", "entries": [{"name": 3, "type": "file", "size": 1}], "truncated": False}),
+        ("ls", {"path": ".", "entries": "many", "truncated": False}),
+        ("read", {"path": "a"}),
+        ("stat", {"path": "a", "type": "file", "size": True, "mode": 1, "modified": 1.0}),
+        ("glob", {"files": ["a", None], "truncated": False}),
+        ("write", {"path": "a", "bytes_written": "3"}),
+        ("grep", []),
+    ],
+)
+def test_an_answer_that_is_none(op: str, answer: Any) -> None:
+    with pytest.raises(BackendError, match=f"an answer to {op} that is none"):
+        answers.file(op, answer)
+
+
+JOB = {"id": "job-1", "command": "make", "running": True, "exit_code": -1, "error": "", "started": 1.5}
+
+
+def test_what_is_not_asked_for_is_left_out() -> None:
+    """Another version may say more than this one knows."""
+    assert answers.job({**JOB, "more": 1}) == JOB
+    assert answers.jobs({"jobs": [JOB, {**JOB, "id": "job-2"}]}) == [JOB, {**JOB, "id": "job-2"}]
+
+
+@pytest.mark.parametrize("wrong", [{"id": 1}, {"running": 1}, {"exit_code": True}, {"error": None}, {"started": "now"}])
+def test_a_job_that_is_none(wrong: dict[str, Any]) -> None:
+    with pytest.raises(BackendError, match="an answer to job that is none"):
+        answers.job({**JOB, **wrong})
+    with pytest.raises(BackendError, match="an answer to jobs that is none"):
+        answers.jobs({"jobs": [{**JOB, **wrong}]})
+
+
+@pytest.mark.parametrize("found", [{}, {"jobs": {}}, {"jobs": [None]}, {"jobs": ["job-1"]}])
+def test_jobs_that_are_none(found: Any) -> None:
+    with pytest.raises(BackendError, match="an answer to jobs that is none"):
+        answers.jobs(found)
+
+
+ENDED = {
+    "stdout": "a",
+    "stderr": "",
+    "exit_code": 0,
+    "error": "",
+    "truncated": False,
+    "stdout_bytes": 1,
+    "stderr_bytes": 0,
+    "seconds": 0.5,
+}
+
+
+def test_how_a_command_ended() -> None:
+    assert answers.executed({**ENDED, "id": "r1"}) == {**ENDED, "moved": []}
+    assert answers.executed({**ENDED, "moved": ["a"]})["moved"] == []
+    with pytest.raises(BackendError, match="an answer to execute that is none"):
+        answers.executed({**ENDED, "stdout": b"a"})
+
+
+def test_what_went_wrong() -> None:
+    with pytest.raises(BackendError, match="no such job") as caught:
+        answers.result({"error": "no such job", "code": "not_found"})
+    assert caught.value.code == "not_found"
+    with pytest.raises(BackendError, match="an answer to code that is none"):
+        answers.result({"error": "no such job", "code": 3})
+    with pytest.raises(BackendError, match="an answer to result that is none"):
+        answers.result({"result": []})

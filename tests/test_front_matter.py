@@ -1,0 +1,70 @@
+"""The YAML at the top of a Markdown file, and what of it is not taken."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from wick.caps import FRONT_MATTER_BYTES
+from wick.errors import ConfigError
+from wick.front_matter import read, split
+
+
+@pytest.mark.parametrize(
+    ("text", "data", "body"),
+    [
+        ("---\nname: a\n---\nbody\n", {"name": "a"}, "body\n"),
+        ("---\r\nname: a\r\n---\r\nbody\r\n", {"name": "a"}, "body\r\n"),
+        ("\ufeff---\nname: a\n---", {"name": "a"}, ""),
+        ("---  \nname: a\n...\nx\n---\n", {"name": "a"}, "x\n---\n"),
+        ("---\nname: 'a: b'\ntools: [x]\nmore:\n  k: 1\n---\n", {"name": "a: b", "tools": ["x"], "more": {"k": 1}}, ""),
+        ("---\ndescription: >\n  two\n  lines\n---\n", {"description": "two lines\n"}, ""),
+        ("---\non: 2024-99-02\n1: .inf\nno: null\n---\n", {"on": "2024-99-02", "1": "inf", "no": None}, ""),
+        ("---\na: [yes, true, False, 1.5, 0x10]\n---\n", {"a": ["yes", True, False, 1.5, 16]}, ""),
+    ],
+)  # fmt: skip
+def test_front_matter(text: str, data: dict[str, Any], body: str) -> None:
+    assert split(text) == (data, body)
+    json.dumps(data, allow_nan=False)
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("", "does not begin with a line of three dashes"),
+        ("# Title\n---\nname: a\n---\n", "does not begin with a line of three dashes"),
+        ("---\nname: a\n", "does not end with a line of three dashes"),
+        ("---\n- a\n---\n", "is not a list of names and values"),
+        ("---\n---\n", "is not a list of names and values"),
+        ("---\nname: a: b\n---\n", "is no YAML: mapping values are not allowed"),
+        ("---\na: [1\nb: 2\n---\n", "is no YAML"),
+        ("---\na: &x 1\nb: *x\n---\n", "has anchors (&) or aliases (*)"),
+        ("---\na: &x 1\n---\n", "has anchors"),
+        ("---\na: *x\n---\n", "has anchors"),
+        ("---\na: !!python/object/apply:os.system [ls]\n---\n", "is no YAML: could not determine a constructor"),
+        ("---\n? {a: 1}\n: 2\n---\n", "is no YAML"),
+        (f"---\na: {'[' * 30}{']' * 30}\n---\n", "nested more than 20 levels deep"),
+        (f"---\na: {'[' * 20_000}\n---\n", "nested more than 20 levels deep"),
+        (f"---\na: {'9' * 5_000}\n---\n", "has a value that cannot be read"),
+        (f"---\na: {'x' * FRONT_MATTER_BYTES}\n---\n", "is longer than 64,000 bytes"),
+        ("---\na: \x00\n---\n", "is no YAML"),
+    ],
+)
+def test_what_is_not_taken(text: str, sentence: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        split(text)
+    assert sentence in str(caught.value)
+
+
+@given(st.text(st.characters(codec="utf-8"), max_size=60) | st.text("-:[]{}&*!|>?'\"#%@ \nab1.,<", max_size=40))
+def test_whatever_it_is_there_is_data_or_a_sentence(text: str) -> None:
+    try:
+        data = read(text)
+    except ConfigError as error:
+        assert str(error).startswith("its front matter")
+    else:
+        json.dumps(data, allow_nan=False)
