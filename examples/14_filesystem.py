@@ -29,7 +29,8 @@ with tempfile.TemporaryDirectory() as folder:
 for message in result.messages.tool_messages():
     text = message.text if len(message.text) < 200 else f"… {message.text[-60:]}"
     print(f"{message.name}: {text.strip()}")
-print(sorted(result.thread.values["files"]), repr(result.thread.values["files"]["add.sh"]))
+files = result.thread.values["files"] if result.thread else {}
+print(sorted(files), repr(files["add.sh"]))
 
 # prints:
 # write_file: {"path":"add.sh","bytes_written":29}

@@ -1,4 +1,7 @@
-"""An MCP server of the older kind, without any package, that does what servers should not do. It speaks over stdio."""
+"""An MCP server of the older kind, without any package, that does what servers should not do. It speaks over stdio.
+
+`python mcp_raw.py silent` never lists its tools, `python mcp_raw.py endless` never ends to.
+"""
 
 from __future__ import annotations
 
@@ -28,6 +31,8 @@ def answer(method: str, params: dict[str, Any]) -> dict[str, Any] | None:
     if method == "initialize":
         about = {"name": "raw", "version": "1"}
         return {"protocolVersion": "2025-06-18", "capabilities": {"tools": {"listChanged": True}}, "serverInfo": about}
+    if method == "tools/list" and "endless" in sys.argv:
+        return {"tools": [], "nextCursor": (params.get("cursor") or "") + "x"}
     if method == "tools/list":
         return {"tools": definitions(), "nextCursor": "there is always more"}
     if method != "tools/call":
@@ -47,7 +52,7 @@ def say(message: dict[str, Any]) -> None:
 print("Welcome! This line is no message.", flush=True)
 for line in sys.stdin:
     asked = json.loads(line)
-    if "id" not in asked:
+    if "id" not in asked or (asked["method"] == "tools/list" and "silent" in sys.argv):
         continue
     result = answer(asked["method"], asked.get("params") or {})
     unknown = {"error": {"code": -32601, "message": "Method not found"}}

@@ -550,7 +550,9 @@ async def test_a_file_of_pins_that_cannot_be_read_stops_the_run(web: dict[str, A
 
 # -- servers that do what they should not ---------------------------------------------------------------------------
 
-RAW = {"t": {"command": sys.executable, "args": [str(Path(PROGRAM).with_name("mcp_raw.py"))]}}
+RAW: dict[str, dict[str, Any]] = {
+    "t": {"command": sys.executable, "args": [str(Path(PROGRAM).with_name("mcp_raw.py"))]}
+}
 
 
 async def test_a_server_of_the_older_kind_that_misbehaves() -> None:
@@ -577,6 +579,20 @@ async def test_a_server_of_the_older_kind_that_misbehaves() -> None:
     assert {*refused} == {"broken", "elsewhere", "huge"}
     assert "not a JSON Schema" in refused["broken"]
     assert "put what is meant into the schema" in refused["elsewhere"]
+
+
+async def test_a_server_that_never_says_what_it_has() -> None:
+    given = {"command": sys.executable, "args": [*RAW["t"]["args"], "silent"], "seconds": 0.5}
+    async with servers({"t": given}) as mcp:
+        result = await agent(mcp).run("go")
+    (row,) = entries(result.thread, "event")
+    assert row["data"]["error"] == "the MCP server t did not list its tools within 0.5 s"
+
+
+async def test_a_server_that_never_ends_to_say_what_it_has() -> None:
+    given = {"command": sys.executable, "args": [*RAW["t"]["args"], "endless"]}
+    async with servers({"t": given}) as mcp:
+        assert await mcp.definitions() == {"t": {}}
 
 
 async def test_a_server_that_says_that_it_has_changed_is_asked_again() -> None:

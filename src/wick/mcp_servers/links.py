@@ -24,6 +24,7 @@ T = TypeVar("T")
 
 CLOSED = -32000  # the code of an answer that cannot come any more
 UNKNOWN = "whether it took effect is unknown"
+MOST_PAGES = 100  # of a list
 SHOWN_CHARS = 300  # of somebody else's words in a sentence of ours
 
 
@@ -72,14 +73,20 @@ class Link:
         return await self._pages("list_prompts", "prompts", caps.MCP_LIST)
 
     async def _pages(self, verb: str, field: str, most: int) -> list[Any]:
+        """A list that comes in pieces, up to the most that is wanted of it."""
         found: list[Any] = []
         cursor: str | None = None
-        while len(found) < most:
-            at, page = cursor, await self.ask(partial(_page, verb, cursor), changes=False)
-            found += getattr(page, field)
-            cursor = page.next_cursor
-            if not cursor or cursor == at:
-                break
+        try:
+            async with asyncio.timeout(self.server.seconds):
+                for _ in range(MOST_PAGES):
+                    page = await self.ask(partial(_page, verb, cursor), changes=False)
+                    found += getattr(page, field)
+                    if not page.next_cursor or page.next_cursor == cursor or len(found) >= most:
+                        break
+                    cursor = page.next_cursor
+        except TimeoutError:
+            name, seconds = self.server.name, self.server.seconds
+            raise ToolError(f"the MCP server {name} did not list its {field} within {seconds:g} s") from None
         return found[:most]
 
     async def ask(self, question: Callable[[Any], Awaitable[T]], *, changes: bool = True) -> T:
