@@ -214,6 +214,13 @@ class Private(Running):
     def signal(self, number: int) -> None:
         assert self.process is not None
         self.process.send_signal(number)
+        while number == signal.SIGSTOP and not self._stopped(self.process.pid):
+            time.sleep(0.01)
+
+    def _stopped(self, pid: int) -> bool:
+        """Whether every thread has stopped; that takes a moment."""
+        states = [path.read_text().rpartition(")")[2].split()[0] for path in Path(f"/proc/{pid}/task").glob("*/stat")]
+        return all(state == "T" for state in states)
 
     def kill(self) -> None:
         """As a power cut of the engine alone: its containers may live on."""

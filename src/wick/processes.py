@@ -158,10 +158,13 @@ class Family:
                 self.status, self.memory = status, used.ru_maxrss * (1024 if LINUX else 1)
 
     def signal(self, number: int) -> None:
-        for one in descendants(os.getpid(), self.child):
+        below = descendants(os.getpid(), self.child)
+        if (
+            self.child and self.status is None and self.child not in below
+        ):  # where nobody says which processes there are
+            below.append(self.child)
+        for one in below:  # each once: a command may say goodbye when it is told to end
             quietly(os.kill, one, number)
-        if self.child and self.status is None:  # also where nobody says which processes there are
-            quietly(os.kill, self.child, number)
 
     def end(self, seconds: float) -> bool:
         """Kill and reap until nobody is left; whether that came about in time."""

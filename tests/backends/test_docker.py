@@ -628,7 +628,7 @@ def podman(tmp_path_factory: pytest.TempPathFactory) -> Iterator[engines.Running
 
 @pytest.mark.parametrize("image", ["python", "plain"])
 async def test_podman(podman: engines.Running, image: str, server: str) -> None:
-    backend = Docker(podman.image(image), engine=podman.url, server=server, id=f"pod-{server}")
+    backend, again = (Docker(podman.image(image), engine=podman.url, server=server, id=f"pod-{server}") for _ in "ab")
     try:
         assert await out(backend, "id -u; pwd; cat", stdin=b"given") == "1000\n/workspace\ngiven"
         assert backend.uses_daemon == (image == "python")
@@ -643,7 +643,6 @@ async def test_podman(podman: engines.Running, image: str, server: str) -> None:
         await terminal.close()
         assert b"31 99" in said
         assert "CapEff:\t0000000000000000" in await out(backend, "cat /proc/self/status")
-        again = Docker(podman.image(image), engine=podman.url, server=server, id=f"pod-{server}")
         assert (await again.read("a/b.txt"))["content"] == "one\ntwo\n"
         assert await reap(podman.url, server=server) == [f"pod-{server}"]
     finally:

@@ -159,7 +159,13 @@ class Container:
         await self._put("/", [(_entry(name, 0o555), b""), (_entry(f"{name}/wickd.pyz", 0o444), self.daemon)])
 
     async def _put(self, folder: str, entries: Sequence[tuple[tarfile.TarInfo, bytes]]) -> None:
-        await self.engine.ask("PUT", f"{self._path}/archive", {"path": folder}, data=_tar(entries))
+        path, packed = f"{self._path}/archive", _tar(entries)
+        try:
+            await self.engine.ask("PUT", path, {"path": folder}, data=packed)
+        except EngineError as error:  # Podman's own helper now and then ends too early; to put it there twice is once
+            if error.status != 500:
+                raise
+            await self.engine.ask("PUT", path, {"path": folder}, data=packed)
 
     async def _who(self, image: dict[str, Any]) -> tuple[int, int]:
         """The user's numbers. A name stands in the container's own list of users; root only where it was asked for."""
