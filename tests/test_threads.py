@@ -219,7 +219,7 @@ def test_an_item_of_a_map_is_logged_alone_and_folded_into_it() -> None:
     thread.values.drop("files", "a")
     assert thread.values["files"] == {"b": [3]}
     assert thread.entries[-2].data == {"key": "files", "item": "b", "value": [3]}
-    assert thread.touched == {"files": True}
+    assert thread.touched == {"files": {"a", "b"}}
     assert Thread.from_json(json.loads(json.dumps(thread.to_json()))).values["files"] == {"b": [3]}
     thread.values["files"] = {}
     assert thread.values["files"] == {}

@@ -84,7 +84,12 @@ async def changed(run: Run) -> None:
     touched, run.thread.touched = run.thread.touched, {}
     if touched and run.emitter is not None:
         await run.thread.saved()
-        run.emit(StateChange(values={key: thaw(run.thread.values.get(key)) for key in touched}))
+        run.emit(StateChange(values={key: _news(run.thread.values.get(key), items) for key, items in touched.items()}))
+
+
+def _news(value: Any, items: set[str] | None) -> Any:
+    """A value; of a map that is set item by item, only the items that changed, and nothing for those that are gone."""
+    return thaw(value if items is None or value is None else {item: value.get(item) for item in sorted(items)})
 
 
 async def listen(run: Run) -> None:

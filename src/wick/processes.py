@@ -159,9 +159,7 @@ class Family:
 
     def signal(self, number: int) -> None:
         below = descendants(os.getpid(), self.child)
-        if (
-            self.child and self.status is None and self.child not in below
-        ):  # where nobody says which processes there are
+        if self.status is None and self.child and self.child not in below:  # nobody lists the processes here
             below.append(self.child)
         for one in below:  # each once: a command may say goodbye when it is told to end
             quietly(os.kill, one, number)

@@ -135,7 +135,7 @@ class Thread:
         self.compacted: FrozenDict | None = None  # what stands for the oldest messages, if somebody has summed them up
         self.keeper: Keeper | None = None
         self.open_run: FrozenDict | None = None  # the run that has started and not ended, or was interrupted
-        self.touched: dict[str, bool] = {}  # the values set since somebody last announced them
+        self.touched: dict[str, set[str] | None] = {}  # the values set since somebody announced them, or which items
         self.busy = False  # a run is going on here and now
         self.output_from = 0  # where that run's messages begin
         self.steps = 0  # how often the model has answered in it
@@ -334,7 +334,10 @@ class Thread:
             values[key] = data["value"]
         else:
             values.pop(key, None)
-        self.touched[key] = True
+        if "item" not in data:
+            self.touched[key] = None
+        elif (items := self.touched.setdefault(key, set())) is not None:
+            items.add(data["item"])
 
     def _fold_run_start(self, data: FrozenDict) -> None:
         run, said, _ = data["run"], data["input"], data["guards"]
@@ -367,7 +370,7 @@ class Thread:
         self._items[:], self.values._data = before._items, before.values._data
         for name in _FOLDED:
             setattr(self, name, getattr(before, name))
-        self.touched |= dict.fromkeys(self.values, True)
+        self.touched |= dict.fromkeys(self.values)
 
 
 _FOLDS: dict[Kind, Callable[[Thread, Any], None]] = {

@@ -26,6 +26,7 @@ from wick.schema import FunctionArguments, injected_of
 from wick.tools import Tool, tool
 
 TOOL, KEY = "final_answer", "answer"  # of a schema that has no name
+ANSWER = "answer"  # the kind of these tools: they are nobody else's, so no child gets them
 INNERMOST = -100.0  # where it is known which model is asked, and which tools it is shown
 ACCEPTED = "Accepted."
 REFUSED = (400, 422)  # what servers say to a schema that they do not take
@@ -325,14 +326,14 @@ def _form(name: str, tool_name: str, given: Schema, take: Callable[..., Any]) ->
     about = f"Give your final answer{'' if name == KEY else f': {name}'}."
     if isinstance(given, Mapping):
         schema = _with_object(name, given)
-        made = tool(take, name=tool_name, description=about, parameters=schema, read_only=True)
+        made = tool(take, name=tool_name, description=about, parameters=schema, read_only=True, kind=ANSWER)
         described = made.schema["parameters"]  # a schema that is none is refused here
         return _Form(name, made, described, None)
     try:
         schema = _with_object(name, given.model_json_schema())
     except (PydanticUserError, TypeError, ValueError) as error:
         raise ConfigError(f"{given.__name__} cannot be described as a JSON Schema: {error}") from None
-    typed = _ModelTool(tool_name, about, take, foreign=schema, read_only=True, model=given)
+    typed = _ModelTool(tool_name, about, take, foreign=schema, read_only=True, kind=ANSWER, model=given)
     return _Form(name, typed, schema, given)
 
 
