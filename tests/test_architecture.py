@@ -26,6 +26,8 @@ PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 # Imports run downward only. Names that share a line do not know each other.
 # `wick` itself, which only gathers the public names, stands above them all.
 LAYERS: list[tuple[str, ...]] = [
+    ("cli",),
+    ("server", "client"),
     ("config",),
     ("config_build",),
     ("config_keys",),
@@ -33,7 +35,7 @@ LAYERS: list[tuple[str, ...]] = [
     ("agent", "testing"),
     ("defaults",),
     ("capabilities",),
-    ("delegation",),
+    ("delegation", "executables"),
     ("capability",),
     ("loop",),
     ("onion", "assemble", "journal", "spans"),
@@ -41,7 +43,7 @@ LAYERS: list[tuple[str, ...]] = [
     ("signatures", "matching"),
     ("operations",),
     ("why",),
-    ("decisions", "sealing", "events", "overflow", "tracking", "skill"),
+    ("decisions", "sealing", "events", "overflow", "tracking", "skill", "recipe"),
     ("models", "prices", "backends", "stores", "keeping", "subagent", "mcp_servers"),
     ("processes", "workspace", "rules", "config_schema"),
     ("specifiers",),
@@ -54,7 +56,7 @@ LAYERS: list[tuple[str, ...]] = [
     ("skills",),  # programs that skills bring: they are run elsewhere, and know nothing of wick
     (
         *("archives", "arithmetic", "config_text", "fencing", "front_matter"),
-        *("outbound", "workers", "aliases", "schema", "turns", "shapes", "lexing"),
+        *("program", "outbound", "workers", "aliases", "schema", "turns", "shapes", "lexing"),
     ),
     ("frozen",),
     ("caps",),
