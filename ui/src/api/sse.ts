@@ -1,0 +1,60 @@
+/** Server-sent events, read from the body of a fetch: what the server writes, frame by frame. */
+
+export interface Frame {
+  id: string; // empty for a frame that may be dropped
+  event: string;
+  data: string;
+}
+
+/** Takes text in any pieces and gives back the frames that are complete. */
+export class FrameParser {
+  private rest = "";
+
+  feed(text: string): Frame[] {
+    this.rest += text;
+    const frames: Frame[] = [];
+    for (let end = this.boundary(); end; end = this.boundary()) {
+      const frame = parse(this.rest.slice(0, end.at));
+      this.rest = this.rest.slice(end.at + end.length);
+      if (frame) frames.push(frame);
+    }
+    return frames;
+  }
+
+  private boundary(): { at: number; length: number } | null {
+    const found = /\r?\n\r?\n/.exec(this.rest);
+    return found ? { at: found.index, length: found[0].length } : null;
+  }
+}
+
+function parse(block: string): Frame | null {
+  const frame: Frame = { id: "", event: "message", data: "" };
+  const data: string[] = [];
+  for (const line of block.split(/\r?\n/)) {
+    if (line.startsWith(":")) continue; // a heartbeat
+    const colon = line.indexOf(":");
+    const field = colon < 0 ? line : line.slice(0, colon);
+    const value = colon < 0 ? "" : line.slice(colon + 1).replace(/^ /, "");
+    if (field === "id") frame.id = value;
+    else if (field === "event") frame.event = value;
+    else if (field === "data") data.push(value);
+  }
+  if (!data.length) return null;
+  frame.data = data.join("\n");
+  return frame;
+}
+
+export async function* frames(body: ReadableStream<Uint8Array>): AsyncGenerator<Frame> {
+  const reader = body.getReader();
+  const decoder = new TextDecoder();
+  const parser = new FrameParser();
+  try {
+    for (;;) {
+      const { done, value } = await reader.read();
+      if (done) return;
+      yield* parser.feed(decoder.decode(value, { stream: true }));
+    }
+  } finally {
+    void reader.cancel().catch(() => undefined);
+  }
+}

@@ -1,0 +1,45 @@
+/** Markdown as it may be shown: no HTML of its own, no pictures from elsewhere, nothing that runs. */
+
+import { lazy, memo, Suspense } from "react";
+import ReactMarkdown, { type Components } from "react-markdown";
+import rehypeSanitize, { defaultSchema } from "rehype-sanitize";
+import remarkGfm from "remark-gfm";
+
+const Rich = lazy(() => import("./MarkdownRich"));
+
+/** Maths and code in colours load when a text has any of it. */
+const WANTS_MORE = /```|\$\$|\\\(|\\\[/;
+
+export const SCHEMA = {
+  ...defaultSchema,
+  attributes: {
+    ...defaultSchema.attributes,
+    code: [["className", /^language-[\w+#.-]+$/, "math-inline", "math-display"] as [string, ...(string | RegExp)[]]],
+  },
+  protocols: { ...defaultSchema.protocols, src: ["data", "blob"] },
+};
+
+export const COMPONENTS: Components = {
+  a: ({ href, children }) => (
+    <a href={href} target="_blank" rel="noopener noreferrer nofollow">
+      {children}
+    </a>
+  ),
+  img: ({ src, alt }) => (typeof src === "string" && /^(data|blob):/.test(src) ? <img src={src} alt={alt ?? ""} /> : <i>[picture: {alt || "elsewhere"}]</i>),
+  table: ({ children }) => (
+    <div className="table" tabIndex={0} role="group" aria-label="table">
+      <table>{children}</table>
+    </div>
+  ),
+};
+
+export const Markdown = memo(function Markdown({ text }: { text: string }) {
+  const plain = (
+    <ReactMarkdown remarkPlugins={[remarkGfm]} rehypePlugins={[[rehypeSanitize, SCHEMA]]} components={COMPONENTS}>
+      {text}
+    </ReactMarkdown>
+  );
+  return (
+    <div className="markdown">{WANTS_MORE.test(text) ? <Suspense fallback={plain}><Rich text={text} /></Suspense> : plain}</div>
+  );
+});

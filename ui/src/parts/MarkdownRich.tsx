@@ -1,0 +1,29 @@
+/** Markdown with maths and code in colours; loaded when it is needed. */
+
+import "katex/dist/katex.min.css";
+
+import ReactMarkdown from "react-markdown";
+import rehypeHighlight from "rehype-highlight";
+import rehypeKatex from "rehype-katex";
+import rehypeSanitize from "rehype-sanitize";
+import remarkGfm from "remark-gfm";
+import remarkMath from "remark-math";
+
+import { COMPONENTS, SCHEMA } from "./Markdown";
+
+/** What was written is sanitised first; what colours and maths add to it is ours. */
+export default function MarkdownRich({ text }: { text: string }) {
+  return (
+    <ReactMarkdown
+      remarkPlugins={[remarkGfm, remarkMath]}
+      rehypePlugins={[
+        [rehypeSanitize, SCHEMA],
+        [rehypeKatex, { trust: false, maxExpand: 200, strict: "ignore" }],
+        [rehypeHighlight, { detect: false }],
+      ]}
+      components={COMPONENTS}
+    >
+      {text}
+    </ReactMarkdown>
+  );
+}

@@ -1,0 +1,282 @@
+/** A conversation as it is shown, folded from the frames of its runs. Folding a frame twice changes nothing. */
+
+export interface Why {
+  hook: string;
+  position: string;
+  verdict: string;
+  reason?: string;
+  ms?: number;
+  changed?: Record<string, string> | null;
+}
+
+export interface Call {
+  id: string;
+  name: string;
+  args: Record<string, unknown>;
+  argsText: string; // while they are still being written
+  live: string; // what it has printed so far
+  state: "waiting" | "running" | "asking" | "done" | "failed";
+  output: string;
+  error: string;
+  why: Why[];
+  began: number;
+  ended: number;
+  child: Child | null;
+}
+
+export interface Child {
+  run: string;
+  agent: string;
+  prompt: string;
+  items: Item[];
+  outcome: string;
+  text: string;
+}
+
+export interface Said {
+  kind: "user";
+  key: string;
+  seq: number;
+  text: string;
+  by: string; // the hook that said it, if it was not the user
+}
+
+export interface Reply {
+  kind: "reply";
+  key: string;
+  seq: number;
+  run: string;
+  text: string;
+  reasoning: string;
+  calls: Call[];
+  open: boolean;
+}
+
+export interface Ended {
+  kind: "ended";
+  key: string;
+  seq: number;
+  run: string;
+  outcome: string;
+  reason: string;
+  error: string;
+}
+
+export type Item = Said | Reply | Ended;
+
+export interface Approval {
+  id: string;
+  question: string;
+  tool: string;
+  call: string;
+  args: Record<string, unknown>;
+  run: string;
+}
+
+export interface Task {
+  id: string;
+  agent: string;
+  prompt: string;
+  status: string;
+  text: string;
+}
+
+export interface Conversation {
+  items: Item[];
+  last: number; // the number of the last durable entry that is in here
+  part: number; // and how much of an entry that makes several frames
+  run: string; // the run that goes on, if one does
+  approvals: Approval[];
+  tasks: Task[];
+  values: Record<string, unknown>; // todos, files and what else capabilities keep
+}
+
+export interface Event {
+  event: string;
+  name?: string;
+  run_id?: string;
+  thread_id?: string;
+  data?: Record<string, unknown>;
+}
+
+export const EMPTY: Conversation = { items: [], last: 0, part: 0, run: "", approvals: [], tasks: [], values: {} };
+
+/** The conversation with one more frame; one that is in it already is left out. */
+export function fold(old: Conversation, id: string, event: Event, now = Date.now()): Conversation {
+  const place = id ? read(id) : null;
+  if (place && before(place, old)) return old;
+  const step = STEPS[event.event];
+  const next = step ? step(old, event, place?.seq ?? 0, now) : old;
+  return place ? { ...next, last: place.seq, part: place.part } : next;
+}
+
+export function read(id: string): { seq: number; part: number } {
+  const [seq = "0", part] = id.split(".");
+  return { seq: Number(seq), part: part === undefined ? Infinity : Number(part) };
+}
+
+function before(place: { seq: number; part: number }, old: Conversation): boolean {
+  return place.seq < old.last || (place.seq === old.last && place.part <= old.part);
+}
+
+type Step = (old: Conversation, event: Event, seq: number, now: number) => Conversation;
+
+const STEPS: Record<string, Step> = {
+  on_chat_model_start: (old, event) => within(old, event, (items) => [...closed(items), open(event)]),
+  on_chat_model_stream: (old, event) => within(old, event, (items) => onReply(items, event, (reply) => grown(reply, event))),
+  on_chat_model_restart: (old, event) =>
+    within(old, event, (items) => onReply(items, event, (reply) => ({ ...reply, text: text(event, "content"), reasoning: "", calls: [] }))),
+  on_chat_model_end: (old, event, seq) =>
+    within(old, event, (items) => onReply(items, event, (reply) => replied(reply, event, seq))),
+  on_tool_start: (old, event, _, now) =>
+    within(old, event, (items) =>
+      onCall(items, event, (call) => ({ ...call, args: record(event, "args") ?? call.args, state: "running", began: now })),
+    ),
+  on_tool_stream: (old, event) =>
+    within(old, event, (items) => onCall(items, event, (call) => ({ ...call, live: call.live + text(event, "delta") }))),
+  on_tool_end: (old, event, _, now) => within(old, event, (items) => onCall(items, event, (call) => used(call, event, now))),
+  on_user_message: (old, event, seq) => ({
+    ...old,
+    items: [...old.items, said(seq, text(event, "text"), text(event, "hook"))],
+  }),
+  on_state: (old, event) => ({ ...old, values: { ...old.values, ...event.data } }),
+  on_approval_request: (old, event) => asked(old, event),
+  on_approval_response: (old, event) => ({
+    ...old,
+    approvals: old.approvals.filter((one) => one.id !== text(event, "id")),
+  }),
+  on_task_start: (old, event) => ({
+    ...old,
+    tasks: [...old.tasks.filter((one) => one.id !== text(event, "task_id")), task(event)],
+  }),
+  on_task_update: (old, event) => ({ ...old, tasks: old.tasks.map((one) => moved(one, event)) }),
+  on_task_end: (old, event) => ({ ...old, tasks: old.tasks.map((one) => moved(one, event)) }),
+  done: (old, event, seq) => over(old, event, seq, text(event, "outcome"), text(event, "reason"), ""),
+  error: (old, event, seq) => {
+    const error = record(event, "error");
+    return over(old, event, seq, "failed", "error", String(error?.["message"] ?? "it failed"));
+  },
+};
+
+/** Whose items an event is about: those of the conversation, or of the subagent whose run it is of. */
+function within(old: Conversation, event: Event, change: (items: Item[]) => Item[]): Conversation {
+  const run = event.run_id ?? "";
+  if (run && old.items.some((item) => item.kind === "reply" && item.calls.some((call) => call.child?.run === run))) {
+    return { ...old, items: old.items.map((item) => inChild(item, run, change)) };
+  }
+  return { ...old, run: run || old.run, items: change(old.items) };
+}
+
+function inChild(item: Item, run: string, change: (items: Item[]) => Item[]): Item {
+  if (item.kind !== "reply") return item;
+  const calls = item.calls.map((call) =>
+    call.child?.run === run ? { ...call, child: { ...call.child, items: change(call.child.items) } } : call,
+  );
+  return { ...item, calls };
+}
+
+function open(event: Event): Reply {
+  return { kind: "reply", key: `open-${event.run_id ?? ""}`, seq: 0, run: event.run_id ?? "", text: "", reasoning: "", calls: [], open: true };
+}
+
+function closed(items: Item[]): Item[] {
+  return items.filter((item) => !(item.kind === "reply" && item.open && !item.text && !item.calls.length));
+}
+
+function onReply(items: Item[], event: Event, change: (reply: Reply) => Reply): Item[] {
+  const last = items.at(-1);
+  if (last?.kind === "reply" && last.open) return [...items.slice(0, -1), change(last)];
+  return [...items, change(open(event))];
+}
+
+function grown(reply: Reply, event: Event): Reply {
+  const delta = text(event, "delta");
+  switch (text(event, "kind")) {
+    case "reasoning":
+      return { ...reply, reasoning: reply.reasoning + delta };
+    case "tool_args": {
+      const index = Number(event.data?.["index"] ?? 0);
+      const calls = [...reply.calls];
+      for (let at = calls.length; at <= index; at++) calls.push(fresh(`open-${at}`, ""));
+      calls[index] = { ...calls[index]!, argsText: calls[index]!.argsText + delta };
+      return { ...reply, calls };
+    }
+    default:
+      return { ...reply, text: reply.text + delta };
+  }
+}
+
+interface Message {
+  content?: string;
+  tool_calls?: { id: string; name: string; args?: Record<string, unknown> }[];
+}
+
+function replied(reply: Reply, event: Event, seq: number): Reply {
+  const message = (record(event, "message") ?? {}) as Message;
+  const calls = (message.tool_calls ?? []).map((call) => ({ ...fresh(call.id, call.name), args: call.args ?? {} }));
+  return { ...reply, key: `m${seq}`, seq, text: message.content ?? reply.text, calls, open: false };
+}
+
+function fresh(id: string, name: string): Call {
+  return {
+    id, name, args: {}, argsText: "", live: "", state: "waiting", output: "", error: "", why: [], began: 0, ended: 0, child: null,
+  }; // prettier-ignore
+}
+
+function onCall(items: Item[], event: Event, change: (call: Call) => Call): Item[] {
+  const id = text(event, "call_id");
+  return items.map((item) =>
+    item.kind === "reply" && item.calls.some((call) => call.id === id)
+      ? { ...item, calls: item.calls.map((call) => (call.id === id ? change(call) : call)) }
+      : item,
+  );
+}
+
+function used(call: Call, event: Event, now: number): Call {
+  const error = text(event, "error");
+  const why = (event.data?.["why"] ?? []) as Why[];
+  return { ...call, state: error ? "failed" : "done", output: text(event, "output"), error, why, ended: now };
+}
+
+export function said(seq: number, words: string, by = ""): Said {
+  return { kind: "user", key: `m${seq}`, seq, text: words, by };
+}
+
+function asked(old: Conversation, event: Event): Conversation {
+  const approval: Approval = {
+    id: text(event, "id"),
+    question: text(event, "question"),
+    tool: text(event, "tool") || (event.name ?? ""),
+    call: text(event, "call"),
+    args: record(event, "args") ?? {},
+    run: event.run_id ?? "",
+  };
+  return { ...old, approvals: [...old.approvals.filter((one) => one.id !== approval.id), approval] };
+}
+
+function task(event: Event): Task {
+  return { id: text(event, "task_id"), agent: event.name ?? "", prompt: text(event, "prompt"), status: "running", text: "" };
+}
+
+function moved(one: Task, event: Event): Task {
+  if (one.id !== text(event, "task_id")) return one;
+  return { ...one, status: text(event, "status") || one.status, text: text(event, "text") || text(event, "message") || one.text };
+}
+
+function over(old: Conversation, event: Event, seq: number, outcome: string, reason: string, error: string): Conversation {
+  const run = event.run_id ?? old.run;
+  const items = closed(old.items).map((item) => (item.kind === "reply" && item.open ? { ...item, open: false } : item));
+  const end: Ended = { kind: "ended", key: `e${seq || run}`, seq, run, outcome, reason, error };
+  const plain = outcome === "completed";
+  return { ...old, run: "", items: plain ? items : [...items, end] };
+}
+
+function text(event: Event, field: string): string {
+  const value = event.data?.[field];
+  return typeof value === "string" ? value : "";
+}
+
+function record(event: Event, field: string): Record<string, unknown> | null {
+  const value = event.data?.[field];
+  return value && typeof value === "object" && !Array.isArray(value) ? (value as Record<string, unknown>) : null;
+}
