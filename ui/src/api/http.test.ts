@@ -1,0 +1,23 @@
+import { afterEach, describe, expect, it, vi } from "vitest";
+
+import { ApiError, call, path, query } from "./http";
+
+afterEach(() => vi.unstubAllGlobals());
+
+describe("a request", () => {
+  it("that is refused is an error with the server's words", async () => {
+    const said = { error: { code: "not_found", message: "there is no such thread" } };
+    vi.stubGlobal("fetch", () => Promise.resolve(new Response(JSON.stringify(said), { status: 404 })));
+    await expect(call("GET", "/threads/x")).rejects.toMatchObject({ status: 404, code: "not_found", message: said.error.message });
+  });
+
+  it("that reaches nobody says so", async () => {
+    vi.stubGlobal("fetch", () => Promise.reject(new TypeError("failed")));
+    await expect(call("GET", "/")).rejects.toBeInstanceOf(ApiError);
+  });
+
+  it("has its parts escaped", () => {
+    expect(path`/threads/${"a/b c"}/fork`).toBe("/threads/a%2Fb%20c/fork");
+    expect(query({ path: "a&b", empty: "", none: undefined, n: 0 })).toBe("?path=a%26b&n=0");
+  });
+});
