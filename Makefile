@@ -3,15 +3,16 @@
 
 python := .venv/bin/python
 ready := .venv/.ready
+side_by_side := --numprocesses auto --maxprocesses 4 --dist loadfile
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 test: $(ready) ## run the tests
-	$(python) -m pytest -q
+	$(python) -m pytest -q $(side_by_side)
 
 test-full: $(ready) ## run the tests with many more generated examples (slow)
-	WICK_FULL=1 $(python) -m pytest -q
+	WICK_FULL=1 $(python) -m pytest -q $(side_by_side)
 
 lint: $(ready) ## check style, types and layers
 	$(python) -m ruff check
@@ -23,15 +24,16 @@ fmt: $(ready) ## format the code and fix what can be fixed
 	$(python) -m ruff check --fix
 	$(python) -m ruff format
 
-bench: $(ready) ## measure the loop, the model clients, the backends and the stores
+bench: $(ready) ## measure the loop, the model clients, the backends, hook programs and the stores
 	$(python) bench/loop.py
 	$(python) bench/models.py
 	$(python) bench/backends.py
+	$(python) bench/executables.py
 	$(python) bench/threads.py
 
-serve: ## start the server (there is none yet)
-	@echo "not yet: wick's server is still to be built; examples/01_hello.py runs an agent today" >&2
-	@exit 1
+serve: $(ready) ## start the server; ARGS="--port 9000 agents.yaml" is passed on
+	@scripts/get-bubblewrap
+	@$(python) -m wick.cli serve $(ARGS)
 
 clean: ## remove the virtual environment and everything generated
 	rm -rf .venv build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import atexit
 import os
 from collections.abc import AsyncIterator, Generator
+from shutil import rmtree
+from tempfile import mkdtemp
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -16,6 +19,14 @@ settings.register_profile("home", deadline=None)
 settings.register_profile("ci", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("full", deadline=None, max_examples=2_000, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("full" if os.environ.get("WICK_FULL") else "ci" if os.environ.get("CI") else "home")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config: pytest.Config) -> None:
+    """Side by side, each process has a folder of its own for temporary files, with a short path: sockets need one."""
+    if hasattr(config, "workerinput"):
+        config.option.basetemp = mkdtemp(prefix="w")
+        atexit.register(rmtree, config.option.basetemp, ignore_errors=True)
 
 
 @pytest.hookimpl(wrapper=True)
