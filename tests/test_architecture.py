@@ -72,6 +72,7 @@ INDEPENDENT = {"capabilities"}
 
 # What may be imported inside a function: core packages that load when first used, and extras.
 LAZY = {
+    "wick.cli": {"wick"},  # the commands, which need the extra
     "wick.mcp_servers.transports": {"anyio", "httpx2", "mcp", "mcp_types"},
     "wick.models": {"wick"},  # a model's client, when its name is resolved
     "wick.models.named": {"wick"},

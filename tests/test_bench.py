@@ -38,8 +38,18 @@ def backends(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, dict[str, A
 
 
 @pytest.fixture(scope="module")
+def executables(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, dict[str, Any]]:
+    return run("executables.py", tmp_path_factory.mktemp("bench") / "results" / "executables.json")
+
+
+@pytest.fixture(scope="module")
 def models(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, dict[str, Any]]:
     return run("models.py", tmp_path_factory.mktemp("bench") / "results" / "models.json")
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, dict[str, Any]]:
+    return run("server.py", tmp_path_factory.mktemp("bench") / "results" / "server.json")
 
 
 def rows(report: dict[str, Any], *groups: str) -> list[dict[str, Any]]:
@@ -142,3 +152,38 @@ def test_each_goal_is_told(backends: tuple[str, dict[str, Any]]) -> None:
         (line,) = [line for line in printed.splitlines() if line.strip().startswith(row["case"])]
         assert line.endswith("met" if row["met"] else "MISSED")
         assert met is row["met"] or row["figure"] == row["goal"]  # a figure is rounded
+
+
+def test_what_serving_costs(server: tuple[str, dict[str, Any]]) -> None:
+    printed, report = server
+    assert Counter((row["group"], row["case"]) for row in rows(report, "streams", "burst", "first event")) == {
+        (group, case): 1 for group in ("streams", "burst", "first event") for case in ("bare", "wick")
+    }
+    for row in rows(report, "streams", "burst"):
+        assert row["failed"] == 0 and row["opened"] == row["streams"] and row["us"] > 0 and row["events"] > 0
+        assert row["late_p99_ms"] >= row["late_p50_ms"] >= 0
+    assert all(row["events"] == row["expected"] == row["streams"] * 100 for row in rows(report, "burst"))
+    assert all(row["p99_ms"] >= row["p50_ms"] > 0 for row in rows(report, "first event"))
+    assert [row["count"] for row in rows(report, "memory")] == [40, 40, 1]
+    told = [line for line in printed.splitlines() if line.endswith((" met", " MISSED"))]
+    assert len(rows(report, "goal")) == len(told) == 5
+
+
+# -- hook programs --------------------------------------------------------------------------------------------------
+
+
+def test_every_way_to_a_hook_program_is_measured(executables: tuple[str, dict[str, Any]]) -> None:
+    _, report = executables
+    assert Counter(row["group"] for row in report["rows"]) == {"call": 12, "goal": 2}
+    assert Counter(row["in_flight"] for row in rows(report, "call")) == {1: 6, 32: 6}
+    assert all(row["p99_ms"] >= row["p50_ms"] > 0 and row["per_second"] > 0 for row in rows(report, "call"))
+    floors = [row for row in rows(report, "call") if row["case"] == "a bare pipe"]
+    assert len(floors) == 2 and {row["ratio"] for row in floors} == {1.0}
+
+
+def test_each_goal_of_hook_programs_is_told(executables: tuple[str, dict[str, Any]]) -> None:
+    printed, report = executables
+    for row in rows(report, "goal"):
+        (line,) = [line for line in printed.splitlines() if line.strip().startswith(f"{row['case']}: ms")]
+        assert line.endswith("met" if row["met"] else "MISSED")
+        assert row["met"] is (row["figure"] <= row["goal"])

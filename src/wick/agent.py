@@ -53,6 +53,7 @@ class RunOptions(TypedDict, total=False):
     parent: Run | None  # the run that it is a part of: its guards hold, its user is asked
     emit: Emit | None  # gets every event
     without: Iterable[str]  # guards that a resumed run may go on without: an operator agrees
+    recipe: str  # the name of a recipe that says what is to be done; the input goes into it
 
 
 class Agent:
@@ -132,12 +133,15 @@ class Agent:
         parent: Run | None = None,
         emit: Emit | None = None,
         without: Iterable[str] = (),
+        recipe: str = "",
     ) -> Run:
         """A run, ready to go. Under a parent it asks the parent's user and is under all of its guards."""
         if not isinstance(thread, Thread | str | None):
             raise ConfigError(f"thread= takes a Thread, or the id of one that is kept, not {thread!r}")
         if isinstance(thread, str) and not self._holders:
             raise ConfigError(f"thread={thread!r} needs a place where threads are kept: hooks=[Sessions(…)]")
+        if recipe and not any(part.name == "recipes" for part in self._parts):
+            raise ConfigError(f"recipe={recipe!r} needs a place where recipes are: hooks=[Recipes()]")
         parent = parent or current_run.get()  # whoever runs an agent inside a tool need not think of its guards
         run = Run(
             agent=self.name,
@@ -153,6 +157,7 @@ class Agent:
             emitter=emit if parent is None else _below(parent, emit),
             asker=parent.asker if parent is not None else self.ask,
             make=Agent,
+            recipe=recipe,
         )
         run.progress.without = frozenset(without)
         if not self._holders:
@@ -176,6 +181,7 @@ class Agent:
                     await held.enter_async_context(part.holding(run))
                 if self._holders:
                     _take_up(run)
+                    await journal.receive(run)
                 return await self._ride(run)
         except Exception as error:
             journal.failed(run, error)
@@ -198,7 +204,7 @@ class Agent:
             await journal.close(run, "failed", "error", error)
             raise
         except BaseException:
-            await journal.close(run, "cancelled", "user requested")
+            await journal.break_off(run)
             raise
         return await journal.end(run, result)
 
@@ -218,6 +224,13 @@ class Stream:
     def result(self) -> Result | None:
         """What the run came to, however it ended; None while it goes on."""
         return self.run.progress.result
+
+    async def finish(self) -> Result:
+        """See the run through without reading its events here; who was given as `emit` gets them."""
+        if self._read:
+            raise ConfigError("this stream is being read; its result is there when it has ended")
+        self._read, self.run.emitter = True, self._above
+        return await self._agent._drive(self.run)
 
     def _take(self, event: Event) -> None:
         self._events.append(event)  # first, for whoever else watches may fail

@@ -30,8 +30,14 @@ async def ask(op: Operation[Any], sealed: Operation[Any], asks: Sequence[Ask]) -
         answer = Block("only a tool's arguments can be changed by an answer")
     op.trail.answers[question.hash] = answer  # it covers later attempts at the same
     verdict, reason = ("refused", answer.reason) if isinstance(answer, Block) else ("approved", "")
-    op.why.append(Why("user", "gate", verdict, reason, (perf_counter() - start) * 1000))
+    op.why.append(Why(_who(op.run, question), "gate", verdict, reason, (perf_counter() - start) * 1000))
     return answer
+
+
+def _who(run: Run, question: Question) -> str:
+    """Who has answered: the user, or somebody in the user's place."""
+    said = run.root.thread.answers.get(question.hash)
+    return "user" if said is None else str(said.get("deputy", "user"))
 
 
 def new_id() -> str:
@@ -44,18 +50,34 @@ async def put(run: Run, question: Question) -> Allow | Block:
     if question.hash in thread.answers:
         return _read(thread.answers[question.hash])
     asked = next((asked for asked in thread.questions.values() if asked["hash"] == question.hash), None)
-    if asked is None:
-        asked = _log_question(run, question)
+    deputed = await _deputed(run, question) if asked is None else None
+    asked = _log_question(run, question) if asked is None else asked
     question = replace(question, id=asked["id"])
+    if deputed is not None:
+        return await _log_answer(run, question, *deputed)
     await thread.saved()
     run.emit(ApprovalRequest(name=question.op.name, id=question.id, question=question.question, about=question.about))
-    answer, more = await _answer(run, question, asked)
+    answer = await _log_answer(run, question, *await _answer(run, question, asked))
     allowed, reason = isinstance(answer, Allow), getattr(answer, "reason", "")
-    changed = {"args": answer.args} if isinstance(answer, Allow) and answer.args is not None else {}
-    said = {"id": question.id, "hash": question.hash, "allowed": allowed, "reason": reason}
-    thread.append("answered", said | changed | more)
-    await thread.saved()
     run.emit(ApprovalResponse(name=question.op.name, id=question.id, allowed=allowed, reason=reason))
+    return answer
+
+
+async def _deputed(run: Run, question: Question) -> tuple[Allow | Block, dict[str, Any]] | None:
+    """What somebody says in the user's place, and who; then the user is not asked."""
+    for deputy in run.progress.deputies:
+        answer, name = await deputy(run, question)
+        if answer is not None:
+            return _understood(answer, question), {"deputy": name}
+    return None
+
+
+async def _log_answer(run: Run, question: Question, answer: Allow | Block, more: dict[str, Any]) -> Allow | Block:
+    said = {"id": question.id, "hash": question.hash, "allowed": isinstance(answer, Allow)}
+    said["reason"] = getattr(answer, "reason", "")
+    changed = {"args": answer.args} if isinstance(answer, Allow) and answer.args is not None else {}
+    run.root.thread.append("answered", said | changed | more)
+    await run.root.thread.saved()
     return answer
 
 

@@ -7,6 +7,18 @@ MAX_CONTINUES = 8  # hooks may send a finished run back this often in a row
 ASK_SECONDS = 24 * 3600.0  # how long a question waits for its answer
 CANCEL_GRACE_SECONDS = 1.0  # what is cancelled and does not end by then is abandoned
 
+# hooks that are programs
+HOOK_SECONDS = 30.0  # for a program to answer
+HOOK_COMMAND_SECONDS = 600.0  # for a command or a server that settings name
+HOOK_TYPE_SECONDS = 5.0  # for it to say what it hooks
+HOOK_OUTPUT_BYTES = 1_000_000  # the longest answer
+HOOK_FILE_BYTES = 100_000_000  # of a program that is trusted by its hash
+HOOK_FILES = 500  # programs in one directory
+HOOK_TEXT_CHARS = 10_000  # of one text that a program says; a longer one goes into a file
+HOOK_PREVIEW_CHARS = 2_000  # and this much of it is shown
+HOOK_SESSIONS = 1_000  # conversations that are remembered, to tell programs when they end
+TRUST_BYTES = 4_000_000  # of the file that says what is trusted
+
 # tools
 TOOL_OUTPUT_CHARS = 1_000_000  # unless the tool says `max_output`
 CUT_HEAD_CHARS = CUT_TAIL_CHARS = 2_000  # what is kept of an output that was cut
@@ -177,6 +189,10 @@ METADATA_BYTES = 100_000  # of all of them, which are logged whenever one is wri
 TOOLS_SHOWN = 20  # more of them are hidden until they are searched for
 TOOLS_LISTED = 300
 
+# recipes
+RECIPE_BYTES = 200_000
+RECIPES = 500  # in one folder
+
 # MCP servers
 MCP_SECONDS = 60.0  # for a tool, a resource or a prompt
 MCP_CONNECT_SECONDS = 30.0  # for a server to start and to say what it has
@@ -196,6 +212,22 @@ RUNS_RECORDED = 20
 SPANS_RECORDED = 500  # of one run
 TRACE_BYTES = 500_000  # of one run, as JSON
 
+# streams of a server
+READER_FRAMES = 1_000  # that wait for one reader; who has more waiting is told what they missed, later
+READER_BYTES = 1_000_000
+TOLD_FRAMES = 200  # of what a reader has missed, sent at once
+BEAT_SECONDS = 15.0  # between two signs of life while nothing happens
+
 # agents.yaml
 CONFIG_BYTES = 1_000_000
 CONFIG_DEPTH = 20
+
+# hook programs that are kept
+WARM_LINE_BYTES = 1_000_000  # the longest line that one may print
+WARM_QUEUE_BYTES = 8_000_000  # that wait for one to read them
+WARM_START_SECONDS = 10.0  # for its pipes to be open
+WARM_IDLE_SECONDS = 300.0  # one that nobody asks for this long is stopped
+WARM_STDERR_CHARS = 500  # the last of what one printed there, for the sentence that says it has ended
+WARM_BACKOFF_SECONDS = (0.1, 30.0)  # the first and the longest wait before one that failed is started again
+WARM_PATIENCE_SECONDS = 0.5  # a call waits this long for a restart; one that would wait longer fails
+WARM_ANSWERED = 1_000  # ids of answered calls that are remembered, to tell a second answer from a wrong one

@@ -38,6 +38,8 @@ RINGS = (
     Ring("fallback", "Fallback", short="models"),
     Ring("retry", "Retry", always=True),
     Ring("hooks"),
+    Ring("executables", "Executables", short="dirs", yes={"folder": "."}),
+    Ring("recipes", "Recipes", short="dirs"),
     Ring("todos", "Todos", always=True),
     Ring("filesystem", "Filesystem", backend=True),
     Ring("skills", "Skills", short="paths", yes={"shipped": True}),

@@ -115,7 +115,8 @@ class _Building:
     def _parts(self, ring: Ring) -> list[Hook | Capability]:
         with self._telling(ring.key):
             if ring.key == "hooks":
-                return [self._hook(item) for item in self.options.get("hooks", ())]
+                given = self.options.get("hooks", ())
+                return [] if isinstance(given, Mapping) else [self._hook(item) for item in given]
             made = self._shared(ring) if ring.shared and not self.config.is_own(ring.key) else self._capability(ring)
         if made is None and ring.key in _EVERYONES:
             made = _nothing(ring.key)
@@ -138,6 +139,8 @@ class _Building:
     def _ring_options(self, ring: Ring) -> dict[str, Any] | None:
         """The options of a capability; None if it is off."""
         value = self.options.get(ring.key, ring.always or (ring.backend and self.backend is not None))
+        if value is False and ring.key == "executables" and isinstance(self.options.get("hooks"), Mapping):
+            value = {}
         if value is False and ring.key == "builtins" and self._named_builtins():
             value = {"tools": []}
         if value is False:
@@ -249,6 +252,34 @@ class _Building:
             options["interactor"] = own("wick.capabilities.ask_user:Terminal")()
         return options
 
+    def _executables(self, options: dict[str, Any]) -> dict[str, Any]:
+        """Directories beside the file, and handlers of events that stand under `hooks`."""
+        if isinstance(handlers := self.options.get("hooks"), Mapping):
+            if "settings" in options:
+                raise ConfigError("`hooks` and `settings` are two places for handlers of events; take one of them")
+            options["settings"] = handlers
+        options["dirs"] = [self._directory(given) for given in _several(options.get("dirs", ()))]
+        for name in {"folder", "cwd", "trust", "home"} & options.keys():
+            options[name] = self._beside(options[name])
+        if isinstance(options.get("claude"), list):
+            options["claude"] = [self._beside(path) for path in options["claude"]]
+        if self.backend is not None and self.backend.name == "local":
+            options.setdefault("cwd", self.backend.workdir)
+        return options
+
+    def _directory(self, given: Any) -> Any:
+        if isinstance(given, Mapping):
+            return {**given, "dir": self._beside(str(given.get("dir", "")))}
+        return self._beside(given)
+
+    def _recipes(self, options: dict[str, Any]) -> dict[str, Any]:
+        """Folders beside the file, and handlers of Python."""
+        options["dirs"] = [self._beside(folder) for folder in _several(options.get("dirs", ".wick/recipes"))]
+        if "handlers" in options:
+            found = {name: self._python(str(given)) for name, given in options["handlers"].items()}
+            options["handlers"] = {name: one() if isinstance(one, type) else one for name, one in found.items()}
+        return options
+
     _SPECIAL: ClassVar = {
         "skills": _skills,
         "memory": _memory,
@@ -258,6 +289,8 @@ class _Building:
         "builtins": _builtins,
         "subagents": _subagents,
         "mcp": _mcp,
+        "executables": _executables,
+        "recipes": _recipes,
         "ask_user": _ask_user,
     }
 

@@ -89,7 +89,7 @@ def agent_schema(rings: tuple[Ring, ...], used: frozenset[str]) -> Schema:
     if "backend" in used:
         parts["backend"] = _backend_schema()
     parts |= {ring.key: _ring_schema(ring) for ring in rings if ring.key in used and ring.kind}
-    parts["hooks"] = _HOOKS
+    parts["hooks"] = any_of(_HOOKS, _EVENTS, description="Hooks of your own, or programs by the events they handle.")
     return keys(parts, description="An agent.")
 
 
@@ -131,6 +131,11 @@ _HOOKS: Schema = {
     "description": "Hooks and capabilities of your own: module:name, or the name of one that is installed.",
     "type": "array",
     "items": any_of(TEXT, OBJECT),
+}
+_EVENTS: Schema = {
+    "description": "Programs by the events they handle, as in Claude Code's settings.",
+    "type": "object",
+    "additionalProperties": {"type": "array", "items": OBJECT},
 }
 _PLAIN: dict[str, Schema] = {
     "name": {**TEXT, "description": "What the agent is called."},

@@ -6,6 +6,8 @@
     on_subagent_start → the child's own events → on_subagent_end           an agent that works for this one
     on_task_start → on_task_update … → on_task_end                         one that does so in the background
     on_state                                                               todos, files and other values
+    on_user_message                                                        what was said while the run went on
+    resync                                                                 pieces were left out; what follows is whole
     done | error                                                           exactly one of them, and the last
 
 Deltas are provisional: `on_chat_model_restart` means that what was streamed of this message does not
@@ -252,6 +254,25 @@ class TaskEnd(Event):
 
     def data(self) -> dict[str, Any]:
         return {"task_id": self.task_id, "status": self.status, "text": self.text, "reason": self.reason}
+
+
+@dataclass(slots=True)
+class UserMessage(Event):
+    """Something was said while the run went on, and has joined it. Streams of a server have it, from its log."""
+
+    event = "on_user_message"
+
+    message: dict[str, Any] = field(default_factory=dict)
+
+    def data(self) -> dict[str, Any]:
+        return {"message": self.message}
+
+
+@dataclass(slots=True)
+class Resync(Event):
+    """A reader of a server's stream was too slow: pieces were left out, and what is durable follows from the log."""
+
+    event = "resync"
 
 
 @dataclass(slots=True)

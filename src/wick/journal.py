@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from wick.asking import new_id, put
-from wick.decisions import Allow, Continue, Question, Stop
+from wick.decisions import Allow, Block, Continue, Question, Stop
 from wick.errors import ConfigError
 from wick.events import (
     ChatModelEnd,
@@ -28,7 +28,14 @@ from wick.frozen import FrozenDict, digest, thaw
 from wick.messages import Message, ToolResult, answer
 from wick.operations import ModelCall, Outcome, Result, Run, Step, ToolUse
 from wick.protocols import CallArgs, Delta, ReasoningDelta, TextDelta
-from wick.threads import Fate
+from wick.threads import Fate, Thread
+
+
+async def receive(run: Run) -> None:
+    """What was said to a kept thread before its run began is the run's input, so that every hook of a run sees it."""
+    if not run.input and not run.resumed and not run.thread.busy and run.thread.keeper is not None:
+        run.progress.waited = [*await run.thread.keeper.said()]
+        run.input = [*run.progress.waited]
 
 
 async def begin(run: Run, words: Sequence[Message]) -> Stop | Continue:
@@ -46,14 +53,25 @@ async def begin(run: Run, words: Sequence[Message]) -> Stop | Continue:
         _dismiss(run, "the user went on")
     elif not thread.messages and not run.progress.inbox:
         raise ConfigError("there is nothing to answer: give the run a text, messages, or a thread that has some")
-    words = [*_joined(run), *words]  # what was said before comes first
+    words = [*await _joined(run), *words]  # what was said before comes first
+    _taken(run, words)
     thread.add(*words)  # first, so that a run that the log knows of has something to answer
     if not again:
         _start(run, input=len(words))
     if run.stopping is not None and (again or not thread.pending):
         return run.stopping
+    if not thread.messages:
+        return Stop("blocked: what was said was refused, and there is nothing else to answer")
     last = thread.messages[-1]
     return Stop("completed") if last.role == "assistant" and not last.tool_calls else Continue()
+
+
+def _taken(run: Run, said: Sequence[Message] = ()) -> None:
+    """What waited for this run waits no more, whatever hooks have made of it."""
+    waited, run.progress.waited = run.progress.waited, []
+    for message in waited:
+        if run.thread.keeper is not None and not any(message is word for word in said):
+            run.thread.keeper.refuse(message)
 
 
 def _start(run: Run, **more: Any) -> None:
@@ -76,7 +94,8 @@ async def follow(step: Step, verdict: Stop | Continue) -> Stop | Continue:
         run.thread.add(*step.trail.follow)
     if isinstance(verdict, Stop):
         await _hear(run)
-    return Continue() if run.progress.inbox else verdict  # what was said before the end is answered before the end
+        await _screen(run)
+    return Continue() if run.progress.welcome else verdict  # what was said before the end is answered before the end
 
 
 async def changed(run: Run) -> None:
@@ -95,7 +114,7 @@ def _news(value: Any, items: set[str] | None) -> Any:
 async def listen(run: Run) -> None:
     """What the user said while the run went on joins the thread, once nothing there waits for a result."""
     await _hear(run)
-    run.thread.add(*_joined(run))
+    run.thread.add(*await _joined(run))
     await run.thread.saved()
 
 
@@ -105,13 +124,51 @@ async def _hear(run: Run) -> None:
         run.progress.inbox.extend(await run.thread.keeper.said())
 
 
-def _joined(run: Run) -> list[Message]:
+async def _joined(run: Run) -> list[Message]:
     """What was said meanwhile, if it can be added now."""
     if run.thread.waiting:
         return []
-    said = [*run.progress.inbox]
-    run.progress.inbox.clear()
+    await _screen(run)
+    said, run.progress.welcome = run.progress.welcome, []
     return said
+
+
+async def _screen(run: Run) -> None:
+    """Let whoever screens messages look at those that came; each stays in the inbox until it has been looked at."""
+    progress = run.progress
+    while progress.inbox:
+        message = progress.inbox[0]
+        name, refusal = await _refusal(run, message) if progress.screens else ("", None)
+        progress.inbox.popleft()
+        if refusal is None:
+            progress.welcome.append(message)
+            continue
+        if run.thread.keeper is not None:
+            run.thread.keeper.refuse(message)
+        run.record("message_refused", hook=name, reason=refusal.reason)
+
+
+def _left_to_say(run: Run) -> list[Message]:
+    """What came too late to be answered; what nobody has screened is not said, and stays where it was queued."""
+    said, run.progress.welcome = run.progress.welcome, []
+    late = [*run.progress.inbox]
+    run.progress.inbox.clear()
+    if not run.progress.screens:
+        return [*said, *late]
+    for message in late:
+        run.record("message_unheard", message=message.to_json())
+    return said
+
+
+async def _refusal(run: Run, message: Message) -> tuple[str, Block | None]:
+    for name, look in [*run.progress.screens.items()]:
+        try:
+            refusal = await look(message)
+        except Exception as error:  # who could not look has not agreed
+            refusal = Block(f"{name} failed, so it has not agreed: {type(error).__name__}")
+        if refusal is not None:
+            return name, refusal
+    return "", None
 
 
 def conclude(run: Run, stop: Stop) -> Result:
@@ -127,6 +184,12 @@ async def pause(run: Run, reason: str, words: Sequence[Message]) -> Result:
 
 async def close(run: Run, outcome: Outcome, reason: str, error: Exception | None = None) -> Result:
     return await end(run, _result(run, outcome, reason, error))
+
+
+async def break_off(run: Run) -> Result:
+    """Write that a run was cancelled; one that was only let go of waits to be taken up."""
+    released = run.root.progress.released
+    return await close(run, *(("interrupted", "interrupted") if released else ("cancelled", "user requested")))
 
 
 async def end(run: Run, result: Result, words: Sequence[Message] = ()) -> Result:
@@ -147,6 +210,24 @@ async def end(run: Run, result: Result, words: Sequence[Message] = ()) -> Result
     return result
 
 
+def give_up(
+    thread: Thread,
+    run: str,
+    said: Sequence[Message],
+    outcome: Outcome,
+    reason: str,
+    error: tuple[str, str] | None = None,
+) -> None:
+    """Write that a run is over which nobody performs now: it was to begin with these words, or waits to go on."""
+    if thread.open_run is None or thread.open_run["run"] != run:
+        thread.add(*said)
+        thread.append("run_start", {"run": run, "agent": "", "guards": [], "resumed": False, "input": len(said)})
+    usage = (thread.open_run or {}).get("usage", {})
+    _answer_all(thread, f"the run {'failed' if outcome == 'failed' else f'was {outcome}'}")
+    about = {"run": run, "outcome": outcome, "reason": reason, "usage": usage}
+    thread.append("run_end", about | ({"error": {"code": error[0], "message": error[1]}} if error else {}))
+
+
 def failed(run: Run, error: Exception) -> None:
     """Something went wrong about a run outside of its log."""
     result = run.progress.result or _result(run, "failed", "error")
@@ -163,13 +244,23 @@ def farewell(run: Run) -> None:
 def _sign_off(run: Run, result: Result, words: Sequence[Message]) -> None:
     if words and run.progress.output_from is None and not run.thread.busy:
         _start(run, input=0, shelved=[message.to_json() for message in words])
+        _taken(run)
     if run.progress.output_from is None:
-        return
+        return _refuse(run, result) if run.progress.waited and result.outcome != "interrupted" else None
     if result.outcome != "interrupted":
         _dismiss(run, "the run failed" if result.outcome == "failed" else f"the run was {result.outcome}")
-    run.thread.add(*_joined(run))
+    if not run.thread.waiting:
+        run.thread.add(*_left_to_say(run))
     about = {"run": run.id, "outcome": result.outcome, "reason": result.reason, "usage": run.usage.to_json()}
-    run.thread.append("run_end", about | (_left(run) if result.outcome == "interrupted" else {}))
+    error = {"error": {"code": _code(result.error), "message": _said(result.error)}} if result.error else {}
+    run.thread.append("run_end", about | error | (_left(run) if result.outcome == "interrupted" else {}))
+
+
+def _refuse(run: Run, result: Result) -> None:
+    """A run that was not allowed to begin does not leave its input to the next one."""
+    for _ in run.progress.waited:
+        run.record("message_refused", hook="", reason=result.reason)
+    _taken(run)
 
 
 def _left(run: Run) -> dict[str, Any]:
@@ -187,9 +278,13 @@ def _result(run: Run, outcome: Outcome, reason: str, error: Exception | None = N
 
 def _dismiss(run: Run, event: str) -> None:
     """Answer the calls that nobody will answer any more."""
-    for call in run.thread.pending:
-        error = _LOST[run.thread.fate(call.id)].format(name=call.name, event=event)
-        run.thread.add(answer(call, ToolResult(error=error)))
+    _answer_all(run.thread, event)
+
+
+def _answer_all(thread: Thread, event: str) -> None:
+    for call in thread.pending:
+        error = _LOST[thread.fate(call.id)].format(name=call.name, event=event)
+        thread.add(answer(call, ToolResult(error=error)))
 
 
 _LOST = {
@@ -202,11 +297,13 @@ _LOST = {
 
 def _terminal(run: Run, result: Result) -> Done | Failed:
     if result.error is not None:
-        return Failed(
-            thread_id=run.thread.id, code=_code(result.error), message=str(result.error) or repr(result.error)
-        )
+        return Failed(thread_id=run.thread.id, code=_code(result.error), message=_said(result.error))
     usage = result.usage.to_json()
     return Done(thread_id=run.thread.id, outcome=result.outcome, reason=result.reason, text=result.text, usage=usage)
+
+
+def _said(error: Exception) -> str:
+    return str(error) or repr(error)
 
 
 def _code(error: Exception) -> str:

@@ -127,11 +127,17 @@ class Kept:
         self._last = 0  # the number of the last entry that is written
         self._writing: asyncio.Task[None] | None = None
         self._heard: dict[int, Message] = {}  # messages that were queued and are not in the log yet, by position
+        self._refused: list[Message] = []  # of these, what is not going to be
         self._answers: dict[int, str] = {}  # likewise, the questions that they are about
         self._taken: set[int] = set()  # the positions of what is in the log by now
         self._given: set[str] = set()  # the questions whose answer somebody is about to log
         self._failed: StoreError | None = None
         self._renewing = self._loop.create_task(self._renew(), name=f"lease of {thread.id}")
+
+    @property
+    def written(self) -> int:
+        """The number of the last entry that is in the store."""
+        return self._last
 
     async def catch_up(self) -> None:
         """Read what the store has; a thread that has more is written there."""
@@ -205,6 +211,10 @@ class Kept:
         self._heard |= {row.position: Message.from_json(row.data) for row in fresh}
         return [self._heard[row.position] for row in fresh]
 
+    def refuse(self, message: Message) -> None:
+        """A message that was queued is not going to be said; it is taken with whatever is written next."""
+        self._refused.append(message)
+
     async def answer(self, question: str, most: float = inf) -> FrozenDict | None:
         """The first answer to a question, if somebody gives one in time."""
         if not self._at_home():
@@ -260,7 +270,8 @@ class Kept:
     def _took(self, batch: Sequence[Entry]) -> list[int]:
         """The positions of what was queued and is among these entries, or is an answer nobody waits for any more."""
         queued = {id(message): position for position, message in self._heard.items()}
-        took = [queued[id(entry.data)] for entry in batch if entry.kind == "message" and id(entry.data) in queued]
+        said = [*self._refused, *(entry.data for entry in batch if entry.kind == "message")]
+        took = [queued[id(message)] for message in said if id(message) in queued]
         logged = {entry.data["id"] for entry in batch if entry.kind == "answered"}
         awaited = {*self.thread.questions, *self._given} - logged
         return took + [position for position, question in self._answers.items() if question not in awaited]

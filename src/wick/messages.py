@@ -185,7 +185,7 @@ class Message(_Data):
     """One entry of a conversation.
 
     `name` says which tool a tool message comes from, or which hook put a message into the conversation;
-    the user's own words have none. `cache` keeps what is derived from the message, such as its bytes on the wire.
+    the user's own words have none. `failed` says that a tool message tells of an error. `cache` keeps what is derived from the message, such as its bytes on the wire.
     """
 
     role: Role
@@ -194,6 +194,7 @@ class Message(_Data):
     tool_call_id: str = ""
     name: str = ""
     reasoning: tuple[Reasoning, ...] = ()
+    failed: bool = field(default=False, compare=False, repr=False)
     cache: dict[str, Any] = field(default_factory=dict, init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -238,6 +239,7 @@ class Message(_Data):
             "tool_call_id": self.tool_call_id,
             "name": self.name,
             "reasoning": [_filled(thought) for thought in self.reasoning],
+            "failed": self.failed,
         }
         return {"role": self.role, "content": content} | {key: value for key, value in rest.items() if value}
 
@@ -275,7 +277,7 @@ def answer(call: ToolCall, result: ToolResult) -> Message:
     """The message that tells the model what its tool call came to."""
     text = [TextPart(result.text)] if result.text else []
     content = (*text, *result.parts) if result.parts else result.text
-    return Message("tool", content, tool_call_id=call.id, name=call.name)
+    return Message("tool", content, tool_call_id=call.id, name=call.name, failed=bool(result.error))
 
 
 class Messages(Sequence[Message]):

@@ -14,7 +14,7 @@ read-only, hashed. What the guards see sealed is what is done.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from decimal import Decimal
@@ -38,6 +38,7 @@ from wick.why import Trail, Why, difference
 R = TypeVar("R")
 Kept = tuple[R | None, R | None]
 
+Screen = Callable[[Message], Awaitable[Block | None]]
 Outcome = Literal["completed", "stopped", "cancelled", "interrupted", "failed"]
 
 
@@ -205,6 +206,9 @@ class Progress:
     restored: int = 0  # of these, how many the log knows
     stopping: Stop | None = None
     inbox: deque[Message] = field(default_factory=deque)
+    welcome: list[Message] = field(default_factory=list)  # of these, those that every screen has let pass
+    waited: list[Message] = field(default_factory=list)  # what was queued before it began, and is its input
+    screens: dict[str, Screen] = field(default_factory=dict)  # who looks at them first
     guards: list[Any] = field(default_factory=list)  # added while it runs
     records: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
     scratch: dict[Any, Any] = field(default_factory=dict)
@@ -214,7 +218,10 @@ class Progress:
     resumed: bool = False
     without: frozenset[str] = frozenset()  # guards that it may be resumed without
     asks_again: bool = False  # the user is asked about a tool of which nobody knows what came of it, not the model told
+    released: bool = False  # the program that runs it stops: it is cancelled here to be taken up elsewhere
     result: Result | None = None  # what it came to, once it is over
+    deputies: list[Any] = field(default_factory=list)  # who may answer a question before the user is asked
+    compactions: list[Any] = field(default_factory=list)  # who looks before and after its conversation is summed up
 
 
 @dataclass(eq=False, slots=True)
@@ -223,7 +230,7 @@ class Run(Operation[Result], Injected):
 
     name = "run"
     editable = ("input", "system", "tools", "settings", "model", "user")
-    fixed = ("trail", "id", "parent", "loop", "progress", "thread")
+    fixed = ("trail", "id", "parent", "loop", "progress", "thread", "recipe")
 
     run: Run = field(init=False, repr=False)
     agent: str = "agent"
@@ -240,6 +247,7 @@ class Run(Operation[Result], Injected):
     emitter: Emit | None = field(default=None, repr=False)
     asker: Asker | None = field(default=None, repr=False)
     make: Any = field(default=None, repr=False)  # makes an agent, for who runs one as a child of this run
+    recipe: str = ""  # the name of the recipe that its input comes from
     progress: Progress = field(default_factory=Progress, repr=False)
 
     def __post_init__(self) -> None:
@@ -349,6 +357,10 @@ class Run(Operation[Result], Injected):
         if self.progress.over:
             raise ConfigError("the run is over; say it in another one: agent.run(message, thread=run.thread)")
         self.progress.inbox.extend(Messages([user(message) if isinstance(message, str) else message]).validate())
+
+    def screen(self, name: str, look: Screen) -> None:
+        """Have what is said while the run goes on looked at before it joins; what is refused is never said."""
+        self.progress.screens[name] = look
 
     def spend(self, charge: Charge) -> None:
         """Count what was used, also for the runs above."""
@@ -534,6 +546,15 @@ class ToolUse(Operation[ToolResult], Injected):
         if self.tool is None:
             raise HookError(f"there is no tool named {self.call.name!r}")
         return self.tool
+
+    @property
+    def grants(self) -> frozenset[tuple[str, bytes]]:
+        """What programs have allowed for this call: it silences the question of a permission mode, and no rule."""
+        return frozenset(self.trail.grants)
+
+    def grant(self) -> None:
+        """Allow this call, with exactly these arguments."""
+        self.trail.grants.add((self.bound.name, canonical(self.args)))
 
     def about(self) -> dict[str, Any]:
         return {"call_id": self.call.id, "tool": self.bound.name, "args": thaw(self.args)}

@@ -33,6 +33,10 @@ DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 PASSED_ON = frozenset("PATH HOME LANG TERM TMPDIR TZ USER SHELL".split())  # and LC_*
 CANNOT_EXECUTE, NOT_FOUND = 126, 127  # a shell's exit codes
 
+# How commands can end of which everything should have been heard, and by which everything should have been read.
+HELD = "the command ended, and something that it started still had its output open"
+UNREAD = "the command ended without having read its input to the end"
+
 Perform = Callable[[Json], bytes]
 
 
@@ -157,6 +161,15 @@ class Family:
             if pid == self.child:
                 self.status, self.memory = status, used.ru_maxrss * (1024 if LINUX else 1)
 
+    def has_open(self, files: set[tuple[int, int]], seconds: float = 0.1) -> bool:
+        """Whether somebody who is left has one of these files open and keeps it, as far as this system can tell."""
+        until = time.monotonic() + seconds  # who was started a moment ago is about to close it
+        while self.reap() and any(map(files.intersection, map(_open_files, descendants(os.getpid(), self.child)))):
+            if time.monotonic() > until:
+                return True
+            time.sleep(0.005)
+        return False
+
     def signal(self, number: int) -> None:
         below = descendants(os.getpid(), self.child)
         if self.status is None and self.child and self.child not in below:  # nobody lists the processes here
@@ -178,6 +191,26 @@ class Family:
             time.sleep(pause)
             pause = min(pause * 1.2, 0.02)
         return True
+
+
+def _open_files(pid: int) -> set[tuple[int, int]]:
+    """The files that a process has open, each as `identity` tells them apart."""
+    found: set[tuple[int, int]] = set()
+    folder = f"/proc/{pid}/fd"
+    try:
+        names = os.listdir(folder)
+    except OSError:
+        return found
+    for name in names:
+        with contextlib.suppress(OSError):
+            about = os.stat(f"{folder}/{name}")
+            found.add((about.st_dev, about.st_ino))
+    return found
+
+
+def identity(descriptor: int) -> tuple[int, int]:
+    about = os.fstat(descriptor)
+    return about.st_dev, about.st_ino
 
 
 def end_strangers(known: Iterable[int]) -> bool:

@@ -380,8 +380,16 @@ class Store(Protocol):
     async def release(self, owner: str, id: str, fence: int) -> None:
         """Let go of it. Who no longer holds it has nothing to let go of, and that is no error."""
 
-    async def enqueue(self, owner: str, id: str, message: Mapping[str, Any]) -> int:
-        """Say something to a thread, whoever holds it; returns its position."""
+    async def describe(
+        self, owner: str, id: str, *, title: str | None = None, meta: Mapping[str, Any] | None = None
+    ) -> Summary:
+        """Give a thread another title or other meta; what is None stays."""
+
+    async def enqueue(self, owner: str, id: str, *messages: Mapping[str, Any], key: str = "") -> int:
+        """Say something to a thread, whoever holds it: all of it or nothing; returns the position of the last message.
+
+        What is said again under the same `key` is not queued again: the position is that of the first time.
+        """
 
     async def answer(self, owner: str, id: str, question: str, data: Mapping[str, Any]) -> int:
         """Queue the answer to a question. The first one counts, a second is a `conflict`."""

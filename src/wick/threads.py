@@ -58,6 +58,9 @@ class Keeper(Protocol):
     async def said(self) -> Sequence[Message]:
         """What users have said to this thread meanwhile, each once."""
 
+    def refuse(self, message: Message) -> None:
+        """What was said and is not going to be in the log."""
+
     async def answer(self, question: str, most: float) -> FrozenDict | None:
         """What somebody has said to a question, waiting a while for it, at most so many seconds; None if nobody has."""
 

@@ -40,6 +40,8 @@ class Trail:
     prevented: Block | Stop | None = None
     sealed: Any = None  # the operation, as it was last sealed
     answers: dict[str, Allow | Block] = field(default_factory=dict)  # the user's, by the hash they are about
+    grants: set[tuple[str, bytes]] = field(default_factory=set)  # a tool with exactly these arguments may be used
+    default_question: str = ""  # what only a permission mode asks, so that a grant could have silenced it
     follow: list[Message] = field(default_factory=list)  # what hooks tell the model before another step
     finish: str = ""
     usage: Usage = Usage()  # of the last attempt

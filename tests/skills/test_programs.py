@@ -375,9 +375,66 @@ def test_powerpoint(tmp_path: Path) -> None:
     assert built(tmp_path, text, "deck.pptx")[0] == 0
     first, second = pptx.Presentation(str(tmp_path / "deck.pptx")).slides
     assert (first.shapes.title.text, first.placeholders[1].text) == ("Title", "by Ada")
-    assert second.placeholders[1].text.splitlines() == ["a", "b", "x   y", "1   2"]
-    assert [line.level for line in second.placeholders[1].text_frame.paragraphs] == [0, 1, 0, 0]
+    assert second.placeholders[1].text.splitlines() == ["a", "b"]
+    assert [line.level for line in second.placeholders[1].text_frame.paragraphs] == [0, 1]
+    (drawn,) = [shape.table for shape in second.shapes if shape.has_table]
+    assert [[cell.text for cell in row.cells] for row in drawn.rows] == [["x", "y"], ["1", "2"]]
     assert second.notes_slide.notes_text_frame.text == "say it"
+
+
+CHART = (
+    "## T\n```chart {kind}\nIn tonnes\n| fruit | 2023 | 2024 |\n|---|---|---|\n"
+    "| apples | 1,200 t | −80.5 |\n| pears | 7 | |\n```\n"
+)
+
+
+@pytest.mark.parametrize("kind", ["bar", "line", "area", "pie"])
+def test_a_chart_is_drawn_in_html(tmp_path: Path, kind: str) -> None:
+    code, html = built(tmp_path, CHART.format(kind=kind))
+    (page,) = body(html)
+    shape = {"bar": "<rect", "line": "<polyline", "area": "<polygon", "pie": "<polygon"}[kind]
+    assert code == 0 and 'aria-label="In tonnes"' in page and shape in page and ">apples</text>" in page
+    assert "nan" not in page and "<table" not in page
+
+
+@pytest.mark.parametrize(
+    ("kind", "plot"), [("bar", "barChart"), ("line", "lineChart"), ("area", "areaChart"), ("pie", "pieChart")]
+)
+def test_a_chart_is_a_chart_in_powerpoint(tmp_path: Path, kind: str, plot: str) -> None:
+    pptx = pytest.importorskip("pptx", reason="python-pptx is not installed: pip install 'wick-agent[slides]'")
+    assert built(tmp_path, CHART.format(kind=kind), "deck.pptx")[0] == 0
+    (page,) = pptx.Presentation(str(tmp_path / "deck.pptx")).slides
+    (made,) = [shape.chart for shape in page.shapes if shape.has_chart]
+    assert plot in made._chartSpace.xml and made.chart_title.text_frame.text == "In tonnes"
+    assert [*made.plots[0].categories] == ["apples", "pears"]
+    assert next((one.name, [*one.values]) for one in made.plots[0].series) == ("2023", [1200.0, 7.0])
+    assert [shape.name for shape in page.placeholders] == ["Title 1"], "no empty frame for text is left"
+
+
+@pytest.mark.parametrize(
+    "text", ["```chart bar\n| a | b |\n|---|---|\n| x | y |\n```", "```chart radar\n| a | b |\n| x | 1 |\n```"]
+)
+def test_what_cannot_be_drawn_is_a_table(tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str) -> None:
+    _, html = built(tmp_path, f"# T\n{text}")
+    assert "<table>" in html and "<svg" not in html
+    assert "slide 1: a chart is one of bar, line, area, pie, and has a table with figures" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [("12 %", 12), ("1,200 t", 1200), ("1'200", 1200), ("−3.5", -3.5), ("3,5", 3.5), ("**7**", 7),
+     ("1.2.3", None), ("no", None), ("", None), ("9" * 400, None)],
+)  # fmt: skip
+def test_the_figure_of_a_cell(text: str, number: float | None) -> None:
+    assert deck.figure(text) == number
+
+
+def test_pictures_that_cannot_be_shown_are_words(tmp_path: Path) -> None:
+    pptx = pytest.importorskip("pptx", reason="python-pptx is not installed: pip install 'wick-agent[slides]'")
+    (tmp_path / "bad.png").write_bytes(b"no picture")
+    assert built(tmp_path, "# T\n\n![what it would show](bad.png)\n\n- a\x0bb\x01\n", "deck.pptx")[0] == 0
+    (page,) = pptx.Presentation(str(tmp_path / "deck.pptx")).slides
+    assert page.placeholders[1].text.splitlines()[0] == "what it would show"
 
 
 def test_powerpoint_without_its_package(

@@ -71,13 +71,16 @@ class Daemon(Wire):
         cgroup: Sequence[str] = (),
         data: Sequence[bytes] = (),
         landlock: Mapping[str, Any] | None = None,
+        read: bool = False,
+        whole: bool = False,
     ) -> Executed:
         """Run a shell command, or a program by its arguments, to its end. Cancelling ends it and waits until it has.
 
         `env` is the whole environment; without it the command gets wickd's, from an allow-list. `limits` are rlimits:
         memory, pids, cpu, files, file_size. `cgroup` names cgroup.procs files to join. Each of `data` can be read by
         the command from a descriptor whose number stands for "%fd0%", "%fd1%" … in argv. `landlock` is
-        {"read": [paths], "write": [paths], "network": bool}.
+        {"read": [paths], "write": [paths], "network": bool}. With `read` it is an error when the command ends before it
+        has read all of `stdin`, with `whole` when something that it started still has its output open then.
         """
         limit = caps.COMMAND_SECONDS if timeout is None else timeout
         request = {"timeout": limit, **_command(cmd, argv, workdir, env, limits, cgroup, data, landlock)}
@@ -85,6 +88,7 @@ class Daemon(Wire):
             request["stdin64"] = text64(stdin)
         if on_output is not None:
             request["stream"] = True
+        request |= {name: True for name, wanted in (("read", read), ("whole", whole)) if wanted}
         async with self._at_once:
             reply = await self.ask(request, limit + caps.DAEMON_GRACE_SECONDS, cast(OnChunk | None, on_output))
         return answers.executed(reply)

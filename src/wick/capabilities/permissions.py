@@ -85,10 +85,12 @@ class Permissions(Capability):
         if len(subject.command or "") > LONG:
             await in_thread(lambda: subject.script, "reading a command")
         subject = replace(subject, linked=await self._linked(subject))
-        granted = (use.bound.name, canonical(use.args)) in (self.grants | self._session(use.run))
+        granted = (use.bound.name, canonical(use.args)) in (self.grants | self._session(use.run) | use.grants)
         verdict = self._decide(subject, use.bound.read_only, granted)
         if verdict.decision == "deny":
             return Block(verdict.reason)
+        if verdict.by == "mode" and verdict.decision == "ask":
+            use.trail.default_question = verdict.reason
         return Ask(verdict.reason) if verdict.decision == "ask" else None
 
     def explain(self, tool: Tool | str, args: Mapping[str, Any], *, thread: Thread | None = None) -> Verdict:

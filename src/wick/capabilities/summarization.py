@@ -99,7 +99,7 @@ class Summarization(Capability):
         if size.around is None:
             size.around = _around(call)
         if self._due(call.run, size):
-            await self._compact(call.run, size, size.buffered if self.buffer else None)
+            await self._compact(call.run, size, size.buffered if self.buffer else None, trigger="auto")
         _replace(call, size)
 
     @after(ModelCall, priority=OUTERMOST)
@@ -174,12 +174,17 @@ class Summarization(Capability):
             cut -= 1
         return max(cut, size.replaced)
 
-    async def _compact(self, run: Run, size: _Size, cut: int | None = None, *, words: str = "") -> str:
+    async def _compact(
+        self, run: Run, size: _Size, cut: int | None = None, *, words: str = "", trigger: str = "manual"
+    ) -> str:
         """Put a summary in the place of all messages before `cut`; or say why nothing has changed."""
         thread, cut = run.thread, self._keeps_from(run.thread, size) if cut is None else cut
         new = [message for message in thread.messages[size.replaced : cut] if message.role != "system"]
         if not new:
             return self._leave(run, size, "there are no messages that are old enough")
+        for watcher in run.progress.compactions:
+            if refusal := await watcher.before_compaction(run, trigger, words):
+                return self._leave(run, size, refusal)
         old, before, entry = [*size.summary, *new], size.total, size.entry
         try:
             text = await self._sum_up(run, [_trimmed(message) for message in old], words)
@@ -194,6 +199,8 @@ class Summarization(Capability):
         thread.append("compaction", stands)
         size.follow(thread)
         run.record("compaction", messages=len(new), before=before, after=size.total)
+        for watcher in run.progress.compactions:
+            await watcher.after_compaction(run, trigger, text)
         return ""
 
     def _leave(self, run: Run, size: _Size, reason: str) -> str:

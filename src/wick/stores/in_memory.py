@@ -40,6 +40,7 @@ class _Kept:
     inbox: int = 0
     queue: dict[int, Queued] = field(default_factory=dict)
     answers: dict[str, int] = field(default_factory=dict)  # where a question's answer is queued
+    said: dict[str, int] = field(default_factory=dict)  # where what was said under a key was queued
     blobs: dict[str, bytes] = field(default_factory=dict)
     fence: int = 0
     holder: str = ""
@@ -154,6 +155,16 @@ class InMemory:
             found.sort(key=place, reverse=not oldest_first)
             more = rows.cursor_of(order, oldest_first, place(found[limit - 1])) if len(found) > limit else ""
             return Page(tuple(self._summary(kept) for kept in found[:limit]), more)
+
+    async def describe(
+        self, owner: str, id: str, *, title: str | None = None, meta: Mapping[str, Any] | None = None
+    ) -> Summary:
+        about = None if meta is None else rows.checked_meta(meta)
+        with self._lock:
+            kept = self._find(owner, id)
+            kept.title = kept.title if title is None else rows.title_of(title)
+            kept.meta = kept.meta if about is None else about
+            return self._summary(kept)
 
     async def delete(self, owner: str, id: str) -> None:
         with self._lock:
@@ -279,10 +290,16 @@ class InMemory:
 
     # -- what others say --------------------------------------------------------------------------------------------
 
-    async def enqueue(self, owner: str, id: str, message: Mapping[str, Any]) -> int:
-        body = rows.checked_said("a message", message)
+    async def enqueue(self, owner: str, id: str, *messages: Mapping[str, Any], key: str = "") -> int:
+        bodies = rows.checked_messages(messages, key)
         with self._lock:
-            return self._queue(self._find(owner, id), "message", body)
+            kept = self._find(owner, id)
+            if key in kept.said:
+                return kept.said[key]
+            position = [self._queue(kept, "message", body) for body in bodies][-1]
+            if key:
+                kept.said[key] = position
+            return position
 
     async def answer(self, owner: str, id: str, question: str, data: Mapping[str, Any]) -> int:
         body = rows.checked_said("an answer", data, id=question)

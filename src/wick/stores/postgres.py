@@ -97,6 +97,21 @@ class Postgres:
             found = await rows_of(connection, query, (*values, *(mark or ()), limit + 1))
         return rows.page_of(found, limit, order, oldest_first, summary_of)
 
+    async def describe(
+        self, owner: str, id: str, *, title: str | None = None, meta: Mapping[str, Any] | None = None
+    ) -> Summary:
+        named = None if title is None else rows.title_of(title)
+        about = None if meta is None else rows.checked_meta(meta)
+        query = (
+            "UPDATE threads SET title = coalesce(%s, title), meta = coalesce(%s, meta) WHERE owner = %s AND id = %s "
+            f"RETURNING {SUMMARY}"
+        )
+        async with self._homes.connection(writes=True) as connection:
+            await find(connection, owner, id, "key")
+            for row in await rows_of(connection, query, (named, about, owner, id)):
+                return summary_of(row)
+        raise rows.not_found(id)
+
     async def delete(self, owner: str, id: str) -> None:
         given = {"owner": owner, "id": id, "channel": self._channel}
         gone = TELL.format(last="NULL", inbox="NULL")
@@ -242,10 +257,24 @@ class Postgres:
 
     # -- what others say --------------------------------------------------------------------------------------------
 
-    async def enqueue(self, owner: str, id: str, message: Mapping[str, Any]) -> int:
-        body = rows.checked_said("a message", message)
+    async def enqueue(self, owner: str, id: str, *messages: Mapping[str, Any], key: str = "") -> int:
+        bodies = rows.checked_messages(messages, key)
         async with self._homes.connection(writes=True) as connection:
-            return await self._queue(connection, owner, id, "message", body)
+            if len(bodies) == 1 and not key:
+                return await self._queue(connection, owner, id, "message", bodies[0])
+            async with connection.transaction():
+                return await self._say(connection, owner, id, bodies, key)
+
+    async def _say(self, connection: Connection, owner: str, id: str, bodies: Sequence[bytes], key: str) -> int:
+        """Queue messages; under a key, only if nothing was queued under it before."""
+        (thread,) = await find(connection, owner, id, "key", "FOR UPDATE")
+        query = "SELECT position FROM said WHERE thread = %s AND key = %s"
+        for (before,) in await rows_of(connection, query, (thread, key)) if key else ():
+            return int(before)
+        position = [await self._queue(connection, owner, id, "message", body) for body in bodies][-1]
+        if key:
+            await connection.execute("INSERT INTO said VALUES (%s, %s, %s)", (thread, key, position))
+        return position
 
     async def _queue(self, connection: Connection, owner: str, id: str, kind: str, body: bytes) -> int:
         given = {"owner": owner, "id": id, "kind": kind, "data": body, "sum": rows.queued_check(kind, body)}

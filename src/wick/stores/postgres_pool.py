@@ -53,6 +53,11 @@ STEPS: tuple[tuple[str, ...], ...] = (
             thread bigint NOT NULL REFERENCES threads ON DELETE CASCADE, sha256 text NOT NULL, data bytea NOT NULL,
             PRIMARY KEY (thread, sha256))""",
     ),
+    (
+        """CREATE TABLE said (
+            thread bigint NOT NULL REFERENCES threads ON DELETE CASCADE, key text COLLATE "C" NOT NULL,
+            position bigint NOT NULL, PRIMARY KEY (thread, key))""",
+    ),
 )
 
 

@@ -235,6 +235,15 @@ def checked_said(what: str, data: Any, **more: str) -> bytes:
         raise StoreError(f"{what} is JSON data: {error}", "invalid") from error
 
 
+def checked_messages(messages: Sequence[Any], key: str) -> list[bytes]:
+    """Messages as they are queued, and the key they are queued under, if there is one."""
+    if not messages:
+        raise StoreError("there is nothing to say: give at least one message", "invalid")
+    if key:
+        checked_name("the key of a message", key)
+    return [checked_said("a message", message) for message in messages]
+
+
 def checked_seconds(seconds: float) -> float:
     if type(seconds) in (int, float) and isfinite(seconds) and seconds > 0:
         return float(seconds)

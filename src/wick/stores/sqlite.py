@@ -6,25 +6,22 @@ on disk: the file has a write-ahead log with `synchronous = FULL`.
 
 from __future__ import annotations
 
-import asyncio
 import builtins
 import os
 import sqlite3
 import time
-from collections import deque
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 from threading import Lock
 from typing import Any, Literal, TypeVar
-from weakref import WeakKeyDictionary, WeakMethod, WeakSet, finalize
+from weakref import WeakMethod, WeakSet, finalize
 
 from wick.errors import StoreError
 from wick.frozen import digest
 from wick.protocols import Hit, Lease, News, Page, Queued, Summary
 from wick.stores import rows, sqlite_file
 from wick.stores.group_commit import Transaction, Writer
-from wick.stores.sqlite_file import TROUBLE, File, Link, explained
+from wick.stores.sqlite_file import File
 from wick.stores.sqlite_queries import (
     FENCED,
     SUMMARY,
@@ -34,14 +31,16 @@ from wick.stores.sqlite_queries import (
     copy,
     create,
     delete,
-    enqueue,
+    describe,
     find,
     lease,
     past,
     put_blob,
+    say,
     summary_of,
     waiting,
 )
+from wick.stores.sqlite_readers import Readers
 from wick.stores.sqlite_search import scan, search, update_index
 from wick.stores.watching import Watchers, follow
 from wick.workers import in_thread
@@ -49,7 +48,6 @@ from wick.workers import in_thread
 T = TypeVar("T")
 
 BUSY_SECONDS = 5.0  # how long another process may keep the file locked
-READERS = 4  # how many read at once, each with a connection that is kept for the next
 SWEEP_SECONDS = 300.0
 
 
@@ -81,8 +79,7 @@ class Sqlite:
 
     def _begin(self) -> None:
         self._watchers = Watchers()
-        self._readers: deque[Link] = deque()
-        self._turns: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = WeakKeyDictionary()
+        self._readers = Readers(self._file)
         self._writer: Writer | None = None
         self._starting = Lock()  # event loops of several OS threads may use one store
 
@@ -96,51 +93,12 @@ class Sqlite:
             if self._writer is None:
                 chore = None if self._retention is None else _weakly(self._sweep)
                 pause = min(SWEEP_SECONDS, max(1.0, (self._retention or 0) / 10))
-                self._writer = Writer(self._file, self._watchers, self._readers, chore, pause)
+                self._writer = Writer(self._file, self._watchers, self._readers.idle, chore, pause)
                 finalize(self, self._writer.stop)
             return self._writer
 
     async def _read(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """A few at a time, so that a thousand who read at once do not open a thousand connections."""
-        loop = asyncio.get_running_loop()
-        async with self._turns.setdefault(loop, asyncio.Semaphore(READERS)):
-            return await in_thread(lambda: self._read_here(work), "sqlite reader")
-
-    def _read_here(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """Read in one transaction, so that what is seen belongs together."""
-        link = self._reader()
-        try:
-            link.db.execute("BEGIN")
-            found = work(link.db)
-            self._put_back(link)
-        except StoreError:
-            self._put_back(link)
-            raise
-        except BaseException as error:
-            link.close()
-            if isinstance(error, TROUBLE):
-                raise explained(error, self._file.path) from error
-            raise
-        return found
-
-    def _put_back(self, link: Link) -> None:
-        link.db.execute("ROLLBACK")  # it only read
-        if len(self._readers) < READERS and link.age == self._file.age:
-            self._readers.append(link)
-        else:
-            link.close()
-
-    def _reader(self) -> Link:
-        while self._readers:
-            with suppress(IndexError):  # another thread took it
-                link = self._readers.pop()
-                try:
-                    link.check()
-                except StoreError:
-                    link.close()
-                    continue
-                return link
-        return self._file.open(writes=False)
+        return await self._readers.read(work)
 
     # -- threads ----------------------------------------------------------------------------------------------------
 
@@ -185,6 +143,18 @@ class Sqlite:
         given = (self._clock(), *values, *(mark or ()), limit + 1)
         found = await self._read(lambda db: db.execute(query, given).fetchall())
         return rows.page_of(found, limit, order, oldest_first, summary_of)
+
+    async def describe(
+        self, owner: str, id: str, *, title: str | None = None, meta: Mapping[str, Any] | None = None
+    ) -> Summary:
+        named = None if title is None else rows.title_of(title)
+        about = None if meta is None else rows.checked_meta(meta)
+
+        def work(do: Transaction) -> Summary:
+            describe(do, owner, id, named, about)
+            return self._head(do.db, owner, id)
+
+        return await self._write(work)
 
     async def delete(self, owner: str, id: str) -> None:
         await self._write(lambda do: delete(do, owner, id))
@@ -279,9 +249,9 @@ class Sqlite:
 
     # -- what others say --------------------------------------------------------------------------------------------
 
-    async def enqueue(self, owner: str, id: str, message: Mapping[str, Any]) -> int:
-        body = rows.checked_said("a message", message)
-        return await self._write(lambda do: enqueue(do, owner, id, "message", body, self._clock()))
+    async def enqueue(self, owner: str, id: str, *messages: Mapping[str, Any], key: str = "") -> int:
+        bodies = rows.checked_messages(messages, key)
+        return await self._write(lambda do: say(do, owner, id, bodies, key, self._clock()))
 
     async def answer(self, owner: str, id: str, question: str, data: Mapping[str, Any]) -> int:
         body = rows.checked_said("an answer", data, id=question)
@@ -335,13 +305,11 @@ class Sqlite:
         if writer is not None:
             writer.stop()
             await in_thread(lambda: writer.join(2 * self._file.busy_seconds + 5), "sqlite closing")
-        self._file.age += 1  # who reads now does not keep its connection either
-        while self._readers:
-            self._readers.pop().close()
+        self._readers.close()
 
     def _abandon(self) -> None:
         """In the child of a fork: the connections are the parent's, and must not even be closed here."""
-        _parents.append((self._writer, [*self._readers]))
+        _parents.append((self._writer, [*self._readers.idle]))
         self._begin()
 
 

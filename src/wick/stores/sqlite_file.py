@@ -42,7 +42,22 @@ STEPS: tuple[tuple[str, ...], ...] = (
             thread INTEGER NOT NULL REFERENCES threads ON DELETE CASCADE, sha256 TEXT NOT NULL, data BLOB NOT NULL,
             UNIQUE (thread, sha256))""",
     ),
+    (
+        """CREATE TABLE said (
+            thread INTEGER NOT NULL REFERENCES threads ON DELETE CASCADE, key TEXT NOT NULL, position INTEGER NOT NULL,
+            PRIMARY KEY (thread, key)) WITHOUT ROWID""",
+    ),
 )
+
+
+@dataclass(frozen=True, slots=True)
+class Schema:
+    """What a file is: the number in its header, the steps that make its tables, and one of these."""
+
+    application: int
+    steps: tuple[tuple[str, ...], ...]
+    table: str
+
 
 _opening = Lock()  # two connections that bring one file up to date would be in each other's way
 
@@ -83,6 +98,7 @@ class File:
 
     path: Path
     busy_seconds: float
+    schema: Schema | None = None  # that of threads, unless it is said
     there: bool = False
     age: int = 0  # how often its writer has opened it; readers of an earlier age are not used again
 
@@ -102,11 +118,11 @@ class File:
         if not self.there:
             _make(self.path)
         _tighten(self.path)
-        db = None
+        db, schema = None, self.schema or Schema(APPLICATION, STEPS, "threads")
         try:
             db = _connect(self.path, self.busy_seconds)
-            _migrate(db, self.path)
-            db.execute("SELECT 1 FROM threads LIMIT 1").fetchone()  # opens its log
+            _migrate(db, self.path, schema)
+            db.execute(f"SELECT 1 FROM {schema.table} LIMIT 1").fetchone()  # opens its log
             db.execute(f"PRAGMA query_only = {'OFF' if writes else 'ON'}")
         except BaseException as error:
             if db is not None:
@@ -172,17 +188,17 @@ def _text(raw: bytes) -> str:
     return raw.decode("utf-8", "replace")
 
 
-def _migrate(db: sqlite3.Connection, path: Path) -> None:
-    version = _version(db, path)
-    if version == len(STEPS):
+def _migrate(db: sqlite3.Connection, path: Path, schema: Schema) -> None:
+    version, steps = _version(db, path, schema), schema.steps
+    if version == len(steps):
         return
     db.execute("BEGIN IMMEDIATE")
     try:
-        for step in STEPS[_version(db, path) :]:  # asked again, as another process may have done it meanwhile
+        for step in steps[_version(db, path, schema) :]:  # asked again, as another process may have done it meanwhile
             for statement in step:
                 db.execute(statement)
-        db.execute(f"PRAGMA application_id = {APPLICATION}")
-        db.execute(f"PRAGMA user_version = {len(STEPS)}")
+        db.execute(f"PRAGMA application_id = {schema.application}")
+        db.execute(f"PRAGMA user_version = {len(steps)}")
         db.execute("COMMIT")
     except BaseException:
         if db.in_transaction:
@@ -190,15 +206,15 @@ def _migrate(db: sqlite3.Connection, path: Path) -> None:
         raise
 
 
-def _version(db: sqlite3.Connection, path: Path) -> int:
+def _version(db: sqlite3.Connection, path: Path, schema: Schema) -> int:
     version: int = db.execute("PRAGMA user_version").fetchone()[0]
-    if db.execute("PRAGMA application_id").fetchone()[0] != APPLICATION:
+    if db.execute("PRAGMA application_id").fetchone()[0] != schema.application:
         if version or db.execute("SELECT 1 FROM sqlite_master").fetchone():
             raise StoreError(f"{path} is a database of something else; name another file", "invalid")
         return 0
-    if version > len(STEPS):
+    if version > len(schema.steps):
         raise StoreError(
-            f"{path} was written by a newer wick (schema {version}; this one knows {len(STEPS)}); update wick",
+            f"{path} was written by a newer wick (schema {version}; this one knows {len(schema.steps)}); update wick",
             "invalid",
         )
     return version

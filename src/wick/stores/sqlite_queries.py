@@ -118,6 +118,27 @@ def enqueue(do: Transaction, owner: str, id: str, kind: str, body: bytes, now: f
     return position
 
 
+def say(do: Transaction, owner: str, id: str, bodies: Sequence[bytes], key: str, now: float) -> int:
+    """Queue messages; under a key, only if nothing was queued under it before."""
+    (thread,) = find(do.db, owner, id, "key")
+    query = "SELECT position FROM said WHERE thread = ? AND key = ?"
+    before = do.db.execute(query, (thread, key)).fetchone() if key else None
+    if before is not None:
+        return int(before[0])
+    position = [enqueue(do, owner, id, "message", body, now) for body in bodies][-1]
+    if key:
+        do.db.execute("INSERT INTO said (thread, key, position) VALUES (?, ?, ?)", (thread, key, position))
+    return position
+
+
+def describe(do: Transaction, owner: str, id: str, title: str | None, meta: str | None) -> None:
+    find(do.db, owner, id, "key")
+    do.db.execute(
+        "UPDATE threads SET title = coalesce(?, title), meta = coalesce(?, meta) WHERE owner = ? AND id = ?",
+        (title, meta, owner, id),
+    )
+
+
 def delete(do: Transaction, owner: str, id: str) -> None:
     (key,) = find(do.db, owner, id, "key")
     drop_index(do.db, key)

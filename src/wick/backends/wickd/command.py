@@ -14,7 +14,7 @@ from collections import deque
 from typing import Any, Callable, NamedTuple, Sequence
 
 from wick.backends.wickd.polling import Loop, Timer
-from wick.processes import data_file, ended_by
+from wick.processes import UNREAD, data_file, ended_by
 from wick.shapes import Json
 
 PIECE = 65_536  # read or written at once
@@ -52,7 +52,7 @@ class Command:
         self.timers: list[Timer] = []
         self._loop: Loop | None = None
         self._outputs: dict[int, Sink] = {}
-        self._input = self._failed = -1
+        self._input = self._failed = self._unread = -1
         self._to_feed: deque[memoryview] = deque()
         self.theirs: list[int] = []
         self.given = False  # to a supervisor
@@ -93,6 +93,8 @@ class Command:
             return os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
         theirs, self._input = os.pipe()
         os.set_blocking(self._input, False)
+        if self.spec.get("read"):
+            self._unread = os.dup(theirs)
         self.feed(self.stdin)
         self.stdin = b""
         return theirs
@@ -206,10 +208,18 @@ class Command:
             if self.given and not self.failure:
                 self._look_whether_begun()
             self._read_rest()
+            note = note or (UNREAD if self._has_unread() else "")
         self.over = True
         self._close()
         seconds = time.monotonic() - self.started if self.started else 0.0
         self.done(Ended(*self._outcome(status, note), seconds, bool(self.failure)))
+
+    def _has_unread(self) -> bool:
+        """Whether there is something in the command's input that it has not taken."""
+        if self._unread < 0:
+            return False
+        waiting = fcntl.ioctl(self._unread, termios.FIONREAD, b"\0" * 4)
+        return bool(self._to_feed) or struct.unpack("i", waiting) != (0,)
 
     def _outcome(self, status: int, note: str) -> tuple[int, str]:
         exit_code, error = ended_by(status)
@@ -218,14 +228,15 @@ class Command:
             return TIME_LIMIT, f"{limit}; give it more time, or run it in the background"
         if self.why:
             return 128 + 9, f"the command was ended: {self.why}"
-        return exit_code, self.failure.decode("utf-8", "surrogateescape") or note or error
+        failure = self.failure.decode("utf-8", "surrogateescape")
+        return exit_code, failure or (error if note == UNREAD and error else note or error)
 
     def _close(self) -> None:
         for timer in self.timers:
             timer.cancel()
         if self._loop is None:
             return
-        for descriptor in {*self._outputs, self._input, self._failed} - {-1}:
+        for descriptor in {*self._outputs, self._input, self._failed, self._unread} - {-1}:
             self._loop.forget(descriptor)
             os.close(descriptor)
         self._outputs.clear()

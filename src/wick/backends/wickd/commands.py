@@ -13,7 +13,7 @@ from wick import caps
 from wick.backends.wickd.command import Command
 from wick.backends.wickd.polling import Loop, Timer
 from wick.backends.wickd.supervisors import Report, Supervisor
-from wick.processes import Perform, end_strangers
+from wick.processes import HELD, Perform, end_strangers
 
 SPARE = 2  # supervisors that stay when there is nothing to do
 
@@ -158,7 +158,7 @@ class Commands:
         command = self._running.get(supervisor)
         if report.what == "ended" and command is not None:
             self._running[supervisor] = None
-            command.finish(report.status, _near_limit(command, report))
+            command.finish(report.status, _near_limit(command, report) or (HELD if report.held else ""))
         elif report.what == "clean":
             self._ready.append(supervisor)
             self._go_on()

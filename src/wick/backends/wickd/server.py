@@ -86,7 +86,12 @@ class Connection(Lines):
             self.reply(id, **_executed(ended, *outputs))
 
         command = Command(
-            wanted.spec(), sinks=sinks, done=done, stdin=wanted.stdin(), data=wanted.data(), timeout=wanted.timeout()
+            {**wanted.spec(), "whole": wanted.flag("whole"), "read": wanted.flag("read")},
+            sinks=sinks,
+            done=done,
+            stdin=wanted.stdin(),
+            data=wanted.data(),
+            timeout=wanted.timeout(),
         )
         if stream:
             self._streams.add(command)

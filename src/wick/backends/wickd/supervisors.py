@@ -35,6 +35,7 @@ from wick.processes import (
     adopt_orphans,
     close_from,
     data_file,
+    identity,
     prctl,
     quietly,
     start,
@@ -104,6 +105,7 @@ class _Supervision:
         self._poller.register(self._wakes, select.POLLIN)
         self._family = Family(0)
         self._number = 0  # of the command
+        self._outputs: set[tuple[int, int]] = set()  # of a command whose output must be whole
 
     def go_on(self) -> NoReturn:
         while True:
@@ -112,6 +114,7 @@ class _Supervision:
                 continue  # it ended before it could be ended
             self._number = number
             spec = json.loads(_all_of(descriptors.pop(0)))
+            self._outputs = {identity(one) for one in descriptors[1:3]} if spec.get("whole") else set()
             self._family = self._started(spec, descriptors)
             for descriptor in descriptors:
                 os.close(descriptor)
@@ -145,9 +148,10 @@ class _Supervision:
 
     def _tidy_up(self) -> None:
         family = self._family
+        held = bool(self._outputs) and family.has_open(self._outputs)
         clean = family.end(caps.END_SECONDS)
         status = signal.SIGKILL if family.status is None else family.status  # one that cannot be killed
-        ended = b"ended %d %d %d\n" % (self._number, status, family.memory)
+        ended = b"ended %d %d %d %d\n" % (self._number, status, family.memory, held)
         self._control.sendall(ended + b"clean %d\n" % self._number if clean else ended)
         if clean:
             return
@@ -197,6 +201,7 @@ class Report(NamedTuple):
     number: int
     status: int = 0
     memory: int = 0
+    held: int = 0  # what it left behind had its output open
 
 
 class Supervisor:

@@ -11,13 +11,14 @@ from __future__ import annotations
 
 import argparse
 import base64
+import math
 import os
 import re
 import sys
 from dataclasses import dataclass, field
 from html import escape
 from io import BytesIO
-from typing import Any, Sequence
+from typing import IO, Any, Callable, Sequence
 
 PICTURES = {
     ".png": "image/png",
@@ -29,6 +30,9 @@ PICTURES = {
 PICTURE_BYTES = 5_000_000
 MANY_LINES, MANY_WORDS = 8, 90
 
+UNPRINTABLE = re.compile("[\x00-\x08\x0e-\x1f\x7f\ud800-\udfff\ufffe\uffff]")  # what no XML can hold
+FIGURE = re.compile(r"[-−+]?[\d., '_]*\d")
+CHARTS = ("bar", "line", "area", "pie")
 META = re.compile(r"(\w[\w -]*):\s*(.*)")
 ITEM = re.compile(r"(\s*)(?:[-*+]|(\d{1,3})[.)])\s+(.*)")
 PICTURE = re.compile(r"!\[([^\]]*)\]\(([^)\s]+)\)")
@@ -39,7 +43,7 @@ INLINE = re.compile(
 
 @dataclass
 class Block:
-    """A piece of a slide: kind is heading, items, text, quote, code, table or picture."""
+    """A piece of a slide: kind is heading, items, text, quote, code, table, chart or picture."""
 
     kind: str
     level: int = 0
@@ -56,12 +60,23 @@ class Slide:
         return next((block.lines[0] for block in self.blocks if block.kind == "heading"), "")
 
 
+@dataclass
+class Chart:
+    """Figures to be drawn: kind is bar, line, area or pie; each row of `figures` belongs to a name of `series`."""
+
+    kind: str
+    title: str
+    labels: list[str]
+    series: list[str]
+    figures: list[list[float | None]]
+
+
 # -- reading --------------------------------------------------------------------------------------------------------
 
 
 def read(text: str) -> tuple[dict[str, str], list[Slide]]:
     """What is said about the deck, and its slides."""
-    lines = text.lstrip("\ufeff").splitlines()
+    lines = UNPRINTABLE.sub("", text.lstrip("\ufeff")).splitlines()
     meta, rest = front(lines)
     slides = [slide(part) for part in divided(rest)]
     return meta, [one for one in slides if one.blocks or one.notes]
@@ -111,6 +126,9 @@ def block_at(lines: Sequence[str], at: int) -> tuple[Block | None, int]:
         return None, 1
     if line.startswith("```"):
         end = next((to for to in range(at + 1, len(lines)) if lines[to].strip().startswith("```")), len(lines))
+        kind, *which = line.strip("`").split() or [""]
+        if kind == "chart":
+            return Block("chart", lines=[which[0] if which else "bar", *lines[at + 1 : end]]), end - at + 1
         return Block("code", lines=list(lines[at + 1 : end])), end - at + 1
     if re.match(r"#{1,6}\s", line):
         level = len(line) - len(line.lstrip("#"))
@@ -158,6 +176,34 @@ def table(lines: Sequence[str]) -> list[list[str]]:
     return [cells(line) for line in lines if not re.fullmatch(r"[|\s:\-]+", line)]
 
 
+def chart(lines: Sequence[str]) -> Chart | None:
+    """What a chart shows: a kind, a title if it has one, and a table with labels on the left. None without figures."""
+    kind, rest = lines[0], [line.strip() for line in lines[1:]]
+    rows = table([line for line in rest if line.startswith("|")])
+    if kind not in CHARTS or len(rows) < 2 or len(rows[0]) < 2:
+        return None
+    columns = len(rows[0]) - 1
+    figures = [[figure(row[at + 1]) if at + 1 < len(row) else None for row in rows[1:]] for at in range(columns)]
+    if not any(value is not None for row in figures for value in row):
+        return None
+    title = " ".join(line for line in rest if line and not line.startswith("|"))
+    return Chart(kind, bare(title), [bare(row[0]) for row in rows[1:]], [bare(name) for name in rows[0][1:]], figures)
+
+
+def figure(text: str) -> float | None:
+    """The number in a cell such as `1,200 t`, `−3.5` or `12 %`; None if there is none."""
+    found = FIGURE.search(bare(text))
+    if not found:
+        return None
+    digits = re.sub(r"[ '_]", "", found[0].replace("−", "-"))
+    digits = digits.replace(",", "") if "." in digits or re.fullmatch(r"[-+]?\d{1,3}(,\d{3})+", digits) else digits
+    try:
+        value = float(digits.replace(",", "."))
+    except ValueError:
+        return None
+    return value if abs(value) < 1e300 else None
+
+
 # -- checking -------------------------------------------------------------------------------------------------------
 
 
@@ -173,6 +219,9 @@ def warnings(slides: Sequence[Slide], folder: str) -> list[str]:
         for block in one.blocks:
             if block.kind == "picture" and picture_of(block.lines[1], folder) is None:
                 found.append(f"slide {number}: there is no usable picture {block.lines[1]}")
+            if block.kind == "chart" and chart(block.lines) is None:
+                kinds = ", ".join(CHARTS)
+                found.append(f"slide {number}: a chart is one of {kinds}, and has a table with figures")
     return found
 
 
@@ -206,6 +255,7 @@ table{border-collapse:collapse;margin:.5em 0}
 td,th{border-bottom:1px solid #bbb;padding:.3em .8em;text-align:left}
 pre{background:#f3f3f3;padding:.8em;font-size:.7em;overflow:auto}
 blockquote{border-left:4px solid #4472c4;margin:.5em 0;padding-left:1em}
+svg{width:100%;max-height:60vh}
 img{max-width:100%;max-height:55vh;align-self:center}
 aside{display:none;background:#fff8dc;padding:.6em;font-size:.6em}
 body.notes aside{display:block}
@@ -270,6 +320,9 @@ def html_block(block: Block, folder: str) -> str:
         return html_items(block.lines)
     if block.kind == "table":
         return html_table(table(block.lines))
+    if block.kind == "chart":
+        drawn = chart(block.lines)
+        return html_table(table(block.lines[1:])) if drawn is None else svg(drawn)
     if block.kind == "code":
         return f"<pre>{escape(chr(10).join(block.lines))}</pre>"
     if block.kind == "quote":
@@ -284,6 +337,83 @@ def html_picture(words: str, found: tuple[str, bytes] | None) -> str:
         return f"<p><em>{escape(words)}</em></p>"
     kind, data = found
     return f'<img alt="{escape(words)}" src="data:{kind};base64,{base64.b64encode(data).decode()}">'
+
+
+COLORS = ("#4472c4", "#ed7d31", "#70ad47", "#ffc000", "#5b9bd5", "#a5a5a5")
+WIDE, HIGH = 800, 340  # of the part of a chart where something is drawn
+
+
+def svg(drawn: Chart) -> str:
+    """A chart as a picture that needs nothing else."""
+    shapes = slices(drawn) if drawn.kind == "pie" else plotted(drawn)
+    names = drawn.labels if drawn.kind == "pie" else drawn.series
+    for at, name in enumerate(names if len(names) > 1 else ()):
+        x, y = at % 4 * 200, HIGH + 60 + at // 4 * 24
+        shapes.append(f'<rect x="{x}" y="{y - 12}" width="12" height="12" fill="{COLORS[at % 6]}"></rect>')
+        shapes.append(svg_text(x + 18, y, name, "start"))
+    title = svg_text(WIDE / 2, -12, drawn.title)
+    box = f"-60 -40 {WIDE + 80} {HIGH + 110 + len(names) // 4 * 24}"
+    return f'<svg viewBox="{box}" role="img" aria-label="{escape(drawn.title)}">{title}{"".join(shapes)}</svg>'
+
+
+def svg_text(x: float, y: float, text: str, anchor: str = "middle") -> str:
+    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" font-size="16">{escape(text)}</text>'
+
+
+def plotted(drawn: Chart) -> list[str]:
+    """Bars, lines or areas over their labels."""
+    known = [value for row in drawn.figures for value in row if value is not None]
+    low, high = min(0.0, *known), max(0.0, *known)
+    step = WIDE / len(drawn.labels)
+
+    def y(value: float) -> float:
+        return HIGH - (value - low) / ((high - low) or 1.0) * HIGH
+
+    shapes = [svg_text(-8, y(value) + 5, f"{value:g}", "end") for value in sorted({low, high})]
+    shapes.append(f'<rect x="0" y="{y(0):.1f}" width="{WIDE}" height="1" fill="#888"></rect>')
+    shapes += [svg_text((at + 0.5) * step, HIGH + 24, label) for at, label in enumerate(drawn.labels)]
+    for number, row in enumerate(drawn.figures):
+        points = [(at, y(value)) for at, value in enumerate(row) if value is not None]
+        width = step * 0.8 / len(drawn.figures)
+        if drawn.kind == "bar":
+            shapes += bars([(at * step + 0.1 * step + number * width, to) for at, to in points], width, y(0), number)
+        elif points:
+            shapes += line([((at + 0.5) * step, to) for at, to in points], y(0), number, drawn.kind == "area")
+    return shapes
+
+
+def bars(places: Sequence[tuple[float, float]], width: float, ground: float, number: int) -> list[str]:
+    return [
+        f'<rect x="{x:.1f}" y="{min(top, ground):.1f}" width="{width:.1f}" height="{abs(top - ground):.1f}" '
+        f'fill="{COLORS[number % 6]}"></rect>'
+        for x, top in places
+    ]
+
+
+def line(places: Sequence[tuple[float, float]], ground: float, number: int, filled: bool) -> list[str]:
+    color, points = COLORS[number % 6], " ".join(f"{x:.1f},{top:.1f}" for x, top in places)
+    drawn = [f'<polyline points="{points}" fill="none" stroke="{color}" stroke-width="3"></polyline>']
+    if filled:
+        ends = f"{places[-1][0]:.1f},{ground:.1f} {places[0][0]:.1f},{ground:.1f}"
+        drawn.append(f'<polygon points="{points} {ends}" fill="{color}" opacity="0.3"></polygon>')
+    return drawn
+
+
+def slices(drawn: Chart) -> list[str]:
+    """The first series as parts of a whole."""
+    values = [max(value or 0.0, 0.0) for value in drawn.figures[0]]
+    total, radius, begin = sum(values) or 1.0, HIGH / 2, 0.0
+    shapes = []
+    for at, value in enumerate(values):
+        end = begin + value / total
+        around = [begin + (end - begin) * part / 40 for part in range(41)]
+        places = [
+            (WIDE / 2 + radius * math.sin(a * math.tau), radius - radius * math.cos(a * math.tau)) for a in around
+        ]
+        points = " ".join(f"{x:.1f},{y:.1f}" for x, y in [(WIDE / 2, radius), *places])
+        shapes.append(f'<polygon points="{points}" fill="{COLORS[at % 6]}"></polygon>')
+        begin = end
+    return shapes
 
 
 def html(meta: dict[str, str], slides: Sequence[Slide], folder: str) -> str:
@@ -306,7 +436,11 @@ def bare(text: str) -> str:
     return INLINE.sub(lambda match: match["code"] or match["bold"] or match["em"] or match["text"], text)
 
 
-def powerpoint(slides: Sequence[Slide], folder: str, path: str) -> None:
+Pictures = Callable[[str], "tuple[str, bytes] | None"]
+
+
+def powerpoint(slides: Sequence[Slide], pictures: Pictures, target: str | IO[bytes]) -> None:
+    """Write a PowerPoint file, with tables and charts that can be edited there."""
     from pptx import Presentation
 
     deck = Presentation()
@@ -315,36 +449,100 @@ def powerpoint(slides: Sequence[Slide], folder: str, path: str) -> None:
         page = deck.slides.add_slide(deck.slide_layouts[0 if first else 1])
         if page.shapes.title is not None:
             page.shapes.title.text = bare(one.heading)
-        fill(page, one, folder)
+        fill(page, one, pictures)
         if one.notes:
             page.notes_slide.notes_text_frame.text = " ".join(filter(None, one.notes))
-    deck.save(path)
+    deck.save(target)
 
 
-def fill(page: Any, one: Slide, folder: str) -> None:
+def fill(page: Any, one: Slide, pictures: Pictures) -> None:
+    """Put text on a page, and beside or instead of it what is no text."""
     from pptx.util import Inches
 
-    rest, frame, empty = list(one.blocks), page.placeholders[1].text_frame, True
-    heading = next((block for block in rest if block.kind == "heading"), None)
-    for block in rest:
-        if block is heading:
-            continue
-        picture = picture_of(block.lines[1], folder) if block.kind == "picture" else None
-        if picture is not None:
-            page.shapes.add_picture(BytesIO(picture[1]), Inches(5.5), Inches(2), width=Inches(4))
-            continue
-        for level, text in paragraphs(block):
-            line = frame.paragraphs[0] if empty else frame.add_paragraph()
-            line.text, line.level, empty = text, level, False
+    heading = next((block for block in one.blocks if block.kind == "heading"), None)
+    rest = [block for block in one.blocks if block is not heading]
+    shapes = [block for block in rest if block.kind in SHAPES and can_be_put(block, pictures)]
+    words = [line for block in rest if block not in shapes for line in paragraphs(block)]
+    body = page.placeholders[1]
+    for at, (level, text) in enumerate(words):
+        line = body.text_frame.paragraphs[0] if at == 0 else body.text_frame.add_paragraph()
+        line.text, line.level = text, level
+    left, width = (5.1, 4.4) if words else (0.5, 9.0)
+    for at, block in enumerate(shapes):
+        high = 5.2 / len(shapes)
+        SHAPES[block.kind](
+            page.shapes, block, pictures, [Inches(n) for n in (left, 1.8 + at * high, width, high - 0.2)]
+        )
+    if shapes and words:
+        body.left, body.top, body.width, body.height = [Inches(n) for n in (0.5, 1.8, 4.4, 5.0)]
+    elif shapes:
+        body._element.getparent().remove(body._element)
+
+
+def can_be_put(block: Block, pictures: Pictures) -> bool:
+    if block.kind == "chart":
+        return chart(block.lines) is not None
+    if block.kind == "picture":
+        found = pictures(block.lines[1])
+        return found is not None and legible(found[1])
+    return bool(table(block.lines))
+
+
+def legible(data: bytes) -> bool:
+    """Whether PowerPoint can show a picture."""
+    from pptx.parts.image import Image
+
+    try:
+        return bool(Image.from_blob(data).ext)
+    except Exception:  # whatever is wrong with it, its words are shown instead
+        return False
+
+
+def put_picture(shapes: Any, block: Block, pictures: Pictures, place: Sequence[int]) -> None:
+    found = pictures(block.lines[1])
+    assert found
+    left, top, width, height = place
+    picture = shapes.add_picture(BytesIO(found[1]), left, top)
+    scale = min(width / picture.width, height / picture.height)
+    picture.width, picture.height = int(picture.width * scale), int(picture.height * scale)
+
+
+def put_table(shapes: Any, block: Block, pictures: Pictures, place: Sequence[int]) -> None:
+    rows = table(block.lines)
+    columns = max(map(len, rows))
+    drawn = shapes.add_table(len(rows), columns, *place).table
+    for row, texts in zip(drawn.rows, rows):
+        for cell, text in zip(row.cells, texts):
+            cell.text = bare(text)
+
+
+def put_chart(shapes: Any, block: Block, pictures: Pictures, place: Sequence[int]) -> None:
+    from pptx.chart.data import CategoryChartData
+    from pptx.enum.chart import XL_CHART_TYPE
+
+    kinds = {"bar": "COLUMN_CLUSTERED", "line": "LINE_MARKERS", "area": "AREA", "pie": "PIE"}
+    untyped: Any = CategoryChartData
+    drawn, data = chart(block.lines), untyped()
+    assert drawn
+    data.categories = drawn.labels
+    for name, figures in zip(drawn.series, drawn.figures):
+        data.add_series(name, figures)
+    made = shapes.add_chart(getattr(XL_CHART_TYPE, kinds[drawn.kind]), *place, data).chart
+    made.has_title, made.has_legend = bool(drawn.title), len(drawn.series) > 1 or drawn.kind == "pie"
+    if drawn.title:
+        made.chart_title.text_frame.text = drawn.title
+
+
+SHAPES = {"picture": put_picture, "table": put_table, "chart": put_chart}
 
 
 def paragraphs(block: Block) -> list[tuple[int, str]]:
     if block.kind == "items":
         return [(level, bare(text)) for level, _, text in block.lines]
-    if block.kind == "table":
-        return [(0, "   ".join(map(bare, row))) for row in table(block.lines)]
     if block.kind == "picture":
         return [(0, block.lines[0])]
+    if block.kind == "chart":
+        return [(0, bare(line)) for line in block.lines[1:]]
     return [(0, bare(line.lstrip("> ")) if block.kind != "code" else line) for line in block.lines]
 
 
@@ -358,7 +556,7 @@ def built(given: argparse.Namespace) -> str:
         raise ValueError("it has no slides: write some Markdown, with a line --- between two slides")
     folder = os.path.dirname(given.file)
     if given.output.lower().endswith(".pptx"):
-        powerpoint(slides, folder, given.output)
+        powerpoint(slides, lambda name: picture_of(name, folder), given.output)
     else:
         with open(given.output, "w", encoding="utf-8") as file:
             file.write(html(meta, slides, folder))

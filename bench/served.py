@@ -1,0 +1,110 @@
+"""A server for the benchmark, in a process of its own: wick's, or a bare one that sends the same bytes.
+
+    python bench/served.py wick FOLDER      POST /agents/ticker/stream, GET /health
+    python bench/served.py bare             the same paths: Starlette's StreamingResponse, and nothing behind it
+
+It prints its port, and ends when its input does. What is asked says what is sent: `{"messages": [{"role": "user",
+"content": "20 0.5"}]}` asks for 20 pieces of text, one each half second. Each piece is the time at which it was made,
+by the system's monotonic clock, which all processes share.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator
+from threading import Thread
+from time import monotonic_ns
+from typing import Any
+
+import orjson
+import uvicorn
+import uvloop
+from starlette.applications import Starlette
+from starlette.requests import Request as HttpRequest
+from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+from wick.agent import Agent
+from wick.protocols import Delta, Finish, Request, TextDelta, Usage
+from wick.server.server import Server
+
+TOKEN = "a-token-for-the-benchmark-0123456789"
+
+
+async def pieces(words: str) -> AsyncIterator[str]:
+    count, pause = words.split()
+    for _ in range(int(count)):
+        await asyncio.sleep(float(pause))
+        yield f"{monotonic_ns()} "
+
+
+class Ticker:
+    """A model that says what time it is, as often as it is told to."""
+
+    name = "ticker"
+
+    async def stream(self, request: Request) -> AsyncIterator[Delta]:
+        async for piece in pieces(request.messages[-1].text):
+            yield TextDelta(piece)
+        yield Usage(1, 1)
+        yield Finish()
+
+
+def wick(folder: str) -> Server:
+    quotas = {"runs": 0, "threads": 0, "streams": 0, "requests_per_second": 0}
+    server = Server(port=0, data=folder, token=TOKEN, quotas=quotas, grace=1.0)
+    return server.register_agent("ticker", Agent(Ticker(), name="ticker"))
+
+
+# -- without wick ---------------------------------------------------------------------------------------------------
+
+HEAD = {"event": "on_chat_model_stream", "name": "ticker", "run_id": "run_0123456789ab"}
+
+
+async def frames(words: str) -> AsyncIterator[bytes]:
+    async for piece in pieces(words):
+        data = orjson.dumps({**HEAD, "data": {"delta": piece, "kind": "text"}})
+        yield b"event: on_chat_model_stream\ndata: %s\n\n" % data
+    yield b'event: done\ndata: {"event":"done"}\n\n'
+
+
+async def stream(request: HttpRequest) -> Response:
+    words = orjson.loads(await request.body())["messages"][-1]["content"]
+    return StreamingResponse(frames(words), media_type="text/event-stream")
+
+
+async def health(request: HttpRequest) -> Response:
+    return JSONResponse({"status": "ok"})
+
+
+class Bare(uvicorn.Server):
+    """Tells where it is once it is there."""
+
+    async def startup(self, sockets: Any = None) -> None:
+        await super().startup(sockets)
+        print(self.servers[0].sockets[0].getsockname()[1], flush=True)
+
+
+async def serve_bare() -> None:
+    routes = [Route("/agents/ticker/stream", stream, methods=["POST"]), Route("/health", health)]
+    config = uvicorn.Config(
+        Starlette(routes=routes), port=0, http="httptools", log_level="warning", access_log=False, backlog=4096
+    )
+    server = Bare(config)
+    Thread(target=lambda: (sys.stdin.read(), setattr(server, "should_exit", True)), daemon=True).start()
+    await server.serve()
+
+
+def serve_wick(folder: str) -> None:
+    server = wick(folder)
+    Thread(target=lambda: (sys.stdin.read(), server.shutdown()), daemon=True).start()
+    server.start(tell=lambda line: print(line, flush=True))
+
+
+if __name__ == "__main__":
+    if sys.argv[1] == "bare":
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(serve_bare())
+    else:
+        serve_wick(sys.argv[2])

@@ -1,0 +1,144 @@
+"""Hooks that are programs: whatever stands in a directory of hooks, or in settings, looks at what an agent does."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from wick import caps
+from wick.aliases import POINTS
+from wick.capability import Capability
+from wick.errors import ConfigError
+from wick.executables import discovery, single, sources
+from wick.executables.claude import SettingsHooks
+from wick.executables.failing import Fail
+from wick.executables.found import Found, Listed
+from wick.executables.running import Runner
+from wick.executables.trust import DEFAULT, Trust
+from wick.executables.warm import Warm
+from wick.hooks import Hook
+from wick.tools import Tool
+
+Brand = Literal["wick", "kodelet"]
+_LAST = ("agent_stop",)  # of what happens at the end of a step, what comes after all else
+
+
+class Executables(Capability):
+    """Has programs in any language watch, change, refuse or continue what the agent does.
+
+    `dirs` are directories of programs, trusted by being named. With `folder` those of that folder and of the user are
+    looked through, too; what comes with the folder, and every plugin, runs only when its files are trusted. `fail`
+    says by name what a failing program means: "closed" denies or withholds, "open" lets pass. `settings` is a map of
+    Claude Code's events; with `claude` its settings files are read, too, those of the folder when they are trusted.
+    """
+
+    def __init__(
+        self,
+        dirs: Sequence[str | Path | Mapping[str, str]] = (),
+        *,
+        folder: str | Path | None = None,
+        cwd: str | Path | None = None,
+        timeout: float = caps.HOOK_SECONDS,
+        settings: Mapping[str, Any] | None = None,
+        claude: bool | Sequence[str | Path] = False,
+        fail: Mapping[str, Fail] | None = None,
+        sandbox: bool = False,
+        trust: Trust | str | Path | None = None,
+        env: Mapping[str, str] | None = None,
+        home: str | Path | None = None,
+        brand: Brand = "wick",
+    ) -> None:
+        _check(timeout, fail or {}, brand)
+        self.runner = Runner(cwd=cwd or folder or os.getcwd(), timeout=timeout, env=env, sandbox=sandbox)
+        self.trust = trust if isinstance(trust, Trust) else Trust(trust or DEFAULT)
+        places = discovery.named(dirs)
+        if folder is not None:
+            places += discovery.usual(folder, home or f"~/.{brand}", brand)
+        self.found = discovery.discover(places, self.runner, self.trust, fail)
+        self._active = [found for found in self.found if found.points or found.tools]
+        self._warm = {found.name: Warm(found, self.runner) for found in self._active if found.protocol == "lines"}
+        given = sources.gathered(folder or self.runner.cwd, self.trust, hooks=settings, claude=claude)
+        self._settings = SettingsHooks(given, self.runner)
+        self._hooks = (*_in_order(self._made()), *self._settings.hooks())
+
+    def _made(self) -> Iterable[tuple[str, Hook]]:
+        """Every hook with the event that it is for."""
+        for found in self._active:
+            hooks = self._warm[found.name].hooks() if found.protocol == "lines" else single.hooks(found, self.runner)
+            events = {_point(event): event for event in found.points}
+            yield from ((events.get(hook.point, hook.point), hook) for hook in hooks)
+
+    def hooks(self) -> list[Hook]:
+        """The hooks that its programs are, each a ring of its own."""
+        return [*super().hooks(), *self._hooks]
+
+    def tools(self) -> list[Tool]:
+        """The tools that its programs bring."""
+        return [tool for warm in self._warm.values() for tool in warm.tools()]
+
+    def programs(self, point: str | None = None) -> list[Found]:
+        """The programs that hook something, or this point; it can be called by any of its names."""
+        if point is None:
+            return [*self._active]
+        return [found for found in self._active if point in found.points or _point(point) in map(_point, found.points)]
+
+    def program(self, name: str) -> Found | None:
+        """A program by its name, whatever it hooks."""
+        return next((found for found in self.found if found.name == name), None)
+
+    def listed(self) -> list[Listed]:
+        """Every program, at every point it hooks, and those that are broken or not trusted."""
+        rows = [row for ring, found in enumerate(self.found) for row in _rows(found, ring)]
+        return [*rows, *self._settings.listed(len(self.found))]
+
+    async def close(self) -> None:
+        """Stop the programs that are kept, and tell programs that the conversations have ended."""
+        for warm in self._warm.values():
+            await warm.close()
+        await self._settings.close()
+
+
+def _check(timeout: float, fail: Mapping[str, str], brand: str) -> None:
+    if isinstance(timeout, bool) or not 0 < timeout <= 86_400:
+        raise ConfigError(f"timeout is a number of seconds above 0, at most a day; not {timeout!r}")
+    if brand not in get_args(Brand):
+        raise ConfigError(f"brand is {' or '.join(get_args(Brand))}, not {brand!r}")
+    for name, choice in fail.items():
+        if choice not in get_args(Fail):
+            raise ConfigError(f"what a failing program means is open or closed; not {choice!r} for {name!r}")
+
+
+def _point(event: str) -> str:
+    return POINTS.get(event, event)
+
+
+def _in_order(made: Iterable[tuple[str, Hook]]) -> list[Hook]:
+    """Outermost first. What looks at results is outside, so that it sees a refusal, too; and the last of them is
+
+    the outermost, for results pass from the inside out and programs are to run in their order.
+    """
+    pairs = [*made]
+    reviews = [(event, hook) for event, hook in pairs if hook.position == "after"]
+    first = [hook for event, hook in reviews if event not in _LAST]
+    last = [hook for event, hook in reviews if event in _LAST]
+    return [*reversed(last), *reversed(first), *(hook for _, hook in pairs if hook.position != "after")]
+
+
+def _rows(found: Found, ring: int) -> list[Listed]:
+    common: dict[str, Any] = {"name": found.name, "source": found.source, "trust": found.trust, "ring": ring}
+    if not found.points:
+        return [Listed(**common, problem=found.problem)]
+    return [
+        Listed(
+            **common,
+            point=_point(event),
+            event=event,
+            fail=discovery.fail_of(found, event),
+            problem=found.problem,
+        )
+        for event in found.points
+    ]
+
+

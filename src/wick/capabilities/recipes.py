@@ -1,0 +1,212 @@
+"""Recipes: what a run is to do stands in a Markdown file, with the names of built-in functions that look on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from difflib import get_close_matches
+from inspect import isawaitable
+from pathlib import Path
+from typing import Any
+
+from wick.capability import Capability
+from wick.decisions import Block, Continue, Decision
+from wick.errors import ConfigError, HookError
+from wick.executables import kodelet
+from wick.executables.exact import agreed, remember
+from wick.frozen import thaw
+from wick.hooks import after, before, guard
+from wick.messages import Message, TextPart, user
+from wick.operations import ModelCall, Operation, Run, Step, ToolUse
+from wick.recipe import EVENTS, Recipe, Watcher, find
+from wick.threads import Thread
+from wick.workers import in_thread
+
+DIRS = (".wick/recipes",)
+KEY = "recipe"  # of thread.values: the recipe of the run that is going on, or was interrupted
+FIRST = 90.0  # outside of programs on the way in: they see what the recipe made of the input
+LAST_IN = -90.0  # inside of programs on the way in, and outside of them on the way out: handlers come after programs
+LAST_OUT = 90.0
+
+
+class Recipes(Capability):
+    """Lets a run begin with a recipe: `agent.run("…", recipe="review")` answers the text of `review.md`.
+
+    The first of `dirs` that has the file wins. `handlers` are functions that a recipe's hooks may name, beside
+    `swap_context`: an object with a method for each event that it is for, a map of events to functions, or one
+    function for all. Each gets the event's payload and the run. A file names handlers and cannot bring any.
+    """
+
+    def __init__(
+        self, dirs: str | Path | Sequence[str | Path] = DIRS, *, handlers: Mapping[str, Any] | None = None
+    ) -> None:
+        given = [dirs] if isinstance(dirs, str | Path) else [*dirs]
+        self.dirs = tuple(Path(folder).expanduser().absolute() for folder in given)
+        self.handlers = {"swap_context": SwapContext(), **(handlers or {})}
+        for name, handler in self.handlers.items():
+            if not any(_function(handler, event) for event in EVENTS):
+                raise ConfigError(f"Recipes: the handler {name!r} has no method for any of {', '.join(EVENTS)}")
+
+    # -- the text --
+
+    @before(Run, priority=FIRST)
+    async def fill(self, run: Run) -> None:
+        """A run with a recipe answers its text; one that is taken up stays under the recipe that it began with."""
+        kept = run.thread.values.get(KEY, "")
+        if run.resumed and run.recipe not in ("", kept):
+            raise ConfigError(f"run {run.id} was begun with the recipe {kept!r}; take it up without recipe=")
+        name = kept if run.resumed else run.recipe
+        if name:
+            await self._begin(run, name)
+        if name != kept and not run.thread.busy:
+            run.thread.values[KEY] = name
+
+    async def _begin(self, run: Run, name: str) -> None:
+        recipe = await in_thread(lambda: find(name, self.dirs), "recipe")
+        for event, watcher in recipe.hooks.items():
+            self._handler(recipe, event, watcher)
+        run.scratch[self], run.scratch[kodelet.RECIPE] = recipe, name
+        if run.input or not run.resumed:  # one that is taken up has heard it, unless it never began
+            run.input = _filled(recipe, run.input)
+
+    # -- what was swapped --
+
+    @before(ModelCall, priority=FIRST)
+    def shorten(self, call: ModelCall) -> None:
+        """The model reads a summary in the place of what it stands for."""
+        if not call.purpose and call.run.thread.compacted is not None:
+            call.messages = _shortened(call.run.thread, call.messages)
+
+    # -- the five events --
+
+    @before(Run, priority=LAST_IN)
+    async def user_message_send(self, run: Run) -> Block | None:
+        verdict = await self._decide(run, "user_message_send")
+        if self._watcher(run, "user_message_send") is not None:
+            run.screen(self.name, lambda message: self._welcomes(run, message))
+        return verdict
+
+    @before(ToolUse, priority=LAST_IN, inherit=True)
+    async def before_tool_call(self, use: ToolUse) -> Block | None:
+        verdict = await self._decide(use, "before_tool_call")
+        if verdict is None and self._watcher(use, "before_tool_call") is not None:
+            remember(use, self.name)
+        return verdict
+
+    @guard(ToolUse)
+    async def before_tool_call_again(self, use: ToolUse) -> Block | None:
+        """A verdict holds for the call that it was about; if that was changed since, the handler looks again."""
+        if self._watcher(use, "before_tool_call") is None or agreed(use, self.name):
+            return None
+        copy = use.fork()
+        verdict = await self._decide(copy, "before_tool_call")
+        if verdict is None and copy.args != use.args:
+            return Block("a handler of the recipe wants to change a call that other hooks have changed after it")
+        return verdict
+
+    @after(ToolUse, priority=LAST_OUT, inherit=True, on_error="log")
+    async def after_tool_call(self, use: ToolUse) -> None:
+        await self._tell(use, "after_tool_call")
+
+    @after(Step, priority=LAST_OUT, on_error="log")
+    async def turn_end(self, step: Step) -> None:
+        await self._tell(step, "turn_end")
+
+    @after(Step, priority=LAST_OUT + 1, on_error="log")
+    async def agent_stop(self, step: Step) -> Continue | None:
+        verdict = await self._tell(step, "agent_stop")
+        return verdict if isinstance(verdict, Continue) else None
+
+    async def _welcomes(self, run: Run, message: Message) -> Block | None:
+        """What is said while a run goes on is looked at as its input was."""
+        return await self._decide(run.fork(input=[message]), "user_message_send")
+
+    # -- handlers --
+
+    async def _decide(self, op: Operation[Any], event: str) -> Block | None:
+        """What a handler says that decides; one that fails has not agreed."""
+        try:
+            verdict = await self._tell(op, event)
+        except Exception as error:
+            return Block(f"a handler of the recipe failed, so it has not agreed: {type(error).__name__}: {error}")
+        return verdict if isinstance(verdict, Block) else None
+
+    async def _tell(self, op: Operation[Any], event: str) -> Decision | None:
+        """Tell a handler of an event, and do what it answers."""
+        watcher, language = self._watcher(op, event), kodelet.Event(event)
+        if watcher is None or not language.concerns(op):
+            return None
+        answer = self._function_of(watcher.handler, event)(language.tell(op, str(Path.cwd())), op.run)
+        answer = await answer if isawaitable(answer) else answer
+        if answer is not None and not isinstance(answer, Mapping):
+            raise HookError(f"the handler {watcher.handler} answers a dict or nothing, not {answer!r}")
+        return language.hear(dict(answer or {}), op)
+
+    def _watcher(self, op: Operation[Any], event: str) -> Watcher | None:
+        """Which handler the recipe of a run has for an event, on this turn; its tools are watched in children, too."""
+        recipe = (op.run.root if isinstance(op, ToolUse) else op.run).scratch.get(self)
+        watcher = recipe.hooks.get(event) if recipe is not None else None
+        return None if watcher is None or (watcher.once and _turn(op) > 1) else watcher
+
+    def _handler(self, recipe: Recipe, event: str, watcher: Watcher) -> None:
+        """Refuse a recipe that names a handler that is not there, or is not for this event."""
+        name = watcher.handler
+        if name not in self.handlers:
+            close = get_close_matches(name, self.handlers, n=1)
+            hint = f"did you mean {close[0]}?" if close else f"the handlers are {', '.join(self.handlers)}"
+            raise ConfigError(f"the recipe {recipe.name!r} names the handler {name!r}, which is not there; {hint}")
+        if _function(self.handlers[name], event) is None:
+            raise ConfigError(f"the recipe {recipe.name!r} names {name!r} for {event}, which it is not for")
+
+    def _function_of(self, name: str, event: str) -> Callable[..., Any]:
+        found = _function(self.handlers[name], event)
+        assert found is not None  # the recipe was refused otherwise
+        return found
+
+
+class SwapContext:
+    """The handler `swap_context`: what the model has just said takes the place of the conversation so far."""
+
+    def turn_end(self, payload: Mapping[str, Any], run: Run) -> None:
+        thread = run.thread
+        told = f"What came of the conversation so far, in place of its messages:\n\n{payload['response']}"
+        since = 0 if thread.compacted is None else thread.compacted["replaces"]
+        stands = {"replaces": len(thread.messages), "from": since, "run": run.id}
+        thread.append("compaction", {**stands, "summary": Message("user", told, name=Recipes.name).to_json()})
+        run.record("swapped", messages=len(thread.messages) - since)
+
+
+def _function(handler: Any, event: str) -> Callable[..., Any] | None:
+    """What a handler has for an event."""
+    if isinstance(handler, Mapping):
+        return handler.get(event)
+    method = getattr(handler, event, None)
+    return method if callable(method) else handler if callable(handler) else None
+
+
+def _turn(op: Operation[Any]) -> int:
+    """Which answer of the conversation this is on the way to, or is."""
+    messages = op.run.root.thread.messages
+    answers = sum(m.role == "assistant" and bool(m.text) and not m.tool_calls for m in messages)
+    return answers if isinstance(op, Step) else answers + 1
+
+
+def _filled(recipe: Recipe, input: Sequence[Message]) -> list[Message]:
+    """The input of a run with its last words put into the recipe's text; pictures and files stay with them."""
+    if not input or input[-1].role != "user":
+        return [*input, user(recipe.text(""))]
+    said = input[-1]
+    text = recipe.text(said.text)
+    media = () if isinstance(said.content, str) else tuple(p for p in said.content if not isinstance(p, TextPart))
+    return [*input[:-1], replace(said, content=(TextPart(text), *media) if media else text)]
+
+
+def _shortened(thread: Thread, messages: list[Message]) -> list[Message]:
+    """The messages with the thread's summary in the place of what it stands for; as they are, if they are others."""
+    if thread.compacted is None:
+        return messages
+    count = thread.compacted["replaces"]
+    if [id(message) for message in messages[:count]] != [id(message) for message in thread.messages[:count]]:
+        return messages
+    told = [message for message in messages[:count] if message.role == "system"]
+    return [*told, Message.from_json(thaw(thread.compacted["summary"])), *messages[count:]]

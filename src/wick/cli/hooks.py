@@ -1,0 +1,253 @@
+"""`wick hooks`: see every hook of an agent, trust the programs among them, try one, make one."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from wick.agent import Agent
+from wick.capabilities.executables import Executables
+from wick.cli.agents import AGENT, FOLDER, HOME, Chosen
+from wick.cli.frame import DONE, FAILED, STOPPED
+from wick.cli.templates import EVENTS, LANGUAGES, program
+from wick.cli.trying import Verdict, tried
+from wick.errors import ConfigError
+from wick.executables.found import Listed
+from wick.executables.sources import trustable
+from wick.hooks import Hook, rings
+from wick.operations import OPERATIONS
+
+JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+WIDTH = 200  # of what is not printed on a terminal
+
+
+@click.group("hooks")
+def command() -> None:
+    """See, trust, try and make hooks."""
+
+
+# -- list and onion -------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A hook in a list. `ring` counts from the outside, at its operation; a program that may not run has none."""
+
+    name: str
+    point: str
+    ring: int | None
+    priority: float
+    source: str
+    trust: str
+    fail: str
+    problem: str
+
+
+@command.command("list")
+@AGENT
+@FOLDER
+@JSON
+def list_hooks(agent: str | None, folder: str, as_json: bool) -> None:
+    """Show every hook: its point and ring, where it comes from, whether it is trusted, what its failure means."""
+    chosen = Chosen(agent, folder)
+    rows = hook_rows(chosen.built(), chosen.executables)
+    if as_json:
+        return _print_json([asdict(row) for row in rows])
+    table = _table("hook", "point", "ring", "source", "trust", "fail", "problem")
+    for row in rows:
+        ring = "-" if row.ring is None else f"{row.ring}{f' ({row.priority:+g})' if row.priority else ''}"
+        table.add_row(row.name, row.point or "-", ring, row.source, row.trust, row.fail, row.problem)
+    _print(table)
+
+
+def hook_rows(agent: Agent, programs: Sequence[Executables]) -> list[Row]:
+    """Every hook of an agent, and every program that is none because it may not run."""
+    places = {id(hook): place for one in OPERATIONS for place, hook in enumerate(rings(agent.hooks, one))}
+    of_programs = {id(hook): hook for part in programs for hook in part.hooks()}
+    own = [_row_of(hook, places[id(hook)]) for hook in agent.hooks if id(hook) not in of_programs]
+    by_name = {hook.name: (places[id(hook)], hook.priority) for hook in of_programs.values()}
+    return [*own, *(_row_of_program(listed, by_name) for part in programs for listed in part.listed())]
+
+
+def _row_of(hook: Hook, place: int) -> Row:
+    fails = "closed" if hook.position == "guard" or hook.on_error == "fail" else "open"
+    return Row(hook.name, hook.point, place, hook.priority, _source(hook), "", fails, "")
+
+
+def _row_of_program(listed: Listed, by_name: dict[str, tuple[int, float]]) -> Row:
+    names = (f"{listed.name}@{listed.point}", f"{listed.event}@{listed.point}")
+    place, priority = next((by_name[name] for name in names if name in by_name), (None, listed.priority))
+    return Row(
+        listed.name, listed.point, place, priority, listed.source, listed.trust, listed.fail, listed.problem
+    )  # fmt: skip
+
+
+def _source(hook: Hook) -> str:
+    if hook.owner is not None:
+        return f"{type(hook.owner).__module__}:{type(hook.owner).__name__}"
+    return str(getattr(hook.fn, "__module__", "") or "Python")
+
+
+@command.command()
+@AGENT
+@FOLDER
+@JSON
+def onion(agent: str | None, folder: str, as_json: bool) -> None:
+    """Draw the rings around each operation, the outermost first."""
+    made = Chosen(agent, folder).built()
+    drawn = {one.name: [hook for hook in rings(made.hooks, one) if hook.position != "guard"] for one in OPERATIONS}
+    gates = {one.name: [hook for hook in rings(made.hooks, one) if hook.position == "guard"] for one in OPERATIONS}
+    if as_json:
+        return _print_json({name: [_named(hook) for hook in (*drawn[name], *gates[name])] for name in drawn})
+    for name in drawn:
+        click.secho(name, bold=True)
+        for depth, hook in enumerate(drawn[name]):
+            click.echo(f"{'  ' * min(depth + 1, 20)}{hook.position:<7}{hook.name}")
+        inner = "  " * min(len(drawn[name]) + 1, 20)
+        for hook in gates[name]:
+            click.echo(f"{inner}guard  {hook.name}")
+        click.echo(f"{inner}● it is done\n")
+
+
+def _named(hook: Hook) -> dict[str, Any]:
+    return {"position": hook.position, "name": hook.name, "priority": hook.priority}
+
+
+# -- trust ----------------------------------------------------------------------------------------------------------
+
+
+@command.command()
+@AGENT
+@FOLDER
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--forget", is_flag=True, help="Trust them no more.")
+def trust(agent: str | None, folder: str, yes: bool, forget: bool) -> None:
+    """Let the programs that came with a folder run, exactly as they are now.
+
+    A file that is changed after that is not trusted any more.
+    """
+    chosen = Chosen(agent, folder)
+    chosen.built()
+    found = [(part.trust, _trusted(part, folder) if forget else _untrusted(part)) for part in chosen.executables]
+    for path in (path for _, files in found for path in files):
+        click.echo(str(path))
+    if not any(files for _, files in found):
+        return click.echo("nothing here was trusted" if forget else "there is nothing that needs trust")
+    words = "Trust these files no more?" if forget else "These files will run with your rights. Trust them?"
+    if not yes and not click.confirm(words):
+        sys.exit(FAILED)
+    for store, files in found:
+        changed = store.forget(files) if forget else store.trust(files)
+        click.echo(f"{len(changed)} {'forgotten' if forget else 'trusted'}")
+
+
+def _untrusted(part: Executables) -> list[Path]:
+    settings = [path for path in trustable(part.runner.cwd) if part.trust.standing(path) != "trusted"]
+    return [*(found.path for found in part.found if not found.trusted), *settings]
+
+
+def _trusted(part: Executables, folder: str) -> list[Path]:
+    return [path for path in part.trust.files() if path.is_relative_to(Path(folder).resolve())]
+
+
+# -- test -----------------------------------------------------------------------------------------------------------
+
+
+@command.command()
+@click.argument("name")
+@click.option("--payload", type=click.File("rb"), required=True, help="A file with the event as JSON; - is the stdin.")
+@AGENT
+@FOLDER
+@JSON
+def test(name: str, payload: Any, agent: str | None, folder: str, as_json: bool) -> None:
+    """Call one program with an event and show its verdict.
+
+    The exit code is 0 if it agrees, asks or has nothing to say, 3 if it refuses, 1 if it fails.
+    """
+    told = _payload(payload.read())
+    chosen = Chosen(agent, folder)
+    chosen.built()
+    parts = chosen.executables
+    found, runner = next(
+        ((found, part.runner) for part in parts if (found := part.program(name)) is not None), (None, None)
+    )
+    if found is None or runner is None:
+        names = [found.name for part in parts for found in part.found]
+        raise ConfigError(f"there is no hook program {name!r}; there are {', '.join(names) or 'none'}")
+    if not found.trusted:
+        raise ConfigError(f"{found.path} is {found.trust}; look at it, then say: wick hooks trust")
+    verdict = tried(found, runner, told)
+    if as_json:
+        _print_json(asdict(verdict))
+    else:
+        click.echo(f"{verdict.word}{f': {verdict.reason}' if verdict.reason else ''}")
+        if verdict.answer:
+            click.echo(json.dumps(verdict.answer, indent=2, ensure_ascii=False))
+        click.echo(f"{verdict.milliseconds:.0f} ms", err=True)
+    sys.exit(_code(verdict))
+
+
+def _payload(data: bytes) -> dict[str, Any]:
+    try:
+        told = json.loads(data)
+    except ValueError as error:
+        raise ConfigError(f"the payload is no JSON: {error}") from None
+    if not isinstance(told, dict):
+        raise ConfigError('the payload is a JSON object, such as {"event": "before_tool_call", "tool_name": "bash"}')
+    return told
+
+
+def _code(verdict: Verdict) -> int:
+    return {"failed": FAILED, "refused": STOPPED}.get(verdict.word, DONE)
+
+
+# -- new ------------------------------------------------------------------------------------------------------------
+
+
+@command.command()
+@click.argument("name")
+@click.option("--event", type=click.Choice(EVENTS), default="before_tool_call", show_default=True)
+@click.option("--language", type=click.Choice(LANGUAGES), default="python", show_default=True)
+@click.option("--user", is_flag=True, help="For all of your folders: in ~/.wick/hooks.")
+@FOLDER
+def new(name: str, event: str, language: str, user: bool, folder: str) -> None:
+    """Write a hook program that agrees to everything, to begin with."""
+    if not name.replace("-", "").replace("_", "").replace(".", "").isalnum() or name.startswith("."):
+        raise ConfigError(f"a program's name has letters, digits, `_`, `.` and `-`, not {name!r}")
+    path = (Path(HOME).expanduser() if user else Path(folder) / ".wick") / "hooks" / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        with path.open("x", encoding="utf-8") as file:
+            file.write(program(language, event))
+    except FileExistsError:
+        raise ConfigError(f"there is a file {path} already; choose another name") from None
+    path.chmod(0o755)
+    click.echo(str(path))
+    if not user:
+        click.echo("it came with this folder, so it runs once you have said: wick hooks trust", err=True)
+
+
+# -- shared ---------------------------------------------------------------------------------------------------------
+
+
+def _table(*columns: str) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column in columns:
+        table.add_column(column, overflow="fold")
+    return table
+
+
+def _print(table: Table) -> None:
+    Console(width=None if sys.stdout.isatty() else WIDTH, highlight=False, markup=False).print(table)
+
+
+def _print_json(data: dict[str, Any] | Sequence[Any] | Iterable[Any]) -> None:
+    click.echo(json.dumps(data, indent=2, ensure_ascii=False))

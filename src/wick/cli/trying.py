@@ -1,0 +1,68 @@
+"""One call of a hook program, outside of any run, and what its answer would mean."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from wick.executables.answers import Unfit, answered, parsed
+from wick.executables.failing import decides
+from wick.executables.found import Found
+from wick.executables.running import Ran, Runner, blocking
+
+ID = "1"  # of the only line that a program is sent
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What a program said: `word` is agreed, changed, asks, refused, stops, continues or failed."""
+
+    word: str
+    reason: str
+    answer: dict[str, Any]
+    exit_code: int
+    milliseconds: float
+
+
+def tried(found: Found, runner: Runner, told: dict[str, Any]) -> Verdict:
+    """Call a program once with an event."""
+    event = str(told.get("event") or (found.points[0] if found.points else ""))
+    told = {"event": event, **told}
+    lines = found.protocol == "lines"
+    argv = [str(found.path), "serve" if lines else "run"]
+    stdin = json.dumps({"id": ID, **told} if lines else told).encode() + b"\n"
+    ran = blocking(lambda: runner.run(argv, stdin=stdin))
+    try:
+        answer = _line(ran) if lines else answered(ran)
+    except Unfit as problem:
+        means = "it has not agreed" if decides(event) and found.fail != "open" else "the run goes on"
+        return Verdict("failed", f"it {problem}, so {means}", {}, ran.exit_code, ran.milliseconds)
+    return Verdict(*_meaning(answer), answer, ran.exit_code, ran.milliseconds)
+
+
+def _line(ran: Ran) -> dict[str, Any]:
+    """The answer of a program that is kept; it has ended, as there was nothing more to read."""
+    if ran.problem:
+        raise Unfit(ran.problem)
+    answer = parsed(ran.stdout)
+    if str(answer.pop("id", "")) != ID:
+        raise Unfit("answered for another call" if answer else "did not answer")
+    if "error" in answer and len(answer) == 1:
+        raise Unfit(f"failed: {answer['error']}")
+    return answer
+
+
+_WORDS = {"block": "refused", "ask": "asks", "stop": "stops", "continue": "continues"}
+
+
+def _meaning(answer: dict[str, Any]) -> tuple[str, str]:
+    reason = str(answer.get("reason") or answer.get("question") or answer.get("message") or "")
+    if answer.get("blocked") is True:
+        return "refused", reason
+    if (word := _WORDS.get(str(answer.get("decision")))) is not None:
+        return word, reason
+    if answer.get("follow_up_messages"):
+        return "continues", "\n".join(map(str, answer["follow_up_messages"]))
+    changes = any(answer.get(name) is not None for name in ("input", "args", "output", "result", "system"))
+    return ("changed" if changes else "agreed"), reason

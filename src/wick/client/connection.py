@@ -1,0 +1,118 @@
+"""Requests to one server: with the token, with its errors as exceptions, and as many streams as there are readers."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+
+import aiohttp
+from pydantic_core import from_json, to_json
+from yarl import URL
+
+from wick.client.errors import ServerError
+
+SILENCE_SECONDS = 45.0  # a stream says something every 15 s; one that is silent for longer is dead
+CONNECT_SECONDS = 10.0
+
+
+class Connection:
+    """A server and who asks it."""
+
+    def __init__(self, url: str, token: str = "", *, timeout: float | None = None) -> None:
+        self.url, self.timeout = URL(url.rstrip("/")), timeout
+        if self.url.scheme not in ("http", "https") or not self.url.host:
+            raise ServerError(f"a server's address is like http://127.0.0.1:8000, not {url!r}", "invalid")
+        self._headers = {"Authorization": f"Bearer {token}"} if token else {}
+        self._session: aiohttp.ClientSession | None = None
+
+    def session(self) -> aiohttp.ClientSession:
+        """The connections of this client, opened when they are first needed."""
+        if self._session is None or self._session.closed:
+            self._session = aiohttp.ClientSession(
+                connector=aiohttp.TCPConnector(limit=0),
+                cookie_jar=aiohttp.DummyCookieJar(),
+                headers=self._headers,
+                timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS),
+            )
+        return self._session
+
+    async def close(self) -> None:
+        if self._session is not None:
+            await self._session.close()
+            self._session = None
+
+    def at(self, path: str, query: Mapping[str, Any] | None = None) -> URL:
+        """The address of a path whose parts are already quoted; what is None is not asked for."""
+        place = URL(f"{self.url}{path}", encoded=True)
+        said = {name: _word(value) for name, value in (query or {}).items() if value is not None}
+        return place.update_query(said) if said else place
+
+    async def call(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, Any] | None = None,
+        json: Any = None,
+        body: bytes | aiohttp.FormData | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> Any:
+        """What the server answers, as JSON data; None if it has nothing to say."""
+        async with self.asked(method, path, query=query, json=json, body=body, headers=headers) as response:
+            raw = await response.read()
+        return _decoded(raw) if raw else None
+
+    @asynccontextmanager
+    async def asked(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, Any] | None = None,
+        json: Any = None,
+        body: bytes | aiohttp.FormData | None = None,
+        headers: Mapping[str, str] | None = None,
+        silence: float | None = None,
+    ) -> AsyncIterator[aiohttp.ClientResponse]:
+        """An answer, while it is read; what the server refuses is a ServerError."""
+        sent = dict(headers or {})
+        if json is not None:
+            body, sent["Content-Type"] = to_json(json), "application/json"
+        limits = aiohttp.ClientTimeout(total=self.timeout, sock_connect=CONNECT_SECONDS, sock_read=silence)
+        try:
+            async with self.session().request(
+                method, self.at(path, query), data=body, headers=sent, allow_redirects=False, timeout=limits
+            ) as response:
+                if response.status >= 300:
+                    raise _refusal(response, await response.read())
+                yield response
+        except (TimeoutError, aiohttp.ClientError, OSError) as error:
+            raise self._broken(error) from error
+
+    def _broken(self, error: BaseException) -> ServerError:
+        why = " ".join(str(error).split()) or type(error).__name__
+        if isinstance(error, aiohttp.ClientConnectorError):
+            return ServerError(f"{self.url} cannot be reached: {why}; check that the server runs", "unreachable")
+        return ServerError(f"the connection to {self.url} broke off: {why}", "broken")
+
+
+def _word(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _decoded(raw: bytes) -> Any:
+    try:
+        return from_json(raw)
+    except ValueError:
+        raise ServerError("the server did not answer with JSON; is it wick's?", "invalid") from None
+
+
+def _refusal(response: aiohttp.ClientResponse, raw: bytes) -> ServerError:
+    try:
+        error = from_json(raw)["error"]
+        code, message = str(error["code"]), str(error["message"])
+    except (ValueError, LookupError, TypeError):
+        code, message = "error", f"{response.url.path} answered with status {response.status}"
+    after = response.headers.get("Retry-After", "")
+    return ServerError(message, code, response.status, float(after) if after.isdigit() else None)

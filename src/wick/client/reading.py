@@ -1,0 +1,142 @@
+"""Server-sent events, from the bytes of a connection to the events of wick."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic_core import from_json
+
+from wick.caps import SSE_LINE_BYTES
+from wick.client.errors import ServerError
+from wick.events import (
+    ApprovalRequest,
+    ApprovalResponse,
+    ChatModelEnd,
+    ChatModelRestart,
+    ChatModelStart,
+    ChatModelStream,
+    Done,
+    Event,
+    Failed,
+    Resync,
+    StateChange,
+    SubagentEnd,
+    SubagentStart,
+    TaskEnd,
+    TaskStart,
+    TaskUpdate,
+    ToolEnd,
+    ToolStart,
+    ToolStream,
+    UserMessage,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """One event as it came over the wire; one with an `id` is in the thread's log, and can be resumed after."""
+
+    id: str
+    event: str
+    data: str
+
+    def json(self) -> dict[str, Any]:
+        """What it carries; nothing if it carries no JSON object."""
+        try:
+            found = from_json(self.data)
+        except ValueError:
+            raise ServerError(f"the server sent an event that is no JSON: {self.data[:80]!r}", "invalid") from None
+        return found if isinstance(found, dict) else {}
+
+
+class Frames:
+    """Takes bytes as they come, cut anywhere, and gives back every frame that is complete."""
+
+    __slots__ = ("_data", "_event", "_id", "_rest")
+
+    def __init__(self) -> None:
+        self._rest = b""
+        self._data: list[str] = []
+        self._event = self._id = ""
+
+    def feed(self, chunk: bytes) -> list[Frame]:
+        *lines, self._rest = (self._rest + chunk).split(b"\n")
+        if len(self._rest) > SSE_LINE_BYTES:
+            raise ServerError(f"the server sent an event longer than {SSE_LINE_BYTES:,} bytes", "too_large")
+        return [frame for line in lines if (frame := self._line(line.rstrip(b"\r").decode("utf-8", "replace")))]
+
+    def _line(self, line: str) -> Frame | None:
+        if not line:
+            return self._frame()
+        name, _, value = line.partition(":")
+        value = value.removeprefix(" ")
+        if name == "data":
+            self._data.append(value)
+        elif name == "event":
+            self._event = value
+        elif name == "id":
+            self._id = value
+        return None  # anything else is a comment, such as a heartbeat
+
+    def _frame(self) -> Frame | None:
+        """The frame that an empty line ends. Unlike a browser's, an id is the frame's own and is not kept for later."""
+        frame = Frame(self._id, self._event, "\n".join(self._data)) if self._data or self._event else None
+        self._data, self._event, self._id = [], "", ""
+        return frame
+
+
+def event_of(payload: Mapping[str, Any]) -> Event | None:
+    """The event that `Event.to_json` wrote; None for one that this version of wick does not know."""
+    data, read = payload.get("data"), _READ.get(str(payload.get("event", "")))
+    if read is None:
+        return None
+    event = read(data if isinstance(data, dict) else {})
+    event.run_id, event.name = str(payload.get("run_id", "")), str(payload.get("name", ""))
+    if isinstance(event, Done | Failed):
+        event.thread_id = str(payload.get("thread_id", ""))
+    return event
+
+
+def _plain(kind: type[Event]) -> Callable[[dict[str, Any]], Event]:
+    """How to read an event whose data are its fields."""
+    own = {name for name in kind.__dataclass_fields__ if name not in ("run_id", "name")}
+    return lambda data: kind(**{name: value for name, value in data.items() if name in own})
+
+
+def _approval(data: dict[str, Any]) -> Event:
+    about = {name: value for name, value in data.items() if name not in ("id", "question")}
+    return ApprovalRequest(id=str(data.get("id", "")), question=str(data.get("question", "")), about=about)
+
+
+def _failed(data: dict[str, Any]) -> Event:
+    error = data.get("error")
+    error = error if isinstance(error, dict) else {}
+    return Failed(code=str(error.get("code", "error")), message=str(error.get("message", "")))
+
+
+_PLAIN = (
+    ChatModelStart,
+    ChatModelStream,
+    ChatModelRestart,
+    ChatModelEnd,
+    ToolStart,
+    ToolStream,
+    ToolEnd,
+    ApprovalResponse,
+    SubagentStart,
+    SubagentEnd,
+    TaskStart,
+    TaskUpdate,
+    TaskEnd,
+    Done,
+    Resync,
+    UserMessage,
+)
+_READ: dict[str, Callable[[dict[str, Any]], Event]] = {
+    **{kind.event: _plain(kind) for kind in _PLAIN},
+    StateChange.event: lambda data: StateChange(values=data),
+    ApprovalRequest.event: _approval,
+    Failed.event: _failed,
+}

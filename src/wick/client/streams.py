@@ -1,0 +1,100 @@
+"""A run as a stream of events that outlives its connection."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass, field
+from time import monotonic
+from typing import Any
+from urllib.parse import quote
+from uuid import uuid4
+
+from wick.client.connection import SILENCE_SECONDS, Connection
+from wick.client.errors import ServerError
+from wick.client.reading import Frame, Frames, event_of
+from wick.events import Event
+from wick.turns import closing
+
+FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0  # between two tries to connect again
+CHUNK_BYTES = 65_536
+
+
+@dataclass(slots=True)
+class RunStream:
+    """The events of a run to its end: each one that is in the log exactly once, however often the connection breaks.
+
+    `run_id` and `thread_id` are known from the first event on. Who stops reading does not stop the run.
+    """
+
+    connection: Connection
+    path: str = ""  # where a run is begun
+    body: Mapping[str, Any] = field(default_factory=dict)
+    run_id: str = ""
+    thread_id: str = ""
+    last_id: str = ""  # of the last event that is in the log; one may resume after it in another program
+    patience: float = 60.0  # seconds that a server may be away
+    key: str = field(default_factory=lambda: uuid4().hex)  # the same run is begun once, however often it is asked for
+
+    async def __aiter__(self) -> AsyncIterator[Event]:
+        pause, since = FIRST_PAUSE, monotonic()
+        while True:
+            try:
+                async with closing(self._frames()) as frames:
+                    async for frame in frames:
+                        pause, since = FIRST_PAUSE, monotonic()
+                        if (event := self._news(frame)) is not None:
+                            yield event
+                            if event.terminal:
+                                return
+                error = ServerError(f"the stream of run {self.run_id or '?'} ended before the run", "broken")
+            except ServerError as failure:
+                if not failure.passing:
+                    raise
+                error = failure
+            if monotonic() - since > self.patience:
+                raise error
+            await asyncio.sleep(max(pause, error.retry_after or 0.0))
+            pause = min(pause * 2, LONGEST_PAUSE)
+
+    async def _frames(self) -> AsyncIterator[Frame]:
+        """The frames of one connection."""
+        frames, headers = Frames(), {"Accept": "text/event-stream"}
+        if self.last_id:
+            headers["Last-Event-ID"] = self.last_id
+        if self.run_id:
+            asked = self.connection.asked(
+                "GET", f"/runs/{quote(self.run_id, safe='')}/events", headers=headers, silence=SILENCE_SECONDS
+            )
+        else:
+            headers["Idempotency-Key"] = self.key
+            asked = self.connection.asked("POST", self.path, json=self.body, headers=headers, silence=SILENCE_SECONDS)
+        async with asked as response:
+            self.run_id = response.headers.get("X-Run-Id", self.run_id)
+            self.thread_id = response.headers.get("X-Thread-Id", self.thread_id)
+            async for chunk in response.content.iter_any():
+                for frame in frames.feed(chunk):
+                    yield frame
+
+    def _news(self, frame: Frame) -> Event | None:
+        """The event of a frame, unless it was there before."""
+        if frame.id:
+            if self.last_id and _place(frame.id) <= _place(self.last_id):
+                return None
+            self.last_id = frame.id
+        event = event_of({"event": frame.event, **frame.json()})
+        if event is not None:
+            self.run_id = self.run_id or event.run_id
+            self.thread_id = getattr(event, "thread_id", "") if event.terminal else self.thread_id
+        return event
+
+
+def _place(id: str) -> tuple[int, float]:
+    """Where a frame stands: of an entry with several frames, the one with the bare number is the last."""
+    entry, _, part = id.partition(".")
+    try:
+        return int(entry), int(part) if part else float("inf")
+    except ValueError:
+        raise ServerError(
+            f"the server sent an event with the id {id!r}, which is no place in a log", "invalid"
+        ) from None

@@ -1,0 +1,85 @@
+"""A shell in an agent's workspace, from afar."""
+
+from __future__ import annotations
+
+import asyncio
+from types import TracebackType
+from typing import Self
+
+import aiohttp
+from pydantic_core import to_json
+
+from wick.client.connection import Connection
+from wick.client.errors import ServerError
+
+CONTROL = b"\x01"  # begins a message that is no typing
+
+
+class TerminalLink:
+    """A terminal: bytes go in as they are typed, bytes come out as they are to be shown.
+
+        async with client.terminal("default") as shell:
+            await shell.write(b"ls\\n")
+            print(await shell.read())
+
+    When it is closed, what runs in it ends.
+    """
+
+    def __init__(self, connection: Connection, path: str, rows: int, columns: int) -> None:
+        self._connection, self._path = connection, path
+        self._size = (rows, columns)
+        self._socket: aiohttp.ClientWebSocketResponse | None = None
+
+    async def open(self) -> None:
+        """Begin; `async with` does so by itself."""
+        rows, columns = self._size
+        try:
+            self._socket = await self._connection.session().ws_connect(
+                self._connection.at(self._path, {"rows": rows, "cols": columns}), max_msg_size=0
+            )
+        except aiohttp.WSServerHandshakeError as error:
+            message = f"the server opens no terminal: {error.message} ({error.status})"
+            raise ServerError(message, "refused", error.status) from None
+        except (aiohttp.ClientError, OSError, asyncio.TimeoutError) as error:
+            raise ServerError(f"{self._connection.url} cannot be reached: {error}", "unreachable") from error
+
+    async def read(self) -> bytes:
+        """The next bytes; none at the end."""
+        while True:
+            message = await self._open().receive()
+            if message.type == aiohttp.WSMsgType.BINARY:
+                return bytes(message.data)
+            if message.type != aiohttp.WSMsgType.TEXT:
+                return b""
+
+    async def write(self, data: bytes) -> None:
+        """Type something. To type the byte 0x01 first, which the server takes for a sign, it is sent by itself."""
+        await self._send(data)
+
+    async def resize(self, rows: int, columns: int) -> None:
+        """Say how large it is shown."""
+        await self._send(CONTROL + to_json({"type": "resize", "rows": rows, "cols": columns}))
+
+    async def _send(self, data: bytes) -> None:
+        try:
+            await self._open().send_bytes(data)
+        except (aiohttp.ClientError, OSError) as error:
+            raise ServerError(f"the terminal is closed: {error}", "closed") from error
+
+    def _open(self) -> aiohttp.ClientWebSocketResponse:
+        if self._socket is None:
+            raise ServerError("the terminal is not open; use `async with client.terminal(…)`", "closed")
+        return self._socket
+
+    async def close(self) -> None:
+        if self._socket is not None:
+            await self._socket.close()
+
+    async def __aenter__(self) -> Self:
+        await self.open()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()

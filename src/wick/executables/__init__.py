@@ -1,0 +1,11 @@
+"""Hooks that are programs: found, trusted, run, and made into the same hooks as Python functions.
+
+    running    one call of a program: clean environment, a time limit, capped output, and its whole process tree ended
+    failing    what it means when a program fails: one that decides has not agreed
+    exact      a verdict holds only for the exact call that it was about
+    points     wick's own points as JSON, for programs of any protocol
+    found      what discovery found, and how it is listed
+    trust      which files may run
+    discovery  where programs are looked for
+    single     one program per hook
+"""

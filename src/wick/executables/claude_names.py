@@ -1,0 +1,104 @@
+"""Tools as programs for Claude Code know them: other names, other names of arguments, and absolute paths. Both ways."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from wick.aliases import TOOLS, tool_aliases, tool_name
+from wick.frozen import thaw
+from wick.messages import ToolCall, ToolResult
+from wick.operations import ToolUse
+from wick.tools import Tool
+
+NAMES = {own: name for name, own in TOOLS.items() if name[0].isupper()}
+ARGUMENTS = {
+    "read_file": {"path": "file_path"},
+    "write_file": {"path": "file_path"},
+    "edit_file": {"path": "file_path", "old_text": "old_string", "new_text": "new_string"},
+    "task": {"agent": "subagent_type"},
+    "load_skill": {"name": "skill"},
+}
+PATHS = dict.fromkeys(("ls", "read_file", "write_file", "edit_file", "glob", "grep"), "path")
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A tool, and the folder that its relative paths begin in."""
+
+    tool: Tool
+    workdir: str
+
+    @classmethod
+    def of(cls, use: ToolUse, cwd: str) -> Place:
+        backend = getattr(getattr(use.bound.fn, "__self__", None), "backend", None)
+        workdir = getattr(backend, "workdir", "")
+        return cls(use.bound, workdir if isinstance(workdir, str) and workdir else cwd)
+
+    @property
+    def own(self) -> str:
+        """wick's name of the tool, whatever it was renamed to."""
+        return tool_name(self.tool.origin)
+
+    @property
+    def name(self) -> str:
+        return NAMES.get(self.own, self.tool.name)
+
+    @property
+    def names(self) -> frozenset[str]:
+        """What a matcher is compared with."""
+        return self.tool.names | {self.name, self.own} | tool_aliases(self.own)
+
+    def shown(self, args: Mapping[str, Any]) -> dict[str, Any]:
+        """Arguments as the program reads them; what is left out because it says nothing comes back as it was."""
+        names, path = ARGUMENTS.get(self.own, {}), PATHS.get(self.own)
+        told = {name: thaw(value) for name, value in args.items() if value is not None and value != ""}
+        if path in told and isinstance(told[path], str):
+            told[path] = self._absolute(told[path])
+        return {names.get(name, name): value for name, value in told.items()}
+
+    def taken(self, given: Mapping[str, Any], args: Mapping[str, Any]) -> dict[str, Any]:
+        """The arguments that a program's input stands for; a path that it left alone stays as the model wrote it."""
+        names = {theirs: own for own, theirs in ARGUMENTS.get(self.own, {}).items()}
+        taken = {names.get(name, name): value for name, value in given.items()}
+        path = PATHS.get(self.own)
+        if path in taken and isinstance(taken[path], str):
+            was = args.get(path)
+            kept = isinstance(was, str) and self._absolute(was) == taken[path]
+            taken[path] = was if kept else self._relative(taken[path])
+        return taken
+
+    def _absolute(self, path: str) -> str:
+        return os.path.normpath(os.path.join(self.workdir, path))
+
+    def _relative(self, path: str) -> str:
+        inside = path == self.workdir or path.startswith(f"{self.workdir.rstrip('/')}/")
+        return os.path.relpath(path, self.workdir) if inside else path
+
+    def response(self, args: Mapping[str, Any], result: ToolResult) -> Any:
+        """What a tool came to, in the shape that programs look for."""
+        data = thaw(result.data)
+        if self.own == "execute" and isinstance(data, dict):
+            return {"stdout": "", "stderr": "", "interrupted": False, "isImage": False, **data}
+        if self.own in ("write_file", "edit_file") and isinstance(args.get("path"), str):
+            more = data if isinstance(data, dict) else {}
+            return {**more, "filePath": self._absolute(args["path"]), "success": not result.error}
+        if self.own == "read_file" and isinstance(args.get("path"), str):
+            file = {"filePath": self._absolute(args["path"]), "content": result.output}
+            return {"type": "text", "file": file}
+        return data if isinstance(data, dict | list) else result.output
+
+    def suggestions(self, args: Mapping[str, Any]) -> list[dict[str, Any]]:
+        """The permission that a user might give for more than this once."""
+        told = next((str(args[name]) for name in ("command", "path", "url") if args.get(name)), "")
+        rule = {"toolName": self.name} | ({"ruleContent": told} if told else {})
+        return [{"type": "addRules", "rules": [rule], "behavior": "allow", "destination": "session"}]
+
+
+def called(call: ToolCall) -> tuple[str, dict[str, Any]]:
+    """The name and the arguments of a call in a transcript."""
+    own = tool_name(call.name)
+    names = ARGUMENTS.get(own, {})
+    return NAMES.get(own, call.name), {names.get(name, name): thaw(value) for name, value in call.args.items()}

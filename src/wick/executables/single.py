@@ -1,0 +1,38 @@
+"""One program per hook: `<program> run`, JSON on its stdin, JSON or nothing on its stdout."""
+
+from __future__ import annotations
+
+import json
+
+from wick.executables import kodelet, standing
+from wick.executables.answers import Unfit, answered
+from wick.executables.failing import decides
+from wick.executables.found import Found
+from wick.executables.running import Runner
+from wick.executables.standing import Json, Language, Plain
+from wick.hooks import Hook
+
+
+def hooks(found: Found, runner: Runner) -> list[Hook]:
+    """The hooks of a program, for kodelet's events and for wick's own points."""
+
+    async def ask(told: Json) -> Json:
+        ran = await runner.run([str(found.path), "run"], stdin=json.dumps(told).encode())
+        answer = answered(ran)
+        if ran.unread and decides(told["event"]) and not _refuses(answer):
+            raise Unfit("ended before it had read what it was asked")
+        return answer
+
+    made = [
+        standing.hooks(found, language(event), ask, cwd=runner.cwd, timeout=runner.timeout) for event in found.points
+    ]
+    return [hook for hooks in made for hook in hooks]
+
+
+def _refuses(answer: Json) -> bool:
+    return answer.get("blocked") is True or answer.get("decision") in ("block", "stop")
+
+
+def language(event: str) -> Language:
+    """What is spoken at an event."""
+    return kodelet.Event(event) if event in kodelet.EVENTS else Plain(event)

@@ -1,0 +1,176 @@
+"""Where Claude Code's settings come from, and whether they may be used.
+
+    ~/.claude/settings.json              the user's own
+    .claude/settings.json                of the folder, when they are trusted
+    .claude/settings.local.json
+
+What a command names counts with the settings that it stands in: a script of the folder runs only as it was trusted.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from wick.errors import ConfigError
+from wick.executables.handlers import PROJECT
+from wick.executables.settings import DECIDING, EVENTS, Entry, Settings, from_bytes, merge, parse, read
+from wick.executables.trust import Trust, hashed
+
+FOLDERS = (".claude", ".wick")
+SCRIPTS = (".sh", ".bash", ".zsh", ".py", ".js", ".mjs", ".cjs", ".ts", ".rb", ".pl", ".php", ".go")
+CHANGED = "was changed after it was trusted; look at it, and trust it again with `wick hooks trust`"
+UNTRUSTED = "names a file of this folder that is not trusted; look at it, and trust it with `wick hooks trust`"
+
+
+def load(
+    folder: str | Path, trust: Trust, *, home: str | Path = "~/.claude", paths: Sequence[str | Path] = ()
+) -> Settings:
+    """The settings of the user and of a folder, or of the files that somebody names; these are trusted by that."""
+    if paths:
+        return merge(*(_named(Path(folder) / os.path.expanduser(path)) for path in paths))
+    own = [_watched(entry, [], Path(folder), trust) for entry in read(_own(home)).entries]
+    settings = Settings(tuple(own), read(_own(home)).disabled)
+    return merge(settings, *(_of_folder(path, Path(folder), trust) for path in settings_files(folder)))
+
+
+def gathered(
+    folder: str | Path,
+    trust: Trust,
+    *,
+    hooks: Any = None,
+    claude: bool | Sequence[str | Path] = False,
+    home: str | Path = "~/.claude",
+) -> Settings:
+    """The settings in wick's own config, and with `claude` those of files: the usual ones, or these."""
+    own = parse(hooks) if hooks else Settings()
+    if claude is False:
+        return own
+    return merge(load(folder, trust, home=home, paths=() if claude is True else claude), own)
+
+
+def settings_files(folder: str | Path) -> list[Path]:
+    """The settings that a folder has."""
+    there = [Path(folder) / ".claude" / name for name in ("settings.json", "settings.local.json")]
+    return [path for path in there if path.is_file()]
+
+
+def trustable(folder: str | Path) -> list[Path]:
+    """The settings of a folder, and the files of it that their commands name: what is to be trusted together."""
+    found: list[Path] = []
+    for path in settings_files(folder):
+        found.append(path)
+        for entry in read(path).entries:
+            found += named_files(entry, Path(folder))
+    return list(dict.fromkeys(found))
+
+
+def _own(home: str | Path) -> Path:
+    return Path(os.path.expanduser(home)) / "settings.json"
+
+
+def _named(path: Path) -> Settings:
+    if not path.is_file():
+        raise ConfigError(f"there are no settings at {path}")
+    return read(path)
+
+
+def _of_folder(path: Path, folder: Path, trust: Trust) -> Settings:
+    """What a folder's settings stand for: nothing while they are not trusted, and no agreement once they changed."""
+    standing = trust.standing(path)
+    if standing == "untrusted":
+        entries = read(path).entries
+        return Settings(tuple(replace(entry, trust="untrusted") for entry in entries))
+    content = path.read_bytes()
+    if not trust.trusted(path, content):
+        return _changed(path, trust)
+    settings = from_bytes(content, str(path))
+    trust.learn({path: {"events": sorted({entry.event for entry in settings.entries})}})
+    return replace(settings, entries=tuple(_watched(entry, [path], folder, trust) for entry in settings.entries))
+
+
+def _changed(path: Path, trust: Trust) -> Settings:
+    """Settings that are no longer what was trusted: none of them is used, and what they decided is denied."""
+    known = (trust.type_of(path) or {}).get("events")
+    events = known if isinstance(known, list) else DECIDING
+    return Settings(
+        tuple(
+            Entry(event, command=str(path), source=str(path), trust="changed", problem=CHANGED)
+            for event in EVENTS
+            if event in events
+        )
+    )
+
+
+def _watched(entry: Entry, files: Iterable[Path], folder: Path, trust: Trust) -> Entry:
+    """A handler that is not called once its settings, or a file of the folder that it names, are not as trusted."""
+    checks = [_unchanged(path, trust) for path in files]
+    seen: dict[Path, Callable[[], str]] = {}
+
+    def check() -> str:
+        named = [seen.setdefault(path, _unchanged(path, trust)) for path in named_files(entry, folder)]
+        return next((problem for look in (*checks, *named) if (problem := look())), "")
+
+    return replace(entry, check=check)
+
+
+def _unchanged(path: Path, trust: Trust) -> Callable[[], str]:
+    """What is wrong with a file now; it is read again only when its place, size or times have changed."""
+    known = trust.hash_of(path)
+    seen: list[tuple[int, ...]] = []
+
+    def check() -> str:
+        if not known:
+            return UNTRUSTED
+        try:
+            about = os.stat(path)
+        except OSError:
+            return f"needs {path}, which stands no longer where it was"
+        now = (about.st_dev, about.st_ino, about.st_size, about.st_mtime_ns, about.st_ctime_ns)
+        if now not in seen:
+            if hashed(path) != known:
+                return CHANGED
+            seen[:] = [now]
+        return ""
+
+    return check
+
+
+def named_files(entry: Entry, folder: Path) -> list[Path]:
+    """The files of a folder that a command names: those in its own settings folders, programs and scripts."""
+    if entry.type != "command":
+        return []
+    base = Path(os.path.realpath(folder))
+    found = []
+    for word in (*_words(entry.command), *entry.args):
+        for name in (f"${{{PROJECT}}}", f"${PROJECT}"):
+            word = word.replace(name, str(base))
+        path = base / os.path.expanduser(word)
+        if _counts(path, base):
+            found.append(path)
+    return found
+
+
+def _counts(path: Path, base: Path) -> bool:
+    try:
+        real = Path(os.path.realpath(path))
+        if base not in real.parents or not real.is_file():
+            return False
+        parts = real.relative_to(base).parts
+        return parts[0] in FOLDERS or real.suffix in SCRIPTS or os.access(real, os.X_OK)
+    except (OSError, ValueError):
+        return False
+
+
+def _words(command: str) -> list[str]:
+    """The words of a command, also of one that no shell would take."""
+    try:
+        words = shlex.shlex(command, posix=True, punctuation_chars=True)
+        words.whitespace_split = True
+        return [part for word in words for part in (word, *word.split("="))]
+    except ValueError:
+        return command.split()

@@ -1,0 +1,93 @@
+"""A conversation as the JSONL file that programs for Claude Code read: made when first asked for, removed later."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from shutil import rmtree
+from tempfile import mkdtemp
+from typing import Any
+from uuid import NAMESPACE_URL, uuid5
+
+from wick.executables.claude_names import called
+from wick.messages import Message
+from wick.threads import Entry, Thread
+from wick.workers import in_thread
+
+VERSION = "wick"
+
+
+class Transcript:
+    """The file of one thread; `path` brings it up to date first."""
+
+    def __init__(self, thread: Thread, cwd: str) -> None:
+        self._thread, self._cwd = thread, cwd
+        self._folder = ""
+        self._seen = 0  # entries of the thread that the file knows
+        self._last: str | None = None  # the line before the next one
+        self._one_by_one = asyncio.Lock()
+
+    async def path(self) -> str:
+        """Where the file is, with all that has been said so far."""
+        async with self._one_by_one:
+            new = self._thread.entries[self._seen :]
+            if self._folder and not new:
+                return self._file
+            if not self._seen or any(entry.kind == "rewind" for entry in new):
+                new, self._last, mode = self._thread.lineage(), None, "w"
+            else:
+                mode = "a"
+            self._seen = len(self._thread.entries)
+            lines = list(self._lines(new))
+            await in_thread(lambda: self._write(lines, mode), "writing a transcript")
+            return self._file
+
+    async def remove(self) -> None:
+        async with self._one_by_one:
+            folder, self._folder, self._seen = self._folder, "", 0
+            if folder:
+                await in_thread(lambda: rmtree(folder, ignore_errors=True), "removing a transcript")
+
+    @property
+    def _file(self) -> str:
+        return os.path.join(self._folder, "transcript.jsonl")
+
+    def _write(self, lines: list[str], mode: str) -> None:
+        self._folder = self._folder or mkdtemp(prefix="wick-hooks-")
+        with Path(self._file).open(mode, encoding="utf-8", errors="replace") as file:
+            file.writelines(f"{line}\n" for line in lines)
+
+    def _lines(self, entries: list[Entry]) -> Iterator[str]:
+        for entry in entries:
+            if entry.kind == "message" and entry.data.role != "system":
+                own = str(uuid5(NAMESPACE_URL, f"{self._thread.id}:{entry.seq}"))
+                yield json.dumps(self._line(entry, own), ensure_ascii=False)
+                self._last = own
+
+    def _line(self, entry: Entry, own: str) -> dict[str, Any]:
+        message: Message = entry.data
+        moment = datetime.fromtimestamp(entry.at, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        about = {"parentUuid": self._last, "isSidechain": False, "userType": "external", "cwd": self._cwd}
+        about |= {"sessionId": self._thread.id, "version": VERSION}
+        kind = "assistant" if message.role == "assistant" else "user"
+        return {**about, "type": kind, "message": _message(message, own), "uuid": own, "timestamp": moment}
+
+
+def _message(message: Message, own: str) -> dict[str, Any]:
+    if message.role == "assistant":
+        said = [{"type": "text", "text": message.text}] if message.text else []
+        used = [_use(call) for call in message.tool_calls]
+        return {"id": own, "type": "message", "role": "assistant", "content": [*said, *used]}
+    if message.role == "tool":
+        result = {"type": "tool_result", "tool_use_id": message.tool_call_id, "content": message.text}
+        return {"role": "user", "content": [result]}
+    return {"role": "user", "content": message.text}
+
+
+def _use(call: Any) -> dict[str, Any]:
+    name, args = called(call)
+    return {"type": "tool_use", "id": call.id, "name": name, "input": args}

@@ -1,0 +1,167 @@
+"""A recipe: a Markdown file that says what a run is to do, and which built-in functions look on.
+
+    ---
+    description: Reviews a branch
+    arguments: {branch: main}
+    hooks:
+      turn_end: {handler: swap_context, once: true}
+    ---
+    Review the branch {{branch}}. {{input}}
+
+Recipes are data. What stands in a run's input is put into the text as it is, and is not looked at again. The hooks name
+functions that the program brings; a file cannot bring any.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+from wick import front_matter
+from wick.caps import RECIPE_BYTES, RECIPES
+from wick.errors import ConfigError
+
+EVENTS = ("before_tool_call", "after_tool_call", "user_message_send", "agent_stop", "turn_end")
+INPUT = "input"  # the placeholder for all of the input
+_NAME = re.compile(r"\w[\w.-]{0,99}")
+_PLACE = re.compile(r"\{\{\s*(\w[\w-]*)\s*\}\}")
+_GIVEN = re.compile(r"""\s*(\w[\w-]*)=("[^"]*"|'[^']*'|\S*)(?=\s|$)""")
+
+
+@dataclass(frozen=True, slots=True)
+class Watcher:
+    """Which built-in function looks at an event; with `once`, only on the first turn of a run."""
+
+    handler: str
+    once: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """What a run is to do, under a name. `arguments` are the names that its text has places for, with what stands
+    there if the input does not say `name=value` in front."""
+
+    name: str
+    body: str
+    description: str = ""
+    arguments: Mapping[str, str] = field(default_factory=dict)
+    hooks: Mapping[str, Watcher] = field(default_factory=dict)
+    path: Path | None = field(default=None, compare=False)
+
+    def text(self, input: str) -> str:
+        """The recipe's text with an input in it; where there is no place for the input, it stands below."""
+        values, rest = self._given(input)
+        values[INPUT] = rest
+        filled = _PLACE.sub(lambda place: values.get(place[1], place[0]), self.body)
+        has_place = any(place[1] == INPUT for place in _PLACE.finditer(self.body))
+        return filled if has_place or not rest else f"{filled}\n\n{rest}"
+
+    def _given(self, input: str) -> tuple[dict[str, str], str]:
+        """The arguments that stand in front of an input, and what follows them."""
+        values, at = dict(self.arguments), 0
+        while (found := _GIVEN.match(input, at)) and found[1] in self.arguments:
+            quoted = found[2][:1] in ("'", '"')
+            values[found[1]] = found[2][1:-1] if quoted else found[2]
+            at = found.end()
+        return values, input[at:].strip()
+
+
+def find(name: str, dirs: Iterable[Path]) -> Recipe:
+    """The recipe of this name in the first folder that has one."""
+    if not _NAME.fullmatch(name):
+        raise ConfigError(f"a recipe's name has letters, digits, `_`, `.` and `-`, not {name[:100]!r}")
+    folders = [*dirs]
+    for folder in folders:
+        if (path := folder / f"{name}.md").is_file():
+            if not path.resolve().is_relative_to(folder.resolve()):  # its text goes to the model
+                raise ConfigError(f"the recipe in {path} is a link that leads out of its folder; put the file there")
+            return read(path)
+    names = sorted({path.stem for folder in folders for path in files(folder)})
+    close = get_close_matches(name, names, n=1)
+    hint = f"did you mean {close[0]!r}?" if close else f"there are {', '.join(names) or 'none'}"
+    raise ConfigError(f"there is no recipe {name!r} in {', '.join(map(str, folders)) or 'any folder'}; {hint}")
+
+
+def files(folder: Path) -> list[Path]:
+    """The files of a folder that should be recipes."""
+    try:
+        return sorted(path for path in folder.glob("*.md") if _NAME.fullmatch(path.stem))[:RECIPES]
+    except OSError:
+        return []
+
+
+def read(path: Path) -> Recipe:
+    """The recipe in a file; its name is that of the file. A ConfigError says what is wrong with it."""
+    try:
+        with path.open("rb") as file:
+            data = file.read(RECIPE_BYTES + 1)
+        if len(data) > RECIPE_BYTES:
+            raise ConfigError(f"it is longer than {RECIPE_BYTES:,} bytes")
+        return parsed(data.decode(), path.stem, path)
+    except (ConfigError, OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"the recipe in {path} cannot be read: {error}") from None
+
+
+def parsed(text: str, name: str, path: Path | None = None) -> Recipe:
+    """The recipe that a text is; front matter is not needed. Keys that only other programs know are left alone."""
+    has_front = text.removeprefix("\ufeff").startswith("---")
+    meta, body = front_matter.split(text) if has_front else ({}, text)
+    if not body.strip():
+        raise ConfigError("it has no text, so a run would have nothing to do")
+    description = meta.get("description") or ""
+    if not isinstance(description, str):
+        raise ConfigError(f"its description is a text, not {description!r}")
+    return Recipe(name, body.strip(), description.strip(), _arguments(meta), _hooks(meta), path)
+
+
+def _arguments(meta: Mapping[str, Any]) -> dict[str, str]:
+    given = meta.get("arguments") or {}
+    if isinstance(given, list):
+        given = dict.fromkeys(map(str, given), "")
+    if not isinstance(given, dict):
+        raise ConfigError("its arguments are a map of names to what stands there if nobody says anything else")
+    if INPUT in given:
+        raise ConfigError(f"an argument cannot be named {INPUT!r}: that is the place for the whole input")
+    return {name: _default(name, value) for name, value in given.items()}
+
+
+def _default(name: str, value: Any) -> str:
+    if isinstance(value, dict):  # {description: …, default: …}
+        value = value.get("default")
+    if isinstance(value, bool):
+        return str(value).lower()
+    if value is None or isinstance(value, str | int | float):
+        return "" if value is None else str(value)
+    raise ConfigError(f"what stands for the argument {name!r} is a text, not {value!r}")
+
+
+def _hooks(meta: Mapping[str, Any]) -> dict[str, Watcher]:
+    given = meta.get("hooks") or {}
+    if not isinstance(given, dict):
+        raise ConfigError("its hooks are a map of events, such as `turn_end: {handler: swap_context}`")
+    return {_event(event): _watcher(event, options) for event, options in given.items()}
+
+
+def _event(name: str) -> str:
+    if name in EVENTS:
+        return name
+    close = get_close_matches(name, EVENTS, n=1)
+    hint = f"did you mean {close[0]}?" if close else f"the events are {', '.join(EVENTS)}"
+    raise ConfigError(f"its hooks name an event {name!r} that there is not; {hint}")
+
+
+def _watcher(event: str, given: Any) -> Watcher:
+    if isinstance(given, str):
+        given = {"handler": given}
+    if not isinstance(given, dict) or not isinstance(given.get("handler"), str) or not given["handler"]:
+        raise ConfigError(f"its hook {event} needs the name of a handler, as in `{event}: {{handler: swap_context}}`")
+    if unknown := sorted(given.keys() - {"handler", "once"}):
+        raise ConfigError(f"its hook {event} has the key {unknown[0]!r}; it takes handler and once")
+    once = given.get("once", False)
+    if not isinstance(once, bool):
+        raise ConfigError(f"once of its hook {event} is true or false, not {once!r}")
+    return Watcher(given["handler"], once)

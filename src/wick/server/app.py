@@ -1,0 +1,90 @@
+"""The server as an ASGI app: its routes, and the layers around them."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from importlib.metadata import version
+
+import orjson
+from fastapi import FastAPI
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.middleware.cors import CORSMiddleware
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+from starlette.types import ASGIApp
+
+from wick.errors import WickError
+from wick.server.access import ACCESS, Doors, in_order
+from wick.server.auth import Auth
+from wick.server.errors import ApiError, on_error, on_http, on_invalid
+from wick.server.openapi import document
+from wick.server.page_files import page_routes
+from wick.server.refusing import Bounded, Caught, Stamped
+from wick.server.routes import ROUTERS
+from wick.server.service import Service
+from wick.workers import in_thread
+
+
+def create_app(service: Service) -> ASGIApp:
+    """A service as an ASGI app. The outermost layer comes first."""
+    api = create_api(service)
+    settings, doors = service.settings, Doors(api.router.routes, (*ACCESS, *page_routes(service.static)[1]))
+    app: ASGIApp = Bounded(Caught(api))
+    app = Auth(app, settings, service.guests, doors, service.limits, service.metrics)
+    if settings.cors_origins:
+        app = CORSMiddleware(
+            app,
+            allow_origins=[*settings.cors_origins],
+            allow_methods=["*"],
+            allow_headers=["Authorization", "Content-Type", "Idempotency-Key", "Last-Event-ID"],
+            expose_headers=["Retry-After", "X-Request-Id"],
+        )
+    return Stamped(app, service.metrics)
+
+
+def create_api(service: Service) -> FastAPI:
+    """The routes and what they answer; nobody is kept out here."""
+    api = FastAPI(
+        title="wick",
+        summary="Agents made of hooks, over HTTP.",
+        version=version("wick-agent"),
+        docs_url=None,
+        redoc_url=None,
+        openapi_url=None,
+        redirect_slashes=False,
+        lifespan=_lifespan,
+    )
+    api.state.service = service
+    routes = [route for router in ROUTERS for route in router.routes]
+    routes += page_routes(service.static)[0]
+    routes.append(Route("/openapi.json", _described(api), include_in_schema=False))
+    api.router.routes[:] = in_order(routes)
+    for kind in (ApiError, WickError, Exception):
+        api.add_exception_handler(kind, on_error)
+    api.add_exception_handler(RequestValidationError, on_invalid)
+    api.add_exception_handler(HTTPException, on_http)
+    return api
+
+
+def _described(api: FastAPI) -> Callable[[Request], Awaitable[Response]]:
+    made: list[bytes] = []
+
+    async def openapi(request: Request) -> Response:
+        if not made:
+            made.append(await in_thread(lambda: orjson.dumps(document(api)), "describing the API"))
+        return Response(made[0], media_type="application/json")
+
+    return openapi
+
+
+@asynccontextmanager
+async def _lifespan(api: FastAPI) -> AsyncIterator[None]:
+    service: Service = api.state.service
+    await service.start()
+    try:
+        yield
+    finally:
+        await service.stop()

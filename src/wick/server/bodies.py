@@ -1,0 +1,252 @@
+"""What requests about runs and threads say, and what their answers are: the shapes that several routes share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, JsonValue
+
+from wick.frozen import thaw
+from wick.messages import Message
+from wick.protocols import Summary
+from wick.server.errors import ApiError
+from wick.server.run_info import RunInfo
+from wick.server.runs import State
+from wick.threads import Thread
+
+MESSAGE_CHARS = 2_000_000
+MEDIA_CHARS = 14_000_000  # ten megabytes in base64
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+# -- messages -------------------------------------------------------------------------------------------------------
+
+
+class TextIn(_Strict):
+    """A piece of text."""
+
+    type: Literal["text"]
+    text: str = Field(max_length=MESSAGE_CHARS)
+
+
+class MediaIn(_Strict):
+    """A picture or a file: its address, or its bytes in base64."""
+
+    type: Literal["image", "file"]
+    url: str = Field("", max_length=10_000)
+    data: str = Field("", max_length=MEDIA_CHARS)
+    media_type: str = Field("", max_length=200)
+    name: str = Field("", max_length=500)
+
+
+PartIn = Annotated[TextIn | MediaIn, Field(discriminator="type")]
+
+
+class MessageIn(_Strict):
+    """What somebody says. The words of an assistant or a tool come from the server, never from a client."""
+
+    role: Literal["user", "system"] = "user"
+    content: (
+        Annotated[str, Field(min_length=1, max_length=MESSAGE_CHARS)]
+        | Annotated[list[PartIn], Field(min_length=1, max_length=100)]
+    )
+
+
+class Words(_Strict):
+    """What is said to a thread."""
+
+    messages: list[MessageIn] = Field(min_length=1, max_length=100)
+
+
+class Asked(Words):
+    """What is said to an agent: in a new thread, or in that one, which is made if there is none."""
+
+    thread_id: str | None = Field(None, min_length=1, max_length=200, pattern=r"^[A-Za-z0-9_.:-]+$")
+    recipe: str = Field("", max_length=100, pattern=r"^[\w.-]*$")
+
+
+def messages_of(words: Words, *, systems: bool) -> list[Message]:
+    """The messages that a request brings; one of the system only where the settings allow that."""
+    if not systems and any(message.role == "system" for message in words.messages):
+        message = "system messages are not taken here; the operator may allow them with allow_system_messages"
+        raise ApiError(403, "forbidden", message)
+    return [_message(message) for message in words.messages]
+
+
+def _message(given: MessageIn) -> Message:
+    if isinstance(given.content, str):
+        return Message(given.role, given.content)
+    parts = [part.model_dump(exclude_defaults=True) | {"type": part.type} for part in given.content]
+    return Message.from_json({"role": given.role, "content": parts})
+
+
+class PartOut(BaseModel):
+    """A part of a message: a text, a picture or a file."""
+
+    type: Literal["text", "image", "file"]
+    text: str | None = None
+    url: str | None = None
+    data: str | None = None
+    media_type: str | None = None
+    name: str | None = None
+
+
+class CallOut(BaseModel):
+    """A tool that the model asks for; `invalid` says why its arguments could not be read."""
+
+    id: str
+    name: str
+    args: dict[str, JsonValue]
+    invalid: str | None = None
+
+
+class ReasoningOut(BaseModel):
+    """What the model thought."""
+
+    text: str = ""
+    signature: str = ""
+    provider: str = ""
+
+
+class MessageOut(BaseModel):
+    """A message of a conversation; `seq` is its entry in the log, `failed` says that a tool tells of an error."""
+
+    role: Literal["system", "user", "assistant", "tool"]
+    content: str | list[PartOut]
+    tool_calls: list[CallOut] = []
+    tool_call_id: str = ""
+    name: str = ""
+    reasoning: list[ReasoningOut] = []
+    failed: bool = False
+    seq: int | None = None
+
+
+class TodoOut(BaseModel):
+    """One thing to do."""
+
+    id: str
+    title: str
+    status: Literal["pending", "in_progress", "done"]
+
+
+class FileOut(BaseModel):
+    """A file that is not text, or too large to be kept with the thread."""
+
+    content: str | None = None
+    encoding: str | None = None
+    size: int | None = None
+
+
+class UsageOut(BaseModel):
+    """Tokens."""
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cached_tokens: int = 0
+    reasoning_tokens: int = 0
+    cache_write_tokens: int = 0
+
+
+class Kept(BaseModel):
+    """What a thread keeps beside its messages."""
+
+    messages: list[MessageOut]
+    todos: list[TodoOut] = []
+    files: dict[str, str | FileOut] = {}
+
+
+def kept(thread: Thread) -> dict[str, Any]:
+    """The messages, todos and files of a thread, as `Kept` has them."""
+    seqs = {id(entry.data): entry.seq for entry in thread.entries if entry.kind == "message"}
+    said = [message.to_json() | {"seq": seqs.get(id(message))} for message in thread.messages]
+    return {
+        "messages": said,
+        "todos": thaw(thread.values.get("todos", [])),
+        "files": thaw(thread.values.get("files", {})),
+    }
+
+
+# -- runs and threads -----------------------------------------------------------------------------------------------
+
+
+class ErrorOut(BaseModel):
+    """Why a run failed."""
+
+    code: str
+    message: str
+
+
+class RunOut(BaseModel):
+    """A run. `state` is queued, running, waiting for an answer, interrupted until it is taken up, or ended."""
+
+    id: str
+    thread_id: str
+    agent_id: str
+    state: State
+    outcome: str = ""
+    reason: str = ""
+    started: float
+    ended: float | None = None
+    usage: UsageOut = UsageOut()
+    cost: float | None = Field(None, description="in dollars; null if a price is not known")
+    error: ErrorOut | None = None
+
+
+def run_out(info: RunInfo, state: State) -> RunOut:
+    return RunOut(
+        id=info.id,
+        thread_id=info.thread,
+        agent_id=info.agent,
+        state=state,
+        outcome=info.outcome,
+        reason=info.reason,
+        started=info.started,
+        ended=info.ended or None,
+        usage=UsageOut.model_validate(info.usage or {}),
+        cost=info.cost,
+        error=None if info.error is None else ErrorOut.model_validate(dict(info.error)),
+    )
+
+
+class ThreadOut(BaseModel):
+    """A thread, without what was said in it."""
+
+    id: str
+    title: str
+    agent_id: str
+    meta: dict[str, JsonValue]
+    created: float
+    updated: float
+    last: int = Field(description="the number of its last entry")
+    run_id: str = Field("", description="the run that has begun and not ended")
+    running: bool = Field(False, description="somebody works on it now")
+    asking: int = Field(0, description="questions that nobody has answered")
+    queued: int = Field(0, description="what was said and is not heard yet")
+
+
+OWN_META = ("agent", "parent", "forked_from", "forked_at")  # what the server says about a thread
+
+
+def thread_out(head: Summary) -> ThreadOut:
+    return ThreadOut(
+        id=head.id,
+        title=head.title,
+        agent_id=str(head.meta.get("agent", "")),
+        meta={key: thaw(value) for key, value in head.meta.items() if key not in ("agent", "parent")},
+        created=head.created,
+        updated=head.updated,
+        last=head.last,
+        run_id=head.run,
+        running=head.leased,
+        asking=head.asking,
+        queued=head.queued,
+    )
+
+
+def listed(heads: Sequence[Summary]) -> list[ThreadOut]:
+    """Threads as lists have them: those of subagents are parts of others."""
+    return [thread_out(head) for head in heads if "parent" not in head.meta]

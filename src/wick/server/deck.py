@@ -1,0 +1,74 @@
+"""A slides document as PowerPoint, with its pictures from the workspace and tables and charts that can be edited."""
+
+from __future__ import annotations
+
+import posixpath
+from base64 import b64decode
+from collections.abc import Sequence
+from io import BytesIO
+
+from wick.errors import BackendError, MissingExtra
+from wick.protocols import Backend
+from wick.server.errors import ApiError
+from wick.skills.slides.build_deck import PICTURE_BYTES, PICTURES, Slide, powerpoint, read, table
+from wick.workers import in_thread
+
+MEDIA_TYPE = "application/vnd.openxmlformats-officedocument.presentationml.presentation"
+DECK_BYTES = 1_000_000  # of Markdown
+DECK_SLIDES = 300
+DECK_CELLS = 10_000  # of all tables and charts
+DECK_PICTURES = 100
+DECK_PICTURES_BYTES = 50_000_000  # of all of them
+
+Found = dict[str, tuple[str, bytes]]
+
+
+async def export(text: str, backend: Backend | None = None, folder: str = "") -> bytes:
+    """The bytes of a .pptx; pictures are looked for in that folder of the workspace, and nowhere else."""
+    slides = await in_thread(lambda: _read(text), "reading slides")
+    pictures = await _pictures(slides, backend, folder) if backend is not None else {}
+    return await in_thread(lambda: _written(slides, pictures), "making a PowerPoint file")
+
+
+def _read(text: str) -> list[Slide]:
+    slides = read(text)[1]
+    if not slides:
+        raise ApiError(422, "invalid", "the document has no slides; write Markdown with a line --- between two slides")
+    cells = sum(len(row) for slide in slides for block in slide.blocks if block.kind in ("table", "chart")
+                for row in table(block.lines))  # fmt: skip
+    if len(slides) > DECK_SLIDES or cells > DECK_CELLS:
+        most = f"{DECK_SLIDES} slides and {DECK_CELLS:,} cells of tables"
+        raise ApiError(413, "too_large", f"a deck has at most {most}; make two of it")
+    return slides
+
+
+def _written(slides: Sequence[Slide], pictures: Found) -> bytes:
+    target = BytesIO()
+    try:
+        powerpoint(slides, pictures.get, target)
+    except ImportError:
+        raise MissingExtra("slides", "python-pptx", "PowerPoint") from None
+    return target.getvalue()
+
+
+async def _pictures(slides: Sequence[Slide], backend: Backend, folder: str) -> Found:
+    """The pictures that can be had; of those that cannot, the words are shown."""
+    blocks = [block for slide in slides for block in slide.blocks if block.kind == "picture"]
+    names = [*dict.fromkeys(block.lines[1] for block in blocks)][:DECK_PICTURES]
+    found, room = Found(), DECK_PICTURES_BYTES
+    for name in names:
+        kind = PICTURES.get(posixpath.splitext(name)[1].lower())
+        data = await _picture(backend, posixpath.join(folder, name)) if kind else None
+        if kind and data is not None and len(data) <= room:
+            found[name], room = (kind, data), room - len(data)
+    return found
+
+
+async def _picture(backend: Backend, path: str) -> bytes | None:
+    try:
+        content = await backend.read(path, limit=PICTURE_BYTES)
+    except BackendError:
+        return None
+    if content["truncated"]:
+        return None
+    return b64decode(content["content"]) if content["encoding"] == "base64" else content["content"].encode()

@@ -1,0 +1,30 @@
+"""What a route is given: who asks, and the service they ask."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import Depends
+from starlette.requests import HTTPConnection
+
+from wick.server.errors import ApiError
+from wick.server.identity import User
+from wick.server.service import Service
+
+
+def caller(connection: HTTPConnection) -> User:
+    """Whoever the auth layer has let in."""
+    user = connection.scope.get("wick.user")
+    if not isinstance(user, User):  # a public route has no business with a user
+        raise ApiError(401, "unauthorized", "sign in first", {"WWW-Authenticate": "Bearer"})
+    return user
+
+
+def service(connection: HTTPConnection) -> Service:
+    found = connection.app.state.service
+    assert isinstance(found, Service)
+    return found
+
+
+Caller = Annotated[User, Depends(caller)]
+Wick = Annotated[Service, Depends(service)]

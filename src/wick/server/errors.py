@@ -1,0 +1,145 @@
+"""What goes wrong, as an answer: a status and `{"error": {"code", "message"}}`."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+from fastapi.exceptions import RequestValidationError
+from pydantic import BaseModel
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from wick.errors import BackendError, ConfigError, MessageError, MissingExtra, ModelError, StoreError, ToolError
+
+logger = logging.getLogger("wick.server")
+
+
+class ErrorDetail(BaseModel):
+    """A word for programs and a sentence for people."""
+
+    code: str
+    message: str
+
+
+class ErrorBody(BaseModel):
+    """What every refusal looks like."""
+
+    error: ErrorDetail
+
+
+class ApiError(Exception):
+    """A request that is refused: with a status, a code for programs and a sentence for people."""
+
+    def __init__(self, status: int, code: str, message: str, headers: Mapping[str, str] | None = None) -> None:
+        super().__init__(message)
+        self.status, self.code, self.message, self.headers = status, code, message, dict(headers or {})
+
+    def body(self) -> dict[str, Any]:
+        return {"error": {"code": self.code, "message": self.message}}
+
+    def response(self) -> Response:
+        return JSONResponse(self.body(), self.status, self.headers)
+
+
+def not_found(what: str) -> ApiError:
+    """There is no such thing, or it is somebody else's: nobody can tell which."""
+    return ApiError(404, "not_found", f"there is no {what}")
+
+
+# The status of each code that a store or a workspace has.
+STATUS = {
+    "not_found": 404,
+    "conflict": 409,
+    "exists": 409,
+    "fenced": 409,
+    "not_empty": 409,
+    "not_unique": 409,
+    "no_match": 409,
+    "not_running": 409,
+    "is_directory": 400,
+    "not_directory": 400,
+    "not_a_file": 400,
+    "escapes": 400,
+    "loop": 400,
+    "invalid": 400,
+    "binary": 400,
+    "not_text": 400,
+    "protected": 403,
+    "denied": 403,
+    "too_large": 413,
+    "unsupported": 501,
+    "timeout": 504,
+    "busy": 503,
+    "locked": 503,
+    "no_engine": 503,
+    "unavailable": 503,
+    "read_only": 503,
+    "full": 507,
+    "no_space": 507,
+}
+RETRY = {503: {"Retry-After": "1"}, 504: {"Retry-After": "1"}}
+FRAMEWORK = {404: "not_found", 405: "method_not_allowed", 400: "invalid", 413: "too_large"}
+
+
+def as_api_error(error: Exception) -> ApiError | None:
+    """What an error of wick is as an answer; None for one that is nobody's fault but the server's."""
+    if isinstance(error, ApiError):
+        return error
+    if isinstance(error, BackendError):  # what a workspace could not do and has no word for is the workspace's trouble
+        status = STATUS.get(error.code, 502)
+        return ApiError(status, error.code, str(error), RETRY.get(status))
+    if isinstance(error, StoreError):
+        status = STATUS.get(error.code, 0)
+        return ApiError(status, error.code, str(error), RETRY.get(status)) if status else None
+    if isinstance(error, MissingExtra):
+        return ApiError(501, "missing_extra", str(error))
+    if isinstance(error, ConfigError | MessageError):
+        return ApiError(400, "invalid", str(error))
+    if isinstance(error, ToolError | ModelError):
+        return ApiError(502, "upstream", str(error))
+    return None
+
+
+async def on_error(request: Request, error: Exception) -> Response:
+    """Answer an error: what is known with its sentence, what is not with the request's id alone."""
+    known = as_api_error(error)
+    if known is None:
+        return internal(request, error)
+    return known.response()
+
+
+def internal(request: Request, error: Exception) -> Response:
+    id = request.scope.get("wick.request_id", "")
+    logger.error("request %s failed: %s %s", id, request.method, request.url.path, exc_info=error)
+    message = f"something went wrong inside the server; its log has more under {id}"
+    return ApiError(500, "internal", message).response()
+
+
+async def on_invalid(request: Request, error: Exception) -> Response:
+    """A body or a parameter that does not fit is told in one sentence."""
+    assert isinstance(error, RequestValidationError)
+    return ApiError(422, "invalid", validation_message(error.errors())).response()
+
+
+def validation_message(errors: Any) -> str:
+    parts = [f"{_place(each['loc'])}: {each['msg']}" for each in errors[:5]]
+    more = f"; and {len(errors) - 5} more" if len(errors) > 5 else ""
+    return f"the request does not fit: {'; '.join(parts)}{more}"[:2000]
+
+
+def _place(loc: Any) -> str:
+    return ".".join(str(part) for part in loc) or "body"
+
+
+async def on_http(request: Request, error: Exception) -> Response:
+    """What the framework itself refuses: no such path, no such method, a body that cannot be read."""
+    assert isinstance(error, HTTPException)
+    code = FRAMEWORK.get(error.status_code, "refused")
+    message = {
+        404: f"there is nothing at {request.url.path[:200]}",
+        405: f"{request.url.path[:200]} does not take {request.method}",
+    }.get(error.status_code, str(error.detail))
+    return ApiError(error.status_code, code, message, error.headers).response()

@@ -1,0 +1,204 @@
+"""What a stream sends: frames. The durable ones are a pure function of a thread's log, whoever reads it, and when.
+
+    id: 12.1
+    event: on_chat_model_end
+    data: {"event": "on_chat_model_end", "run_id": "run_…", "data": {…}}
+
+The last frame of entry 12 has the id `12`, those before it `12.1`, `12.2`, … A frame without an id is not in the log:
+it may be left out. `Telling` reads the log, entry by entry, and says which frames it makes.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import inf
+from typing import Any
+
+import orjson
+
+from wick.capabilities.recorder import VALUE as TRACES
+from wick.events import (
+    ApprovalRequest,
+    ApprovalResponse,
+    ChatModelEnd,
+    Done,
+    Event,
+    Failed,
+    StateChange,
+    ToolEnd,
+    ToolStart,
+    UserMessage,
+)
+from wick.server.errors import ApiError
+from wick.stores.rows import text_of
+
+Place = tuple[int, float]  # an entry, and which of its frames; the last one is at infinity
+START: Place = (0, inf)
+LET_GO = "interrupted"  # why a run ended that a server let go of: it is taken up again, so that is no end
+WHY = ("hook", "position", "verdict", "ms", "reason", "changed", "shadow")  # what is told of a decision
+QUESTION = (
+    "id",
+    "question",
+    "expires",
+    "run",
+    "operation",
+    "hash",
+)  # what an `asked` entry says beside what it is about
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """One event as it goes over the wire, encoded once for all readers."""
+
+    event: Event
+    text: bytes
+    place: Place | None = None  # None: it is not in the log
+    terminal: bool = False
+
+
+def encoded(event: Event, id: str = "") -> bytes:
+    """An event as a server-sent event."""
+    body = event.to_json()
+    try:
+        data = orjson.dumps(body)
+    except TypeError:  # a number beyond 64 bits, or half a character
+        data = json.dumps(body, separators=(",", ":")).encode()
+    head = f"id: {id}\n" if id else ""
+    return b"%sevent: %s\ndata: %s\n\n" % (head.encode(), event.event.encode(), data)
+
+
+def transient(event: Event) -> Frame:
+    """A frame that is not in the log."""
+    return Frame(event, encoded(event), None, event.terminal)
+
+
+def durable(events: Sequence[Event], seq: int) -> list[Frame]:
+    """The frames of one entry."""
+    last = len(events)
+    names = [str(seq) if number == last else f"{seq}.{number}" for number in range(1, last + 1)]
+    return [
+        Frame(event, encoded(event, name), (seq, inf if number == last else number), event.terminal)
+        for number, (event, name) in enumerate(zip(events, names, strict=True), 1)
+    ]
+
+
+def place_of(id: str) -> Place:
+    """Where a reader stands who has seen everything up to that id."""
+    if not id:
+        return START
+    found = re.fullmatch(r"(\d{1,18})(?:\.([1-9]\d{0,8}))?", id)
+    if found is None:
+        raise ApiError(400, "invalid", "Last-Event-ID is the id of a frame, such as 12 or 12.1; or leave it out")
+    return int(found[1]), int(found[2]) if found[2] else inf
+
+
+@dataclass(slots=True)
+class Telling:
+    """The log of a thread told as the frames of one run, from the entries before it to its end."""
+
+    thread: str
+    run: str
+    going: bool = False  # the entries that come are of this run
+    over: bool = False  # it has ended for good
+    pause: Frame | None = None  # it has ended for now; that is told once it is clear that nothing follows
+    text: str = ""  # the last reply
+    why: dict[str, list[dict[str, Any]]] = field(default_factory=dict)  # what hooks decided about a call
+    asked: set[str] = field(default_factory=set)
+
+    def tell(self, row: Mapping[str, Any], after: Place = START) -> list[Frame]:
+        """The frames that an entry of the log makes, without those that somebody at `after` has seen."""
+        events, seq = self._events(row["kind"], row["data"]), row["seq"]
+        if not events or seq < after[0]:
+            return []
+        made = [frame for frame in durable(events, seq) if frame.place is not None and frame.place > after]
+        if made and made[-1].terminal and not self.over:
+            self.pause = made.pop()
+        return made
+
+    def _events(self, kind: str, data: Any) -> list[Event]:
+        if kind == "run_start":
+            self._start(data)
+            return []
+        if not self.going or self.over or kind not in _TELLS:
+            return []
+        return [_of(event, self.run) for event in _TELLS[kind](self, data)]
+
+    def _start(self, data: Any) -> None:
+        self.going, self.pause = data["run"] == self.run, None
+
+    def _message(self, message: Any) -> list[Event]:
+        if message["role"] == "assistant":
+            return self._reply(message)
+        if message["role"] == "tool":
+            return [self._result(message)]
+        return [UserMessage(message=message)]
+
+    def _reply(self, message: Any) -> list[Event]:
+        self.text, self.why = text_of(message), {}
+        calls = message.get("tool_calls", ())
+        starts = [ToolStart(name=call["name"], call_id=call["id"], args=call["args"]) for call in calls]
+        return [ChatModelEnd(message=message), *starts]
+
+    def _result(self, message: Any) -> Event:
+        call, text = message["tool_call_id"], text_of(message)
+        output, error = ("", text) if message.get("failed") else (text, "")
+        why = self.why.pop(call, [])
+        return ToolEnd(name=message.get("name", ""), call_id=call, output=output, error=error, why=why)
+
+    def _decision(self, data: Any) -> list[Event]:
+        if data.get("operation") == "tool_use" and "call" in data:
+            self.why.setdefault(data["call"], []).append({key: data[key] for key in WHY if key in data})
+        return []
+
+    def _value(self, data: Any) -> list[Event]:
+        if data["key"] == TRACES:
+            return []
+        value = data.get("value")
+        return [StateChange(values={data["key"]: {data["item"]: value} if "item" in data else value})]
+
+    def _asked(self, data: Any) -> list[Event]:
+        if data["id"] in self.asked:  # it is asked again, because a store would forget it otherwise
+            return []
+        self.asked.add(data["id"])
+        about = {key: value for key, value in data.items() if key not in QUESTION}
+        event = ApprovalRequest(data.get("run", ""), data.get("operation", ""), data["id"], data["question"], about)
+        return [event]
+
+    def _answered(self, data: Any) -> list[Event]:
+        self.asked.discard(data["id"])
+        return [ApprovalResponse(id=data["id"], allowed=data["allowed"], reason=data.get("reason", ""))]
+
+    def _end(self, data: Any) -> list[Event]:
+        outcome, reason = data["outcome"], data["reason"]
+        self.over = outcome != "interrupted"
+        if not self.over and reason == LET_GO:
+            return []
+        if outcome == "failed":
+            error = data.get("error") or {"code": "error", "message": reason}
+            return [Failed(thread_id=self.thread, code=error["code"], message=error["message"])]
+        usage = {name: int(count) for name, count in data.get("usage", {}).items()}
+        return [Done(thread_id=self.thread, outcome=outcome, reason=reason, text=self.text, usage=usage)]
+
+    def _rewind(self, data: Any) -> list[Event]:
+        self.over = True
+        return [Done(thread_id=self.thread, outcome="cancelled", reason="the thread was rewound", text=self.text)]
+
+
+_TELLS: dict[str, Callable[[Telling, Any], list[Event]]] = {
+    "message": Telling._message,
+    "decision": Telling._decision,
+    "value": Telling._value,
+    "asked": Telling._asked,
+    "answered": Telling._answered,
+    "run_end": Telling._end,
+    "rewind": Telling._rewind,
+}
+
+
+def _of(event: Event, run: str) -> Event:
+    """An event of a run; a child's question keeps the child's id."""
+    event.run_id = event.run_id or run
+    return event

@@ -1,0 +1,75 @@
+"""What one user may have at a time, and how often they may ask. Who wants more is told when to come back."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Literal
+
+from wick.server.errors import ApiError
+from wick.server.settings import Quotas
+
+Kind = Literal["runs", "threads", "agents", "terminals", "streams"]
+MOST_BUCKETS = 10_000
+RETRY_SECONDS = {"runs": 5, "terminals": 5, "streams": 5}  # what ends by itself; for the rest, delete something
+
+
+class Limits:
+    """Counts what users have, and refuses what is too much with a 429."""
+
+    def __init__(self, quotas: Quotas, clock: Callable[[], float] = time.monotonic) -> None:
+        self._quotas, self._clock = quotas, clock
+        self._buckets: dict[str, tuple[float, float]] = {}  # requests that are left, and when that was so
+        self._held: Counter[tuple[Kind, str]] = Counter()
+
+    def request(self, user: str) -> None:
+        """Count one request of a user: as many a second as the quota says, and some more in a burst."""
+        rate, burst = self._quotas.requests_per_second, float(self._quotas.burst)
+        if not rate:
+            return
+        now = self._clock()
+        left, at = self._buckets.get(user, (burst, now))
+        left = min(burst, left + (now - at) * rate)
+        if left < 1:
+            raise _too_many("requests at once", math.ceil((1 - left) / rate))
+        if len(self._buckets) >= MOST_BUCKETS:
+            self._forget(now)
+        self._buckets[user] = (left - 1, now)
+
+    def room(self, kind: Kind, have: int) -> None:
+        """Refuse one more of what a user has that many of already."""
+        most = self.most(kind)
+        if most and have >= most:
+            raise _too_many(f"{kind}: at most {most}", RETRY_SECONDS.get(kind, 60))
+
+    @contextmanager
+    def hold(self, kind: Kind, user: str) -> Iterator[None]:
+        """Have one more of something for as long as this is open."""
+        self.room(kind, self._held[kind, user])
+        self._held[kind, user] += 1
+        try:
+            yield
+        finally:
+            self._held[kind, user] -= 1
+            if not self._held[kind, user]:
+                del self._held[kind, user]
+
+    def held(self, kind: Kind, user: str) -> int:
+        return self._held[kind, user]
+
+    def most(self, kind: Kind) -> int:
+        found: int = getattr(self._quotas, kind)
+        return found
+
+    def _forget(self, now: float) -> None:
+        """Leave out those who have not asked for so long that they may do so as if for the first time."""
+        whole = self._quotas.burst / self._quotas.requests_per_second
+        self._buckets = {user: bucket for user, bucket in self._buckets.items() if now - bucket[1] < whole}
+
+
+def _too_many(what: str, seconds: int) -> ApiError:
+    message = f"too many {what}; try again in {seconds} s"
+    return ApiError(429, "too_many", message, {"Retry-After": str(max(1, seconds))})

@@ -1,0 +1,46 @@
+"""The description of the API, from which clients are made: every body typed, every refusal the same, who may ask."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import FastAPI
+from fastapi.openapi.utils import get_openapi
+
+from wick.server.access import ACCESS
+from wick.server.errors import ErrorBody
+
+REF = "#/components/schemas/"
+REFUSALS = {"4XX": "It was refused: the error says why.", "5XX": "It could not be done: the error says why."}
+UNUSED = ("HTTPValidationError", "ValidationError")  # FastAPI's own shape of an error, which is not used here
+SCHEMES = {
+    "bearer": {"type": "http", "scheme": "bearer"},
+    "ticket": {"type": "apiKey", "in": "query", "name": "ticket", "description": "one-use, from POST /auth/tickets"},
+}
+
+
+def document(api: FastAPI) -> dict[str, Any]:
+    """The OpenAPI document of the routes."""
+    made = get_openapi(title=api.title, version=api.version, summary=api.summary, routes=api.routes)
+    schemas = made.setdefault("components", {}).setdefault("schemas", {})
+    for name in UNUSED:
+        schemas.pop(name, None)
+    body = ErrorBody.model_json_schema(ref_template=f"{REF}{{model}}")
+    schemas |= body.pop("$defs")
+    schemas["ErrorBody"] = body
+    made["components"]["securitySchemes"] = SCHEMES
+    who = {(method, path): access for method, path, access in ACCESS}
+    for path, methods in made["paths"].items():
+        for method, operation in methods.items():
+            _complete(operation, who.get((method.upper(), path), "user"))
+    return made
+
+
+def _complete(operation: dict[str, Any], access: str) -> None:
+    """What every operation has: its refusals, and who may use it."""
+    operation["responses"].pop("422", None)
+    for status, description in REFUSALS.items():
+        content = {"application/json": {"schema": {"$ref": f"{REF}ErrorBody"}}}
+        operation["responses"].setdefault(status, {"description": description, "content": content})
+    operation["security"] = [] if access == "public" else [{"bearer": []}]
+    operation["x-role"] = access

@@ -1,0 +1,203 @@
+"""Where the agents of each user work: a folder of their own, or a container of their own.
+
+Folders and containers are named by internal ids, never by what somebody is called. What a container's user writes is in
+a volume that outlives the container, so that one which nobody uses can go.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import posixpath
+import secrets
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from shutil import rmtree
+from typing import Any
+
+from wick.backends.containers.engine import Engine
+from wick.backends.docker import Docker, reap
+from wick.backends.local import Local
+from wick.backends.state import State
+from wick.errors import BackendError, ConfigError
+from wick.frozen import canonical, digest
+from wick.protocols import Backend, Status
+from wick.server.identity import LOCAL
+from wick.server.overrides import Overrides
+from wick.server.records import Records
+from wick.server.templates import Template
+from wick.workers import in_thread
+
+logger = logging.getLogger("wick.server")
+
+IMAGE = "python:3.12-slim"  # of containers, where the template names none
+WORKDIR = "/workspace"  # in a container
+KIND = "engine"  # of the records that say where this server has had containers
+
+
+@dataclass(slots=True, eq=False)
+class Place:
+    """A backend that is there, for as long as somebody uses it."""
+
+    key: str
+    backend: Backend
+    uses: int = 0
+    seen: Status = Status("idle")  # as it was told last
+
+
+class Places:
+    """The folders and containers of everyone."""
+
+    def __init__(self, data: Path, records: Records) -> None:
+        self.data, self.records = data.absolute(), records
+        self.server = ""
+        self._open: dict[str, Place] = {}
+
+    async def start(self) -> None:
+        """Remember who this server is, so that what it left behind can be told from what is somebody else's."""
+        self.server = await in_thread(lambda: _identity(self.data / "server-id"), "start")
+
+    async def reap(self) -> None:
+        """Remove the containers that an earlier start of this server has left."""
+        for row in await self.records.list(KIND, self.server):
+            try:
+                gone = await reap(row.data["engine"], server=self.server, keep=self._containers())
+            except (BackendError, ConfigError) as error:
+                logger.warning("containers of an earlier start could not be looked for: %s", error)
+                continue
+            if gone:
+                logger.info("removed %d containers of an earlier start", len(gone))
+
+    async def stop(self) -> None:
+        """End everything that was started in any of them."""
+        places, self._open = [*self._open.values()], {}
+        await asyncio.gather(*(_stopped(place.backend) for place in places))
+
+    def folder(self, user: str, agent: str) -> Path:
+        """The workspace of a user's agent on this machine."""
+        return self.data / "workspaces" / user / agent
+
+    def wanted(self, template: Template, said: Overrides, user: str) -> dict[str, Any] | None:
+        """What the place of a user's agent is made with; None, if the agent has none."""
+        given = template.options.get("backend", False)
+        options: dict[str, Any] = {} if given is False else {"type": given} if isinstance(given, str) else dict(given)
+        kind = options.pop("type", "")
+        if said.mode is None and not kind:
+            return None
+        wanted = {"local": "local", "remote": "docker", None: kind}[said.mode]
+        options = options if wanted == kind else {}
+        if wanted == "local":
+            return self._local(template, options, user)
+        return self._docker(template, options, said, user) if wanted == "docker" else {"type": "state", **options}
+
+    async def open(self, wanted: Mapping[str, Any] | None) -> Place | None:
+        """The place, which is made if it is not there; whoever is done with it says `close`."""
+        if wanted is None:
+            return None
+        key = digest(canonical(wanted))
+        if key not in self._open:
+            if wanted["type"] == "docker":
+                engine = wanted.get("engine", "")
+                await self.records.put(KIND, self.server, digest(engine.encode())[:32], {"engine": engine})
+            made = await in_thread(lambda: _made(wanted), "workspace")
+            self._open.setdefault(key, Place(key, made))
+        self._open[key].uses += 1
+        return self._open[key]
+
+    async def close(self, place: Place) -> None:
+        """One user less; what nobody uses is ended."""
+        place.uses -= 1
+        if place.uses <= 0 and self._open.get(place.key) is place:
+            del self._open[place.key]
+            await _stopped(place.backend)
+
+    async def forget(self, template: Template, user: str) -> None:
+        """Delete the files of a user's agent: its folder, and its volume where it had a container."""
+        folder = self.folder(user, template.id)
+        await in_thread(lambda: rmtree(folder, ignore_errors=True), "delete")
+        for row in await self.records.list(KIND, self.server):
+            with suppress(BackendError, ConfigError):
+                engine = Engine(row.data["engine"])
+                try:
+                    await engine.ask("DELETE", f"/volumes/{_volume(user, template.id)}")
+                finally:
+                    await engine.close()
+
+    # -- what they are made with --------------------------------------------------------------------------------------
+
+    def _local(self, template: Template, options: dict[str, Any], user: str) -> dict[str, Any]:
+        """A folder: the one that the template names is for whoever started the server, all others have their own."""
+        named = options.pop("workdir", None) if user in (LOCAL.id, template.owner) else None
+        options.pop("workdir", None)
+        folder = template.folder / Path(named).expanduser() if named else self.folder(user, template.id)
+        readable = [str(template.folder / Path(one).expanduser()) for one in options.pop("readable", ())]
+        return {"type": "local", "path": str(folder), "readable": readable, **options}
+
+    def _docker(self, template: Template, options: dict[str, Any], said: Overrides, user: str) -> dict[str, Any]:
+        workdir = options.get("workdir", WORKDIR)
+        volumes = self._volumes(template, options.pop("volumes", {}), workdir, user)
+        engine = said.sandbox_url if said.sandbox_url is not None else options.pop("engine", "")
+        options.pop("engine", None)
+        made = {"image": IMAGE, **options, "workdir": workdir, "volumes": volumes, "engine": engine, "owner": user}
+        id = options.pop("id", "") if user == LOCAL.id else ""
+        made["id"] = id or digest(canonical([self.server, user, template.id, made]))[:24]
+        return {"type": "docker", **made, "server": self.server}
+
+    def _volumes(self, template: Template, given: Mapping[str, str], workdir: str, user: str) -> dict[str, str]:
+        """The mounts that the template names; those of whoever did not start the server can only be read."""
+        beside = {_beside(template.folder, source): target for source, target in given.items()}
+        if user == LOCAL.id:
+            covered = any(_covers(target, workdir) for target in beside.values())
+            return beside if covered else {**beside, _volume(user, template.id): workdir}
+        shared = {source: _read_only(target) for source, target in beside.items() if not _covers(target, workdir)}
+        return {**shared, _volume(user, template.id): workdir}
+
+    def _containers(self) -> list[str]:
+        return [place.backend.id for place in self._open.values() if isinstance(place.backend, Docker)]
+
+
+def _made(wanted: Mapping[str, Any]) -> Backend:
+    options = dict(wanted)
+    kind = options.pop("type")
+    if kind == "local":
+        return Local(options.pop("path"), **options)
+    return Docker(**options) if kind == "docker" else State(**options)
+
+
+def _beside(folder: Path, source: str) -> str:
+    """A folder of this machine; a name alone is a volume of the engine's."""
+    named = not source.startswith((".", "~")) and "/" not in source
+    return source if named else str(folder / Path(source).expanduser())
+
+
+def _covers(target: str, workdir: str) -> bool:
+    inside = posixpath.normpath(target.partition(":")[0])
+    return workdir == inside or workdir.startswith(f"{inside.rstrip('/')}/")
+
+
+def _read_only(target: str) -> str:
+    return f"{target.partition(':')[0]}:ro"
+
+
+def _volume(user: str, agent: str) -> str:
+    return f"wick-{digest(canonical([user, agent]))[:24]}"
+
+
+async def _stopped(backend: Backend) -> None:
+    try:
+        await backend.stop()
+    except BackendError as error:
+        logger.warning("a workspace could not be stopped: %s", error)
+
+
+def _identity(path: Path) -> str:
+    """A name that this server keeps, in a file of its data."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with suppress(FileExistsError):
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(descriptor, "w") as file:
+            file.write(secrets.token_hex(8))
+    return path.read_text().strip()

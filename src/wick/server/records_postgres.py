@@ -1,0 +1,115 @@
+"""Records in Postgres, in the schema of the threads: what one server writes, every other one reads."""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Mapping
+from typing import Any
+
+import orjson
+
+from wick.server.records import Row, added
+from wick.stores.postgres_pool import Connection, Homes
+
+CONNECTIONS = 5
+WAIT_SECONDS = 10.0
+NOW = "extract(epoch FROM clock_timestamp())"
+ALIVE = f"(until = 0 OR until > {NOW})"
+MAKE = (
+    "SELECT pg_advisory_xact_lock(hashtext('wick records'))",
+    """CREATE TABLE IF NOT EXISTS records (
+        kind text COLLATE "C" NOT NULL, owner text COLLATE "C" NOT NULL, id text COLLATE "C" NOT NULL,
+        data text NOT NULL, until float8 NOT NULL, PRIMARY KEY (kind, owner, id))""",
+    "CREATE INDEX IF NOT EXISTS records_by_id ON records (kind, id)",
+    "CREATE INDEX IF NOT EXISTS records_ending ON records (until) WHERE until > 0",
+)
+PUT = (
+    "INSERT INTO records VALUES (%s, %s, %s, %s, %s) ON CONFLICT (kind, owner, id) "
+    "DO UPDATE SET data = excluded.data, until = excluded.until"
+)
+
+
+class PostgresRecords:
+    """Records in a table of a Postgres database, which is made when it is first used."""
+
+    def __init__(self, conninfo: str, *, schema: str) -> None:
+        self._homes = Homes(conninfo, schema, CONNECTIONS, WAIT_SECONDS)
+        self._made = False
+
+    async def put(
+        self, kind: str, owner: str, id: str, data: Mapping[str, Any], *, new: bool = False, until: float = 0.0
+    ) -> bool:
+        query = f"{PUT} WHERE NOT (records.until = 0 OR records.until > {NOW})" if new else PUT
+        return await self._write(query, (kind, owner, id, _text(data), until)) > 0
+
+    async def get(self, kind: str, owner: str, id: str) -> dict[str, Any] | None:
+        query = f"SELECT data FROM records WHERE kind = %s AND owner = %s AND id = %s AND {ALIVE}"
+        found = await self._read(query, (kind, owner, id))
+        return orjson.loads(found[0][0]) if found else None
+
+    async def find(self, kind: str, id: str) -> tuple[str, dict[str, Any]] | None:
+        query = f"SELECT owner, data FROM records WHERE kind = %s AND id = %s AND {ALIVE} ORDER BY owner LIMIT 1"
+        found = await self._read(query, (kind, id))
+        return (found[0][0], orjson.loads(found[0][1])) if found else None
+
+    async def list(
+        self, kind: str, owner: str | None = None, *, after: str = "", limit: int = 1000
+    ) -> builtins.list[Row]:
+        first = (owner, after) if owner is not None else tuple(after.split("/", 1)) if after else ("", "")
+        mine = "" if owner is None else "AND owner = %s "
+        query = (
+            f"SELECT owner, id, data FROM records WHERE kind = %s {mine}AND (owner, id) > (%s, %s) AND {ALIVE} "
+            "ORDER BY owner, id LIMIT %s"
+        )
+        given = (kind, *(() if owner is None else (owner,)), *first, limit)
+        return [Row(owner, id, orjson.loads(data)) for owner, id, data in await self._read(query, given)]
+
+    async def delete(self, kind: str, owner: str, id: str) -> bool:
+        query = f"DELETE FROM records WHERE kind = %s AND owner = %s AND id = %s AND {ALIVE}"
+        return await self._write(query, (kind, owner, id)) > 0
+
+    async def add(
+        self, kind: str, owner: str, id: str, numbers: Mapping[str, float], facts: Mapping[str, Any] | None = None
+    ) -> None:
+        async with self._homes.connection(writes=True) as connection:
+            await self._ready(connection)
+            async with connection.transaction():
+                make = "INSERT INTO records VALUES (%s, %s, %s, '{}', 0) ON CONFLICT DO NOTHING"
+                await connection.execute(make, (kind, owner, id))
+                query = "SELECT data FROM records WHERE kind = %s AND owner = %s AND id = %s FOR UPDATE"
+                row = await (await connection.execute(query, (kind, owner, id))).fetchone()
+                known = orjson.loads(row[0]) if row else {}
+                await connection.execute(PUT, (kind, owner, id, _text(added(known, numbers, facts)), 0.0))
+
+    async def take(self, kind: str, id: str) -> tuple[str, dict[str, Any]] | None:
+        query = f"DELETE FROM records WHERE kind = %s AND id = %s AND {ALIVE} RETURNING owner, data"
+        found = await self._read(query, (kind, id), writes=True)
+        return (found[0][0], orjson.loads(found[0][1])) if found else None
+
+    async def close(self) -> None:
+        """Forget what is over, and close the connections of this event loop."""
+        if self._made:
+            await self._write(f"DELETE FROM records WHERE until > 0 AND until <= {NOW}", ())
+        await self._homes.close()
+
+    async def _read(self, query: str, given: Any, *, writes: bool = False) -> builtins.list[Any]:
+        async with self._homes.connection(writes=writes) as connection:
+            await self._ready(connection)
+            return await (await connection.execute(query.encode(), given)).fetchall()
+
+    async def _write(self, query: str, given: Any) -> int:
+        async with self._homes.connection(writes=True) as connection:
+            await self._ready(connection)
+            return (await connection.execute(query.encode(), given)).rowcount
+
+    async def _ready(self, connection: Connection) -> None:
+        if self._made:
+            return
+        async with connection.transaction():
+            for statement in MAKE:
+                await connection.execute(statement.encode())
+        self._made = True
+
+
+def _text(data: Mapping[str, Any]) -> str:
+    return orjson.dumps(dict(data)).decode()

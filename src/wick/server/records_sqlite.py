@@ -1,0 +1,139 @@
+"""Records in a SQLite file: one thread writes it, as for threads, and what returns is on disk."""
+
+from __future__ import annotations
+
+import builtins
+import sqlite3
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from threading import Lock
+from typing import Any, TypeVar
+
+import orjson
+
+from wick.server.records import Row, added
+from wick.stores.group_commit import Transaction, Writer
+from wick.stores.sqlite_file import File, Schema
+from wick.stores.sqlite_readers import Readers
+from wick.stores.watching import Watchers
+from wick.workers import in_thread
+
+T = TypeVar("T")
+
+BUSY_SECONDS = 5.0
+SWEEP_SECONDS = 60.0
+SCHEMA = Schema(
+    application=0x7769636D,
+    table="records",
+    steps=(
+        (
+            """CREATE TABLE records (
+                kind TEXT NOT NULL, owner TEXT NOT NULL, id TEXT NOT NULL, data TEXT NOT NULL,
+                until REAL NOT NULL, PRIMARY KEY (kind, owner, id)) WITHOUT ROWID""",
+            "CREATE INDEX by_id ON records (kind, id)",
+            "CREATE INDEX ending ON records (until) WHERE until > 0",
+        ),
+    ),
+)
+ALIVE = "(until = 0 OR until > ?)"
+
+
+class SqliteRecords:
+    """Records in one file, which is made when it is first used."""
+
+    def __init__(self, path: Path, *, clock: Callable[[], float] = time.time) -> None:
+        self._file = File(path.absolute(), BUSY_SECONDS, SCHEMA)
+        self._clock = clock
+        self._readers = Readers(self._file)
+        self._writer: Writer | None = None
+        self._starting = Lock()
+
+    async def put(
+        self, kind: str, owner: str, id: str, data: Mapping[str, Any], *, new: bool = False, until: float = 0.0
+    ) -> bool:
+        text = _text(data)
+
+        def work(do: Transaction) -> bool:
+            if new and _get(do.db, kind, owner, id, self._clock()) is not None:
+                return False
+            do.db.execute("INSERT OR REPLACE INTO records VALUES (?, ?, ?, ?, ?)", (kind, owner, id, text, until))
+            return True
+
+        return await self._write(work)
+
+    async def get(self, kind: str, owner: str, id: str) -> dict[str, Any] | None:
+        return await self._readers.read(lambda db: _get(db, kind, owner, id, self._clock()))
+
+    async def find(self, kind: str, id: str) -> tuple[str, dict[str, Any]] | None:
+        return await self._readers.read(lambda db: _find(db, kind, id, self._clock()))
+
+    async def list(
+        self, kind: str, owner: str | None = None, *, after: str = "", limit: int = 1000
+    ) -> builtins.list[Row]:
+        first = (owner, after) if owner is not None else tuple(after.split("/", 1)) if after else ("", "")
+        mine = "" if owner is None else "AND owner = ? "
+        query = (
+            f"SELECT owner, id, data FROM records WHERE kind = ? {mine}AND (owner, id) > (?, ?) AND {ALIVE} "
+            "ORDER BY owner, id LIMIT ?"
+        )
+        given = (kind, *(() if owner is None else (owner,)), *first, self._clock(), limit)
+        rows = await self._readers.read(lambda db: db.execute(query, given).fetchall())
+        return [Row(owner, id, orjson.loads(data)) for owner, id, data in rows]
+
+    async def delete(self, kind: str, owner: str, id: str) -> bool:
+        query = f"DELETE FROM records WHERE kind = ? AND owner = ? AND id = ? AND {ALIVE}"
+        return await self._write(lambda do: do.db.execute(query, (kind, owner, id, self._clock())).rowcount > 0)
+
+    async def add(
+        self, kind: str, owner: str, id: str, numbers: Mapping[str, float], facts: Mapping[str, Any] | None = None
+    ) -> None:
+        def work(do: Transaction) -> None:
+            row = _get(do.db, kind, owner, id, self._clock()) or {}
+            text = _text(added(row, numbers, facts))
+            do.db.execute("INSERT OR REPLACE INTO records VALUES (?, ?, ?, ?, 0)", (kind, owner, id, text))
+
+        await self._write(work)
+
+    async def take(self, kind: str, id: str) -> tuple[str, dict[str, Any]] | None:
+        def work(do: Transaction) -> tuple[str, dict[str, Any]] | None:
+            found = _find(do.db, kind, id, self._clock())
+            if found is not None:
+                do.db.execute("DELETE FROM records WHERE kind = ? AND owner = ? AND id = ?", (kind, found[0], id))
+            return found
+
+        return await self._write(work)
+
+    async def close(self) -> None:
+        """Finish what is being written, and let go of the file. What is asked later opens it again."""
+        writer, self._writer = self._writer, None
+        if writer is not None:
+            writer.stop()
+            await in_thread(lambda: writer.join(2 * BUSY_SECONDS + 5), "records closing")
+        self._readers.close()
+
+    async def _write(self, work: Callable[[Transaction], T]) -> T:
+        with self._starting:
+            if self._writer is None:
+                self._writer = Writer(self._file, Watchers(), self._readers.idle, self._sweep, SWEEP_SECONDS)
+            writer = self._writer
+        return await writer.do(work)
+
+    def _sweep(self, do: Transaction) -> None:
+        do.db.execute("DELETE FROM records WHERE until > 0 AND until <= ?", (self._clock(),))
+
+
+def _get(db: sqlite3.Connection, kind: str, owner: str, id: str, now: float) -> dict[str, Any] | None:
+    query = f"SELECT data FROM records WHERE kind = ? AND owner = ? AND id = ? AND {ALIVE}"
+    found = db.execute(query, (kind, owner, id, now)).fetchone()
+    return None if found is None else orjson.loads(found[0])
+
+
+def _find(db: sqlite3.Connection, kind: str, id: str, now: float) -> tuple[str, dict[str, Any]] | None:
+    query = f"SELECT owner, data FROM records WHERE kind = ? AND id = ? AND {ALIVE} ORDER BY owner LIMIT 1"
+    found = db.execute(query, (kind, id, now)).fetchone()
+    return None if found is None else (found[0], orjson.loads(found[1]))
+
+
+def _text(data: Mapping[str, Any]) -> str:
+    return orjson.dumps(dict(data)).decode()

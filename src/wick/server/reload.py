@@ -1,0 +1,50 @@
+"""Follows agents.yaml: who changes it need not start the server again, and who breaks it breaks nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from pathlib import Path
+
+from wick.config import Config, load
+from wick.errors import ConfigError
+from wick.workers import in_thread
+
+logger = logging.getLogger("wick.server")
+
+LOOK_SECONDS = 1.0
+Stamp = tuple[int, int, int] | None
+
+
+class Watched:
+    """A config file that may change at any time."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = Path(path)
+        self._stamp: Stamp = None
+
+    async def read(self) -> Config:
+        """What it says now; a ConfigError if that cannot be used."""
+        self._stamp = await in_thread(self._look, "config")
+        return await in_thread(lambda: load(self.path), "config")
+
+    async def follow(self, took: Callable[[Config], None], broken: Callable[[str], None]) -> None:
+        """Read it again whenever it has changed."""
+        while True:
+            await asyncio.sleep(LOOK_SECONDS)
+            if await in_thread(self._look, "config") == self._stamp:
+                continue
+            try:
+                took(await self.read())
+                logger.info("%s was read again", self.path)
+            except ConfigError as error:
+                logger.warning("the agents stay as they were: %s", error)
+                broken(str(error))
+
+    def _look(self) -> Stamp:
+        try:
+            found = self.path.stat()
+        except OSError:
+            return None
+        return found.st_mtime_ns, found.st_size, found.st_ino

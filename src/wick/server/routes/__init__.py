@@ -1,0 +1,60 @@
+"""The routes: one file per resource, each with a `router`."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter
+
+from wick.server.routes import (
+    agents,
+    approvals,
+    auth,
+    backend,
+    container,
+    events,
+    files,
+    health,
+    hooks,
+    invoke,
+    metrics,
+    onion,
+    openai,
+    pages,
+    runs,
+    skills,
+    slides,
+    terminal,
+    threads,
+    tools,
+    trace,
+    usage,
+    why,
+)
+
+ROUTERS: tuple[APIRouter, ...] = tuple(
+    module.router
+    for module in (
+        agents,
+        approvals,
+        auth,
+        backend,
+        container,
+        events,
+        files,
+        health,
+        hooks,
+        invoke,
+        metrics,
+        onion,
+        openai,
+        pages,
+        runs,
+        skills,
+        slides,
+        terminal,
+        threads,
+        tools,
+        trace,
+        usage,
+        why,
+    )
+)

@@ -1,0 +1,159 @@
+"""The agents: which there are, what one is, making and deleting them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Query
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, create_model
+
+from wick.config import RINGS
+from wick.server.allowing import check_agent
+from wick.server.building import Instance, options
+from wick.server.dependencies import Caller, Wick
+from wick.server.errors import ApiError
+from wick.server.registry import AGENT
+from wick.server.routes.backend import BackendInfo, backend_info
+from wick.server.showing import model_name, switched_on
+from wick.server.templates import EVERYONE, Template
+from wick.tools import Tool
+from wick.workers import in_thread
+
+router = APIRouter(tags=["agents"])
+
+Option = bool | str | list[JsonValue] | dict[str, JsonValue] | None
+
+
+class AgentSummary(BaseModel):
+    """An agent in a list. `origin` says where it was set up: in the config `file`, by `code`, or `created` here."""
+
+    agent_id: str
+    name: str
+    model: str
+    origin: Literal["file", "code", "created"]
+    shared: bool = Field(description="whether everyone has it")
+    hooks: list[str] = Field(description="the capabilities that are on, outermost first")
+
+
+class AgentList(BaseModel):
+    agents: list[AgentSummary]
+
+
+class ToolInfo(BaseModel):
+    """A tool as the model sees it."""
+
+    name: str
+    description: str
+    kind: str
+    read_only: bool
+    parameters: dict[str, JsonValue]
+
+
+class AgentDetail(AgentSummary):
+    """All that a user may know of an agent."""
+
+    system_prompt: str
+    context_window: int | None
+    tools: list[ToolInfo]
+    missing_tools: list[str] = Field(description="tools that its config names and nobody has registered")
+    backend: BackendInfo | None
+
+
+class _NewAgent(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    agent_id: str = Field(max_length=64)
+    shared: bool = Field(default=False, description="for everyone; an operator may say so")
+    name: str | None = Field(default=None, max_length=200)
+    model: str | dict[str, JsonValue] | None = None
+    system_prompt: str | None = Field(default=None, max_length=200_000)
+    context_window: int | None = Field(default=None, gt=0)
+    settings: dict[str, JsonValue] | None = None
+    tools: list[str] | None = Field(default=None, max_length=200)
+    backend: Literal[False] | str | dict[str, JsonValue] | None = None
+
+
+_RINGS: dict[str, Any] = {ring.key: (Option, None) for ring in RINGS if ring.kind and ring.key != "sessions"}
+NewAgent = create_model("NewAgent", __base__=_NewAgent, **_RINGS)
+NewAgent.__doc__ = "An agent to be made: the keys of agents.yaml, as far as they may be said over HTTP."
+
+
+@router.get("/agents/")
+async def list_agents(caller: Caller, wick: Wick) -> AgentList:
+    """The agents that you have: everyone's, and your own."""
+    found = sorted(await wick.registry.templates(caller), key=lambda template: template.id)
+    return AgentList(agents=[AgentSummary(**_summary(template, template.options)) for template in found])
+
+
+@router.post("/agents/", status_code=201)
+async def create_agent(body: NewAgent, caller: Caller, wick: Wick) -> AgentDetail:  # type: ignore[valid-type]
+    """Make an agent of your own."""
+    said: dict[str, Any] = body.model_dump(exclude_none=True)  # type: ignore[attr-defined]
+    id, shared = said.pop("agent_id"), said.pop("shared")
+    if shared and not caller.may("operator"):
+        raise ApiError(403, "not_allowed", "an agent for everyone is made by an operator; leave out shared")
+    check_agent(said, caller, await wick.registry.toolbox.names(caller))
+    wick.limits.room("agents", len(await wick.records.list(AGENT, EVERYONE if shared else caller.id)))
+    await wick.registry.create(caller, id, said, shared=shared)
+    try:
+        return await _detail(await wick.registry.agent(caller, id))
+    except Exception:  # what cannot be built is not kept
+        await wick.registry.delete(caller, id, files=False)
+        raise
+
+
+@router.get("/agents/{id}")
+async def get_agent(id: str, caller: Caller, wick: Wick) -> AgentDetail:
+    """One of your agents: its tools, its hooks and where it works."""
+    return await _detail(await wick.registry.agent(caller, id))
+
+
+@router.delete("/agents/{id}", status_code=204)
+async def delete_agent(
+    id: str,
+    caller: Caller,
+    wick: Wick,
+    files: Annotated[bool, Query(description="delete the files of your workspace, too")] = False,
+) -> None:
+    """Delete an agent that was made here."""
+    await wick.registry.delete(caller, id, files=files)
+
+
+def _summary(template: Template, options: Mapping[str, Any]) -> dict[str, Any]:
+    model = template.model.name if template.model is not None else model_name(options.get("model", "auto"))
+    return {
+        "agent_id": template.id,
+        "name": str(options.get("name", template.id)),
+        "model": model if template.make is None else "",
+        "origin": template.origin,
+        "shared": template.owner == EVERYONE,
+        "hooks": switched_on(options) if template.make is None else [],
+    }
+
+
+async def _detail(instance: Instance) -> AgentDetail:
+    template, agent = instance.template, instance.agent
+    known = options(template, instance.said).options
+    told = _summary(template, known)
+    if template.make is not None:
+        told["model"] = (await in_thread(lambda: agent.model, "finding a model")).name
+        told["hooks"] = [*dict.fromkeys(hook.owner.name for hook in agent.hooks if hook.owner is not None)]
+    return AgentDetail(
+        **told,
+        system_prompt=agent.system,
+        context_window=known.get("context_window"),
+        tools=[_tool(tool) for tool in agent.tools],
+        missing_tools=[*instance.missing_tools],
+        backend=backend_info(instance),
+    )
+
+
+def _tool(tool: Tool) -> ToolInfo:
+    return ToolInfo(
+        name=tool.name,
+        description=tool.description,
+        kind=tool.kind,
+        read_only=tool.read_only,
+        parameters=dict(tool.parameters),
+    )

@@ -1,0 +1,110 @@
+"""Questions that wait for somebody's answer."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Query
+from pydantic import BaseModel, ConfigDict, Field, JsonValue
+
+from wick.frozen import thaw
+from wick.protocols import Summary
+from wick.server.dependencies import Caller, Wick
+from wick.server.errors import not_found
+from wick.server.identity import User
+from wick.server.service import Service
+
+router = APIRouter(prefix="/approvals", tags=["approvals"])
+
+ABOUT = ("id", "question", "run", "operation", "tool", "call_id", "args", "hash", "expires")
+
+
+class Approval(BaseModel):
+    """A question about exactly one thing that is to be done; `hash` stands for it."""
+
+    id: str
+    thread_id: str
+    agent_id: str
+    title: str
+    run_id: str = ""
+    question: str
+    operation: str = ""
+    tool: str = ""
+    call_id: str = ""
+    args: dict[str, JsonValue] | None = None
+    about: dict[str, JsonValue] = Field({}, description="what else is known of it")
+    hash: str = ""
+    expires: float | None = Field(None, description="when it lapses, in seconds since 1970")
+
+
+class Approvals(BaseModel):
+    """What waits for an answer."""
+
+    approvals: list[Approval]
+
+
+class Decision(BaseModel):
+    """An answer. `allow` may change the arguments, `deny` says why in `words`; the others hold for the same again."""
+
+    model_config = ConfigDict(extra="forbid")
+    choice: Literal["allow", "deny", "allow_session", "allow_always"]
+    words: str = Field("", max_length=10_000)
+    args: dict[str, JsonValue] | None = None
+    thread_id: str = Field("", max_length=200, description="where it was asked; it is found without, too")
+
+
+class Decided(BaseModel):
+    """Which question was answered, and how."""
+
+    id: str
+    thread_id: str
+    choice: str
+
+
+@router.get("")
+async def waiting(caller: Caller, wick: Wick, thread_id: Annotated[str, Query(max_length=200)] = "") -> Approvals:
+    """The questions that nobody has answered, of one thread or of all."""
+    heads = [head async for head in _asking(wick, caller, thread_id)]
+    found = [approval for head in heads for approval in await _questions(wick, caller, head)]
+    return Approvals(approvals=found)
+
+
+@router.post("/{id}")
+async def answer(id: str, body: Decision, caller: Caller, wick: Wick) -> Decided:
+    """Answer a question; the first answer counts, and the run goes on."""
+    thread = await _thread_of(wick, caller, id, body.thread_id)
+    await wick.runs.answer(caller, thread, id, body.choice, body.words, body.args)
+    return Decided(id=id, thread_id=thread, choice=body.choice)
+
+
+async def _asking(wick: Service, user: User, thread_id: str) -> AsyncIterator[Summary]:
+    if thread_id:
+        yield await wick.store.head(user.id, thread_id)
+        return
+    cursor = None
+    while cursor != "":
+        page = await wick.store.list(user.id, asking=True, cursor=cursor or "", limit=100)
+        for head in page.threads:
+            yield head
+        cursor = page.next
+
+
+async def _questions(wick: Service, user: User, head: Summary) -> list[Approval]:
+    asked = await wick.runs.sessions.questions(head.id, owner=user.id)
+    return [_approval(head, thaw(question)) for question in asked]
+
+
+def _approval(head: Summary, asked: Mapping[str, Any]) -> Approval:
+    known = {key: asked[key] for key in ABOUT if key in asked}
+    about = {key: value for key, value in asked.items() if key not in ABOUT}
+    whose = {"thread_id": head.id, "agent_id": str(head.meta.get("agent", "")), "title": head.title}
+    return Approval.model_validate({**known, **whose, "run_id": known.pop("run", ""), "about": about})
+
+
+async def _thread_of(wick: Service, user: User, id: str, thread_id: str) -> str:
+    async for head in _asking(wick, user, thread_id):
+        thread = await wick.runs.sessions.load(head.id, owner=user.id)
+        if id in thread.questions:
+            return head.id
+    raise not_found(f"open question {id!r}")

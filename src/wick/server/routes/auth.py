@@ -1,0 +1,87 @@
+"""Signing in and out, who one is, and tickets for what cannot send a header."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Request, Response
+from pydantic import BaseModel, ConfigDict, Field
+
+from wick.server.auth import cookie_name
+from wick.server.browsers import SESSION_SECONDS
+from wick.server.credentials import shown
+from wick.server.dependencies import Caller, Wick
+from wick.server.errors import ApiError
+from wick.server.identity import Role, User
+from wick.server.tickets import TICKET_SECONDS
+
+router = APIRouter(prefix="/auth", tags=["sign-in"])
+
+
+class SignIn(BaseModel):
+    """What one signs in with: a token, or the ticket of a sign-in link."""
+
+    model_config = ConfigDict(extra="forbid")
+    token: Annotated[str, Field(max_length=16_000)] = ""
+    ticket: Annotated[str, Field(max_length=200)] = ""
+
+
+class Me(BaseModel):
+    """Who one is."""
+
+    id: str
+    username: str
+    role: Role
+
+
+class Ticket(BaseModel):
+    """A ticket for `?ticket=` of one request, and for how many seconds it holds."""
+
+    ticket: str
+    expires_in: float
+
+
+@router.post("/session")
+async def sign_in(body: SignIn, wick: Wick, request: Request, response: Response) -> Me:
+    """Sign in a browser: the answer sets a cookie that scripts cannot read."""
+    bearer = body.token or (await wick.tickets.redeem_sign_in(body.ticket) if body.ticket else "") or ""
+    user = await wick.guests.verifier.user(bearer)
+    if user is None:
+        message = "this does not sign anybody in: a link can be used once and for ten minutes, a token must be right"
+        raise ApiError(401, "unauthorized", message, {"WWW-Authenticate": "Bearer"})
+    cookie = await wick.guests.browsers.sign_in(bearer)
+    response.set_cookie(
+        cookie_name(wick.settings),
+        cookie,
+        max_age=int(SESSION_SECONDS),
+        httponly=True,
+        samesite="strict",
+        secure=request.url.scheme == "https",
+    )
+    return _me(user)
+
+
+@router.delete("/session", status_code=204)
+async def sign_out(user: Caller, wick: Wick, request: Request, response: Response) -> None:
+    """Sign out the browser that asks."""
+    name = cookie_name(wick.settings)
+    found = shown({"headers": [each for each in request.scope["headers"] if each[0] == b"cookie"]}, name)
+    if found is not None:
+        await wick.guests.sign_out(found.value)
+    response.delete_cookie(name)
+
+
+@router.get("/me")
+async def me(user: Caller) -> Me:
+    """Who one is."""
+    return _me(user)
+
+
+@router.post("/tickets")
+async def ticket(user: Caller, wick: Wick) -> Ticket:
+    """A one-use ticket for a WebSocket or an EventSource, which can send no header."""
+    return Ticket(ticket=await wick.tickets.issue(user), expires_in=TICKET_SECONDS)
+
+
+def _me(user: User) -> Me:
+    return Me(id=user.id, username=user.name, role=user.role)

@@ -1,0 +1,109 @@
+"""Where an agent works: on this machine, or in a container of an engine."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Literal
+
+from fastapi import APIRouter
+from pydantic import BaseModel, ConfigDict, Field
+
+from wick.server.building import Instance
+from wick.server.dependencies import Caller, Wick
+from wick.server.errors import ApiError
+from wick.server.identity import User
+from wick.server.overrides import Overrides
+from wick.server.showing import shown
+
+router = APIRouter(tags=["backend"])
+
+LEVELS = ("none", "weak", "strong")
+
+
+class ProtectionInfo(BaseModel):
+    """What really confines commands."""
+
+    level: Literal["strong", "weak", "none"]
+    by: str
+    says: str
+    asks: bool = Field(description="whether every command needs your yes")
+
+
+class BackendInfo(BaseModel):
+    """`mode` is `remote` for a container, and `sandbox_url` the engine it is on, if not this machine's."""
+
+    mode: Literal["local", "remote"]
+    sandbox_url: str | None
+    type: str
+    workdir: str
+    status: Literal["idle", "launching", "launched", "error"]
+    reason: str
+    protection: ProtectionInfo
+
+
+class BackendChange(BaseModel):
+    """`local` is a folder of this machine, `remote` a container; without a `sandbox_url` on this machine's engine."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    mode: Literal["local", "remote"]
+    sandbox_url: str | None = Field(
+        default=None, max_length=500, description="an engine, as in tcp://host:2376; for operators"
+    )
+
+
+@router.get("/agents/{id}/backend")
+async def get_backend(id: str, caller: Caller, wick: Wick) -> BackendInfo | None:
+    """Where your agent works, and what confines its commands."""
+    return backend_info(await wick.registry.agent(caller, id))
+
+
+@router.patch("/agents/{id}/backend")
+async def switch_backend(id: str, change: BackendChange, caller: Caller, wick: Wick) -> BackendInfo | None:
+    """Let your agent work elsewhere, from its next run on."""
+    if change.sandbox_url is not None and not caller.may("operator"):
+        raise ApiError(403, "not_allowed", "an engine elsewhere is chosen by an operator; leave out sandbox_url")
+    instance = await wick.registry.agent(caller, id)
+    await _check_confined(wick, instance, caller, change)
+    await wick.registry.change(caller, id, lambda own: _switched(own, change))
+    info = backend_info(await wick.registry.agent(caller, id))
+    wick.bus.publish("backend_changed", {"agent_id": id, "mode": change.mode}, caller.id)
+    return info
+
+
+async def _check_confined(wick: Wick, instance: Instance, user: User, change: BackendChange) -> None:
+    """A user does not get around what confines commands; and what cannot be made is refused before it is kept."""
+    places = wick.registry.places
+    place = await places.open(places.wanted(instance.template, _switched(instance.said, change), user.id))
+    if place is None:
+        return
+    try:
+        level = place.backend.protection.level
+    finally:
+        await places.close(place)
+    now = instance.backend.protection.level if instance.backend is not None else "strong"
+    if LEVELS.index(level) < LEVELS.index(now) and not user.may("operator"):
+        raise ApiError(
+            403, "not_allowed", f"commands would be confined less there ({level}); ask an operator to switch"
+        )
+
+
+def _switched(said: Overrides, change: BackendChange) -> Overrides:
+    return replace(said, mode=change.mode, sandbox_url=change.sandbox_url)
+
+
+def backend_info(instance: Instance) -> BackendInfo | None:
+    """What is known of the place where an agent works; None, if it has none."""
+    backend = instance.backend
+    if backend is None:
+        return None
+    protection, status = backend.protection, backend.status
+    return BackendInfo(
+        mode="remote" if backend.name == "docker" else "local",
+        sandbox_url=shown(instance.said.sandbox_url),
+        type=backend.name,
+        workdir=backend.workdir,
+        status=status.state,
+        reason=status.reason,
+        protection=ProtectionInfo(level=protection.level, by=protection.by, says=protection.says, asks=protection.asks),
+    )

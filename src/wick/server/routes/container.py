@@ -1,0 +1,51 @@
+"""The container of an agent: stopped and removed, or made anew."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from fastapi import APIRouter
+from pydantic import BaseModel, ConfigDict
+
+from wick.protocols import Backend
+from wick.server.dependencies import Caller, Wick
+from wick.server.errors import ApiError
+
+router = APIRouter(tags=["container"])
+
+
+class ContainerAction(BaseModel):
+    """`stop` ends and removes the container, `restart` starts a new one; what is in the workspace stays."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    action: Literal["stop", "restart"]
+
+
+class ContainerState(BaseModel):
+    """How the container is now."""
+
+    agent_id: str
+    status: Literal["idle", "launching", "launched", "error"]
+    reason: str
+
+
+@router.post("/agents/{id}/container")
+async def control_container(id: str, body: ContainerAction, caller: Caller, wick: Wick) -> ContainerState:
+    """Stop your agent's container, or start it anew. Commands that run in it end."""
+    instance = await wick.registry.agent(caller, id)
+    backend = instance.backend
+    if instance.place is None or backend is None:
+        raise ApiError(409, "conflict", f"the agent {id!r} has no container of yours")
+    with instance.using():
+        await _act(backend, body.action)
+    status = instance.place.seen = backend.status
+    told = {"agent_id": id, "status": status.state, "reason": status.reason}
+    wick.bus.publish("container_status", told, caller.id)
+    return ContainerState(agent_id=id, status=status.state, reason=status.reason)
+
+
+async def _act(backend: Backend, action: Literal["stop", "restart"]) -> None:
+    await backend.stop()
+    if action == "restart":
+        await backend.start()

@@ -1,0 +1,56 @@
+"""What changes about agents and containers, as it happens (server-sent events)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from dataclasses import dataclass
+
+import orjson
+from fastapi import APIRouter
+from starlette.responses import Response
+
+from wick.server.bus import Bus, News
+from wick.server.dependencies import Caller, Wick
+from wick.server.sse import EventStream
+
+router = APIRouter(tags=["events"])
+
+BEAT_SECONDS = 15.0
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """News as they go over the wire."""
+
+    text: bytes
+
+
+@router.get(
+    "/agents/events",
+    response_class=Response,
+    responses={200: {"content": {"text/event-stream": {"schema": {"type": "string"}}}}},
+)
+async def agent_events(caller: Caller, wick: Wick) -> Response:
+    """Agents made and deleted, hooks, tools, skills and backends changed, the config reloaded, containers started."""
+    return EventStream(lambda: _batches(wick.bus, caller.id), holding=wick.limits.hold("streams", caller.id))
+
+
+async def _batches(bus: Bus, owner: str) -> AsyncIterator[list[Told]]:
+    """What is new, and an empty batch as a sign of life: at once, and when there was nothing for a while."""
+    with bus.subscribe(owner) as reader:
+        yield []
+        while True:
+            found: list[News] | None = None
+            with suppress(TimeoutError):
+                async with asyncio.timeout(BEAT_SECONDS):
+                    found = await reader.next()
+            if found is not None and not found:
+                return
+            yield [_told(news) for news in found or ()]
+
+
+def _told(news: News) -> Told:
+    data = orjson.dumps({"event": news.kind, "data": news.data})
+    return Told(b"event: %s\ndata: %s\n\n" % (news.kind.encode(), data))

@@ -1,0 +1,201 @@
+"""The files of an agent's workspace. Everything goes through its backend, which keeps it inside."""
+
+from __future__ import annotations
+
+import json
+import posixpath
+from base64 import b64decode
+from binascii import Error as NotBase64
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Annotated, Any, Literal
+from urllib.parse import quote
+
+from fastapi import APIRouter, Query
+from pydantic import BaseModel, ConfigDict, Field
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response, StreamingResponse
+
+from wick.backends.state import State
+from wick.caps import FILE_READ_BYTES, FILE_WRITE_BYTES
+from wick.protocols import Backend
+from wick.server.building import Instance
+from wick.server.dependencies import Caller, Wick
+from wick.server.errors import ApiError
+from wick.server.identity import User
+from wick.server.service import Service
+from wick.server.uploads import UPLOAD, uploaded
+from wick.shapes import Content
+
+router = APIRouter(tags=["files"])
+
+PIECE_BYTES = 1_000_000  # of a download
+SAFE = {"Content-Security-Policy": "default-src 'none'; sandbox", "X-Content-Type-Options": "nosniff"}
+
+FilePath = Annotated[str, Query(max_length=4_096, description="relative to the workspace")]
+Thread = Annotated[str, Query(description="the thread whose files are meant, where files are data of a conversation")]
+
+
+class Entry(BaseModel):
+    name: str
+    type: Literal["file", "dir", "link", "other"]
+    size: int
+
+
+class FileListing(BaseModel):
+    """What is in a folder; `truncated` if there is more."""
+
+    path: str
+    entries: list[Entry]
+    truncated: bool
+
+
+class FileContent(BaseModel):
+    """Bytes of a file: text, or base64 where `encoding` says so; `truncated` if the file goes on."""
+
+    path: str
+    content: str
+    encoding: Literal["utf-8", "base64"]
+    size: int
+    offset: int
+    bytes: int
+    truncated: bool
+
+
+class FileWrite(BaseModel):
+    """A file to be written, in place of what is there."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    path: str = Field(min_length=1, max_length=4_096)
+    content: str
+    encoding: Literal["utf-8", "base64"] = "utf-8"
+
+
+class FileWritten(BaseModel):
+    path: str
+    bytes_written: int
+
+
+class Json(JSONResponse):
+    """JSON whose every sign is ASCII: a file's name need not be a text."""
+
+    def render(self, content: Any) -> bytes:
+        return json.dumps(content, separators=(",", ":")).encode("ascii")
+
+
+@router.get("/agents/{id}/files/list", response_model=FileListing)
+async def list_files(id: str, caller: Caller, wick: Wick, path: FilePath = ".", thread_id: Thread = "") -> Response:
+    """What is in a folder of your workspace."""
+    async with _reading(wick, caller, id, thread_id) as backend:
+        return Json(await backend.ls(path))
+
+
+@router.get("/agents/{id}/files/read", response_model=FileContent)
+async def read_file(
+    id: str,
+    caller: Caller,
+    wick: Wick,
+    path: FilePath,
+    thread_id: Thread = "",
+    offset: Annotated[int, Query(ge=0, le=2**53)] = 0,
+    limit: Annotated[int | None, Query(ge=0, le=FILE_READ_BYTES)] = None,
+) -> Response:
+    """Bytes of a file of your workspace."""
+    async with _reading(wick, caller, id, thread_id) as backend:
+        return Json(await backend.read(path, offset=offset, limit=limit))
+
+
+@router.put("/agents/{id}/files/write", response_model=FileWritten)
+async def write_file(id: str, body: FileWrite, caller: Caller, wick: Wick) -> Response:
+    """Write a file of your workspace, with the folders it needs."""
+    async with _writing(wick, caller, id) as backend:
+        return Json(await backend.write(body.path, _bytes(body)))
+
+
+@router.post("/agents/{id}/files/upload", status_code=201, response_model=FileWritten, openapi_extra=UPLOAD)
+async def upload_file(
+    request: Request,
+    id: str,
+    caller: Caller,
+    wick: Wick,
+    path: Annotated[
+        str, Query(max_length=4_096, description="where to; the form's path, or its name, if left out")
+    ] = "",
+) -> Response:
+    """Put a file into your workspace: in the field `file` of a form, or as the body itself."""
+    async with _writing(wick, caller, id) as backend:
+        file = await uploaded(request, FILE_WRITE_BYTES)
+        target = path or file.path or posixpath.basename(file.name.replace("\\", "/"))
+        if not target:
+            raise ApiError(422, "invalid", "say where the file goes, with ?path=")
+        return Json(await backend.write(target, file.data), 201)
+
+
+@router.get(
+    "/agents/{id}/files/download",
+    response_class=Response,
+    responses={200: {"content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}}},
+)
+async def download_file(id: str, caller: Caller, wick: Wick, path: FilePath, thread_id: Thread = "") -> Response:
+    """A file of your workspace, as it is."""
+    async with _reading(wick, caller, id, thread_id) as backend:
+        first = await backend.read(path, limit=PIECE_BYTES)
+    instance = await wick.registry.agent(caller, id)
+    name = posixpath.basename(path.rstrip("/")).encode("utf-8", "replace")
+    headers = {**SAFE, "Content-Disposition": f"attachment; filename*=UTF-8''{quote(name)}"}
+    return StreamingResponse(_pieces(instance, backend, first), headers=headers, media_type="application/octet-stream")
+
+
+@router.delete("/agents/{id}/files", status_code=204)
+async def delete_file(id: str, caller: Caller, wick: Wick, path: FilePath, recursive: bool = False) -> None:
+    """Delete a file of your workspace, or a folder."""
+    async with _writing(wick, caller, id) as backend:
+        await backend.delete(path, recursive=recursive)
+
+
+@asynccontextmanager
+async def _reading(wick: Service, user: User, id: str, thread_id: str) -> AsyncIterator[Backend]:
+    instance = await wick.registry.agent(user, id)
+    backend = _there(instance)
+    if isinstance(backend, State) and thread_id:
+        backend = backend.of(await instance.sessions.load(thread_id, owner=user.id))
+    with instance.using():
+        yield backend
+
+
+@asynccontextmanager
+async def _writing(wick: Service, user: User, id: str) -> AsyncIterator[Backend]:
+    instance = await wick.registry.agent(user, id)
+    backend = _there(instance)
+    if isinstance(backend, State):
+        raise ApiError(409, "conflict", f"the files of {id!r} are data of conversations; ask the agent to change them")
+    with instance.using():
+        yield backend
+
+
+def _there(instance: Instance) -> Backend:
+    backend = instance.backend
+    if backend is None:
+        raise ApiError(409, "conflict", f"the agent {instance.id!r} has no workspace")
+    return backend
+
+
+def _bytes(body: FileWrite) -> str | bytes:
+    if body.encoding == "utf-8":
+        return body.content
+    try:
+        return b64decode(body.content, validate=True)
+    except (NotBase64, ValueError):
+        raise ApiError(422, "invalid", "the content is not base64") from None
+
+
+async def _pieces(instance: Instance, backend: Backend, piece: Content) -> AsyncIterator[bytes]:
+    """A file piece by piece; one that changes meanwhile is cut off where it no longer fits."""
+    with instance.using():
+        while True:
+            data = b64decode(piece["content"]) if piece["encoding"] == "base64" else piece["content"].encode()
+            yield data
+            if not piece["truncated"] or not data:
+                return
+            piece = await backend.read(piece["path"], offset=piece["offset"] + piece["bytes"], limit=PIECE_BYTES)

@@ -1,0 +1,25 @@
+"""`GET /health`: whether the server is there, for everybody; and how many agents it has, and nothing else."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from fastapi import APIRouter
+from pydantic import BaseModel
+
+from wick.server.dependencies import Wick
+
+router = APIRouter(tags=["server"])
+
+
+class Health(BaseModel):
+    """The server is there."""
+
+    status: Literal["ok"] = "ok"
+    agents: int
+
+
+@router.get("/health")
+async def health(wick: Wick) -> Health:
+    """Whether the server is there."""
+    return Health(agents=wick.agent_count())

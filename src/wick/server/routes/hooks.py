@@ -1,0 +1,114 @@
+"""The hooks of an agent: which are on, with which options, in which order."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query
+from pydantic import BaseModel, ConfigDict, Field, JsonValue
+
+from wick.config import BY_KEY
+from wick.server.allowing import check_hook
+from wick.server.building import Instance, options
+from wick.server.dependencies import Caller, Wick
+from wick.server.errors import ApiError
+from wick.server.identity import User
+from wick.server.overrides import Overrides
+from wick.server.showing import shown, switched_on
+from wick.server.templates import in_order
+
+router = APIRouter(tags=["hooks"])
+
+Option = bool | str | list[JsonValue] | dict[str, JsonValue] | None
+
+
+class HookInfo(BaseModel):
+    """A capability of an agent, by its key in agents.yaml."""
+
+    name: str
+    on: bool
+    changed: bool = Field(description="whether it is not as the agent was set up")
+    options: JsonValue = Field(description="what was said about it; secrets are not shown")
+    points: list[str] = Field(description="where its hooks stand, such as before_tool_use")
+    tools: list[str]
+
+
+class HookList(BaseModel):
+    """The capabilities, outermost first."""
+
+    hooks: list[HookInfo]
+
+
+class HookChange(BaseModel):
+    """What is to be different: `hooks` by name, `true` or `false` or options; `null` is as the agent was set up."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    hooks: dict[str, Option] = Field(default_factory=dict, max_length=50)
+    order: list[str] | None = Field(default=None, max_length=50, description="names, outermost first; the others stay")
+
+
+@router.get("/agents/{id}/hooks")
+async def list_hooks(id: str, caller: Caller, wick: Wick) -> HookList:
+    """What stands around your agent's runs."""
+    return _listed(await wick.registry.agent(caller, id))
+
+
+@router.patch("/agents/{id}/hooks")
+async def change_hooks(
+    id: str,
+    change: HookChange,
+    caller: Caller,
+    wick: Wick,
+    everyone: Annotated[bool, Query(description="for all users; an operator may say so")] = False,
+) -> HookList:
+    """Switch capabilities on and off, configure them and put them in another order; from the next run on."""
+    template = await wick.registry.template(caller, id)
+    if (everyone or change.order is not None) and not caller.may("operator"):
+        raise ApiError(403, "not_allowed", "an operator changes hooks for everyone, and their order")
+    _check(change, caller, own=template.owner == caller.id)
+    await wick.registry.change(caller, id, lambda said: _changed(said, change), everyone=everyone)
+    instance = await wick.registry.agent(caller, id)
+    told = {"agent_id": id, "hooks": [*change.hooks], "reordered": change.order is not None}
+    wick.bus.publish("hooks_changed", told, None if everyone else caller.id)
+    return _listed(instance)
+
+
+def _check(change: HookChange, user: User, *, own: bool) -> None:
+    named = [*change.hooks, *(change.order or ())]
+    for name in named:
+        if name not in BY_KEY or not BY_KEY[name].kind:
+            known = ", ".join(key for key, ring in BY_KEY.items() if ring.kind)
+            raise ApiError(422, "invalid", f"there is no hook {name[:100]!r}; there are {known}")
+    if len({*(change.order or ())}) != len(change.order or ()):
+        raise ApiError(422, "invalid", "a hook stands in the order once")
+    for name, value in change.hooks.items():
+        check_hook(name, value, user, own=own)
+
+
+def _changed(said: Overrides, change: HookChange) -> Overrides:
+    hooks = {**said.hooks, **change.hooks}
+    order = said.order if change.order is None else change.order
+    return replace(said, hooks={name: value for name, value in hooks.items() if value is not None}, order=order)
+
+
+def _listed(instance: Instance) -> HookList:
+    known = options(instance.template, instance.said).options
+    on = set(switched_on({**known, "backend": instance.backend is not None}))
+    rings = [ring for ring in in_order(instance.said.order) if ring.kind and ring.key != "sessions"]
+    return HookList(hooks=[_info(ring.key, ring.key in on, known, instance) for ring in rings])
+
+
+def _info(name: str, on: bool, known: Mapping[str, Any], instance: Instance) -> HookInfo:
+    owners = {id(hook.owner): hook.owner for hook in instance.agent.hooks if getattr(hook.owner, "name", "") == name}
+    owner = next(iter(owners.values()), None)
+    return HookInfo(
+        name=name,
+        on=on,
+        changed=name in instance.said.hooks,
+        options=shown(known.get(name, on)),
+        points=[hook.point for hook in instance.agent.hooks if hook.owner is owner and owner is not None],
+        tools=[tool.name for tool in owner.tools()] if owner is not None else [],
+    )

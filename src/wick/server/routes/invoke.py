@@ -1,0 +1,69 @@
+"""Asking an agent: with the whole answer at the end, or as it comes."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Header
+
+from wick.keeping import load
+from wick.server.bodies import Asked, Kept, UsageOut, kept, messages_of
+from wick.server.dependencies import Caller, Wick
+from wick.server.errors import ApiError
+from wick.server.runs import Turn
+from wick.server.sse import EventStream
+from wick.server.streams import STREAM
+
+router = APIRouter(prefix="/agents", tags=["runs"])
+
+IdempotencyKey = Annotated[
+    str,
+    Header(
+        alias="Idempotency-Key",
+        max_length=200,
+        description="the same request under the same key is answered by the same run; something else is a 409",
+    ),
+]
+
+
+class Answer(Kept):
+    """What a run came to. `outcome` is completed, stopped, cancelled, or interrupted while it waits for somebody."""
+
+    thread_id: str
+    run_id: str
+    response: str
+    outcome: str
+    reason: str
+    usage: UsageOut
+    cost: float | None = None
+
+
+@router.post("/{id}/invoke")
+async def invoke(id: str, body: Asked, caller: Caller, wick: Wick, key: IdempotencyKey = "") -> Answer:
+    """Ask an agent, and get its whole answer. The run goes on if the connection breaks."""
+    turn = await _begin(id, body, caller, wick, key)
+    info = await turn.ended()
+    if info.error is not None:
+        headers = {"X-Run-Id": turn.run_id, "X-Thread-Id": turn.thread_id}
+        raise ApiError(502, info.error["code"], info.error["message"], headers)
+    thread = turn.thread or await load(wick.store, caller.id, turn.thread_id)
+    came_to = {"outcome": info.outcome, "reason": info.reason, "usage": info.usage or {}, "cost": info.cost}
+    response = next((message.text for message in reversed(thread.messages) if message.role == "assistant"), "")
+    whose = {"thread_id": turn.thread_id, "run_id": turn.run_id, "response": response}
+    return Answer.model_validate(whose | came_to | kept(thread))
+
+
+@router.post("/{id}/stream", response_class=EventStream, responses=STREAM)
+async def stream(id: str, body: Asked, caller: Caller, wick: Wick, key: IdempotencyKey = "") -> Any:
+    """Ask an agent, and see the run as it happens: server-sent events up to `done` or `error`.
+
+    The headers `X-Run-Id` and `X-Thread-Id` say which run it is; `/runs/{id}/events` goes on where a connection broke.
+    """
+    turn = await _begin(id, body, caller, wick, key)
+    headers = {"X-Run-Id": turn.run_id, "X-Thread-Id": turn.thread_id}
+    return EventStream(turn.frames, headers, wick.limits.hold("streams", caller.id))
+
+
+async def _begin(id: str, body: Asked, caller: Caller, wick: Wick, key: str) -> Turn:
+    words = messages_of(body, systems=wick.settings.allow_system_messages)
+    return await wick.runs.start(caller, id, words, body.thread_id or "", key=key, recipe=body.recipe)

@@ -1,0 +1,75 @@
+"""The rings of an agent as data: what each operation goes through, outermost first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from math import isfinite
+
+from fastapi import APIRouter
+from pydantic import BaseModel, Field
+
+from wick.hooks import Hook, rings
+from wick.matching import patterns
+from wick.operations import OPERATIONS
+from wick.server.dependencies import Caller, Wick
+
+router = APIRouter(tags=["hooks"])
+
+
+class RingInfo(BaseModel):
+    """A hook, where it stands."""
+
+    hook: str
+    capability: str | None
+    position: str
+    point: str
+    match: list[str] | None = Field(description="the tools that it is for; null where a program decides")
+    priority: float | None = Field(description="null for one that nothing stands outside of")
+    timeout: float | None
+    inherit: bool
+    shadow: bool
+    on_error: str
+
+
+class OperationInfo(BaseModel):
+    """An operation, its rings outermost first, and the guards at its gate."""
+
+    operation: str
+    rings: list[RingInfo]
+    guards: list[RingInfo]
+
+
+class Onion(BaseModel):
+    agent_id: str
+    operations: list[OperationInfo]
+
+
+@router.get("/agents/{id}/onion")
+async def get_onion(id: str, caller: Caller, wick: Wick) -> Onion:
+    """What stands around each operation of your agent."""
+    hooks = (await wick.registry.agent(caller, id)).agent.hooks
+    found = []
+    for operation in OPERATIONS:
+        there = rings(hooks, operation)
+        around = _told(hook for hook in there if hook.position != "guard")
+        guards = _told(hook for hook in there if hook.position == "guard")
+        found.append(OperationInfo(operation=operation.name, rings=around, guards=guards))
+    return Onion(agent_id=id, operations=found)
+
+
+def _told(hooks: Iterable[Hook]) -> list[RingInfo]:
+    return [
+        RingInfo(
+            hook=hook.name,
+            capability=getattr(hook.owner, "name", None),
+            position=hook.position,
+            point=hook.point,
+            match=None if callable(hook.match) else [*patterns(hook.match)],
+            priority=hook.priority if isfinite(hook.priority) else None,
+            timeout=hook.timeout,
+            inherit=hook.inherit or hook.position == "guard",
+            shadow=hook.shadow,
+            on_error=hook.on_error,
+        )
+        for hook in hooks
+    ]

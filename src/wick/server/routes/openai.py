@@ -1,0 +1,153 @@
+"""Agents for clients that speak OpenAI's chat completions: `model` is the id of an agent."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Coroutine
+from time import time
+from typing import Annotated, Any
+
+import orjson
+from fastapi import APIRouter, Header, Request, Response
+from fastapi.exceptions import RequestValidationError
+from fastapi.routing import APIRoute
+
+from wick.errors import WickError
+from wick.events import Done, Event, Failed
+from wick.server.completions import (
+    ChatChoice,
+    ChatCompletion,
+    ChatModel,
+    ChatModels,
+    ChatReply,
+    ChatRequest,
+    OpenAIError,
+    Spoken,
+    choice,
+    chunk,
+    failure,
+    finish_reason,
+    refused,
+    usage_of,
+    words,
+)
+from wick.server.dependencies import Caller, Wick
+from wick.server.errors import ApiError, as_api_error, validation_message
+from wick.server.frames import Frame
+from wick.server.runs import Turn
+from wick.server.sse import EventStream
+
+
+class OpenAIRoute(APIRoute):
+    """A route whose refusals have the shape that OpenAI's clients read."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        handle = super().get_route_handler()
+
+        async def answer(request: Request) -> Response:
+            try:
+                return await handle(request)
+            except RequestValidationError as error:
+                raise refused(validation_message(error.errors()), code="invalid") from None
+            except (ApiError, WickError) as error:
+                raise _in_their_shape(error) from error
+
+        return answer
+
+
+def _in_their_shape(error: Exception) -> Exception:
+    known = as_api_error(error)
+    if known is None or isinstance(known, OpenAIError):
+        return error
+    return OpenAIError(known.status, known.code, known.message, known.headers)
+
+
+router = APIRouter(prefix="/v1", tags=["openai"], route_class=OpenAIRoute)
+
+
+@router.get("/models")
+async def models(caller: Caller, wick: Wick) -> ChatModels:
+    """Your agents, as models."""
+    return ChatModels(data=[ChatModel(id=id) for id in await wick.registry.ids(caller)])
+
+
+@router.get("/models/{id}")
+async def model(id: str, caller: Caller, wick: Wick) -> ChatModel:
+    """One of your agents, as a model."""
+    return ChatModel(id=(await wick.registry.template(caller, id)).id)
+
+
+_RESPONSES: dict[int | str, dict[str, Any]] = {
+    200: {
+        "description": "The answer; with `stream`, in pieces.",
+        "content": {"text/event-stream": {"schema": {"type": "string"}}},
+    }
+}
+
+
+@router.post("/chat/completions", response_model=ChatCompletion, responses=_RESPONSES)
+async def complete(
+    asked: ChatRequest,
+    caller: Caller,
+    wick: Wick,
+    key: Annotated[str, Header(alias="Idempotency-Key", max_length=200)] = "",
+) -> Response | ChatCompletion:
+    """Ask an agent, in a new thread. What an assistant is said to have said is taken as the client's word for it."""
+    said = words(asked, systems=wick.settings.allow_system_messages)
+    turn = await wick.runs.start(caller, asked.model, [*said], key=key)
+    if not asked.stream:
+        return await _whole(asked, turn)
+    return EventStream(lambda: _chunks(asked, turn), holding=wick.limits.hold("streams", caller.id))
+
+
+async def _whole(asked: ChatRequest, turn: Turn) -> ChatCompletion:
+    spoken = Spoken(turn.run_id)
+    text = "".join([
+        spoken.take(frame.event)
+        async for batch in turn.frames()
+        for frame in batch
+        if frame.place is not None or frame.terminal  # pieces come again as a whole
+    ])  # fmt: skip
+    end = _ended(spoken)
+    return ChatCompletion(
+        id=_id(turn),
+        created=int(time()),
+        model=asked.model,
+        choices=[ChatChoice(message=ChatReply(content=text), finish_reason=finish_reason(end.reason))],
+        usage=usage_of(end.usage),
+    )
+
+
+async def _chunks(asked: ChatRequest, turn: Turn) -> AsyncIterator[list[Frame]]:
+    """The pieces of an answer as OpenAI sends them; now and then nothing, as a sign of life."""
+    spoken, head = Spoken(turn.run_id), (_id(turn), int(time()), asked.model)
+    yield [_frame(chunk(*head, [choice({"role": "assistant", "content": ""})], None))]
+    async for batch in turn.frames():
+        told = "".join([spoken.take(frame.event) for frame in batch])
+        yield [_frame(chunk(*head, [choice({"content": told})], None))] if told else []
+    try:
+        end = _ended(spoken)
+    except OpenAIError as error:
+        yield [_frame(error.body())]
+        return
+    last = [chunk(*head, [choice({}, finish_reason(end.reason))], None)]
+    if asked.stream_options is not None and asked.stream_options.include_usage:
+        last.append(chunk(*head, [], usage_of(end.usage)))
+    yield [*map(_frame, last), Frame(Event(), b"data: [DONE]\n\n", terminal=True)]
+
+
+def _ended(spoken: Spoken) -> Done:
+    """What the run came to; one that failed is an error."""
+    if spoken.end is None:
+        raise OpenAIError(503, "stopping", "the server stops; ask again", {"Retry-After": "5"})
+    if isinstance(spoken.end, Failed):
+        raise failure(spoken.end)
+    return spoken.end
+
+
+def _id(turn: Turn) -> str:
+    return f"chatcmpl-{turn.run_id}"
+
+
+def _frame(data: dict[str, Any]) -> Frame:
+    """What is sent stands for no event of ours."""
+    return Frame(Event(), b"data: %s\n\n" % orjson.dumps(data))

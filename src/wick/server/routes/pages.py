@@ -1,0 +1,31 @@
+"""The pages: the one people talk to agents on, and the one that shows the API."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from fastapi import APIRouter
+from starlette.responses import FileResponse
+
+from wick.server.dependencies import Wick
+from wick.server.errors import not_found
+from wick.server.page_files import OWN
+
+router = APIRouter(include_in_schema=False)
+
+
+@router.get("/")
+async def index(wick: Wick) -> FileResponse:
+    return page(wick.static, "index.html")
+
+
+@router.get("/docs")
+async def docs() -> FileResponse:
+    return page(OWN, "docs.html")
+
+
+def page(folder: Path, name: str) -> FileResponse:
+    """A page of a folder; what is not there is not replaced by another."""
+    if not (folder / name).is_file():
+        raise not_found(f"page {name}")
+    return FileResponse(folder / name, media_type="text/html; charset=utf-8", headers={"Cache-Control": "no-cache"})

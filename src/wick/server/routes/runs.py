@@ -1,0 +1,59 @@
+"""Runs: how they are, what they say, and an end to them."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Header, Query
+from starlette.responses import Response
+
+from wick.server.bodies import RunOut, run_out
+from wick.server.dependencies import Caller, Wick
+from wick.server.frames import START, place_of
+from wick.server.sse import EventStream
+from wick.server.streams import STREAM
+
+router = APIRouter(prefix="/runs", tags=["runs"])
+
+LastSeen = Annotated[str, Header(alias="Last-Event-ID", max_length=40, description="the id of the last frame seen")]
+LastSeenQuery = Annotated[str, Query(max_length=40, description="the same, for clients that cannot send the header")]
+
+
+@router.get("/{id}")
+async def state(id: str, caller: Caller, wick: Wick) -> RunOut:
+    """How a run is."""
+    return run_out(*await wick.runs.state(caller, id))
+
+
+@router.get(
+    "/{id}/events",
+    response_class=EventStream,
+    responses=STREAM | {204: {"description": "The run is over, and all of it has been seen."}},
+)
+async def events(
+    id: str, caller: Caller, wick: Wick, last_seen: LastSeen = "", last_event_id: LastSeenQuery = ""
+) -> Any:
+    """What a run says, from its beginning or after the last frame seen, up to `done` or `error`.
+
+    A run that waits for an answer says `done` with the outcome `interrupted`; after that frame it can be followed
+    further. Who has seen all of a run gets a 204.
+    """
+    after = place_of(last_seen or last_event_id)
+    info, how = await wick.runs.state(caller, id)
+    if after != START and how == "ended" and await _seen(wick, info, after):
+        return Response(status_code=204)
+    return EventStream(lambda: wick.runs.follow(info, after), {"X-Run-Id": id, "X-Thread-Id": info.thread})
+
+
+async def _seen(wick: Wick, info: Any, after: Any) -> bool:
+    async for frames in wick.runs.follow(info, after):
+        if frames:
+            return False
+    return True
+
+
+@router.post("/{id}/cancel")
+async def cancel(id: str, caller: Caller, wick: Wick) -> RunOut:
+    """End a run: everything it has begun is ended within a second. One that is over stays as it is."""
+    await wick.runs.cancel(caller, id)
+    return run_out(*await wick.runs.state(caller, id))

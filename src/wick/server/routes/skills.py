@@ -1,0 +1,120 @@
+"""Skills: which come with the server, which an agent has, switching them, and another one."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from fastapi import APIRouter
+from pydantic import BaseModel, ConfigDict, Field
+from starlette.requests import Request
+
+from wick.capabilities.skills import Skills
+from wick.caps import ARCHIVE_BYTES
+from wick.server.building import Instance
+from wick.server.dependencies import Caller, Wick
+from wick.server.errors import ApiError
+from wick.server.uploads import UPLOAD, uploaded
+from wick.skill import Catalogue, Skill, slug
+
+router = APIRouter(tags=["skills"])
+
+
+class SkillInfo(BaseModel):
+    """Instructions for a particular task."""
+
+    name: str
+    description: str
+    path: str
+    enabled: bool
+
+
+class SkillProblem(BaseModel):
+    """Why something that looks like a skill is none."""
+
+    path: str
+    reason: str
+
+
+class SkillList(BaseModel):
+    skills: list[SkillInfo]
+    problems: list[SkillProblem] = Field(default_factory=list)
+
+
+class SkillChange(BaseModel):
+    """Skills to switch on and off, by name."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    enable: list[str] = Field(default_factory=list, max_length=200)
+    disable: list[str] = Field(default_factory=list, max_length=200)
+
+
+@router.get("/agents/skills/available")
+async def available_skills(caller: Caller) -> SkillList:
+    """The skills that come with the server; an agent has them with `skills: {shipped: true}`."""
+    return _listed(await Skills(shipped=True).discover())
+
+
+@router.get("/agents/{id}/skills")
+async def list_skills(id: str, caller: Caller, wick: Wick) -> SkillList:
+    """The skills of your agent."""
+    instance = await wick.registry.agent(caller, id)
+    with instance.using():
+        return _listed(await _skills(instance).discover())
+
+
+@router.patch("/agents/{id}/skills")
+async def switch_skills(id: str, change: SkillChange, caller: Caller, wick: Wick) -> SkillList:
+    """Switch skills of your agent on and off, from its next run on."""
+    instance = await wick.registry.agent(caller, id)
+    with instance.using():
+        found = await _skills(instance).discover()
+    known = {skill.key: skill.name for skill in found.skills}
+    switched = {**dict.fromkeys(change.enable, True), **dict.fromkeys(change.disable, False)}
+    if unknown := [name for name in switched if _key(name) not in known]:
+        raise ApiError(
+            404, "not_found", f"there is no skill {unknown[0][:100]!r}; there are {', '.join(known.values())}"
+        )
+    named = {known[_key(name)]: on for name, on in switched.items()}
+    await wick.registry.change(caller, id, lambda said: replace(said, skills={**said.skills, **named}))
+    wick.bus.publish("skills_changed", {"agent_id": id, "skills": named}, caller.id)
+    return await list_skills(id, caller, wick)
+
+
+@router.post("/agents/{id}/skills", status_code=201, openapi_extra=UPLOAD)
+async def upload_skill(request: Request, id: str, caller: Caller, wick: Wick, overwrite: bool = False) -> SkillInfo:
+    """Give your agent another skill: a SKILL.md, or a zip archive that has one."""
+    _skills(await wick.registry.agent(caller, id))
+    file = await uploaded(request, ARCHIVE_BYTES)
+    if not (await wick.registry.said(caller, id)).uploads:
+        await wick.registry.change(caller, id, lambda said: replace(said, uploads=True))
+    instance = await wick.registry.agent(caller, id)
+    skills = _skills(instance)
+    if not skills.paths or skills.backend is None:
+        raise ApiError(409, "conflict", f"the agent {id!r} has no folder for skills that are uploaded")
+    with instance.using():
+        skill = await skills.upload(file.data, replace=overwrite)
+    wick.bus.publish("skills_changed", {"agent_id": id, "skills": {skill.name: True}}, caller.id)
+    return _info(skill)
+
+
+def _skills(instance: Instance) -> Skills:
+    owners = (hook.owner for hook in instance.agent.hooks)
+    found = next((owner for owner in owners if isinstance(owner, Skills)), None)
+    if found is None:
+        raise ApiError(409, "conflict", f"the agent {instance.id!r} has no skills; switch its hook `skills` on")
+    return found
+
+
+def _key(name: str) -> str:
+    return slug(name).casefold()
+
+
+def _listed(found: Catalogue) -> SkillList:
+    problems = [SkillProblem(path=problem.path, reason=problem.reason) for problem in found.problems]
+    return SkillList(skills=[_info(skill) for skill in found.skills], problems=problems)
+
+
+def _info(skill: Skill) -> SkillInfo:
+    path = skill.path if not skill.borrowed else f".skills/{slug(skill.name)}/SKILL.md"
+    return SkillInfo(name=skill.name, description=skill.description, path=path, enabled=skill.enabled)

@@ -1,0 +1,55 @@
+"""Slides as PowerPoint."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from typing import Any
+
+from fastapi import APIRouter, Response
+from pydantic import BaseModel, Field, model_validator
+
+from wick.server.deck import DECK_BYTES, MEDIA_TYPE, export
+from wick.server.dependencies import Caller, Wick
+from wick.server.errors import ApiError
+
+router = APIRouter(tags=["slides"])
+
+
+class SlidesExport(BaseModel):
+    """A slides document: the path of one in the workspace, or its text; with both, the text counts.
+
+    Pictures are looked for in the folder of `path`.
+    """
+
+    path: str = Field("", max_length=4_096)
+    content: str = Field("", max_length=DECK_BYTES)
+
+    @model_validator(mode="after")
+    def _one(self) -> SlidesExport:
+        if not self.path and not self.content:
+            raise ValueError("say which document: its path, or its content")
+        return self
+
+
+_RESPONSES: dict[int | str, dict[str, Any]] = {
+    200: {"content": {MEDIA_TYPE: {"schema": {"type": "string", "format": "binary"}}}, "description": "a .pptx file"}
+}
+
+
+@router.post("/agents/{id}/slides/export", response_class=Response, responses=_RESPONSES)
+async def export_slides(id: str, asked: SlidesExport, caller: Caller, wick: Wick) -> Response:
+    """A slides document as a PowerPoint file, with native tables and charts."""
+    backend = (await wick.registry.agent(caller, id)).backend
+    text = asked.content
+    if not text:
+        if backend is None:
+            raise ApiError(409, "no_workspace", f"agent {id} has no workspace; send the document as content")
+        read = await backend.read(asked.path, limit=DECK_BYTES)
+        if read["truncated"] or read["encoding"] != "utf-8":
+            raise ApiError(415, "not_text", f"{asked.path} is no text, or longer than {DECK_BYTES:,} bytes")
+        text = read["content"]
+    data = await export(text, backend, posixpath.dirname(asked.path))
+    name = re.sub(r"[^\w.-]+", "-", posixpath.splitext(posixpath.basename(asked.path))[0], flags=re.ASCII) or "slides"
+    headers = {"Content-Disposition": f'attachment; filename="{name}.pptx"'}
+    return Response(data, media_type=MEDIA_TYPE, headers=headers)

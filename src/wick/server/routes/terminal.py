@@ -1,0 +1,129 @@
+"""A shell in an agent's workspace, over a WebSocket: bytes as they are, both ways.
+
+A message that begins with the byte 0x01 is no input but JSON: `{"type": "resize", "rows": 40, "columns": 120}`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from typing import Literal
+
+from fastapi import APIRouter
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError
+from starlette.websockets import WebSocket, WebSocketDisconnect
+
+from wick.errors import BackendError, WickError
+from wick.protocols import Backend, Terminal
+from wick.server.dependencies import Caller, Wick
+from wick.server.errors import ApiError, as_api_error
+from wick.server.identity import User
+from wick.server.service import Service
+
+router = APIRouter(tags=["terminal"])
+
+CONTROL = 0x01
+INPUT_BYTES = 1_000_000  # of one message
+CLOSE_SECONDS = 1.0  # for a shell to end
+
+
+class Resize(BaseModel):
+    """What a control message says."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    type: Literal["resize"]
+    rows: int = Field(ge=1, le=1_000)
+    columns: int = Field(ge=1, le=1_000, validation_alias=AliasChoices("columns", "cols"))
+
+
+@router.websocket("/agents/{id}/terminal")
+async def open_terminal(
+    socket: WebSocket, id: str, caller: Caller, wick: Wick, rows: int = 24, columns: int = 80
+) -> None:
+    """A shell in your agent's workspace."""
+    try:
+        await _serve(socket, id, caller, wick, rows, columns)
+    except (ApiError, WickError) as error:
+        await _refuse(socket, as_api_error(error) or ApiError(500, "internal", "the terminal could not be opened"))
+
+
+async def _serve(socket: WebSocket, id: str, user: User, wick: Service, rows: int, columns: int) -> None:
+    instance = await wick.registry.agent(user, id)
+    backend = instance.backend
+    if backend is None or backend.name == "state":
+        raise ApiError(409, "conflict", f"the agent {id!r} has no workspace with commands")
+    _check(backend, user)
+    size = {"rows": min(max(rows, 1), 1_000), "columns": min(max(columns, 1), 1_000)}
+    with wick.limits.hold("terminals", user.id), instance.using():
+        terminal = await backend.terminal(**size, approved=user.may("operator"))
+        try:
+            await socket.accept()
+            await _join(socket, terminal)
+        finally:
+            await _end(terminal)
+
+
+def _check(backend: Backend, user: User) -> None:
+    """Where nothing confines commands, a shell is as good as the machine."""
+    protection = backend.protection
+    if (protection.level == "none" or protection.asks) and not user.may("operator"):
+        raise ApiError(403, "not_allowed", f"a terminal needs an operator here, for {protection.says}")
+
+
+async def _join(socket: WebSocket, terminal: Terminal) -> None:
+    """Carry bytes both ways until one side has gone. Each side waits for the other, so nothing piles up."""
+    ways = {asyncio.create_task(_typed(socket, terminal)), asyncio.create_task(_printed(socket, terminal))}
+    try:
+        done, _ = await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for way in ways:
+            way.cancel()
+        await asyncio.gather(*ways, return_exceptions=True)
+    for way in done:
+        if not way.cancelled() and isinstance(error := way.exception(), BackendError):
+            await _close(socket, 1011, str(error))
+    await _close(socket, 1000, "")
+
+
+async def _typed(socket: WebSocket, terminal: Terminal) -> None:
+    while True:
+        message = await socket.receive()
+        if message["type"] == "websocket.disconnect":
+            return
+        data = message.get("bytes") or (message.get("text") or "").encode("utf-8", "replace")
+        if len(data) > INPUT_BYTES:
+            return await _close(socket, 1009, f"a message has at most {INPUT_BYTES:,} bytes")
+        if data[:1] == bytes([CONTROL]):
+            await _control(data[1:], terminal)
+        elif data:
+            await terminal.write(data)
+
+
+async def _control(data: bytes, terminal: Terminal) -> None:
+    """What cannot be understood is passed over: a terminal that is the wrong size is still one."""
+    with suppress(ValidationError):
+        wanted = Resize.model_validate_json(data)
+        await terminal.resize(wanted.rows, wanted.columns)
+
+
+async def _printed(socket: WebSocket, terminal: Terminal) -> None:
+    while data := await terminal.read():
+        await socket.send_bytes(data)
+
+
+async def _end(terminal: Terminal) -> None:
+    with suppress(BackendError, TimeoutError):
+        async with asyncio.timeout(CLOSE_SECONDS):
+            await terminal.close()
+
+
+async def _close(socket: WebSocket, code: int, reason: str) -> None:
+    with suppress(RuntimeError, WebSocketDisconnect):  # the other side may have gone
+        await socket.close(code, reason[:120])
+
+
+async def _refuse(socket: WebSocket, error: ApiError) -> None:
+    """Say why there is no terminal: with a status before it is open, with a code afterwards."""
+    with suppress(RuntimeError, WebSocketDisconnect):
+        await socket.send_denial_response(error.response())

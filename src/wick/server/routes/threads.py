@@ -1,0 +1,197 @@
+"""Threads: what was said, kept, looked for, branched off and taken back."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Query
+from pydantic import BaseModel, ConfigDict, Field, JsonValue
+from starlette.responses import JSONResponse, Response
+
+from wick.frozen import canonical
+from wick.keeping import load
+from wick.server.bodies import OWN_META, Kept, ThreadOut, UsageOut, Words, kept, listed, messages_of, thread_out
+from wick.server.dependencies import Caller, Wick
+from wick.server.errors import ApiError
+from wick.server.markdown import as_markdown
+from wick.server.routes.invoke import IdempotencyKey
+
+router = APIRouter(prefix="/threads", tags=["threads"])
+
+META_BYTES = 10_000
+
+
+class Threads(BaseModel):
+    """Some threads; `next` is the cursor of the next ones, empty if these are the last."""
+
+    threads: list[ThreadOut]
+    next: str = ""
+
+
+class ThreadDetail(ThreadOut, Kept):
+    """A thread, and what was said in it."""
+
+    usage: UsageOut = UsageOut()
+
+
+class HitOut(BaseModel):
+    """A message that has the words in it."""
+
+    thread_id: str
+    title: str
+    seq: int
+    at: float
+    text: str
+
+
+class Hits(BaseModel):
+    """What was found, the newest first."""
+
+    hits: list[HitOut]
+
+
+class Change(BaseModel):
+    """What is to be different about a thread; what is not said stays."""
+
+    model_config = ConfigDict(extra="forbid")
+    title: str | None = Field(None, min_length=1, max_length=500)
+    meta: dict[str, JsonValue] | None = Field(None, description="in place of what stands there")
+
+
+class Fork(BaseModel):
+    """Where a thread branches off: after that entry, at its end if nothing is said."""
+
+    model_config = ConfigDict(extra="forbid")
+    at: int | None = Field(None, ge=0, le=2**53)
+    title: str = Field("", max_length=500)
+
+
+class Rewind(BaseModel):
+    """The entry after which a thread goes back to how it was."""
+
+    model_config = ConfigDict(extra="forbid")
+    to: int = Field(ge=0, le=2**53)
+
+
+class Queued(BaseModel):
+    """What was said is kept; `run_id` is the run that answers it, `position` where it waits until it is heard."""
+
+    thread_id: str
+    run_id: str
+    position: int
+
+
+class EntryOut(BaseModel):
+    """One entry of a log."""
+
+    seq: int
+    kind: str
+    at: float
+    data: JsonValue
+
+
+class Export(BaseModel):
+    """The whole log of a thread."""
+
+    model_config = ConfigDict(populate_by_name=True)
+    version: int = Field(alias="schema")
+    id: str
+    entries: list[EntryOut]
+
+
+@router.get("")
+async def all_threads(
+    caller: Caller,
+    wick: Wick,
+    cursor: Annotated[str, Query(max_length=500)] = "",
+    limit: Annotated[int, Query(ge=1, le=200)] = 50,
+    order: Literal["updated", "created"] = "updated",
+    running: bool | None = None,
+    asking: bool | None = None,
+) -> Threads:
+    """The caller's threads, the latest first; those of subagents are parts of others."""
+    found: list[ThreadOut] = []
+    while True:
+        page = await wick.store.list(
+            caller.id, running=running, asking=asking, order=order, cursor=cursor, limit=limit - len(found)
+        )
+        found, cursor = found + listed(page.threads), page.next
+        if not cursor or len(found) >= limit:
+            return Threads(threads=found, next=cursor)
+
+
+@router.get("/search")
+async def search(
+    caller: Caller,
+    wick: Wick,
+    q: Annotated[str, Query(min_length=1, max_length=500)],
+    limit: Annotated[int, Query(ge=1, le=200)] = 20,
+) -> Hits:
+    """The messages that have every one of these words in them."""
+    hits = await wick.store.search(caller.id, q, limit=limit)
+    return Hits(hits=[HitOut(thread_id=h.thread, title=h.title, seq=h.seq, at=h.at, text=h.text) for h in hits])
+
+
+@router.get("/{id}")
+async def one(id: str, caller: Caller, wick: Wick) -> ThreadDetail:
+    """A thread and what was said in it."""
+    head = await wick.store.head(caller.id, id)
+    thread = await load(wick.store, caller.id, id)
+    about = thread_out(head).model_dump()
+    return ThreadDetail.model_validate({**about, **kept(thread), "usage": thread.usage})
+
+
+@router.patch("/{id}")
+async def change(id: str, body: Change, caller: Caller, wick: Wick) -> ThreadOut:
+    """Give a thread another title, or note something about it."""
+    head = await wick.store.head(caller.id, id)
+    if body.meta is not None and len(canonical(body.meta)) > META_BYTES:
+        raise ApiError(413, "too_large", f"what is noted about a thread takes at most {META_BYTES:,} bytes")
+    own = {key: head.meta[key] for key in OWN_META if key in head.meta}
+    meta = None if body.meta is None else {**body.meta, **own}
+    return thread_out(await wick.store.describe(caller.id, id, title=body.title, meta=meta))
+
+
+@router.delete("/{id}", status_code=204)
+async def delete(id: str, caller: Caller, wick: Wick) -> None:
+    """Delete a thread, with those of its subagents; a run of it is cancelled."""
+    await wick.runs.forget(caller, id)
+
+
+@router.post("/{id}/fork", status_code=201)
+async def fork(id: str, body: Fork, caller: Caller, wick: Wick) -> ThreadOut:
+    """Make another thread that begins as this one was after an entry."""
+    return thread_out(await wick.runs.fork(caller, id, body.at, body.title))
+
+
+@router.post("/{id}/rewind")
+async def rewind(id: str, body: Rewind, caller: Caller, wick: Wick) -> ThreadDetail:
+    """Go back to how a thread was after an entry; what came later stays in the log and counts no more."""
+    await wick.runs.sessions.rewind(id, body.to, owner=caller.id)
+    return await one(id, caller, wick)
+
+
+@router.post("/{id}/messages", status_code=202)
+async def say(id: str, body: Words, caller: Caller, wick: Wick, key: IdempotencyKey = "") -> Queued:
+    """Say something to a thread: a run that goes on hears it at its next step, else one begins."""
+    words = messages_of(body, systems=wick.settings.allow_system_messages)
+    turn = await wick.runs.send(caller, id, words, key=key)
+    return Queued(thread_id=id, run_id=turn.run_id, position=turn.position)
+
+
+_EXPORTS: dict[int | str, dict[str, Any]] = {
+    200: {"model": Export, "content": {"text/markdown": {"schema": {"type": "string"}}}}
+}
+
+
+@router.get("/{id}/export", response_class=JSONResponse, responses=_EXPORTS)
+async def export(id: str, caller: Caller, wick: Wick, format: Literal["json", "markdown"] = "json") -> Response:
+    """All of a thread: its log as JSON, or what was said as Markdown."""
+    head = await wick.store.head(caller.id, id)
+    thread = await load(wick.store, caller.id, id)
+    name = "".join(char if char.isascii() and (char.isalnum() or char in "-_.") else "-" for char in id)
+    suffix = "json" if format == "json" else "md"
+    headers = {"Content-Disposition": f'attachment; filename="{name}.{suffix}"'}
+    if format == "json":
+        return JSONResponse(thread.to_json(), headers=headers)
+    return Response(as_markdown(head.title or id, thread), media_type="text/markdown; charset=utf-8", headers=headers)

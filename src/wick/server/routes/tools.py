@@ -1,0 +1,104 @@
+"""The tools of the server: which there are, and those behind HTTP that operators register."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from fastapi import APIRouter
+from pydantic import BaseModel, ConfigDict, Field, JsonValue
+
+from wick.caps import CALLBACK_SECONDS
+from wick.config_build import BUILTIN
+from wick.server.dependencies import Caller, Wick
+from wick.server.errors import ApiError
+from wick.server.showing import shown
+from wick.server.templates import EVERYONE
+from wick.server.toolbox import Kept
+
+router = APIRouter(tags=["tools"])
+
+
+class AvailableTool(BaseModel):
+    """A tool that an agent's config may name. `kind` is `builtin`, `native` (of the program) or `http`."""
+
+    name: str
+    description: str
+    kind: Literal["builtin", "native", "http"]
+    parameters: dict[str, JsonValue] | None = None
+    callback_url: str | None = Field(default=None, description="where it is; for operators")
+    agents: list[str] = Field(default_factory=list, description="the agents that have it anyway; * is all of them")
+    shared: bool = True
+
+
+class AvailableTools(BaseModel):
+    tools: list[AvailableTool]
+
+
+class NewTool(BaseModel):
+    """A tool behind HTTP: `POST {callback_url}/tools/{name}` uses it."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    name: str = Field(pattern=r"^[A-Za-z_][A-Za-z0-9_-]{0,63}$")
+    description: str = Field(min_length=1, max_length=4_000)
+    parameters: dict[str, JsonValue] = Field(description="a JSON Schema of its arguments")
+    callback_url: str = Field(max_length=2_000)
+    timeout: float = Field(default=CALLBACK_SECONDS, gt=0, le=600)
+    headers: dict[str, str] = Field(default_factory=dict, max_length=20, description="sent with each use; never shown")
+    read_only: bool = False
+    agents: list[str] = Field(
+        default_factory=list, max_length=200, description="who has it without naming it; * is all"
+    )
+    shared: bool = Field(default=True, description="for everyone's agents; else for yours alone")
+
+
+@router.get("/agents/tools/available")
+async def available_tools(caller: Caller, wick: Wick) -> AvailableTools:
+    """The tools that your agents may have beside those that their capabilities bring."""
+    toolbox = wick.registry.toolbox
+    found = [AvailableTool(name=name, description=_BUILTIN[name], kind="builtin") for name in BUILTIN]
+    found += [
+        AvailableTool(name=tool.name, description=tool.description, kind="native", parameters=dict(tool.parameters))
+        for tool in toolbox.native.values()
+    ]
+    operator = caller.may("operator")
+    return AvailableTools(tools=[*found, *(_told(kept, operator) for kept in await toolbox.kept(caller))])
+
+
+@router.post("/agents/tools/", status_code=201)
+async def register_tool(body: NewTool, caller: Caller, wick: Wick) -> AvailableTool:
+    """Register a tool behind HTTP, or change one; agents have it from their next run on."""
+    said = body.model_dump(exclude={"name", "shared"})
+    kept = await wick.registry.toolbox.add(caller, body.name, said, shared=body.shared)
+    wick.bus.publish("tools_changed", {"registered": body.name}, None if body.shared else caller.id)
+    return _told(kept, True)
+
+
+@router.delete("/agents/tools/{name}", status_code=204)
+async def deregister_tool(name: str, caller: Caller, wick: Wick) -> None:
+    """Take a tool behind HTTP away."""
+    if name in wick.registry.toolbox.native or name in BUILTIN:
+        raise ApiError(409, "conflict", f"the tool {name!r} belongs to the program that runs the server")
+    kept = await wick.registry.toolbox.remove(caller, name)
+    wick.bus.publish("tools_changed", {"deregistered": name}, None if kept.owner == EVERYONE else caller.id)
+
+
+_BUILTIN = {
+    "calculate": "Evaluates an expression.",
+    "datetime": "Says what time it is.",
+    "http_request": "Asks a public address of the web.",
+    "web_search": "Searches the web, where a search is set up.",
+}
+
+
+def _told(kept: Kept, operator: bool) -> AvailableTool:
+    data = kept.data
+    return AvailableTool(
+        name=kept.name,
+        description=data["description"],
+        kind="http",
+        parameters=data["parameters"],
+        callback_url=shown(data["callback_url"]) if operator else None,
+        agents=data.get("agents", []),
+        shared=kept.owner == EVERYONE,
+    )

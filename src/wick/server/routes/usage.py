@@ -1,0 +1,75 @@
+"""What was used: tokens and dollars, by user, day, agent and model."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from datetime import date
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+from pydantic import BaseModel
+
+from wick.server.dependencies import Caller, Wick
+from wick.server.errors import ApiError
+from wick.server.ledger import Line, Used, total
+
+router = APIRouter(tags=["usage"])
+
+EVERYBODY = "*"
+
+
+class Amounts(BaseModel):
+    """`cost` is in dollars and leaves out `unpriced` questions: those to models whose price nobody knows."""
+
+    runs: int
+    questions: int
+    unpriced: int
+    input_tokens: int
+    output_tokens: int
+    cached_tokens: int
+    reasoning_tokens: int
+    cache_write_tokens: int
+    cost: float
+
+
+class UsageRow(Amounts):
+    """What one user used of one model through one agent on one day (UTC)."""
+
+    user_id: str
+    user: str
+    day: date
+    agent: str
+    model: str
+
+
+class UsageReport(BaseModel):
+    """The rows, the earliest day first, and all of them together."""
+
+    rows: list[UsageRow]
+    total: Amounts
+
+
+@router.get("/usage")
+async def usage(
+    caller: Caller,
+    wick: Wick,
+    since: Annotated[date | None, Query(description="the first day")] = None,
+    until: Annotated[date | None, Query(description="the last day")] = None,
+    agent: str = "",
+    user: Annotated[str, Query(description="the id of another user, or * for all; admins only")] = "",
+) -> UsageReport:
+    """What you have used; an admin may ask about others."""
+    if user not in ("", caller.id) and not caller.may("admin"):
+        raise ApiError(403, "denied", "only an admin sees what others have used; leave out user")
+    owner = None if user == EVERYBODY else user or caller.id
+    lines = await wick.usage.lines(owner, since=since, until=until, agent=agent)
+    return UsageReport(rows=[_row(line) for line in lines], total=Amounts(**_amounts(total(lines))))
+
+
+def _row(line: Line) -> UsageRow:
+    whose = {"user_id": line.owner, "user": line.user, "day": line.day, "agent": line.agent, "model": line.model}
+    return UsageRow.model_validate({**whose, **_amounts(line.used)})
+
+
+def _amounts(used: Used) -> dict[str, float]:
+    return {name: amount for name, amount in asdict(used).items() if name != "nanodollars"} | {"cost": used.cost}

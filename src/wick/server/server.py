@@ -1,0 +1,168 @@
+"""A server in a program: agents and tools are registered, and it starts.
+
+    Server(port=8000).register_agent("default", {"model": "sonnet"}).register_tool(add).start()
+
+`start` blocks until the server is told to stop; `app()` is for those who run it inside of something else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import signal
+import socket
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from threading import current_thread, main_thread
+from typing import Any
+
+import uvicorn
+from starlette.types import ASGIApp
+
+from wick.agent import Agent
+from wick.errors import ConfigError
+from wick.server.announcing import announcement
+from wick.server.app import create_app
+from wick.server.files_limit import raise_files_limit
+from wick.server.identity import User
+from wick.server.service import Service
+from wick.server.settings import Settings, load_settings
+from wick.tools import Tool, tool
+
+CLOSE_SECONDS = 5  # for connections to end when the server stops
+BACKLOG = 4096
+
+
+class Server:
+    """wick's server. What is not said here comes from the environment and from `server.yaml` in the data folder."""
+
+    def __init__(self, **options: Any) -> None:
+        file = options.pop("settings", None)
+        self.settings: Settings = file if isinstance(file, Settings) else load_settings(options, file=file)
+        self._agents: dict[str, Any] = {}
+        self._tools: list[Tool] = []
+        self._running: _Uvicorn | None = None
+        self._app: ASGIApp | None = None
+
+    def register_agent(self, id: str, agent: Mapping[str, Any] | Agent | Callable[[User], Agent]) -> Server:
+        """Offer an agent: options as in agents.yaml, an Agent, or a function that makes one for a user."""
+        self._before_start()
+        self._agents[id] = agent
+        return self
+
+    def register_tool(self, given: Tool | Callable[..., object]) -> Server:
+        """Offer a tool, which agents have by naming it in their `tools`."""
+        self._before_start()
+        self._tools.append(given if isinstance(given, Tool) else tool(given))
+        return self
+
+    def app(self) -> ASGIApp:
+        """The server as an ASGI app. Its lifespan starts and stops it."""
+        if self._app is None:
+            service = Service(self.settings, agents=self._agents, tools=self._tools)
+            self._app = create_app(service)
+            self.service = service
+        return self._app
+
+    def start(self, *, tell: Callable[[str], None] | None = print) -> None:
+        """Serve until a signal or `shutdown` ends it. `tell` is told where, once it can be reached."""
+        with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+            runner.run(self.serve(tell=tell))
+
+    async def serve(self, *, tell: Callable[[str], None] | None = None) -> None:
+        """The same in an event loop that is there already."""
+        notes, app = raise_files_limit(), self.app()
+        bound = bound_socket(self.settings.host, self.settings.port)
+        config = uvicorn.Config(
+            app,
+            http="httptools",
+            ws="websockets-sansio",
+            lifespan="off",
+            log_level="warning",
+            access_log=False,
+            server_header=False,
+            backlog=BACKLOG,
+            timeout_graceful_shutdown=CLOSE_SECONDS,
+            ws_max_size=1_000_000,
+            ws_per_message_deflate=False,
+        )
+        self._running = _Uvicorn(config, self.service, tell, notes)
+        try:
+            await self.service.start()
+            await self._running.serve(sockets=[bound])
+        finally:
+            self._running = None
+            bound.close()
+            await self.service.stop()
+
+    def shutdown(self) -> None:
+        """Have a server that is running stop: as a signal would, from whatever thread."""
+        if self._running is not None:
+            self._running.should_exit = True
+
+    def _before_start(self) -> None:
+        if self._app is not None:
+            raise ConfigError("register agents and tools before the server is started")
+
+
+class _Uvicorn(uvicorn.Server):
+    """Tells where it is once it is there, and lets runs end before connections do."""
+
+    def __init__(
+        self, config: uvicorn.Config, service: Service, tell: Callable[[str], None] | None, notes: list[str]
+    ) -> None:
+        super().__init__(config)
+        self._service, self._tell, self._notes = service, tell, notes
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """A signal ends the server and nothing else: who asked it to stop gets an exit code of 0."""
+        if current_thread() is not main_thread():
+            yield
+            return
+        before = {number: signal.signal(number, self.handle_exit) for number in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        if self.started and self._tell is not None:
+            host, port = self.servers[0].sockets[0].getsockname()[:2]
+            for line in await announcement(self._service, host, port, self._notes):
+                self._tell(line)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        await self._service.drain()
+        await super().shutdown(sockets)
+
+
+def bound_socket(host: str, port: int) -> socket.socket:
+    """A socket that listens there; a ConfigError, if somebody else does."""
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        made = socket.socket(family, kind, protocol)
+    except OSError as error:
+        raise ConfigError(f"there is no address {host!r} on this machine: {error.strerror or error}") from None
+    try:
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        made.bind(address)
+        made.listen(BACKLOG)
+    except OSError as error:
+        made.close()
+        taken = error.errno == errno.EADDRINUSE
+        why = "another program listens there; say another --port" if taken else error.strerror or str(error)
+        raise ConfigError(f"the server cannot listen on {host}:{port}: {why}") from None
+    made.setblocking(False)
+    return made
+
+
+def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    try:
+        import uvloop
+    except ImportError:  # not on Windows
+        return None
+    factory: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop
+    return factory

@@ -1,0 +1,130 @@
+"""Everything a server holds, put together: what it keeps, whom it knows, what runs. It starts and it stops."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from wick.errors import WickError
+from wick.protocols import Store
+from wick.server.auth import Guests
+from wick.server.browsers import Browsers
+from wick.server.bus import Bus
+from wick.server.embedded import EMBEDDED
+from wick.server.identity import LOCAL
+from wick.server.ledger import Ledger
+from wick.server.limits import Limits
+from wick.server.metrics import Metrics
+from wick.server.page_files import page_folder
+from wick.server.pulse import Pulse
+from wick.server.records import Records
+from wick.server.records_sqlite import SqliteRecords
+from wick.server.registry import Registry
+from wick.server.resuming import Resuming
+from wick.server.runs import Runs
+from wick.server.settings import Settings
+from wick.server.tickets import Tickets
+from wick.server.users import Users
+from wick.server.verify import Verifier
+from wick.stores.sqlite import Sqlite
+from wick.tools import Tool
+from wick.workers import in_thread
+
+
+class Service:
+    """The server behind the routes. It belongs to one event loop, and is used from `start` to `stop`."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        agents: Mapping[str, Any] | None = None,
+        tools: Sequence[Tool] = (),
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.settings, self.clock = settings, clock
+        settings.data.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self.records: Records = open_records(settings)
+        self.store: Store = open_store(settings)
+        self.metrics = Metrics()
+        self.limits = Limits(settings.quotas)
+        self.users = Users(self.records)
+        self.tickets = Tickets(self.records, clock)
+        self.guests = Guests(Verifier(settings, self.users), Browsers(self.records, clock), self.tickets)
+        self.bus = Bus()
+        self.usage = Ledger(self.records)
+        self.registry = Registry(settings, self.records, self.store, self.bus)
+        for made in tools:
+            self.registry.register_tool(made)
+        for id, agent in (agents or ({} if settings.config else EMBEDDED)).items():
+            self.registry.register_agent(id, agent)
+        self.runs = Runs(self.store, self.records, self.registry, self.usage, self.limits, self.metrics)
+        self._resuming = Resuming(self.runs)
+        self.pulse = Pulse(self.metrics)
+        self.metrics.gauge("wick_agents", lambda: len(self.registry))
+
+    @property
+    def static(self) -> Path:
+        """The folder of the page."""
+        return page_folder(self.settings.static)
+
+    def agent_count(self) -> int:
+        return len(self.registry)
+
+    async def about(self) -> list[tuple[str, str]]:
+        """What whoever started the server wants to know of it."""
+        ids = await self.registry.ids(LOCAL)
+        found = [("agents", ", ".join(ids)), ("data", str(self.settings.data.absolute()))]
+        if "default" in ids or len(ids) == 1:
+            found += await self._about_agent("default" if "default" in ids else ids[0])
+        return found
+
+    async def _about_agent(self, id: str) -> list[tuple[str, str]]:
+        try:
+            instance = await self.registry.agent(LOCAL, id)
+            model = await in_thread(lambda: instance.agent.model, "finding a model")
+        except WickError as error:  # whoever talks to it is told the same; the others can be talked to
+            return [("trouble", f"the agent {id!r} cannot be made: {error}")]
+        found = [("model", getattr(model, "why", "") or str(getattr(model, "name", id)))]
+        if instance.backend is not None:
+            found.append(("protection", instance.backend.protection.says))
+        return found
+
+    async def start(self) -> None:
+        """Get ready, and take up what was going on when the server last ended."""
+        await self.registry.start()
+        self._resuming.start()
+        self.pulse.start()
+
+    async def drain(self) -> None:
+        """Take nothing new, and let what runs come to an end, or become resumable when the time of grace is over."""
+        await self._resuming.stop()
+        await self.runs.stop(self.settings.grace)
+
+    async def stop(self) -> None:
+        """Drain, and let go of everything."""
+        await self.drain()
+        await self.pulse.stop()
+        await self.registry.stop()
+        await self.guests.verifier.close()
+        await self.store.close()
+        await self.records.close()
+
+
+def open_records(settings: Settings) -> Records:
+    """Where these settings keep the server's own facts: beside the threads."""
+    if settings.on_postgres:
+        from wick.server.records_postgres import PostgresRecords
+
+        return PostgresRecords(settings.store, schema=settings.store_schema)
+    return SqliteRecords(settings.data / "server.db")
+
+
+def open_store(settings: Settings) -> Store:
+    if settings.on_postgres:
+        from wick.stores.postgres import Postgres
+
+        return Postgres(settings.store, schema=settings.store_schema)
+    return Sqlite(settings.data / "threads.db")

@@ -1,0 +1,160 @@
+"""How a server is set up: flags first, then the environment, then `server.yaml`, then what stands here."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from wick.config_text import Source, read
+from wick.errors import ConfigError
+
+ENVIRONMENT = {
+    "WICK_HOST": "host",
+    "WICK_PORT": "port",
+    "WICK_DATA": "data",
+    "WICK_TOKEN": "token",
+    "WICK_GATEWAY_URL": "gateway",
+}
+LOOPBACK_NAMES = ("localhost", "127.0.0.1", "[::1]")
+FILE = "server.yaml"  # in the data folder
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
+
+
+class StaticToken(_Part):
+    """Somebody's token, known by its SHA-256 only."""
+
+    name: str = Field(min_length=1, max_length=200)
+    role: Literal["user", "operator", "admin"] = "user"
+    sha256: str = Field(pattern=r"^[0-9a-f]{64}$", repr=False)
+
+
+class Jwt(_Part):
+    """Signed tokens of somebody else's sign-in: whose keys, and which claims count."""
+
+    jwks: str  # a file, or an https address
+    issuer: str
+    audience: str
+    algorithms: tuple[str, ...] = ("RS256", "ES256", "EdDSA")
+    name_claim: str = "sub"
+    role_claim: str = "role"
+
+
+class Quotas(_Part):
+    """What one user may have at a time, and how often they may ask; 0 is no limit."""
+
+    runs: int = Field(default=20, ge=0)  # at once
+    threads: int = Field(default=10_000, ge=0)
+    agents: int = Field(default=50, ge=0)
+    terminals: int = Field(default=8, ge=0)
+    streams: int = Field(default=200, ge=0)
+    requests_per_second: float = Field(default=50.0, ge=0)
+    burst: int = Field(default=200, ge=1)
+
+
+class Settings(_Part):
+    """All that can be said about a server."""
+
+    host: str = "127.0.0.1"
+    port: int = Field(default=8000, ge=0, le=65_535)
+    data: Path = Field(default_factory=lambda: default_data())
+    config: Path | None = None
+    token: str = Field(default="", repr=False)
+    tokens: tuple[StaticToken, ...] = ()
+    gateway: str = ""
+    jwt: Jwt | None = None
+    cors_origins: tuple[str, ...] = ()
+    hosts: tuple[str, ...] = ()
+    allow_system_messages: bool = False
+    store: str = Field(default="sqlite", repr=False)
+    store_schema: str = "wick"
+    quotas: Quotas = Quotas()
+    static: Path | None = None
+    grace: float = Field(default=20.0, ge=0, le=3600)  # seconds for runs to end when the server stops
+
+    @property
+    def on_postgres(self) -> bool:
+        return self.store.startswith(("postgres://", "postgresql://", "host="))
+
+    @property
+    def has_provider(self) -> bool:
+        """Whether somebody has said who may come in; else the server makes a token of its own."""
+        return bool(self.token or self.tokens or self.gateway or self.jwt)
+
+    @property
+    def allowed_hosts(self) -> tuple[str, ...]:
+        """The names under which the server answers; one without a port stands for every port."""
+        bound = () if self.host in ("0.0.0.0", "::", "") else (host_name(self.host),)
+        return (*LOOPBACK_NAMES, *bound, *self.hosts)
+
+    def checked(self) -> Settings:
+        """These settings, if a server may be started with them."""
+        if not is_loopback(self.host) and not self.has_provider:
+            raise ConfigError(
+                f"{self.host} can be reached from elsewhere, and nobody has said who may come in; say --token, "
+                "--gateway, or tokens: or jwt: in server.yaml, or stay on 127.0.0.1"
+            )
+        if self.store != "sqlite" and not self.on_postgres:
+            raise ConfigError(f"store is `sqlite` or an address postgresql://…, not {self.store!r}")
+        if self.gateway and not self.gateway.startswith(("http://", "https://")):
+            raise ConfigError(f"the gateway is an address http://… or https://…, not {self.gateway!r}")
+        return self
+
+
+def default_data() -> Path:
+    """Where a server keeps its data if nobody says where."""
+    root = os.environ.get("XDG_DATA_HOME", "")
+    return (Path(root) if root.startswith("/") else Path.home() / ".local" / "share") / "wick"
+
+
+def is_loopback(host: str) -> bool:
+    if host.lower() == "localhost":
+        return True
+    try:
+        return ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False
+
+
+def host_name(host: str) -> str:
+    """A host as it stands in an address: IPv6 in brackets."""
+    return f"[{host}]" if ":" in host and not host.startswith("[") else host
+
+
+def load_settings(
+    flags: Mapping[str, Any], *, environment: Mapping[str, str] | None = None, file: str | Path | None = None
+) -> Settings:
+    """Flags that say something, over the environment, over the file, over what is usual."""
+    environment = os.environ if environment is None else environment
+    said = {name: value for name, value in flags.items() if value is not None}
+    said = {key: environment[name] for name, key in ENVIRONMENT.items() if environment.get(name)} | said
+    source = _file(file, Path(said.get("data") or default_data()), environment)
+    given = (source.data if source else {}) | said
+    try:
+        return Settings(**given).checked()
+    except ValidationError as error:
+        raise _wrong(error, source, said) from None
+
+
+def _file(file: str | Path | None, data: Path, environment: Mapping[str, str]) -> Source | None:
+    if file is not None:
+        return read(Path(file), environment)
+    path = data / FILE
+    return read(path, environment) if path.is_file() else None
+
+
+def _wrong(error: ValidationError, source: Source | None, said: Mapping[str, Any]) -> ConfigError:
+    first = error.errors(include_input=False)[0]
+    place = (*first["loc"],)
+    key = ".".join(map(str, place)) or "the settings"
+    what = "there is no such setting" if first["type"] == "extra_forbidden" else first["msg"]
+    if source is not None and place and place[0] not in said:
+        return source.wrong(place, f"{key}: {what}")
+    return ConfigError(f"{key}: {what}")

@@ -1,0 +1,43 @@
+"""What is shown of an agent's options: never a secret."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from wick.config import RINGS
+from wick.config_text import Filled
+
+HIDDEN = "•••"
+_SECRET = re.compile(
+    r"(^|_)(api_?key|key|token|password|passwd|secret|authorization|headers|env|dsn|credentials?)$", re.I
+)
+
+
+def shown(value: Any, key: str = "") -> Any:
+    """Options without what came from the environment, and without what is called a key, a token and so on."""
+    if _SECRET.search(key) or isinstance(value, Filled):
+        return HIDDEN
+    if isinstance(value, Mapping):
+        return {str(name): shown(inner, str(name)) for name, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [shown(inner) for inner in value]
+    if isinstance(value, str):
+        return re.sub(r"(://)[^/@\s]+@", rf"\1{HIDDEN}@", value)
+    return value if isinstance(value, bool | int | float | None) else HIDDEN
+
+
+def model_name(model: Any) -> str:
+    """What a model is called; what else is said about it is nobody's business."""
+    if isinstance(model, Mapping):
+        named = ":".join(str(model[key]) for key in ("provider", "model") if model.get(key))
+        return str(shown(named)) if named else "auto"
+    return str(model)
+
+
+def switched_on(options: Mapping[str, Any]) -> list[str]:
+    """The keys of the capabilities that are on, outermost first."""
+    has_backend = bool(options.get("backend", False))
+    on = [(ring, options.get(ring.key, ring.always or (ring.backend and has_backend))) for ring in RINGS if ring.kind]
+    return [ring.key for ring, value in on if value is not False and ring.key != "sessions"]

@@ -1,0 +1,479 @@
+"""Runs that begin with a recipe, and the built-in handlers that its hooks name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kit import call, calls, echo, entries, hook_at, result_of, results
+from wick import (
+    Agent,
+    FunctionModel,
+    Message,
+    ModelCall,
+    Paused,
+    Result,
+    Run,
+    Scripted,
+    Step,
+    Thread,
+    ToolCall,
+    ToolUse,
+    after,
+    before,
+    tool,
+    user,
+)
+from wick.capabilities.recipes import Recipes
+from wick.capabilities.subagents import Subagents
+from wick.capabilities.summarization import Summarization
+from wick.config import load
+from wick.decisions import Ask
+from wick.errors import ConfigError
+from wick.messages import ImagePart, TextPart
+from wick.subagent import Subagent
+
+
+class Write:
+    """Writes recipes, and makes the capability that has them."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def __call__(self, name: str, text: str, hooks: str = "") -> Write:
+        front = f"---\nhooks: {{{hooks}}}\n---\n" if hooks else ""
+        (self.folder / f"{name}.md").write_text(front + text)
+        return self
+
+    def recipes(self, **handlers: Any) -> Recipes:
+        return Recipes(self.folder, handlers=handlers)
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Write:
+    return Write(tmp_path)
+
+
+def said(model: Scripted, request: int = 0) -> list[str]:
+    return [message.text for message in model.requests[request].messages]
+
+
+# -- the text -------------------------------------------------------------------------------------------------------
+
+
+async def test_a_run_answers_the_text_of_its_recipe(write: Write) -> None:
+    model = Scripted("done")
+    agent = Agent(model, hooks=[write("review", "Review {{input}}, kindly.").recipes()])
+    result = await agent.run("the branch", recipe="review")
+    assert said(model) == ["Review the branch, kindly."]
+    assert result.thread is not None and result.thread.values["recipe"] == "review"
+
+
+async def test_a_recipe_needs_no_input(write: Write) -> None:
+    model = Scripted("done")
+    await Agent(model, hooks=[write("tidy", "Tidy up.").recipes()]).run(recipe="tidy")
+    assert said(model) == ["Tidy up."]
+
+
+async def test_pictures_stay_with_the_words(write: Write) -> None:
+    model, picture = Scripted("a cat"), ImagePart(url="https://example.com/cat.png")
+    words = Message("user", (TextPart("this"), picture))
+    await Agent(model, hooks=[write("see", "Look at {{input}}.").recipes()]).run(words, recipe="see")
+    assert model.requests[0].messages[0].content == (TextPart("Look at this."), picture)
+
+
+async def test_what_was_said_before_stays(write: Write) -> None:
+    model = Scripted("done")
+    agent = Agent(model, hooks=[write("tidy", "Tidy up.").recipes()])
+    await agent.run([user("Hi."), Message("assistant", "Hello.")], recipe="tidy")
+    assert said(model) == ["Hi.", "Hello.", "Tidy up."]
+
+
+async def test_hooks_see_what_the_recipe_made_of_the_input(write: Write) -> None:
+    seen: list[str] = []
+
+    @before(Run)
+    def look(run: Run) -> None:
+        seen.extend([run.recipe, *(message.text for message in run.input)])
+
+    agent = Agent(Scripted("done"), hooks=[look, write("tidy", "Tidy {{input}}.").recipes()])
+    await agent.run("up", recipe="tidy")
+    assert seen == ["tidy", "Tidy up."]
+
+
+async def test_an_unknown_recipe_is_an_error_that_names_the_nearest(write: Write) -> None:
+    agent = Agent(Scripted("done"), hooks=[write("review", "x").recipes()])
+    with pytest.raises(ConfigError, match="did you mean 'review'"):
+        await agent.run("x", recipe="revue")
+    await agent.run("x")
+
+
+async def test_a_recipe_needs_the_capability() -> None:
+    with pytest.raises(ConfigError, match="recipe='tidy' needs a place where recipes are: hooks=\\[Recipes\\(\\)\\]"):
+        await Agent("demo").run(recipe="tidy")
+
+
+async def test_the_next_run_is_not_under_the_recipe(write: Write) -> None:
+    stops: list[str] = []
+    agent = Agent(
+        Scripted("one", "two"),
+        hooks=[
+            write("tidy", "Tidy up.", "agent_stop: note").recipes(
+                note=lambda payload, run: stops.append(payload["recipe_name"])
+            )
+        ],
+    )
+    thread = Thread()
+    await agent.run(recipe="tidy", thread=thread)
+    await agent.run("And now?", thread=thread)
+    assert stops == ["tidy"] and thread.values["recipe"] == ""
+
+
+async def test_a_run_that_is_taken_up_is_under_its_recipe(write: Write) -> None:
+    answers: list[Any] = [Paused("later"), True]
+    stops: list[str] = []
+
+    async def ask(question: Any) -> Any:
+        answer = answers.pop(0)
+        if isinstance(answer, Paused):
+            raise answer
+        return answer
+
+    recipes = write("tidy", "Tidy up.", "agent_stop: note").recipes(
+        note=lambda payload, run: stops.append(payload["recipe_name"])
+    )
+    model = Scripted(calls(call()), "done")
+    agent = Agent(model, tools=[echo], hooks=[recipes, hook_at("guard", ToolUse, Ask("sure?"))], ask=ask)
+    thread = Thread()
+    assert (await agent.run(recipe="tidy", thread=thread)).outcome == "interrupted"
+    with pytest.raises(ConfigError, match="was begun with the recipe 'tidy'; take it up without recipe="):
+        await agent.run(thread=thread, recipe="other")
+    result = await agent.run(thread=thread)
+    assert (result.outcome, stops, said(model, 1)[0]) == ("completed", ["tidy"], "Tidy up.")
+    assert [message.text for message in thread.messages if message.role == "user"] == ["Tidy up."]
+
+
+async def test_a_run_that_was_put_aside_before_it_began_is_filled_when_it_begins(write: Write) -> None:
+    answers: list[Any] = [Paused("later"), True]
+
+    async def ask(question: Any) -> Any:
+        answer = answers.pop(0)
+        if isinstance(answer, Paused):
+            raise answer
+        return answer
+
+    model, thread = Scripted("done"), Thread()
+    recipes = write("tidy", "Tidy {{input}}.").recipes()
+    agent = Agent(model, hooks=[recipes, hook_at("guard", Run, Ask("begin?"))], ask=ask)
+    assert (await agent.run("up", recipe="tidy", thread=thread)).outcome == "interrupted"
+    assert (await agent.run(thread=thread)).outcome == "completed"
+    assert said(model) == ["Tidy up."]
+
+
+# -- handlers -------------------------------------------------------------------------------------------------------
+
+
+async def echoed(write: Write, hooks: str, handler: Any, *more: Any) -> tuple[Result, Scripted]:
+    """A run that echoes "hi" under a recipe whose hooks name the handler `mine`."""
+    model = Scripted(calls(call()), "done", spare=True)
+    agent = Agent(model, tools=[echo], hooks=[*more, write("r", "Go.", hooks).recipes(mine=handler)])
+    return await agent.run(recipe="r"), model
+
+
+async def test_before_tool_call_gets_the_payload_of_programs_and_blocks(write: Write) -> None:
+    told: list[Any] = []
+
+    def mine(payload: dict[str, Any], run: Run) -> dict[str, Any]:
+        told.append(payload)
+        return {"blocked": True, "reason": "not today"}
+
+    result, _ = await echoed(write, "before_tool_call: mine", mine)
+    assert result_of(result) == "not today"
+    (payload,) = told
+    assert {key: payload[key] for key in ("event", "tool_name", "tool_input", "invoked_by", "recipe_name")} == {
+        "event": "before_tool_call",
+        "tool_name": "echo",
+        "tool_input": {"text": "hi", "times": 1},
+        "invoked_by": "main",
+        "recipe_name": "r",
+    }
+    assert payload["conv_id"] == result.thread.id and payload["cwd"]  # type: ignore[union-attr]
+
+
+async def test_before_tool_call_changes_the_input(write: Write) -> None:
+    result, _ = await echoed(write, "before_tool_call: mine", lambda payload, run: {"input": {"text": "ho"}})
+    assert result_of(result) == "ho"
+
+
+async def test_a_handler_is_asked_again_about_a_call_that_was_changed_after_it(write: Write) -> None:
+    @before(ToolUse, priority=-1000)
+    def later(use: ToolUse) -> None:
+        use.args["text"] = "secret"
+
+    def mine(payload: dict[str, Any], run: Run) -> dict[str, Any]:
+        return {"blocked": "secret" in payload["tool_input"]["text"], "reason": "no secrets"}
+
+    result, _ = await echoed(write, "before_tool_call: mine", mine, later)
+    assert result_of(result) == "no secrets"
+    result, _ = await echoed(write, "before_tool_call: mine", lambda payload, run: {"input": {"text": "ho"}}, later)
+    assert "wants to change a call that other hooks have changed after it" in result_of(result)
+
+
+async def test_a_handler_that_decides_and_fails_has_not_agreed(write: Write) -> None:
+    def broken(payload: Any, run: Run) -> Any:
+        raise RuntimeError("oh")
+
+    result, _ = await echoed(write, "before_tool_call: mine", broken)
+    assert result_of(result) == "a handler of the recipe failed, so it has not agreed: RuntimeError: oh"
+    result, _ = await echoed(write, "user_message_send: mine", lambda payload, run: "nonsense")
+    assert (result.outcome, result.messages.pretty()) == ("stopped", "")
+    assert "answers a dict or nothing, not 'nonsense'" in result.reason
+
+
+async def test_a_handler_that_only_looks_and_fails_changes_nothing(
+    write: Write, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken(payload: Any, run: Run) -> Any:
+        raise RuntimeError("oh")
+
+    for event in ("after_tool_call", "turn_end", "agent_stop"):
+        result, _ = await echoed(write, f"{event}: mine", broken)
+        assert (result.text, result.outcome, result_of(result)) == ("done", "completed", "hi")
+        assert f"recipes.{event} failed" in caplog.text
+
+
+async def test_after_tool_call_replaces_the_output(write: Write) -> None:
+    def mine(payload: dict[str, Any], run: Run) -> dict[str, Any]:
+        assert payload["tool_output"]["success"] and payload["tool_output"]["toolName"] == "echo"
+        return {"output": {"toolName": "echo", "success": True, "metadata": {"output": "redacted"}}}
+
+    result, _ = await echoed(write, "after_tool_call: mine", mine)
+    assert result_of(result) == "redacted"
+
+
+async def test_user_message_send_refuses_the_prompt(write: Write) -> None:
+    def mine(payload: dict[str, Any], run: Run) -> dict[str, Any]:
+        return {"blocked": payload["message"] == "Go.", "reason": "stay"}
+
+    result, model = await echoed(write, "user_message_send: mine", mine)
+    assert (result.outcome, result.reason, model.requests) == ("stopped", "blocked: stay", [])
+
+
+async def test_user_message_send_looks_at_what_is_said_meanwhile(write: Write) -> None:
+    @tool
+    def interrupt(run: Run) -> str:
+        """Say something while the run goes on."""
+        run.send("the password is x")
+        run.send("hurry up")
+        return "ok"
+
+    def mine(payload: dict[str, Any], run: Run) -> dict[str, Any]:
+        return {"blocked": "password" in payload["message"]}
+
+    model = Scripted(calls(ToolCall("c1", "interrupt", {})), "done")
+    recipes = write("r", "Go.", "user_message_send: mine").recipes(mine=mine)
+    result = await Agent(model, tools=[interrupt], hooks=[recipes]).run(recipe="r")
+    assert [message.text for message in result.messages if message.role == "user"] == ["Go.", "hurry up"]
+
+
+async def test_agent_stop_sends_the_agent_back(write: Write) -> None:
+    def mine(payload: dict[str, Any], run: Run) -> dict[str, Any]:
+        finished = len(payload["messages"]) > 2
+        return {} if finished else {"follow_up_messages": ["And the tests?", "And the docs?"]}
+
+    model = Scripted("done", "all done")
+    recipes = write("r", "Go.", "agent_stop: {handler: mine}").recipes(mine=mine)
+    result = await Agent(model, hooks=[recipes]).run(recipe="r")
+    assert result.text == "all done"
+    assert said(model, 1)[-1] == "And the tests?\n\nAnd the docs?"
+
+
+async def test_turn_end_hears_each_answer_and_once_only_the_first(write: Write) -> None:
+    for once, heard in (("false", [("one", 1), ("two", 2)]), ("true", [("one", 1)])):
+        turns: list[tuple[str, int]] = []
+
+        def mine(payload: dict[str, Any], run: Run, turns: list[Any] = turns) -> None:
+            turns.append((payload["response"], payload["turn_number"]))
+
+        def again(payload: dict[str, Any], run: Run) -> Any:
+            return {"follow_up_messages": ["more"]} if len(payload["messages"]) == 2 else {}
+
+        hooks = f"turn_end: {{handler: mine, once: {once}}}, agent_stop: again"
+        recipes = write("r", "Go.", hooks).recipes(mine=mine, again=again)
+        await Agent(Scripted("one", "two"), hooks=[recipes]).run(recipe="r")
+        assert turns == heard
+
+
+async def test_once_holds_for_tools_of_the_first_turn(write: Write) -> None:
+    seen: list[str] = []
+    handlers = {
+        "mine": lambda payload, run: seen.append(payload["tool_input"]["text"]),
+        "again": lambda payload, run: {"follow_up_messages": ["more"]} if len(payload["messages"]) == 2 else {},
+    }
+    hooks = "before_tool_call: {handler: mine, once: true}, agent_stop: again"
+    recipes = write("r", "Go.", hooks).recipes(**handlers)
+    model = Scripted(calls(call(text="a")), "one", calls(call(text="b")), "two")
+    await Agent(model, tools=[echo], hooks=[recipes]).run(recipe="r")
+    assert seen == ["a"]
+
+
+async def test_handlers_come_after_every_other_hook(write: Write) -> None:
+    order: list[str] = []
+    handlers = {"mine": lambda payload, run: order.append(payload["event"])}
+    hooks = [
+        hook_noting(order, "before", ToolUse),
+        hook_noting(order, "after", ToolUse),
+        hook_noting(order, "after", Step),
+    ]
+    events = ", ".join(f"{event}: mine" for event in ("before_tool_call", "after_tool_call", "agent_stop"))
+    recipes = write("r", "Go.", events).recipes(**handlers)
+    for ring in ([recipes, *hooks], [*hooks, recipes]):
+        order.clear()
+        await Agent(Scripted(calls(call()), "done"), tools=[echo], hooks=ring).run(recipe="r")
+        assert order == [
+            *("before tool_use", "before_tool_call", "after tool_use", "after_tool_call"),
+            *("after step", "after step", "agent_stop"),
+        ]
+
+
+def hook_noting(order: list[str], position: Any, operation: Any) -> Any:
+    hook = {"before": before, "after": after}[position]
+
+    def note(op: Any) -> None:
+        order.append(f"{position} {operation.name}")
+
+    return hook(operation, name=f"{position}_{operation.name}_note")(note)
+
+
+async def test_a_handler_may_be_an_object_a_map_or_a_function_and_async(write: Write) -> None:
+    heard: list[str] = []
+
+    class Mine:
+        async def agent_stop(self, payload: Any, run: Run) -> None:
+            heard.append("object")
+
+    async def stop(payload: Any, run: Run) -> None:
+        heard.append("map")
+
+    for mine in (Mine(), {"agent_stop": stop}, lambda payload, run: heard.append("function")):
+        await echoed(write, "agent_stop: mine", mine)
+    assert heard == ["object", "map", "function"]
+
+
+@pytest.mark.parametrize(
+    ("hooks", "sentence"),
+    [
+        ("turn_end: swap_contxt", "names the handler 'swap_contxt', which is not there; did you mean swap_context"),
+        ("turn_end: zzz", "the handlers are swap_context"),
+        ("agent_stop: swap_context", "names 'swap_context' for agent_stop, which it is not for"),
+    ],
+)
+async def test_a_recipe_names_only_handlers_that_there_are(write: Write, hooks: str, sentence: str) -> None:
+    model = Scripted("done", spare=True)
+    with pytest.raises(ConfigError, match=sentence):
+        await Agent(model, hooks=[write("r", "Go.", hooks).recipes()]).run(recipe="r")
+    assert model.requests == []
+
+
+def test_a_handler_is_for_some_event(write: Write) -> None:
+    with pytest.raises(ConfigError, match="the handler 'mine' has no method for any of before_tool_call"):
+        write.recipes(mine=object())
+
+
+async def test_tools_of_children_are_under_the_recipe(write: Write) -> None:
+    def mine(payload: dict[str, Any], run: Run) -> dict[str, Any]:
+        return {"blocked": payload["invoked_by"] == "subagent", "reason": "not by children"}
+
+    child = Scripted(calls(call(text="hi")), "child done", name="child")
+    subagents = Subagents([Subagent("helper", "Helps", "Help.", model=child, tools=[echo])])
+    model = Scripted(calls(call("task", prompt="echo", agent="helper")), "done")
+    recipes = write("r", "Go.", "before_tool_call: mine").recipes(mine=mine)
+    await Agent(model, hooks=[recipes, subagents]).run(recipe="r")
+    assert child.requests[1].messages[-1].text == "not by children"
+
+
+# -- swap_context ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.shows("kodelet", "recipe", "handler", "once", "swap_context")
+@pytest.mark.parametrize("more", [[], [Summarization()]], ids=["alone", "beside summaries"])
+async def test_swap_context_puts_the_answer_in_the_place_of_the_conversation(write: Write, more: list[Any]) -> None:
+    model, thread = Scripted("We know: 42.", "Yes.", "And so on."), Thread()
+    recipes = write("r", "Find out.", "turn_end: {handler: swap_context, once: true}").recipes()
+    agent = Agent(model, hooks=[*more, recipes])
+    await agent.run(recipe="r", thread=thread)
+    await agent.run("Sure?", thread=thread)
+    summary, question = model.requests[1].messages
+    assert (summary.role, summary.name, question.text) == ("user", "recipes", "Sure?")
+    assert "We know: 42." in summary.text and "Find out." not in summary.text
+    assert [message.text for message in thread.messages] == ["Find out.", "We know: 42.", "Sure?", "Yes."]
+    (entry,) = entries(thread, "compaction")
+    assert (entry["replaces"], entry["from"]) == (2, 0)
+    await agent.run("More?", thread=thread)  # once: the second answer has swapped nothing
+    assert len(model.requests[2].messages) == 4
+
+
+async def test_swap_context_on_every_turn(write: Write) -> None:
+    model = Scripted("one", "two", "three")
+    recipes = write("r", "{{input}}", "turn_end: swap_context").recipes()
+    agent, thread = Agent(model, hooks=[recipes]), Thread()
+    for words in ("a", "b", "c"):
+        await agent.run(words, recipe="r", thread=thread)
+    summary, question = model.requests[2].messages
+    assert "two" in summary.text and question.text == "c"
+    assert [entry["from"] for entry in entries(thread, "compaction")] == [0, 2, 4]
+
+
+async def test_messages_that_another_hook_chose_are_left_alone(write: Write) -> None:
+    @before(ModelCall, priority=1000)
+    def other(call: ModelCall) -> None:
+        call.messages = [user("Only this.")]
+
+    model, thread = Scripted("one", "two"), Thread()
+    agent = Agent(model, hooks=[write("r", "Go.", "turn_end: swap_context").recipes(), other])
+    await agent.run(recipe="r", thread=thread)
+    await agent.run("More?", thread=thread)
+    assert said(model, 1) == ["Only this."]
+
+
+# -- agents.yaml ----------------------------------------------------------------------------------------------------
+
+HANDLERS = """
+class Note:
+    seen = []
+    def agent_stop(self, payload, run):
+        Note.seen.append(payload["recipe_name"])
+"""
+
+
+async def test_recipes_of_a_file(tmp_path: Path) -> None:
+    (tmp_path / "notes_of_recipes.py").write_text(HANDLERS)
+    (tmp_path / ".wick" / "recipes").mkdir(parents=True)
+    (tmp_path / ".wick" / "recipes" / "hi.md").write_text("---\nhooks: {agent_stop: note}\n---\nSay hi.")
+    file = tmp_path / "agents.yaml"
+    file.write_text('model: demo\nrecipes: {handlers: {note: "notes_of_recipes:Note"}}\n')
+    agent = load(file).agent()
+    (recipes,) = [part for part in agent._parts if isinstance(part, Recipes)]
+    assert recipes.dirs == (tmp_path / ".wick" / "recipes",)
+    assert (await agent.run(recipe="hi")).outcome == "completed"
+    assert type(recipes.handlers["note"]).seen == ["hi"]
+
+
+def test_recipes_of_a_file_in_short(tmp_path: Path) -> None:
+    file = tmp_path / "agents.yaml"
+    file.write_text("model: demo\nrecipes: mine\n")
+    (recipes,) = [part for part in load(file).agent()._parts if isinstance(part, Recipes)]
+    assert recipes.dirs == (tmp_path / "mine",)
+    file.write_text("model: demo\nrecipes: {handlers: {note: 5}}\n")
+    with pytest.raises(ConfigError, match="line 2: recipes: '5' is not written as module:name"):
+        load(file).agent()
+
+
+def test_a_model_that_answers_nothing_ends_no_turn(write: Write) -> None:
+    turns: list[Any] = []
+    recipes = write("r", "Go.", "turn_end: mine").recipes(mine=lambda payload, run: turns.append(payload))
+    agent = Agent(FunctionModel(lambda request: ""), hooks=[recipes])
+    agent.run_sync(recipe="r")
+    assert turns == [] and results(agent.run_sync(recipe="r")) == []

@@ -1,0 +1,60 @@
+"""Runs the command `wick` as a process of its own, as people do."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent.parent
+COMMAND = [sys.executable, "-W", "error", "-m", "wick.cli"]
+
+
+@dataclass(frozen=True)
+class Done:
+    """What a command came to."""
+
+    code: int
+    out: str
+    err: str
+
+
+class Wick:
+    """The command, with a home and a folder of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.home = folder / "project", folder / "home"
+        self.folder.mkdir()
+        self.home.mkdir()
+
+    def __call__(self, *words: str, stdin: str = "", **environment: str) -> Done:
+        variables = {
+            "HOME": str(self.home),
+            "PATH": os.environ["PATH"],
+            "PYTHONPATH": os.pathsep.join(filter(None, (str(ROOT / "src"), os.environ.get("PYTHONPATH")))),
+            "PYTHONIOENCODING": "utf-8",
+            "LANG": "C.UTF-8",
+            "OLLAMA_HOST": "127.0.0.1:1",
+            **environment,
+        }
+        done = subprocess.run(
+            [*COMMAND, *words],
+            cwd=self.folder,
+            env=variables,
+            input=stdin,
+            capture_output=True,
+            encoding="utf-8",
+            timeout=60,
+            check=False,
+        )
+        assert "Traceback" not in done.stderr, done.stderr
+        return Done(done.returncode, done.stdout, done.stderr)
+
+    def write(self, name: str, text: str, *, executable: bool = False) -> Path:
+        path = self.folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+        path.chmod(0o755 if executable else 0o644)
+        return path

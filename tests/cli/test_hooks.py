@@ -1,0 +1,197 @@
+"""`wick hooks`, as a process: list, onion, trust, test, new."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cli.command import Done, Wick
+
+NO_FORCE = """#!/bin/sh
+case "$1" in
+hook) echo before_tool_call ;;
+run) if grep -q -e --force; then echo '{"blocked": true, "reason": "no force"}'; fi ;;
+esac
+"""
+
+
+@pytest.fixture
+def wick(tmp_path: Path) -> Wick:
+    return Wick(tmp_path)
+
+
+@pytest.fixture
+def local(wick: Wick) -> Wick:
+    """A folder with a program in it."""
+    wick.write(".wick/hooks/no_force", NO_FORCE, executable=True)
+    return wick
+
+
+def rows(done: Done) -> dict[str, dict[str, Any]]:
+    assert done.code == 0, done.err
+    return {row["name"]: row for row in json.loads(done.out)}
+
+
+def test_what_came_with_a_folder_is_listed_and_not_trusted(local: Wick) -> None:
+    row = rows(local("hooks", "list", "--json"))["no_force"]
+    assert (row["trust"], row["point"], row["ring"]) == ("untrusted", "", None)
+    assert row["source"] == ".wick/hooks"
+
+
+def test_a_trusted_program_is_listed_with_its_point_and_ring(local: Wick) -> None:
+    done = local("hooks", "trust", "--yes")
+    assert done.code == 0, done.err
+    assert "no_force" in done.out and "1 trusted" in done.out
+    row = rows(local("hooks", "list", "--json"))["no_force"]
+    assert (row["trust"], row["point"], row["fail"]) == ("trusted", "before_tool_use", "closed")
+    assert isinstance(row["ring"], int)
+    assert "there is nothing that needs trust" in local("hooks", "trust").out
+
+
+def test_a_changed_file_loses_its_trust_and_says_so(local: Wick) -> None:
+    local("hooks", "trust", "--yes")
+    local.write(".wick/hooks/no_force", NO_FORCE + "# changed\n", executable=True)
+    row = rows(local("hooks", "list", "--json"))["no_force"]
+    assert (row["trust"], row["problem"]) == ("changed", "was changed after it was trusted")
+    assert row["point"] == "before_tool_use"  # it stands where it stood, and denies
+
+
+def test_trust_is_asked_for_and_can_be_taken_back(local: Wick) -> None:
+    refused = local("hooks", "trust", stdin="n\n")
+    assert refused.code == 1 and "Trust them?" in refused.out
+    assert local("hooks", "trust", stdin="y\n").code == 0
+    assert "1 forgotten" in local("hooks", "trust", "--forget", "--yes").out
+    assert rows(local("hooks", "list", "--json"))["no_force"]["trust"] == "untrusted"
+    assert "nothing here was trusted" in local("hooks", "trust", "--forget").out
+
+
+def test_the_list_has_python_hooks_too(wick: Wick) -> None:
+    found = rows(wick("hooks", "list", "--json"))
+    assert found["limits.check"]["point"] == "before_step"
+    assert found["limits.check"]["source"] == "wick.capabilities.limits:Limits"
+    guards = [
+        row for row in found.values() if row["source"].endswith(":Permissions") and row["point"].startswith("guard")
+    ]
+    assert guards and all(row["fail"] == "closed" for row in guards)
+
+
+def test_a_table_for_people(local: Wick) -> None:
+    done = local("hooks", "list")
+    header, *lines = done.out.splitlines()
+    assert header.split() == ["hook", "point", "ring", "source", "trust", "fail", "problem"]
+    (line,) = [line for line in lines if line.startswith("no_force")]
+    assert line.split() == ["no_force", "-", "-", ".wick/hooks", "untrusted"]
+
+
+def test_fail_open_shows_in_the_list(wick: Wick) -> None:
+    wick.write("programs/no_force", NO_FORCE, executable=True)
+    wick.write("agents.yaml", "model: demo\nexecutables: {dirs: [programs], fail: {no_force: open}}\n")
+    row = rows(wick("hooks", "list", "--json", "--agent", "agents.yaml"))["no_force"]
+    assert (row["trust"], row["fail"]) == ("trusted", "open")
+
+
+def test_the_onion_shows_a_program_before_and_at_the_gate(local: Wick) -> None:
+    local("hooks", "trust", "--yes")
+    drawn = local("hooks", "onion").out
+    part = drawn[drawn.index("tool_use\n") :].splitlines()
+    stripped = [line.split() for line in part if "no_force" in line]
+    assert stripped == [["before", "no_force@before_tool_use"], ["guard", "no_force@guard_tool_use"]]
+    told = json.loads(local("hooks", "onion", "--json").out)
+    assert {"run", "step", "model_call", "tool_use"} == told.keys()
+    assert ("guard", "no_force@guard_tool_use") in [(row["position"], row["name"]) for row in told["tool_use"]]
+
+
+# -- test -----------------------------------------------------------------------------------------------------------
+
+EVENT = {"event": "before_tool_call", "tool_name": "bash", "tool_input": {"command": "git push"}}
+FORCED = {**EVENT, "tool_input": {"command": "git push --force"}}
+
+
+def asked(wick: Wick, event: Any, *more: str, name: str = "no_force") -> Done:
+    wick.write("event.json", json.dumps(event))
+    return wick("hooks", "test", name, "--payload", "event.json", *more)
+
+
+def test_a_program_is_tried(local: Wick) -> None:
+    untrusted = asked(local, EVENT)
+    assert untrusted.code == 2 and "is untrusted; look at it, then say: wick hooks trust" in untrusted.err
+    local("hooks", "trust", "--yes")
+    agreed = asked(local, EVENT)
+    assert (agreed.code, agreed.out.strip()) == (0, "agreed")
+    refused = asked(local, FORCED)
+    assert refused.code == 3 and refused.out.startswith("refused: no force\n")
+    told = json.loads(asked(local, FORCED, "--json").out)
+    assert (told["word"], told["reason"], told["exit_code"]) == ("refused", "no force", 0)
+
+
+def test_a_program_that_fails_is_said_to(wick: Wick) -> None:
+    for name, body in {"crashes": "exit 5", "babbles": "echo nonsense"}.items():
+        text = f'#!/bin/sh\n[ "$1" = hook ] && echo before_tool_call && exit\n{body}\n'
+        wick.write(f"programs/{name}", text, executable=True)
+    wick.write("agents.yaml", "model: demo\nexecutables: {dirs: [programs]}\n")
+    crashed = asked(wick, EVENT, "--agent", "agents.yaml", name="crashes")
+    assert crashed.code == 1
+    assert crashed.out.startswith("failed: it ended with exit code 5, so it has not agreed")
+    babbled = asked(wick, EVENT, "--agent", "agents.yaml", name="babbles")
+    assert babbled.code == 1 and "no JSON" in babbled.out
+
+
+WARM = """#!/usr/bin/env python3
+import json, sys
+if sys.argv[1:] == ["hook"]:
+    print(json.dumps({"points": ["guard_tool_use"], "protocol": "lines"}))
+else:
+    for line in sys.stdin:
+        call = json.loads(line)
+        bad = "--force" in call["args"]["command"]
+        answer = {"decision": "block", "reason": "no force"} if bad else {}
+        print(json.dumps({"id": call["id"], **answer}), flush=True)
+"""
+
+
+def test_a_warm_program_is_tried(wick: Wick) -> None:
+    wick.write("programs/warm", WARM, executable=True)
+    wick.write("agents.yaml", "model: demo\nexecutables: {dirs: [programs]}\n")
+    event = {"event": "guard_tool_use", "tool": "execute", "args": {"command": "git push --force"}}
+    refused = asked(wick, event, "--agent", "agents.yaml", name="warm")
+    assert refused.code == 3 and "refused: no force" in refused.out
+
+
+@pytest.mark.parametrize(
+    ("name", "event", "sentence"),
+    [
+        ("gone", "{}", "there is no hook program 'gone'; there are no_force"),
+        ("no_force", "[]", "the payload is a JSON object"),
+        ("no_force", "{", "the payload is no JSON"),
+    ],
+)
+def test_what_cannot_be_tried_is_a_sentence(local: Wick, name: str, event: str, sentence: str) -> None:
+    local.write("event.json", event)
+    done = local("hooks", "test", name, "--payload", "event.json")
+    assert done.code == 2 and sentence in done.err
+
+
+# -- new ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("language", "event"),
+    [("python", "before_tool_call"), ("sh", "user_message_send"), ("node", "agent_stop"), ("sh", "after_tool_call")],
+)
+def test_a_new_program_runs_and_agrees(wick: Wick, language: str, event: str) -> None:
+    made = wick("hooks", "new", "mine", "--language", language, "--event", event, "--user")
+    assert made.code == 0 and made.out.strip() == str(wick.home / ".wick" / "hooks" / "mine")
+    told = {"event": event, "message": "hi", "messages": [], "tool_name": "bash", "tool_input": {}, "tool_output": {}}
+    done = asked(wick, told, name="mine")  # it is the user's own, and trusted
+    assert (done.code, done.out.splitlines()[0]) == (0, "agreed"), done
+
+
+def test_a_new_program_of_a_folder_needs_trust_and_replaces_nothing(wick: Wick) -> None:
+    made = wick("hooks", "new", "mine")
+    assert made.code == 0 and "wick hooks trust" in made.err
+    again = wick("hooks", "new", "mine")
+    assert again.code == 2 and "already; choose another name" in again.err
+    assert wick("hooks", "new", "../mine").code == 2

@@ -1,0 +1,112 @@
+"""What the tests of Claude Code's settings share: handlers that are shell commands, and what they were told."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from shlex import quote
+from typing import Any
+
+from wick import Agent, Hook, Scripted, Tool, tool
+from wick.executables.claude import SettingsHooks
+from wick.executables.running import Runner
+from wick.executables.settings import Settings, parse
+from wick.protocols import Model
+
+Json = dict[str, Any]
+SEEN = "seen.jsonl"
+
+
+@tool(kind="shell")
+async def execute(command: str, timeout: float | None = None) -> str:
+    """Run a command."""
+    return f"ran {command}"
+
+
+@tool(kind="write")
+async def write_file(path: str, content: str) -> str:
+    """Write a file."""
+    return f"wrote {content} to {path}"
+
+
+@tool(kind="write")
+async def edit_file(path: str, old_text: str, new_text: str, replace_all: bool = False) -> str:
+    """Edit a file."""
+    return f"{old_text} is {new_text} in {path}"
+
+
+@tool
+async def broken(text: str = "") -> str:
+    """Always fails."""
+    raise ValueError("it broke")
+
+
+TOOLS: tuple[Tool, ...] = (execute, write_file, edit_file, broken)
+
+
+def says(answer: Json | str = "", code: int = 0, stderr: str = "", **more: Any) -> Json:
+    """A handler that notes what it is told in a file, and answers."""
+    text = answer if isinstance(answer, str) else json.dumps(answer)
+    lines = [
+        f"{{ cat; echo; }} >> {SEEN}",
+        f"printf %s {quote(text)}",
+        f"printf %s {quote(stderr)} >&2",
+        f"exit {code}",
+    ]
+    return {"type": "command", "command": "; ".join(lines), **more}
+
+
+def specific(event: str, **fields: Any) -> Json:
+    return {"hookSpecificOutput": {"hookEventName": event, **fields}}
+
+
+def decides(permission: str, reason: str = "", **fields: Any) -> Json:
+    told = {"permissionDecisionReason": reason} if reason else {}
+    return specific("PreToolUse", permissionDecision=permission, **told, **fields)
+
+
+def on(event: str, *handlers: Json, matcher: str = "") -> Json:
+    """The hooks of one event."""
+    return {event: [{"matcher": matcher, "hooks": list(handlers)}]}
+
+
+def made(folder: Path, hooks: Mapping[str, Any] | Settings, **options: Any) -> SettingsHooks:
+    settings = hooks if isinstance(hooks, Settings) else parse(hooks)
+    return SettingsHooks(settings, Runner(cwd=folder, **options))
+
+
+def agent(
+    folder: Path,
+    hooks: Mapping[str, Any] | Settings,
+    model: Model,
+    *more: Any,
+    tools: Sequence[Tool] = TOOLS,
+    **options: Any,
+) -> Agent:
+    """An agent under some settings."""
+    own: list[Hook] = made(folder, hooks).hooks()
+    return Agent(model, tools=tools, hooks=[*own, *more], **options)
+
+
+def seen(folder: Path) -> list[Json]:
+    """What the handlers were told, in the order they were called."""
+    file = folder / SEEN
+    return [json.loads(line) for line in file.read_text().splitlines() if line] if file.exists() else []
+
+
+def told(folder: Path) -> Json:
+    """What the one handler was told, once."""
+    (payload,) = seen(folder)
+    return payload
+
+
+def asked(model: Scripted) -> str:
+    """All that the model was told in its last question."""
+    return "\n".join(message.text for message in model.requests[-1].messages)
+
+
+def real(folder: Path) -> str:
+    """Where a folder really is, as programs are told."""
+    return os.path.realpath(folder)

@@ -1,0 +1,214 @@
+"""What handlers answer at every event: JSON, exit codes, plain text, and several answers at once."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from executables.claude_kit import TOOLS, Json, agent, asked, decides, on, real, says, seen, specific
+from kit import call, calls, entries, result_of
+from wick import Agent, Message, Result, Scripted, Thread, user
+from wick.backends.local import Local
+from wick.capabilities.filesystem import Filesystem
+from wick.capabilities.summarization import Summarization
+from wick.executables.answers import Unfit
+from wick.executables.claude_answers import checked
+
+
+async def used(folder: Path, hooks: Any, model: Scripted | None = None, **options: Any) -> Result:
+    model = model or Scripted(calls(call("execute", command="ls")), "done", spare=True)
+    return await agent(folder, hooks, model, **options).run("go")
+
+
+def events(result: Result, name: str) -> list[Any]:
+    return [data["data"] for data in entries(result.thread, "event") if data["name"] == name]
+
+
+# -- what every answer may have -------------------------------------------------------------------------------------
+
+
+@pytest.mark.shows("claude", "*", "continue", "stopReason")
+@pytest.mark.parametrize(
+    "event", ["SessionStart", "UserPromptSubmit", "PreToolUse", "PostToolUse", "Stop", "Notification"]
+)
+async def test_continue_false_ends_the_run_with_its_reason(tmp_path: Path, event: str) -> None:
+    hooks = on(event, says({"continue": False, "stopReason": "out of hours"}))
+    result = await used(tmp_path, hooks)
+    late = event == "Notification"  # the run had ended by itself
+    assert result.reason == ("completed" if late else "stop requested: out of hours")
+    assert result.outcome == ("completed" if late else "stopped")
+
+
+@pytest.mark.shows("claude", "*", "continue")
+async def test_continue_false_wins_over_every_denial(tmp_path: Path) -> None:
+    hooks = on(
+        "PreToolUse", says(decides("deny", "no")), says(code=2), says({"continue": False, "stopReason": "enough"})
+    )
+    assert (await used(tmp_path, hooks)).reason == "stop requested: enough"
+
+
+@pytest.mark.shows("claude", "*", "continue")
+async def test_continue_false_at_summing_up_ends_the_run(tmp_path: Path) -> None:
+    thread = Thread()
+    for n in range(6):
+        thread.add(user(f"question {n} " * 50), Message("assistant", f"answer {n} " * 50))
+    for event in ("PreCompact", "PostCompact"):
+        hooks = on(event, says({"continue": False, "stopReason": event}))
+        model = Scripted("a summary", "an answer", spare=True)
+        made = agent(tmp_path, hooks, model, Summarization(2_000, threshold=500))
+        assert (await made.run("go", thread=thread.fork())).reason == f"stop requested: {event}"
+
+
+@pytest.mark.shows("claude", "*", "systemMessage")
+async def test_a_system_message_is_for_the_user_and_not_for_the_model(tmp_path: Path) -> None:
+    model = Scripted(calls(call("execute", command="ls")), "done")
+    result = await used(tmp_path, on("PostToolUse", says({"systemMessage": "3 files are large"})), model)
+    (event,) = events(result, "system_message")
+    assert (event["event"], event["message"]) == ("PostToolUse", "3 files are large")
+    assert "3 files are large" not in asked(model)
+
+
+@pytest.mark.shows("claude", "*", "suppressOutput")
+@pytest.mark.parametrize("hidden", [False, True])
+async def test_what_a_program_prints_is_in_the_log_unless_it_is_suppressed(tmp_path: Path, hidden: bool) -> None:
+    answer = {"suppressOutput": hidden, "systemMessage": "x"}
+    result = await used(tmp_path, on("PostToolUse", says(answer)))
+    shown = [json.loads(event["output"]) for event in events(result, "hook_output")]
+    assert shown == ([] if hidden else [answer])
+
+
+@pytest.mark.shows("claude", "*", "hookEventName")
+async def test_an_answer_for_another_event_is_a_failure(tmp_path: Path) -> None:
+    result = await used(tmp_path, on("PreToolUse", says(specific("PostToolUse", additionalContext="x"))))
+    assert "answered for 'PostToolUse', and it was asked about PreToolUse" in result_of(result)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        {"continue": "no"},
+        {"decision": "maybe"},
+        {"reason": 5},
+        {"systemMessage": ["a"]},
+        {"hookSpecificOutput": {}},
+        {"hookSpecificOutput": "PreToolUse"},
+        {"hookSpecificOutput": {"hookEventName": "PreToolUse", "permissionDecision": "yes"}},
+        {"hookSpecificOutput": {"hookEventName": "PreToolUse", "updatedInput": "ls"}},
+        {"hookSpecificOutput": {"hookEventName": "PreToolUse", "decision": {"behavior": "perhaps"}}},
+    ],
+)
+def test_what_does_not_fit_the_schema_is_no_answer(answer: Json) -> None:
+    with pytest.raises(Unfit, match="answered with JSON that does not fit"):
+        checked(answer, "PreToolUse")
+
+
+def test_null_and_fields_of_other_versions_say_nothing() -> None:
+    answer = checked({"reason": None, "decision": None, "somethingNew": [1], "hookSpecificOutput": None}, "Stop")
+    assert answer.reason is None and answer.goes_on
+
+
+# -- exit codes and text --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.shows("claude", "*", "exit-0-text")
+async def test_plain_text_is_no_context_after_a_tool(tmp_path: Path) -> None:
+    model = Scripted(calls(call("execute", command="ls")), "done")
+    result = await used(tmp_path, on("PostToolUse", says("all is well")), model)
+    assert "all is well" not in asked(model)
+    assert [event["output"] for event in events(result, "hook_output")] == ["all is well"]
+
+
+@pytest.mark.shows("claude", "*", "exit-other")
+async def test_another_code_denies_where_a_program_decides_unless_it_fails_open(tmp_path: Path) -> None:
+    closed = await used(tmp_path, on("PreToolUse", says(decides("allow"), code=1, stderr="oops")))
+    assert "ended with exit code 1: oops, so it has not agreed" in result_of(closed)
+    assert result_of(await used(tmp_path, on("PreToolUse", says(code=1, fail="open")))) == "ran ls"
+    denies = says(decides("deny", "all the same"), code=1, fail="open")
+    assert result_of(await used(tmp_path, on("PreToolUse", denies))) == "all the same"
+
+
+@pytest.mark.shows("claude", "*", "exit-other")
+async def test_json_is_honoured_on_any_code_where_a_program_only_looks(tmp_path: Path) -> None:
+    model = Scripted(calls(call("execute", command="ls")), "done")
+    await used(tmp_path, on("PostToolUse", says(specific("PostToolUse", additionalContext="hm"), code=7)), model)
+    assert "hm" in asked(model)
+
+
+@pytest.mark.shows("claude", "*", "invalid-json")
+@pytest.mark.parametrize("text", ['{"continue": tru', '{"continue": 1}', '{"a": 1}{"a": 2}', '{"a": 1, "a": 2}'])
+async def test_json_that_is_none_denies_and_2_still_blocks(tmp_path: Path, text: str) -> None:
+    assert "so it has not agreed" in result_of(await used(tmp_path, on("PreToolUse", says(text))))
+    assert result_of(await used(tmp_path, on("PreToolUse", says(text, code=2, stderr="no")))) == "no"
+    assert result_of(await used(tmp_path, on("PreToolUse", says(text, fail="open")))) == "ran ls"
+    assert result_of(await used(tmp_path, on("PostToolUse", says(text)))) == "ran ls"
+
+
+# -- several answers ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.shows("claude", "*", "parallel")
+async def test_handlers_run_side_by_side_and_count_in_the_order_of_the_settings(tmp_path: Path) -> None:
+    """The first waits for the second, and still speaks first."""
+    waits = "for i in $(seq 400); do [ -e there ] && break; sleep 0.05; done; [ -e there ] || exit 1; printf %s 'one'"
+    first = {"type": "command", "command": waits}
+    model = Scripted("done")
+    await agent(
+        tmp_path, on("UserPromptSubmit", first, {"type": "command", "command": "touch there; echo two"}), model
+    ).run("go")
+    said = [message.text for message in model.requests[0].messages if message.name]
+    assert [text.splitlines()[1] for text in said] == ["one", "two"]
+
+
+@pytest.mark.shows("claude", "settings", "identical-handler")
+async def test_an_identical_handler_runs_once(tmp_path: Path) -> None:
+    hooks = {"PreToolUse": [{"matcher": "Bash", "hooks": [says(), says()]}, {"matcher": "", "hooks": [says()]}]}
+    await used(tmp_path, hooks)
+    assert len(seen(tmp_path)) == 1
+    hooks["PreToolUse"][1]["hooks"][0]["timeout"] = 7
+    await used(tmp_path, hooks)
+    assert len(seen(tmp_path)) == 3
+
+
+@pytest.mark.shows("claude", "settings", "once")
+async def test_a_handler_that_runs_once_runs_once_in_a_conversation(tmp_path: Path) -> None:
+    model = Scripted(calls(call("execute", command="a")), calls(call("execute", "c2", command="b")), "done", spare=True)
+    made = agent(tmp_path, on("PreToolUse", says(once=True)), model)
+    await made.run("go")
+    assert [row["tool_input"]["command"] for row in seen(tmp_path)] == ["a"]
+    model.requests.clear()
+    await made.run("go")
+    assert [row["tool_input"]["command"] for row in seen(tmp_path)] == ["a", "a"]
+
+
+@pytest.mark.shows("claude", "*", "long-strings")
+async def test_a_long_text_goes_into_a_file_with_a_preview(tmp_path: Path) -> None:
+    lines = "".join(f"line {n}\n" for n in range(3_000))
+    (tmp_path / "long.txt").write_text(lines)
+    model = Scripted("done")
+    workspace = tmp_path / "workspace"
+    workspace.mkdir()
+    hooks = on("UserPromptSubmit", {"type": "command", "command": "cat long.txt"})
+    own = agent(tmp_path, hooks, model, tools=TOOLS)
+    result = await own.run("go")
+    (told,) = [message.text for message in result.messages if message.name == "UserPromptSubmit"]
+    assert len(told) < 3_000 and "line 0\n" in told and "line 2999" not in told
+    path = told.partition("kept as ")[2].partition(";")[0]
+    reader = Scripted(calls(call("read_file", "c2", path=path, offset=2_990)), "done")
+    files = Agent(reader, hooks=[Filesystem(Local(workspace))])
+    again = await files.run("read it", thread=result.thread)
+    assert "line 2999" in again.messages[-2].text
+
+
+@pytest.mark.shows("claude", "*", "CLAUDE_PROJECT_DIR")
+async def test_a_program_knows_the_folder_and_no_secrets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-secret")
+    await used(
+        tmp_path,
+        on("PreToolUse", {"type": "command", "command": 'env > "$CLAUDE_PROJECT_DIR/env.txt"; pwd >> env.txt'}),
+    )
+    text = (tmp_path / "env.txt").read_text()
+    assert f"CLAUDE_PROJECT_DIR={real(tmp_path)}" in text and text.splitlines()[-1] == real(tmp_path)
+    assert "secret" not in text

@@ -1,0 +1,247 @@
+"""Reading Claude Code's settings: what is in them, how files merge, and what must be trusted."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from executables.claude_kit import TOOLS, Json, agent, made, on, says, seen
+from kit import call, calls, result_of
+from wick import Agent, Scripted
+from wick.capabilities.executables import Executables
+from wick.errors import ConfigError
+from wick.executables.settings import Settings, from_bytes, merge, parse, read
+from wick.executables.sources import load, named_files, trustable
+from wick.executables.trust import Trust
+
+CHECK = ".claude/hooks/check.sh"
+
+
+def commands(settings: Settings, event: str = "PreToolUse") -> list[str]:
+    return [entry.command for entry in settings.of(event)]
+
+
+async def used(folder: Path, settings: Settings) -> str:
+    model = Scripted(calls(call("execute", command="ls")), "done", spare=True)
+    return result_of(await agent(folder, settings, model).run("go"))
+
+
+# -- what is in them ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.shows("claude", "settings", "hooks", "timeout")
+def test_a_handler_has_what_the_settings_say() -> None:
+    handler = {"type": "command", "command": "./check", "timeout": 5, "once": True, "fail": "open", "if": "Bash(ls)"}
+    (entry,) = parse({"PreToolUse": [{"matcher": "Bash", "hooks": [handler]}]}).entries
+    assert (entry.event, entry.matcher, entry.command, entry.seconds) == ("PreToolUse", "Bash", "./check", 5)
+    assert entry.once and entry.fail == "open" and entry.rule is not None and not entry.problem
+
+
+@pytest.mark.shows("claude", "settings", "timeout")
+def test_time_limits_depend_on_the_kind_and_the_event() -> None:
+    handlers = [{"command": "x"}, {"type": "http", "url": "http://a"}, {"type": "prompt", "prompt": "x"}]
+    limits = [
+        entry.seconds for event in ("PreToolUse", "UserPromptSubmit") for entry in parse(on(event, *handlers)).entries
+    ]
+    assert limits == [600, 600, 30, 30, 30, 30]
+
+
+@pytest.mark.parametrize(
+    ("hooks", "problem"),
+    [
+        ([], "a map of events"),
+        ({"PreToolUs": []}, "there is no event named 'PreToolUs'"),
+        ({"PreToolUse": {}}, "is a list"),
+        ({"PreToolUse": ["x"]}, "a list of {matcher, hooks}"),
+        ({"PreToolUse": [{"hooks": {}}]}, "is a list"),
+        ({"PreToolUse": [{"matcher": 5, "hooks": []}]}, "matcher, in PreToolUse"),
+        (on("PreToolUse", {"type": "command"}), "needs command or args"),
+        (on("PreToolUse", {"type": "http"}), "needs url"),
+        (on("PreToolUse", {"type": "prompt", "prompt": ""}), "needs prompt"),
+        (on("PreToolUse", {"command": ["x"]}), "command, in PreToolUse in config, is a text"),
+        (on("PreToolUse", {"args": "x"}), "is a list of texts"),
+        (on("PreToolUse", {"command": "x", "timeout": 0}), "a number of seconds above 0"),
+        (on("PreToolUse", {"command": "x", "timeout": True}), "a number of seconds above 0"),
+        (on("PreToolUse", {"command": "x", "once": "yes"}), "once, in a handler"),
+        (on("PreToolUse", {"command": "x", "fail": "soft"}), "is open or closed"),
+        (on("PreToolUse", {"type": "http", "url": "http://a", "headers": {"a": 1}}), "a map of texts"),
+    ],
+)
+def test_what_is_wrong_is_said(hooks: Any, problem: str) -> None:
+    with pytest.raises(ConfigError, match=problem):
+        parse(hooks)
+
+
+@pytest.mark.parametrize("text", ["{", "[]", '{"hooks": []}', '{"disableAllHooks": "yes"}', "\xff"])
+def test_a_file_that_is_none_is_refused(tmp_path: Path, text: str) -> None:
+    (tmp_path / "settings.json").write_bytes(text.encode("latin-1"))
+    with pytest.raises(ConfigError, match=r"settings\.json"):
+        read(tmp_path / "settings.json")
+
+
+def test_events_of_other_versions_are_left_out_with_a_word(caplog: pytest.LogCaptureFixture) -> None:
+    text = json.dumps({"permissions": {}, "hooks": {"WorktreeCreate": [], **on("Stop", says())}})
+    assert [entry.event for entry in from_bytes(text.encode(), "file").entries] == ["Stop"]
+    assert "WorktreeCreate" in caplog.text
+
+
+def test_a_file_that_is_not_there_has_no_hooks(tmp_path: Path) -> None:
+    assert read(tmp_path / "settings.json") == Settings() == from_bytes(b"", "file")
+
+
+@pytest.mark.shows("claude", "settings", "disableAllHooks")
+async def test_all_hooks_can_be_disabled(tmp_path: Path) -> None:
+    text = {"disableAllHooks": True, "hooks": on("PreToolUse", says(code=2))}
+    off = from_bytes(json.dumps(text).encode(), "file")
+    assert await used(tmp_path, merge(parse(on("PreToolUse", says(code=2))), off)) == "ran ls"
+    assert seen(tmp_path) == []
+
+
+def test_without_handlers_there_are_no_hooks(tmp_path: Path) -> None:
+    assert made(tmp_path, {}).hooks() == made(tmp_path, Settings()).hooks() == []
+
+
+# -- files ----------------------------------------------------------------------------------------------------------
+
+
+class Folder:
+    """A project with settings, a user with settings, and what the user trusts."""
+
+    def __init__(self, path: Path) -> None:
+        self.path, self.home = path / "project", path / "home"
+        for folder in (self.path / ".claude" / "hooks", self.home):
+            folder.mkdir(parents=True)
+        self.trust = Trust(path / "trust.json")
+
+    def write(self, name: str, hooks: Json, home: bool = False) -> Path:
+        file = (self.home if home else self.path / ".claude") / name
+        file.write_text(json.dumps({"hooks": hooks}))
+        return file
+
+    def script(self, text: str = "exit 2") -> Path:
+        file = self.path / CHECK
+        file.write_text(f"#!/bin/sh\n{text}\n")
+        file.chmod(0o755)
+        return file
+
+    def load(self) -> Settings:
+        return load(self.path, self.trust, home=self.home)
+
+    def trust_all(self) -> None:
+        self.trust.trust(trustable(self.path))
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Folder:
+    return Folder(tmp_path)
+
+
+@pytest.mark.shows("claude", "settings", "merge")
+def test_files_merge_in_order(folder: Folder) -> None:
+    folder.write("settings.json", on("PreToolUse", {"command": "one"}), home=True)
+    folder.write("settings.json", on("PreToolUse", {"command": "two"}))
+    folder.write("settings.local.json", on("PreToolUse", {"command": "three"}))
+    folder.trust_all()
+    assert commands(folder.load()) == ["one", "two", "three"]
+
+
+async def test_settings_of_a_folder_do_nothing_before_they_are_trusted(folder: Folder) -> None:
+    folder.write("settings.json", on("PreToolUse", says(code=2, stderr="no")))
+    settings = folder.load()
+    assert [entry.trust for entry in settings.entries] == ["untrusted"] and commands(settings) == []
+    assert await used(folder.path, settings) == "ran ls" and seen(folder.path) == []
+    folder.trust_all()
+    assert await used(folder.path, folder.load()) == "no"
+
+
+async def test_settings_that_changed_are_not_used_and_deny(folder: Folder) -> None:
+    file = folder.write("settings.json", on("PreToolUse", says()))
+    folder.trust_all()
+    settings = folder.load()
+    assert await used(folder.path, settings) == "ran ls"
+    folder.write("settings.json", {})  # also one that leaves the check out
+    assert "was changed after it was trusted" in await used(folder.path, settings)
+    assert "was changed after it was trusted" in await used(folder.path, folder.load())
+    folder.trust.trust([file])
+    assert await used(folder.path, folder.load()) == "ran ls"
+
+
+@pytest.mark.parametrize(
+    "handler",
+    [
+        {"command": CHECK},
+        {"command": f'"$CLAUDE_PROJECT_DIR"/{CHECK} --strict'},
+        {"command": f"cat; sh ${{CLAUDE_PROJECT_DIR}}/{CHECK}; exit $?"},
+        {"args": ["sh", f"${{CLAUDE_PROJECT_DIR}}/{CHECK}"]},
+        {"command": f"X=1 sh {CHECK}"},
+    ],
+)
+async def test_a_script_that_changed_does_not_run(folder: Folder, handler: Json) -> None:
+    script = folder.script("exit 0")
+    folder.write("settings.json", on("PreToolUse", {"type": "command", **handler}))
+    folder.trust_all()
+    settings = folder.load()
+    assert await used(folder.path, settings) == "ran ls"
+    script.write_text("#!/bin/sh\ntouch ran; exit 0\n")
+    assert "was changed after it was trusted" in await used(folder.path, settings)
+    assert not (folder.path / "ran").exists()
+    folder.trust_all()
+    assert await used(folder.path, folder.load()) == "ran ls" and (folder.path / "ran").exists()
+
+
+async def test_the_users_own_settings_run_but_not_what_they_name_in_a_folder(folder: Folder) -> None:
+    folder.script("touch ran")
+    folder.write("settings.json", on("PreToolUse", {"command": f'"$CLAUDE_PROJECT_DIR"/{CHECK}'}), home=True)
+    assert "names a file of this folder that is not trusted" in await used(folder.path, folder.load())
+    assert not (folder.path / "ran").exists()
+    folder.write("settings.json", on("PreToolUse", says(code=2, stderr="my own")), home=True)
+    assert await used(folder.path, folder.load()) == "my own"
+
+
+async def test_files_that_somebody_names_are_trusted_by_that(folder: Folder) -> None:
+    folder.script("exit 2")
+    file = folder.write("mine.json", on("PreToolUse", {"command": CHECK}))
+    assert "refused it" in await used(folder.path, load(folder.path, folder.trust, paths=[file]))
+    with pytest.raises(ConfigError, match="there are no settings at"):
+        load(folder.path, folder.trust, paths=["nowhere.json"])
+
+
+def test_only_programs_and_scripts_of_the_folder_count(folder: Folder) -> None:
+    folder.script()
+    (folder.path / "notes.txt").write_text("x")
+    (folder.path / "tool.py").write_text("x")
+    (folder.path / "link.sh").symlink_to("/bin/sh")
+    os.chmod(folder.path / "notes.txt", 0o644)
+    (entry,) = parse(on("PreToolUse", {"command": f"{CHECK} notes.txt /bin/sh tool.py link.sh 'unfinished"})).entries
+    assert [path.name for path in named_files(entry, folder.path)] == ["check.sh", "tool.py"]
+
+
+# -- the capability -------------------------------------------------------------------------------------------------
+
+
+async def test_the_capability_has_all_settings(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(folder.home.parent))
+    folder.home.rename(folder.home.parent / ".claude")
+    file = folder.home.parent / ".claude" / "settings.json"
+    file.write_text(json.dumps({"hooks": on("PreToolUse", says(fail="open"))}))
+    folder.write("settings.json", on("Stop", says()))
+    own = on("SessionEnd", says())
+    made = Executables(folder=folder.path, settings=own, claude=True, trust=folder.trust)
+    rows = [(row.event, row.trust, row.fail, row.ring) for row in made.listed()]
+    assert rows == [
+        ("PreToolUse", "trusted", "open", 0),
+        ("Stop", "untrusted", "", 1),
+        ("SessionEnd", "trusted", "", 2),
+    ]
+    model = Scripted(calls(call("execute", command="ls")), "done")
+    await Agent(model, tools=TOOLS, hooks=[made]).run("go")
+    await made.close()
+    assert [row["hook_event_name"] for row in seen(folder.path)] == ["PreToolUse", "SessionEnd"]
+
+
+def test_without_settings_the_capability_has_no_hooks(folder: Folder) -> None:
+    assert Executables(folder=folder.path, trust=folder.trust).hooks() == []

@@ -1,0 +1,199 @@
+"""What every route has in common: errors, ids, caps, a description."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fastapi.exceptions import RequestValidationError
+from yarl import URL
+
+from serving import Hosted, hosted
+from wick.errors import BackendError, ConfigError, HookError, MissingExtra, ModelError, StoreError
+from wick.server.app import create_api
+from wick.server.errors import STATUS, ApiError, as_api_error, validation_message
+from wick.server.openapi import document
+from wick.server.page_files import page_routes
+from wick.server.refusing import SMALL_BYTES
+
+
+@pytest.fixture
+async def here(tmp_path: Path) -> AsyncIterator[Hosted]:
+    async with hosted(tmp_path, agents={"default": {"model": "demo"}}) as found:
+        yield found
+
+
+async def test_what_breaks_is_told_by_an_id_alone(
+    here: Hosted, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken() -> int:
+        raise RuntimeError("the password is hush")
+
+    monkeypatch.setattr(here.service, "agent_count", broken)
+    async with here.client("") as nobody, nobody.get("/health") as answer:
+        body, id = await answer.json(), answer.headers["X-Request-Id"]
+        assert (answer.status, body["error"]["code"]) == (500, "internal")
+        assert id in body["error"]["message"] and "hush" not in json.dumps(body)
+    assert any(id in record.getMessage() and record.exc_info for record in caplog.records)
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "code"),
+    [
+        (ApiError(418, "teapot", "no"), 418, "teapot"),
+        (StoreError("there is no such thread", "not_found"), 404, "not_found"),
+        (StoreError("somebody is there", "conflict"), 409, "conflict"),
+        (StoreError("locked", "locked"), 503, "locked"),
+        (BackendError("outside", "escapes"), 400, "escapes"),
+        (BackendError("protected", "protected"), 403, "protected"),
+        (BackendError("whatever", "a_new_word"), 502, "a_new_word"),
+        (ConfigError("wrong"), 400, "invalid"),
+        (MissingExtra("slides", "pptx", "this"), 501, "missing_extra"),
+        (ModelError("no answer"), 502, "upstream"),
+    ],
+)
+def test_every_error_has_its_status(error: Exception, status: int, code: str) -> None:
+    found = as_api_error(error)
+    assert found is not None and (found.status, found.code) == (status, code)
+    assert ("Retry-After" in found.headers) == (status in (503, 504))
+
+
+def test_what_is_the_servers_own_fault_is_not_explained() -> None:
+    assert as_api_error(StoreError("damaged", "corrupt")) is None
+    assert as_api_error(HookError("a hook failed")) is None
+    assert as_api_error(RuntimeError("x")) is None
+    assert set(STATUS.values()) <= {400, 403, 404, 409, 413, 501, 503, 504, 507}
+
+
+def test_many_mistakes_are_one_sentence() -> None:
+    errors = [{"loc": ("body", n), "msg": "is wrong"} for n in range(9)]
+    told = validation_message(RequestValidationError(errors).errors())
+    assert told.count("is wrong") == 5 and told.endswith("and 4 more")
+
+
+@pytest.mark.parametrize("body", [b"{", b"", b"[]", b"\xff\xfe", b'{"a":' * 5_000, b"null", b'"x"'])
+async def test_a_body_that_is_no_json_is_refused(here: Hosted, body: bytes) -> None:
+    headers = {"Content-Type": "application/json"}
+    async with here.client("ada") as ada, ada.post("/auth/session", data=body, headers=headers) as answer:
+        assert answer.status in (400, 401, 422)
+        assert (await answer.json())["error"]["message"]
+
+
+async def test_a_body_that_is_too_large_is_refused(here: Hosted) -> None:
+    async def endless() -> AsyncIterator[bytes]:
+        for _ in range(SMALL_BYTES // 1_000_000 + 2):
+            yield b"x" * 1_000_000
+
+    headers = {"Content-Type": "application/json"}
+    async with here.client("ada") as ada:
+        for data in (b"x" * (SMALL_BYTES + 1), endless()):
+            async with ada.post("/auth/session", data=data, headers=headers) as answer:
+                assert (answer.status, (await answer.json())["error"]["code"]) == (413, "too_large")
+
+
+# -- the description --------------------------------------------------------------------------------------------------
+
+
+def schemas(document: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Every JSON body in a description: where it stands, and its schema."""
+    for path, methods in document["paths"].items():
+        for method, about in methods.items():
+            for type, body in about.get("requestBody", {}).get("content", {}).items():
+                yield f"{method} {path} takes {type}", body.get("schema")
+            for status, answer in about["responses"].items():
+                for type, body in answer.get("content", {}).items():
+                    yield f"{method} {path} answers {status} {type}", body.get("schema")
+
+
+async def test_no_body_is_untyped(here: Hosted) -> None:
+    made = document(create_api(here.service))
+    untyped = [place for place, schema in schemas(made) if not _typed(schema)]
+    assert not untyped
+    loose = [
+        f"{name}.{key}"
+        for name, schema in made["components"]["schemas"].items()
+        for key, one in schema.get("properties", {}).items()
+        if not {*one} - {"title", "description", "default"}
+    ]
+    assert not loose
+
+
+def _typed(schema: Any) -> bool:
+    return bool(schema) and bool({"$ref", "type", "anyOf", "oneOf", "allOf"} & set(schema))
+
+
+async def test_every_operation_says_who_may_use_it_and_how_it_is_refused(here: Hosted) -> None:
+    made = document(create_api(here.service))
+    for path, methods in made["paths"].items():
+        for method, about in methods.items():
+            assert about["x-role"] in ("public", "user", "operator", "admin"), (method, path)
+            assert {"4XX", "5XX"} <= set(about["responses"]) and "422" not in about["responses"], (method, path)
+            assert about.get("description") or about.get("summary"), (method, path)
+    assert "HTTPValidationError" not in json.dumps(made)
+    ids = [about["operationId"] for methods in made["paths"].values() for about in methods.values()]
+    assert len({*ids}) == len(ids)
+
+
+# -- pages ------------------------------------------------------------------------------------------------------------
+
+
+async def test_the_page_needs_nothing_from_elsewhere(here: Hosted) -> None:
+    async with here.client("ada") as ada:
+        for name in ("/", "/docs"):
+            async with ada.get(name) as answer:
+                text = await answer.text()
+                assert answer.status == 200 and answer.content_type == "text/html"
+            assert not re.search(r"https?://|<script(?![^>]*\bsrc=\"/static/)|\son\w+=|style=", text)
+            for path in re.findall(r"(?:src|href)=\"(/static/[^\"]+)\"", text):
+                async with ada.get(path) as answer:
+                    assert answer.status == 200 and answer.headers["Cache-Control"] == "no-cache"
+
+
+async def test_a_folder_of_ones_own_is_served_from_the_top(tmp_path: Path) -> None:
+    folder = tmp_path / "page"
+    for name in (
+        "index.html",
+        "app.svg",
+        "assets/a-1.js",
+        "metrics",
+        "agents/x",
+        ".env",
+        "static/b.js",
+        "deep/er/c.js",
+    ):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(name)
+    (tmp_path / "secret").write_text("secret")
+    (folder / "assets" / "link").symlink_to(tmp_path / "secret")
+    expected = {
+        "/": (200, "index.html"),
+        "/app.svg": (200, "app.svg"),
+        "/assets/a-1.js": (200, "assets/a-1.js"),
+        "/static/b.js": (200, "static/b.js"),
+        "/deep/er/c.js": (200, "deep/er/c.js"),
+        "/static/docs.js": (200, None),
+        "/metrics": (401, None),
+        "/agents/x": (401, None),
+        "/.env": (401, None),
+        "/assets/link": (404, None),
+        "/assets/../../secret": (404, None),
+        "/assets/%2e%2e/%2e%2e/secret": (404, None),
+        "/assets/": (404, None),
+    }
+    agents = {"default": {"model": "demo"}}
+    async with hosted(tmp_path, agents=agents, static=folder) as here, here.client("") as nobody:
+        for path, (status, text) in expected.items():
+            async with nobody.get(URL(here.url + path, encoded=True)) as answer:
+                assert answer.status == status, path
+                assert text is None or await answer.text() == text, path
+        async with nobody.get("/assets/a-1.js") as answer:
+            assert "immutable" in answer.headers["Cache-Control"]
+
+
+def test_a_folder_that_is_not_there_has_no_files(tmp_path: Path) -> None:
+    routes, rows = page_routes(tmp_path / "missing")
+    assert len(routes) == 1 and rows == []

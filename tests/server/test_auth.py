@@ -1,0 +1,279 @@
+"""The one way in: hosts, origins, credentials, roles; over HTTP and WebSocket alike."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+
+from serving import TOKENS, Hosted, hosted
+from wick.server.access import ACCESS, Doors, in_order, places
+from wick.server.app import create_api
+from wick.server.auth import without_port
+from wick.server.credentials import shown
+from wick.server.refusing import HEADERS
+
+PLAIN = {"default": {"model": "demo"}}
+
+
+@pytest.fixture
+async def here(tmp_path: Path) -> AsyncIterator[Hosted]:
+    async with hosted(tmp_path, agents=PLAIN) as found:
+        yield found
+
+
+async def status(client: aiohttp.ClientSession, path: str = "/auth/me", **options: Any) -> int:
+    async with client.request(options.pop("method", "GET"), path, **options) as answer:
+        return answer.status
+
+
+async def code(client: aiohttp.ClientSession, path: str = "/auth/me", **options: Any) -> tuple[int, str]:
+    async with client.request(options.pop("method", "GET"), path, **options) as answer:
+        return answer.status, (await answer.json())["error"]["code"]
+
+
+async def test_a_token_says_who_one_is(here: Hosted) -> None:
+    async with here.client("olga") as olga, olga.get("/auth/me") as answer:
+        me = await answer.json()
+        assert (answer.status, me["username"], me["role"]) == (200, "olga", "operator")
+        assert re.fullmatch(r"u_[0-9a-f]{16}", me["id"])  # never the login
+
+
+async def test_ids_stay_and_differ(tmp_path: Path) -> None:
+    seen = []
+    for _ in range(2):
+        async with hosted(tmp_path, agents=PLAIN) as here:
+            for user in ("ada", "bob"):
+                async with here.client(user) as client, client.get("/auth/me") as answer:
+                    seen.append((await answer.json())["id"])
+    assert seen[:2] == seen[2:] and seen[0] != seen[1]
+
+
+BAD = ["nonsense", "Bearer", "Bearer ", "Bearer wrong", "Basic YWRhOmFkYQ==", TOKENS["ada"], "bearer  " + "x" * 20_000]
+
+
+@pytest.mark.parametrize("value", BAD, ids=range(len(BAD)))
+async def test_what_is_no_token_is_nobody(here: Hosted, value: str) -> None:
+    async with here.client("", Authorization=value) as client:
+        assert await code(client) == (401, "unauthorized")
+
+
+async def test_two_headers_are_none(here: Hosted) -> None:
+    """What one proxy reads first and another last must not be guessed."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", int(here.url.rsplit(":", 1)[1]))
+    token = TOKENS["ada"]
+    writer.write(
+        f"GET /auth/me HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {token}\r\n"
+        f"Authorization: Bearer wrong\r\nConnection: close\r\n\r\n".encode()
+    )
+    assert b" 401 " in (await reader.read()).splitlines()[0]
+    writer.close()
+    await writer.wait_closed()
+
+
+async def test_nobody_gets_in_where_nothing_is_public(here: Hosted) -> None:
+    async with here.client("") as nobody:
+        for path in ("/docs", "/openapi.json", "/metrics", "/auth/me", "/agents/", "/no/such/path", "/%2e%2e/docs"):
+            assert await status(nobody, path) == 401, path
+        for path in ("/health", "/", "/static/index.html"):
+            assert await status(nobody, path) == 200, path
+
+
+async def test_health_says_no_more_than_it_may(here: Hosted) -> None:
+    async with here.client("") as nobody, nobody.get("/health") as answer:
+        assert await answer.json() == {"status": "ok", "agents": 1}
+
+
+async def test_a_role_is_needed(here: Hosted) -> None:
+    for user, expected in (("ada", 403), ("olga", 200), ("root", 200)):
+        async with here.client(user) as client:
+            assert await status(client, "/metrics") == expected, user
+
+
+@pytest.mark.parametrize(
+    "host", ["evil.example", "localhost.evil.example", "127.0.0.1.evil.example", "localhost:x", ""]
+)
+async def test_only_known_names_are_answered(here: Hosted, host: str) -> None:
+    async with here.client("ada", Host=host) as client:
+        assert await status(client, "/health") in (400, 421)
+
+
+@pytest.mark.parametrize("host", ["localhost", "localhost:9", "127.0.0.1:9", "[::1]:9", "LOCALHOST"])
+async def test_this_machine_is_answered_under_every_port(here: Hosted, host: str) -> None:
+    async with here.client("ada", Host=host) as client:
+        assert await status(client) == 200
+
+
+def test_a_port_is_cut_off_and_nothing_else() -> None:
+    cases = {"a:80": "a", "[::1]:80": "[::1]", "[::1]": "[::1]", "::1": "::1", "a": "a", "a:b": "a:b", "a:": "a:"}
+    assert {host: without_port(host) for host in cases} == cases
+
+
+@pytest.mark.parametrize("origin", ["https://evil.example", "null", "http://localhost:1", "", "http://127.0.0.1"])
+async def test_pages_of_other_origins_get_nothing(here: Hosted, origin: str) -> None:
+    async with here.client("ada", Origin=origin) as client:
+        assert await code(client) == (403, "wrong_origin")
+        assert await code(client, "/health") == (403, "wrong_origin")
+
+
+async def test_the_own_origin_and_listed_ones_may_ask(tmp_path: Path) -> None:
+    other = "https://app.example.com"
+    async with hosted(tmp_path, agents=PLAIN, cors_origins=[other]) as here:
+        async with here.client("ada", Origin=here.url) as client:
+            assert await status(client) == 200
+        async with here.client("ada", Origin=other) as client, client.get("/auth/me") as answer:
+            assert (answer.status, answer.headers["Access-Control-Allow-Origin"]) == (200, other)
+        async with here.client("", Origin=other) as client, client.get("/auth/me") as answer:
+            assert (answer.status, answer.headers["Access-Control-Allow-Origin"]) == (401, other)
+        asked = {"Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": "authorization"}
+        async with here.client("", Origin=other, **asked) as client, client.options("/agents/x/stream") as answer:
+            assert answer.status == 200 and "POST" in answer.headers["Access-Control-Allow-Methods"]
+        async with here.client("", Origin="https://evil.example", **asked) as client:
+            assert await status(client, "/agents/x/stream", method="OPTIONS") == 400
+
+
+async def test_every_answer_keeps_a_browser_safe(here: Hosted) -> None:
+    async with here.client("") as nobody:
+        for path in ("/health", "/", "/auth/me", "/no/such"):
+            async with nobody.get(path) as answer:
+                assert {name: answer.headers[name] for name in HEADERS} == HEADERS, path
+                assert re.fullmatch("[0-9a-f]{16}", answer.headers["X-Request-Id"])
+        assert "script-src 'self';" in HEADERS["Content-Security-Policy"]
+        assert "img-src 'self' data: blob:;" in HEADERS["Content-Security-Policy"]
+
+
+# -- browsers ---------------------------------------------------------------------------------------------------------
+
+
+async def sign_in(here: Hosted, **body: str) -> tuple[int, str, str]:
+    """The status, the cookie, and how it was set."""
+    async with here.client("") as nobody, nobody.post("/auth/session", json=body) as answer:
+        cookie = answer.headers.get("Set-Cookie", "")
+        return answer.status, cookie.partition(";")[0], cookie
+
+
+async def test_a_browser_signs_in_and_out(here: Hosted) -> None:
+    got, cookie, how = await sign_in(here, token=TOKENS["ada"])
+    assert got == 200
+    assert "HttpOnly" in how and "SameSite=strict" in how and "Secure" not in how and TOKENS["ada"] not in how
+    async with here.client("", Cookie=cookie) as ada:
+        async with ada.get("/auth/me") as answer:
+            assert (await answer.json())["username"] == "ada"
+        assert await status(ada, "/auth/session", method="DELETE") == 204
+        assert await status(ada) == 401
+
+
+async def test_a_cookie_is_secure_behind_tls(here: Hosted) -> None:
+    headers, body = {"X-Forwarded-Proto": "https"}, {"token": TOKENS["ada"]}  # of a proxy on this machine
+    async with here.client("", **headers) as nobody, nobody.post("/auth/session", json=body) as answer:
+        assert "Secure" in answer.headers["Set-Cookie"]
+
+
+@pytest.mark.parametrize("body", [{}, {"token": "wrong"}, {"ticket": "wrong"}, {"token": "", "ticket": ""}])
+async def test_who_shows_nothing_good_does_not_sign_in(here: Hosted, body: dict[str, str]) -> None:
+    got, cookie, _ = await sign_in(here, **body)
+    assert (got, cookie) == (401, "")
+
+
+async def test_what_is_kept_of_a_cookie_opens_nothing(here: Hosted, tmp_path: Path) -> None:
+    _, cookie, _ = await sign_in(here, token=TOKENS["ada"])
+    kept = b"".join(path.read_bytes() for path in (tmp_path / "data").glob("server.db*"))
+    assert cookie.partition("=")[2].encode() not in kept and TOKENS["ada"].encode() not in kept
+    (row,) = await here.service.records.list("browser")
+    async with here.client("", Cookie=f"{cookie.partition('=')[0]}={row.id}") as thief:
+        assert await status(thief) == 401
+
+
+async def test_a_token_that_is_withdrawn_ends_its_sessions(tmp_path: Path) -> None:
+    async with hosted(tmp_path, agents=PLAIN) as here:
+        _, cookie, _ = await sign_in(here, token=TOKENS["ada"])
+    other: dict[str, Any] = {"tokens": (), "token": "another-token"}
+    async with hosted(tmp_path, agents=PLAIN, **other) as here, here.client("", Cookie=cookie) as ada:
+        assert await status(ada) == 401
+
+
+async def test_the_link_signs_in_once(tmp_path: Path) -> None:
+    async with hosted(tmp_path, agents=PLAIN, tokens=()) as here:
+        local = (tmp_path / "data" / "token").read_text().strip()
+        assert os.stat(tmp_path / "data" / "token").st_mode & 0o777 == 0o600
+        ticket = await here.service.tickets.issue_sign_in(local)
+        results = await asyncio.gather(*(sign_in(here, ticket=ticket) for _ in range(5)))
+        assert sorted(got for got, _, _ in results) == [200, 401, 401, 401, 401]
+        (cookie,) = [cookie for got, cookie, _ in results if got == 200]
+        async with here.client("", Cookie=cookie) as owner, owner.get("/auth/me") as answer:
+            assert await answer.json() == {"id": "local", "username": "local", "role": "admin"}
+        async with here.client(local) as script:
+            assert await status(script) == 200
+
+
+# -- tickets ----------------------------------------------------------------------------------------------------------
+
+
+async def test_a_ticket_stands_for_its_user_once(here: Hosted) -> None:
+    async with here.client("ada") as ada, ada.post("/auth/tickets") as answer:
+        body = await answer.json()
+        assert (answer.status, body["expires_in"]) == (200, 30)
+    async with here.client("") as nobody:
+        path = f"/auth/me?ticket={body['ticket']}"
+        assert await status(nobody, "/auth/tickets?ticket=" + body["ticket"], method="POST") == 401  # for reading only
+        got = await asyncio.gather(*(status(nobody, path) for _ in range(5)))
+        assert sorted(got) == [200, 401, 401, 401, 401]
+
+
+async def test_a_ticket_ends_with_its_time(tmp_path: Path, here: Hosted) -> None:
+    tickets = here.service.tickets
+    user = await here.service.users.user("token", "ada", "user")
+    tickets._clock = lambda: 0.0
+    old = await tickets.issue(user)
+    old_link = await tickets.issue_sign_in(TOKENS["ada"])
+    assert await tickets.redeem(old) is None
+    assert await tickets.redeem_sign_in(old_link) is None
+
+
+# -- doors ------------------------------------------------------------------------------------------------------------
+
+
+def test_the_table_is_sorted_and_says_each_thing_once() -> None:
+    assert [*ACCESS] == sorted(ACCESS, key=lambda row: (row[1], row[0]))
+    assert len({row[:2] for row in ACCESS}) == len(ACCESS)
+
+
+async def test_every_route_has_a_row_and_every_row_a_route(here: Hosted) -> None:
+    routes = create_api(here.service).router.routes
+    assert {place for route in routes for place in places(route)} == {row[:2] for row in ACCESS}
+
+
+async def test_plain_words_come_before_ids(here: Hosted) -> None:
+    doors = Doors(in_order(create_api(here.service).router.routes))
+    for method, path in (("GET", "/agents/events"), ("GET", "/agents/skills/available"), ("GET", "/threads/search")):
+        door = doors.of(method, path)
+        assert door is not None and door.path == path
+
+
+@pytest.mark.parametrize(
+    ("headers", "query", "expected"),
+    [
+        ([(b"authorization", b"Bearer t"), (b"cookie", b"c=x")], b"ticket=y", ("bearer", "t")),
+        ([(b"authorization", b"bearer   t  ")], b"", ("bearer", "t")),
+        ([(b"authorization", b"Basic t"), (b"cookie", b"c=x")], b"", ("bearer", "")),
+        ([(b"cookie", b"a=1; c=x; b=2")], b"ticket=y", ("cookie", "x")),
+        ([(b"cookie", b"cc=x")], b"ticket=y", ("ticket", "y")),
+        ([], b"a=1&ticket=y", ("ticket", "y")),
+        ([], b"ticket=y&ticket=z", None),
+        ([], b"&" * 5_000 + b"ticket=y", None),
+        ([(b"cookie", b"c=\xff\x00;;;=")], b"", ("cookie", None)),
+        ([], b"", None),
+    ],
+)
+def test_one_credential_is_read(headers: Any, query: bytes, expected: tuple[str, str] | None) -> None:
+    found = shown({"headers": headers, "query_string": query}, "c")
+    if expected is not None and expected[1] is None:
+        assert found is None or found.kind == "cookie"
+    else:
+        assert (found and (found.kind, found.value)) == expected

@@ -1,0 +1,146 @@
+"""OpenAI's words and wick's: what clients may send, and what a run is to them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from wick.events import ApprovalRequest, ChatModelEnd, ChatModelRestart, ChatModelStream, Done, Event, Failed
+from wick.messages import ImagePart, Message, TextPart
+from wick.server.completions import ChatRequest, OpenAIError, Spoken, failure, finish_reason, usage_of, words
+
+
+def said(*messages: dict[str, Any], systems: bool = False, **more: Any) -> list[Message]:
+    return [*words(ChatRequest.model_validate({"model": "a", "messages": messages, **more}), systems=systems)]
+
+
+HELLO = {"role": "user", "content": "hello"}
+
+
+def test_a_conversation_is_text_and_what_the_assistant_said_is_the_clients() -> None:
+    parts = [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]
+    found = said(HELLO, {"role": "assistant", "content": parts}, {"role": "user", "content": "and?"})
+    assert found == [
+        Message("user", "hello"),
+        Message("assistant", "a\nb", name="client"),
+        Message("user", "and?"),
+    ]
+
+
+def test_pictures() -> None:
+    inline = {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw=="}}
+    far = {"type": "image_url", "image_url": {"url": "https://example.com/a.png", "detail": "low"}}
+    (message,) = said({"role": "user", "content": [{"type": "text", "text": "what?"}, inline, far]})
+    assert message.content == (
+        TextPart("what?"),
+        ImagePart(data="iVBORw==", media_type="image/png"),
+        ImagePart(url="https://example.com/a.png"),
+    )
+
+
+def test_system_messages_where_the_server_takes_them() -> None:
+    assert said({"role": "developer", "content": "Be brief."}, HELLO, systems=True)[0] == Message("system", "Be brief.")
+
+
+CALL = {"id": "1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+
+
+@pytest.mark.parametrize(
+    ("messages", "more", "sentence"),
+    [
+        ([{"role": "system", "content": "x"}, HELLO], {}, "messages[0]: this server takes no system messages"),
+        ([{"role": "tool", "content": "x", "tool_call_id": "1"}, HELLO], {}, "tools are used by the agent itself"),
+        ([{"role": "function", "content": "x", "name": "f"}, HELLO], {}, "tools are used by the agent itself"),
+        ([{"role": "assistant", "tool_calls": [CALL]}, HELLO], {}, "tools are used by the agent itself"),
+        ([HELLO, {"role": "assistant", "content": "x"}], {}, "the last message must be the user's"),
+        ([HELLO], {"tools": [CALL]}, "leave out tools"),
+        ([HELLO], {"functions": [{"name": "f"}]}, "leave out tools"),
+        ([HELLO], {"n": 2}, "answers once"),
+        ([HELLO], {"logprobs": True}, "logprobs"),
+        ([HELLO], {"response_format": {"type": "json_object"}}, "response_format"),
+        ([{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "file:///etc/passwd"}}]}], {},
+         "a picture is a data: URL"),
+        ([{"role": "assistant", "content": [{"type": "image_url", "image_url": {"url": "https://e.org"}}]}, HELLO], {},
+         "only text can be sent"),
+    ],
+)  # fmt: skip
+def test_what_is_refused(messages: list[Any], more: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(OpenAIError) as refused:
+        said(*messages, **more)
+    body = refused.value.body()["error"]
+    assert sentence in body["message"] and body["type"] == "invalid_request_error" and refused.value.status == 400
+
+
+def test_what_means_nothing_here_is_not_refused() -> None:
+    assert said(HELLO, temperature=0.2, max_tokens=5, tools=[], response_format={"type": "text"}, user="x", top_p=1)
+
+
+# -- telling ---------------------------------------------------------------------------------------------------------
+
+
+def told(*events: Event) -> tuple[str, Spoken]:
+    spoken = Spoken(run_id="r")
+    for event in events:
+        event.run_id = event.run_id or "r"
+    return "".join([spoken.take(event) for event in events]), spoken
+
+
+def end(text: str) -> ChatModelEnd:
+    return ChatModelEnd(message={"role": "assistant", "content": text})
+
+
+def test_deltas_are_told_once() -> None:
+    text, spoken = told(ChatModelStream(delta="It "), ChatModelStream(delta="is 5."), end("It is 5."), Done())
+    assert text == "It is 5." and isinstance(spoken.end, Done)
+
+
+def test_what_nobody_streamed_is_told_when_it_is_complete() -> None:
+    assert told(ChatModelStream(delta="It "), end("It is 5."))[0] == "It is 5."  # deltas may be dropped
+
+
+def test_replies_of_several_steps_stand_apart() -> None:
+    assert told(end("Let me see."), end(""), ChatModelStream(delta="It is 5."), end("It is 5."))[0] == (
+        "Let me see.\n\nIt is 5."
+    )
+
+
+def test_only_text_of_this_run_is_told() -> None:
+    child = ChatModelStream(run_id="child", delta="no")
+    thought, args = ChatModelStream(delta="hm", kind="reasoning"), ChatModelStream(delta="{", kind="tool_args", index=0)
+    assert told(child, thought, args, ChatModelStream(delta="yes"))[0] == "yes"
+
+
+def test_a_reply_that_was_replaced_is_said_as_it_is() -> None:
+    assert told(ChatModelStream(delta="My secret"), ChatModelRestart(content="…"), end("…"))[0] == "My secret\n\n…"
+    assert told(ChatModelStream(delta="It "), ChatModelRestart(), ChatModelStream(delta="It is"), end("It is"))[
+        0
+    ].endswith("is")
+
+
+def test_a_question_is_told_when_the_run_waits_for_its_answer() -> None:
+    asked, paused = ApprovalRequest(id="1", question="May I?"), Done(outcome="interrupted", reason="paused")
+    assert told(end("Let me."), asked, paused)[0] == (
+        "Let me.\n\nThe agent waits for an answer to its question: May I?"
+    )
+    assert told(asked, end("Done."), Done())[0] == "Done."
+
+
+@pytest.mark.parametrize(
+    ("reason", "finish"),
+    [
+        ("completed", "stop"),
+        ("finish reason: length", "length"),
+        ("finish reason: content_filter", "content_filter"),
+        ("token limit: 5", "length"),
+        ("blocked: no", "content_filter"),
+        ("budget", "stop"),
+    ],
+)
+def test_why_an_answer_ended(reason: str, finish: str) -> None:
+    assert finish_reason(reason) == finish
+
+
+def test_usage_and_failures() -> None:
+    assert usage_of({"input_tokens": 3, "output_tokens": 4, "later": 9}).total_tokens == 7
+    assert (failure(Failed(code="model_error")).status, failure(Failed(code="x")).status) == (502, 500)

@@ -1,0 +1,123 @@
+"""A gateway that knows who people are: asked seldom, believed briefly, and nobody gets in without it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from serving import hosted
+from wick.server.errors import ApiError
+from wick.server.gateway import CACHE_SECONDS, Gateway
+
+
+class Known:
+    """A gateway of the test's own."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+        self.answers: dict[str, Any] = {"good": {"username": "ada", "role": "operator"}}
+        self.status = 0
+        self.url = ""
+
+    async def me(self, request: web.Request) -> web.Response:
+        self.asked += 1
+        if self.status:
+            return web.Response(status=self.status, headers={"Location": "/elsewhere"})
+        token = request.headers.get("Authorization", "").removeprefix("Bearer ")
+        if token not in self.answers:
+            return web.Response(status=401)
+        return web.json_response(self.answers[token])
+
+
+@asynccontextmanager
+async def running(known: Known) -> AsyncIterator[Known]:
+    app = web.Application()
+    app.router.add_get("/auth/me", known.me)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    assert site._server is not None
+    port = site._server.sockets[0].getsockname()[1]  # type: ignore[attr-defined]
+    known.url = f"http://127.0.0.1:{port}"
+    try:
+        yield known
+    finally:
+        await runner.cleanup()
+
+
+async def test_it_is_asked_once_for_many_and_again_when_that_is_old() -> None:
+    now = 100.0
+    async with running(Known()) as known:
+        gateway = Gateway(known.url + "/", clock=lambda: now)
+        found = await asyncio.gather(*(gateway.claim("good") for _ in range(20)))
+        assert found == [("ada", "operator")] * 20 and known.asked == 1
+        known.answers["good"] = {"username": "ada", "role": "user"}
+        now += CACHE_SECONDS + 1
+        assert await gateway.claim("good") == ("ada", "user") and known.asked == 2
+        del known.answers["good"]
+        now += CACHE_SECONDS + 1
+        assert await gateway.claim("good") is None
+        await gateway.close()
+    assert CACHE_SECONDS <= 10
+
+
+@pytest.mark.parametrize(
+    ("said", "claim"),
+    [
+        ({"username": "ada", "role": "admin"}, ("ada", "admin")),
+        ({"username": "ada", "role": "emperor"}, ("ada", "user")),
+        ({"username": "ada"}, ("ada", "user")),
+        ({"username": ""}, None),
+        ({"username": 7, "role": "admin"}, None),
+        ({"username": "x" * 300}, None),
+        ({}, None),
+        ([], None),
+    ],
+)
+async def test_what_it_says_is_not_believed_beyond_its_shape(said: Any, claim: Any) -> None:
+    async with running(Known()) as known:
+        known.answers["good"] = said
+        gateway = Gateway(known.url)
+        assert await gateway.claim("good") == claim
+        await gateway.close()
+
+
+@pytest.mark.parametrize("status", [302, 404, 429, 500])
+async def test_an_answer_that_says_nothing_lets_nobody_in(status: int) -> None:
+    async with running(Known()) as known:
+        known.status = status
+        gateway = Gateway(known.url)
+        with pytest.raises(ApiError) as caught:
+            await gateway.claim("good")
+        assert (caught.value.status, caught.value.code) == (503, "gateway_unavailable")
+        known.status = 0
+        assert await gateway.claim("good") == ("ada", "operator")  # a failure is not remembered
+        await gateway.close()
+
+
+async def test_a_gateway_that_is_gone_lets_nobody_in(tmp_path: Path) -> None:
+    async with running(Known()) as known:
+        options: dict[str, Any] = {"gateway": known.url, "tokens": (), "agents": {"default": {"model": "demo"}}}
+        async with hosted(tmp_path, **options) as here:
+            async with here.client("good") as ada, ada.get("/auth/me") as answer:
+                assert (answer.status, (await answer.json())["role"]) == (200, "operator")
+            async with here.client("bad") as nobody, nobody.get("/auth/me") as answer:
+                assert answer.status == 401
+            assert here.service.guests.verifier.local == ""  # whoever named a gateway has no other way in
+            async with here.client("") as browser, browser.post("/auth/session", json={"token": "good"}) as answer:
+                cookie = answer.headers["Set-Cookie"].partition(";")[0]
+            known.status = 500
+            gateway = here.service.guests.verifier._gateway
+            assert gateway is not None
+            gateway._known.clear()
+            here.service.guests._remembered.clear()
+            for client in (here.client("good"), here.client("", Cookie=cookie)):
+                async with client, client.get("/auth/me") as answer:
+                    assert answer.status == 503 and answer.headers["Retry-After"]

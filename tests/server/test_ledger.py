@@ -1,0 +1,98 @@
+"""The ledger: what runs have used is added up, each question once."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from wick.operations import Result
+from wick.prices import Charge
+from wick.protocols import Usage
+from wick.server.identity import User
+from wick.server.ledger import Ledger, Used, total
+from wick.server.records_sqlite import SqliteRecords
+
+ADA, BOB = User("u_1", "ada"), User("u_2", "bob")
+TODAY = datetime.now(UTC).date()
+
+
+@pytest.fixture
+async def ledger(tmp_path: Path) -> AsyncIterator[Ledger]:
+    records = SqliteRecords(tmp_path / "server.db")
+    yield Ledger(records)
+    await records.close()
+
+
+def result(*charges: Charge) -> Result:
+    return Result("fine", charges=charges)
+
+
+HOME = Charge("demo:demo", Usage(10, 5))
+PAID = Charge("openai:gpt-4o", Usage(1_000, 100, cached_tokens=400, reasoning_tokens=20))
+
+
+async def test_a_run_is_counted_by_model(ledger: Ledger) -> None:
+    await ledger.count(ADA, "default", result(PAID, HOME, PAID), run="run_1")
+    paid, home = sorted(await ledger.lines(ADA.id), key=lambda line: line.used.questions, reverse=True)
+    assert (paid.model, home.model) == ("openai:gpt-4o", "demo:demo")
+    assert (paid.owner, paid.user, paid.day, paid.agent) == ("u_1", "ada", TODAY.isoformat(), "default")
+    price = PAID.price
+    assert price and paid.used == Used(1, 2, 0, 2_000, 200, 800, 40, 0, round(2 * price * 10**9))
+    assert home.used == Used(0, 1, 1, 10, 5) and paid.used.cost == pytest.approx(2 * float(price))
+
+
+async def test_runs_of_a_day_add_up(ledger: Ledger) -> None:
+    for number in range(3):
+        await ledger.count(ADA, "default", result(HOME), run=f"run_{number}")
+    (line,) = await ledger.lines(ADA.id)
+    assert line.used == Used(runs=3, questions=3, unpriced=3, input_tokens=30, output_tokens=15)
+
+
+async def test_a_run_that_goes_on_is_counted_once(ledger: Ledger) -> None:
+    await ledger.count(ADA, "default", result(HOME), run="run_1")
+    await ledger.count(ADA, "default", result(HOME, HOME), run="run_1")
+    await ledger.count(ADA, "default", result(HOME, HOME), run="run_1")
+    (line,) = await ledger.lines(ADA.id)
+    assert (line.used.runs, line.used.questions, line.used.input_tokens) == (1, 2, 20)
+
+
+async def test_a_run_without_questions_is_a_run(ledger: Ledger) -> None:
+    await ledger.count(ADA, "default", result(Charge("", Usage())), run="run_1")
+    (line,) = await ledger.lines(ADA.id)
+    assert (line.model, line.used) == ("", Used(runs=1))
+
+
+async def test_users_do_not_see_each_other(ledger: Ledger) -> None:
+    await ledger.count(ADA, "default", result(HOME))
+    await ledger.count(BOB, "coder", result(HOME, HOME))
+    assert [line.user for line in await ledger.lines(ADA.id)] == ["ada"]
+    everybody = await ledger.lines(None)
+    assert [line.user for line in everybody] == ["ada", "bob"]
+    assert total(everybody).questions == 3
+
+
+@pytest.mark.parametrize(
+    ("since", "until", "agent", "found"),
+    [
+        (None, None, "", 2),
+        (TODAY, TODAY + timedelta(1), "", 2),  # it may be midnight
+        (date(2020, 1, 1), date(2020, 1, 2), "", 0),
+        (TODAY + timedelta(2), None, "", 0),
+        (None, None, "coder", 1),
+        (None, None, "nobody", 0),
+    ],
+)
+async def test_a_part_of_it(ledger: Ledger, since: date | None, until: date | None, agent: str, found: int) -> None:
+    await ledger.count(ADA, "default", result(HOME))
+    await ledger.count(ADA, "coder", result(HOME))
+    assert len(await ledger.lines(ADA.id, since=since, until=until, agent=agent)) == found
+
+
+async def test_many_rows_are_all_found(ledger: Ledger) -> None:
+    for number in range(1_100):
+        await ledger.records.add("usage", ADA.id, f"2026-01-01/{number}/m", {"runs": 1},
+                                 {"user": "ada", "day": "2026-01-01", "agent": str(number), "model": "m"})  # fmt: skip
+    assert total(await ledger.lines(ADA.id)).runs == total(await ledger.lines(None)).runs == 1_100

@@ -1,0 +1,98 @@
+"""Why a tool call came to what it came to, from real runs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from wick import Agent, Allow, Ask, Block, Scripted, Thread, ToolCall, ToolUse, assistant, before, guard, tool
+from wick.capabilities.recorder import Recorder
+from wick.server.reasons import Reasons, reasons
+
+
+@tool
+def add(a: int, b: int) -> int:
+    """Add two numbers."""
+    return a + b
+
+
+@before(ToolUse)
+def double(use: ToolUse) -> None:
+    use.args["a"] *= 2
+
+
+@guard(ToolUse)
+def careful(use: ToolUse) -> Ask | Block | None:
+    if use.args["b"] > 100:
+        return Block("that is too much")
+    return Ask("Really add?") if use.args["b"] > 10 else None
+
+
+async def thread_of(*calls: ToolCall, answer: Any = True, hooks: Any = ()) -> Thread:
+    thread = Thread()
+    model = Scripted(*(assistant("", call) for call in calls), "done")
+    agent = Agent(model, tools=[add], hooks=[double, careful, *hooks], ask=lambda question: answer)
+    await agent.run("go", thread=thread)
+    return thread
+
+
+def found(thread: Thread, call_id: str, seq: int | None = None) -> Reasons:
+    known = reasons(thread, call_id, seq)
+    assert known is not None
+    return known
+
+
+async def test_a_call_that_ran() -> None:
+    why = found(await thread_of(ToolCall("1", "add", {"a": 2, "b": 3})), "1")
+    assert (why.tool, why.args, why.result) == ("add", {"a": 2, "b": 3}, "7")
+    (attempt,) = why.attempts
+    assert (attempt.number, attempt.args, attempt.ended) == (1, {"a": 4, "b": 3}, "done")
+    assert why.questions == [] and why.result_seq and why.result_seq > why.seq
+
+
+async def test_a_call_that_was_blocked() -> None:
+    why = found(await thread_of(ToolCall("1", "add", {"a": 2, "b": 300})), "1")
+    assert [(row.hook, row.position, row.verdict, row.reason) for row in why.verdicts] == [
+        ("careful", "guard", "block", "that is too much")
+    ]
+    assert why.attempts == [] and why.result is not None and "that is too much" in why.result
+
+
+@pytest.mark.parametrize(("answer", "allowed"), [(True, True), (False, False), (Allow({"a": 1, "b": 20}), True)])
+async def test_a_call_the_user_was_asked_about(answer: Any, allowed: bool) -> None:
+    why = found(await thread_of(ToolCall("1", "add", {"a": 2, "b": 30}), answer=answer), "1")
+    (asked,) = why.questions
+    assert (asked.question, asked.allowed) == ("Really add?", allowed)
+    assert asked.answered_at is not None and asked.answered_at >= asked.at
+    assert len(why.attempts) == allowed
+
+
+async def test_with_a_recorder_those_who_let_it_pass_are_known_too() -> None:
+    why = found(await thread_of(ToolCall("1", "add", {"a": 2, "b": 3}), hooks=[Recorder()]), "1")
+    assert {(row.hook, row.verdict) for row in why.verdicts} >= {("double", "pass"), ("careful", "pass")}
+    changed = next(row.changed for row in why.verdicts if row.hook == "double")
+    assert changed == {"a": [2, 4]}
+
+
+async def test_of_two_calls_with_one_id_the_last_or_the_one_that_is_meant() -> None:
+    thread = await thread_of(ToolCall("1", "add", {"a": 1, "b": 1}), ToolCall("1", "add", {"a": 2, "b": 300}))
+    first, last = [entry.seq for entry in thread.entries if getattr(entry.data, "tool_calls", ())]
+    assert found(thread, "1").seq == last and found(thread, "1", last).attempts == []
+    assert found(thread, "1", first).result == "3" and found(thread, "1", first).verdicts == []
+
+
+async def test_a_call_that_is_not_there() -> None:
+    thread = await thread_of(ToolCall("1", "add", {"a": 1, "b": 1}))
+    assert reasons(thread, "2") is None and reasons(thread, "1", 1) is None and reasons(Thread(), "1") is None
+
+
+async def test_a_call_that_waits_has_no_result() -> None:
+    thread = Thread()
+    thread.append("message", assistant("", ToolCall("1", "add", {"a": 1, "b": 1})))
+    assert found(thread, "1").result is None
+
+
+async def test_a_call_that_could_not_be_read() -> None:
+    why = found(await thread_of(ToolCall("1", "add", raw='{"a": 1, "b"')), "1")
+    assert why.invalid and why.attempts == [] and why.result is not None

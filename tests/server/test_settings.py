@@ -1,0 +1,96 @@
+"""Settings: what comes first, what is refused, and what is never shown."""
+
+from __future__ import annotations
+
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from wick.errors import ConfigError
+from wick.server.settings import Settings, default_data, is_loopback, load_settings
+
+DIGEST = sha256(b"secret").hexdigest()
+
+
+def load(tmp_path: Path, text: str = "", environment: dict[str, str] | None = None, **flags: Any) -> Settings:
+    if text:
+        (tmp_path / "server.yaml").write_text(text)
+    return load_settings({"data": tmp_path, **flags}, environment=environment or {})
+
+
+def test_flags_come_before_the_environment_and_that_before_the_file(tmp_path: Path) -> None:
+    file = "host: ::1\nport: 1\ntoken: of-the-file\n"
+    environment = {"WICK_PORT": "2", "WICK_TOKEN": "of-the-environment"}
+    found = load(tmp_path, file, environment, port=3)
+    assert (found.host, found.token, found.port) == ("::1", "of-the-environment", 3)
+
+
+def test_every_variable_is_read(tmp_path: Path) -> None:
+    said = {"HOST": "localhost", "PORT": "81", "DATA": str(tmp_path / "d"), "TOKEN": "t", "GATEWAY_URL": "http://g"}
+    found = load_settings({}, environment={f"WICK_{name}": value for name, value in said.items()})
+    assert (found.host, found.port, found.data) == ("localhost", 81, tmp_path / "d")
+    assert (found.token, found.gateway) == ("t", "http://g")
+
+
+def test_without_a_word_it_stays_on_this_machine(tmp_path: Path) -> None:
+    found = load(tmp_path)
+    assert (found.host, found.port, found.cors_origins, found.allow_system_messages) == ("127.0.0.1", 8000, (), False)
+    assert not found.has_provider
+
+
+def test_the_data_folder_follows_xdg(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    assert default_data() == tmp_path / "wick"
+    monkeypatch.setenv("XDG_DATA_HOME", "not/absolute")
+    assert default_data() == Path.home() / ".local" / "share" / "wick"
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.1.5", "example.com", "", "127.0.0.1.example.com"])
+def test_an_address_that_others_reach_needs_somebody_who_vouches(tmp_path: Path, host: str) -> None:
+    with pytest.raises(ConfigError, match="who may come in"):
+        load(tmp_path, host=host)
+    listed = f"tokens: [{{name: ada, sha256: {DIGEST}}}]\n"
+    assert load(tmp_path, listed, host=host).host == host
+    assert load(tmp_path / "a", token="t", host=host).has_provider
+    assert load(tmp_path / "a", gateway="https://g", host=host).has_provider
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.8.8.8", "::1", "localhost", "LOCALHOST"])
+def test_this_machine_needs_nobody(host: str) -> None:
+    assert is_loopback(host)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("prot: 1\n", "line 1: prot: there is no such setting"),
+        ("host: x\nport: many\n", "line 2: port"),
+        ("quotas:\n  runs: -1\n", "line 2: quotas.runs"),
+        ("tokens:\n- {name: ada, sha256: short}\n", "line 2: tokens.0.sha256"),
+        (f"tokens:\n- {{name: ada, role: king, sha256: {DIGEST}}}\n", "tokens.0.role"),
+        ("store: mysql://x\n", "store is `sqlite`"),
+        ("gateway: ftp://x\n", "the gateway is an address"),
+    ],
+)
+def test_what_is_wrong_is_said_with_its_line(tmp_path: Path, text: str, says: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load(tmp_path, text)
+    assert says in str(caught.value)
+
+
+def test_a_flag_that_is_wrong_is_no_fault_of_the_file(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="^port: "):
+        load(tmp_path, "host: localhost\n", port=70_000)
+
+
+def test_secrets_are_not_shown(tmp_path: Path) -> None:
+    found = load(tmp_path, f"tokens: [{{name: ada, sha256: {DIGEST}}}]\n", token="hush", store="postgresql://u:pw@h/d")
+    assert "hush" not in repr(found) and DIGEST not in repr(found) and "pw" not in repr(found)
+
+
+def test_hosts_are_those_of_this_machine_and_those_that_are_named(tmp_path: Path) -> None:
+    found = load(tmp_path, "hosts: [wick.example.com]\n", host="192.168.1.5", token="t")
+    assert found.allowed_hosts == ("localhost", "127.0.0.1", "[::1]", "192.168.1.5", "wick.example.com")
+    assert "0.0.0.0" not in load(tmp_path, host="0.0.0.0", token="t").allowed_hosts

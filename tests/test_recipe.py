@@ -1,0 +1,147 @@
+"""Recipes: Markdown files that say what a run is to do. They are somebody's files, and only data."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from wick.caps import RECIPE_BYTES
+from wick.errors import ConfigError
+from wick.recipe import EVENTS, Recipe, Watcher, files, find, parsed, read
+
+REVIEW = """\
+---
+description: Reviews a branch
+arguments: {branch: main, depth: 2}
+hooks:
+  turn_end: {handler: swap_context, once: true}
+  agent_stop: check_links
+---
+Review {{branch}} to a depth of {{ depth }}.
+"""
+
+
+def test_a_recipe_is_its_front_matter_and_its_text() -> None:
+    recipe = parsed(REVIEW, "review")
+    assert (recipe.name, recipe.description) == ("review", "Reviews a branch")
+    assert recipe.arguments == {"branch": "main", "depth": "2"}
+    assert recipe.hooks == {"turn_end": Watcher("swap_context", True), "agent_stop": Watcher("check_links")}
+
+
+def test_front_matter_is_not_needed() -> None:
+    assert parsed("Tidy up.\n", "tidy") == Recipe("tidy", "Tidy up.")
+
+
+@pytest.mark.parametrize(
+    ("input", "text"),
+    [
+        ("", "Review main to a depth of 2."),
+        ("branch=topic", "Review topic to a depth of 2."),
+        ("branch='my topic' depth=3", "Review my topic to a depth of 3."),
+        ("Be kind.", "Review main to a depth of 2.\n\nBe kind."),
+        ("branch=topic Be kind.", "Review topic to a depth of 2.\n\nBe kind."),
+        ("other=1 branch=topic", "Review main to a depth of 2.\n\nother=1 branch=topic"),
+        ("branch={{depth}}", "Review {{depth}} to a depth of 2."),
+    ],
+)
+def test_the_input_goes_into_the_text(input: str, text: str) -> None:
+    assert parsed(REVIEW, "review").text(input) == text
+
+
+def test_the_input_has_a_place_of_its_own() -> None:
+    assert parsed("Say {{input}}, twice: {{input}}.", "say").text("hi") == "Say hi, twice: hi."
+    assert parsed("Say {{input}}.", "say").text("{{input}}") == "Say {{input}}."
+
+
+def test_a_place_that_nobody_knows_stays_as_it_is() -> None:
+    assert parsed("Use {{ value }} in the template.", "t").text("") == "Use {{ value }} in the template."
+
+
+@given(st.text())
+def test_an_input_is_data_whatever_it_says(input: str) -> None:
+    """Nothing in the input is expanded, and nothing of it is lost."""
+    assert parsed("<{{input}}> {{branch}}", "t").text(input) == f"<{input.strip()}> {{{{branch}}}}"
+
+
+WRONG = {
+    "---\nhooks: {turn_end: {handler: swap_context}}\n---\n": "it has no text",
+    "---\nhooks: [turn_end]\n---\nx": "its hooks are a map of events",
+    "---\nhooks: {turn_ends: {handler: h}}\n---\nx": "did you mean turn_end?",
+    "---\nhooks: {zzz: {handler: h}}\n---\nx": "the events are before_tool_call, after_tool_call",
+    "---\nhooks: {turn_end: {}}\n---\nx": "its hook turn_end needs the name of a handler",
+    "---\nhooks: {turn_end: {handler: h, twice: true}}\n---\nx": "has the key 'twice'; it takes handler and once",
+    "---\nhooks: {turn_end: {handler: h, once: 1}}\n---\nx": "is true or false, not 1",
+    "---\narguments: 1\n---\nx": "its arguments are a map",
+    "---\narguments: {input: x}\n---\nx": "cannot be named 'input'",
+    "---\narguments: {a: [1]}\n---\nx": "what stands for the argument 'a' is a text",
+    "---\ndescription: [a]\n---\nx": "its description is a text",
+    "---\ndescription: a": "does not end with a line of three dashes",
+    "": "it has no text",
+}
+
+
+@pytest.mark.parametrize("text", WRONG)
+def test_what_is_wrong_is_said_in_a_sentence(text: str) -> None:
+    with pytest.raises(ConfigError, match=WRONG[text].replace("?", r"\?")):
+        parsed(text, "t")
+
+
+@pytest.mark.parametrize("event", EVENTS)
+def test_every_event_can_have_a_handler(event: str) -> None:
+    assert parsed(f"---\nhooks: {{{event}: {{handler: h}}}}\n---\nx", "t").hooks == {event: Watcher("h")}
+
+
+def test_arguments_may_be_names_alone_or_described() -> None:
+    text = "---\narguments: {}\n---\n{{{{a}}}}|{{{{b}}}}"
+    assert parsed(text.format("[a, b]"), "t").text("a=1") == "1|"
+    assert parsed(text.format("{a: {description: x, default: 5}, b: true}"), "t").text("") == "5|true"
+
+
+# -- files ----------------------------------------------------------------------------------------------------------
+
+
+def test_the_first_folder_that_has_it_wins(tmp_path: Path) -> None:
+    near, far = tmp_path / "near", tmp_path / "far"
+    for folder in (near, far):
+        folder.mkdir()
+        (folder / "both.md").write_text(f"{folder.name} both")
+    (far / "only.md").write_text("only")
+    assert find("both", [near, far]).body == "near both"
+    assert find("only", [near, far]).body == "only"
+    assert [path.stem for path in files(far)] == ["both", "only"] and files(tmp_path / "gone") == []
+
+
+def test_an_unknown_recipe_names_the_nearest(tmp_path: Path) -> None:
+    (tmp_path / "review.md").write_text("x")
+    with pytest.raises(ConfigError, match="there is no recipe 'reviw' in .*; did you mean 'review'\\?"):
+        find("reviw", [tmp_path])
+    with pytest.raises(ConfigError, match="there are review"):
+        find("zzzz", [tmp_path])
+
+
+@pytest.mark.parametrize("name", ["../secret", "a/b", ".hidden", "", "x" * 200])
+def test_a_name_is_not_a_path(name: str, tmp_path: Path) -> None:
+    (tmp_path / "secret.md").write_text("x")
+    with pytest.raises(ConfigError, match="a recipe's name has letters"):
+        find(name, [tmp_path / "recipes"])
+
+
+def test_a_link_does_not_lead_out_of_the_folder(tmp_path: Path) -> None:
+    (tmp_path / "key").write_text("my key")
+    folder = tmp_path / "recipes"
+    folder.mkdir()
+    (folder / "nice.md").symlink_to(tmp_path / "key")
+    with pytest.raises(ConfigError, match="leads out of its folder"):
+        find("nice", [folder])
+
+
+def test_a_file_that_is_too_long_or_no_text_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "long.md").write_bytes(b"x" * (RECIPE_BYTES + 1))
+    (tmp_path / "bytes.md").write_bytes(b"\xff\xfe")
+    with pytest.raises(ConfigError, match="is longer than 200,000 bytes"):
+        read(tmp_path / "long.md")
+    with pytest.raises(ConfigError, match="the recipe in .*bytes.md cannot be read"):
+        read(tmp_path / "bytes.md")
