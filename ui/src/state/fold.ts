@@ -135,10 +135,9 @@ const STEPS: Record<string, Step> = {
   on_tool_stream: (old, event) =>
     within(old, event, (items) => onCall(items, event, (call) => ({ ...call, live: call.live + text(event, "delta") }))),
   on_tool_end: (old, event, _, now) => within(old, event, (items) => onCall(items, event, (call) => used(call, event, now))),
-  on_user_message: (old, event, seq) => ({
-    ...old,
-    items: [...old.items, said(seq, text(event, "text"), text(event, "hook"))],
-  }),
+  on_user_message: (old, event, seq) => heard(old, event, seq),
+  on_subagent_start: (old, event) => ({ ...old, items: onCall(old.items, event, (call) => ({ ...call, child: child(event) })) }),
+  on_subagent_end: (old, event) => ({ ...old, items: onCall(old.items, event, (call) => returned(call, event)) }),
   on_state: (old, event) => ({ ...old, values: { ...old.values, ...event.data } }),
   on_approval_request: (old, event) => asked(old, event),
   on_approval_response: (old, event) => ({
@@ -238,6 +237,26 @@ function used(call: Call, event: Event, now: number): Call {
   return { ...call, state: error ? "failed" : "done", output: text(event, "output"), error, why, ended: now };
 }
 
+function heard(old: Conversation, event: Event, seq: number): Conversation {
+  const message = (record(event, "message") ?? {}) as { content?: unknown; name?: string };
+  return { ...old, run: event.run_id ?? old.run, items: [...closed(old.items), said(seq, spoken(message.content), message.name ?? "")] };
+}
+
+function spoken(content: unknown): string {
+  if (typeof content === "string") return content;
+  const parts = Array.isArray(content) ? (content as { type?: string; text?: string; name?: string }[]) : [];
+  return parts.map((part) => (part.type === "text" ? (part.text ?? "") : `[${part.type ?? "part"}${part.name ? `: ${part.name}` : ""}]`)).join("\n");
+}
+
+function child(event: Event): Child {
+  return { run: event.run_id ?? "", agent: event.name ?? "", prompt: text(event, "prompt"), items: [], outcome: "", text: "" };
+}
+
+function returned(call: Call, event: Event): Call {
+  const ended = call.child ?? child(event);
+  return { ...call, child: { ...ended, outcome: text(event, "outcome"), text: text(event, "text") } };
+}
+
 export function said(seq: number, words: string, by = ""): Said {
   return { kind: "user", key: `m${seq}`, seq, text: words, by };
 }
@@ -247,7 +266,7 @@ function asked(old: Conversation, event: Event): Conversation {
     id: text(event, "id"),
     question: text(event, "question"),
     tool: text(event, "tool") || (event.name ?? ""),
-    call: text(event, "call"),
+    call: text(event, "call_id"),
     args: record(event, "args") ?? {},
     run: event.run_id ?? "",
   };

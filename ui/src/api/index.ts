@@ -1,0 +1,111 @@
+/** Everything the UI asks of the server, with the types of its OpenAPI document. */
+
+import { call, path, query, request } from "./http";
+import type { components } from "./schema";
+import { type Frame, frames } from "./sse";
+
+type Schemas = components["schemas"];
+export type Me = Schemas["Me"];
+export type AgentSummary = Schemas["AgentSummary"];
+export type AgentDetail = Schemas["AgentDetail"];
+export type Thread = Schemas["ThreadOut"];
+export type ThreadDetail = Schemas["ThreadDetail"];
+export type Message = Schemas["MessageOut"];
+export type MessageIn = Schemas["MessageIn"];
+export type Run = Schemas["RunOut"];
+export type Approval = Schemas["Approval"];
+export type Decision = Schemas["Decision"];
+export type Hit = Schemas["HitOut"];
+export type Onion = Schemas["Onion"];
+export type HookInfo = Schemas["HookInfo"];
+export type HookChange = Schemas["HookChange"];
+export type BackendInfo = Schemas["BackendInfo"];
+export type BackendChange = Schemas["BackendChange"];
+export type SkillList = Schemas["SkillList"];
+export type AvailableTool = Schemas["AvailableTool"];
+export type Trace = Schemas["Trace"];
+export type Reasons = Schemas["Reasons"];
+export type UsageReport = Schemas["UsageReport"];
+export type FileListing = Schemas["FileListing"];
+export type FileContent = Schemas["FileContent"];
+
+export const auth = {
+  me: () => call<Me>("GET", "/auth/me"),
+  signIn: (body: Schemas["SignIn"]) => call<Me>("POST", "/auth/session", { body }),
+  signOut: () => call<void>("DELETE", "/auth/session"),
+  ticket: () => call<Schemas["Ticket"]>("POST", "/auth/tickets"),
+};
+
+export const agents = {
+  list: () => call<Schemas["AgentList"]>("GET", "/agents/"),
+  get: (id: string) => call<AgentDetail>("GET", path`/agents/${id}`),
+  onion: (id: string) => call<Onion>("GET", path`/agents/${id}/onion`),
+  hooks: (id: string) => call<Schemas["HookList"]>("GET", path`/agents/${id}/hooks`),
+  changeHooks: (id: string, body: HookChange) => call<Schemas["HookList"]>("PATCH", path`/agents/${id}/hooks`, { body }),
+  skills: (id: string) => call<SkillList>("GET", path`/agents/${id}/skills`),
+  switchSkill: (id: string, body: Schemas["SkillChange"]) => call<SkillList>("PATCH", path`/agents/${id}/skills`, { body }),
+  switchBackend: (id: string, body: BackendChange) => call<BackendInfo | null>("PATCH", path`/agents/${id}/backend`, { body }),
+  backend: (id: string) => call<BackendInfo | null>("GET", path`/agents/${id}/backend`),
+  container: (id: string, action: "stop" | "restart") => call<Schemas["ContainerState"]>("POST", path`/agents/${id}/container`, { body: { action } }),
+  tools: () => call<Schemas["AvailableTools"]>("GET", "/agents/tools/available"),
+};
+
+export const threads = {
+  list: (cursor = "", limit = 50) => call<Schemas["Threads"]>("GET", `/threads${query({ cursor, limit })}`),
+  search: (q: string) => call<Schemas["Hits"]>("GET", `/threads/search${query({ q })}`),
+  get: (id: string) => call<ThreadDetail>("GET", path`/threads/${id}`),
+  rename: (id: string, title: string) => call<Thread>("PATCH", path`/threads/${id}`, { body: { title } }),
+  remove: (id: string) => call<void>("DELETE", path`/threads/${id}`),
+  fork: (id: string, at?: number) => call<Thread>("POST", path`/threads/${id}/fork`, { body: at === undefined ? {} : { at } }),
+  rewind: (id: string, to: number) => call<ThreadDetail>("POST", path`/threads/${id}/rewind`, { body: { to } }),
+  say: (id: string, messages: MessageIn[], key: string) =>
+    call<Schemas["Queued"]>("POST", path`/threads/${id}/messages`, { body: { messages }, headers: { "Idempotency-Key": key } }),
+  why: (id: string, callId: string) => call<Reasons>("GET", path`/threads/${id}/calls/${callId}/why`),
+  exportUrl: (id: string, format: "json" | "markdown") => path`/threads/${id}/export` + query({ format }),
+};
+
+export const runs = {
+  get: (id: string) => call<Run>("GET", path`/runs/${id}`),
+  cancel: (id: string) => call<Run>("POST", path`/runs/${id}/cancel`),
+  trace: (id: string) => call<Trace>("GET", path`/runs/${id}/trace`),
+};
+
+export const approvals = {
+  list: (thread = "") => call<Schemas["Approvals"]>("GET", `/approvals${query({ thread_id: thread })}`),
+  answer: (id: string, body: Decision) => call<Schemas["Decided"]>("POST", path`/approvals/${id}`, { body }),
+};
+
+export const files = {
+  list: (agent: string, at = ".") => call<FileListing>("GET", path`/agents/${agent}/files/list` + query({ path: at })),
+  read: (agent: string, at: string) => call<FileContent>("GET", path`/agents/${agent}/files/read` + query({ path: at })),
+  write: (agent: string, body: Schemas["FileWrite"]) => call<Schemas["FileWritten"]>("PUT", path`/agents/${agent}/files/write`, { body }),
+  remove: (agent: string, at: string, recursive = false) => call<void>("DELETE", path`/agents/${agent}/files` + query({ path: at, recursive })),
+  downloadUrl: (agent: string, at: string) => path`/agents/${agent}/files/download` + query({ path: at }),
+};
+
+export const usage = {
+  report: (fields: Record<string, string> = {}) => call<UsageReport>("GET", `/usage${query(fields)}`),
+};
+
+export interface Stream {
+  run: string;
+  thread: string;
+  frames: AsyncGenerator<Frame>;
+}
+
+export async function ask(agent: string, messages: MessageIn[], thread: string, key: string, signal: AbortSignal): Promise<Stream> {
+  const body = { messages, ...(thread ? { thread_id: thread } : {}) };
+  const response = await request("POST", path`/agents/${agent}/stream`, { body, headers: { "Idempotency-Key": key }, signal });
+  return stream(response);
+}
+
+/** The events of a run after a frame; null when it is over and all of it has been seen. */
+export async function watch(run: string, after: string, signal: AbortSignal): Promise<Stream | null> {
+  const headers: Record<string, string> = after ? { "Last-Event-ID": after } : {};
+  const response = await request("GET", path`/runs/${run}/events`, { headers, signal });
+  return response.status === 204 ? null : stream(response);
+}
+
+function stream(response: Response): Stream {
+  return { run: response.headers.get("X-Run-Id") ?? "", thread: response.headers.get("X-Thread-Id") ?? "", frames: frames(response.body!) };
+}

@@ -1,0 +1,26 @@
+import { useState } from "react";
+
+import { signIn } from "../state/app";
+
+export function SignIn() {
+  const [token, setToken] = useState("");
+  const [busy, setBusy] = useState(false);
+  const submit = async (event: React.FormEvent) => {
+    event.preventDefault();
+    setBusy(true);
+    await signIn(token.trim());
+    setBusy(false);
+  };
+  return (
+    <main className="sign-in">
+      <img src="/wick.svg" alt="" width="56" height="56" />
+      <h1>wick</h1>
+      <form onSubmit={(event) => void submit(event)}>
+        <label htmlFor="token">Your token</label>
+        <input id="token" type="password" autoComplete="current-password" autoFocus required value={token} onChange={(event) => setToken(event.target.value)} />
+        <button className="main" disabled={busy || !token.trim()}>{busy ? "Signing in…" : "Sign in"}</button>
+      </form>
+      <p>The server prints a link that signs you in when it starts. A token is in the file <code>token</code> of its data folder, or you got one from whoever runs it.</p>
+    </main>
+  );
+}
