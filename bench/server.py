@@ -108,7 +108,7 @@ def _expect(heard: IO[str], word: str) -> None:
 
 def streams(server: Served, count: int, seconds: float) -> dict[str, Any]:
     """So many streams of two events a second."""
-    ramp = max(1.0, count / 250)
+    ramp = max(1.0, count / 60)  # what beginning costs is in the burst
     pieces = int((ramp + seconds + 10) / PACE)
     seen = readers(server, streams=count, words=f"{pieces} {PACE}", ramp=ramp, seconds=seconds, settle=2.0)
     return _row("streams", server.kind, seen, streams=count, expected=round(count * seen["seconds"] / PACE))

@@ -33,9 +33,9 @@ class Programs:
         return file
 
     def sh(self, name: str, event: str, body: str = "cat >/dev/null", path: Path | None = None) -> Path:
-        """A shell program for an event; `body` is what it does then, and `$told` has what it was told if it keeps it."""
+        """A shell program for an event; `body` is what it does then."""
         query = event.replace("'", "'\\''")
-        head = f'#!/bin/sh\nif [ "$1" = hook ]; then printf %s \'{query}\'; exit 0; fi\n'
+        head = f"#!/bin/sh\nif [ \"$1\" = hook ]; then printf %s '{query}'; exit 0; fi\n"
         return self.write(name, f"{head}{body}\n", path)
 
     def keeping(self, name: str, event: str, answer: str = "", path: Path | None = None) -> Path:
@@ -86,5 +86,3 @@ if (answer !== undefined) console.log(JSON.stringify(answer))
         """The processes of these programs that are still there, though they had time to end."""
         eventually(lambda: not marked(self.mark), 5)
         return marked(self.mark)
-
-

@@ -55,7 +55,7 @@ LAYERS: list[tuple[str, ...]] = [
     ("messages", "calculator"),
     ("skills",),  # programs that skills bring: they are run elsewhere, and know nothing of wick
     (
-        *("archives", "arithmetic", "config_text", "fencing", "front_matter"),
+        *("archives", "arithmetic", "config_text", "fencing", "front_matter", "holders"),
         *("program", "outbound", "workers", "aliases", "schema", "turns", "shapes", "lexing"),
     ),
     ("frozen",),
@@ -73,6 +73,9 @@ INDEPENDENT = {"capabilities"}
 # What may be imported inside a function: core packages that load when first used, and extras.
 LAZY = {
     "wick.cli": {"wick"},  # the commands, which need the extra
+    "wick.cli.serve": {"wick"},  # the server, which needs another
+    "wick.server.server": {"uvloop"},
+    "wick.server.service": {"wick"},  # what is kept in Postgres
     "wick.mcp_servers.transports": {"anyio", "httpx2", "mcp", "mcp_types"},
     "wick.models": {"wick"},  # a model's client, when its name is resolved
     "wick.models.named": {"wick"},

@@ -447,6 +447,46 @@ async def test_a_user_may_take_longer_than_a_guard() -> None:
     assert result_of(await echoer(hook, ask=slow).run("go")) == "hi"
 
 
+# somebody in the user's place
+
+
+def deputised(*answers: Any) -> Any:
+    """A hook that has each of these answered in the user's place, by the first who does."""
+
+    def answering(answer: Any) -> Any:
+        async def deputy(run: Run, question: Any) -> Any:
+            return answer, f"deputy {answer}"
+
+        return deputy
+
+    @before(Run, inherit=True)
+    def deputise(run: Run) -> None:
+        run.progress.deputies.extend(map(answering, answers))
+
+    return deputise
+
+
+async def test_a_deputy_answers_and_the_user_is_not_asked() -> None:
+    user, thread = User(False), Thread()
+    watched = await events(echoer(deputised(None, True), asking(), ask=user), thread=thread)
+    assert user.questions == [] and "on_approval_request" not in [event.event for event in watched]
+    assert [(said["allowed"], said["deputy"]) for said in entries(thread, "answered")] == [(True, "deputy True")]
+    (ended,) = [event for event in watched if event.event == "on_tool_end"]
+    assert [(row["hook"], row["verdict"]) for row in ended.why][-1] == ("deputy True", "approved")  # type: ignore[attr-defined]
+
+
+async def test_a_deputy_who_has_nothing_to_say_leaves_it_to_the_user() -> None:
+    user = User(True)
+    assert result_of(await echoer(deputised(None), asking(), ask=user).run("go")) == "hi"
+    assert len(user.questions) == 1
+
+
+async def test_what_a_deputy_says_may_be_no_or_other_arguments() -> None:
+    assert result_of(await echoer(deputised(Block("not now")), asking(), ask=User(True)).run("go")) == "not now"
+    changed = deputised(Allow({"text": "ho", "times": 1}))
+    assert result_of(await echoer(changed, asking(), ask=User(False)).run("go")) == "ho"
+
+
 def _echo_into(ran: Watch) -> Any:
     @tool(name="echo")
     async def echo_into(text: str) -> str:

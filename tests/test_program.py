@@ -258,6 +258,23 @@ def test_of_several_functions_the_first_that_refuses_ends_it_and_changes_are_see
     assert seen == ["y"]
 
 
+def test_a_function_that_stands_at_two_names_of_an_event_is_called_once() -> None:
+    hook, seen = program(), []
+    hook.on("guard_tool_use", "before_tool_call", "PreToolUse")(lambda call: seen.append(call["tool"]))
+    for event in CALLS:
+        hook.answer(event)
+    assert seen == ["execute"] * 3
+
+
+def test_questions_and_messages_of_several_functions_add_up() -> None:
+    hook = program()
+    for word in ("one", "two"):
+        hook.after_step(lambda call, word=word: hook.go_on(word))
+        hook.guard_tool_use(lambda call, word=word: hook.ask(word))
+    assert hook.answer(STOPS[0])["message"] == "one\ntwo"
+    assert hook.answer(LINES)["question"] == "one\ntwo"
+
+
 def test_a_function_is_not_called_for_what_it_does_not_match() -> None:
     hook, seen = program(), []
     hook.guard_tool_use(match="write_*|Bash|kind:network")(lambda call: seen.append(call["tool"]))
@@ -287,6 +304,15 @@ async def test_one_file_in_wick(write: Any, decorator: str) -> None:
     hooks = Executables([{"dir": str(path.parent)}])
     result = await Agent(asks_for("git push --force", "ls"), tools=[execute], hooks=[hooks]).run("go")
     assert results(result) == ["force is not allowed", "ran ls"]
+    await hooks.close()
+
+
+async def test_one_file_in_settings(write: Any) -> None:
+    path = write(FORCE.format(decorator="guard_tool_use(match='execute')"))
+    handlers = {"PreToolUse": [{"matcher": "Bash", "hooks": [{"type": "command", "command": str(path)}]}]}
+    hooks = Executables(settings=handlers)
+    result = await Agent(asks_for("git push --force", "ls"), tools=[execute], hooks=[hooks]).run("go")
+    assert ["force is not allowed" in text for text in results(result)] == [True, False]
     await hooks.close()
 
 
@@ -367,6 +393,14 @@ def check(call):
     one, two = await asyncio.gather(echoer(hooks).run("go"), echoer(hooks).run("go"))
     assert result_of(one) == result_of(two) == "hi"
     await hooks.close()
+
+
+@pytest.mark.parametrize("text", ["", "no JSON", "7", '"text"', "null"])
+def test_an_event_that_cannot_be_read_is_refused(write: Any, text: str) -> None:
+    path = write(FAILS)
+    done = subprocess.run([str(path)], input=text, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "the standard input is no event" in done.stderr
 
 
 def test_another_argument_is_refused_with_a_sentence(write: Any) -> None:

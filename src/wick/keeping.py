@@ -12,18 +12,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import socket
 from collections import deque
 from collections.abc import AsyncIterator, Coroutine, Sequence
 from contextlib import asynccontextmanager, suppress
 from math import inf
-from os import getpid
 from typing import Any, TypeVar
-from uuid import uuid4
 from weakref import WeakKeyDictionary
 
 from wick.errors import StoreError
 from wick.frozen import FrozenDict, freeze
+from wick.holders import holder_name
 from wick.messages import Message
 from wick.protocols import Lease, Queued, Store
 from wick.threads import Entry, Thread
@@ -75,7 +73,7 @@ async def hold(
 
 
 async def _lease(store: Store, owner: str, id: str, seconds: float, wait: bool) -> Lease:
-    holder, pause = f"{socket.gethostname()}:{getpid()}:{uuid4().hex[:8]}", SHORTEST_WAIT
+    holder, pause = holder_name(), SHORTEST_WAIT
     await _release_late(store, owner, id)
     while True:
         taking = asyncio.create_task(store.lease(owner, id, holder, seconds), name=f"taking {id}")

@@ -194,9 +194,10 @@ class Program:
         if event == "tool" and "hook_event_name" not in call:
             return self._use(call)
         view = _view(call, event)
-        said, plain = Said(), {}
+        said, plain, asked = Said(), {}, set[Any]()
         for function in self._functions:
-            if function.stands_at(event, view):
+            if function.fn not in asked and function.stands_at(event, view):
+                asked.add(function.fn)  # it may stand at several names of one event
                 answer = function.fn(view)
                 if isinstance(answer, Said):
                     _take(said, answer, view)
@@ -215,7 +216,11 @@ class Program:
     def _once(self) -> int:
         """One event, from the standard input to the standard output."""
         answers = _own_output()
-        call = json.loads(sys.stdin.buffer.read())
+        try:
+            call = dict(json.loads(sys.stdin.buffer.read()))
+        except (ValueError, TypeError):
+            print("the standard input is no event: expected a JSON object", file=sys.stderr)
+            return 2  # which refuses, wherever an exit code does
         event = str(call.get("hook_event_name") or call.get("event") or "")
         try:
             answer = self.answer(call)
@@ -339,7 +344,7 @@ def _text(value: Any) -> str:
 
 def _take(said: Said, more: Said, view: Call) -> None:
     """What several functions say together: messages add up, and each sees what the one before it changed."""
-    for name in ("message", "context"):
+    for name in ("message", "context", "question"):
         if name in said and name in more:
             more = Said(more, **{name: f"{said[name]}\n{more[name]}"})
     said.update(more)

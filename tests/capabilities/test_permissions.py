@@ -99,6 +99,25 @@ async def test_an_ask_rule_is_never_silenced() -> None:
     assert user.question.question == "Push?"
 
 
+async def test_what_a_hook_grants_is_one_call_exactly_and_silences_the_mode_alone() -> None:
+    @before(ToolUse)
+    def grant(use: ToolUse) -> None:
+        use.grant()
+
+    @before(ToolUse)
+    def change(use: ToolUse) -> None:
+        use.args["command"] = "reboot"
+
+    user = User(False)
+    result = await agent(runs("make"), hooks=[grant, Permissions()], ask=user).run("go")
+    assert result_of(result) == "ran make" and user.questions == []
+    await agent(runs("make"), hooks=[grant, change, Permissions()], ask=user).run("go")
+    await agent(runs("make"), hooks=[grant, Permissions(ask=["Bash"])], ask=user).run("go")
+    assert [question.question for question in user.questions] == [
+        f"May execute be used: {it}" for it in ("reboot", "make")
+    ]
+
+
 async def test_what_may_be_denied_is_asked_in_every_mode() -> None:
     user = User(Block("no"))
     permissions = Permissions(deny=["Bash(rm *)"], allow=["Bash"], mode="bypassPermissions")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ from wick import (
     tool,
     user,
 )
+from wick.capabilities.executables import Executables
 from wick.capabilities.recipes import Recipes
 from wick.capabilities.subagents import Subagents
 from wick.capabilities.summarization import Summarization
@@ -336,6 +338,40 @@ async def test_handlers_come_after_every_other_hook(write: Write) -> None:
             *("before tool_use", "before_tool_call", "after tool_use", "after_tool_call"),
             *("after step", "after step", "agent_stop"),
         ]
+
+
+PROGRAM = """#!/bin/sh
+case "$1" in
+hook) echo {event} ;;
+run) cat > {event}.json; echo "{event} program" >> order ;;
+esac
+"""
+
+
+@pytest.mark.shows("kodelet", "before_tool_call", "recipe_name")
+async def test_handlers_come_after_programs_which_are_told_of_the_recipe(write: Write, tmp_path: Path) -> None:
+    events = ("user_message_send", "before_tool_call", "after_tool_call", "turn_end", "agent_stop")
+    folder = tmp_path / "programs"
+    folder.mkdir()
+    for event in events:
+        (folder / event).write_text(PROGRAM.format(event=event))
+        (folder / event).chmod(0o755)
+
+    def mine(payload: dict[str, Any], run: Run) -> None:
+        with (tmp_path / "order").open("a") as file:
+            file.write(f"{payload['event']} handler\n")
+
+    recipes = write("r", "Go {{input}}.", ", ".join(f"{event}: mine" for event in events)).recipes(mine=mine)
+    programs = Executables([folder], cwd=tmp_path, trust=tmp_path / "trust.json")
+    model = Scripted(calls(call()), "done")
+    await Agent(model, tools=[echo], hooks=[recipes, programs]).run("on", recipe="r")
+    lines = [line.split() for line in (tmp_path / "order").read_text().splitlines()]
+    assert {event: [who for named, who in lines if named == event] for event in events} == dict.fromkeys(
+        events, ["program", "handler"]
+    )
+    told = {event: json.loads((tmp_path / f"{event}.json").read_text()) for event in events}
+    assert {payload["recipe_name"] for payload in told.values()} == {"r"}
+    assert told["user_message_send"]["message"] == "Go on."
 
 
 def hook_noting(order: list[str], position: Any, operation: Any) -> Any:

@@ -785,3 +785,45 @@ WRONG: list[tuple[dict[str, Any], str]] = [
 def test_what_makes_no_sense_is_refused(options: dict[str, Any], sentence: str) -> None:
     with pytest.raises(ConfigError, match=sentence):
         Summarization(**options)
+
+
+# -- who looks before and after ----------------------------------------------------------------------------------------
+
+
+class Looker:
+    """Notes what it is told, and refuses if it has a reason."""
+
+    def __init__(self, reason: str = "") -> None:
+        self.reason = reason
+        self.seen: list[tuple[str, ...]] = []
+
+    async def before_compaction(self, run: Run, trigger: str, words: str) -> str:
+        self.seen.append(("before", trigger, words))
+        return self.reason
+
+    async def after_compaction(self, run: Run, trigger: str, summary: str) -> None:
+        self.seen.append(("after", trigger, summary))
+
+    @property
+    def hook(self) -> Any:
+        @before(Run)
+        def look(run: Run) -> None:
+            run.progress.compactions.append(self)
+
+        return look
+
+
+@pytest.mark.parametrize(("text", "trigger", "words"), [("go", "auto", ""), ("/compact names", "manual", "names")])
+async def test_who_looks_is_told_before_and_after(text: str, trigger: str, words: str) -> None:
+    looker = Looker()
+    model, thread = Scripted("an answer", spare=True), thread_of(*talk(6))
+    await Agent(model, hooks=[looker.hook, Summarization(2_000, threshold=500, **QUIET)]).run(text, thread=thread)
+    assert looker.seen == [("before", trigger, words), ("after", trigger, "in short")] and thread.compacted is not None
+
+
+async def test_who_looks_can_keep_the_conversation_as_it_is() -> None:
+    looker, thread = Looker("not yet"), thread_of(*talk(6))
+    agent = Agent(Scripted("an answer"), hooks=[looker.hook, Summarization(2_000, threshold=500, **QUIET)])
+    result = await agent.run("go", thread=thread)
+    assert (result.outcome, result.text, thread.compacted) == ("completed", "an answer", None)
+    assert looker.seen == [("before", "auto", "")]

@@ -29,28 +29,42 @@ class Wick:
         self.folder.mkdir()
         self.home.mkdir()
 
-    def __call__(self, *words: str, stdin: str = "", **environment: str) -> Done:
-        variables = {
+    def __call__(self, *words: str, stdin: str | bytes = "", **environment: str) -> Done:
+        done = subprocess.run(
+            [*COMMAND, *words],
+            cwd=self.folder,
+            env=self.environment | environment,
+            input=stdin.encode() if isinstance(stdin, str) else stdin,
+            capture_output=True,
+            timeout=60,
+            check=False,
+        )
+        out, err = done.stdout.decode(), done.stderr.decode()
+        assert "Traceback" not in err, err
+        return Done(done.returncode, out, err)
+
+    def start(self, *words: str) -> subprocess.Popen[bytes]:
+        """Begin it, and do not wait for its end."""
+        pipe = subprocess.PIPE
+        return subprocess.Popen(
+            [*COMMAND, *words],
+            cwd=self.folder,
+            env=self.environment,
+            stdin=subprocess.DEVNULL,
+            stdout=pipe,
+            stderr=pipe,
+        )
+
+    @property
+    def environment(self) -> dict[str, str]:
+        return {
             "HOME": str(self.home),
             "PATH": os.environ["PATH"],
             "PYTHONPATH": os.pathsep.join(filter(None, (str(ROOT / "src"), os.environ.get("PYTHONPATH")))),
             "PYTHONIOENCODING": "utf-8",
             "LANG": "C.UTF-8",
             "OLLAMA_HOST": "127.0.0.1:1",
-            **environment,
         }
-        done = subprocess.run(
-            [*COMMAND, *words],
-            cwd=self.folder,
-            env=variables,
-            input=stdin,
-            capture_output=True,
-            encoding="utf-8",
-            timeout=60,
-            check=False,
-        )
-        assert "Traceback" not in done.stderr, done.stderr
-        return Done(done.returncode, done.stdout, done.stderr)
 
     def write(self, name: str, text: str, *, executable: bool = False) -> Path:
         path = self.folder / name

@@ -160,6 +160,32 @@ def test_a_warm_program_is_tried(wick: Wick) -> None:
     assert refused.code == 3 and "refused: no force" in refused.out
 
 
+SETTINGS = {
+    "PreToolUse": [{"matcher": "Bash", "hooks": [{"type": "command", "command": "./check.sh"}]}],
+    "Stop": [{"hooks": [{"type": "command", "command": "echo one"}, {"type": "command", "command": "exit 1"}]}],
+}
+CHECK = "#!/bin/sh\nif grep -q -e --force; then echo no force >&2; exit 2; fi\n"
+
+
+def test_a_handler_of_settings_is_listed_trusted_and_tried(wick: Wick) -> None:
+    wick.write(".claude/settings.json", json.dumps({"hooks": SETTINGS}))
+    wick.write("check.sh", CHECK, executable=True)
+    assert rows(wick("hooks", "list", "--json"))["./check.sh"]["trust"] == "untrusted"
+    call = {"tool_name": "Bash", "tool_input": {"command": "git push --force"}}
+    assert "is untrusted" in asked(wick, call, name="PreToolUse").err
+    done = wick("hooks", "trust", "--yes")
+    assert "settings.json" in done.out and "check.sh" in done.out and "2 trusted" in done.out
+    row = rows(wick("hooks", "list", "--json"))["./check.sh"]
+    assert (row["trust"], row["point"], row["fail"]) == ("trusted", "before_tool_use", "closed")
+    assert isinstance(row["ring"], int)
+    refused = asked(wick, call, name="PreToolUse")
+    assert refused.code == 3 and "refused: no force" in refused.out
+    several = asked(wick, {}, name="Stop")
+    assert several.code == 2 and "say which: echo one, exit 1" in several.err
+    failed = asked(wick, {}, name="exit 1")
+    assert failed.code == 1 and "ended with exit code 1, so the run goes on" in failed.out
+
+
 @pytest.mark.parametrize(
     ("name", "event", "sentence"),
     [

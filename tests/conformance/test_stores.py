@@ -363,6 +363,54 @@ async def test_messages_at_once_all_arrive(store: Store, mine: Held) -> None:
     assert found == {position: n for n, position in enumerate(places)}
 
 
+async def test_several_messages_are_queued_together_or_not_at_all(store: Store, mine: Held) -> None:
+    assert await store.enqueue("ada", "t", {"n": 1}, {"n": 2}, {"n": 3}) == 3
+    assert [(item.position, item.data["n"]) for item in await store.inbox("ada", "t")] == [(1, 1), (2, 2), (3, 3)]
+    with refused("invalid", "JSON data"):
+        await store.enqueue("ada", "t", {"n": 4}, {"n": object()})
+    with refused("invalid", "nothing to say"):
+        await store.enqueue("ada", "t")
+    assert (await store.head("ada", "t")).queued == 3
+
+
+async def test_what_is_said_again_under_its_key_is_queued_once(store: Store, mine: Held) -> None:
+    assert await store.enqueue("ada", "t", {"n": 1}, {"n": 2}, key="k") == 2
+    assert await store.enqueue("ada", "t", {"n": 1}, {"n": 2}, key="k") == 2
+    assert await store.enqueue("ada", "t", {"n": 3}, key="other") == 3
+    assert await store.enqueue("ada", "t", {"n": 4}) == 4
+    await mine.append(entry(1), took=[1, 2, 3, 4])
+    assert await store.enqueue("ada", "t", {"n": 1}, {"n": 2}, key="k") == 2  # also when it was heard
+    assert (await store.head("ada", "t")).queued == 0 and list(await store.inbox("ada", "t")) == []
+    await store.create("ada", "another")
+    assert await store.enqueue("ada", "another", {"n": 1}, key="k") == 1
+    for key in ("x" * 201, "a\0b"):
+        with refused("invalid", "the key of a message"):
+            await store.enqueue("ada", "t", {"n": 1}, key=key)
+
+
+async def test_who_says_it_at_once_under_one_key_says_it_once(store: Store, mine: Held) -> None:
+    places = await asyncio.gather(*(store.enqueue("ada", "t", {"n": 1}, key="k") for _ in range(20)))
+    assert set(places) == {1} and (await store.head("ada", "t")).queued == 1
+
+
+async def test_a_key_goes_with_its_thread(store: Store, mine: Held) -> None:
+    await store.enqueue("ada", "t", {"n": 1}, key="k")
+    await store.delete("ada", "t")
+    await store.create("ada", "t")
+    assert await store.enqueue("ada", "t", {"n": 2}, key="k") == 1
+    assert [item.data for item in await store.inbox("ada", "t")] == [{"n": 2}]
+
+
+async def test_a_thread_is_described_anew(store: Store) -> None:
+    made = await store.create("ada", "t", title="First", meta={"agent": "a"})
+    assert (await store.describe("ada", "t", title="  Second  title ")).title == "Second title"
+    changed = await store.describe("ada", "t", meta={"agent": "b", "n": [1]})
+    assert changed == await store.head("ada", "t")
+    assert (changed.title, changed.meta, changed.updated) == ("Second title", {"agent": "b", "n": [1]}, made.updated)
+    with refused("invalid", "JSON data"):
+        await store.describe("ada", "t", meta={"x": object()})
+
+
 async def test_what_was_taken_cannot_be_taken_again(store: Store, mine: Held) -> None:
     await store.enqueue("ada", "t", {"role": "user", "content": "Hi."})
     await mine.append(entry(1), took=[1, 1])
@@ -775,6 +823,7 @@ TRIES: dict[str, Any] = {
     "append": lambda store, fence: store.append("eve", "t", [entry(2)], expect=1, fence=fence),
     "read": lambda store, fence: read(store, "t", "eve"),
     "head": lambda store, fence: store.head("eve", "t"),
+    "describe": lambda store, fence: store.describe("eve", "t", title="Mine"),
     "delete": lambda store, fence: store.delete("eve", "t"),
     "fork": lambda store, fence: store.fork("eve", "t", 1, "mine"),
     "lease": lambda store, fence: store.lease("eve", "t", "eve", 60),

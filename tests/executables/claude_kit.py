@@ -50,7 +50,7 @@ def says(answer: Json | str = "", code: int = 0, stderr: str = "", **more: Any) 
     """A handler that notes what it is told in a file, and answers."""
     text = answer if isinstance(answer, str) else json.dumps(answer)
     lines = [
-        f"{{ cat; echo; }} >> {SEEN}",
+        f"p=$(cat); printf '%s\\n' \"$p\" >> {SEEN}",  # in one piece, for others may do it at the same time
         f"printf %s {quote(text)}",
         f"printf %s {quote(stderr)} >&2",
         f"exit {code}",

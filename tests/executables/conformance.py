@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent.parent
@@ -121,15 +122,18 @@ CONTRACT: dict[str, tuple[Part, ...]] = {
         Part("before_run", "input system", "input system"),
         Part("guard_run", "input system"),
         Part("after_run", "result error"),
+        Part("wrap_run", "phase result", "result"),
         Part("before_step", "number"),
         Part("guard_step", "number"),
         Part("after_step", "number result", "message"),
         Part("before_model_call", "system messages", "system"),
         Part("guard_model_call", "system messages"),
         Part("after_model_call", "result error", "result"),
+        Part("wrap_model_call", "phase result", "result"),
         Part("before_tool_use", "tool args", "args question"),
         Part("guard_tool_use", "tool args", "question"),
         Part("after_tool_use", "tool args result error", "result"),
+        Part("wrap_tool_use", "phase result", "result"),
     ),
 }  # fmt: skip
 
@@ -140,15 +144,41 @@ DIFFERENT: dict[Field, str] = {
     ("kodelet", EVERY, "chain"): "each program sees what the one before it left; kodelet shows each the original",
     ("kodelet", "discovery", "shadowing"): "a broken program does not hide a good one of the same name further down",
     ("kodelet", "discovery", "last-known-type"): "a trusted program whose query fails keeps its type and denies",
+    ("kodelet", "before_tool_call", "tool_input"): "arguments have wick's names, but for `file_path`",
+    ("kodelet", "after_tool_call", "tool_output.metadata"): '`{"output": …}` for every tool',
+    ("kodelet", "after_tool_call", "output"): "its `metadata.output` is what the model reads",
     ("claude", EVERY, "exit-other"): "denies for PreToolUse and UserPromptSubmit, unless the entry says `fail: open`",
     ("claude", EVERY, "invalid-json"): "denies for PreToolUse and UserPromptSubmit, unless the entry says `fail: open`",
+    ("claude", EVERY, "transcript_path"): "it is there while the run goes on; programs in a sandbox do not see it",
+    ("claude", EVERY, "suppressOutput"): "what a program prints is in the log of the thread, unless this is true",
+    ("claude", EVERY, "systemMessage"): "an event `system_message` in the log of the thread",
     ("claude", "settings", "matcher"): "regular expressions are RE2's; a pattern that it refuses denies",
+    ("claude", "settings", "type-prompt"): "the model of the run is asked; an answer that is no JSON has not agreed",
+    ("claude", "settings", "if"): "where it cannot be told whether the rule is met, the handler is called",
+    ("claude", "settings", "once"): "once in each conversation",
+    ("claude", "settings", "identical-handler"): "the same in every field but its matcher and its file",
+    ("claude", "SessionStart", "source"): "clear for a conversation that was rewound to its beginning",
+    ("claude", "SessionStart", "initialUserMessage"): "stands before what the user says",
+    ("claude", "PreToolUse", "permissionDecision"): "defer asks the user, as ask does; an allow silences no rule",
+    (
+        "claude",
+        "PreToolUse",
+        "updatedInput",
+    ): "of several the last in the settings counts, and the others are asked again",
+    ("claude", "PermissionRequest", "decision.behavior"): "allow answers what a permission mode asks, and no rule",
+    ("claude", "Notification", "notification_type"): "idle_prompt comes when a run has ended, and not a minute later",
+    ("claude", "PreCompact", "exit-2"): "nothing is summed up, and the run goes on",
+    ("claude", "Stop", "cap"): "8 in one run, whatever happens between them",
+    ("claude", "SessionEnd", "reason"): "always other: when the capability is closed",
 }
 
 # Fields that do nothing in wick, and why.
-MISSING: dict[Field, str] = {}
+MISSING: dict[Field, str] = {
+    ("claude", "PostToolUseFailure", "is_interrupt"): "always false: where a run is cancelled, no hook is called after",
+}
 
 
+@cache
 def fields() -> dict[Field, str]:
     """Every field of the contract, with its kind."""
     return {
@@ -162,11 +192,13 @@ def fields() -> dict[Field, str]:
 # -- what the tests show --------------------------------------------------------------------------------------------
 
 
+@cache
 def shown(folder: Path = ROOT / "tests") -> dict[Field, list[str]]:
     """The fields that tests say they show, with the names of those tests."""
     found: dict[Field, list[str]] = {}
     for path in sorted(folder.rglob("test_*.py")):
-        for test, field in _marks(ast.parse(path.read_text(encoding="utf-8"))):
+        text = path.read_text(encoding="utf-8")
+        for test, field in _marks(ast.parse(text)) if ".shows(" in text else ():
             found.setdefault(_known(field), []).append(f"{path.relative_to(ROOT).as_posix()}::{test}")
     return found
 

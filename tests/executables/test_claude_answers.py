@@ -10,7 +10,7 @@ import pytest
 
 from executables.claude_kit import TOOLS, Json, agent, asked, decides, on, real, says, seen, specific
 from kit import call, calls, entries, result_of
-from wick import Agent, Message, Result, Scripted, Thread, user
+from wick import Agent, FunctionModel, Message, Result, Scripted, Thread, caps, user
 from wick.backends.local import Local
 from wick.capabilities.filesystem import Filesystem
 from wick.capabilities.summarization import Summarization
@@ -200,6 +200,20 @@ async def test_a_long_text_goes_into_a_file_with_a_preview(tmp_path: Path) -> No
     files = Agent(reader, hooks=[Filesystem(Local(workspace))])
     again = await files.run("read it", thread=result.thread)
     assert "line 2999" in again.messages[-2].text
+
+
+async def test_a_long_reason_is_cut_too(tmp_path: Path) -> None:
+    result = await used(tmp_path, on("PreToolUse", says(decides("deny", "no " * 5_000))))
+    assert result_of(result).startswith("no no no") and len(result_of(result)) < 3_000
+
+
+async def test_of_very_many_conversations_the_oldest_has_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(caps, "HOOK_SESSIONS", 2)
+    talker = agent(tmp_path, on("SessionEnd", says()), FunctionModel(lambda request: "hello"))
+    threads = [Thread() for _ in range(3)]
+    for thread in (threads[0], threads[1], threads[0], threads[2]):
+        await talker.run("go", thread=thread)
+    assert [row["session_id"] for row in seen(tmp_path)] == [threads[1].id]
 
 
 @pytest.mark.shows("claude", "*", "CLAUDE_PROJECT_DIR")

@@ -53,8 +53,8 @@ async def test_before_a_tool_it_is_told_the_tool_as_claude_code_calls_it(tmp_pat
         ("write_file", {"path": "a/b.txt", "content": "x"}, ("Write", {"file_path": "{}/a/b.txt", "content": "x"})),
         (
             "edit_file",
-            {"path": "/etc/x", "old_text": "a", "new_text": "b"},
-            ("Edit", {"file_path": "/etc/x", "old_string": "a", "new_string": "b", "replace_all": False}),
+            {"path": "/etc/x", "old_text": "a", "new_text": ""},
+            ("Edit", {"file_path": "/etc/x", "old_string": "a", "new_string": "", "replace_all": False}),
         ),
     ],
 )
@@ -95,6 +95,11 @@ async def test_an_if_is_one_permission_rule(tmp_path: Path, command: str, meant:
     hooks = on("PreToolUse", says(decides("deny", "no pushing"), **{"if": "Bash(git push *)"}))
     result = await used(tmp_path, hooks, model=once(command=command))
     assert (result_of(result) == "no pushing") == meant == bool(seen(tmp_path))
+
+
+async def test_where_an_if_cannot_tell_the_program_is_asked(tmp_path: Path) -> None:
+    hooks = on("PreToolUse", says(decides("deny", "no"), **{"if": "broken(x)"}))
+    assert result_of(await used(tmp_path, hooks, model=once("broken", text="x"))) == "no"
 
 
 # -- what it may answer before --------------------------------------------------------------------------------------

@@ -46,7 +46,7 @@ SLOW = ("hangs", "answers too late", "ignores that it is to end")
 
 
 def watching(failure: str) -> tuple[str, ...]:
-    """Those for whom it is a failure: who only looks need not look, and at the end of a turn nothing can be answered."""
+    """Those for whom it is a failure: who only looks need not look, and at the end of a turn nothing is answered."""
     if failure == "closes stdin early":
         return ()
     return tuple(event for event in WATCHING if failure != "breaks the schema" or event != "turn_end")
@@ -126,7 +126,9 @@ async def test_a_file_that_is_not_what_it_was_has_not_agreed(programs: Programs,
         executables = programs.executables(dirs=[path])
         _take_away(program, gone)
         told, _ = await outcome(event, executables)
-        words = "stands no longer where it was" if gone in ("vanished", "a broken link") else "is not executable any more"
+        words = (
+            "stands no longer where it was" if gone in ("vanished", "a broken link") else "is not executable any more"
+        )
         assert told == f"the hook program check {words}, so it has not agreed"
 
 
@@ -157,7 +159,9 @@ async def test_a_file_that_was_changed_after_it_was_trusted_has_not_agreed(progr
     assert (await outcome("tool", again))[0] == told
 
 
-async def test_a_failure_is_in_the_record_of_the_operation(programs: Programs, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_failure_is_in_the_record_of_the_operation(
+    programs: Programs, caplog: pytest.LogCaptureFixture
+) -> None:
     caplog.set_level(logging.WARNING)
     _, result = await outcome("before_tool_call", made(programs, "before_tool_call", "crashes"))
     (decision,) = entries(result.thread, "decision")
@@ -165,6 +169,8 @@ async def test_a_failure_is_in_the_record_of_the_operation(programs: Programs, c
 
 
 async def test_a_huge_call_is_told_whole_or_denied(programs: Programs) -> None:
-    programs.python("count", "before_tool_call", "answer = {'blocked': True, 'reason': str(len(told['tool_input']['command']))}")
+    programs.python(
+        "count", "before_tool_call", "answer = {'blocked': True, 'reason': str(len(told['tool_input']['command']))}"
+    )
     told = result_of(await user_of(execute, programs.executables(), args={"command": "x" * 3_000_000}).run("go"))
     assert told == "3000000"

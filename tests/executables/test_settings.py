@@ -158,6 +158,14 @@ async def test_settings_of_a_folder_do_nothing_before_they_are_trusted(folder: F
     assert await used(folder.path, folder.load()) == "no"
 
 
+def test_settings_that_nobody_trusts_may_be_broken(folder: Folder, caplog: pytest.LogCaptureFixture) -> None:
+    (folder.path / ".claude" / "settings.json").write_text("{")
+    assert folder.load() == Settings() and "not JSON" in caplog.text
+    folder.trust.trust([folder.path / ".claude" / "settings.json"])
+    with pytest.raises(ConfigError, match="not JSON"):
+        folder.load()
+
+
 async def test_settings_that_changed_are_not_used_and_deny(folder: Folder) -> None:
     file = folder.write("settings.json", on("PreToolUse", says()))
     folder.trust_all()
@@ -170,6 +178,25 @@ async def test_settings_that_changed_are_not_used_and_deny(folder: Folder) -> No
     assert await used(folder.path, folder.load()) == "ran ls"
 
 
+async def test_trusted_settings_that_are_gone_deny_until_they_are_forgotten(folder: Folder) -> None:
+    file = folder.write("settings.json", on("PreToolUse", says()))
+    folder.trust_all()
+    settings = folder.load()
+    file.unlink()
+    assert "stands no longer where it was" in await used(folder.path, settings)
+    assert "was trusted and is gone" in await used(folder.path, folder.load())
+    folder.trust.forget([file])
+    assert await used(folder.path, folder.load()) == "ran ls"
+
+
+async def test_settings_that_are_not_trusted_switch_nothing_off(folder: Folder) -> None:
+    folder.write("settings.json", on("PreToolUse", says(code=2, stderr="no")), home=True)
+    (folder.path / ".claude" / "settings.json").write_text('{"disableAllHooks": true}')
+    assert await used(folder.path, folder.load()) == "no"
+    folder.trust_all()
+    assert await used(folder.path, folder.load()) == "ran ls"
+
+
 @pytest.mark.parametrize(
     "handler",
     [
@@ -178,6 +205,9 @@ async def test_settings_that_changed_are_not_used_and_deny(folder: Folder) -> No
         {"command": f"cat; sh ${{CLAUDE_PROJECT_DIR}}/{CHECK}; exit $?"},
         {"args": ["sh", f"${{CLAUDE_PROJECT_DIR}}/{CHECK}"]},
         {"command": f"X=1 sh {CHECK}"},
+        {"command": f"sh -c 'cat | sh {CHECK}'"},
+        {"command": "cd .claude/hooks && ./check.sh"},
+        {"command": "sh -c 'cd \"$CLAUDE_PROJECT_DIR/.claude/hooks\"; sh check.sh'"},
     ],
 )
 async def test_a_script_that_changed_does_not_run(folder: Folder, handler: Json) -> None:
@@ -186,7 +216,7 @@ async def test_a_script_that_changed_does_not_run(folder: Folder, handler: Json)
     folder.trust_all()
     settings = folder.load()
     assert await used(folder.path, settings) == "ran ls"
-    script.write_text("#!/bin/sh\ntouch ran; exit 0\n")
+    script.write_text('#!/bin/sh\ntouch "$CLAUDE_PROJECT_DIR/ran"; exit 0\n')
     assert "was changed after it was trusted" in await used(folder.path, settings)
     assert not (folder.path / "ran").exists()
     folder.trust_all()
@@ -215,9 +245,11 @@ def test_only_programs_and_scripts_of_the_folder_count(folder: Folder) -> None:
     (folder.path / "notes.txt").write_text("x")
     (folder.path / "tool.py").write_text("x")
     (folder.path / "link.sh").symlink_to("/bin/sh")
+    (folder.path / ".claude" / "hooks" / "part.py").write_text("x")
+    (folder.path / ".claude" / "hooks" / "check.log").write_text("x")
     os.chmod(folder.path / "notes.txt", 0o644)
     (entry,) = parse(on("PreToolUse", {"command": f"{CHECK} notes.txt /bin/sh tool.py link.sh 'unfinished"})).entries
-    assert [path.name for path in named_files(entry, folder.path)] == ["check.sh", "tool.py"]
+    assert [path.name for path in named_files(entry, folder.path)] == ["check.sh", "part.py", "tool.py"]
 
 
 # -- the capability -------------------------------------------------------------------------------------------------

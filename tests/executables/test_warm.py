@@ -23,6 +23,7 @@ from wick.capabilities.executables import Executables
 from wick.errors import ModelError
 from wick.executables.running import Runner
 from wick.executables.serving import Failed, Serving
+from wick.executables.trust import Trust
 
 # What every program here is made of: a test gives `answer(call)`, or a `serve()` of its own.
 SCRIPT = """#!{python} -IS
@@ -162,6 +163,11 @@ async def test_long_texts_and_odd_characters_come_through(program: Make) -> None
     serving = program("def answer(call): return {'said': call['text']}").alone()
     for text in ("ü🙂\u2028\n\r\t\0", "x" * 900_000):
         assert await serving.ask({"event": "x", "text": text}, timeout=20) == {"said": text}
+
+
+async def test_what_it_says_on_its_standard_error_is_in_nobodys_way(program: Make) -> None:
+    body = "def answer(call):\n    for _ in range(20): os.write(2, b'x' * 1_000_000)\n    return {'done': True}"
+    assert await program(body).alone().ask({"event": "x"}, timeout=20) == {"done": True}
 
 
 async def test_an_answer_to_a_call_that_nobody_waits_for_any_more_is_no_failure(program: Make) -> None:
@@ -638,6 +644,9 @@ async def test_after_a_run_it_sees_what_it_failed_of(program: Make) -> None:
     assert result.text == "sorry: no network"
 
 
+@pytest.mark.shows("lines", "wrap_run", "phase", "result")
+@pytest.mark.shows("lines", "wrap_model_call", "phase", "result")
+@pytest.mark.shows("lines", "wrap_tool_use", "phase")
 @pytest.mark.parametrize("point", ["wrap_run", "wrap_model_call", "wrap_tool_use"])
 async def test_around_an_operation_it_is_asked_before_and_after(program: Make, point: str) -> None:
     kept = program(points=[point])
@@ -646,6 +655,7 @@ async def test_around_an_operation_it_is_asked_before_and_after(program: Make, p
     assert ["result" in call for call in kept.seen][:2] == [False, True]
 
 
+@pytest.mark.shows("lines", "wrap_tool_use", "result")
 async def test_around_a_tool_it_answers_instead_of_it(program: Make) -> None:
     hooks = program("def answer(call): return {'result': 'from a cache'}", points=["wrap_tool_use"]).in_agent()
     assert result_of(await echoer(hooks).run("go")) == "from a cache"
@@ -707,6 +717,29 @@ async def test_one_that_vanished_has_not_agreed(program: Make) -> None:
     assert result_of(await echoer(hooks).run("go")) == "hi"
     shutil.rmtree(kept.dir)
     assert result_of(await echoer(hooks).run("go")).endswith(", so it has not agreed")
+
+
+async def test_one_that_came_with_a_folder_runs_when_it_is_trusted_and_as_long_as_it_stays_the_same(
+    program: Make, tmp_path: Path
+) -> None:
+    kept = program(points=["guard_tool_use"])
+    (tmp_path / "project" / ".wick").mkdir(parents=True)
+    kept.dir.rename(tmp_path / "project" / ".wick" / "hooks")
+    kept.path = tmp_path / "project" / ".wick" / "hooks" / "check"
+    trust = Trust(tmp_path / "trust.json")
+
+    def capability() -> Executables:
+        return Executables(folder=tmp_path / "project", home=tmp_path / "home", trust=trust)
+
+    assert result_of(await echoer(capability()).run("go")) == "hi"
+    assert kept.starts == []
+    trust.trust([kept.path])
+    kept.capability = trusted = capability()
+    assert result_of(await echoer(trusted).run("go")) == "hi"
+    assert len(kept.starts) == 1
+    kept.path.write_text(kept.path.read_text() + "# changed\n")
+    assert result_of(await echoer(trusted).run("go")).endswith(", so it has not agreed")
+    assert len(kept.starts) == 1
 
 
 @pytest.mark.parametrize("point", ["after_tool_use", "after_step", "after_model_call", "after_run"])

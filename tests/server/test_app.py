@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import AsyncIterator, Iterator
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -90,7 +91,7 @@ async def test_a_body_that_is_too_large_is_refused(here: Hosted) -> None:
 
     headers = {"Content-Type": "application/json"}
     async with here.client("ada") as ada:
-        for data in (b"x" * (SMALL_BYTES + 1), endless()):
+        for data in (BytesIO(b"x" * (SMALL_BYTES + 1)), endless()):
             async with ada.post("/auth/session", data=data, headers=headers) as answer:
                 assert (answer.status, (await answer.json())["error"]["code"]) == (413, "too_large")
 

@@ -206,7 +206,7 @@ async def test_a_schema_of_a_newer_version_is_refused(store: Postgres, schema: s
     await store.create("ada", "t")
     await store.close()
     await ask(f"UPDATE {schema}.version SET version = 99")
-    with refused("invalid", "written by a newer wick .version 99; this one knows 1.; update wick"):
+    with refused("invalid", "written by a newer wick .version 99; this one knows .*; update wick"):
         await store.head("ada", "t")
 
 
@@ -229,10 +229,10 @@ async def test_an_older_schema_is_brought_up_to_date(
     monkeypatch.setattr(postgres_pool, "STEPS", (*steps, bad))
     with pytest.raises(StoreError, match="nowhere"):
         await store.head("ada", "t")
-    assert await ask(f"SELECT version, to_regclass('{schema}.more') FROM {schema}.version") == [(1, None)]
+    assert await ask(f"SELECT version, to_regclass('{schema}.more') FROM {schema}.version") == [(len(steps), None)]
     monkeypatch.setattr(postgres_pool, "STEPS", (*steps, ("ALTER TABLE threads ADD COLUMN color text DEFAULT 'red'",)))
     assert len(await read(store)) == 2
-    assert await ask(f"SELECT version, color FROM {schema}.version, {schema}.threads") == [(2, "red")]
+    assert await ask(f"SELECT version, color FROM {schema}.version, {schema}.threads") == [(len(steps) + 1, "red")]
 
 
 def _renamed(fixture: Path, schema: str) -> str:

@@ -201,7 +201,7 @@ async def test_a_file_of_a_newer_version_is_refused(path: Path) -> None:
     await store.close()
     with closing(sqlite3.connect(path)) as db:
         db.execute("PRAGMA user_version = 99")
-    with refused("invalid", "written by a newer wick .schema 99; this one knows 1.; update wick"):
+    with refused("invalid", "written by a newer wick .schema 99; this one knows .*; update wick"):
         await store.head("ada", "t")
     with refused("invalid"):
         await store.create("ada", "t2")

@@ -16,6 +16,7 @@ from wick.executables.claude import SettingsHooks
 from wick.executables.failing import Fail
 from wick.executables.found import Found, Listed
 from wick.executables.running import Runner
+from wick.executables.settings import Entry
 from wick.executables.trust import DEFAULT, Trust
 from wick.executables.warm import Warm
 from wick.hooks import Hook
@@ -36,7 +37,7 @@ class Executables(Capability):
 
     def __init__(
         self,
-        dirs: Sequence[str | Path | Mapping[str, str]] = (),
+        dirs: str | Path | Sequence[str | Path | Mapping[str, str]] = (),
         *,
         folder: str | Path | None = None,
         cwd: str | Path | None = None,
@@ -87,6 +88,10 @@ class Executables(Capability):
     def program(self, name: str) -> Found | None:
         """A program by its name, whatever it hooks."""
         return next((found for found in self.found if found.name == name), None)
+
+    def handlers(self, name: str) -> list[Entry]:
+        """The handlers of settings that are called so, or that are for the event of this name."""
+        return [entry for entry in self._settings.session.settings.entries if name in (entry.name, entry.event)]
 
     def listed(self) -> list[Listed]:
         """Every program, at every point it hooks, and those that are broken or not trusted."""
@@ -140,5 +145,3 @@ def _rows(found: Found, ring: int) -> list[Listed]:
         )
         for event in found.points
     ]
-
-

@@ -19,6 +19,7 @@ from wick.decisions import Asker
 from wick.errors import ConfigError
 
 HOME = "~/.wick"
+HARMLESS = ("Read", "LS", "Glob", "Grep", "calculate", "datetime", "write_todos", "update_todo")
 
 AGENT = click.option("--agent", metavar="FILE[:ID]", help="An agent of an agents.yaml; without it, a plain one.")
 FOLDER = click.option(
@@ -59,7 +60,7 @@ def plain(folder: Path) -> Config:
         "executables": {"folder": str(folder.absolute()), "claude": True},
         "recipes": {"dirs": recipes},
         "builtins": ["calculate", "datetime"],
-        "permissions": True,
+        "permissions": {"allow": [*HARMLESS]},
     }
     text = json.dumps(options).replace("${", "$${")  # a folder's name is not a variable
     return Config(folder.absolute() / "the plain agent", parse(text, "the plain agent", os.environ))

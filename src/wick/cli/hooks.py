@@ -18,7 +18,7 @@ from wick.capabilities.executables import Executables
 from wick.cli.agents import AGENT, FOLDER, HOME, Chosen
 from wick.cli.frame import DONE, FAILED, STOPPED
 from wick.cli.templates import EVENTS, LANGUAGES, program
-from wick.cli.trying import Verdict, tried
+from wick.cli.trying import Verdict, tried, tried_handler
 from wick.errors import ConfigError
 from wick.executables.found import Listed
 from wick.executables.sources import trustable
@@ -147,6 +147,7 @@ def trust(agent: str | None, folder: str, yes: bool, forget: bool) -> None:
     for store, files in found:
         changed = store.forget(files) if forget else store.trust(files)
         click.echo(f"{len(changed)} {'forgotten' if forget else 'trusted'}")
+    Chosen(agent, folder).built()  # asks each what it hooks, which is remembered: it denies there once it is changed
 
 
 def _untrusted(part: Executables) -> list[Path]:
@@ -175,16 +176,7 @@ def test(name: str, payload: Any, agent: str | None, folder: str, as_json: bool)
     told = _payload(payload.read())
     chosen = Chosen(agent, folder)
     chosen.built()
-    parts = chosen.executables
-    found, runner = next(
-        ((found, part.runner) for part in parts if (found := part.program(name)) is not None), (None, None)
-    )
-    if found is None or runner is None:
-        names = [found.name for part in parts for found in part.found]
-        raise ConfigError(f"there is no hook program {name!r}; there are {', '.join(names) or 'none'}")
-    if not found.trusted:
-        raise ConfigError(f"{found.path} is {found.trust}; look at it, then say: wick hooks trust")
-    verdict = tried(found, runner, told)
+    verdict = _tried(chosen.executables, name, told)
     if as_json:
         _print_json(asdict(verdict))
     else:
@@ -193,6 +185,22 @@ def test(name: str, payload: Any, agent: str | None, folder: str, as_json: bool)
             click.echo(json.dumps(verdict.answer, indent=2, ensure_ascii=False))
         click.echo(f"{verdict.milliseconds:.0f} ms", err=True)
     sys.exit(_code(verdict))
+
+
+def _tried(parts: Sequence[Executables], name: str, told: dict[str, Any]) -> Verdict:
+    """Call the program of this name, or the handler of settings that is called so or is for this event."""
+    for part in parts:
+        found, handlers = part.program(name), part.handlers(name)
+        if found is None and len(handlers) > 1:
+            raise ConfigError(f"{name} has several handlers; say which: {', '.join(one.name for one in handlers)}")
+        if (trust := found.trust if found else handlers[0].trust if handlers else "trusted") != "trusted":
+            raise ConfigError(f"{name} is {trust}; look at it, then say: wick hooks trust")
+        if found is not None:
+            return tried(found, part.runner, told)
+        if handlers:
+            return tried_handler(handlers[0], part.runner, told)
+    names = [row.name for part in parts for row in part.listed()]
+    raise ConfigError(f"there is no hook program {name!r}; there are {', '.join(names) or 'none'}")
 
 
 def _payload(data: bytes) -> dict[str, Any]:

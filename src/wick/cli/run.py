@@ -19,7 +19,7 @@ from wick.fencing import fenced, one_line
 from wick.operations import Result
 from wick.workers import in_thread
 
-MOST_PIPED = 1_000_000  # characters
+MOST_PIPED = 1_000_000  # bytes
 CODES = {"completed": DONE, "failed": FAILED, "stopped": STOPPED, "interrupted": WAITING, "cancelled": INTERRUPTED}
 
 
@@ -53,10 +53,10 @@ def command(
 def _piped() -> str:
     if sys.stdin is None or sys.stdin.isatty():
         return ""
-    text = sys.stdin.read(MOST_PIPED + 1)
-    if len(text) > MOST_PIPED:
-        raise ConfigError(f"more than {MOST_PIPED:,} characters were piped in; put them into a file and name it")
-    return text.strip()
+    data = sys.stdin.buffer.read(MOST_PIPED + 1)
+    if len(data) > MOST_PIPED:
+        raise ConfigError(f"more than {MOST_PIPED:,} bytes were piped in; put them into a file and name it")
+    return data.decode(errors="replace").strip()
 
 
 def _words(prompt: str, piped: str) -> str:

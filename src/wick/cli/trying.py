@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from time import perf_counter
 from typing import Any
 
 from wick.executables.answers import Unfit, answered, parsed
-from wick.executables.failing import decides
+from wick.executables.claude_answers import Said
+from wick.executables.failing import Fail, decides
 from wick.executables.found import Found
+from wick.executables.handlers import call
 from wick.executables.running import Ran, Runner, blocking
+from wick.executables.settings import Entry
 
 ID = "1"  # of the only line that a program is sent
 
@@ -25,6 +29,33 @@ class Verdict:
     milliseconds: float
 
 
+def tried_handler(entry: Entry, runner: Runner, told: dict[str, Any]) -> Verdict:
+    """Call a handler of Claude Code's settings once with an event."""
+    payload = json.dumps({"hook_event_name": entry.event, **told}).encode()
+    start = perf_counter()
+    said = blocking(lambda: call(entry, payload, runner, None))
+    took = (perf_counter() - start) * 1000
+    if said.problem:
+        return Verdict("failed", f"it {said.problem}, so {_means(entry.event, entry.fail)}", {}, 0, took)
+    answer = said.answer.model_dump(by_alias=True, exclude_none=True, exclude_defaults=True)
+    return Verdict(*_said(said), answer, 2 if said.refuses else 0, took)
+
+
+def _said(said: Said) -> tuple[str, str]:
+    if said.answer.goes_on is False:
+        return "stops", said.answer.stopReason or ""
+    if said.permission == "deny" or said.blocks:
+        return ("continues" if said.entry.event in ("Stop", "SubagentStop") else "refused"), said.reason
+    if said.permission in ("ask", "defer"):
+        return "asks", said.specific.permissionDecisionReason or ""
+    changes = said.specific.updatedInput is not None or said.specific.updatedToolOutput is not None
+    return ("changed" if changes else "agreed"), "\n".join(said.context)
+
+
+def _means(event: str, fail: Fail | None) -> str:
+    return "it has not agreed" if decides(event) and fail != "open" else "the run goes on"
+
+
 def tried(found: Found, runner: Runner, told: dict[str, Any]) -> Verdict:
     """Call a program once with an event."""
     event = str(told.get("event") or (found.points[0] if found.points else ""))
@@ -36,8 +67,8 @@ def tried(found: Found, runner: Runner, told: dict[str, Any]) -> Verdict:
     try:
         answer = _line(ran) if lines else answered(ran)
     except Unfit as problem:
-        means = "it has not agreed" if decides(event) and found.fail != "open" else "the run goes on"
-        return Verdict("failed", f"it {problem}, so {means}", {}, ran.exit_code, ran.milliseconds)
+        reason = f"it {problem}, so {_means(event, found.fail)}"
+        return Verdict("failed", reason, {}, ran.exit_code, ran.milliseconds)
     return Verdict(*_meaning(answer), answer, ran.exit_code, ran.milliseconds)
 
 

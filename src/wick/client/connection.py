@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from io import BytesIO
 from typing import Any
 
 import aiohttp
@@ -55,7 +56,7 @@ class Connection:
         *,
         query: Mapping[str, Any] | None = None,
         json: Any = None,
-        body: bytes | aiohttp.FormData | None = None,
+        body: bytes | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> Any:
         """What the server answers, as JSON data; None if it has nothing to say."""
@@ -71,7 +72,7 @@ class Connection:
         *,
         query: Mapping[str, Any] | None = None,
         json: Any = None,
-        body: bytes | aiohttp.FormData | None = None,
+        body: bytes | None = None,
         headers: Mapping[str, str] | None = None,
         silence: float | None = None,
     ) -> AsyncIterator[aiohttp.ClientResponse]:
@@ -82,7 +83,12 @@ class Connection:
         limits = aiohttp.ClientTimeout(total=self.timeout, sock_connect=CONNECT_SECONDS, sock_read=silence)
         try:
             async with self.session().request(
-                method, self.at(path, query), data=body, headers=sent, allow_redirects=False, timeout=limits
+                method,
+                self.at(path, query),
+                data=body and BytesIO(body),
+                headers=sent,
+                allow_redirects=False,
+                timeout=limits,
             ) as response:
                 if response.status >= 300:
                     raise _refusal(response, await response.read())

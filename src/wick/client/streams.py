@@ -18,6 +18,7 @@ from wick.turns import closing
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0  # between two tries to connect again
 CHUNK_BYTES = 65_536
+NOTHING_LEFT = 204
 
 
 @dataclass(slots=True)
@@ -36,6 +37,8 @@ class RunStream:
     patience: float = 60.0  # seconds that a server may be away
     key: str = field(default_factory=lambda: uuid4().hex)  # the same run is begun once, however often it is asked for
 
+    _seen: bool = field(default=False, init=False)  # there is nothing left to be told
+
     async def __aiter__(self) -> AsyncIterator[Event]:
         pause, since = FIRST_PAUSE, monotonic()
         while True:
@@ -47,6 +50,8 @@ class RunStream:
                             yield event
                             if event.terminal:
                                 return
+                if self._seen:
+                    return
                 error = ServerError(f"the stream of run {self.run_id or '?'} ended before the run", "broken")
             except ServerError as failure:
                 if not failure.passing:
@@ -70,6 +75,7 @@ class RunStream:
             headers["Idempotency-Key"] = self.key
             asked = self.connection.asked("POST", self.path, json=self.body, headers=headers, silence=SILENCE_SECONDS)
         async with asked as response:
+            self._seen = response.status == NOTHING_LEFT
             self.run_id = response.headers.get("X-Run-Id", self.run_id)
             self.thread_id = response.headers.get("X-Thread-Id", self.thread_id)
             async for chunk in response.content.iter_any():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from types import TracebackType
 from typing import Self
 
@@ -35,12 +34,12 @@ class TerminalLink:
         rows, columns = self._size
         try:
             self._socket = await self._connection.session().ws_connect(
-                self._connection.at(self._path, {"rows": rows, "cols": columns}), max_msg_size=0
+                self._connection.at(self._path, {"rows": rows, "columns": columns}), max_msg_size=0
             )
         except aiohttp.WSServerHandshakeError as error:
             message = f"the server opens no terminal: {error.message} ({error.status})"
             raise ServerError(message, "refused", error.status) from None
-        except (aiohttp.ClientError, OSError, asyncio.TimeoutError) as error:
+        except (TimeoutError, aiohttp.ClientError, OSError) as error:
             raise ServerError(f"{self._connection.url} cannot be reached: {error}", "unreachable") from error
 
     async def read(self) -> bytes:
@@ -53,12 +52,12 @@ class TerminalLink:
                 return b""
 
     async def write(self, data: bytes) -> None:
-        """Type something. To type the byte 0x01 first, which the server takes for a sign, it is sent by itself."""
+        """Type something."""
         await self._send(data)
 
     async def resize(self, rows: int, columns: int) -> None:
         """Say how large it is shown."""
-        await self._send(CONTROL + to_json({"type": "resize", "rows": rows, "cols": columns}))
+        await self._send(CONTROL + to_json({"type": "resize", "rows": rows, "columns": columns}))
 
     async def _send(self, data: bytes) -> None:
         try:

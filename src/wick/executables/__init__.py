@@ -8,4 +8,11 @@
     trust      which files may run
     discovery  where programs are looked for
     single     one program per hook
+    settings   Claude Code's settings, as they are written; `sources` has where they come from and what is trusted
+    claude     these as hooks: claude_runs and claude_tools have the events, claude_session what stands behind them
+    handlers   one call of a command, a server or a prompt; claude_answers says what its answer means
+    transcript a conversation as a file
+    warm       programs that are kept, their hooks and tools
+    serving    a process that is kept: asked, ended when it fails, started again
+    pipes      its input and output, as lines
 """

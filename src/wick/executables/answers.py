@@ -64,14 +64,16 @@ def _article(value: Any) -> str:
 
 def _names(kinds: Any) -> str:
     kinds = kinds if isinstance(kinds, tuple) else (kinds,)
-    return " or ".join(f"a {_KINDS[kind]}" for kind in kinds)
+    named = dict.fromkeys(_KINDS[kind] for kind in kinds)
+    return " or ".join(name if name == _SWITCH else f"{'an' if name == 'object' else 'a'} {name}" for name in named)
 
 
+_SWITCH = "true or false"
 _KINDS = {
     dict: "object",
     list: "list",
     str: "text",
-    bool: "true or false",
+    bool: _SWITCH,
     int: "number",
     float: "number",
     type(None): "null",

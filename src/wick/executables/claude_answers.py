@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from wick import caps
 from wick.decisions import Ask, Block, Stop
 from wick.executables.answers import Unfit
 from wick.executables.failing import failed, words
@@ -116,7 +117,8 @@ def stop(said: Sequence[Said]) -> Stop | None:
     """`continue: false` ends everything and wins over all."""
     for one in said:
         if one.answer.goes_on is False:
-            return Stop(one.answer.stopReason or f"the hook {one.entry.name} wants nothing more to be done")
+            reason = (one.answer.stopReason or "")[: caps.HOOK_TEXT_CHARS]
+            return Stop(reason or f"the hook {one.entry.name} wants nothing more to be done")
     return None
 
 

@@ -54,7 +54,8 @@ class Place:
     def shown(self, args: Mapping[str, Any]) -> dict[str, Any]:
         """Arguments as the program reads them; what is left out because it says nothing comes back as it was."""
         names, path = ARGUMENTS.get(self.own, {}), PATHS.get(self.own)
-        told = {name: thaw(value) for name, value in args.items() if value is not None and value != ""}
+        needed = self.tool.parameters.get("required", ())
+        told = {name: thaw(value) for name, value in args.items() if name in needed or value not in (None, "")}
         if path in told and isinstance(told[path], str):
             told[path] = self._absolute(told[path])
         return {names.get(name, name): value for name, value in told.items()}

@@ -33,7 +33,7 @@ class RunEvents:
                 await self.session.notify(run, "idle_prompt", "The agent is waiting for your input")
             return result
         finally:
-            self.session.conversation(run).later += work.context
+            self.session.conversation(run).later += [told for told in work.context if told.name == "SessionStart"]
             work.context.clear()
             await work.transcript.remove()
 

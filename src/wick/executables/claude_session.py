@@ -15,6 +15,7 @@ from typing import Any
 
 from wick import caps
 from wick.aliases import POINTS
+from wick.errors import ConfigError
 from wick.executables import handlers
 from wick.executables.claude_answers import Said, failure, stop
 from wick.executables.claude_names import Place
@@ -48,11 +49,11 @@ class Work:
 class Conversation:
     """What is kept for one thread, until the programs are told that it has ended."""
 
-    thread: Thread
+    thread: Thread | None  # where programs are told of its end
     own: bool = True  # and not that of an agent that works for another
     mode: str = "default"
     started: bool = False  # programs have been told
-    used: dict[str, Any] = field(default_factory=dict)  # handlers that run once, and the operation they ran for
+    used: dict[str, str] = field(default_factory=dict)  # handlers that run once, and the call they ran for
     later: list[Message] = field(default_factory=list)  # context that came too late for its run
 
 
@@ -84,8 +85,13 @@ class Session:
         return run
 
     def conversation(self, run: Run) -> Conversation:
-        top = self.top(run)
-        return self.conversations.setdefault(top.thread.id, Conversation(top.thread, top.parent is None))
+        """The conversation of a run, the latest of all now."""
+        top, own = self.top(run), self.conversations
+        kept = own.pop(top.thread.id, None)
+        if kept is None:
+            kept = Conversation(top.thread if self.has("SessionEnd") else None, top.parent is None)
+        own[top.thread.id] = kept
+        return kept
 
     # -- asking -------------------------------------------------------------------------------------------------------
 
@@ -102,7 +108,10 @@ class Session:
         if entry.rule is None or entry.problem:
             return True
         place = Place.of(use, self.runner.cwd)
-        return met(entry.rule, Subject.of(use.bound, use.args, use.names, workdir=place.workdir)) != "no"
+        try:
+            return met(entry.rule, Subject.of(use.bound, use.args, use.names, workdir=place.workdir)) != "no"
+        except ConfigError:
+            return True
 
     async def fire(
         self,
@@ -128,7 +137,11 @@ class Session:
         """Whether a handler may run: one that runs once has had its turn, unless it is asked again about the same."""
         if not entry.once:
             return True
-        return self.conversation(op.run).used.setdefault(entry.key, op.trail) is op.trail
+        used, call = self.conversation(op.run).used, f"{op.run.id} {op.call.id}" if isinstance(op, ToolUse) else ""
+        if entry.key in used:
+            return bool(call) and used[entry.key] == call
+        used[entry.key] = call
+        return True
 
     async def _told(self, event: str, run: Run, more: Json) -> Json:
         top = self.top(run)
@@ -186,7 +199,7 @@ class Session:
         """Tell the programs that a conversation has ended."""
         conversation = self.conversations.pop(thread)
         entries = self.matching("SessionEnd", ["other"])
-        if not entries or not conversation.own:
+        if not entries or not conversation.own or conversation.thread is None:
             return
         transcript = Transcript(conversation.thread, self.runner.cwd)
         told = {"session_id": thread, "transcript_path": await transcript.path(), "cwd": self.runner.cwd}

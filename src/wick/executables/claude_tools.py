@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from wick.decisions import Allow, Ask, Block, Question, Stop
@@ -74,6 +75,10 @@ class ToolEvents:
         said = await self.session.fire("PreToolUse", use, place.names, more, entries=entries)
         question = f"A hook wants your agreement. May {use.bound.name} be used?"
         found = verdict(use.run, said, question)
+        if isinstance(found.decision, Block):
+            found = replace(
+                found, decision=Block(await self.session.short(use.run, "PreToolUse", found.decision.reason))
+            )
         await self.session.add_context(use.run, "PreToolUse", found.context)
         return said, found
 

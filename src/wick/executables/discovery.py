@@ -14,7 +14,7 @@ import asyncio
 import json
 import logging
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -59,7 +59,7 @@ class Type:
         return {name: value for name, value in row.items() if value}
 
 
-def named(dirs: Iterable[Any], base: str | Path = ".") -> list[Directory]:
+def named(dirs: Any, base: str | Path = ".") -> list[Directory]:
     """Directories that somebody names: a path, or {"dir": path, "prefix": text}."""
     return [_named(given, Path(base)) for given in ([dirs] if isinstance(dirs, str | os.PathLike | Mapping) else dirs)]
 

@@ -3,7 +3,7 @@
     remember(use, "check")      the program has agreed to this call as it is now
     agreed(sealed, "check")     whether what will be done is what it agreed to
 
-What was agreed to is kept with the operation itself, so that the open one, every copy of it and the sealed one share it.
+What was agreed to is kept with the operation itself: the open one, every copy of it and the sealed one share it.
 """
 
 from __future__ import annotations

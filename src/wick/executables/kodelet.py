@@ -78,7 +78,7 @@ def _is_prompt(run: Run) -> bool:
 
 
 def _by_user(message: Message) -> bool:
-    return message.role == "user" and not message.name
+    return message.role == "user"
 
 
 def _answered(step: Step) -> Message | None:

@@ -16,7 +16,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import ExitStack, asynccontextmanager, suppress
 from typing import IO, Any
 
 from wick import caps
@@ -61,8 +61,9 @@ class Pipe(asyncio.Protocol):
         A program that cannot be started is a BackendError.
         """
         pipe = cls(take, lost)
-        pipe._daemon, pipe._after = await on_host(), after
+        pipe._after = after
         try:
+            pipe._daemon = await on_host()
             async with _fifos() as (to_program, from_program):
                 await pipe._start(to_program, from_program, argv, options)
         except BaseException:
@@ -73,12 +74,14 @@ class Pipe(asyncio.Protocol):
     async def _start(self, to_program: str, from_program: str, argv: Sequence[str], options: Mapping[str, Any]) -> None:
         assert self._daemon is not None
         loop = asyncio.get_running_loop()
-        output = _opened(from_program, os.O_RDONLY)
-        self._reader, _ = await _connected(loop.connect_read_pipe, lambda: self, output)
-        plumbed = ["/bin/sh", "-c", _PLUMBING, "sh", to_program, from_program, *argv]
-        self._job = (await self._daemon.job(argv=plumbed, label=" ".join(argv)[:200], **options))["id"]
-        input = await self._other_side(to_program)
-        self._writer, _ = await _connected(loop.connect_write_pipe, lambda: _Input(self._deaf), input)
+        with ExitStack() as opened:
+            output = opened.enter_context(_opened(from_program, os.O_RDONLY))  # else the program waits for a reader
+            plumbed = ["/bin/sh", "-c", _PLUMBING, "sh", to_program, from_program, *argv]
+            self._job = (await self._daemon.job(argv=plumbed, label=" ".join(argv)[:200], **options))["id"]
+            input = opened.enter_context(await self._other_side(to_program))
+            self._reader, _ = await loop.connect_read_pipe(lambda: self, output)
+            self._writer, _ = await loop.connect_write_pipe(lambda: _Input(self._deaf), input)
+            opened.pop_all()  # they are closed with their transports now
         if self._silent:
             self.end("")
 
@@ -237,11 +240,3 @@ def _if_read(path: str) -> IO[bytes] | None:
         if error.errno != errno.ENXIO:
             raise
         return None
-
-
-async def _connected(connect: Any, protocol: Callable[[], asyncio.BaseProtocol], pipe: IO[bytes]) -> Any:
-    try:
-        return await connect(protocol, pipe)
-    except BaseException:
-        pipe.close()
-        raise

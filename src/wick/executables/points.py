@@ -55,7 +55,7 @@ _CHANGES = {
 
 
 def payload(op: Operation[Any], point: str, *, cwd: str = "", phase: str = "") -> dict[str, Any]:
-    """An operation as JSON; what has a result has it here, too. `phase` is "before" or "after" where one stands around."""
+    """An operation as JSON, with its result if it has one; `phase` is "before" or "after" for who stands around it."""
     run = op.run
     told = {
         "event": point,

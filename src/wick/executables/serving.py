@@ -16,7 +16,6 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequen
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import count
-from pathlib import Path
 from typing import Any
 from weakref import WeakKeyDictionary, finalize
 
@@ -130,9 +129,10 @@ class _Process:
             call.answer.set_result(answer)
 
     def _late(self, id: str, timeout: float) -> None:
-        late = self._calls.pop(id)
-        _fail(late, f"did not answer within {timeout:g} s")
-        self._give_up("was ended, for it did not answer another call in time")
+        problem = f"did not answer within {timeout:g} s"
+        _fail(self._calls.pop(id), problem)
+        self._failed(problem)
+        self._retire("was ended, for it did not answer another call in time")
 
     def _look_whether_replaced(self) -> None:
         """A process that was started from another file than the one that is there now does not speak for it."""
@@ -211,7 +211,7 @@ class _Process:
 
     def _failed(self, problem: str) -> None:
         first, longest = caps.WARM_BACKOFF_SECONDS
-        self._why, wait = problem, min(longest, first * 2**self._failures)
+        self._why, wait = problem, min(longest, first * 2 ** min(self._failures, 20))
         self._failures += 1
         self._not_before = self._loop.time() + wait
 
@@ -246,7 +246,8 @@ class _Process:
         if self._rest is not None:
             self._rest.cancel()
         self._drop("was stopped")
-        self._here.pop(self._loop, None)  # it refers to its loop, which would never be freed
+        if self._here.get(self._loop) is self:
+            del self._here[self._loop]  # it refers to its loop, which would never be freed
         for one in {*self._going, *filter(None, [pipe])}:
             await one.close()
 
@@ -283,12 +284,16 @@ def _identity(path: str) -> Identity | None:
 # -- how it is started ----------------------------------------------------------------------------------------------
 
 
+def _folder(program: str) -> str:
+    return os.path.dirname(os.path.realpath(program))
+
+
 async def _launched(runner: Runner, argv: Sequence[str]) -> tuple[dict[str, Any], Callable[[], Awaitable[None]] | None]:
     """What wickd is told, and what is to be done when the program has ended."""
     if runner.sandbox is None:
         env = {**clean_environment(), **runner.env}
         return {"argv": [*argv], "workdir": runner.cwd, "env": env}, None
-    seen = [str(Path(argv[0]).parent)]  # the program itself may be outside of the folder it works in
+    seen = [_folder(argv[0])]  # the program itself may be outside of the folder it works in
     place = Place(runner.cwd, runner.sandbox, limits=DEFAULT_LIMITS, env=runner.env, readable=seen, protect=PROTECTED)
     launch = Launch(place, argv)
 

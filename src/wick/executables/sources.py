@@ -9,7 +9,9 @@ What a command names counts with the settings that it stands in: a script of the
 
 from __future__ import annotations
 
+import logging
 import os
+import re
 import shlex
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
@@ -21,9 +23,12 @@ from wick.executables.handlers import PROJECT
 from wick.executables.settings import DECIDING, EVENTS, Entry, Settings, from_bytes, merge, parse, read
 from wick.executables.trust import Trust, hashed
 
+logger = logging.getLogger(__name__)
+
 FOLDERS = (".claude", ".wick")
 SCRIPTS = (".sh", ".bash", ".zsh", ".py", ".js", ".mjs", ".cjs", ".ts", ".rb", ".pl", ".php", ".go")
 CHANGED = "was changed after it was trusted; look at it, and trust it again with `wick hooks trust`"
+GONE = "was trusted and is gone; if that is meant, forget it with `wick hooks trust --forget`"
 UNTRUSTED = "names a file of this folder that is not trusted; look at it, and trust it with `wick hooks trust`"
 
 
@@ -33,9 +38,9 @@ def load(
     """The settings of the user and of a folder, or of the files that somebody names; these are trusted by that."""
     if paths:
         return merge(*(_named(Path(folder) / os.path.expanduser(path)) for path in paths))
-    own = [_watched(entry, [], Path(folder), trust) for entry in read(_own(home)).entries]
-    settings = Settings(tuple(own), read(_own(home)).disabled)
-    return merge(settings, *(_of_folder(path, Path(folder), trust) for path in settings_files(folder)))
+    own = read(Path(os.path.expanduser(home)) / "settings.json")
+    own = replace(own, entries=tuple(_watched(entry, [], Path(folder), trust) for entry in own.entries))
+    return merge(own, *(_of_folder(path, Path(folder), trust) for path in _usual(folder)))
 
 
 def gathered(
@@ -43,20 +48,24 @@ def gathered(
     trust: Trust,
     *,
     hooks: Any = None,
-    claude: bool | Sequence[str | Path] = False,
+    claude: bool | str | Path | Sequence[str | Path] = False,
     home: str | Path = "~/.claude",
 ) -> Settings:
     """The settings in wick's own config, and with `claude` those of files: the usual ones, or these."""
     own = parse(hooks) if hooks else Settings()
-    if claude is False:
+    if not claude:
         return own
-    return merge(load(folder, trust, home=home, paths=() if claude is True else claude), own)
+    paths = () if claude is True else [claude] if isinstance(claude, str | Path) else claude
+    return merge(load(folder, trust, home=home, paths=paths), own)
 
 
 def settings_files(folder: str | Path) -> list[Path]:
     """The settings that a folder has."""
-    there = [Path(folder) / ".claude" / name for name in ("settings.json", "settings.local.json")]
-    return [path for path in there if path.is_file()]
+    return [path for path in _usual(folder) if path.is_file()]
+
+
+def _usual(folder: str | Path) -> list[Path]:
+    return [Path(folder) / ".claude" / name for name in ("settings.json", "settings.local.json")]
 
 
 def trustable(folder: str | Path) -> list[Path]:
@@ -69,10 +78,6 @@ def trustable(folder: str | Path) -> list[Path]:
     return list(dict.fromkeys(found))
 
 
-def _own(home: str | Path) -> Path:
-    return Path(os.path.expanduser(home)) / "settings.json"
-
-
 def _named(path: Path) -> Settings:
     if not path.is_file():
         raise ConfigError(f"there are no settings at {path}")
@@ -83,23 +88,33 @@ def _of_folder(path: Path, folder: Path, trust: Trust) -> Settings:
     """What a folder's settings stand for: nothing while they are not trusted, and no agreement once they changed."""
     standing = trust.standing(path)
     if standing == "untrusted":
-        entries = read(path).entries
-        return Settings(tuple(replace(entry, trust="untrusted") for entry in entries))
+        return _untrusted(path)
+    if not path.is_file():
+        return _denying(path, trust, GONE)
     content = path.read_bytes()
     if not trust.trusted(path, content):
-        return _changed(path, trust)
+        return _denying(path, trust, CHANGED)
     settings = from_bytes(content, str(path))
     trust.learn({path: {"events": sorted({entry.event for entry in settings.entries})}})
     return replace(settings, entries=tuple(_watched(entry, [path], folder, trust) for entry in settings.entries))
 
 
-def _changed(path: Path, trust: Trust) -> Settings:
-    """Settings that are no longer what was trusted: none of them is used, and what they decided is denied."""
+def _untrusted(path: Path) -> Settings:
+    """Settings that nobody has trusted: they are listed, and nothing that is wrong with them matters."""
+    try:
+        return Settings(tuple(replace(entry, trust="untrusted") for entry in read(path).entries))
+    except ConfigError as error:
+        logger.warning("%s; they are not trusted, and not used", error)
+        return Settings()
+
+
+def _denying(path: Path, trust: Trust, problem: str) -> Settings:
+    """Settings that are not what was trusted: none of them is used, and what they decided is denied."""
     known = (trust.type_of(path) or {}).get("events")
     events = known if isinstance(known, list) else DECIDING
     return Settings(
         tuple(
-            Entry(event, command=str(path), source=str(path), trust="changed", problem=CHANGED)
+            Entry(event, command=str(path), source=str(path), trust="changed", problem=problem)
             for event in EVENTS
             if event in events
         )
@@ -141,36 +156,44 @@ def _unchanged(path: Path, trust: Trust) -> Callable[[], str]:
 
 
 def named_files(entry: Entry, folder: Path) -> list[Path]:
-    """The files of a folder that a command names: those in its own settings folders, programs and scripts."""
+    """The files of a folder that a command names, if they are programs or scripts.
+
+    In its own settings folders, the scripts beside them count, too: one may be a part of another.
+    """
     if entry.type != "command":
         return []
     base = Path(os.path.realpath(folder))
-    found = []
+    found: list[Path] = []
     for word in (*_words(entry.command), *entry.args):
         for name in (f"${{{PROJECT}}}", f"${PROJECT}"):
             word = word.replace(name, str(base))
-        path = base / os.path.expanduser(word)
-        if _counts(path, base):
-            found.append(path)
-    return found
+        found += _meant(base / os.path.expanduser(word), base)
+    return list(dict.fromkeys(found))
 
 
-def _counts(path: Path, base: Path) -> bool:
+def _meant(path: Path, base: Path) -> list[Path]:
     try:
         real = Path(os.path.realpath(path))
-        if base not in real.parents or not real.is_file():
-            return False
-        parts = real.relative_to(base).parts
-        return parts[0] in FOLDERS or real.suffix in SCRIPTS or os.access(real, os.X_OK)
+        if base not in real.parents:
+            return []
+        if real.relative_to(base).parts[0] in FOLDERS:
+            beside = sorted((real if real.is_dir() else real.parent).iterdir())
+            return [*([path] if real.is_file() else []), *filter(_is_script, beside)]
+        return [path] if _is_script(real) else []
     except (OSError, ValueError):
-        return False
+        return []
+
+
+def _is_script(path: Path) -> bool:
+    return path.is_file() and (path.suffix in SCRIPTS or os.access(path, os.X_OK))
 
 
 def _words(command: str) -> list[str]:
-    """The words of a command, also of one that no shell would take."""
+    """The words of a command, also of those inside of quotes, and of one that no shell would take."""
+    inside = re.split(r"[\s\"'|;&<>()`=]+", command)
     try:
         words = shlex.shlex(command, posix=True, punctuation_chars=True)
         words.whitespace_split = True
-        return [part for word in words for part in (word, *word.split("="))]
+        return [*(part for word in words for part in (word, *word.split("="))), *inside]
     except ValueError:
-        return command.split()
+        return inside

@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any, Protocol
 
-from wick import caps
 from wick.decisions import Block, Continue, Decision, Stop
 from wick.executables import points
 from wick.executables.answers import Unfit
@@ -188,9 +187,11 @@ class Program:
 
     async def around(self, op: Operation[Any], next: Next[Any]) -> Any:
         """Around: asked before, where a result stands for the operation, and again after."""
+        mark = op.mark()
         try:
             decision = await self._decision(op, "before")
         except Unfit as problem:
+            op.restore(mark)
             decision = self._failed(op, problem)
         if decision is not None or op.result is not None:
             return op.result if decision is None else decision
@@ -216,7 +217,9 @@ class Program:
         except Unfit as problem:
             return self._failed(run, problem)
         if decision is not None:
-            return Block(getattr(decision, "reason", "") or "it needs the user's agreement, and nobody can be asked here")
+            return Block(
+                getattr(decision, "reason", "") or "it needs the user's agreement, and nobody can be asked here"
+            )
         if exactly(copy) != exactly(run.fork(input=[message])):
             return Block("it wants to change what was said, which is not possible while a run goes on")
         return None

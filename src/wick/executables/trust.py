@@ -142,7 +142,7 @@ def _read(data: Any) -> dict[str, Row]:
 
 def _key(path: Path_) -> str:
     """A file by its folder's real path and its own name: a link is trusted by what it leads to, under its own name."""
-    folder, name = os.path.split(os.path.abspath(os.path.expanduser(path)))
+    folder, name = os.path.split(os.path.expanduser(path))
     return os.path.join(os.path.realpath(folder), name)
 
 
@@ -152,10 +152,11 @@ def hashed(path: Path_) -> str:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except OSError:
         return ""
+    about = os.fstat(descriptor)
+    if not stat.S_ISREG(about.st_mode) or about.st_size > caps.HOOK_FILE_BYTES:
+        os.close(descriptor)
+        return ""
     with os.fdopen(descriptor, "rb") as file:
-        about = os.fstat(file.fileno())
-        if not stat.S_ISREG(about.st_mode) or about.st_size > caps.HOOK_FILE_BYTES:
-            return ""
         return digest(file.read())
 
 

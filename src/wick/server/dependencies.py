@@ -12,7 +12,7 @@ from wick.server.identity import User
 from wick.server.service import Service
 
 
-def caller(connection: HTTPConnection) -> User:
+async def caller(connection: HTTPConnection) -> User:
     """Whoever the auth layer has let in."""
     user = connection.scope.get("wick.user")
     if not isinstance(user, User):  # a public route has no business with a user
@@ -20,7 +20,7 @@ def caller(connection: HTTPConnection) -> User:
     return user
 
 
-def service(connection: HTTPConnection) -> Service:
+async def service(connection: HTTPConnection) -> Service:
     found = connection.app.state.service
     assert isinstance(found, Service)
     return found

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import sys
+import resource
 
 FILES = 65_536
 
 
 def raise_files_limit(wanted: int = FILES) -> list[str]:
     """Raise the limit of open files as far as it goes; a sentence, if that is not far enough."""
-    if sys.platform == "win32":
-        return []
-    import resource
-
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     for most in (max(hard, wanted), hard):
         if soft >= wanted or soft == resource.RLIM_INFINITY:

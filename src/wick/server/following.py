@@ -9,10 +9,11 @@ from contextlib import aclosing, suppress
 
 from wick.caps import BEAT_SECONDS
 from wick.errors import StoreError
-from wick.events import Failed
+from wick.events import Failed, Resync
 from wick.protocols import News, Store
 from wick.server.frames import Frame, Place, Telling, transient
 from wick.server.hub import Hub, Reader
+from wick.server.metrics import Metrics
 from wick.server.records import Records
 from wick.server.run_info import KIND, RunInfo
 from wick.turns import end
@@ -67,8 +68,10 @@ class Board:
 class Following:
     """How runs are followed on one server."""
 
-    def __init__(self, store: Store, records: Records, *, beat: float = BEAT_SECONDS) -> None:
-        self.store, self.records, self.beat, self.board = store, records, beat, Board()
+    def __init__(self, store: Store, records: Records, metrics: Metrics, *, beat: float = BEAT_SECONDS) -> None:
+        self.store, self.records, self.metrics, self.beat, self.board = store, records, metrics, beat, Board()
+        self.readers = 0
+        metrics.gauge("wick_streams_open", lambda: self.readers)
 
     async def follow(self, info: RunInfo, after: Place) -> Batches:
         """The frames of a run after a place, up to its terminal one; an empty batch now and then while nothing comes.
@@ -76,16 +79,33 @@ class Following:
         One that has been seen to its end has none. When the server stops, they end without a terminal one.
         """
         reader = Reader(after)
-        while not self.board.closed:
-            hub = self.board.of(info)
-            source = self._log(info, reader) if hub is None else hub.listen(reader, self.beat)
-            async with aclosing(source) as batches:  # type: ignore[type-var]
+        self.readers += 1
+        try:
+            async with aclosing(self._sources(info, reader)) as batches:
                 async for frames in batches:
+                    self._count(frames)
                     yield frames
                     if frames and frames[-1].terminal:
                         return
+        finally:
+            self.readers -= 1
+
+    async def _sources(self, info: RunInfo, reader: Reader) -> Batches:
+        """From here while the run goes on here, else from its log."""
+        while not self.board.closed:
+            hub = self.board.of(info)
+            source = self._log(info, reader) if hub is None else hub.listen(reader, self.beat)
+            async with aclosing(source) as batches:
+                async for frames in batches:
+                    yield frames
             if hub.end in ("told", "stopped") if hub is not None else self.board.of(info) is None:
                 return
+
+    def _count(self, frames: list[Frame]) -> None:
+        if frames:
+            self.metrics.add("wick_frames_total", len(frames))
+            if isinstance(frames[0].event, Resync):
+                self.metrics.add("wick_resyncs_total")
 
     async def _log(self, info: RunInfo, reader: Reader) -> Batches:
         """From the log, until the run has ended, or goes on here."""

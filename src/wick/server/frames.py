@@ -111,6 +111,7 @@ class Telling:
     def tell(self, row: Mapping[str, Any], after: Place = START) -> list[Frame]:
         """The frames that an entry of the log makes, without those that somebody at `after` has seen."""
         events, seq = self._events(row["kind"], row["data"]), row["seq"]
+        self.pause = None if self.over else self.pause
         if not events or seq < after[0]:
             return []
         made = [frame for frame in durable(events, seq) if frame.place is not None and frame.place > after]

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import deque
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Iterator, Sequence
 from typing import Literal
 
 from wick.caps import READER_BYTES, READER_FRAMES, TOLD_FRAMES
@@ -180,7 +180,7 @@ class Hub:
 
     # -- who listens --------------------------------------------------------------------------------------------------
 
-    async def listen(self, reader: Reader, beat: float) -> AsyncIterator[list[Frame]]:
+    async def listen(self, reader: Reader, beat: float) -> AsyncGenerator[list[Frame], None]:
         """What a reader has not been told yet, and what comes; nothing, now and then, while nothing comes."""
         try:
             while True:

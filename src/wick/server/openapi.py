@@ -39,8 +39,19 @@ def document(api: FastAPI) -> dict[str, Any]:
 def _complete(operation: dict[str, Any], access: str) -> None:
     """What every operation has: its refusals, and who may use it."""
     operation["responses"].pop("422", None)
+    for answer in operation["responses"].values():
+        stream = answer.get("content", {}).get("text/event-stream", {})
+        if "$ref" in stream.get("schema", {}):
+            stream |= {"itemSchema": _frame(stream["schema"]["$ref"]), "schema": {"type": "string"}}
     for status, description in REFUSALS.items():
         content = {"application/json": {"schema": {"$ref": f"{REF}ErrorBody"}}}
         operation["responses"].setdefault(status, {"description": description, "content": content})
     operation["security"] = [] if access == "public" else [{"bearer": []}]
     operation["x-role"] = access
+
+
+def _frame(ref: str) -> dict[str, Any]:
+    """A frame of a stream, whose data is JSON of that shape."""
+    data = {"type": "string", "contentMediaType": "application/json", "contentSchema": {"$ref": ref}}
+    text = {"type": "string"}
+    return {"type": "object", "required": ["data"], "properties": {"id": text, "event": text, "data": data}}

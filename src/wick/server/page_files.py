@@ -29,6 +29,7 @@ class Files(StaticFiles):
 
     def __init__(self, *folders: Path, cache: str = "no-cache") -> None:
         super().__init__(directory=folders[0], check_dir=False)
+        self.directory = None  # so that a folder that is not there is no error
         self.all_directories = [str(folder) for folder in folders]
         self._cache = cache
 

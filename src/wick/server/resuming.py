@@ -90,7 +90,7 @@ class Resuming:
 
     async def _can_go_on(self, head: Summary) -> bool:
         key = head.owner, head.id
-        if head.leased or key in self.runs.running or "parent" in head.meta or "agent" not in head.meta:
+        if head.leased or key in self.runs.performing.running or "parent" in head.meta or "agent" not in head.meta:
             return False
         tried = self._tried.get(key)
         if tried is not None and tried.head == (head.last, head.queued) and monotonic() < tried.again:
@@ -135,10 +135,11 @@ class Resuming:
 
     async def cancel_all(self) -> None:
         """Cancel what another server was asked to cancel and runs here."""
-        if not self.runs.running:
+        performing = self.runs.performing
+        if not performing.running:
             return
         wanted = {(row.owner, row.id) for row in await self.runs.records.list(CANCEL)}
-        for running in [*self.runs.running.values()]:
+        for running in [*performing.running.values()]:
             if (running.info.owner, running.info.id) in wanted:
                 await self.runs.records.delete(CANCEL, running.info.owner, running.info.id)
-                self.runs.cancel_here(running)
+                performing.cancel(running)

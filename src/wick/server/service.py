@@ -100,6 +100,7 @@ class Service:
 
     async def drain(self) -> None:
         """Take nothing new, and let what runs come to an end, or become resumable when the time of grace is over."""
+        self.bus.close()
         await self._resuming.stop()
         await self.runs.stop(self.settings.grace)
 

@@ -18,7 +18,7 @@ from wick.stores import rows
 from wick.stores.postgres_pool import CONNECTIONS, Connection, Homes, channel, how_far
 from wick.stores.postgres_queries import (
     APPEND,
-    LEASED,
+    HOLDER,
     NOW,
     QUEUE,
     SUMMARY,
@@ -224,14 +224,15 @@ class Postgres:
 
     async def lease(self, owner: str, id: str, holder: str, seconds: float) -> Lease:
         rows.checked_name("a holder", holder)
-        given = (holder, rows.checked_seconds(seconds), owner, id)
+        seconds = rows.checked_seconds(seconds)
         query = (
             f"UPDATE threads SET fence = nextval('fences'), holder = %s, until = {NOW} + %s "
-            f"WHERE owner = %s AND id = %s AND NOT {LEASED} RETURNING fence, until"
+            f"WHERE owner = %s AND id = %s AND (holder = %s OR {HOLDER} = '') RETURNING fence, until"
         )
         async with self._homes.connection(writes=True) as connection:
             other, left = await find(connection, owner, id, f"holder, until - {NOW}")
-            for fence, until in await rows_of(connection, query, given):
+            ended = "" if rows.holds(other) else other  # whose lease need not lapse
+            for fence, until in await rows_of(connection, query, (holder, seconds, owner, id, ended)):
                 return Lease(fence, holder, until)
         raise rows.held(id, other or "somebody", left)
 

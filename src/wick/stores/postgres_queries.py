@@ -10,8 +10,8 @@ from wick.stores import rows
 from wick.stores.postgres_pool import Connection
 
 NOW = "extract(epoch FROM clock_timestamp())::float8"
-LEASED = f"(holder <> '' AND until > {NOW})"
-SUMMARY = f"owner, id, title, meta, created, updated, last, run, asking, queued, {LEASED}"
+HOLDER = f"CASE WHEN until > {NOW} THEN holder ELSE '' END"  # of a lease that has not lapsed
+SUMMARY = f"owner, id, title, meta, created, updated, last, run, asking, queued, {HOLDER}"
 TELL = "pg_notify(%(channel)s, json_build_array(%(owner)s::text, %(id)s::text, {last}, {inbox})::text)"
 
 APPEND = f"""
@@ -67,9 +67,9 @@ async def find(connection: Connection, owner: str, id: str, columns: str, lock: 
 
 
 def summary_of(row: Sequence[Any]) -> Summary:
-    owner, id, title, meta, created, updated, last, run, asking, queued, leased = row
+    owner, id, title, meta, created, updated, last, run, asking, queued, holder = row
     about = rows.decode(meta.encode())
-    return Summary(owner, id, title, about, created, updated, last, run, asking, queued, leased)
+    return Summary(owner, id, title, about, created, updated, last, run, asking, queued, rows.holds(holder))
 
 
 async def create(connection: Connection, owner: str, id: str, title: str, meta: str) -> Summary:

@@ -19,6 +19,7 @@ import orjson
 
 from wick.errors import StoreError
 from wick.frozen import FrozenDict, digest, freeze
+from wick.holders import has_ended
 from wick.protocols import Page, Queued, Summary
 
 BATCH_ROWS, BATCH_BYTES = 500, 1_000_000  # how much is read at once
@@ -311,6 +312,11 @@ def page_of(
     """The page that the rows of such a query make."""
     more = cursor_of(order, oldest_first, (found[limit - 1][-2], found[limit - 1][-1])) if len(found) > limit else ""
     return Page(tuple(summary_of(row[:-2]) for row in found[:limit]), more)
+
+
+def holds(holder: str) -> bool:
+    """Whether the holder of a lease that has not lapsed is there; a program that was killed here is not."""
+    return bool(holder) and not has_ended(holder)
 
 
 # -- what is wrong --------------------------------------------------------------------------------------------------

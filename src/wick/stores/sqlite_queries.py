@@ -13,7 +13,7 @@ from wick.stores.group_commit import Transaction
 from wick.stores.sqlite_file import FENCE_BITS
 from wick.stores.sqlite_search import drop_index
 
-SUMMARY = "owner, id, title, meta, created, updated, last, run, asking, queued, holder != '' AND until > ?"
+SUMMARY = "owner, id, title, meta, created, updated, last, run, asking, queued, iif(until > ?, holder, '')"
 FENCED = "owner = ? AND id = ? AND fence = ? AND holder != ''"
 
 
@@ -27,10 +27,10 @@ def find(db: sqlite3.Connection, owner: str, id: str, columns: str, *before: Any
 
 
 def summary_of(row: Sequence[Any]) -> Summary:
-    owner, id, title, meta, created, updated, last, run, asking, queued, leased = row
+    owner, id, title, meta, created, updated, last, run, asking, queued, holder = row
     try:
         about = rows.decode(meta.encode())
-        return Summary(owner, id, title, about, created, updated, last, run, asking, queued, bool(leased))
+        return Summary(owner, id, title, about, created, updated, last, run, asking, queued, rows.holds(holder))
     except ValueError as error:
         raise StoreError(f"thread {id}: its meta is damaged: {error}", "corrupt") from error
 
@@ -79,7 +79,7 @@ def append(
 
 def lease(db: sqlite3.Connection, owner: str, id: str, holder: str, seconds: float, now: float) -> Lease:
     fence, other, until = find(db, owner, id, "fence, holder, until")
-    if other and until > now:
+    if until > now and rows.holds(other):
         raise rows.held(id, other, until - now)
     mine = Lease(fence + 1, holder, now + seconds)
     db.execute(

@@ -45,7 +45,8 @@ async def invoke(id: str, body: Asked, caller: Caller, wick: Wick, key: Idempote
     info = await turn.ended()
     if info.error is not None:
         headers = {"X-Run-Id": turn.run_id, "X-Thread-Id": turn.thread_id}
-        raise ApiError(502, info.error["code"], info.error["message"], headers)
+        status = 400 if info.error["code"] == "config_error" else 502  # what was asked for cannot be, or it broke down
+        raise ApiError(status, info.error["code"], info.error["message"], headers)
     thread = turn.thread or await load(wick.store, caller.id, turn.thread_id)
     came_to = {"outcome": info.outcome, "reason": info.reason, "usage": info.usage or {}, "cost": info.cost}
     response = next((message.text for message in reversed(thread.messages) if message.role == "assistant"), "")
@@ -53,7 +54,7 @@ async def invoke(id: str, body: Asked, caller: Caller, wick: Wick, key: Idempote
     return Answer.model_validate(whose | came_to | kept(thread))
 
 
-@router.post("/{id}/stream", response_class=EventStream, responses=STREAM)
+@router.post("/{id}/stream", status_code=200, response_class=EventStream, responses=STREAM)
 async def stream(id: str, body: Asked, caller: Caller, wick: Wick, key: IdempotencyKey = "") -> Any:
     """Ask an agent, and see the run as it happens: server-sent events up to `done` or `error`.
 

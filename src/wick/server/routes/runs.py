@@ -27,6 +27,7 @@ async def state(id: str, caller: Caller, wick: Wick) -> RunOut:
 
 @router.get(
     "/{id}/events",
+    status_code=200,
     response_class=EventStream,
     responses=STREAM | {204: {"description": "The run is over, and all of it has been seen."}},
 )

@@ -8,13 +8,14 @@ from fastapi import APIRouter
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.requests import Request
 
+from wick.backends.folder import Folder
 from wick.capabilities.skills import Skills
 from wick.caps import ARCHIVE_BYTES
 from wick.server.building import Instance
 from wick.server.dependencies import Caller, Wick
 from wick.server.errors import ApiError
 from wick.server.uploads import UPLOAD, uploaded
-from wick.skill import Catalogue, Skill, slug
+from wick.skill import BROUGHT, FILE, Catalogue, Skill, slug
 
 router = APIRouter(tags=["skills"])
 
@@ -116,5 +117,6 @@ def _listed(found: Catalogue) -> SkillList:
 
 
 def _info(skill: Skill) -> SkillInfo:
-    path = skill.path if not skill.borrowed else f".skills/{slug(skill.name)}/SKILL.md"
+    here = isinstance(skill.files, Folder)  # on this machine, whose folders are nobody's business
+    path = f"{BROUGHT}/{slug(skill.name)}/{FILE}" if here else skill.path
     return SkillInfo(name=skill.name, description=skill.description, path=path, enabled=skill.enabled)

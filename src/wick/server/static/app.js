@@ -81,7 +81,8 @@ function question(data) {
   words.textContent = data.question
   const answer = (choice) => async () => {
     for (const each of item.querySelectorAll('button')) each.disabled = true
-    await ask('POST', `/approvals/${encodeURIComponent(data.id)}`, { choice }).catch(told)
+    await ask('POST', `/approvals/${encodeURIComponent(data.id)}`, { choice, thread_id: state.thread }).catch(told)
+    if (find('stop').hidden) await goOn()
   }
   item.append(words, button('Allow', answer('allow')), button('Deny', answer('deny')))
   state.lines.set(`question ${data.id}`, item)
@@ -161,6 +162,8 @@ async function say(words) {
 // Follow a stream to its end; where the connection breaks, go on after the last frame that was seen.
 async function watch(answer) {
   if (!answer.ok) throw await failure(answer)
+  state.run = answer.headers.get('X-Run-Id') ?? state.run
+  state.thread = answer.headers.get('X-Thread-Id') ?? state.thread
   for (let tries = 0; tries < 10; tries++) {
     try {
       for await (const frame of frames(answer)) {
@@ -168,18 +171,29 @@ async function watch(answer) {
         if (take(frame)) return
       }
     } catch { /* it is taken up again below */ }
-    if (!state.run) return
     await new Promise((wake) => setTimeout(wake, 300 * (tries + 1)))
-    const headers = state.last ? { 'Last-Event-ID': state.last } : {}
-    answer = await fetch(`/runs/${encodeURIComponent(state.run)}/events`, { headers }).catch(() => answer)
+    answer = await resumed().catch(() => answer)
+    if (answer.status === 204) return
   }
+}
+
+// A run that had paused for an answer goes on under its own id.
+async function goOn() {
+  const { run, last } = state
+  busy(true)
+  Object.assign(state, { run, last })
+  await watch(await resumed()).catch(told)
+  busy(false)
+}
+
+function resumed() {
+  const headers = state.last ? { 'Last-Event-ID': state.last } : {}
+  return fetch(`/runs/${encodeURIComponent(state.run)}/events`, { headers })
 }
 
 function take(frame) {
   if (frame.id) state.last = frame.id
   const event = frame.data ?? {}
-  if (event.run_id && !state.run) state.run = event.run_id
-  if (event.thread_id ?? event.data?.thread_id) state.thread = event.thread_id ?? event.data.thread_id
   shows[frame.event]?.(event)
   return frame.event === 'done' || frame.event === 'error'
 }

@@ -1,0 +1,11 @@
+"""The Python client of a wick server: `Client` for async programs, `SyncClient` for others."""
+
+from __future__ import annotations
+
+from wick.client.client import Client
+from wick.client.errors import ServerError
+from wick.client.streams import RunStream
+from wick.client.sync import SyncClient
+from wick.client.terminal import TerminalLink
+
+__all__ = ["Client", "RunStream", "ServerError", "SyncClient", "TerminalLink"]

@@ -1,0 +1,184 @@
+"""The same client for programs that are not async: each call waits for its answer."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from functools import update_wrapper
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar
+
+from wick.client.client import Client, Words
+from wick.client.errors import ServerError
+from wick.client.streams import RunStream
+from wick.client.terminal import TerminalLink
+from wick.events import Event
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class _Waiting:
+    """An event loop in a thread of its own, and how to wait for what happens there."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="wick client", daemon=True)
+        self._thread.start()
+
+    def wait(self, work: Coroutine[Any, Any, T]) -> T:
+        if self._loop.is_closed():
+            work.close()
+            raise ServerError("this client is closed; make another one", "closed")
+        going = asyncio.run_coroutine_threadsafe(work, self._loop)
+        try:
+            return going.result()
+        except BaseException:  # also Ctrl-C: what nobody waits for ends
+            going.cancel()
+            raise
+
+    def each(self, items: AsyncIterator[T]) -> Iterator[T]:
+        async def following() -> tuple[T, ...]:
+            try:
+                return (await anext(items),)
+            except StopAsyncIteration:
+                return ()
+
+        try:
+            while found := self.wait(following()):
+                yield found[0]
+        finally:
+            if not self._loop.is_closed() and (close := getattr(items, "aclose", None)) is not None:
+                self.wait(close())
+
+    def end(self) -> None:
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join()
+            self._loop.close()
+
+
+def _waits(method: Callable[Concatenate[Client, P], Coroutine[Any, Any, T]]) -> Callable[Concatenate[SyncClient, P], T]:
+    def call(self: SyncClient, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return self._waiting.wait(method(self._client, *args, **kwargs))
+
+    update_wrapper(call, method)
+    return call
+
+
+class SyncStream:
+    """The events of a run: `for event in …`. `run_id` and `thread_id` are known from the first one on."""
+
+    def __init__(self, stream: RunStream, waiting: _Waiting) -> None:
+        self._stream, self._waiting = stream, waiting
+
+    @property
+    def run_id(self) -> str:
+        return self._stream.run_id
+
+    @property
+    def thread_id(self) -> str:
+        return self._stream.thread_id
+
+    @property
+    def last_id(self) -> str:
+        return self._stream.last_id
+
+    def __iter__(self) -> Iterator[Event]:
+        return self._waiting.each(aiter(self._stream))
+
+
+class SyncTerminal:
+    """A shell in an agent's workspace: `with client.terminal(…) as shell`."""
+
+    def __init__(self, link: TerminalLink, waiting: _Waiting) -> None:
+        self._link, self._waiting = link, waiting
+
+    def read(self) -> bytes:
+        """The next bytes; none at the end."""
+        return self._waiting.wait(self._link.read())
+
+    def write(self, data: bytes) -> None:
+        """Type something."""
+        self._waiting.wait(self._link.write(data))
+
+    def resize(self, rows: int, columns: int) -> None:
+        """Say how large it is shown."""
+        self._waiting.wait(self._link.resize(rows, columns))
+
+    def __enter__(self) -> Self:
+        self._waiting.wait(self._link.open())
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._waiting.wait(self._link.close())
+
+
+class SyncClient:
+    """`Client`, in a program that is not async: the same methods, without `await`."""
+
+    def __init__(self, url: str, token: str = "", *, timeout: float | None = None, patience: float = 60.0) -> None:
+        self._client = Client(url, token, timeout=timeout, patience=patience)
+        self._waiting = _Waiting()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let go of the connections."""
+        try:
+            self._waiting.wait(self._client.close())
+        finally:
+            self._waiting.end()
+
+    def stream(
+        self, agent: str, words: Words, *, thread_id: str | None = None, recipe: str = "", key: str = ""
+    ) -> SyncStream:
+        """Ask an agent and see each event of the run: `for event in …`."""
+        stream = self._client.stream(agent, words, thread_id=thread_id, recipe=recipe, key=key)
+        return SyncStream(stream, self._waiting)
+
+    def follow(self, run_id: str, *, after: str = "") -> SyncStream:
+        """See each event of a run that was begun before."""
+        return SyncStream(self._client.follow(run_id, after=after), self._waiting)
+
+    def download(self, agent: str, path: str) -> Iterator[bytes]:
+        """A file of the workspace, piece by piece."""
+        return self._waiting.each(self._client.download(agent, path))
+
+    def terminal(self, agent: str, *, rows: int = 24, columns: int = 80) -> SyncTerminal:
+        """A shell in the agent's workspace."""
+        return SyncTerminal(self._client.terminal(agent, rows=rows, columns=columns), self._waiting)
+
+    invoke = _waits(Client.invoke)
+    send = _waits(Client.send)
+    run = _waits(Client.run)
+    cancel = _waits(Client.cancel)
+    trace = _waits(Client.trace)
+    threads = _waits(Client.threads)
+    search = _waits(Client.search)
+    thread = _waits(Client.thread)
+    describe_thread = _waits(Client.describe_thread)
+    delete_thread = _waits(Client.delete_thread)
+    fork = _waits(Client.fork)
+    rewind = _waits(Client.rewind)
+    export = _waits(Client.export)
+    why = _waits(Client.why)
+    approvals = _waits(Client.approvals)
+    answer = _waits(Client.answer)
+    agents = _waits(Client.agents)
+    agent = _waits(Client.agent)
+    create_agent = _waits(Client.create_agent)
+    delete_agent = _waits(Client.delete_agent)
+    list_files = _waits(Client.list_files)
+    read_file = _waits(Client.read_file)
+    write_file = _waits(Client.write_file)
+    delete_file = _waits(Client.delete_file)
+    export_slides = _waits(Client.export_slides)
+    health = _waits(Client.health)
+    me = _waits(Client.me)
+    usage = _waits(Client.usage)
+    request = _waits(Client.request)

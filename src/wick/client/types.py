@@ -1,0 +1,270 @@
+"""What a server answers. Whatever a later server says beside this is left out."""
+
+from __future__ import annotations
+
+from datetime import date
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict
+
+Json = dict[str, Any]
+
+
+class _Answer(BaseModel):
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+
+class Tokens(_Answer):
+    """What was used of a model."""
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cached_tokens: int = 0
+    reasoning_tokens: int = 0
+    cache_write_tokens: int = 0
+
+
+class Said(_Answer):
+    """A message of a conversation; `seq` is its entry in the thread's log."""
+
+    role: Literal["system", "user", "assistant", "tool"]
+    content: str | list[Json]
+    tool_calls: list[Json] = []
+    tool_call_id: str = ""
+    name: str = ""
+    failed: bool = False
+    seq: int | None = None
+
+    @property
+    def text(self) -> str:
+        """The text of it, without pictures and files."""
+        if isinstance(self.content, str):
+            return self.content
+        return "\n".join(part["text"] for part in self.content if part.get("type") == "text")
+
+
+class Answer(_Answer):
+    """What a run came to: `response` is its last reply, `cost` is in dollars where prices are known."""
+
+    thread_id: str
+    run_id: str
+    response: str
+    outcome: str
+    reason: str
+    messages: list[Said]
+    todos: list[Json] = []
+    files: dict[str, Any] = {}
+    usage: Tokens = Tokens()
+    cost: float | None = None
+
+
+class RunState(_Answer):
+    """A run: `state` is queued, running, waiting, interrupted or ended."""
+
+    id: str
+    thread_id: str
+    agent_id: str
+    state: str
+    outcome: str = ""
+    reason: str = ""
+    started: float
+    ended: float | None = None
+    usage: Tokens = Tokens()
+    cost: float | None = None
+    error: Json | None = None
+
+
+class ThreadInfo(_Answer):
+    """A thread, without what was said in it."""
+
+    id: str
+    title: str
+    agent_id: str
+    meta: Json = {}
+    created: float
+    updated: float
+    last: int
+    run_id: str = ""
+    running: bool = False
+    asking: int = 0
+    queued: int = 0
+
+
+class ThreadDetail(ThreadInfo):
+    """A thread, and what was said in it."""
+
+    messages: list[Said]
+    todos: list[Json] = []
+    files: dict[str, Any] = {}
+    usage: Tokens = Tokens()
+
+
+class ThreadPage(_Answer):
+    """Some threads; `next` is the cursor of the next ones, empty if these were the last."""
+
+    threads: list[ThreadInfo]
+    next: str = ""
+
+
+class Hit(_Answer):
+    """A message that was searched for."""
+
+    thread_id: str
+    title: str
+    seq: int
+    at: float
+    text: str
+
+
+class Queued(_Answer):
+    """What was said to a thread is kept; `run_id` is the run that answers it."""
+
+    thread_id: str
+    run_id: str
+    position: int
+
+
+class Approval(_Answer):
+    """A question that waits for an answer, about exactly one thing that is to be done."""
+
+    id: str
+    thread_id: str
+    agent_id: str
+    title: str = ""
+    run_id: str = ""
+    question: str
+    operation: str = ""
+    tool: str = ""
+    call_id: str = ""
+    args: Json | None = None
+    about: Json = {}
+    expires: float | None = None
+
+
+class AgentInfo(_Answer):
+    """An agent: `hooks` are the capabilities that are on."""
+
+    agent_id: str
+    name: str
+    model: str
+    origin: str
+    shared: bool
+    hooks: list[str]
+
+
+class ToolInfo(_Answer):
+    """A tool of an agent."""
+
+    name: str
+    description: str
+    kind: str = ""
+    read_only: bool = False
+    parameters: Json = {}
+
+
+class AgentDetail(AgentInfo):
+    """All that a user may know of an agent."""
+
+    system_prompt: str
+    context_window: int | None = None
+    tools: list[ToolInfo]
+    missing_tools: list[str] = []
+    backend: Json | None = None
+
+
+class FileEntry(_Answer):
+    """One entry of a folder: `type` is file, dir, link or other."""
+
+    name: str
+    type: str
+    size: int
+
+
+class Used(_Answer):
+    """An amount of use; `cost` is in dollars and leaves out `unpriced` questions."""
+
+    runs: int
+    questions: int
+    unpriced: int
+    input_tokens: int
+    output_tokens: int
+    cached_tokens: int
+    reasoning_tokens: int
+    cache_write_tokens: int
+    cost: float
+
+
+class UsageRow(Used):
+    """What one user used of one model through one agent on one day."""
+
+    user_id: str
+    user: str
+    day: date
+    agent: str
+    model: str
+
+
+class UsageReport(_Answer):
+    """The rows, and all of them together."""
+
+    rows: list[UsageRow]
+    total: Used
+
+
+class Verdict(_Answer):
+    """What one hook said."""
+
+    hook: str
+    position: str
+    verdict: str
+    reason: str = ""
+    ms: float = 0.0
+    changed: Json | None = None
+    shadow: bool = False
+
+
+class Span(_Answer):
+    """One operation of a run: how long it took, and what hooks said about it."""
+
+    name: str
+    start: float
+    ms: float | None = None
+    attributes: Json = {}
+    error: str = ""
+    events: list[Json] = []
+    why: list[Verdict] = []
+    children: list[Span] = []
+
+
+class Trace(_Answer):
+    """The spans of a run."""
+
+    run: str
+    thread_id: str
+    agent: str
+    spans: list[Span]
+    left_out: int = 0
+
+
+class Reasons(_Answer):
+    """All that decided about one tool call; `result` is None while it waits."""
+
+    thread_id: str
+    run_id: str
+    call_id: str
+    tool: str
+    args: Json
+    seq: int
+    invalid: str = ""
+    verdicts: list[Verdict] = []
+    questions: list[Json] = []
+    attempts: list[Json] = []
+    result: str | None = None
+
+
+class Me(_Answer):
+    """Who asks."""
+
+    id: str
+    username: str
+    role: str

@@ -1,0 +1,48 @@
+"""Who holds a thread: a program, named so that others on its machine can tell when it has ended.
+
+A lease lapses by itself. Where one can tell that the program which held it is no more, nobody needs to wait for that.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from contextlib import suppress
+from uuid import uuid4
+
+
+def holder_name() -> str:
+    """A name for this program as the holder of something; each one is another."""
+    return f"{socket.gethostname()}:{_namespace()}:{os.getpid()}:{_started(os.getpid())}:{uuid4().hex[:8]}"
+
+
+def has_ended(holder: str) -> bool:
+    """Whether a holder is a program of this machine that has ended; of others nobody knows."""
+    *host, namespace, pid, started, _ = holder.rsplit(":", 4) if holder.count(":") >= 4 else ("",) * 5
+    if host != [socket.gethostname()] or namespace != _namespace() or not pid.isdecimal():
+        return False
+    return not _is_there(int(pid)) or _started(int(pid)) != started
+
+
+def _is_there(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except (OSError, OverflowError):  # it is somebody else's
+        pass
+    return True
+
+
+def _namespace() -> str:
+    """In which numbers mean which processes."""
+    with suppress(OSError):
+        return str(os.stat("/proc/self/ns/pid").st_ino)
+    return ""
+
+
+def _started(pid: int) -> str:
+    """When a process began, as far as the system tells: its number may be used again."""
+    with suppress(OSError, IndexError), open(f"/proc/{pid}/stat", "rb") as file:
+        return file.read().rpartition(b")")[2].split()[19].decode()
+    return ""

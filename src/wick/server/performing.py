@@ -1,0 +1,168 @@
+"""The runs that go on here: each is a task of the server, with a hub that tells what it says; its end is noted."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from wick import journal
+from wick.errors import StoreError
+from wick.events import Failed
+from wick.keeping import hold
+from wick.operations import Result, Run
+from wick.protocols import Store
+from wick.server.following import Board
+from wick.server.hub import End, Hub
+from wick.server.identity import User
+from wick.server.ledger import Ledger
+from wick.server.metrics import Metrics
+from wick.server.records import Records
+from wick.server.registry import Registry
+from wick.server.run_info import KIND, RunInfo, code_of
+from wick.threads import Thread
+from wick.workers import in_thread
+
+logger = logging.getLogger("wick.server")
+
+
+@dataclass(eq=False, slots=True)
+class Running:
+    """A run that goes on here."""
+
+    user: User
+    info: RunInfo
+    hub: Hub
+    task: asyncio.Task[None] | None = None
+    run: Run | None = None
+    cancelled: bool = False  # by its user
+    over: bool = False  # it has ended, and is being written down
+
+
+class Performing:
+    """Performs runs, at most one of a thread at a time."""
+
+    def __init__(
+        self, store: Store, records: Records, registry: Registry, usage: Ledger, metrics: Metrics, board: Board
+    ) -> None:
+        self.store, self.records, self.registry, self.usage = store, records, registry, usage
+        self.metrics, self.board = metrics, board
+        self.running: dict[tuple[str, str], Running] = {}
+        metrics.gauge("wick_runs_running", lambda: len(self.running))
+
+    def of(self, owner: str, thread: str) -> Running | None:
+        """The run of a thread that goes on here."""
+        return self.running.get((owner, thread))
+
+    def count(self, owner: str) -> int:
+        """How many runs of a user go on here."""
+        return sum(whose == owner for whose, _ in self.running)
+
+    def begin(self, user: User, info: RunInfo, then: Callable[[Running], Awaitable[None]]) -> None:
+        """Begin a run, or take it up, unless one of its thread goes on; `then` is done once it has ended."""
+        key = info.owner, info.thread
+        if key in self.running:
+            return
+        running = self.running[key] = Running(user, info, Hub(Thread(info.thread), info.id, info.begin))
+        self.board.put(info.owner, running.hub)
+        running.task = asyncio.create_task(self._perform(running, then), name=info.id)
+
+    async def _perform(self, running: Running, then: Callable[[Running], Awaitable[None]]) -> None:
+        """See a run through; whatever happens, its end is told once, and noted before."""
+        end: End = "told"
+        problem: Exception | None = None
+        try:
+            await self._run(running)
+        except asyncio.CancelledError:
+            end = "told" if running.cancelled else "stopped"
+        except Exception as error:
+            problem, end = error, "elsewhere" if _is_elsewhere(error) else "told"
+        running.over = True  # from here on nobody cancels it
+        if end == "told":
+            await self._note(running, problem)
+        del self.running[running.info.owner, running.info.thread]
+        running.hub.finish(end)
+        self.board.take(running.info.owner, running.hub)
+        if end == "told" and problem is None:
+            await then(running)
+
+    async def _run(self, running: Running) -> None:
+        info, hub = running.info, running.hub
+        instance = await self.registry.agent(running.user, info.agent)
+        stream = instance.agent.stream("", thread=hub.thread, user=info.owner, emit=hub.emit, recipe=info.recipe)
+        stream.run.id, running.run = info.id, stream.run
+        await stream.finish()
+
+    async def _note(self, running: Running, problem: Exception | None) -> None:
+        """Note what a run came to; that it cannot be noted keeps nobody from being told."""
+        try:
+            result = await self._result(running, problem)
+            price = await in_thread(lambda: result.price, "a price") if result.charges else None
+            running.info = running.info.came_to(result, None if price is None else float(price))
+            await self.records.put(KIND, running.info.owner, running.info.id, running.info.to_json())
+            await self.usage.count(running.user, running.info.agent, result, run=running.info.id)
+            self.metrics.add("wick_runs_total", outcome=result.outcome)
+        except Exception:
+            logger.exception("what run %s came to could not be noted", running.info.id)
+
+    async def _result(self, running: Running, problem: Exception | None) -> Result:
+        """What a run came to. One that could not even begin, or was cancelled before that, is ended in its log."""
+        result = running.run.progress.result if running.run is not None else None
+        if result is None:
+            result = CANCELLED if problem is None else Result(outcome="failed", reason="error", error=problem)
+        if problem is not None:
+            logger.warning("run %s failed: %s", running.info.id, problem)
+            running.hub.emit(_last_words(running, problem))
+            if running.hub.thread.open_run is not None:  # it was to be taken up, and may be yet
+                return replace(result, outcome="interrupted", reason=str(problem), error=None)
+        if running.cancelled or problem is not None:
+            await self.give_up(running.info, result)
+        return result
+
+    async def give_up(self, info: RunInfo, result: Result) -> bool:
+        """Write the end of a run that nobody performs now; False if there was nothing to end."""
+        thread = Thread(info.thread)
+        async with hold(self.store, info.owner, thread, wait=False) as kept:
+            said = [*await kept.said()] if thread.open_run is None else []
+            goes_on = thread.open_run is not None and thread.open_run["run"] == info.id
+            if goes_on or said:
+                error = None if result.error is None else (code_of(result.error), str(result.error))
+                journal.give_up(thread, info.id, said, result.outcome, result.reason, error)
+                await thread.saved()
+            return goes_on or bool(said)
+
+    def cancel(self, running: Running) -> None:
+        """Cancel a run for its user."""
+        if not running.over and running.task is not None:
+            running.cancelled = True
+            running.task.cancel()
+
+    async def stop(self, grace: float) -> None:
+        """Give what runs that many seconds, and let go of the rest: it can be taken up again."""
+        if (tasks := self._tasks()) and grace:
+            await asyncio.wait(tasks, timeout=grace)
+        for running in self.running.values():
+            if not running.over and running.task is not None:
+                if running.run is not None:
+                    running.run.progress.released = True
+                running.task.cancel()
+        if tasks := self._tasks():
+            await asyncio.wait(tasks)
+
+    def _tasks(self) -> list[asyncio.Task[Any]]:
+        return [running.task for running in self.running.values() if running.task is not None]
+
+
+CANCELLED = Result(outcome="cancelled", reason="user requested")
+
+
+def _is_elsewhere(error: Exception) -> bool:
+    """Whether a run could not go on here because somebody else has its thread."""
+    return isinstance(error, StoreError) and error.code in ("conflict", "fenced")
+
+
+def _last_words(running: Running, problem: Exception) -> Failed:
+    words = str(problem) or repr(problem)
+    return Failed(running.info.id, thread_id=running.info.thread, code=code_of(problem), message=words)

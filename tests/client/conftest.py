@@ -1,0 +1,16 @@
+"""A server with agents for the tests of the client."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from served_agents import AGENTS
+from serving import Served, serving
+
+
+@pytest.fixture(scope="session")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    with serving(tmp_path_factory.mktemp("served"), script=AGENTS) as found:
+        yield found

@@ -1,0 +1,104 @@
+"""A stream outlives its connection: cut anywhere, and over a restart of the server, each event is told once."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+
+from served_agents import AGENTS
+from serving import TOKENS, Served, serving
+from wick.client import Client
+from wick.events import ChatModelEnd, ChatModelStream, Done, Event, ToolEnd
+
+DURABLE = (ChatModelEnd, ToolEnd, Done)
+
+
+class Cutting:
+    """Between a client and a server: it ends each connection after so many bytes of the answer, the next one later."""
+
+    def __init__(self, target: str, first: int, more: int) -> None:
+        self.host, self.port = urlsplit(target).hostname, urlsplit(target).port
+        self.most, self.more, self.cuts = first, more, 0
+        self.tasks: set[asyncio.Task[None]] = set()
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.tasks.add(asyncio.current_task())  # type: ignore[arg-type]
+        there, back = await asyncio.open_connection(self.host, self.port)
+        most, self.most = self.most, self.most + self.more
+        forth = asyncio.create_task(self._forward(reader, back))
+        try:
+            await self._answer(there, writer, most)
+        finally:
+            forth.cancel()
+            for stream in (writer, back):
+                stream.transport.abort()
+
+    async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, left: int) -> None:
+        with suppress(OSError):
+            while left > 0 and (data := await reader.read(min(left, 4096))):
+                left -= len(data)
+                writer.write(data)
+                await writer.drain()
+            self.cuts += left <= 0
+
+    async def end(self) -> None:
+        for task in self.tasks:
+            task.cancel()
+        await asyncio.gather(*self.tasks, return_exceptions=True)
+
+    async def _forward(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(OSError):
+            while data := await reader.read(65_536):
+                writer.write(data)
+                await writer.drain()
+
+
+@asynccontextmanager
+async def cutting(served: Served, first: int, more: int) -> AsyncIterator[tuple[str, Cutting]]:
+    cutter = Cutting(served.url, first, more)
+    server = await asyncio.start_server(cutter.serve, "127.0.0.1", 0)
+    async with server:
+        try:
+            yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}", cutter
+        finally:
+            await cutter.end()
+
+
+def durable(events: list[Event]) -> list[str]:
+    return [event.event for event in events if isinstance(event, DURABLE)]
+
+
+@pytest.mark.parametrize("first", [1, 200, 350, 500, 700, 900, 1_200, 1_500, 2_000])
+async def test_a_connection_that_breaks_anywhere(served: Served, first: int) -> None:
+    async with cutting(served, first, 150) as (url, cutter), Client(url, TOKENS["ada"]) as client:
+        stream = client.stream("adding", "What is 2 + 3?")
+        events = [event async for event in stream]
+    assert durable(events) == ["on_chat_model_end", "on_tool_end", "on_chat_model_end", "done"]
+    assert cutter.cuts >= 1 and isinstance(events[-1], Done) and events[-1].text == "It is 5."
+    async with Client(served.url, TOKENS["ada"]) as client:
+        assert len((await client.thread(stream.thread_id)).messages) == 4, "it has run once"
+
+
+async def test_a_server_that_is_restarted(tmp_path: Path) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    with serving(tmp_path, script=AGENTS, environment={"WICK_PORT": port}, grace=0.2) as served:
+        async with Client(served.url, TOKENS["ada"]) as client:
+            stream = client.stream("slow", "30 0.1")
+            events = list[Event]()
+            async for event in stream:
+                events.append(event)
+                if sum(isinstance(one, ChatModelStream) for one in events) == 3 and served.starts == 1:
+                    await asyncio.to_thread(served.stop)
+                    await asyncio.to_thread(served.start)
+            assert durable(events) == ["on_chat_model_end", "done"] and served.starts == 2
+            assert isinstance(events[-1], Done) and events[-1].outcome == "completed"
+            assert events[-1].text == "".join(f"{number} " for number in range(30))
+            assert (await client.run(stream.run_id)).outcome == "completed"

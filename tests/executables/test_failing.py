@@ -1,0 +1,57 @@
+"""What a failure means: at each event, and as somebody chose."""
+
+from __future__ import annotations
+
+import pytest
+
+from kit import entries
+from wick import Block, Run
+from wick.errors import HookError
+from wick.executables.failing import Fail, closed, decides, failed, words
+
+DECIDING = ("before_tool_call", "user_message_send", "PreToolUse", "UserPromptSubmit", "before_step", "guard_run")
+WATCHING = ("after_tool_call", "agent_stop", "turn_end", "PostToolUse", "Stop", "SessionStart", "after_run")
+
+
+def test_who_decides_is_known_by_the_event() -> None:
+    assert all(map(decides, DECIDING)) and not any(map(decides, WATCHING))
+
+
+@pytest.mark.parametrize(
+    ("event", "fail", "counts"),
+    [
+        ("PreToolUse", None, True),
+        ("PreToolUse", "open", False),
+        ("PostToolUse", None, False),
+        ("PostToolUse", "closed", True),
+    ],
+)
+def test_whether_a_failure_counts_is_the_events_unless_somebody_chose(
+    event: str, fail: Fail | None, counts: bool
+) -> None:
+    assert closed(event, fail) is counts
+
+
+def test_who_decides_and_fails_has_not_agreed() -> None:
+    run = Run()
+    for fail in (None, "closed"):
+        assert failed(run, "check", "hangs", fail, True) == Block("the hook program check hangs, so it has not agreed")
+    assert entries(run.thread, "event") == []
+
+
+@pytest.mark.parametrize(("fail", "deciding"), [("open", True), ("open", False), (None, False)])
+def test_who_may_fail_is_logged(fail: Fail | None, deciding: bool, caplog: pytest.LogCaptureFixture) -> None:
+    run = Run()
+    assert failed(run, "watch", "hangs", fail, deciding) is None
+    (entry,) = entries(run.thread, "event")
+    assert (entry["name"], entry["data"]) == ("hook_failed", {"hook": "watch", "problem": "hangs"})
+    assert "the hook program watch hangs; the run goes on" in caplog.text
+
+
+def test_who_watches_and_must_not_fail_fails() -> None:
+    with pytest.raises(HookError, match="the hook program watch hangs"):
+        failed(Run(), "watch", "hangs", "closed", False)
+
+
+def test_somebody_elses_words_stay_short_and_on_one_line() -> None:
+    assert words("  a\n\tb  ") == "a b" and words("x" * 400) == "x" * 299 + "…"

@@ -1,0 +1,349 @@
+"""One program per hook: kodelet's five events and wick's own points, told and heard, with real programs."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kit import User, call, calls, echo, entries, execute, result_of, talker, user_of
+from programs import Programs
+from wick import (
+    Agent,
+    FunctionModel,
+    Result,
+    Run,
+    Scripted,
+    ToolUse,
+    before,
+    guard,
+    tool,
+)
+from wick.capabilities.subagents import Subagents
+
+
+@tool
+async def write_file(path: str, content: str = "") -> str:
+    """Write a file."""
+    return f"wrote {path}: {content}"
+
+
+async def use(programs: Programs, command: str = "ls", **options: Any) -> Result:
+    return await user_of(execute, programs.executables(), args={"command": command}, **options).run("go")
+
+
+# -- what every payload has -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.shows("kodelet", "*", "event")
+@pytest.mark.shows("kodelet", "*", "conv_id")
+@pytest.mark.shows("kodelet", "*", "cwd")
+@pytest.mark.shows("kodelet", "*", "invoked_by")
+@pytest.mark.shows("kodelet", "*", "hook")
+@pytest.mark.shows("kodelet", "*", "run")
+async def test_every_event_says_what_where_and_by_whom(programs: Programs) -> None:
+    for event in ("before_tool_call", "after_tool_call", "user_message_send", "agent_stop", "turn_end"):
+        programs.keeping(event, event)
+    result = await use(programs)
+    assert result.thread is not None
+    for event in ("before_tool_call", "after_tool_call", "user_message_send", "agent_stop", "turn_end"):
+        (told,) = programs.told(event)
+        about = {name: told[name] for name in ("event", "conv_id", "cwd", "invoked_by")}
+        assert about == {"event": event, "conv_id": result.thread.id, "cwd": str(Path.cwd()), "invoked_by": "main"}
+        assert "recipe_name" not in told
+
+
+@pytest.mark.shows("kodelet", "*", "invoked_by")
+async def test_children_are_under_the_programs_of_who_started_them(programs: Programs) -> None:
+    programs.keeping("prompts", "user_message_send")
+    programs.keeping(
+        "calls", "before_tool_call", 'case "$told" in *secret*) echo \'{"blocked": true, "reason": "no"}\';; esac'
+    )
+    programs.keeping("watch", "after_tool_call")
+    worker = Scripted(calls(call("execute", command="cat secret")), "done below", spare=True)
+    subagents = Subagents({"worker": {"description": "Works.", "model": worker, "tools": ["execute"]}})
+    model = Scripted(calls(call("task", agent="worker", prompt="Look into it.")), "done", spare=True)
+    result = await Agent(model, tools=[execute], hooks=[programs.executables(), subagents]).run("go")
+    assert result.text == "done"
+    said = [(told["invoked_by"], told["message"]) for told in programs.told("prompts")]
+    assert said[0] == ("main", "go") and said[1][0] == "subagent" and "Look into it." in said[1][1]
+    assert [(told["invoked_by"], told["tool_name"]) for told in programs.told("calls")] == [
+        ("main", "subagent"),
+        ("subagent", "bash"),
+    ]
+    blocked = programs.told("watch")[0]
+    assert blocked["invoked_by"] == "subagent" and blocked["tool_output"]["error"] == "no"
+
+
+@pytest.mark.shows("kodelet", "*", "recipe_name")
+async def test_the_recipe_is_named(programs: Programs) -> None:
+    programs.keeping("turns", "turn_end")
+
+    @before(Run)
+    def choose(run: Run) -> None:
+        run.scratch["recipe"] = "review"
+
+    await talker(choose, programs.executables()).run("go")
+    assert programs.told("turns")[0]["recipe_name"] == "review"
+
+
+# -- before_tool_call -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.shows("kodelet", "before_tool_call", "blocked")
+@pytest.mark.shows("kodelet", "before_tool_call", "reason")
+async def test_a_call_is_blocked_and_the_model_reads_why(programs: Programs) -> None:
+    programs.answering("check", "before_tool_call", {"blocked": True, "reason": "not today"})
+    assert result_of(await use(programs)) == "not today"
+
+
+@pytest.mark.shows("kodelet", "before_tool_call", "blocked")
+async def test_a_block_without_a_reason_says_at_least_that(programs: Programs) -> None:
+    programs.answering("check", "before_tool_call", {"blocked": True})
+    assert result_of(await use(programs)) == "a hook program refused it and gave no reason"
+
+
+@pytest.mark.shows("kodelet", "*", "empty-stdout")
+@pytest.mark.parametrize("answer", ["", "echo", "echo '{}'", 'echo \'{"blocked": false, "reason": null, "new": 1}\''])
+async def test_nothing_said_is_nothing_done(programs: Programs, answer: str) -> None:
+    programs.keeping("check", "before_tool_call", answer)
+    assert result_of(await use(programs)) == "ran ls"
+    assert len(programs.told("check")) == 1  # the gate did not ask again
+
+
+@pytest.mark.shows("kodelet", "before_tool_call", "tool_name")
+@pytest.mark.shows("kodelet", "before_tool_call", "tool_input")
+@pytest.mark.shows("kodelet", "before_tool_call", "tool_user_id")
+async def test_a_call_is_told_by_kodelets_names(programs: Programs) -> None:
+    programs.keeping("check", "before_tool_call")
+    wanted = calls(
+        call("write_file", "c1", file_path="a.txt", content="hi"),
+        call("execute", "c2", command="ls"),
+        call("echo", "c3"),
+    )
+    agent = Agent(Scripted(wanted, "done"), tools=[write_file, execute, echo], hooks=[programs.executables()])
+    await agent.run("go")
+    told = {row["tool_user_id"]: (row["tool_name"], row["tool_input"]) for row in programs.told("check")}
+    assert told == {
+        "c1": ("file_write", {"file_path": "a.txt", "content": "hi"}),
+        "c2": ("bash", {"command": "ls"}),
+        "c3": ("echo", {"text": "hi", "times": 1}),
+    }
+
+
+@pytest.mark.shows("kodelet", "before_tool_call", "input")
+async def test_a_call_is_changed_by_kodelets_names(programs: Programs) -> None:
+    programs.answering(
+        "check", "before_tool_call", {"blocked": False, "input": {"file_path": "b.txt", "content": "safe"}}
+    )
+    agent = user_of(write_file, programs.executables(), args={"path": "a.txt", "content": "hi"})
+    assert result_of(await agent.run("go")) == "wrote b.txt: safe"
+    assert len(programs.told("check")) == 1  # what it has made itself it has agreed to
+
+
+@pytest.mark.shows("kodelet", "before_tool_call", "input")
+async def test_arguments_that_the_tool_does_not_take_are_the_models_to_read(programs: Programs) -> None:
+    programs.answering("check", "before_tool_call", {"input": {"kommand": "ls"}})
+    assert "command" in result_of(await use(programs))
+
+
+@pytest.mark.shows("kodelet", "*", "chain")
+async def test_changes_chain_and_the_first_block_ends_the_chain(programs: Programs) -> None:
+    programs.python(
+        "1-add", "before_tool_call", "answer = {'input': {'command': told['tool_input']['command'] + ' -l'}}"
+    )
+    programs.keeping("2-see", "before_tool_call")
+    programs.answering("3-block", "before_tool_call", {"blocked": True, "reason": "three"})
+    programs.answering("4-never", "before_tool_call", {"blocked": True, "reason": "four"})
+    assert result_of(await use(programs)) == "three"
+    assert [told["tool_input"]["command"] for told in programs.told("2-see")] == ["ls -l"]
+    assert programs.told("4-never") == []
+
+
+@pytest.mark.shows("kodelet", "before_tool_call", "blocked")
+async def test_a_verdict_holds_only_for_the_call_it_was_about(programs: Programs) -> None:
+    programs.keeping(
+        "check", "before_tool_call", 'case "$told" in *"rm "*) echo \'{"blocked": true, "reason": "no rm"}\';; esac'
+    )
+
+    @before(ToolUse)
+    def change(use: ToolUse) -> None:
+        use.args["command"] = "rm -rf /"
+
+    result = await user_of(execute, programs.executables(), change, args={"command": "ls"}).run("go")
+    assert result_of(result) == "no rm"
+    assert [told["tool_input"]["command"] for told in programs.told("check")] == ["ls", "rm -rf /"]
+    assert [row["hook"] for row in entries(result.thread, "decision")] == ["check@guard_tool_use"]
+
+
+@pytest.mark.shows("kodelet", "before_tool_call", "input")
+async def test_who_would_change_again_what_was_changed_after_it_has_not_agreed(programs: Programs) -> None:
+    programs.python(
+        "check", "before_tool_call", "answer = {'input': {'command': 'nice ' + told['tool_input']['command']}}"
+    )
+
+    @before(ToolUse)
+    def change(use: ToolUse) -> None:
+        use.args["command"] += " -l"
+
+    told = result_of(await user_of(execute, programs.executables(), change, args={"command": "ls"}).run("go"))
+    assert told.startswith("the hook program check wants to change what was changed after it had looked")
+
+
+async def test_a_program_that_makes_it_right_again_is_asked_again_and_agrees(programs: Programs) -> None:
+    """What it answers about the changed call is that call itself, so there is nothing that it would change."""
+    programs.python("check", "before_tool_call", "answer = {'input': told['tool_input']}")
+
+    @before(ToolUse)
+    def change(use: ToolUse) -> None:
+        use.args["command"] = "ls -l"
+
+    assert (
+        result_of(await user_of(execute, programs.executables(), change, args={"command": "ls"}).run("go"))
+        == "ran ls -l"
+    )
+
+
+async def test_arguments_that_a_user_gives_are_looked_at_too(programs: Programs) -> None:
+    from wick import Allow, Ask
+
+    programs.keeping(
+        "check", "before_tool_call", 'case "$told" in *"rm "*) echo \'{"blocked": true, "reason": "no rm"}\';; esac'
+    )
+
+    @guard(ToolUse)
+    def really(use: ToolUse) -> Ask:
+        return Ask("really?")
+
+    ask = User(Allow({"command": "rm -rf /"}))
+    agent = user_of(execute, programs.executables(), really, args={"command": "ls"}, ask=ask)
+    assert result_of(await agent.run("go")) == "no rm"
+
+
+# -- after_tool_call ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.shows("kodelet", "after_tool_call", "tool_name")
+@pytest.mark.shows("kodelet", "after_tool_call", "tool_input")
+@pytest.mark.shows("kodelet", "after_tool_call", "tool_user_id")
+@pytest.mark.shows("kodelet", "after_tool_call", "tool_output")
+@pytest.mark.shows("kodelet", "after_tool_call", "tool_output.toolName")
+@pytest.mark.shows("kodelet", "after_tool_call", "tool_output.success")
+@pytest.mark.shows("kodelet", "after_tool_call", "tool_output.metadata")
+@pytest.mark.shows("kodelet", "after_tool_call", "tool_output.timestamp")
+async def test_a_result_is_told(programs: Programs) -> None:
+    programs.keeping("watch", "after_tool_call")
+    await use(programs)
+    (told,) = programs.told("watch")
+    assert (told["tool_name"], told["tool_input"], told["tool_user_id"]) == ("bash", {"command": "ls"}, "c1")
+    output = told["tool_output"]
+    assert datetime.fromisoformat(output.pop("timestamp")).tzinfo is not None
+    assert output == {"toolName": "bash", "success": True, "metadata": {"output": "ran ls"}}
+
+
+@pytest.mark.shows("kodelet", "after_tool_call", "after-a-block")
+@pytest.mark.shows("kodelet", "after_tool_call", "tool_output.success")
+@pytest.mark.shows("kodelet", "after_tool_call", "tool_output.error")
+async def test_a_blocked_call_is_told_with_its_refusal(programs: Programs) -> None:
+    programs.answering("check", "before_tool_call", {"blocked": True, "reason": "not today"})
+    programs.keeping("watch", "after_tool_call")
+    await use(programs)
+    output = programs.told("watch")[0]["tool_output"]
+    assert (output["success"], output["error"]) == (False, "not today")
+
+
+@pytest.mark.shows("kodelet", "after_tool_call", "after-a-block")
+async def test_what_a_guard_refuses_is_told_too(programs: Programs) -> None:
+    from wick import Block
+
+    @guard(ToolUse)
+    def never(use: ToolUse) -> Block:
+        return Block("never")
+
+    programs.keeping("watch", "after_tool_call")
+    await user_of(execute, never, programs.executables(), args={"command": "ls"}).run("go")
+    assert programs.told("watch")[0]["tool_output"]["error"] == "never"
+
+
+@pytest.mark.shows("kodelet", "after_tool_call", "output")
+async def test_a_result_is_changed(programs: Programs) -> None:
+    body = "o = told['tool_output']; o['metadata']['output'] = o['metadata']['output'].upper(); answer = {'output': o}"
+    programs.python("1-upper", "after_tool_call", body)
+    programs.keeping("2-see", "after_tool_call")
+    assert result_of(await use(programs)) == "RAN LS"
+    assert programs.told("2-see")[0]["tool_output"]["metadata"] == {"output": "RAN LS"}
+
+
+@pytest.mark.shows("kodelet", "after_tool_call", "output")
+async def test_a_result_becomes_an_error_and_an_error_a_result(programs: Programs) -> None:
+    programs.answering("worse", "after_tool_call", {"output": {"toolName": "bash", "success": False, "error": "bad"}})
+    assert result_of(await use(programs)) == "bad"
+    programs.path.joinpath("worse").unlink()
+    programs.answering("block", "before_tool_call", {"blocked": True})
+    programs.answering("better", "after_tool_call", {"output": {"success": True, "metadata": {"output": "fine"}}})
+    assert result_of(await use(programs)) == "fine"
+
+
+# -- turn_end and agent_stop ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.shows("kodelet", "turn_end", "response")
+@pytest.mark.shows("kodelet", "turn_end", "turn_number")
+async def test_the_end_of_a_turn_is_told_and_counted(programs: Programs) -> None:
+    programs.keeping("turns", "turn_end")
+    agent = Agent(Scripted(calls(call("echo")), "one", "two"), tools=[echo], hooks=[programs.executables()])
+    first = await agent.run("go")
+    await agent.run("go on", thread=first.thread)
+    assert [(told["response"], told["turn_number"]) for told in programs.told("turns")] == [("one", 1), ("two", 2)]
+
+
+@pytest.mark.shows("kodelet", "turn_end", "not-for-an-empty-response")
+async def test_an_empty_answer_is_no_turn_but_a_stop(programs: Programs) -> None:
+    programs.keeping("turns", "turn_end")
+    programs.keeping("stops", "agent_stop")
+    await Agent(FunctionModel(lambda request: ""), hooks=[programs.executables()]).run("go")
+    assert programs.told("turns") == [] and len(programs.told("stops")) == 1
+
+
+@pytest.mark.shows("kodelet", "agent_stop", "messages")
+@pytest.mark.shows("kodelet", "agent_stop", "messages.role")
+@pytest.mark.shows("kodelet", "agent_stop", "messages.content")
+async def test_a_stop_is_told_with_what_was_said(programs: Programs) -> None:
+    programs.keeping("stops", "agent_stop")
+    await use(programs)
+    (told,) = programs.told("stops")
+    assert told["messages"] == [{"role": "user", "content": "go"}, {"role": "assistant", "content": "done"}]
+
+
+@pytest.mark.shows("kodelet", "agent_stop", "follow_up_messages")
+@pytest.mark.shows("kodelet", "agent_stop", "accumulate")
+async def test_what_programs_say_at_a_stop_accumulates_and_the_agent_goes_on(programs: Programs) -> None:
+    once = 'case "$told" in *tests*) ;; *) echo \'{"follow_up_messages": [%s]}\';; esac'
+    programs.keeping("1-gate", "agent_stop", once % '"run the tests", "all of them"')
+    programs.keeping("2-gate", "agent_stop", once % '"and be quick"')
+    model = Scripted("done", "they pass", spare=True)
+    result = await Agent(model, hooks=[programs.executables()]).run("go")
+    assert result.text == "they pass"
+    said = [(message.name, message.text) for message in result.messages if message.role == "user"]
+    assert said[1:] == [("1-gate@after_step", "run the tests\n\nall of them"), ("2-gate@after_step", "and be quick")]
+    assert len(model.requests) == 2
+
+
+@pytest.mark.shows("kodelet", "agent_stop", "cap")
+async def test_a_gate_that_never_opens_is_given_up_on(programs: Programs) -> None:
+    programs.answering("gate", "agent_stop", {"follow_up_messages": ["again"]})
+    model = FunctionModel(lambda request: "done")
+    result = await Agent(model, hooks=[programs.executables()]).run("go")
+    assert result.outcome == "completed"
+    assert len([message for message in result.messages if message.text == "again"]) == 8
+
+
+async def test_turns_end_before_the_agent_stops(programs: Programs) -> None:
+    log = programs.folder / "order"
+    programs.sh("1-stop", "agent_stop", f"cat >/dev/null; echo stop >> {log}")
+    programs.sh("2-turn", "turn_end", f"cat >/dev/null; echo turn >> {log}")
+    programs.sh("3-turn", "turn_end", f"cat >/dev/null; echo turn3 >> {log}")
+    await talker(programs.executables()).run("go")
+    assert log.read_text().split() == ["turn", "turn3", "stop"]

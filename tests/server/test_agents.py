@@ -1,0 +1,225 @@
+"""Agents over HTTP: which there are, what one is, making them, changing their hooks, deleting them."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+from uuid import uuid4
+
+import aiohttp
+import pytest
+
+from serving import Served, frames
+from talk import ask, code, listening
+from wick.server.showing import HIDDEN, model_name, shown
+
+
+def new_id() -> str:
+    return f"a-{uuid4().hex[:8]}"
+
+
+async def made(served: Served, user: str = "ada", **options: Any) -> str:
+    id = new_id()
+    status, body = await ask(served, user, "POST", "/agents/", json={"agent_id": id, "model": "demo", **options})
+    assert status == 201, body
+    return id
+
+
+async def test_agents_are_listed_and_described(served: Served) -> None:
+    _, listed = await ask(served, "ada", "GET", "/agents/")
+    found = {agent["agent_id"]: agent for agent in listed["agents"]}
+    assert found["default"]["origin"] == "file" and found["default"]["shared"] and found["default"]["model"] == "demo"
+    assert "filesystem" in found["default"]["hooks"] and "filesystem" not in found["plain"]["hooks"]
+    status, agent = await ask(served, "ada", "GET", "/agents/default")
+    assert status == 200 and {"read_file", "execute"} <= {tool["name"] for tool in agent["tools"]}
+    assert agent["backend"]["mode"] == "local" and agent["backend"]["protection"]["level"] in ("strong", "weak", "none")
+    assert (await ask(served, "ada", "GET", "/agents/plain"))[1]["backend"] is None
+    assert await code(served, "ada", "GET", "/agents/nobody") == (404, "not_found")
+
+
+async def test_who_makes_an_agent_has_it_alone(served: Served) -> None:
+    id = await made(served, system_prompt="Be brief.", backend="local", todos=False)
+    status, agent = await ask(served, "ada", "GET", f"/agents/{id}")
+    assert status == 200 and agent["system_prompt"] == "Be brief." and not agent["shared"]
+    assert "write_todos" not in {tool["name"] for tool in agent["tools"]}
+    for path in ("", "/hooks", "/onion", "/skills", "/backend", "/files/list"):
+        assert await code(served, "bob", "GET", f"/agents/{id}{path}") == (404, "not_found")
+    for method, path, body in (
+        ("DELETE", "", None),
+        ("PATCH", "/hooks", {"hooks": {"todos": True}}),
+        ("PATCH", "/backend", {"mode": "local"}),
+        ("POST", "/container", {"action": "stop"}),
+        ("PUT", "/files/write", {"path": "x", "content": "x"}),
+    ):
+        assert await code(served, "bob", method, f"/agents/{id}{path}", json=body) == (404, "not_found")
+    assert await code(served, "ada", "POST", "/agents/", json={"agent_id": id, "model": "demo"}) == (409, "conflict")
+    assert (await ask(served, "ada", "DELETE", f"/agents/{id}"))[0] == 204
+    assert await code(served, "ada", "GET", f"/agents/{id}") == (404, "not_found")
+
+
+async def test_an_operator_makes_agents_for_everyone(served: Served) -> None:
+    body = {"agent_id": new_id(), "model": "demo", "shared": True}
+    assert await code(served, "ada", "POST", "/agents/", json=body) == (403, "not_allowed")
+    assert (await ask(served, "olga", "POST", "/agents/", json=body))[0] == 201
+    path = f"/agents/{body['agent_id']}"
+    assert (await ask(served, "bob", "GET", path))[0] == 200
+    assert await code(served, "bob", "DELETE", path) == (403, "not_allowed")
+    assert (await ask(served, "olga", "DELETE", path))[0] == 204
+
+
+@pytest.mark.parametrize(
+    ("options", "answer"),
+    [
+        ({"agent_id": "tools"}, (400, "invalid")),
+        ({"agent_id": "events"}, (400, "invalid")),
+        ({"agent_id": "../x"}, (400, "invalid")),
+        ({"agent_id": "x" * 65}, (422, "invalid")),
+        ({"hooks": ["os:system"]}, (422, "invalid")),
+        ({"sessions": True}, (422, "invalid")),
+        ({"unknown": 1}, (422, "invalid")),
+        ({"tools": ["os:system"]}, (403, "not_allowed")),
+        ({"backend": {"type": "local", "sandbox": "none"}}, (403, "not_allowed")),
+        ({"backend": {"type": "docker", "image": "x", "volumes": {"/": "/x"}}}, (403, "not_allowed")),
+        ({"mcp": {"servers": {"x": {"command": "sh"}}}}, (403, "not_allowed")),
+        ({"context": {"texts": ["\ud800"]}}, (422, "invalid")),
+        ({"recorder": {"runs": 2**70}}, (422, "invalid")),
+        ({"todos": {"nudges": "many"}}, (400, "invalid")),
+        ({"skills": {"shiped": True}}, (403, "not_allowed")),
+    ],
+    ids=str,
+)
+async def test_what_may_not_be_said_is_refused_and_nothing_is_kept(
+    served: Served, options: dict[str, Any], answer: tuple[int, str]
+) -> None:
+    body = json.dumps({"agent_id": "refused", "model": "demo", **options})
+    sent = {"data": body, "headers": {"Content-Type": "application/json"}}
+    assert await code(served, "ada", "POST", "/agents/", **sent) == answer
+    _, listed = await ask(served, "ada", "GET", "/agents/")
+    assert not {"refused", "tools", "events"} & {agent["agent_id"] for agent in listed["agents"]}
+
+
+async def test_what_an_admin_may_say_a_user_may_not(served: Served) -> None:
+    options = {
+        "agent_id": new_id(),
+        "model": {"provider": "openai", "model": "m", "base_url": "http://127.0.0.1:9", "api_key": "sk-hidden"},
+    }
+    assert await code(served, "ada", "POST", "/agents/", json=options) == (403, "not_allowed")
+    assert await code(served, "olga", "POST", "/agents/", json=options) == (403, "not_allowed")
+    status, agent = await ask(served, "root", "POST", "/agents/", json=options)
+    assert status == 201 and agent["model"] == "openai:m" and "sk-hidden" not in json.dumps(agent)
+    assert (await ask(served, "root", "DELETE", f"/agents/{options['agent_id']}"))[0] == 204
+
+
+# -- hooks ------------------------------------------------------------------------------------------------------------
+
+
+async def hooks_of(served: Served, user: str, id: str) -> dict[str, Any]:
+    _, body = await ask(served, user, "GET", f"/agents/{id}/hooks")
+    return {hook["name"]: hook for hook in body["hooks"]}
+
+
+async def test_hooks_are_toggled_and_configured(served: Served) -> None:
+    id = await made(served)
+    before = await hooks_of(served, "ada", id)
+    assert before["todos"]["on"] and before["todos"]["tools"] and not before["memory"]["on"]
+    change = {"hooks": {"todos": False, "context": {"texts": ["Remember."]}}}
+    status, body = await ask(served, "ada", "PATCH", f"/agents/{id}/hooks", json=change)
+    assert status == 200
+    after = {hook["name"]: hook for hook in body["hooks"]}
+    assert not after["todos"]["on"] and after["todos"]["changed"] and not after["todos"]["tools"]
+    assert after["context"]["options"] == {"texts": ["Remember."]} and after["context"]["points"]
+    _, body = await ask(served, "ada", "PATCH", f"/agents/{id}/hooks", json={"hooks": {"todos": None}})
+    assert {hook["name"]: hook["on"] for hook in body["hooks"]}["todos"]
+    assert (await ask(served, "ada", "DELETE", f"/agents/{id}"))[0] == 204
+
+
+async def test_hooks_of_everyone_and_their_order_take_an_operator(served: Served) -> None:
+    path = "/agents/plain/hooks"
+    for body in ({"order": ["todos"]}, {"hooks": {"limits": {"steps": 999}}}, {"hooks": {"retry": False}}):
+        assert await code(served, "ada", "PATCH", path, json=body) == (403, "not_allowed")
+    everyone = {"json": {"hooks": {}}, "params": {"everyone": "true"}}
+    assert await code(served, "ada", "PATCH", path, **everyone) == (403, "not_allowed")
+    change = {"hooks": {"limits": {"steps": 7}}, "order": ["summarization", "todos"]}
+    try:
+        status, _ = await ask(served, "olga", "PATCH", path, json=change, params={"everyone": "true"})
+        assert status == 200
+        names = [*await hooks_of(served, "bob", "plain")]
+        assert names.index("summarization") < names.index("todos")
+        assert (await hooks_of(served, "bob", "plain"))["limits"]["options"]["steps"] == 7
+        _, onion = await ask(served, "bob", "GET", "/agents/plain/onion")
+        rings = {one["operation"]: [ring["capability"] for ring in one["rings"]] for one in onion["operations"]}
+        assert rings["model_call"].index("summarization") < rings["model_call"].index("todos")
+    finally:
+        undone = {"hooks": {"limits": None}, "order": []}
+        assert (await ask(served, "olga", "PATCH", path, json=undone, params={"everyone": "true"}))[0] == 200
+    assert [*await hooks_of(served, "bob", "plain")].index("todos") < names.index("todos")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"hooks": {"nothing": True}}, {"hooks": {"hooks": ["os:system"]}}, {"order": ["todos", "todos"]}, {"x": 1}],
+)
+async def test_hooks_that_are_none_are_refused(served: Served, change: dict[str, Any]) -> None:
+    assert await code(served, "olga", "PATCH", "/agents/plain/hooks", json=change) == (422, "invalid")
+
+
+async def test_a_hook_that_cannot_be_built_changes_nothing(served: Served) -> None:
+    change = {"hooks": {"limits": {"steps": -1}}}
+    assert await code(served, "olga", "PATCH", "/agents/plain/hooks", json=change) == (400, "invalid")
+    assert (await ask(served, "olga", "GET", "/agents/plain"))[0] == 200
+
+
+async def test_the_onion_is_data(served: Served) -> None:
+    status, onion = await ask(served, "ada", "GET", "/agents/default/onion")
+    assert status == 200
+    assert [one["operation"] for one in onion["operations"]] == ["run", "step", "model_call", "tool_use"]
+    use = onion["operations"][-1]
+    assert use["rings"][0]["capability"] == "tracing"  # outermost
+    assert {ring["position"] for ring in use["rings"]} <= {"after", "wrap", "before"}
+    confirm = next(ring for ring in use["guards"] if ring["hook"] == "filesystem.confirm")
+    assert confirm["match"] == ["execute"] and confirm["point"] == "guard_tool_use" and confirm["inherit"]
+
+
+# -- events -----------------------------------------------------------------------------------------------------------
+
+
+async def news(answer: aiohttp.ClientResponse, last: str) -> list[dict[str, Any]]:
+    """What is announced until that tool was taken away."""
+    seen = []
+    async for frame in frames(answer):
+        seen.append(frame)
+        if frame["data"]["data"].get("deregistered") == last:
+            break
+    return seen
+
+
+async def test_changes_are_announced_to_whom_they_concern(served: Served) -> None:
+    tool = {"name": f"t_{uuid4().hex[:8]}", "description": "x", "parameters": {}, "callback_url": "http://127.0.0.1:9"}
+    async with listening(served, "ada") as hers, listening(served, "bob") as his:
+        id = await made(served)
+        await ask(served, "ada", "PATCH", f"/agents/{id}/hooks", json={"hooks": {"todos": False}})
+        await ask(served, "ada", "DELETE", f"/agents/{id}")
+        await ask(served, "olga", "POST", "/agents/tools/", json=tool)
+        await ask(served, "olga", "DELETE", f"/agents/tools/{tool['name']}")
+        told, others = await news(hers, str(tool["name"])), await news(his, str(tool["name"]))
+    kinds = [frame["event"] for frame in told if id in json.dumps(frame) or tool["name"] in json.dumps(frame)]
+    assert kinds == ["agent_created", "hooks_changed", "agent_deleted", "tools_changed", "tools_changed"]
+    assert id not in json.dumps(others)
+
+
+# -- what is shown ----------------------------------------------------------------------------------------------------
+
+
+def test_secrets_are_not_shown() -> None:
+    from wick.config_text import Filled
+
+    options = {
+        "api_key": "sk-1", "headers": {"X": "1"}, "url": "https://me:secret@example.com/x", "env": {"A": "b"},
+        "list": [{"token": "t"}, Filled("from the environment")], "number": 5, "token_count": 3, "object": object(),
+    }  # fmt: skip
+    assert shown(options) == {
+        "api_key": HIDDEN, "headers": HIDDEN, "url": f"https://{HIDDEN}@example.com/x", "env": HIDDEN,
+        "list": [{"token": HIDDEN}, HIDDEN], "number": 5, "token_count": 3, "object": HIDDEN,
+    }  # fmt: skip
+    assert model_name({"provider": "openai", "model": "m", "api_key": "sk"}) == "openai:m"
+    assert model_name("sonnet") == "sonnet" and model_name({}) == "auto"

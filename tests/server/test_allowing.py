@@ -1,0 +1,146 @@
+"""What may be said about an agent over HTTP, by role: all that is not on the list is refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from wick.config import RINGS
+from wick.config_schema import hints
+from wick.server.allowing import ADMINS, OPERATORS, USERS, check_agent, check_hook
+from wick.server.errors import ApiError
+from wick.server.identity import ROLES, Role, User
+
+TOOLS = {"lookup"}
+
+
+def somebody(role: Role) -> User:
+    return User(f"u_{role}", role, role)
+
+
+def refused(options: dict[str, Any], role: Role) -> bool:
+    try:
+        check_agent(options, somebody(role), TOOLS)
+    except ApiError as error:
+        assert (error.status, error.code) == (403, "not_allowed")
+        return True
+    return False
+
+
+# What is said, and the lowest role that may say it; "" is nobody.
+SAID: list[tuple[dict[str, Any], Role | str]] = [
+    ({"name": "Ann's", "system_prompt": "Be brief: os:system is a name.", "context_window": 1000}, "user"),
+    ({"model": "sonnet"}, "user"),
+    ({"model": "anthropic:claude-sonnet-4-5"}, "user"),
+    ({"model": "ollama:llama3.1:8b"}, "user"),
+    ({"model": "local:/etc/passwd"}, ""),
+    ({"model": "gateway:x@http://10.0.0.1"}, ""),
+    ({"model": {"provider": "openai", "model": "x", "base_url": "http://10.0.0.1"}}, "admin"),
+    ({"model": {"provider": "local", "model": "/etc/passwd"}}, ""),
+    ({"fallback": ["haiku", {"model": "x", "base_url": "http://10.0.0.1"}]}, "admin"),
+    ({"fallback": ["haiku"]}, "user"),
+    ({"settings": {"temperature": 0.5}}, "user"),
+    ({"settings": {"extra": {"a": 1}}}, "admin"),
+    ({"tools": ["calculate", "lookup"]}, "user"),
+    ({"tools": ["os:system"]}, ""),
+    ({"tools": ["unknown"]}, ""),
+    ({"tools": [{"name": "x", "description": "x", "parameters": {}, "callback_url": "http://10.0.0.1"}]}, ""),
+    ({"hooks": ["os:system"]}, ""),
+    ({"hooks": []}, ""),
+    ({"sessions": "postgresql://elsewhere"}, ""),
+    ({"sessions": True}, ""),
+    ({"recipes": ["/etc"]}, ""),
+    ({"backend": "local"}, "user"),
+    ({"backend": {"type": "state"}}, "user"),
+    ({"backend": False}, "user"),
+    ({"backend": {"type": "local", "sandbox": "none"}}, ""),
+    ({"backend": {"type": "local", "sandbox": "auto"}}, "admin"),
+    ({"backend": {"type": "local", "workdir": "/etc"}}, "admin"),
+    ({"backend": {"type": "local", "env": {"PATH": "/x"}}}, "admin"),
+    ({"backend": {"type": "local", "readable": ["/etc"]}}, "admin"),
+    ({"backend": {"type": "local", "network": True}}, "admin"),
+    ({"backend": {"type": "local", "protect": []}}, "admin"),
+    ({"backend": {"type": "docker", "image": "x"}}, "operator"),
+    ({"backend": {"type": "docker", "image": "x", "volumes": {"/": "/host"}}}, "admin"),
+    ({"backend": {"type": "docker", "image": "x", "engine": "tcp://10.0.0.1:2375"}}, "admin"),
+    ({"backend": {"type": "docker", "image": "x", "env": {"A": "b"}}}, "admin"),
+    ({"backend": {"type": "docker", "image": "x", "user": "root"}}, "admin"),
+    ({"backend": {"type": "elsewhere"}}, ""),
+    ({"backend": 5}, ""),
+    ({"todos": False}, "user"),
+    ({"limits": {"steps": 3}}, "operator"),
+    ({"budget": {"tokens": 3}}, "operator"),
+    ({"skills": {"shipped": True, "disabled": ["slides"]}}, "user"),
+    ({"skills": {"host": ["/etc"]}}, "admin"),
+    ({"skills": ["skills"]}, "user"),
+    ({"memory": ["AGENTS.md"]}, "user"),
+    ({"context": "Words: a:b"}, "user"),
+    ({"context": {"files": ["/etc/passwd"]}}, "admin"),
+    ({"builtins": {"tools": ["calculate"]}}, "user"),
+    ({"builtins": {"private": ["10.0.0.1"]}}, "admin"),
+    ({"builtins": {"search": "os:system"}}, ""),
+    ({"mcp": {"servers": {"x": {"command": "sh"}}}}, "admin"),
+    ({"mcp": {"pins": "/etc/passwd"}}, ""),
+    ({"subagents": {"helper": {"description": "Helps", "prompt": "Help.", "tools": ["ls"], "model": "haiku"}}}, "user"),
+    ({"subagents": {"agents": [{"name": "h", "description": "Helps"}], "depth": 1}}, "user"),
+    ({"subagents": "/etc"}, ""),
+    ({"subagents": {"agents": "/etc"}}, ""),
+    ({"subagents": {"agents": ["/etc/passwd"]}}, ""),
+    ({"subagents": {"helper": {"description": "x", "hooks": ["os:system"]}}}, ""),
+    ({"subagents": {"helper": {"description": "x", "tools": ["os:system"]}}}, ""),
+    ({"subagents": {"helper": {"description": "x", "model": {"base_url": "http://10.0.0.1"}}}}, "admin"),
+    ({"ask_user": True}, "user"),
+    ({"ask_user": {"interactor": "terminal"}}, ""),
+    ({"critique": {"rounds": 1, "criteria": "good"}}, "user"),
+    ({"structured_output": {"schema": {"type": "object"}}}, "user"),
+    ({"structured_output": {"schema": "os:system"}}, ""),
+    ({"summarization": {"summarizer": "os:system"}}, ""),
+    ({"summarization": {"keep": 0.5}}, "user"),
+    ({"permissions": {"deny": ["Bash(rm *)"], "mode": "plan"}}, "user"),
+    ({"permissions": {"mode": "bypassPermissions"}}, "operator"),
+    ({"permissions": {"grants": [{"tool": "execute", "args": {}}]}}, ""),
+    ({"permissions": {"policy": "os:system"}}, ""),
+    ({"usage_log": {"logger": "root"}}, ""),
+    ({"nothing_known": True}, ""),
+    ({"todos": "os:system"}, ""),
+    ({"recorder": {"runs": "os:system"}}, ""),
+]
+
+
+@pytest.mark.parametrize(("options", "least"), SAID, ids=lambda value: str(value)[:60])
+def test_each_role_may_say_what_is_on_its_list(options: dict[str, Any], least: str) -> None:
+    for role in ROLES:
+        may = least != "" and somebody(role).may(least)  # type: ignore[arg-type]
+        assert refused(options, role) is not may, f"{role}: {options}"
+
+
+def test_every_option_of_every_capability_is_on_one_list_or_refused_to_all() -> None:
+    """What is added to a capability later is refused until somebody puts it on a list."""
+    listed = {(key, name) for table in (USERS, OPERATORS, ADMINS) for key, names in table.items() for name in names}
+    for ring in RINGS:
+        if not ring.kind:
+            continue
+        for name in hints(ring.load()):
+            if (ring.key, name) not in listed:
+                assert all(refused({ring.key: {name: 1}}, role) for role in ROLES), f"{ring.key}.{name}"
+
+
+def test_the_lists_name_what_there_is() -> None:
+    known = {(ring.key, name) for ring in RINGS if ring.kind for name in hints(ring.load())}
+    for table in (USERS, OPERATORS, ADMINS):
+        assert {(key, name) for key, names in table.items() for name in names} <= known
+
+
+@pytest.mark.parametrize("key", ["limits", "retry", "tracing", "permissions", "budget", "filesystem"])
+def test_a_user_does_not_switch_off_what_confines_an_agent_of_everyone(key: str) -> None:
+    for value in (False, None):
+        with pytest.raises(ApiError):
+            check_hook(key, value, somebody("user"))
+        check_hook(key, value, somebody("operator"))
+
+
+def test_a_user_does_not_change_the_permissions_of_an_agent_of_everyone() -> None:
+    with pytest.raises(ApiError, match="only an operator"):
+        check_hook("permissions", {"allow": ["Bash(*)"]}, somebody("user"))
+    check_hook("permissions", {"allow": ["Bash(*)"]}, somebody("user"), own=True)

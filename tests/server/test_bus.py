@@ -1,0 +1,61 @@
+"""News reach whom they concern, and nobody who is slow holds up the others."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from wick.server.bus import MOST, Bus, News
+
+
+async def test_news_are_for_everyone_or_for_one() -> None:
+    bus = Bus()
+    with bus.subscribe("ada") as ada, bus.subscribe("bob") as bob:
+        bus.publish("tools_changed", {"registered": "x"})
+        bus.publish("agent_created", {"agent_id": "hers"}, owner="ada")
+        assert await ada.next() == [
+            News("tools_changed", {"registered": "x"}),
+            News("agent_created", {"agent_id": "hers"}),
+        ]
+        assert await bob.next() == [News("tools_changed", {"registered": "x"})]
+
+
+async def test_who_does_not_listen_misses_it() -> None:
+    bus = Bus()
+    bus.publish("early", {})
+    with bus.subscribe("ada") as ada:
+        bus.publish("now", {})
+        assert [news.kind for news in await ada.next()] == ["now"]
+    bus.publish("late", {})
+
+
+async def test_a_slow_reader_is_told_to_look_for_itself() -> None:
+    bus = Bus()
+    with bus.subscribe("ada") as ada:
+        for number in range(MOST + 5):
+            bus.publish("container_status", {"number": number})
+        found = await ada.next()
+        assert found[0].kind == "resync" and len(found) < 10
+        assert found[-1].data == {"number": MOST + 4}
+
+
+async def test_a_reader_waits_until_there_is_something() -> None:
+    bus = Bus()
+    with bus.subscribe("ada") as ada:
+        waiting = asyncio.create_task(ada.next())
+        await asyncio.sleep(0)
+        assert not waiting.done()
+        bus.publish("now", {})
+        assert [news.kind for news in await waiting] == ["now"]
+
+
+@pytest.mark.parametrize("before", [True, False])
+async def test_a_bus_that_is_closed_ends_its_readers(before: bool) -> None:
+    bus = Bus()
+    if before:
+        bus.close()
+    with bus.subscribe("ada") as ada:
+        bus.close()
+        assert await ada.next() == []
+        assert await ada.next() == []

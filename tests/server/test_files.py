@@ -1,0 +1,182 @@
+"""The files of a workspace over HTTP: listed, read, written, uploaded, downloaded, deleted; never anybody else's."""
+
+from __future__ import annotations
+
+import os
+from base64 import b64encode
+from collections.abc import AsyncIterator
+from io import BytesIO
+from pathlib import Path
+from uuid import uuid4
+
+import aiohttp
+import pytest
+
+from serving import Hosted, Served, hosted
+from talk import ask, code
+from wick import Scripted
+from wick.caps import FILE_WRITE_BYTES
+from wick.messages import ToolCall
+from wick.server.identity import User
+
+FILES = "/agents/default/files"
+
+
+@pytest.fixture
+def folder() -> str:
+    """A folder of its own for each test."""
+    return f"f-{uuid4().hex[:8]}"
+
+
+async def write(served: Served, path: str, content: str, user: str = "ada") -> None:
+    status, body = await ask(served, user, "PUT", f"{FILES}/write", json={"path": path, "content": content})
+    assert status == 200 and body == {"path": path, "bytes_written": len(content.encode())}
+
+
+async def test_a_file_is_written_listed_read_downloaded_and_deleted(served: Served, folder: str) -> None:
+    name = f"{folder}/with space and .. and ü.txt"
+    await write(served, name, "héllo")
+    _, listing = await ask(served, "ada", "GET", f"{FILES}/list", params={"path": folder})
+    assert listing["entries"] == [{"name": "with space and .. and ü.txt", "type": "file", "size": 6}]
+    _, content = await ask(served, "ada", "GET", f"{FILES}/read", params={"path": name})
+    assert (content["content"], content["encoding"], content["truncated"]) == ("héllo", "utf-8", False)
+    _, part = await ask(served, "ada", "GET", f"{FILES}/read", params={"path": name, "offset": 3, "limit": 2})
+    assert part["content"] == "ll" and part["truncated"]
+    async with served.client() as ada, ada.get(f"{FILES}/download", params={"path": name}) as answer:
+        assert await answer.read() == "héllo".encode()
+        assert answer.headers["Content-Disposition"].startswith("attachment; filename*=UTF-8''with%20space")
+        assert "sandbox" in answer.headers["Content-Security-Policy"]
+        assert answer.headers["X-Content-Type-Options"] == "nosniff"
+    assert (await ask(served, "ada", "DELETE", FILES, params={"path": name}))[0] == 204
+    assert await code(served, "ada", "GET", f"{FILES}/read", params={"path": name}) == (404, "not_found")
+
+
+async def test_bytes_come_as_base64_and_go_as_base64(served: Served, folder: str) -> None:
+    data = bytes(range(256))
+    body = {"path": f"{folder}/bytes", "content": b64encode(data).decode(), "encoding": "base64"}
+    assert (await ask(served, "ada", "PUT", f"{FILES}/write", json=body))[0] == 200
+    _, content = await ask(served, "ada", "GET", f"{FILES}/read", params={"path": f"{folder}/bytes"})
+    assert content["encoding"] == "base64" and content["content"] == body["content"]
+    wrong = {**body, "content": "no base64!"}
+    assert await code(served, "ada", "PUT", f"{FILES}/write", json=wrong) == (422, "invalid")
+
+
+async def test_a_file_is_uploaded_as_a_form_or_as_it_is(served: Served, folder: str) -> None:
+    data = b"\x00\x01" * 700_000  # more than one piece of a download
+    form = aiohttp.FormData()
+    form.add_field("path", f"{folder}/by-form.bin")
+    form.add_field("file", BytesIO(data), filename="whatever.bin", content_type="application/octet-stream")
+    status, written = await ask(served, "ada", "POST", f"{FILES}/upload", data=form)
+    assert status == 201 and written == {"path": f"{folder}/by-form.bin", "bytes_written": len(data)}
+    raw = {"data": BytesIO(data), "params": {"path": f"{folder}/raw.bin"}}
+    assert (await ask(served, "ada", "POST", f"{FILES}/upload", **raw))[0] == 201
+    for name in ("by-form.bin", "raw.bin"):
+        assert (await ask(served, "ada", "GET", f"{FILES}/download", params={"path": f"{folder}/{name}"}))[1] == data
+    assert await code(served, "ada", "POST", f"{FILES}/upload", data=b"x") == (422, "invalid")
+    empty = aiohttp.FormData({"path": "x"})
+    empty.add_field("other", b"x", filename="x")
+    assert await code(served, "ada", "POST", f"{FILES}/upload", data=empty) == (422, "invalid")
+
+
+async def test_a_name_that_a_form_gives_is_a_name_alone(served: Served, folder: str) -> None:
+    form = aiohttp.FormData(quote_fields=False)
+    name = f"{folder}.txt"
+    form.add_field("file", b"x", filename=f"../../{name}")
+    status, written = await ask(served, "ada", "POST", f"{FILES}/upload", data=form)
+    assert status == 201 and written["path"] == name
+
+
+async def test_what_is_too_large_is_refused(served: Served, folder: str) -> None:
+    async def endless() -> AsyncIterator[bytes]:
+        for _ in range(FILE_WRITE_BYTES // 1_000_000 + 2):
+            yield b"x" * 1_000_000
+
+    status, refused = await code(served, "ada", "POST", f"{FILES}/upload", params={"path": folder}, data=endless())
+    assert (status, refused) == (413, "too_large")
+    assert await code(served, "ada", "GET", f"{FILES}/read", params={"path": folder}) == (404, "not_found")
+
+
+@pytest.mark.parametrize("path", ["../outside", "/etc/passwd", "a/../../outside", "x\0y", ""])
+async def test_files_stay_inside(served: Served, path: str) -> None:
+    for method, where, options in (
+        ("GET", "/read", {"params": {"path": path}}),
+        ("GET", "/download", {"params": {"path": path}}),
+        ("PUT", "/write", {"json": {"path": path, "content": "x"}}),
+        ("POST", "/upload", {"params": {"path": path}, "data": b"x"}),
+        ("DELETE", "", {"params": {"path": path}}),
+    ):
+        status, _ = await ask(served, "ada", method, f"{FILES}{where}", **options)
+        assert status in (400, 403, 404, 422), (method, where, status)
+
+
+async def workspace(served: Served) -> Path:
+    """Where ada's files really are."""
+    _, found = await ask(served, "ada", "GET", "/agents/default/backend")
+    await write(served, "there.txt", "")
+    return Path(found["workdir"])
+
+
+async def test_links_do_not_lead_out(served: Served, folder: str) -> None:
+    os.symlink("/etc", await workspace(served) / folder)
+    for path in (f"{folder}/passwd", f"{folder}/../../x"):
+        status, _ = await ask(served, "ada", "GET", f"{FILES}/read", params={"path": path})
+        assert status in (400, 403, 404)
+    status, _ = await ask(served, "ada", "PUT", f"{FILES}/write", json={"path": f"{folder}/x", "content": "x"})
+    assert status in (400, 403)
+
+
+async def test_a_name_that_is_no_text_is_listed(served: Served, folder: str) -> None:
+    inside = await workspace(served) / folder
+    os.mkdir(inside)
+    os.mkdir(inside / "\udcff")
+    status, listing = await ask(served, "ada", "GET", f"{FILES}/list", params={"path": folder})
+    assert status == 200 and listing["entries"][0]["name"] == "\udcff"
+
+
+async def test_what_is_trusted_later_is_not_written(served: Served) -> None:
+    body = {"path": ".git/hooks/pre-commit", "content": "x"}
+    assert await code(served, "ada", "PUT", f"{FILES}/write", json=body) == (403, "protected")
+
+
+async def test_nobody_sees_a_neighbours_files(served: Served, folder: str) -> None:
+    await write(served, f"{folder}/hers.txt", "hers")
+    assert await code(served, "bob", "GET", f"{FILES}/read", params={"path": f"{folder}/hers.txt"}) == (
+        404,
+        "not_found",
+    )
+    await write(served, f"{folder}/hers.txt", "his", "bob")
+    _, content = await ask(served, "ada", "GET", f"{FILES}/read", params={"path": f"{folder}/hers.txt"})
+    assert content["content"] == "hers"
+
+
+async def test_an_agent_without_a_workspace_has_no_files(served: Served) -> None:
+    assert await code(served, "ada", "GET", "/agents/plain/files/list") == (409, "conflict")
+
+
+async def test_folders_are_deleted_only_if_asked_for(served: Served, folder: str) -> None:
+    await write(served, f"{folder}/sub/a.txt", "a")
+    status, _ = await ask(served, "ada", "DELETE", FILES, params={"path": folder})
+    assert status in (400, 409)
+    assert (await ask(served, "ada", "DELETE", FILES, params={"path": folder, "recursive": "true"}))[0] == 204
+
+
+async def test_files_that_are_data_of_a_conversation_are_read_by_its_thread(tmp_path: Path) -> None:
+    write = ToolCall("c1", "write_file", {"path": "notes.txt", "content": "kept"})
+    agents = {"noter": {"model": Scripted(write, "Done.", spare=True), "backend": "state"}}
+    async with hosted(tmp_path, agents=agents) as there:
+        user = await _user(there, "ada")
+        instance = await there.service.registry.agent(user, "noter")
+        await instance.agent.run("Note it.", user=user.id, thread="t1")
+        files = "/agents/noter/files"
+        _, content = await ask(there, "ada", "GET", f"{files}/read", params={"path": "notes.txt", "thread_id": "t1"})
+        assert content["content"] == "kept"
+        assert (await ask(there, "ada", "GET", f"{files}/list", params={"thread_id": "t1"}))[1]["entries"]
+        reading = {"params": {"path": "notes.txt", "thread_id": "t1"}}
+        assert await code(there, "bob", "GET", f"{files}/read", **reading) == (404, "not_found")
+        body = {"path": "notes.txt", "content": "changed"}
+        assert await code(there, "ada", "PUT", f"{files}/write", json=body) == (409, "conflict")
+
+
+async def _user(there: Hosted, name: str) -> User:
+    _, me = await ask(there, name, "GET", "/auth/me")
+    return User(me["id"], me["username"], me["role"])

@@ -1,0 +1,196 @@
+"""What a log tells, as frames: always the same, from wherever one goes on."""
+
+from __future__ import annotations
+
+import json
+from math import inf
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kit import call, calls, echo
+from wick import Agent, Ask, Block, Scripted, Thread, ToolUse, guard
+from wick.capabilities.recorder import Recorder
+from wick.capabilities.todos import Todos
+from wick.events import ChatModelStream, Done, ToolStart
+from wick.server.errors import ApiError
+from wick.server.frames import START, Frame, Telling, encoded, place_of, transient
+
+
+def read(frame: Frame) -> tuple[str, str, dict[str, Any]]:
+    """The id, the name and the data of a frame, as a client reads them."""
+    lines = dict(line.split(": ", 1) for line in frame.text.decode().strip().split("\n"))
+    assert frame.text.endswith(b"\n\n") and lines["event"] == frame.event.event
+    return lines.get("id", ""), lines["event"], json.loads(lines["data"])
+
+
+def told(thread: Thread, run: str = "", after: str = "") -> list[tuple[str, str, dict[str, Any]]]:
+    """All that a log tells of a run, with its last word."""
+    telling = Telling(thread.id, run or _runs(thread)[-1])
+    place = place_of(after)
+    frames = [frame for entry in thread.entries for frame in telling.tell(entry.to_json(), place)]
+    return [read(frame) for frame in [*frames, *([telling.pause] if telling.pause else [])]]
+
+
+def _runs(thread: Thread) -> list[str]:
+    return [entry.data["run"] for entry in thread.entries if entry.kind == "run_start"]
+
+
+async def tool_run(*hooks: Any, **options: Any) -> Thread:
+    thread = Thread("th_1")
+    script = Scripted(calls(call("echo", "a", text="x"), call("echo", "b", text="y")), "All done.", spare=True)
+    agent = Agent(script, tools=[echo], hooks=hooks, **options)
+    await agent.run("Go.", thread=thread)
+    return thread
+
+
+async def test_a_run_is_told_in_the_order_of_its_log() -> None:
+    found = told(await tool_run())
+    assert [event for _, event, _ in found] == [
+        "on_chat_model_end",
+        *("on_tool_start", "on_tool_start", "on_tool_end", "on_tool_end"),
+        "on_chat_model_end",
+        "done",
+    ]
+    ids = [id for id, _, _ in found]
+    assert ids[:3] == ["3.1", "3.2", "3"] and all("." not in id for id in ids[3:]) and len(set(ids)) == len(ids)
+    (start, end) = found[1][2], found[3][2]
+    assert start["name"] == "echo" and start["data"] == {"call_id": "a", "args": {"text": "x"}}
+    assert end["data"]["call_id"] == "a" and end["data"]["output"] == "x" and "error" not in end["data"]
+    last = found[-1][2]
+    assert (
+        last["thread_id"] == "th_1" and last["data"]["outcome"] == "completed" and last["data"]["text"] == "All done."
+    )
+    assert {frame["run_id"] for _, _, frame in found} == {last["run_id"]} and last["data"]["usage"]["output_tokens"] > 0
+
+
+async def test_it_goes_on_exactly_after_any_id() -> None:
+    thread = await tool_run()
+    whole = told(thread)
+    for number, (id, _, _) in enumerate(whole, 1):
+        assert told(thread, after=id) == whole[number:]
+
+
+async def test_what_hooks_decided_stands_beside_the_result() -> None:
+    @guard(ToolUse, match="echo")
+    def picky(use: ToolUse) -> Block | None:
+        return Block("not that") if use.args["text"] == "x" else None
+
+    ends = [frame["data"] for _, event, frame in told(await tool_run(picky)) if event == "on_tool_end"]
+    refused = next(end for end in ends if end["call_id"] == "a")
+    assert refused["error"] == "not that" and refused["output"] == ""
+    (why,) = refused["why"]
+    assert (why["hook"], why["position"], why["verdict"], why["reason"]) == ("picky", "guard", "block", "not that")
+    assert "why" not in next(end for end in ends if end["call_id"] == "b")
+
+
+async def test_questions_values_and_words_in_between_are_told() -> None:
+    @guard(ToolUse, match="echo")
+    def confirm(use: ToolUse) -> Ask:
+        return Ask("may I?")
+
+    found = told(await tool_run(confirm, Todos(), Recorder(), ask=lambda question: True))
+    requests = [frame["data"] for _, event, frame in found if event == "on_approval_request"]
+    responses = [frame["data"] for _, event, frame in found if event == "on_approval_response"]
+    assert {request["call_id"]: request["args"]["text"] for request in requests} == {"a": "x", "b": "y"}
+    assert {response["id"] for response in responses} == {request["id"] for request in requests}
+    assert all(response["allowed"] for response in responses)
+    assert not any("traces" in frame["data"] for _, event, frame in found if event == "on_state")
+
+
+async def test_a_value_is_told_with_what_changed_of_it() -> None:
+    thread = Thread("th_1")
+    thread.append("run_start", {"run": "r", "agent": "a", "guards": [], "input": 0})
+    thread.values["todos"] = [{"id": "1"}]
+    thread.values.put("files", "a.txt", "hello")
+    thread.values.drop("files", "a.txt")
+    del thread.values["todos"]
+    states = [frame["data"] for _, event, frame in told(thread) if event == "on_state"]
+    assert states == [
+        {"todos": [{"id": "1"}]},
+        {"files": {"a.txt": "hello"}},
+        {"files": {"a.txt": None}},
+        {"todos": None},
+    ]
+
+
+def paused() -> Thread:
+    """A run that pauses over a question."""
+    thread = Thread("th_1")
+    thread.append("run_start", {"run": "r", "agent": "a", "guards": [], "input": 0})
+    thread.append("asked", {"id": "q", "question": "may I?", "hash": "h", "run": "r", "operation": "tool_use"})
+    thread.append("run_end", {"run": "r", "outcome": "interrupted", "reason": "paused: may I?", "usage": {}})
+    return thread
+
+
+def test_a_pause_is_the_last_word_until_the_run_goes_on() -> None:
+    thread = paused()
+    assert [event for _, event, _ in told(thread)] == ["on_approval_request", "done"]
+    assert told(thread)[-1][2]["data"]["outcome"] == "interrupted"
+    assert told(thread, after="3") == []
+    thread.append("run_start", {"run": "r", "agent": "a", "guards": [], "input": 0, "resumed": True})
+    assert [event for _, event, _ in told(thread)] == ["on_approval_request"]
+    thread.append("asked", {"id": "q", "question": "may I?", "hash": "h"})  # again, for the store
+    thread.append("answered", {"id": "q", "hash": "h", "allowed": False, "reason": "no"})
+    thread.append("run_end", {"run": "r", "outcome": "cancelled", "reason": "user requested", "usage": {}})
+    assert [event for _, event, _ in told(thread)] == ["on_approval_request", "on_approval_response", "done"]
+    assert [id for id, _, _ in told(thread, after="3")] == ["6", "7"]
+
+
+def test_that_a_server_let_go_of_a_run_is_no_end() -> None:
+    thread = Thread("th_1")
+    thread.append("run_start", {"run": "r", "agent": "a", "guards": [], "input": 0})
+    thread.append("run_end", {"run": "r", "outcome": "interrupted", "reason": "interrupted", "usage": {}})
+    assert told(thread) == []
+
+
+def test_to_go_back_ends_a_run_that_waits() -> None:
+    thread = paused()
+    thread.rewind(0)
+    assert [event for _, event, _ in told(thread, "r")] == ["on_approval_request", "done"]
+    assert told(thread, "r")[-1][2]["data"]["reason"] == "the thread was rewound"
+
+
+def test_a_failure_says_what_went_wrong() -> None:
+    thread = Thread("th_1")
+    thread.append("run_start", {"run": "r", "agent": "a", "guards": [], "input": 0})
+    error = {"code": "model_error", "message": "it is down"}
+    thread.append("run_end", {"run": "r", "outcome": "failed", "reason": "error", "usage": {}, "error": error})
+    ((id, event, frame),) = told(thread)
+    assert (id, event) == ("2", "error") and frame["data"]["error"] == error and frame["thread_id"] == "th_1"
+
+
+async def test_the_runs_of_a_thread_are_told_apart() -> None:
+    thread = await tool_run()
+    await Agent(Scripted("Again.")).run("More.", thread=thread)
+    first, second = _runs(thread)
+    assert {frame["run_id"] for _, _, frame in told(thread, first)} == {first}
+    assert [event for _, event, _ in told(thread, second)] == ["on_chat_model_end", "done"]
+    assert told(thread, "run_of_nobody") == []
+
+
+@pytest.mark.parametrize("id", ["x", "1.", "-1", "1.0", "1.2.3", " 1", "9" * 30])
+def test_what_is_no_id_is_refused(id: str) -> None:
+    with pytest.raises(ApiError, match="Last-Event-ID"):
+        place_of(id)
+
+
+def test_places() -> None:
+    assert place_of("") == START and place_of("12") == (12, inf) and place_of("12.3") == (12, 3)
+    assert place_of("12.3") < place_of("12") < place_of("13.1")
+
+
+def test_a_piece_has_no_id() -> None:
+    frame = transient(ChatModelStream("r", "m", "Hel"))
+    assert frame.place is None and read(frame)[0] == "" and not frame.terminal
+    assert transient(Done("r")).terminal
+
+
+@given(st.text(), st.dictionaries(st.text(), st.integers()))
+def test_whatever_is_said_is_one_frame(text: str, args: dict[str, int]) -> None:
+    for event in (ChatModelStream("r", "m", text), ToolStart("r", text, "c", args)):
+        lines = encoded(event, "7").decode().split("\n")
+        assert lines[0] == "id: 7" and lines[3:] == ["", ""]
+        assert json.loads(lines[2].removeprefix("data: ")) == event.to_json()

@@ -1,0 +1,50 @@
+"""Requests that nobody would think of, made from the description of the API: none of them breaks the server."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from serving import TOKENS, serving
+
+EXAMPLES = "200" if os.environ.get("WICK_FULL") else "3"  # of each operation, beside those that cover its schema
+PHASES = "coverage,fuzzing,stateful" if os.environ.get("WICK_FULL") else "fuzzing"
+CHECKS = "not_a_server_error,status_code_conformance,content_type_conformance,response_schema_conformance"
+ENDLESS = "/agents/events"  # a stream that goes on for as long as somebody reads it
+SECONDS = 3_000 if os.environ.get("WICK_FULL") else 110
+NO_DICE = "--s" + "eed"  # the same requests every time
+
+
+@pytest.mark.timeout(SECONDS + 30)
+@pytest.mark.parametrize("user", ["ada", "root"] if os.environ.get("WICK_FULL") else ["root"])
+def test_no_request_breaks_the_server(tmp_path: Path, user: str) -> None:
+    with serving(tmp_path) as served:
+        command = [Path(sys.executable).parent / "schemathesis", "run", f"{served.url}/openapi.json"]
+        options = {
+            "--header": f"Authorization: Bearer {TOKENS[user]}",
+            "--checks": CHECKS,
+            "--exclude-path": ENDLESS,
+            "--max-examples": EXAMPLES,
+            "--phases": PHASES,
+            "--request-timeout": "30",
+            "--suppress-health-check": "all",
+            "--warnings": "off",
+        }
+        if os.environ.get("CI"):
+            options[NO_DICE] = "1"
+        given = [part for pair in options.items() for part in pair]
+        done = subprocess.run(
+            [*command, *given, "--no-shrink", "--continue-on-failure"],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            timeout=SECONDS,
+            check=False,
+        )
+        assert done.returncode == 0, f"{done.stdout[-8_000:]}\n{done.stderr[-2_000:]}\n{served.log[-4_000:]}"
+        assert "Traceback" not in served.log, served.log[-8_000:]
+        assert served.stop() == 0

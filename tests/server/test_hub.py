@@ -1,0 +1,251 @@
+"""What readers of a run are told: everything durable once, and pieces as long as they keep up."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import aclosing
+from threading import Thread as OsThread
+from typing import Any
+
+import pytest
+
+from kit import call, calls, echo
+from wick import Agent, FunctionModel, Message, ModelCall, Scripted, Thread, after
+from wick.capabilities.sessions import Sessions
+from wick.events import ChatModelEnd, ChatModelRestart, ChatModelStart, ChatModelStream, Done, ToolStream
+from wick.protocols import Delta, Finish, Request, TextDelta
+from wick.server import hub as module
+from wick.server.frames import START, Frame, Place, place_of
+from wick.server.hub import Hub, Reader
+from wick.stores.in_memory import InMemory
+
+BEAT = 5.0
+
+
+def events(frames: list[Frame]) -> list[str]:
+    return [frame.event.event for frame in frames]
+
+
+def ids(frames: list[Frame]) -> list[str]:
+    return [frame.text.split(b"\n")[0].decode()[4:] for frame in frames if frame.place is not None]
+
+
+async def heard(hub: Hub, after: Place = START) -> list[Frame]:
+    async with aclosing(hub.listen(Reader(after), BEAT)) as batches:
+        return [frame async for batch in batches for frame in batch]
+
+
+class Slow:
+    """A model that says a word whenever it is told to."""
+
+    name = "slow"
+
+    def __init__(self) -> None:
+        self.words: asyncio.Queue[str] = asyncio.Queue()
+
+    async def stream(self, request: Request) -> AsyncIterator[Delta]:
+        while word := await self.words.get():
+            yield TextDelta(word)
+        yield Finish()
+
+
+class Going:
+    """A run with a hub, going on."""
+
+    def __init__(self, model: Any, **options: Any) -> None:
+        self.store, self.thread = InMemory(), Thread("th_1")
+        agent = Agent(model, hooks=[Sessions(self.store)], **options)
+        self.hub = Hub(self.thread, "r", 0)
+        self.stream = agent.stream("Go.", thread=self.thread, emit=self.hub.emit)
+        self.stream.run.id = "r"
+        self.task = asyncio.create_task(self._go())
+
+    async def _go(self) -> None:
+        try:
+            await self.stream.finish()
+        finally:
+            self.hub.finish("told")
+            await self.store.close()
+
+
+async def test_everybody_hears_the_same() -> None:
+    going = Going(Scripted(calls(call()), "All done."), tools=[echo])
+    first, second = await asyncio.gather(heard(going.hub), heard(going.hub))
+    await going.task
+    assert [frame.text for frame in first] == [frame.text for frame in second]
+    assert events(first)[0] == "on_chat_model_start" and events(first)[-1] == "done"
+    assert events(first).count("on_tool_end") == events(first).count("on_tool_start") == 1
+    assert events(first).count("done") == 1 and ids(first) == sorted(set(ids(first)), key=place_of)
+    deltas = "".join(frame.event.delta for frame in first if isinstance(frame.event, ChatModelStream))
+    assert deltas.endswith("All done.")
+
+
+async def test_who_comes_after_the_end_is_told_all_that_is_durable() -> None:
+    going = Going(Scripted(calls(call()), "All done."), tools=[echo])
+    await going.task
+    late, live = await heard(going.hub), [frame async for frame in _told(going)]
+    assert [frame.text for frame in late] == [frame.text for frame in live] and events(late)[-1] == "done"
+    for number, id in enumerate(ids(late), 1):
+        assert ids(await heard(going.hub, place_of(id))) == ids(late)[number:]
+
+
+async def _told(going: Going) -> AsyncIterator[Frame]:
+    for frame in await heard(going.hub):
+        if frame.place is not None:
+            yield frame
+
+
+async def test_who_joins_late_gets_the_open_message_so_far() -> None:
+    model = Slow()
+    going = Going(model)
+    early: list[Frame] = []
+
+    async def read_early() -> None:
+        early.extend(await heard(going.hub))
+
+    reading = asyncio.create_task(read_early())
+    model.words.put_nowait("Hello ")
+    model.words.put_nowait("wor")
+    while not going.hub._open or len(going.hub._open) < 2:
+        await asyncio.sleep(0.001)
+    joining = asyncio.create_task(heard(going.hub))
+    await asyncio.sleep(0.01)
+    model.words.put_nowait("ld.")
+    model.words.put_nowait("")
+    late = await joining
+    await asyncio.gather(reading, going.task)
+    assert events(late) == ["on_chat_model_restart", "on_chat_model_stream", "on_chat_model_end", "done"]
+    assert isinstance(late[0].event, ChatModelRestart) and late[0].event.content == "Hello wor"
+    assert events(early).count("on_chat_model_stream") == 3 and ids(early) == ids(late)
+
+
+async def test_who_cannot_keep_up_is_told_so_and_misses_nothing_durable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "READER_FRAMES", 5)
+    model = Slow()
+    going = Going(model)
+    found: list[Frame] = []
+    async with aclosing(going.hub.listen(Reader(START), BEAT)) as batches:
+        await anext(batches)  # joined
+        for number in range(50):
+            model.words.put_nowait(f"{number} ")
+        await _until(lambda: going.hub._open is not None and len(going.hub._open) >= 50)
+        async for batch in batches:
+            found += batch
+            if found and found[-1].event.event == "on_chat_model_restart":
+                break
+        assert events(found)[-2:] == ["resync", "on_chat_model_restart"]
+        assert found[-1].event.content == "".join(f"{number} " for number in range(50))  # type: ignore[attr-defined]
+        model.words.put_nowait("")
+        found += [frame async for batch in batches for frame in batch]
+    await going.task
+    assert events(found)[-2:] == ["on_chat_model_end", "done"]
+
+
+async def _until(check: Any) -> None:
+    for _ in range(5000):
+        if check():
+            return
+        await asyncio.sleep(0.001)
+    raise AssertionError("it did not happen")
+
+
+async def test_a_reader_that_never_reads_holds_little(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "READER_BYTES", 10_000)
+    reader = Reader(START)
+    hub = Hub(Thread("th_1"), "r", 0)
+    hub._join(reader)
+    hub.emit(ChatModelStart("r", "m", 1))
+    for _ in range(1000):
+        hub.emit(ChatModelStream("r", "m", "x" * 1000))
+        assert sum(len(frame.text) for frame in reader.queue) <= 12_000
+    assert reader.behind and not reader.queue
+
+
+async def test_while_nothing_comes_there_is_a_sign_of_life() -> None:
+    hub = Hub(Thread("th_1"), "r", 0)
+    async with aclosing(hub.listen(Reader(START), 0.01)) as batches:
+        assert [await anext(batches) for _ in range(3)] == [[], [], []]
+        hub.finish("stopped")
+        assert [batch async for batch in batches] in ([], [[]])
+
+
+@pytest.mark.parametrize("end", ["elsewhere", "stopped"])
+async def test_an_end_that_is_not_ours_to_tell_is_not_told(end: Any) -> None:
+    hub = Hub(Thread("th_1"), "r", 0)
+    listening = asyncio.create_task(heard(hub))
+    await asyncio.sleep(0)
+    hub.emit(Done("r"))
+    hub.finish(end)
+    assert await listening == [] and await heard(hub) == []
+
+
+async def test_an_end_that_is_not_in_the_log_is_told_all_the_same() -> None:
+    hub = Hub(Thread("th_1"), "r", 0)
+    listening = asyncio.create_task(heard(hub))
+    await asyncio.sleep(0)
+    hub.emit(Done("r", outcome="stopped", reason="blocked: no"))
+    hub.finish("told")
+    for found in (await listening, await heard(hub)):
+        assert events(found) == ["done"] and found[0].place is None
+
+
+async def test_what_comes_about_a_complete_message_comes_too_late() -> None:
+    """A reply that hooks replaced is announced after it was logged: the log has told of it by then."""
+    @after(ModelCall)
+    def shout(op: ModelCall) -> None:
+        op.result = Message("assistant", op.result.text.upper())
+
+    store, thread = InMemory(), Thread("th_2")
+    hub = Hub(thread, "r", 0)
+    stream = Agent(Scripted("hello"), hooks=[Sessions(store), shout]).stream("Go.", thread=thread, emit=hub.emit)
+    stream.run.id = "r"
+    listening = asyncio.create_task(heard(hub))
+    await stream.finish()
+    hub.finish("told")
+    found = await listening
+    assert "on_chat_model_restart" not in events(found)
+    (end,) = [frame for frame in found if isinstance(frame.event, ChatModelEnd)]
+    assert json.loads(end.text.decode().split("data: ")[1])["data"]["message"]["content"] == "HELLO"
+    await store.close()
+
+
+async def test_events_come_from_other_python_threads_too() -> None:
+    hub = Hub(Thread("th_1"), "r", 0)
+    listening = asyncio.create_task(heard(hub))
+    await asyncio.sleep(0)
+    worker = OsThread(target=lambda: [hub.emit(ToolStream("r", "t", "c", str(n))) for n in range(100)])
+    worker.start()
+    while worker.is_alive():
+        await asyncio.sleep(0.001)
+    await asyncio.sleep(0)
+    hub.emit(Done("r"))
+    hub.finish("told")
+    found = await listening
+    assert [frame.event.delta for frame in found[:-1]] == [str(n) for n in range(100)]  # type: ignore[attr-defined]
+
+
+async def test_what_is_not_saved_is_not_told() -> None:
+    """An entry that is appended and not on disk yet is no frame."""
+    saving = asyncio.Event()
+
+    class Late(InMemory):
+        async def append(self, *args: Any, **options: Any) -> int:
+            await saving.wait()
+            return await super().append(*args, **options)
+
+    store, thread = Late(), Thread("th_1")
+    hub = Hub(thread, "r", 0)
+    agent = Agent(FunctionModel(lambda request: "hello"), hooks=[Sessions(store)])
+    stream = agent.stream("Go.", thread=thread, emit=hub.emit)
+    stream.run.id = "r"
+    running = asyncio.create_task(stream.finish())
+    await _until(lambda: len(thread.entries) >= 2)
+    hub.flush()
+    assert hub._told == 0
+    saving.set()
+    await running
+    hub.finish("told")
+    assert events(await heard(hub)) == ["on_chat_model_end", "done"]
+    await store.close()

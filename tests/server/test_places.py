@@ -1,0 +1,252 @@
+"""Where agents work: a folder or a container for each user, named by internal ids, gone when nobody uses it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+
+from engines import Running, here
+from serving import Hosted, hosted
+from talk import ask, code
+from wick.server.overrides import Overrides
+from wick.server.places import IMAGE, Places
+from wick.server.records_sqlite import SqliteRecords
+from wick.server.templates import of_post
+
+
+@pytest.fixture
+async def places(tmp_path: Path) -> AsyncIterator[Places]:
+    records = SqliteRecords(tmp_path / "server.db")
+    made = Places(tmp_path, records)
+    await made.start()
+    yield made
+    await made.stop()
+    await records.close()
+
+
+def template(folder: Path, backend: Any) -> Any:
+    return of_post("coder", {"model": "demo", "backend": backend}, folder, "*")
+
+
+DOCKER = {
+    "type": "docker",
+    "image": "x",
+    "volumes": {"./project": "/workspace", "/data": "/data", "cache": "/cache:ro"},
+}
+
+
+async def test_mounts_of_the_template_are_shared_to_be_read_only(places: Places, tmp_path: Path) -> None:
+    """What a user writes is theirs alone: the workspace that the template names is for whoever started the server."""
+    wanted = places.wanted(template(tmp_path, DOCKER), Overrides(), "u_1")
+    assert wanted is not None
+    volumes = dict(wanted["volumes"])
+    assert {key: volumes.pop(key) for key in ("/data", "cache")} == {"/data": "/data:ro", "cache": "/cache:ro"}
+    (own,) = volumes
+    assert volumes[own] == "/workspace" and own.startswith("wick-") and "u_1" not in own
+    local = places.wanted(template(tmp_path, DOCKER), Overrides(), "local")
+    assert local is not None
+    assert local["volumes"] == {str(tmp_path / "project"): "/workspace", "/data": "/data", "cache": "/cache:ro"}
+
+
+async def test_every_user_and_agent_has_a_container_and_a_volume_of_its_own(places: Places, tmp_path: Path) -> None:
+    made = [
+        places.wanted(template(tmp_path, {"type": "docker", "image": "x"}), Overrides(), user) for user in ("a", "b")
+    ]
+    assert all(made)
+    assert len({one["id"] for one in made if one}) == 2
+    assert len({json.dumps(one["volumes"]) for one in made if one}) == 2
+    assert [one["owner"] for one in made if one] == ["a", "b"] and all(
+        one["server"] == places.server for one in made if one
+    )
+
+
+async def test_a_mode_says_where(places: Places, tmp_path: Path) -> None:
+    local, none = template(tmp_path, {"type": "local", "timeout": 5}), template(tmp_path, False)
+    remote = places.wanted(local, Overrides(mode="remote", sandbox_url="tcp://box:2376"), "u_1")
+    assert remote is not None and (remote["type"], remote["image"], remote["engine"]) == (
+        "docker",
+        IMAGE,
+        "tcp://box:2376",
+    )
+    assert "timeout" not in remote  # that was said about the other one
+    boxed = template(tmp_path, {"type": "docker", "image": "x", "engine": "unix:///x"})
+    back = places.wanted(boxed, Overrides(mode="local"), "u_1")
+    assert back is not None and back["type"] == "local" and back["path"] == str(places.folder("u_1", "coder"))
+    same = places.wanted(boxed, Overrides(mode="remote"), "u_1")
+    assert same is not None and (same["image"], same["engine"]) == ("x", "unix:///x")
+    assert places.wanted(none, Overrides(), "u_1") is None
+    there = places.wanted(none, Overrides(mode="local"), "u_1")
+    assert there is not None and there["type"] == "local"
+
+
+async def test_a_place_is_one_for_all_who_want_the_same_and_ends_with_the_last(places: Places, tmp_path: Path) -> None:
+    wanted = places.wanted(template(tmp_path, "local"), Overrides(), "u_1")
+    first, second = await places.open(wanted), await places.open(wanted)
+    assert first is second and first is not None
+    await first.backend.start()
+    await places.close(first)
+    assert first.backend.status.state == "launched"
+    await places.close(first)
+    assert first.backend.status.state == "idle"
+    assert await places.open(None) is None
+
+
+async def test_a_server_keeps_its_name(tmp_path: Path) -> None:
+    records = SqliteRecords(tmp_path / "server.db")
+    names = []
+    for _ in range(2):
+        made = Places(tmp_path, records)
+        await made.start()
+        names.append(made.server)
+    assert names[0] == names[1] and len(names[0]) == 16
+    await records.close()
+
+
+# -- over HTTP, without an engine ---------------------------------------------------------------------------------------
+
+
+async def test_a_user_switches_for_themselves_but_not_to_an_engine_elsewhere(tmp_path: Path) -> None:
+    agents = {"coder": {"model": "demo", "backend": "local"}, "open": {"model": "demo", "backend": {"type": "local"}}}
+    async with hosted(tmp_path, agents=agents) as there:
+        path = "/agents/coder/backend"
+        assert await code(there, "ada", "PATCH", path, json={"mode": "remote", "sandbox_url": "tcp://box:2376"}) == (
+            403, "not_allowed",
+        )  # fmt: skip
+        status, info = await ask(there, "ada", "PATCH", path, json={"mode": "remote", "sandbox_url": None})
+        assert status == 200 and (info["mode"], info["type"], info["status"]) == ("remote", "docker", "idle")
+        assert (await ask(there, "bob", "GET", path))[1]["mode"] == "local"
+        status, info = await ask(there, "olga", "PATCH", path, json={"mode": "remote", "sandbox_url": "tcp://box:2376"})
+        assert status == 200 and info["sandbox_url"] == "tcp://box:2376"
+        assert await code(there, "olga", "PATCH", path, json={"mode": "remote", "sandbox_url": "what://box"}) == (
+            400, "invalid",
+        )  # fmt: skip
+        assert (await ask(there, "olga", "GET", path))[1]["sandbox_url"] == "tcp://box:2376"  # as it was
+        assert (await ask(there, "ada", "PATCH", path, json={"mode": "local"}))[1]["type"] == "local"
+        for wrong in ({}, {"mode": "elsewhere"}, {"mode": "local", "x": 1}):
+            assert await code(there, "ada", "PATCH", path, json=wrong) == (422, "invalid")
+
+
+async def test_a_container_that_is_none_is_not_stopped(tmp_path: Path) -> None:
+    async with hosted(tmp_path, agents={"plain": {"model": "demo"}}) as there:
+        body = {"action": "stop"}
+        assert await code(there, "ada", "POST", "/agents/plain/container", json=body) == (409, "conflict")
+        assert await code(there, "ada", "POST", "/agents/plain/container", json={"action": "x"}) == (422, "invalid")
+
+
+async def test_a_local_workspace_is_stopped_and_started_as_a_container_is(tmp_path: Path) -> None:
+    async with hosted(tmp_path, agents={"coder": {"model": "demo", "backend": "local"}}) as there:
+        _, state = await ask(there, "ada", "POST", "/agents/coder/container", json={"action": "restart"})
+        assert state == {"agent_id": "coder", "status": "launched", "reason": ""}
+        _, state = await ask(there, "ada", "POST", "/agents/coder/container", json={"action": "stop"})
+        assert state["status"] == "idle"
+
+
+# -- with an engine -----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def engine() -> Iterator[Running]:
+    found = here()
+    yield found
+    found.remove("wick.server")
+    for volume in found.ask("GET", "/volumes")["Volumes"] or []:
+        if volume["Name"].startswith("wick-"):
+            found.ask("DELETE", f"/volumes/{quote(volume['Name'])}?force=true")
+
+
+@pytest.fixture
+async def boxed(tmp_path: Path, engine: Running) -> AsyncIterator[Hosted]:
+    async with hosted(tmp_path, agents=_boxed(engine)) as there:
+        yield there
+
+
+def _boxed(engine: Running) -> dict[str, Any]:
+    return {
+        "boxed": {"model": "demo", "backend": {"type": "docker", "image": engine.image("python"), "engine": engine.url}}
+    }
+
+
+async def write(there: Hosted, user: str, content: str) -> None:
+    body = {"path": "a.txt", "content": content}
+    status, written = await ask(there, user, "PUT", "/agents/boxed/files/write", json=body)
+    assert status == 200, written
+
+
+async def read(there: Hosted, user: str) -> tuple[int, Any]:
+    return await ask(there, user, "GET", "/agents/boxed/files/read", params={"path": "a.txt"})
+
+
+def containers(there: Hosted, engine: Running) -> list[dict[str, Any]]:
+    return engine.containers(f"wick.server={there.service.registry.places.server}")
+
+
+async def test_containers_are_each_users_own_and_their_files_outlive_them(boxed: Hosted, engine: Running) -> None:
+    await write(boxed, "ada", "hers")
+    assert (await read(boxed, "bob"))[0] == 404
+    await write(boxed, "bob", "his")
+    found = containers(boxed, engine)
+    assert len(found) == 2
+    _, me = await ask(boxed, "ada", "GET", "/auth/me")
+    assert me["id"] in {one["Labels"]["wick.owner"] for one in found}
+    assert not any("ada" in name for one in found for name in one["Names"])
+    _, state = await ask(boxed, "ada", "POST", "/agents/boxed/container", json={"action": "restart"})
+    assert state["status"] == "launched"
+    assert (await read(boxed, "ada"))[1]["content"] == "hers"
+    _, state = await ask(boxed, "ada", "POST", "/agents/boxed/container", json={"action": "stop"})
+    assert state["status"] == "idle" and len(containers(boxed, engine)) == 1
+    assert (await read(boxed, "ada"))[1]["content"] == "hers"  # made anew when it is needed
+
+
+async def test_a_terminal_is_in_the_container(boxed: Hosted) -> None:
+    await write(boxed, "ada", "hers")
+    async with boxed.client("ada") as ada, ada.ws_connect("/agents/boxed/terminal") as socket:
+        await socket.send_bytes(b"cat a.txt; pwd; exit\n")
+        seen = b"".join([message.data async for message in socket])
+        assert b"hers" in seen and b"/workspace" in seen
+
+
+async def test_no_container_is_left_when_the_server_has_stopped(tmp_path: Path, engine: Running) -> None:
+    async with hosted(tmp_path, agents=_boxed(engine)) as there:
+        await write(there, "ada", "hers")
+        assert containers(there, engine)
+    assert not containers(there, engine)
+
+
+async def test_a_server_that_starts_removes_what_one_that_was_killed_has_left(tmp_path: Path, engine: Running) -> None:
+    data = tmp_path / "data"
+    data.mkdir()
+    records = SqliteRecords(data / "server.db")
+    killed = Places(data, records)
+    await killed.start()
+    wanted = killed.wanted(template(tmp_path, _boxed(engine)["boxed"]["backend"]), Overrides(), "u_1")
+    place = await killed.open(wanted)
+    assert place is not None
+    await place.backend.start()
+    again = Places(data, records)
+    await again.start()
+    assert engine.containers(f"wick.server={again.server}")
+    await again.reap()
+    assert not engine.containers(f"wick.server={again.server}")
+    await killed.stop()
+    await records.close()
+
+
+async def test_deleting_an_agent_with_its_files_deletes_its_volume(tmp_path: Path, engine: Running) -> None:
+    options = {"agent_id": "mine", "model": "demo", "backend": {"type": "docker", "image": engine.image("python")}}
+    async with hosted(tmp_path, agents={"plain": {"model": "demo"}}) as there:
+        backend = {**options["backend"], "engine": engine.url}  # type: ignore[dict-item]
+        status, _ = await ask(there, "root", "POST", "/agents/", json={**options, "backend": backend})
+        assert status == 201
+        body = {"path": "a.txt", "content": "x"}
+        assert (await ask(there, "root", "PUT", "/agents/mine/files/write", json=body))[0] == 200
+        names = [volume["Name"] for volume in engine.ask("GET", "/volumes")["Volumes"]]
+        assert any(name.startswith("wick-") for name in names)
+        assert (await ask(there, "root", "DELETE", "/agents/mine", params={"files": "true"}))[0] == 204
+        assert not containers(there, engine)
+        names = [volume["Name"] for volume in engine.ask("GET", "/volumes")["Volumes"] or []]
+        assert not any(name.startswith("wick-") for name in names)

@@ -1,0 +1,378 @@
+"""The agents of a server: one for each user, built anew when something has changed, kept while a run uses it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from wick import Agent, Scripted
+from wick.capabilities.filesystem import Filesystem
+from wick.capabilities.sessions import Sessions
+from wick.errors import ConfigError
+from wick.messages import ToolCall
+from wick.server import registry as registry_module
+from wick.server.bus import Bus
+from wick.server.errors import ApiError
+from wick.server.identity import User
+from wick.server.overrides import Overrides
+from wick.server.records_sqlite import SqliteRecords
+from wick.server.registry import Registry
+from wick.server.settings import Settings
+from wick.stores.sqlite import Sqlite
+from wick.tools import tool
+
+ADA, BOB = User("u_ada", "ada"), User("u_bob", "bob")
+OLGA = User("u_olga", "olga", "operator")
+
+
+@asynccontextmanager
+async def registry(
+    folder: Path, agents: dict[str, Any] | None = None, code: dict[str, Any] | None = None
+) -> AsyncIterator[Registry]:
+    data = folder / "data"
+    data.mkdir(exist_ok=True)
+    config = None
+    if agents is not None:
+        config = folder / "agents.yaml"
+        config.write_text(yaml.safe_dump(agents))
+    records, store = SqliteRecords(data / "server.db"), Sqlite(data / "threads.db")
+    made = Registry(Settings(data=data, config=config), records, store, Bus())
+    for id, given in (code or {}).items():
+        made.register_agent(id, given)
+    await made.start()
+    try:
+        yield made
+    finally:
+        await made.stop()
+        await store.close()
+        await records.close()
+
+
+CODER = {"agents": {"coder": {"model": "demo", "backend": "local"}, "talker": {"model": "demo"}}}
+
+
+async def test_every_user_has_an_agent_and_a_workspace_of_their_own(tmp_path: Path) -> None:
+    async with registry(tmp_path, CODER) as there:
+        hers, his = await there.agent(ADA, "coder"), await there.agent(BOB, "coder")
+        assert hers is not his and hers.agent is not his.agent
+        assert hers.backend is not None and his.backend is not None
+        await hers.backend.write("secret.txt", "hers")
+        assert [entry["name"] for entry in (await hers.backend.ls())["entries"]] == ["secret.txt"]
+        assert (await his.backend.ls())["entries"] == []
+        assert hers.backend.workdir == str(tmp_path / "data" / "workspaces" / "u_ada" / "coder")
+        assert await there.agent(ADA, "coder") is hers
+        assert (await there.agent(ADA, "talker")).backend is None
+
+
+async def test_a_workdir_that_the_file_names_is_for_whoever_started_the_server(tmp_path: Path) -> None:
+    named = {"agents": {"coder": {"model": "demo", "backend": {"type": "local", "workdir": "./project"}}}}
+    async with registry(tmp_path, named) as there:
+        local, hers = await there.agent(User("local", "local", "admin"), "coder"), await there.agent(ADA, "coder")
+        assert local.backend is not None and local.backend.workdir == str(tmp_path / "project")
+        assert hers.backend is not None and "workspaces/u_ada" in hers.backend.workdir
+
+
+async def test_an_agent_that_is_not_there_is_not_found(tmp_path: Path) -> None:
+    async with registry(tmp_path, CODER) as there:
+        for id in ("nobody", "", "..", "a/b", "a\0b", "tools", "x" * 100):
+            with pytest.raises(ApiError) as refusal:
+                await there.agent(ADA, id)
+            assert refusal.value.status == 404
+
+
+async def test_a_change_counts_from_the_next_run_and_a_running_one_keeps_its_agent(tmp_path: Path) -> None:
+    began, go_on = asyncio.Event(), asyncio.Event()
+
+    async def wait() -> str:
+        """Wait."""
+        began.set()
+        await go_on.wait()
+        return "waited"
+
+    code = {"slow": {"model": Scripted(ToolCall("c1", "wait", {}), "Done."), "tools": [wait], "backend": "local"}}
+    async with registry(tmp_path, code=code) as there:
+        before = await there.agent(ADA, "slow")
+        run = asyncio.create_task(before.agent.run("Go", user=ADA.id, thread="t1"))
+        await began.wait()
+        assert before.uses == 1
+        await there.change(ADA, "slow", lambda said: replace(said, hooks={"todos": False}))
+        after = await there.agent(ADA, "slow")
+        assert after is not before
+        assert {tool.name for tool in before.agent.tools} - {tool.name for tool in after.agent.tools} >= {"write_todos"}
+        assert after.backend is before.backend  # where it works has not changed
+        await there._end_unused(0.0)
+        assert before in there._retired
+        go_on.set()
+        assert (await run).text == "Done."
+        await there._end_unused(0.0)
+        assert before not in there._retired
+
+
+async def test_one_users_change_is_not_anothers_and_an_operators_may_be_everyones(tmp_path: Path) -> None:
+    def names(instance: Any) -> set[str]:
+        return {tool.name for tool in instance.agent.tools}
+
+    async with registry(tmp_path, CODER) as there:
+        await there.change(ADA, "talker", lambda said: replace(said, hooks={"todos": False}))
+        assert "write_todos" not in names(await there.agent(ADA, "talker"))
+        assert "write_todos" in names(await there.agent(BOB, "talker"))
+        await there.change(OLGA, "talker", lambda said: replace(said, hooks={"todos": False}), everyone=True)
+        assert "write_todos" not in names(await there.agent(BOB, "talker"))
+
+
+async def test_a_change_that_cannot_be_built_is_not_kept(tmp_path: Path) -> None:
+    async with registry(tmp_path, CODER) as there:
+        before = await there.agent(OLGA, "talker")
+        for hooks in ({"limits": {"steps": -1}}, {"limits": {"step": 1}}, {"permissions": {"deny": ["Bash("]}}):
+            with pytest.raises(ConfigError):
+                await there.change(OLGA, "talker", lambda said, hooks=hooks: replace(said, hooks=hooks))  # type: ignore[misc]
+        with pytest.raises(ApiError):
+            await there.change(OLGA, "talker", lambda said: replace(said, hooks={"context": {"texts": ["\ud800"]}}))
+        assert await there.agent(OLGA, "talker") is before
+
+
+async def test_rules_of_permissions_add_up_so_that_nobody_loses_a_deny(tmp_path: Path) -> None:
+    agents = {"agents": {"coder": {"model": "demo", "backend": "local", "permissions": {"deny": ["Bash(rm *)"]}}}}
+    async with registry(tmp_path, agents) as there:
+        await there.change(OLGA, "coder", lambda said: replace(said, hooks={"permissions": {"deny": ["Bash(mv *)"]}}))
+        instance = await there.agent(OLGA, "coder")
+        permissions: Any = next(hook.owner for hook in instance.agent.hooks if hook.name == "permissions.check")
+        for command in ("rm x", "mv x y"):
+            assert permissions.explain("execute", {"command": command}).decision == "deny"
+
+
+async def test_rings_stand_in_the_order_that_was_asked_for(tmp_path: Path) -> None:
+    async with registry(tmp_path, CODER) as there:
+
+        def order(instance: Any) -> list[str]:
+            return [*dict.fromkeys(hook.owner.name for hook in instance.agent.hooks)]
+
+        before = order(await there.agent(OLGA, "coder"))
+        await there.change(OLGA, "coder", lambda said: replace(said, order=["filesystem", "todos"]))
+        after = order(await there.agent(OLGA, "coder"))
+        assert before.index("todos") < before.index("filesystem") and after.index("filesystem") < after.index("todos")
+        assert [name for name in before if name not in ("todos", "filesystem")] == [
+            name for name in after if name not in ("todos", "filesystem")
+        ]
+
+
+async def test_what_was_granted_for_good_is_not_asked_again(tmp_path: Path) -> None:
+    agents = {"agents": {"coder": {"model": "demo", "backend": "local", "permissions": True}}}
+    async with registry(tmp_path, agents) as there:
+        rule = {"operation": "tool_use", "tool": "execute", "args": {"command": "make", "timeout": None, "workdir": ""}}
+        await there.grant(ADA, "coder", rule)
+        await there.grant(ADA, "coder", {"operation": "run"})  # nothing that could be granted
+        for user, decision in ((ADA, "allow"), (BOB, "ask")):
+            instance = await there.agent(user, "coder")
+            permissions: Any = next(hook.owner for hook in instance.agent.hooks if hook.name == "permissions.check")
+            assert permissions.explain("execute", rule["args"]).decision == decision
+
+
+async def test_building_an_agent_again_is_no_way_to_a_new_budget(tmp_path: Path) -> None:
+    agents = {"defaults": {"model": "demo", "budget": {"tokens": 50_000}}, "agents": {"a": {}, "b": {}}}
+    async with registry(tmp_path, agents) as there:
+
+        def budget(instance: Any) -> Any:
+            return next(hook.owner for hook in instance.agent.hooks if hook.owner.name == "budget")
+
+        first = budget(await there.agent(ADA, "a"))
+        await there.change(ADA, "a", lambda said: replace(said, hooks={"todos": False}))
+        assert budget(await there.agent(ADA, "a")) is first
+        assert budget(await there.agent(BOB, "b")) is first  # one for all, as it stands under `defaults`
+
+
+async def test_tools_of_the_program_are_for_agents_that_name_them(tmp_path: Path) -> None:
+    @tool
+    def add(a: int, b: int) -> int:
+        """Add two numbers."""
+        return a + b
+
+    agents = {"agents": {"a": {"model": "demo", "tools": ["add", "calculate", "later"]}, "b": {"model": "demo"}}}
+    async with registry(tmp_path, agents) as there:
+        there.register_tool(add)
+        with pytest.raises(ConfigError, match="already"):
+            there.register_tool(add)
+        a, b = await there.agent(ADA, "a"), await there.agent(ADA, "b")
+        assert {"add", "calculate"} <= {tool.name for tool in a.agent.tools} and a.missing_tools == ("later",)
+        assert "add" not in {tool.name for tool in b.agent.tools}
+
+
+async def test_a_program_registers_agents_as_options_as_objects_or_as_a_function(tmp_path: Path) -> None:
+    async def shout(text: str) -> str:
+        """Say it louder."""
+        return text.upper()
+
+    code: dict[str, Any] = {
+        "options": {"model": Scripted("Hello.", spare=True), "tools": [shout, "calculate"], "hooks": []},
+        "object": Agent(Scripted("An object.", spare=True), name="thing"),
+        "function": lambda user: Agent(Scripted(f"Made for {user.id}.", spare=True)),
+    }
+    async with registry(tmp_path, code=code) as there:
+        assert len(there) == 3
+        said = {}
+        for id in code:
+            instance = await there.agent(ADA, id)
+            result = await instance.agent.run("Hi", user=ADA.id, thread=f"t-{id}")
+            said[id] = result.text
+            assert (await there.sessions.load(f"t-{id}", owner=ADA.id)).messages
+        assert said == {"options": "Hello.", "object": "An object.", "function": "Made for u_ada."}
+        assert {"shout", "calculate"} <= {tool.name for tool in (await there.agent(ADA, "options")).agent.tools}
+        with pytest.raises(ApiError, match="made by a program"):
+            await there.change(ADA, "object", lambda said: replace(said, hooks={"todos": False}))
+
+
+def test_what_cannot_be_an_agent_is_refused_when_it_is_registered(tmp_path: Path) -> None:
+    records, store = SqliteRecords(tmp_path / "server.db"), Sqlite(tmp_path / "threads.db")
+    there = Registry(Settings(data=tmp_path), records, store, Bus())
+    for id in ("tools", "skills", "events", "hooks", "", "a/b", "../x", "x" * 65):
+        with pytest.raises(ConfigError):
+            there.register_agent(id, {"model": "demo"})
+    with pytest.raises(ConfigError, match="Sessions of its own"):
+        there.register_agent("x", Agent(Scripted(), hooks=[Sessions(store)]))
+    with pytest.raises(ConfigError, match="did you mean"):
+        there.register_agent("x", {"modle": "demo"})
+
+
+async def test_a_file_with_a_reserved_id_keeps_the_server_from_starting(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="meaning in addresses"):
+        async with registry(tmp_path, {"agents": {"tools": {"model": "demo"}}}):
+            pass
+
+
+async def test_agents_that_users_make_are_theirs_alone_and_those_of_operators_everyones(tmp_path: Path) -> None:
+    async with registry(tmp_path, CODER) as there:
+        await there.create(ADA, "mine", {"model": "demo", "backend": "local"}, shared=False)
+        assert "mine" in await there.ids(ADA) and "mine" not in await there.ids(BOB)
+        with pytest.raises(ApiError) as refusal:
+            await there.agent(BOB, "mine")
+        assert refusal.value.status == 404
+        await there.create(BOB, "mine", {"model": "demo"}, shared=False)  # another one
+        assert (await there.agent(ADA, "mine")).backend is not None
+        assert (await there.agent(BOB, "mine")).backend is None
+        for id in ("mine", "coder"):
+            with pytest.raises(ApiError) as refusal:
+                await there.create(ADA, id, {"model": "demo"}, shared=False)
+            assert refusal.value.status == 409
+        await there.create(OLGA, "ours", {"model": "demo"}, shared=True)
+        assert "ours" in await there.ids(BOB)
+        with pytest.raises(ApiError) as refusal:
+            await there.delete(BOB, "ours", files=False)
+        assert refusal.value.status == 403
+        await there.delete(OLGA, "ours", files=False)
+        assert "ours" not in await there.ids(BOB)
+
+
+async def test_deleting_an_agent_may_delete_its_files(tmp_path: Path) -> None:
+    async with registry(tmp_path, CODER) as there:
+        for files in (False, True):
+            await there.create(ADA, "mine", {"model": "demo", "backend": "local"}, shared=False)
+            instance = await there.agent(ADA, "mine")
+            assert instance.backend is not None
+            await instance.backend.write("a.txt", "a")
+            await there.delete(ADA, "mine", files=files)
+            assert (tmp_path / "data" / "workspaces" / "u_ada" / "mine").exists() is not files
+        with pytest.raises(ApiError) as refusal:
+            await there.delete(ADA, "coder", files=True)
+        assert refusal.value.status == 409
+
+
+async def test_what_nobody_uses_is_ended_and_what_is_used_is_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(registry_module, "IDLE_SECONDS", 0.0)
+    monkeypatch.setattr(registry_module, "RETIRED_SECONDS", 0.0)
+    async with registry(tmp_path, CODER) as there:
+        instance = await there.agent(ADA, "coder")
+        assert instance.backend is not None
+        job = await instance.backend.background("sleep 60")
+        with instance.using():
+            await there._sweep()
+            assert await there.agent(ADA, "coder") is instance
+        await there._sweep()  # a command in the background is something that goes on
+        assert (await instance.backend.jobs())[0]["running"]
+        await instance.backend.end_job(job["id"])
+        await there._sweep()
+        assert instance.backend.status.state == "idle"
+        again = await there.agent(ADA, "coder")
+        assert again is not instance and again.backend is not instance.backend
+
+
+async def test_only_so_many_agents_are_kept_and_the_oldest_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registry_module, "MOST_INSTANCES", 2)
+    async with registry(tmp_path, CODER) as there:
+        made = [await there.agent(User(f"u_{number}", "somebody"), "talker") for number in range(4)]
+        await there._sweep()
+        assert {*there._instances.values()} == {*made[2:]}
+
+
+async def test_two_who_ask_at_once_get_the_same_agent(tmp_path: Path) -> None:
+    async with registry(tmp_path, CODER) as there:
+        found = await asyncio.gather(*(there.agent(ADA, "coder") for _ in range(5)))
+        assert len({id(instance) for instance in found}) == 1
+        assert found[0].place is not None and found[0].place.uses == 1
+
+
+async def test_how_a_workspace_is_is_told_to_whose_it_is(tmp_path: Path) -> None:
+    async with registry(tmp_path, CODER) as there:
+        instance = await there.agent(ADA, "coder")
+        with there.bus.subscribe(ADA.id) as hers, there.bus.subscribe(BOB.id) as his:
+            assert instance.backend is not None
+            await instance.backend.start()
+            await there._sweep()
+            there.bus.publish("end", {})
+            told = await hers.next()
+            assert [news.kind for news in told] == ["container_status", "end"]
+            assert told[0].data == {"agent_id": "coder", "status": "launched", "reason": ""}
+            assert [news.kind for news in await his.next()] == ["end"]
+
+
+async def test_an_agent_of_an_object_has_the_backend_of_its_files(tmp_path: Path) -> None:
+    from wick.backends.state import State
+
+    state = State()
+    code = {"object": Agent(Scripted(), hooks=[Filesystem(state)])}
+    async with registry(tmp_path, code=code) as there:
+        assert (await there.agent(ADA, "object")).backend is state
+
+
+def test_overrides_are_laid_over_each_other() -> None:
+    below = Overrides({"todos": False}, ["todos"], "remote", "tcp://x", {"slides": False})
+    assert Overrides().over(below) == below
+    own = Overrides({"memory": True}, [], "local", None, {"slides": True}, True)
+    assert own.over(below) == Overrides(
+        {"todos": False, "memory": True}, ["todos"], "local", None, {"slides": True}, True
+    )
+    assert Overrides.read({**own.to_json(), "unknown": 1}) == own
+    assert Overrides.read(None) == Overrides()
+
+
+def test_skills_are_switched_beside_what_the_config_says() -> None:
+    said = Overrides(skills={"slides": False, "research": True})
+    assert said.skill_options(False, True) is False
+    assert said.skill_options(True, True) == {"shipped": True, "disabled": ["slides"]}
+    options = {"paths": ["x"], "enabled": ["slides"], "disabled": ["research"]}
+    assert said.skill_options(options, True) == {
+        "paths": ["x"], "enabled": ["slides", "research"], "disabled": ["slides"]
+    }  # fmt: skip
+    assert Overrides(uploads=True).skill_options(True, True)["paths"] == ["skills"]
+    assert "paths" not in Overrides(uploads=True).skill_options(True, False)
+
+
+async def test_a_run_counts_while_it_waits_for_its_thread(tmp_path: Path) -> None:
+    code = {"talker": {"model": Scripted("One.", "Two.", spare=True)}}
+    async with registry(tmp_path, code=code) as there:
+        instance = await there.agent(ADA, "talker")
+        await there.sessions.store.create(ADA.id, "t1")
+        lease = await there.sessions.store.lease(ADA.id, "t1", "somebody else", 60)
+        run = asyncio.create_task(instance.agent.run("Hi", user=ADA.id, thread="t1"))
+        while not instance.uses:
+            await asyncio.sleep(0.01)
+        await there.sessions.store.release(ADA.id, "t1", lease.fence)
+        assert (await run).text == "One." and not instance.uses

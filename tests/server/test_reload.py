@@ -1,0 +1,61 @@
+"""agents.yaml is followed: what changes is announced and counts from the next run on; a broken file does not."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from serving import Served, frames, serving
+from talk import ask, listening
+
+BEFORE = {"agents": {"stays": {"model": "demo"}, "goes": {"model": "demo"}, "changes": {"model": "demo"}}}
+AFTER = {
+    "agents": {"stays": {"model": "demo"}, "comes": {"model": "demo"}, "changes": {"model": "demo", "todos": False}}
+}
+
+
+def rewrite(served: Served, text: str) -> None:
+    (served.folder / "agents.yaml").write_text(text)
+
+
+async def next_news(answer: Any) -> dict[str, Any]:
+    async with asyncio.timeout(30):
+        async for frame in frames(answer):
+            return frame
+    raise AssertionError("the stream ended")
+
+
+async def test_a_file_is_followed(tmp_path: Path) -> None:
+    with serving(tmp_path, config=BEFORE) as served:
+        async with listening(served, "ada") as answer:
+            rewrite(served, yaml.safe_dump(AFTER))
+            told = await next_news(answer)
+            assert told["event"] == "config_reloaded"
+            assert told["data"]["data"] == {"added": ["comes"], "removed": ["goes"], "changed": {"changes": ["todos"]}}
+            assert (await ask(served, "ada", "GET", "/agents/comes"))[0] == 200
+            assert (await ask(served, "ada", "GET", "/agents/goes"))[0] == 404
+            tools = (await ask(served, "ada", "GET", "/agents/changes"))[1]["tools"]
+            assert "write_todos" not in {tool["name"] for tool in tools}
+
+            rewrite(served, "agents:\n  comes: {modle: demo}\n")
+            told = await next_news(answer)
+            assert told["event"] == "config_error" and "line 2" in told["data"]["data"]["message"]
+            assert (await ask(served, "ada", "GET", "/agents/comes"))[0] == 200  # as it was
+
+            rewrite(served, yaml.safe_dump(BEFORE))
+            assert (await next_news(answer))["data"]["data"]["added"] == ["goes"]
+            (served.folder / "agents.yaml").unlink()
+            assert (await next_news(answer))["event"] == "config_error"
+            assert (await ask(served, "ada", "GET", "/agents/goes"))[0] == 200
+
+
+async def test_the_streams_of_news_end_when_the_server_stops(tmp_path: Path) -> None:
+    with serving(tmp_path, config=BEFORE) as served:
+        async with listening(served, "ada") as answer:
+            stopped = asyncio.create_task(asyncio.to_thread(served.stop))
+            async with asyncio.timeout(30):
+                assert [frame async for frame in frames(answer)] == []
+            assert await stopped == 0

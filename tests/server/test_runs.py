@@ -1,0 +1,507 @@
+"""Runs belong to the server: they go on without a reader, are steered, cancelled, asked about, and taken up."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+
+from serving import Hosted, events, eventually, hosted, talking
+from wick import Agent, Ask, Block, FunctionModel, Run, ToolCall, ToolUse, after, assistant, before, guard, tool
+from wick.protocols import Delta, Finish, Request, TextDelta
+
+HELLO = {"messages": [{"role": "user", "content": "Hello."}]}
+
+
+def say(text: str, thread: str = "") -> dict[str, Any]:
+    return {"messages": [{"role": "user", "content": text}]} | ({"thread_id": thread} if thread else {})
+
+
+class Gate:
+    """A model that answers a question when it is let; it says what it was last told."""
+
+    name = "gate"
+
+    def __init__(self) -> None:
+        self.asked = asyncio.Event()
+        self.answers: asyncio.Queue[str] = asyncio.Queue()
+        self.requests: list[Request] = []
+
+    async def stream(self, request: Request) -> AsyncIterator[Delta]:
+        self.requests.append(request)
+        self.asked.set()
+        answer = await self.answers.get()
+        yield TextDelta(answer or f"You said: {request.messages[-1].text}")
+        yield Finish()
+
+
+def echoing(request: Request) -> str:
+    return f"You said: {request.messages[-1].text}"
+
+
+@tool
+def pay(amount: int) -> str:
+    """Pay."""
+    return f"paid {amount}"
+
+
+@guard(ToolUse, match="pay")
+def confirm(use: ToolUse) -> Ask:
+    return Ask(f"pay {use.args['amount']}?")
+
+
+def paying(request: Request) -> Any:
+    """Pays when the user says so, and tells what came of it."""
+    last = request.messages[-1]
+    if last.role == "user" and last.text == "Pay.":
+        return assistant("", ToolCall("c1", "pay", {"amount": 500}))
+    said = [message.text for message in request.messages if message.role == "tool"]
+    return f"{last.text} ({'; '.join(said)})"
+
+
+def agents(gate: Gate) -> dict[str, Any]:
+    return {
+        "echo": Agent(FunctionModel(echoing), name="echo"),
+        "gate": Agent(gate, name="gate"),
+        "payer": Agent(FunctionModel(paying), name="payer", tools=[pay], hooks=[confirm]),
+    }
+
+
+@pytest.fixture
+async def gate() -> Gate:
+    return Gate()
+
+
+@pytest.fixture
+async def server(tmp_path: Path, gate: Gate) -> AsyncIterator[Hosted]:
+    async with hosted(tmp_path, agents=agents(gate), grace=0.2) as found:
+        yield found
+
+
+@pytest.fixture
+async def client(server: Hosted) -> AsyncIterator[aiohttp.ClientSession]:
+    async with talking(server) as found:
+        yield found
+
+
+async def answer(client: aiohttp.ClientSession, agent: str, body: Any, status: int = 200, **headers: str) -> Any:
+    async with client.post(f"/agents/{agent}/invoke", json=body, headers=headers) as response:
+        found = await response.json()
+        assert response.status == status, found
+        return found
+
+
+async def get(client: aiohttp.ClientSession, path: str, status: int = 200) -> Any:
+    async with client.get(path) as response:
+        found = await response.json()
+        assert response.status == status, found
+        return found
+
+
+def ids(found: list[dict[str, Any]]) -> list[str]:
+    return [frame["id"] for frame in found if frame["id"]]
+
+
+def names(found: list[dict[str, Any]]) -> list[str]:
+    return [frame["event"] for frame in found]
+
+
+# -- asking ---------------------------------------------------------------------------------------------------------
+
+
+async def test_an_agent_is_asked_and_remembers(client: aiohttp.ClientSession) -> None:
+    first = await answer(client, "echo", HELLO)
+    assert first["response"] == "You said: Hello." and first["outcome"] == "completed"
+    assert [message["role"] for message in first["messages"]] == ["user", "assistant"]
+    assert first["usage"]["output_tokens"] > 0 and first["todos"] == [] and first["files"] == {}
+    second = await answer(client, "echo", say("More.", first["thread_id"]))
+    assert second["thread_id"] == first["thread_id"] and second["run_id"] != first["run_id"]
+    assert [message["content"] for message in second["messages"]] == [
+        *("Hello.", "You said: Hello."),
+        *("More.", "You said: More."),
+    ]
+
+
+async def test_a_stream_tells_of_a_run_up_to_its_end(client: aiohttp.ClientSession) -> None:
+    async with client.post("/agents/echo/stream", json=HELLO) as response:
+        assert response.content_type == "text/event-stream"
+        found = await events(response)
+    assert names(found)[0] == "on_chat_model_start" and names(found)[-2:] == ["on_chat_model_end", "done"]
+    assert found[-1]["data"]["thread_id"] == response.headers["X-Thread-Id"]
+    assert {frame["data"]["run_id"] for frame in found} == {response.headers["X-Run-Id"]}
+    run = await get(client, f"/runs/{response.headers['X-Run-Id']}")
+    assert run["state"] == "ended" and run["outcome"] == "completed" and run["ended"] >= run["started"]
+
+
+async def test_a_run_can_be_read_again_from_any_frame(client: aiohttp.ClientSession) -> None:
+    asked = await answer(client, "echo", HELLO)
+    url = f"/runs/{asked['run_id']}/events"
+    async with client.get(url) as response:
+        whole = await events(response)
+    assert names(whole) == ["on_chat_model_end", "done"]
+    for number, id in enumerate(ids(whole), 1):
+        async with client.get(url, headers={"Last-Event-ID": id}) as response:
+            assert response.status == (204 if number == len(whole) else 200)
+            assert await events(response) == whole[number:]
+    async with client.get(url, params={"last_event_id": ids(whole)[0]}) as response:
+        assert await events(response) == whole[1:]
+    async with client.get(url, headers={"Last-Event-ID": "nonsense"}) as response:
+        assert response.status == 400
+
+
+async def test_what_cannot_be_asked_is_refused(client: aiohttp.ClientSession) -> None:
+    for body in (
+        {},
+        {"messages": []},
+        {"messages": [{"role": "assistant", "content": "I said so."}]},
+        {"messages": [{"role": "tool", "content": "42", "tool_call_id": "1"}]},
+        {"messages": [{"role": "user", "content": ""}]},
+        {"messages": [{"role": "user", "content": "x", "tool_calls": []}]},
+        HELLO | {"thread_id": "a/b"},
+        HELLO | {"model": "other"},
+    ):
+        assert (await answer(client, "echo", body, 422))["error"]["code"] == "invalid"
+    system = {"messages": [{"role": "system", "content": "Obey."}, {"role": "user", "content": "Hello."}]}
+    assert (await answer(client, "echo", system, 403))["error"]["code"] == "forbidden"
+    assert (await answer(client, "nobody", HELLO, 404))["error"]["code"] == "not_found"
+    assert (await get(client, "/threads"))["threads"] == []
+
+
+async def test_system_messages_where_the_settings_allow_them(tmp_path: Path) -> None:
+    async with hosted(tmp_path, agents=agents(Gate()), allow_system_messages=True) as server, talking(server) as client:
+        words = {"messages": [{"role": "system", "content": "Obey."}, {"role": "user", "content": "Hello."}]}
+        found = await answer(client, "echo", words)
+        assert [message["role"] for message in found["messages"]] == ["system", "user", "assistant"]
+
+
+async def test_a_thread_stays_with_its_agent(client: aiohttp.ClientSession) -> None:
+    asked = await answer(client, "echo", HELLO)
+    refused = await answer(client, "payer", say("Pay.", asked["thread_id"]), 409)
+    assert "is one of the agent 'echo'" in refused["error"]["message"]
+
+
+async def test_hooks_of_a_run_see_what_was_asked(tmp_path: Path) -> None:
+    @before(Run)
+    def no_secrets(run: Run) -> Block | None:
+        return Block("that is secret") if "secret" in run.input[-1].text else None
+
+    made = Agent(FunctionModel(echoing), name="strict", hooks=[no_secrets])
+    async with hosted(tmp_path, agents={"strict": made}) as server, talking(server) as client:
+        refused = await answer(client, "strict", say("the secret", "th_1"))
+        assert (refused["outcome"], refused["reason"]) == ("stopped", "blocked: that is secret")
+        assert refused["messages"] == [] and refused["response"] == ""
+        async with client.get(f"/runs/{refused['run_id']}/events") as response:
+            assert names(await events(response)) == ["done"]
+        fine = await answer(client, "strict", say("the weather", "th_1"))  # what was refused waits for nobody
+        assert [message["content"] for message in fine["messages"]] == ["the weather", "You said: the weather"]
+
+
+async def test_a_failure_is_told_with_its_words(tmp_path: Path) -> None:
+    def broken(request: Request) -> str:
+        raise RuntimeError("no tea")
+
+    async with hosted(tmp_path, agents={"broken": Agent(FunctionModel(broken))}) as server, talking(server) as client:
+        failed = await answer(client, "broken", HELLO, 502)
+        assert failed["error"] == {"code": "runtime_error", "message": "no tea"}
+        async with client.post("/agents/broken/stream", json=HELLO) as response:
+            found = await events(response)
+        assert names(found)[-1] == "error" and found[-1]["data"]["data"]["error"]["message"] == "no tea"
+        run = await get(client, f"/runs/{response.headers['X-Run-Id']}")
+        assert run["outcome"] == "failed" and run["error"]["message"] == "no tea"
+
+
+# -- readers --------------------------------------------------------------------------------------------------------
+
+
+async def test_a_run_goes_on_when_its_reader_goes(server: Hosted, client: aiohttp.ClientSession, gate: Gate) -> None:
+    async with client.post("/agents/gate/stream", json=HELLO) as response:
+        await events(response, until="on_chat_model_start")
+        run = response.headers["X-Run-Id"]
+        response.close()
+
+    async def nobody_reads() -> bool:
+        return server.service.runs.following.readers == 0
+
+    await eventually(nobody_reads, 2)
+    assert (await get(client, f"/runs/{run}"))["state"] == "running"
+    gate.answers.put_nowait("Here.")
+    async with client.get(f"/runs/{run}/events") as response:
+        assert names(await events(response))[-1] == "done"
+
+
+async def test_several_clients_watch_one_run(client: aiohttp.ClientSession, gate: Gate) -> None:
+    async with client.post("/agents/gate/stream", json=HELLO) as response:
+        await gate.asked.wait()
+        url = f"/runs/{response.headers['X-Run-Id']}/events"
+        async with client.get(url) as second, client.get(url) as third:
+            await asyncio.sleep(0.05)
+            gate.answers.put_nowait("Here.")
+            found = [await events(each) for each in (response, second, third)]
+    assert ids(found[0]) == ids(found[1]) == ids(found[2]) and {names(each)[-1] for each in found} == {"done"}
+
+
+# -- the same again -------------------------------------------------------------------------------------------------
+
+
+async def test_the_same_request_under_its_key_is_one_run(client: aiohttp.ClientSession) -> None:
+    key = {"Idempotency-Key": "k1"}
+    first = await answer(client, "echo", HELLO, **key)
+    again = await answer(client, "echo", HELLO, **key)
+    assert again == first and len((await get(client, "/threads"))["threads"]) == 1
+    async with client.post("/agents/echo/stream", json=HELLO, headers=key) as response:
+        found = await events(response)
+    assert response.headers["X-Run-Id"] == first["run_id"] and names(found) == ["on_chat_model_end", "done"]
+    assert (await answer(client, "echo", say("Other."), 409, **key))["error"]["code"] == "conflict"
+
+
+async def test_two_at_once_under_one_key_are_one_run(client: aiohttp.ClientSession) -> None:
+    found = await asyncio.gather(*(answer(client, "echo", HELLO, **{"Idempotency-Key": "k1"}) for _ in range(5)))
+    assert len({each["run_id"] for each in found}) == 1 and len(found[0]["messages"]) == 2
+
+
+async def test_keys_are_ones_own_and_outlive_the_server(tmp_path: Path) -> None:
+    async with hosted(tmp_path, agents=agents(Gate())) as server, talking(server) as ada, talking(server, "bob") as bob:
+        first = await answer(ada, "echo", HELLO, **{"Idempotency-Key": "k1"})
+        assert (await answer(bob, "echo", HELLO, **{"Idempotency-Key": "k1"}))["run_id"] != first["run_id"]
+    async with hosted(tmp_path, agents=agents(Gate())) as server, talking(server) as ada:
+        again = await answer(ada, "echo", HELLO, **{"Idempotency-Key": "k1"})
+        assert again == first
+
+
+# -- steering -------------------------------------------------------------------------------------------------------
+
+
+async def test_what_is_said_to_a_busy_thread_steers_its_run(client: aiohttp.ClientSession, gate: Gate) -> None:
+    async with client.post("/agents/gate/stream", json=say("First.", "th_1")) as first:
+        await gate.asked.wait()
+        async with client.post("/agents/gate/stream", json=say("Second.", "th_1")) as second:
+            assert second.headers["X-Run-Id"] == first.headers["X-Run-Id"]
+            async with client.post("/threads/th_1/messages", json=say("Third.")) as third:
+                assert third.status == 202
+                assert (await third.json())["run_id"] == first.headers["X-Run-Id"]
+            gate.answers.put_nowait("One.")
+            gate.answers.put_nowait("Two.")
+            found = [await events(each) for each in (first, second)]
+    assert ids(found[0])[-4:] == ids(found[1])[-4:] and [names(each).count("done") for each in found] == [1, 1]
+    joined = [frame["data"]["data"]["message"]["content"] for frame in found[0] if frame["event"] == "on_user_message"]
+    assert joined == ["Second.", "Third."]
+    said = [message["content"] for message in (await get(client, "/threads/th_1"))["messages"]]
+    assert said == ["First.", "One.", "Second.", "Third.", "Two."]
+
+
+async def test_what_comes_too_late_for_a_run_is_answered_by_the_next(tmp_path: Path) -> None:
+    """Said after the run has listened for the last time: who said it reads on into the run that answers it."""
+    ending, late = asyncio.Event(), asyncio.Event()
+
+    @after(Run)
+    async def linger(run: Run) -> None:
+        ending.set()
+        await late.wait()
+
+    made = Agent(FunctionModel(echoing), hooks=[linger])
+    async with hosted(tmp_path, agents={"slow": made}) as server, talking(server) as client:
+        async with client.post("/agents/slow/stream", json=say("First.", "th_1")) as first:
+            await ending.wait()
+            async with client.post("/agents/slow/stream", json=say("Second.", "th_1")) as second:
+                assert second.headers["X-Run-Id"] == first.headers["X-Run-Id"]
+                late.set()
+                found = [await events(first), await events(second)]
+    assert [names(each).count("done") for each in found] == [1, 1]
+    assert found[0][-1]["data"]["data"]["text"] == "You said: First."
+    assert found[1][-1]["data"]["data"]["text"] == "You said: Second."
+    assert found[1][-1]["data"]["run_id"] != first.headers["X-Run-Id"]
+
+
+async def test_many_who_speak_at_once_are_all_heard(client: aiohttp.ClientSession) -> None:
+    await answer(client, "echo", say("0", "th_1"))
+    await asyncio.gather(*(answer(client, "echo", say(str(n), "th_1")) for n in range(1, 20)))
+    thread = await get(client, "/threads/th_1")
+    said = [message["content"] for message in thread["messages"] if message["role"] == "user"]
+    assert sorted(said, key=int) == [str(n) for n in range(20)] and thread["queued"] == 0 and thread["run_id"] == ""
+    assert thread["messages"][-1]["role"] == "assistant"
+
+
+# -- stopping -------------------------------------------------------------------------------------------------------
+
+
+async def test_a_run_is_cancelled(client: aiohttp.ClientSession, gate: Gate) -> None:
+    async with client.post("/agents/gate/stream", json=HELLO) as response:
+        await gate.asked.wait()
+        async with client.post(f"/runs/{response.headers['X-Run-Id']}/cancel") as cancelling:
+            run = await cancelling.json()
+        found = await events(response)
+    assert (run["state"], run["outcome"], run["reason"]) == ("ended", "cancelled", "user requested")
+    assert found[-1]["event"] == "done" and found[-1]["data"]["data"]["outcome"] == "cancelled"
+    async with client.post(f"/runs/{run['id']}/cancel") as again:
+        assert await again.json() == run
+    gate.answers.put_nowait("Fine.")
+    assert (await answer(client, "gate", say("And now?", run["thread_id"])))["response"] == "Fine."
+
+
+async def test_a_run_that_waits_for_an_answer_is_cancelled(client: aiohttp.ClientSession) -> None:
+    async with client.post("/agents/payer/stream", json=say("Pay.", "th_1")) as response:
+        await events(response, until="on_approval_request")
+        run = response.headers["X-Run-Id"]
+        assert (await get(client, f"/runs/{run}"))["state"] == "waiting"
+        async with client.post(f"/runs/{run}/cancel") as cancelling:
+            assert (await cancelling.json())["outcome"] == "cancelled"
+    assert (await get(client, "/approvals"))["approvals"] == []
+    assert (await answer(client, "payer", say("Well.", "th_1")))["response"].startswith("Well. (")
+
+
+async def test_so_many_runs_at_once_and_no_more(tmp_path: Path) -> None:
+    gate = Gate()
+    quotas = {"runs": 2, "requests_per_second": 0}
+    async with hosted(tmp_path, agents=agents(gate), quotas=quotas, grace=0) as server, talking(server) as client:
+        going = [asyncio.create_task(answer(client, "gate", HELLO)) for _ in range(2)]
+
+        async def both() -> bool:
+            return len(gate.requests) == 2
+
+        await eventually(both)
+        async with client.post("/agents/gate/invoke", json=HELLO) as refused:
+            assert refused.status == 429 and int(refused.headers["Retry-After"]) >= 1
+        async with talking(server, "bob") as bob, bob.post("/agents/echo/invoke", json=HELLO) as fine:
+            assert fine.status == 200
+        gate.answers.put_nowait("One.")
+        gate.answers.put_nowait("Two.")
+        await asyncio.gather(*going)
+
+
+# -- asking back ----------------------------------------------------------------------------------------------------
+
+
+async def test_a_question_is_answered_and_the_run_goes_on(client: aiohttp.ClientSession) -> None:
+    async with client.post("/agents/payer/stream", json=say("Pay.", "th_1")) as response:
+        asked = (await events(response, until="on_approval_request"))[-1]["data"]["data"]
+        (waiting,) = (await get(client, "/approvals"))["approvals"]
+        assert waiting["id"] == asked["id"] and waiting["question"] == "pay 500?" and waiting["thread_id"] == "th_1"
+        assert waiting["tool"] == "pay" and waiting["args"] == {"amount": 500} and waiting["agent_id"] == "payer"
+        body = {"choice": "allow", "args": {"amount": 5}}
+        async with client.post(f"/approvals/{asked['id']}", json=body) as answered:
+            assert answered.status == 200
+        found = await events(response)
+        async with client.post(f"/approvals/{asked['id']}", json=body) as again:
+            assert again.status == 404
+    assert names(found)[0] == "on_approval_response" and names(found)[-1] == "done"
+    assert next(frame for frame in found if frame["event"] == "on_tool_end")["data"]["data"]["output"] == "paid 5"
+
+
+async def test_who_says_something_else_has_not_agreed(client: aiohttp.ClientSession) -> None:
+    async with client.post("/agents/payer/stream", json=say("Pay.", "th_1")) as first:
+        await events(first, until="on_approval_request")
+        found = await answer(client, "payer", say("Wait.", "th_1"))
+        rest = await events(first)
+    assert "the user went on" in found["response"] and found["run_id"] == first.headers["X-Run-Id"]
+    assert names(rest).count("done") == 1 and not any(
+        message.get("content") == "paid 500" for message in found["messages"]
+    )
+
+
+async def test_a_paused_run_goes_on_in_another_server(tmp_path: Path, gate: Gate) -> None:
+    async with (
+        hosted(tmp_path, agents=agents(gate), grace=0) as server,
+        talking(server) as client,
+        client.post("/agents/payer/stream", json=say("Pay.", "th_1")) as response,
+    ):
+        seen = await events(response, until="on_approval_request")
+    async with hosted(tmp_path, agents=agents(gate), grace=0) as server, talking(server) as client:
+        run = response.headers["X-Run-Id"]
+        (waiting,) = (await get(client, "/approvals"))["approvals"]
+        url, after = f"/runs/{run}/events", {"Last-Event-ID": ids(seen)[-1]}
+        async with client.get(url, headers=after) as reading:
+            async with client.post(f"/approvals/{waiting['id']}", json={"choice": "deny", "words": "no money"}) as said:
+                assert said.status == 200
+            rest = await events(reading)
+    assert not set(ids(seen)) & set(ids(rest)) and names(rest).count("done") == 1
+    ended = next(frame for frame in rest if frame["event"] == "on_tool_end")
+    assert ended["data"]["data"]["error"] == "no money"
+
+
+# -- the server stops -----------------------------------------------------------------------------------------------
+
+
+async def test_what_a_server_lets_go_of_is_taken_up(tmp_path: Path) -> None:
+    gate = Gate()
+    async with (
+        hosted(tmp_path, agents=agents(gate), grace=0) as server,
+        talking(server) as client,
+        client.post("/agents/gate/stream", json=say("First.", "th_1")) as response,
+    ):
+        seen = await events(response, until="on_chat_model_start")
+        server.server.shutdown()
+        seen += await events(response)
+    assert names(seen) == ["on_chat_model_start"]
+    gate.answers.put_nowait("Here.")
+    async with hosted(tmp_path, agents=agents(gate), grace=0) as server, talking(server) as client:
+        async with client.get(f"/runs/{response.headers['X-Run-Id']}/events") as reading:
+            found = await events(reading)
+        assert names(found)[-2:] == ["on_chat_model_end", "done"]
+        assert found[-1]["data"]["data"]["text"] == "Here."
+        assert [m["content"] for m in (await get(client, "/threads/th_1"))["messages"]] == ["First.", "Here."]
+
+
+async def test_a_server_that_stops_lets_runs_end_and_takes_no_new_ones(tmp_path: Path) -> None:
+    gate = Gate()
+    async with hosted(tmp_path, agents=agents(gate), grace=20) as server, talking(server) as client:
+        going = asyncio.create_task(answer(client, "gate", HELLO))
+        await gate.asked.wait()
+        server.server.shutdown()
+
+        async def refused() -> bool:
+            async with client.post("/agents/echo/invoke", json=HELLO) as response:
+                return response.status == 503 and "Retry-After" in response.headers
+
+        await eventually(refused)
+        gate.answers.put_nowait("Here.")
+        assert (await going)["response"] == "Here."
+
+
+async def test_what_was_only_queued_is_answered_after_a_restart(tmp_path: Path) -> None:
+    async with hosted(tmp_path, agents=agents(Gate()), grace=0) as server, talking(server) as client:
+        await answer(client, "echo", say("First.", "th_1"))
+        owner = (await get(client, "/auth/me"))["id"]
+        await server.service.drain()
+        await server.service.store.enqueue(owner, "th_1", {"role": "user", "content": "Second."})
+    async with hosted(tmp_path, agents=agents(Gate()), grace=0) as server, talking(server) as client:
+
+        async def heard() -> bool:
+            return bool((await get(client, "/threads/th_1"))["messages"][-1]["content"] == "You said: Second.")
+
+        await eventually(heard)
+
+
+# -- whose ----------------------------------------------------------------------------------------------------------
+
+
+async def test_nobody_reaches_somebody_elses_runs(server: Hosted, client: aiohttp.ClientSession) -> None:
+    async with client.post("/agents/payer/stream", json=say("Pay.", "th_1")) as response:
+        asked = (await events(response, until="on_approval_request"))[-1]["data"]["data"]["id"]
+        run = response.headers["X-Run-Id"]
+        tries: list[Callable[[aiohttp.ClientSession], Any]] = [
+            lambda bob: bob.get(f"/runs/{run}"),
+            lambda bob: bob.get(f"/runs/{run}/events"),
+            lambda bob: bob.post(f"/runs/{run}/cancel"),
+            lambda bob: bob.get("/threads/th_1"),
+            lambda bob: bob.patch("/threads/th_1", json={"title": "Mine"}),
+            lambda bob: bob.delete("/threads/th_1"),
+            lambda bob: bob.post("/threads/th_1/fork", json={}),
+            lambda bob: bob.post("/threads/th_1/rewind", json={"to": 0}),
+            lambda bob: bob.get("/threads/th_1/export"),
+            lambda bob: bob.post("/threads/th_1/messages", json=HELLO),
+            lambda bob: bob.post(f"/approvals/{asked}", json={"choice": "allow"}),
+            lambda bob: bob.post(f"/approvals/{asked}", json={"choice": "allow", "thread_id": "th_1"}),
+        ]
+        for user in ("bob", "root"):
+            async with talking(server, user) as other:
+                for attempt in tries:
+                    async with attempt(other) as refused:
+                        assert refused.status == 404, (refused.method, refused.url)
+                assert (await get(other, "/threads"))["threads"] == []
+                assert (await get(other, "/approvals"))["approvals"] == []
+                assert (await get(other, "/threads/search?q=Pay"))["hits"] == []
+        assert (await get(client, f"/runs/{run}"))["state"] == "waiting"

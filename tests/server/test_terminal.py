@@ -1,0 +1,142 @@
+"""A shell over a WebSocket: bytes both ways, its size, who may have one, and nothing left when it is closed."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import aiohttp
+import pytest
+
+from serving import Served, eventually, hosted
+from talk import ask
+
+TERMINAL = "/agents/default/terminal"
+
+
+async def until(socket: aiohttp.ClientWebSocketResponse, text: bytes) -> bytes:
+    """What is printed up to a text."""
+    seen = b""
+    async with asyncio.timeout(30):
+        while text not in seen:
+            message = await socket.receive()
+            assert message.type == aiohttp.WSMsgType.BINARY, message
+            seen += message.data
+    return seen
+
+
+def control(**said: Any) -> bytes:
+    return b"\x01" + json.dumps(said).encode()
+
+
+async def test_a_shell_is_typed_into_and_ends_by_itself(served: Served) -> None:
+    async with served.client() as ada, ada.ws_connect(TERMINAL) as socket:
+        await socket.send_bytes(b"echo $((40 + 2))-\xc3\xbc\n")
+        await until(socket, "42-ü".encode())
+        await socket.send_bytes(b"exit\n")
+        async with asyncio.timeout(30):
+            while (message := await socket.receive()).type == aiohttp.WSMsgType.BINARY:
+                pass
+        assert message.type == aiohttp.WSMsgType.CLOSE and message.data == 1000
+
+
+async def test_it_has_the_size_that_it_is_told(served: Served) -> None:
+    async with served.client() as ada, ada.ws_connect(f"{TERMINAL}?rows=11&columns=33") as socket:
+        await socket.send_bytes(b"stty size\n")
+        await until(socket, b"11 33")
+        await socket.send_bytes(control(type="resize", rows=40, columns=120))
+        await socket.send_bytes(b"stty size\n")
+        await until(socket, b"40 120")
+        for odd in (b"\x01", b"\x01{", control(type="resize", rows=-1, columns=5), control(type="other"), b"\x01\xff"):
+            await socket.send_bytes(odd)  # passed over
+        await socket.send_bytes(control(type="resize", rows=50, cols=99))
+        await socket.send_bytes(b"stty size\n")
+        await until(socket, b"50 99")
+
+
+async def test_one_second_after_it_is_closed_nothing_of_it_is_left(served: Served) -> None:
+    mark = f"3{uuid4().int % 10**9}"
+    async with served.client() as ada:
+        async with ada.ws_connect(TERMINAL) as socket:
+            await socket.send_bytes(f"sleep {mark} & nohup setsid sleep {mark} & echo star''ted\n".encode())
+            await until(socket, b"started")
+            assert _running(mark)
+
+        async def gone() -> bool:
+            return not _running(mark)
+
+        await eventually(gone, 5.0)
+
+
+def _running(mark: str) -> list[int]:
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            if mark.encode() in path.read_bytes().split(b"\0"):
+                found.append(int(path.parent.name))
+        except OSError:
+            continue
+    return found
+
+
+async def test_what_is_not_read_does_not_pile_up(served: Served) -> None:
+    """A shell that prints without end waits for its reader; the server answers others meanwhile."""
+    async with served.client() as ada, ada.ws_connect(TERMINAL, max_msg_size=0) as socket:
+        await socket.send_bytes(b"yes 0123456789012345678901234567890123456789\n")
+        await asyncio.sleep(1.0)
+        before = _memory(served)
+        await asyncio.sleep(2.0)
+        assert (await ask(served, "ada", "GET", "/health"))[0] == 200
+        assert _memory(served) - before < 32_000_000
+
+
+def _memory(served: Served) -> int:
+    assert served.process is not None
+    return int(Path(f"/proc/{served.process.pid}/statm").read_text().split()[1]) * 4096
+
+
+async def refused(served: Any, user: str, path: str) -> int:
+    async with served.client(user) as client:
+        try:
+            async with client.ws_connect(path):
+                return 101
+        except aiohttp.WSServerHandshakeError as error:
+            return error.status
+
+
+async def test_who_may_not_have_one_is_told_with_a_status(served: Served) -> None:
+    assert await refused(served, "", TERMINAL) == 401
+    assert await refused(served, "ada", "/agents/nobody/terminal") == 404
+    assert await refused(served, "ada", "/agents/plain/terminal") == 409
+
+
+async def test_where_nothing_confines_commands_it_takes_an_operator(tmp_path: Path) -> None:
+    agents = {"open": {"model": "demo", "backend": {"type": "local", "sandbox": "none"}}}
+    async with hosted(tmp_path, agents=agents) as there:
+        assert await refused(there, "ada", "/agents/open/terminal") == 403
+        assert await refused(there, "olga", "/agents/open/terminal") == 101
+
+
+async def test_there_are_only_so_many_at_once(tmp_path: Path) -> None:
+    agents = {"default": {"model": "demo", "backend": "local"}}
+    quotas = {"terminals": 1, "requests_per_second": 0}
+    async with hosted(tmp_path, agents=agents, quotas=quotas) as there:
+        async with there.client("ada") as ada, ada.ws_connect(TERMINAL):
+            assert await refused(there, "ada", TERMINAL) == 429
+            assert await refused(there, "bob", TERMINAL) == 101
+
+        async def again() -> bool:
+            return await refused(there, "ada", TERMINAL) == 101
+
+        await eventually(again)
+
+
+@pytest.mark.parametrize("data", [b"", b"\x00" * 10, b"\xff\xfe"])
+async def test_odd_bytes_do_no_harm(served: Served, data: bytes) -> None:
+    async with served.client() as ada, ada.ws_connect(TERMINAL) as socket:
+        await socket.send_bytes(data)
+        await socket.send_str("\necho st''ill-here\n")
+        await until(socket, b"still-here")

@@ -1,0 +1,132 @@
+"""Tools behind HTTP: operators register them, agents that name them use them, and nothing secret is shown."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from serving import Hosted, Served, hosted
+from talk import ask, code
+from wick import Scripted
+from wick.messages import ToolCall
+from wick.server.identity import User
+
+SCHEMA = {"type": "object", "properties": {"word": {"type": "string"}}, "required": ["word"]}
+
+
+@pytest.fixture
+async def callback() -> AsyncIterator[tuple[str, list[Any]]]:
+    """A program elsewhere that is a tool: where it is, and what it was asked."""
+    asked: list[Any] = []
+
+    async def lookup(request: web.Request) -> web.Response:
+        asked.append((await request.json(), request.headers.get("X-Key")))
+        return web.json_response({"result": f"found {asked[-1][0]['args']['word']}"})
+
+    app = web.Application()
+    app.router.add_post("/base/tools/lookup", lookup)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    port = runner.addresses[0][1]
+    try:
+        yield f"http://127.0.0.1:{port}/base", asked
+    finally:
+        await runner.cleanup()
+
+
+def a_tool(url: str, **more: Any) -> dict[str, Any]:
+    return {"name": "lookup", "description": "Looks a word up.", "parameters": SCHEMA, "callback_url": url, **more}
+
+
+async def used(there: Hosted, user: str, agent: str) -> str:
+    """What an agent's first tool came to."""
+    _, me = await ask(there, user, "GET", "/auth/me")
+    instance = await there.service.registry.agent(User(me["id"], user), agent)
+    result = await instance.agent.run("Look it up.", user=me["id"], thread=f"t-{user}-{agent}")
+    return next(message.text for message in result.messages if message.role == "tool")
+
+
+def scripted() -> Scripted:
+    return Scripted(*[ToolCall("c1", "lookup", {"word": "wick"}), "Done."] * 3, spare=True)
+
+
+async def test_an_agent_that_names_a_registered_tool_uses_it(tmp_path: Path, callback: tuple[str, list[Any]]) -> None:
+    url, asked = callback
+    agents = {"names": {"model": scripted(), "tools": ["lookup"]}, "other": {"model": scripted()}}
+    async with hosted(tmp_path, agents=agents) as there:
+        assert (await ask(there, "ada", "GET", "/agents/names"))[1]["missing_tools"] == ["lookup"]
+        body = a_tool(url, headers={"X-Key": "s3cret"})
+        assert (await ask(there, "olga", "POST", "/agents/tools/", json=body))[0] == 201
+        assert (await ask(there, "ada", "GET", "/agents/names"))[1]["missing_tools"] == []
+        assert "found wick" in await used(there, "ada", "names")
+        assert asked == [({"name": "lookup", "args": {"word": "wick"}}, "s3cret")]
+        assert "there is no tool" in await used(there, "ada", "other")
+        assert (await ask(there, "olga", "DELETE", "/agents/tools/lookup"))[0] == 204
+        assert (await ask(there, "ada", "GET", "/agents/names"))[1]["missing_tools"] == ["lookup"]
+
+
+async def test_a_tool_may_be_for_agents_that_do_not_name_it(tmp_path: Path, callback: tuple[str, list[Any]]) -> None:
+    agents = {"one": {"model": scripted()}, "two": {"model": scripted()}}
+    async with hosted(tmp_path, agents=agents) as there:
+        await ask(there, "olga", "POST", "/agents/tools/", json=a_tool(callback[0], agents=["one"]))
+        assert "found wick" in await used(there, "ada", "one")
+        assert "there is no tool" in await used(there, "ada", "two")
+        await ask(there, "olga", "POST", "/agents/tools/", json=a_tool(callback[0], agents=["*"]))
+        assert "found wick" in await used(there, "bob", "two")
+
+
+async def test_a_tool_may_be_its_operators_alone(tmp_path: Path, callback: tuple[str, list[Any]]) -> None:
+    async with hosted(tmp_path, agents={"one": {"model": scripted()}}) as there:
+        body = a_tool(callback[0], agents=["*"], shared=False)
+        assert (await ask(there, "olga", "POST", "/agents/tools/", json=body))[0] == 201
+        names = {tool["name"] for tool in (await ask(there, "ada", "GET", "/agents/tools/available"))[1]["tools"]}
+        assert "lookup" not in names
+        assert "there is no tool" in await used(there, "ada", "one")
+        assert await code(there, "root", "DELETE", "/agents/tools/lookup") == (404, "not_found")
+
+
+async def test_what_is_available_is_listed_without_secrets(served: Served) -> None:
+    body = {**a_tool("http://me:pass@127.0.0.1:9"), "name": "listed", "headers": {"X-Key": "s3cret"}}
+    try:
+        assert (await ask(served, "olga", "POST", "/agents/tools/", json=body))[0] == 201
+        for user, url in (("ada", None), ("olga", "http://•••@127.0.0.1:9")):
+            status, listed = await ask(served, user, "GET", "/agents/tools/available")
+            found = {tool["name"]: tool for tool in listed["tools"]}
+            assert status == 200 and found["calculate"]["kind"] == "builtin"
+            assert found["listed"]["kind"] == "http" and found["listed"]["callback_url"] == url
+            assert "s3cret" not in str(listed) and "pass" not in str(listed)
+    finally:
+        assert (await ask(served, "olga", "DELETE", "/agents/tools/listed"))[0] == 204
+
+
+async def test_users_register_no_tools(served: Served) -> None:
+    assert (await ask(served, "ada", "POST", "/agents/tools/", json=a_tool("http://127.0.0.1:9")))[0] == 403
+    assert (await ask(served, "ada", "DELETE", "/agents/tools/lookup"))[0] == 403
+    assert await code(served, "olga", "DELETE", "/agents/tools/nothing") == (404, "not_found")
+    assert await code(served, "olga", "DELETE", "/agents/tools/calculate") == (409, "conflict")
+
+
+@pytest.mark.parametrize(
+    ("change", "answer"),
+    [
+        ({"name": "execute"}, (409, "conflict")),
+        ({"name": "calculate"}, (409, "conflict")),
+        ({"name": "Bash"}, (409, "conflict")),
+        ({"name": "no spaces"}, (422, "invalid")),
+        ({"callback_url": "file:///etc/passwd"}, (400, "invalid")),
+        ({"callback_url": "http://x/?a=b"}, (400, "invalid")),
+        ({"parameters": {"type": "nonsense"}}, (400, "invalid")),
+        ({"timeout": 0}, (422, "invalid")),
+        ({"private": False}, (422, "invalid")),
+    ],
+    ids=str,
+)
+async def test_a_tool_that_is_none_is_refused(served: Served, change: dict[str, Any], answer: tuple[int, str]) -> None:
+    body = {**a_tool("http://127.0.0.1:9"), **change}
+    assert await code(served, "olga", "POST", "/agents/tools/", json=body) == answer

@@ -1,0 +1,37 @@
+"""Shorter ways to ask a server in tests: an answer's status and its JSON, in one go."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import aiohttp
+
+from serving import Hosted, Served
+
+
+async def ask(served: Served | Hosted, user: str, method: str, path: str, **options: Any) -> tuple[int, Any]:
+    """What a user is answered: the status, and the JSON (or the bytes, where it is none)."""
+    async with served.client(user) as client, client.request(method, path, **options) as answer:
+        data = await answer.read()
+    try:
+        return answer.status, json.loads(data) if data else None
+    except ValueError:
+        return answer.status, data
+
+
+async def code(served: Served | Hosted, user: str, method: str, path: str, **options: Any) -> tuple[int, str]:
+    """How a user is refused: the status, and the code of the error."""
+    status, body = await ask(served, user, method, path, **options)
+    return status, body["error"]["code"]
+
+
+@asynccontextmanager
+async def listening(served: Served | Hosted, user: str) -> AsyncIterator[aiohttp.ClientResponse]:
+    """What changes about a user's agents, from now on: nothing that comes later is missed."""
+    async with served.client(user) as client, client.get("/agents/events") as answer:
+        assert answer.headers["content-type"].startswith("text/event-stream")
+        await answer.content.readline()  # a sign of life
+        yield answer
