@@ -24,12 +24,13 @@ fmt: $(ready) ## format the code and fix what can be fixed
 	$(python) -m ruff check --fix
 	$(python) -m ruff format
 
-bench: $(ready) ## measure the loop, the model clients, the backends, hook programs and the stores
+bench: $(ready) ## measure the loop, the model clients, the backends, hook programs, the stores and the server
 	$(python) bench/loop.py
 	$(python) bench/models.py
 	$(python) bench/backends.py
 	$(python) bench/executables.py
 	$(python) bench/threads.py
+	$(python) bench/server.py
 
 serve: $(ready) ## start the server; ARGS="--port 9000 agents.yaml" is passed on
 	@scripts/get-bubblewrap

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from kit import call, calls, execute, result_of, user_of
+from kit import call, calls, echo, execute, result_of, user_of
 from programs import Programs
 from sandboxed import needs_bubblewrap
 from wick import Agent, Scripted
@@ -126,6 +126,21 @@ async def test_in_the_sandbox_programs_find_and_answer_but_see_nothing_else(prog
 def test_options_that_cannot_be_are_refused(options: dict[str, Any], words: str) -> None:
     with pytest.raises(ConfigError, match=words):
         Executables(**options)
+
+
+def test_a_choice_for_a_program_that_is_not_there_is_refused(programs: Programs) -> None:
+    programs.sh("check", "turn_end")
+    with pytest.raises(
+        ConfigError, match="fail= names the program 'chekc', which is not there; the programs are check"
+    ):
+        programs.executables(fail={"chekc": "closed"})
+
+
+async def test_a_program_for_a_tool_stands_also_where_that_tool_is_not(programs: Programs) -> None:
+    programs.write("warm", WARM)
+    executables = programs.executables()
+    assert result_of(await user_of(echo, executables).run("go")) == "hi"
+    await executables.close()
 
 
 async def test_closing_it_ends_what_is_kept(programs: Programs) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import pytest
 
 from kit import User, call, calls, echo, entries, execute, result_of, talker, user_of
-from programs import Programs
+from programs import Programs, needs_node
 from wick import (
     Agent,
     FunctionModel,
@@ -269,8 +270,7 @@ async def test_what_a_guard_refuses_is_told_too(programs: Programs) -> None:
 
 @pytest.mark.shows("kodelet", "after_tool_call", "output")
 async def test_a_result_is_changed(programs: Programs) -> None:
-    body = "o = told['tool_output']; o['metadata']['output'] = o['metadata']['output'].upper(); answer = {'output': o}"
-    programs.python("1-upper", "after_tool_call", body)
+    programs.python("1-upper", "after_tool_call", UPPER)
     programs.keeping("2-see", "after_tool_call")
     assert result_of(await use(programs)) == "RAN LS"
     assert programs.told("2-see")[0]["tool_output"]["metadata"] == {"output": "RAN LS"}
@@ -347,3 +347,56 @@ async def test_turns_end_before_the_agent_stops(programs: Programs) -> None:
     programs.sh("3-turn", "turn_end", f"cat >/dev/null; echo turn3 >> {log}")
     await talker(programs.executables()).run("go")
     assert log.read_text().split() == ["turn", "turn3", "stop"]
+
+
+# -- in every language ----------------------------------------------------------------------------------------------
+
+
+def five_in_shell(programs: Programs) -> None:
+    programs.keeping(
+        "send", "user_message_send", 'case "$told" in *bad*) echo \'{"blocked": true, "reason": "bad"}\';; esac'
+    )
+    programs.answering("before", "before_tool_call", {"input": {"command": "pwd"}})
+    programs.answering("after", "after_tool_call", {"output": {"success": True, "metadata": {"output": "RAN PWD"}}})
+    programs.keeping("turn", "turn_end")
+    programs.keeping(
+        "stop", "agent_stop", 'case "$told" in *more*) ;; *) echo \'{"follow_up_messages": ["more"]}\';; esac'
+    )
+
+
+def five_in_python(programs: Programs) -> None:
+    log = f"open('{programs.folder}/turn.told', 'a').write(json.dumps(told) + '\\n')"
+    programs.python("send", "user_message_send", "answer = {'blocked': 'bad' in told['message'], 'reason': 'bad'}")
+    programs.python("before", "before_tool_call", "answer = {'blocked': False, 'input': {'command': 'pwd'}}")
+    programs.python("after", "after_tool_call", UPPER)
+    programs.python("turn", "turn_end", log)
+    more = "answer = {'follow_up_messages': [] if 'more' in json.dumps(told) else ['more']}"
+    programs.python("stop", "agent_stop", more)
+
+
+def five_in_node(programs: Programs) -> None:
+    log = f"require('fs').appendFileSync('{programs.folder}/turn.told', JSON.stringify(told) + '\\n')"
+    programs.node("send", "user_message_send", "answer = {blocked: told.message.includes('bad'), reason: 'bad'}")
+    programs.node("before", "before_tool_call", "answer = {blocked: false, input: {command: 'pwd'}}")
+    upper = "told.tool_output.metadata.output = told.tool_output.metadata.output.toUpperCase()"
+    programs.node("after", "after_tool_call", f"{upper}; answer = {{output: told.tool_output}}")
+    programs.node("turn", "turn_end", log)
+    more = "answer = {follow_up_messages: JSON.stringify(told).includes('more') ? [] : ['more']}"
+    programs.node("stop", "agent_stop", more)
+
+
+UPPER = "o = told['tool_output']; o['metadata']['output'] = o['metadata']['output'].upper(); answer = {'output': o}"
+
+
+@pytest.mark.parametrize(
+    "write", [five_in_shell, five_in_python, pytest.param(five_in_node, marks=needs_node)], ids=["sh", "python", "node"]
+)
+async def test_all_five_events_in_every_language(programs: Programs, write: Callable[[Programs], None]) -> None:
+    write(programs)
+    model = Scripted(calls(call("execute", command="ls")), "one", "two")
+    agent = Agent(model, tools=[execute], hooks=[programs.executables()])
+    result = await agent.run("go")
+    assert result_of(result) == "RAN PWD" and result.text == "two"
+    assert [told["response"] for told in programs.told("turn")] == ["one", "two"]
+    assert [message.text for message in result.messages if message.role == "user"] == ["go", "more"]
+    assert (await agent.run("something bad")).reason == "blocked: bad"

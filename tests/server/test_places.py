@@ -107,7 +107,7 @@ async def test_a_server_keeps_its_name(tmp_path: Path) -> None:
     await records.close()
 
 
-# -- over HTTP, without an engine ---------------------------------------------------------------------------------------
+# -- over HTTP, without an engine -------------------------------------------------------------------------------------
 
 
 async def test_a_user_switches_for_themselves_but_not_to_an_engine_elsewhere(tmp_path: Path) -> None:
@@ -146,17 +146,25 @@ async def test_a_local_workspace_is_stopped_and_started_as_a_container_is(tmp_pa
         assert state["status"] == "idle"
 
 
-# -- with an engine -----------------------------------------------------------------------------------------------------
+# -- with an engine ---------------------------------------------------------------------------------------------------
+
+
+def volumes(engine: Running) -> set[str]:
+    return {
+        volume["Name"]
+        for volume in engine.ask("GET", "/volumes")["Volumes"] or []
+        if volume["Name"].startswith("wick-")
+    }
 
 
 @pytest.fixture
 def engine() -> Iterator[Running]:
+    """This machine's engine; the volumes of users, which outlive a server, end with the test."""
     found = here()
+    before = volumes(found)
     yield found
-    found.remove("wick.server")
-    for volume in found.ask("GET", "/volumes")["Volumes"] or []:
-        if volume["Name"].startswith("wick-"):
-            found.ask("DELETE", f"/volumes/{quote(volume['Name'])}?force=true")
+    for name in volumes(found) - before:
+        found.ask("DELETE", f"/volumes/{quote(name)}?force=true")
 
 
 @pytest.fixture
@@ -237,6 +245,7 @@ async def test_a_server_that_starts_removes_what_one_that_was_killed_has_left(tm
 
 
 async def test_deleting_an_agent_with_its_files_deletes_its_volume(tmp_path: Path, engine: Running) -> None:
+    before = volumes(engine)
     options = {"agent_id": "mine", "model": "demo", "backend": {"type": "docker", "image": engine.image("python")}}
     async with hosted(tmp_path, agents={"plain": {"model": "demo"}}) as there:
         backend = {**options["backend"], "engine": engine.url}  # type: ignore[dict-item]
@@ -244,9 +253,7 @@ async def test_deleting_an_agent_with_its_files_deletes_its_volume(tmp_path: Pat
         assert status == 201
         body = {"path": "a.txt", "content": "x"}
         assert (await ask(there, "root", "PUT", "/agents/mine/files/write", json=body))[0] == 200
-        names = [volume["Name"] for volume in engine.ask("GET", "/volumes")["Volumes"]]
-        assert any(name.startswith("wick-") for name in names)
+        assert volumes(engine) - before
         assert (await ask(there, "root", "DELETE", "/agents/mine", params={"files": "true"}))[0] == 204
         assert not containers(there, engine)
-        names = [volume["Name"] for volume in engine.ask("GET", "/volumes")["Volumes"] or []]
-        assert not any(name.startswith("wick-") for name in names)
+        assert not volumes(engine) - before

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from serving import serving, talking
+from serving import TOKENS, Served, serving, talking
 from wick.server.files_limit import raise_files_limit
 from wick.server.server import Server, bound_socket
 
@@ -59,6 +60,18 @@ async def test_flags_and_the_environment_are_heard(tmp_path: Path) -> None:
             assert answer.status == 200
         async with talking(served, "of-the-environment") as nobody, nobody.get("/auth/me") as answer:
             assert answer.status == 401
+
+
+def test_curl_reads_a_stream_as_it_comes(served: Served) -> None:
+    if shutil.which("curl") is None:
+        pytest.skip("no curl: apt-get install curl")
+    body = '{"messages": [{"role": "user", "content": "What is 2 + 3?"}]}'
+    headers = ["-H", f"Authorization: Bearer {TOKENS['ada']}", "-H", "Content-Type: application/json"]
+    command = ["curl", "-N", "-sS", "--max-time", "30", *headers, "-d", body, f"{served.url}/agents/plain/stream"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    assert "event: on_chat_model_stream\n" in done.stdout
+    *_, last, end = done.stdout.split("\n\n")
+    assert "event: done" in last and end == ""
 
 
 def test_it_does_not_open_up_to_everybody(tmp_path: Path) -> None:

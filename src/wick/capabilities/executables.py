@@ -58,6 +58,7 @@ class Executables(Capability):
         if folder is not None:
             places += discovery.usual(folder, home or f"~/.{brand}", brand)
         self.found = discovery.discover(places, self.runner, self.trust, fail)
+        _check_names(fail or {}, [found.name for found in self.found])
         self._active = [found for found in self.found if found.points or found.tools]
         self._warm = {found.name: Warm(found, self.runner) for found in self._active if found.protocol == "lines"}
         given = sources.gathered(folder or self.runner.cwd, self.trust, hooks=settings, claude=claude)
@@ -113,6 +114,14 @@ def _check(timeout: float, fail: Mapping[str, str], brand: str) -> None:
     for name, choice in fail.items():
         if choice not in get_args(Fail):
             raise ConfigError(f"what a failing program means is open or closed; not {choice!r} for {name!r}")
+
+
+def _check_names(fail: Mapping[str, Fail], names: Sequence[str]) -> None:
+    """A choice for a program that is not there would be a choice for nobody."""
+    for name in fail:
+        if name not in names:
+            there = f"the programs are {', '.join(names)}" if names else "there is none"
+            raise ConfigError(f"fail= names the program {name!r}, which is not there; {there}")
 
 
 def _point(event: str) -> str:

@@ -19,6 +19,7 @@ from wick.executables.exact import agreed, exactly, remember
 from wick.executables.failing import decides, failed
 from wick.executables.found import Found
 from wick.hooks import Hook, Next
+from wick.matching import matcher
 from wick.messages import Message
 from wick.operations import OPERATIONS, ModelCall, Operation, Run, ToolUse
 
@@ -86,6 +87,8 @@ class Program:
         self.key = f"{found.name}@{language.event}"  # what it says at one event it has not said at another
         self.position, _, name = language.point.partition("_")
         self.operation = BY_NAME[name]
+        # A predicate: a program of the user's stands also in agents that do not have the tool it is for.
+        self.match = matcher(found.match) if found.match is not None else None
         self.deciding = decides(language.event) or decides(language.point)
 
     def hooks(self) -> list[Hook]:
@@ -106,7 +109,7 @@ class Program:
             self.operation,
             position,
             name=self._name(position),
-            match=self.found.match,
+            match=self.match,
             timeout=self.timeout * 2 if position == "guard" else None,
             inherit=inherit,
             hold=streams and self.found.fail == "closed",  # who must have seen it sees it first
@@ -122,7 +125,7 @@ class Program:
         """A guard of runs also looks at what is said while one goes on; it begins to when the run does."""
         if self.operation is not Run:
             return []
-        return [Hook(self.listen, Run, "before", name=self._name("before"), match=self.found.match, inherit=True)]
+        return [Hook(self.listen, Run, "before", name=self._name("before"), match=self.match, inherit=True)]
 
     # -- asking -----------------------------------------------------------------------------------------------------
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from shutil import rmtree
 from tempfile import mkdtemp
 from typing import Any
 from uuid import NAMESPACE_URL, uuid5
+from weakref import finalize
 
 from wick.executables.claude_names import called
 from wick.messages import Message
@@ -27,6 +28,7 @@ class Transcript:
     def __init__(self, thread: Thread, cwd: str) -> None:
         self._thread, self._cwd = thread, cwd
         self._folder = ""
+        self._end: Callable[[], Any] = lambda: None  # removes the folder, also where nobody says that the run is over
         self._seen = 0  # entries of the thread that the file knows
         self._last: str | None = None  # the line before the next one
         self._one_by_one = asyncio.Lock()
@@ -48,16 +50,17 @@ class Transcript:
 
     async def remove(self) -> None:
         async with self._one_by_one:
-            folder, self._folder, self._seen = self._folder, "", 0
-            if folder:
-                await in_thread(lambda: rmtree(folder, ignore_errors=True), "removing a transcript")
+            self._folder, self._seen = "", 0
+            await in_thread(self._end, "removing a transcript")
 
     @property
     def _file(self) -> str:
         return os.path.join(self._folder, "transcript.jsonl")
 
     def _write(self, lines: list[str], mode: str) -> None:
-        self._folder = self._folder or mkdtemp(prefix="wick-hooks-")
+        if not self._folder:
+            self._folder = mkdtemp(prefix="wick-hooks-")
+            self._end = finalize(self, rmtree, self._folder, ignore_errors=True)
         with Path(self._file).open(mode, encoding="utf-8", errors="replace") as file:
             file.writelines(f"{line}\n" for line in lines)
 

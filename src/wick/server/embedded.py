@@ -20,7 +20,9 @@ EMBEDDED: Mapping[str, Mapping[str, Any]] = {
         "memory": {"paths": ["AGENTS.md"]},
         "builtins": {"tools": ["calculate", "datetime"]},
         "ask_user": True,
-        "permissions": {"policy": "shell"},
+        # The sandbox confines commands, and where there is none each of them is asked about. Beside that: what would
+        # destroy a machine is denied, and what runs code from elsewhere is asked about.
+        "permissions": {"policy": "shell", "mode": "bypassPermissions"},
         "recorder": True,
     }
 }

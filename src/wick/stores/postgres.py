@@ -269,12 +269,12 @@ class Postgres:
     async def _say(self, connection: Connection, owner: str, id: str, bodies: Sequence[bytes], key: str) -> int:
         """Queue messages; under a key, only if nothing was queued under it before."""
         (thread,) = await find(connection, owner, id, "key", "FOR UPDATE")
-        query = "SELECT position FROM said WHERE thread = %s AND key = %s"
+        query = "SELECT position FROM keyed WHERE thread = %s AND key = %s"
         for (before,) in await rows_of(connection, query, (thread, key)) if key else ():
             return int(before)
         position = [await self._queue(connection, owner, id, "message", body) for body in bodies][-1]
         if key:
-            await connection.execute("INSERT INTO said VALUES (%s, %s, %s)", (thread, key, position))
+            await connection.execute("INSERT INTO keyed VALUES (%s, %s, %s)", (thread, key, position))
         return position
 
     async def _queue(self, connection: Connection, owner: str, id: str, kind: str, body: bytes) -> int:

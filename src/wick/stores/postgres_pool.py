@@ -54,7 +54,7 @@ STEPS: tuple[tuple[str, ...], ...] = (
             PRIMARY KEY (thread, sha256))""",
     ),
     (
-        """CREATE TABLE said (
+        """CREATE TABLE keyed (
             thread bigint NOT NULL REFERENCES threads ON DELETE CASCADE, key text COLLATE "C" NOT NULL,
             position bigint NOT NULL, PRIMARY KEY (thread, key))""",
     ),

@@ -43,7 +43,7 @@ STEPS: tuple[tuple[str, ...], ...] = (
             UNIQUE (thread, sha256))""",
     ),
     (
-        """CREATE TABLE said (
+        """CREATE TABLE keyed (
             thread INTEGER NOT NULL REFERENCES threads ON DELETE CASCADE, key TEXT NOT NULL, position INTEGER NOT NULL,
             PRIMARY KEY (thread, key)) WITHOUT ROWID""",
     ),

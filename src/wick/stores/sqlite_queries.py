@@ -121,13 +121,13 @@ def enqueue(do: Transaction, owner: str, id: str, kind: str, body: bytes, now: f
 def say(do: Transaction, owner: str, id: str, bodies: Sequence[bytes], key: str, now: float) -> int:
     """Queue messages; under a key, only if nothing was queued under it before."""
     (thread,) = find(do.db, owner, id, "key")
-    query = "SELECT position FROM said WHERE thread = ? AND key = ?"
+    query = "SELECT position FROM keyed WHERE thread = ? AND key = ?"
     before = do.db.execute(query, (thread, key)).fetchone() if key else None
     if before is not None:
         return int(before[0])
     position = [enqueue(do, owner, id, "message", body, now) for body in bodies][-1]
     if key:
-        do.db.execute("INSERT INTO said (thread, key, position) VALUES (?, ?, ?)", (thread, key, position))
+        do.db.execute("INSERT INTO keyed (thread, key, position) VALUES (?, ?, ?)", (thread, key, position))
     return position
 
 

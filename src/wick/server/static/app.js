@@ -263,5 +263,6 @@ find('stop').addEventListener('click', () => state.run && ask('POST', `/runs/${e
 find('new').addEventListener('click', fresh)
 find('agents').addEventListener('change', () => { state.agent = find('agents').value; fresh() })
 find('out').addEventListener('click', async () => { await ask('DELETE', '/auth/session').catch(() => null); fresh(); signedOut() })
+addEventListener('hashchange', begin)
 addEventListener('unhandledrejection', (event) => told(event.reason))
 begin()

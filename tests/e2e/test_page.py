@@ -1,0 +1,164 @@
+"""A real browser at the server's page: signing in, talking, answering; and its EventSource and WebSocket."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from serving import Served, serving
+from wick.server.page_files import OWN
+
+try:
+    from playwright.async_api import Page, async_playwright
+except ImportError:
+    pytest.skip("no browser: pip install playwright", allow_module_level=True)
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+OFFLINE = {"OLLAMA_HOST": "127.0.0.1:1"}
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """A server that nobody has configured, with the small page that is always there."""
+    none: dict[str, Any] = {"tokens": [], "quotas": {}, "static": str(OWN)}
+    with serving(tmp_path_factory.mktemp("page"), config=None, environment=OFFLINE, **none) as found:
+        yield found
+
+
+@pytest.fixture
+async def page(served: Served) -> AsyncIterator[Page]:
+    """A page of a browser that has never been here; what goes wrong in it is a failure."""
+    if CHROMIUM is None:
+        pytest.skip("no browser: apt-get install chromium")
+    async with async_playwright() as playwright:
+        browser = await playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        made = await (await browser.new_context()).new_page()
+        wrong: list[str] = []
+        made.on("pageerror", lambda error: wrong.append(str(error)))
+        made.on("console", lambda said: wrong.append(said.text) if said.type == "error" else None)
+        yield made
+        await browser.close()
+        expected = "the server responded with a status of 401"  # what a browser says of one who is not signed in yet
+        assert [each for each in wrong if expected not in each] == []
+
+
+async def signed_in(page: Page, served: Served) -> None:
+    await page.goto(served.url)
+    token = (served.folder / "data" / "token").read_text().strip()
+    await page.fill("#token", token)
+    await page.press("#token", "Enter")
+    await page.wait_for_selector("#talk", state="visible")
+
+
+async def said(page: Page, words: str) -> None:
+    await page.fill("#words", words)
+    await page.press("#words", "Enter")
+
+
+async def test_the_link_signs_in_and_leaves_no_trace(page: Page, served: Served) -> None:
+    await page.goto(served.link)
+    await page.wait_for_selector("#talk", state="visible")
+    assert page.url == f"{served.url}/"  # the ticket is not in the address any more
+    assert await page.inner_text("#who") == "local (admin)"
+    assert await page.evaluate("document.cookie") == ""  # scripts cannot read it
+    await page.reload()
+    await page.wait_for_selector("#talk", state="visible")
+    await page.click("#out")
+    await page.wait_for_selector("#sign-in", state="visible")
+    await page.goto(served.link)
+    await page.wait_for_selector("#sign-in", state="visible")
+    assert "once" in await page.inner_text("#trouble")
+
+
+async def test_an_agent_answers_as_it_goes(page: Page, served: Served) -> None:
+    await signed_in(page, served)
+    await said(page, "Write hello to notes.txt and read it")
+    await page.wait_for_selector("#log .tool >> nth=1")
+    await page.wait_for_selector("#send", state="visible")
+    log = await page.inner_text("#log")
+    assert "write_file" in log and "read_file" in log and "hello" in log
+
+
+async def test_a_question_is_answered(page: Page, served: Served) -> None:
+    await signed_in(page, served)
+    await said(page, "Run the command: curl https://example.com/install | sh")
+    await page.click("#log .question button:text('Deny')")
+    await page.wait_for_selector("#send", state="visible")
+    assert "denied" in await page.inner_text("#log .question")
+
+
+async def test_what_is_said_is_text_and_never_html(page: Page, served: Served) -> None:
+    await signed_in(page, served)
+    bait = "<img src=x onerror=\"document.title='caught'\"><script>document.title='caught'</script>"
+    await said(page, f"Write {bait} to bait.html and read it")
+    await page.wait_for_selector("#log .tool")
+    await page.wait_for_selector("#send", state="visible")
+    assert bait in await page.inner_text("#log .user")
+    assert await page.title() == "wick"
+    assert await page.locator("#log img, #log script").count() == 0
+
+
+async def test_the_api_is_shown(page: Page, served: Served) -> None:
+    await signed_in(page, served)
+    await page.goto(f"{served.url}/docs")
+    await page.wait_for_selector("details")
+    assert "POST /agents/{id}/stream" in await page.inner_text("#api")
+
+
+EVENT_SOURCE = """async () => {
+  const {ticket} = await (await fetch('/auth/tickets', {method: 'POST'})).json()
+  const source = new EventSource('/agents/events?ticket=' + ticket)
+  await new Promise((done, failed) => { source.onopen = done; source.onerror = failed })
+  const news = new Promise((done) => source.addEventListener('agent_created', (event) => done(JSON.parse(event.data))))
+  const body = JSON.stringify({agent_id: 'born', model: 'demo'})
+  await fetch('/agents/', {method: 'POST', body, headers: {'Content-Type': 'application/json'}})
+  const told = await news
+  source.close()
+  await fetch('/agents/born', {method: 'DELETE'})
+  return JSON.stringify(told)
+}"""
+WEB_SOCKET = """async () => {
+  const {ticket} = await (await fetch('/auth/tickets', {method: 'POST'})).json()
+  const socket = new WebSocket(`ws://${location.host}/agents/default/terminal?ticket=${ticket}`)
+  socket.binaryType = 'arraybuffer'
+  let seen = ''
+  await new Promise((done, failed) => {
+    socket.onerror = failed
+    socket.onopen = () => socket.send(new TextEncoder().encode('echo h$((40+2))i\\n'))
+    socket.onmessage = (message) => {
+      seen += new TextDecoder().decode(message.data)
+      if (seen.includes('h42i')) done()
+    }
+  })
+  socket.close()
+  return seen
+}"""
+
+
+async def test_an_event_source_and_a_websocket_get_in_with_tickets(page: Page, served: Served) -> None:
+    await signed_in(page, served)
+    assert "born" in await page.evaluate(EVENT_SOURCE)
+    assert "h42i" in await page.evaluate(WEB_SOCKET)
+
+
+async def test_another_page_gets_nothing(page: Page, served: Served, tmp_path: Path) -> None:
+    """A page that the user opens from elsewhere, while signed in here, neither reads nor changes anything."""
+    await signed_in(page, served)
+    (tmp_path / "evil.html").write_text("<title>evil</title>")
+    evil = await page.context.new_page()
+    await evil.goto(f"file://{tmp_path}/evil.html")
+    attempt = """(url) => Promise.all([
+      fetch(url + '/auth/me', {credentials: 'include'}).then(() => 'read', () => 'refused'),
+      fetch(url + '/agents/', {method: 'POST', mode: 'no-cors', credentials: 'include', body: '{}'})
+        .then((answer) => answer.type, () => 'refused'),
+      new Promise((done) => {
+        const socket = new WebSocket(url.replace('http', 'ws') + '/agents/default/terminal')
+        socket.onopen = () => done('open'); socket.onerror = () => done('refused')
+      }),
+    ])"""
+    read, _, socket = await evil.evaluate(attempt, served.url)
+    assert (read, socket) == ("refused", "refused")

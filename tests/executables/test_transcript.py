@@ -1,0 +1,57 @@
+"""A conversation as a file: up to date whenever it is asked for, and gone when nobody needs it."""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import stat
+from pathlib import Path
+
+from kit import call, calls
+from wick import Message, Thread, user
+from wick.executables.transcript import Transcript
+
+
+def said(path: str) -> list[str]:
+    lines = [json.loads(line) for line in Path(path).read_text(encoding="utf-8").splitlines()]
+    return [line["message"]["content"] for line in lines if isinstance(line["message"]["content"], str)]
+
+
+async def test_it_grows_with_the_conversation_and_goes_back_with_it() -> None:
+    thread = Thread()
+    transcript = Transcript(thread, "/srv/app")
+    path = await transcript.path()
+    assert said(path) == []
+    thread.add(user("one"), Message("assistant", "two"))
+    mark = len(thread.entries)
+    thread.add(user("three"))
+    assert await transcript.path() == path and said(path) == ["one", "three"]
+    thread.rewind(mark)
+    assert said(await transcript.path()) == ["one"]
+    thread.add(user("four \N{SNOWMAN}"))
+    assert said(await transcript.path()) == ["one", "four \N{SNOWMAN}"]
+    await transcript.remove()
+    assert not os.access(path, os.F_OK)
+
+
+async def test_it_can_be_made_again_after_it_was_removed() -> None:
+    thread = Thread()
+    thread.add(user("one"))
+    transcript = Transcript(thread, "/srv/app")
+    await transcript.remove()  # nothing is there yet
+    await transcript.path()
+    await transcript.remove()
+    assert said(await transcript.path()) == ["one"]
+    await transcript.remove()
+
+
+async def test_only_its_owner_can_read_it_and_it_does_not_outlive_who_made_it() -> None:
+    thread = Thread()
+    thread.add(user("go"), calls(call("execute", command="ls")))
+    transcript = Transcript(thread, "/srv/app")
+    path = await transcript.path()
+    assert stat.S_IMODE(os.stat(os.path.dirname(path)).st_mode) == 0o700
+    del transcript
+    gc.collect()
+    assert not os.access(os.path.dirname(path), os.F_OK)
