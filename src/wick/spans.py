@@ -91,4 +91,5 @@ def _answered(result: ToolResult) -> Attributes:
 
 
 def _usage(usage: Usage) -> Attributes:
-    return {"gen_ai.usage.input_tokens": usage.input_tokens, "gen_ai.usage.output_tokens": usage.output_tokens}
+    tokens = {"gen_ai.usage.input_tokens": usage.input_tokens, "gen_ai.usage.output_tokens": usage.output_tokens}
+    return tokens | ({"gen_ai.usage.cache_read.input_tokens": usage.cached_tokens} if usage.cached_tokens else {})

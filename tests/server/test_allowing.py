@@ -132,15 +132,37 @@ def test_the_lists_name_what_there_is() -> None:
         assert {(key, name) for key, names in table.items() for name in names} <= known
 
 
-@pytest.mark.parametrize("key", ["limits", "retry", "tracing", "permissions", "budget", "filesystem"])
-def test_a_user_does_not_switch_off_what_confines_an_agent_of_everyone(key: str) -> None:
-    for value in (False, None):
-        with pytest.raises(ApiError):
-            check_hook(key, value, somebody("user"))
-        check_hook(key, value, somebody("operator"))
+CONFINING = [
+    "limits",
+    "retry",
+    "tracing",
+    "permissions",
+    "budget",
+    "filesystem",
+    "builtins",
+    "subagents",
+    "recorder",
+    "mcp",
+]
 
 
-def test_a_user_does_not_change_the_permissions_of_an_agent_of_everyone() -> None:
-    with pytest.raises(ApiError, match="only an operator"):
-        check_hook("permissions", {"allow": ["Bash(*)"]}, somebody("user"))
+@pytest.mark.parametrize("key", CONFINING)
+@pytest.mark.parametrize("value", [True, False, None], ids=str)
+def test_a_user_does_not_change_what_confines_an_agent_of_everyone(key: str, value: bool | None) -> None:
+    with pytest.raises(ApiError):
+        check_hook(key, value, somebody("user"))
+    check_hook(key, value, somebody("admin"))
+
+
+def test_a_user_changes_what_is_harmless_also_about_an_agent_of_everyone() -> None:
+    for key, value in (
+        ("todos", False),
+        ("context", ["Words."]),
+        ("skills", {"disabled": ["slides"]}),
+        ("memory", True),
+    ):
+        check_hook(key, value, somebody("user"))
+    with pytest.raises(ApiError):
+        check_hook("critique", {"model": "opus"}, somebody("user"))
+    check_hook("critique", {"model": "opus"}, somebody("user"), own=True)
     check_hook("permissions", {"allow": ["Bash(*)"]}, somebody("user"), own=True)

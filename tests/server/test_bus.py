@@ -21,6 +21,15 @@ async def test_news_are_for_everyone_or_for_one() -> None:
         assert await bob.next() == [News("tools_changed", {"registered": "x"})]
 
 
+async def test_some_news_are_for_operators() -> None:
+    bus = Bus()
+    with bus.subscribe("ada") as ada, bus.subscribe("olga", operator=True) as olga:
+        bus.publish("config_error", {"message": "line 2"}, operators=True)
+        bus.publish("config_reloaded", {})
+        assert [news.kind for news in await ada.next()] == ["config_reloaded"]
+        assert [news.kind for news in await olga.next()] == ["config_error", "config_reloaded"]
+
+
 async def test_who_does_not_listen_misses_it() -> None:
     bus = Bus()
     bus.publish("early", {})

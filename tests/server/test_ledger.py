@@ -5,15 +5,30 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from wick import Agent, Ask, Scripted, Thread, ToolCall, ToolUse, guard, tool
+from wick.capabilities.sessions import Sessions
 from wick.operations import Result
 from wick.prices import Charge
 from wick.protocols import Usage
 from wick.server.identity import User
 from wick.server.ledger import Ledger, Used, total
 from wick.server.records_sqlite import SqliteRecords
+
+
+@tool
+def add(a: int) -> int:
+    """Add one."""
+    return a + 1
+
+
+@guard(ToolUse)
+def careful(use: ToolUse) -> Ask:
+    return Ask("Really?")
+
 
 ADA, BOB = User("u_1", "ada"), User("u_2", "bob")
 TODAY = datetime.now(UTC).date()
@@ -51,12 +66,37 @@ async def test_runs_of_a_day_add_up(ledger: Ledger) -> None:
     assert line.used == Used(runs=3, questions=3, unpriced=3, input_tokens=30, output_tokens=15)
 
 
-async def test_a_run_that_goes_on_is_counted_once(ledger: Ledger) -> None:
-    await ledger.count(ADA, "default", result(HOME), run="run_1")
-    await ledger.count(ADA, "default", result(HOME, HOME), run="run_1")
-    await ledger.count(ADA, "default", result(HOME, HOME), run="run_1")
-    (line,) = await ledger.lines(ADA.id)
-    assert (line.used.runs, line.used.questions, line.used.input_tokens) == (1, 2, 20)
+async def test_a_run_that_pauses_and_goes_on_is_counted_once(ledger: Ledger) -> None:
+    thread = Thread()
+
+    async def ends(outcome: Any, *charges: Charge) -> None:
+        thread.append("run_end", {"run": "run_1", "outcome": outcome, "reason": ""})
+        await ledger.count(ADA, "default", Result(outcome=outcome, charges=charges, thread=thread), run="run_1")
+
+    thread.append("run_start", {"run": "run_1", "input": 0, "guards": []})
+    await ends("interrupted", HOME)
+    await ends("interrupted", HOME)
+    await ends("completed", HOME, HOME, PAID)
+    used = total(await ledger.lines(ADA.id))
+    assert (used.runs, used.questions, used.input_tokens) == (1, 3, 1_020)
+
+
+async def test_a_real_run_that_pauses(ledger: Ledger, tmp_path: Path) -> None:
+    model = Scripted(ToolCall("1", "add", {"a": 2}), "done")
+    sessions = Sessions(tmp_path / "threads")
+    agent = Agent(model, tools=[add], hooks=[sessions, careful])
+    paused = await agent.run("go", thread="th_1")
+    (entry,) = [entry for entry in paused.thread.entries if entry.kind == "run_end"] if paused.thread else []
+    await ledger.count(ADA, "default", paused, run=entry.data["run"])
+    (asked,) = await sessions.questions("th_1")
+    await sessions.answer("th_1", asked["id"], "allow")
+    ended = await agent.run(thread="th_1")
+    await ledger.count(ADA, "default", ended, run=entry.data["run"])
+    await sessions.close()
+    used = total(await ledger.lines(ADA.id))
+    assert (paused.outcome, ended.outcome) == ("interrupted", "completed")
+    assert (used.runs, used.questions) == (1, 2)
+    assert (used.input_tokens, used.output_tokens) == (ended.usage.input_tokens, ended.usage.output_tokens)
 
 
 async def test_a_run_without_questions_is_a_run(ledger: Ledger) -> None:

@@ -131,6 +131,16 @@ async def test_a_user_switches_for_themselves_but_not_to_an_engine_elsewhere(tmp
             assert await code(there, "ada", "PATCH", path, json=wrong) == (422, "invalid")
 
 
+async def test_an_agent_without_commands_gets_some_from_an_operator_only(tmp_path: Path) -> None:
+    async with hosted(
+        tmp_path, agents={"plain": {"model": "demo"}, "noter": {"model": "demo", "backend": "state"}}
+    ) as there:
+        for id in ("plain", "noter"):
+            path, body = f"/agents/{id}/backend", {"mode": "local"}
+            assert await code(there, "ada", "PATCH", path, json=body) == (403, "not_allowed")
+            assert (await ask(there, "olga", "PATCH", path, json=body))[1]["type"] == "local"
+
+
 async def test_a_container_that_is_none_is_not_stopped(tmp_path: Path) -> None:
     async with hosted(tmp_path, agents={"plain": {"model": "demo"}}) as there:
         body = {"action": "stop"}

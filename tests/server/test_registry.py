@@ -228,6 +228,18 @@ async def test_a_program_registers_agents_as_options_as_objects_or_as_a_function
             await there.change(ADA, "object", lambda said: replace(said, hooks={"todos": False}))
 
 
+async def test_rules_may_name_tools_of_the_program(tmp_path: Path) -> None:
+    async def shout(text: str) -> str:
+        """Say it louder."""
+        return text.upper()
+
+    call = ToolCall("c1", "shout", {"text": "a"})
+    options = {"model": Scripted(call, "Done."), "tools": [shout], "permissions": {"deny": ["shout"]}}
+    async with registry(tmp_path, code={"quiet": options}) as there:
+        result = await (await there.agent(ADA, "quiet")).agent.run("Shout", user=ADA.id, thread="t1")
+        assert "A" not in [message.text for message in result.messages if message.role == "tool"]
+
+
 def test_what_cannot_be_an_agent_is_refused_when_it_is_registered(tmp_path: Path) -> None:
     records, store = SqliteRecords(tmp_path / "server.db"), Sqlite(tmp_path / "threads.db")
     there = Registry(Settings(data=tmp_path), records, store, Bus())

@@ -30,7 +30,7 @@ async def next_news(answer: Any) -> dict[str, Any]:
 
 async def test_a_file_is_followed(tmp_path: Path) -> None:
     with serving(tmp_path, config=BEFORE) as served:
-        async with listening(served, "ada") as answer:
+        async with listening(served, "olga") as answer:
             rewrite(served, yaml.safe_dump(AFTER))
             told = await next_news(answer)
             assert told["event"] == "config_reloaded"

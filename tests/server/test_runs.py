@@ -11,64 +11,9 @@ import aiohttp
 import pytest
 
 from serving import Hosted, events, eventually, hosted, talking
-from wick import Agent, Ask, Block, FunctionModel, Run, ToolCall, ToolUse, after, assistant, before, guard, tool
-from wick.protocols import Delta, Finish, Request, TextDelta
-
-HELLO = {"messages": [{"role": "user", "content": "Hello."}]}
-
-
-def say(text: str, thread: str = "") -> dict[str, Any]:
-    return {"messages": [{"role": "user", "content": text}]} | ({"thread_id": thread} if thread else {})
-
-
-class Gate:
-    """A model that answers a question when it is let; it says what it was last told."""
-
-    name = "gate"
-
-    def __init__(self) -> None:
-        self.asked = asyncio.Event()
-        self.answers: asyncio.Queue[str] = asyncio.Queue()
-        self.requests: list[Request] = []
-
-    async def stream(self, request: Request) -> AsyncIterator[Delta]:
-        self.requests.append(request)
-        self.asked.set()
-        answer = await self.answers.get()
-        yield TextDelta(answer or f"You said: {request.messages[-1].text}")
-        yield Finish()
-
-
-def echoing(request: Request) -> str:
-    return f"You said: {request.messages[-1].text}"
-
-
-@tool
-def pay(amount: int) -> str:
-    """Pay."""
-    return f"paid {amount}"
-
-
-@guard(ToolUse, match="pay")
-def confirm(use: ToolUse) -> Ask:
-    return Ask(f"pay {use.args['amount']}?")
-
-
-def paying(request: Request) -> Any:
-    """Pays when the user says so, and tells what came of it."""
-    last = request.messages[-1]
-    if last.role == "user" and last.text == "Pay.":
-        return assistant("", ToolCall("c1", "pay", {"amount": 500}))
-    said = [message.text for message in request.messages if message.role == "tool"]
-    return f"{last.text} ({'; '.join(said)})"
-
-
-def agents(gate: Gate) -> dict[str, Any]:
-    return {
-        "echo": Agent(FunctionModel(echoing), name="echo"),
-        "gate": Agent(gate, name="gate"),
-        "payer": Agent(FunctionModel(paying), name="payer", tools=[pay], hooks=[confirm]),
-    }
+from talkers import HELLO, Gate, agents, answer, echoing, get, ids, names, say
+from wick import Agent, Block, FunctionModel, Run, after, before
+from wick.protocols import Request
 
 
 @pytest.fixture
@@ -86,28 +31,6 @@ async def server(tmp_path: Path, gate: Gate) -> AsyncIterator[Hosted]:
 async def client(server: Hosted) -> AsyncIterator[aiohttp.ClientSession]:
     async with talking(server) as found:
         yield found
-
-
-async def answer(client: aiohttp.ClientSession, agent: str, body: Any, status: int = 200, **headers: str) -> Any:
-    async with client.post(f"/agents/{agent}/invoke", json=body, headers=headers) as response:
-        found = await response.json()
-        assert response.status == status, found
-        return found
-
-
-async def get(client: aiohttp.ClientSession, path: str, status: int = 200) -> Any:
-    async with client.get(path) as response:
-        found = await response.json()
-        assert response.status == status, found
-        return found
-
-
-def ids(found: list[dict[str, Any]]) -> list[str]:
-    return [frame["id"] for frame in found if frame["id"]]
-
-
-def names(found: list[dict[str, Any]]) -> list[str]:
-    return [frame["event"] for frame in found]
 
 
 # -- asking ---------------------------------------------------------------------------------------------------------
@@ -303,13 +226,16 @@ async def test_what_comes_too_late_for_a_run_is_answered_by_the_next(tmp_path: P
         await late.wait()
 
     made = Agent(FunctionModel(echoing), hooks=[linger])
-    async with hosted(tmp_path, agents={"slow": made}) as server, talking(server) as client:
-        async with client.post("/agents/slow/stream", json=say("First.", "th_1")) as first:
-            await ending.wait()
-            async with client.post("/agents/slow/stream", json=say("Second.", "th_1")) as second:
-                assert second.headers["X-Run-Id"] == first.headers["X-Run-Id"]
-                late.set()
-                found = [await events(first), await events(second)]
+    async with (
+        hosted(tmp_path, agents={"slow": made}) as server,
+        talking(server) as client,
+        client.post("/agents/slow/stream", json=say("First.", "th_1")) as first,
+    ):
+        await ending.wait()
+        async with client.post("/agents/slow/stream", json=say("Second.", "th_1")) as second:
+            assert second.headers["X-Run-Id"] == first.headers["X-Run-Id"]
+            late.set()
+            found = [await events(first), await events(second)]
     assert [names(each).count("done") for each in found] == [1, 1]
     assert found[0][-1]["data"]["data"]["text"] == "You said: First."
     assert found[1][-1]["data"]["data"]["text"] == "You said: Second."

@@ -129,9 +129,9 @@ def _point(event: str) -> str:
 
 
 def _in_order(made: Iterable[tuple[str, Hook]]) -> list[Hook]:
-    """Outermost first. What looks at results is outside, so that it sees a refusal, too; and the last of them is
+    """Outermost first. What looks at results stands outside, so that it sees a refusal, too.
 
-    the outermost, for results pass from the inside out and programs are to run in their order.
+    Results pass from the inside out, so of these the last is the outermost: programs are to run in their order.
     """
     pairs = [*made]
     reviews = [(event, hook) for event, hook in pairs if hook.position == "after"]

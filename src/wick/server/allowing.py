@@ -96,16 +96,14 @@ def check_agent(options: Mapping[str, Any], user: User, tools: Collection[str]) 
 
 
 def check_hook(key: str, value: Any, user: User, *, own: bool = False) -> None:
-    """An ApiError, if this user may not say that about a capability; `own` if it is of an agent that they make."""
-    options = _options(key, user)
+    """An ApiError, if this user may not say that about a capability; `own` if it is of an agent that they made."""
+    options, guest = _options(key, user), not own and not user.may("operator")
+    if guest and key not in ANYBODYS:
+        raise _refused(f"only an operator changes {key} of an agent that is not one's own")
     if value is False or value is None:
-        if key in KEPT_ON and not own and not user.may("operator"):
-            raise _refused(f"only an operator switches {key} off")
         return
-    if key == "permissions" and not own and not user.may("operator"):
-        raise _refused("only an operator changes the permissions of an agent that is not one's own")
     for name, said in _spelled(key, value).items():
-        if name not in options:
+        if name not in options or (guest and name == "model"):
             raise _refused(f"{key}.{name} cannot be said over HTTP by {_a(user.role)}")
         check = _SPECIAL.get((key, name))
         if check is not None:

@@ -10,6 +10,7 @@ from importlib.metadata import entry_points
 from typing import Any
 
 from wick.agent import Agent
+from wick.aliases import tool_name
 from wick.capabilities.budget import Budget
 from wick.capabilities.filesystem import Filesystem
 from wick.capabilities.sessions import Sessions
@@ -21,6 +22,7 @@ from wick.protocols import Backend
 from wick.server.identity import User
 from wick.server.overrides import Overrides
 from wick.server.places import Place, Places
+from wick.server.secrets import Redaction
 from wick.server.templates import Template, checked, rebuilt
 from wick.server.toolbox import Kept, Registered, Toolbox
 from wick.workers import in_thread
@@ -77,8 +79,8 @@ class InUse(Capability):
 class Building:
     """Makes agents; budgets, which are one for everyone, are made once."""
 
-    def __init__(self, places: Places, toolbox: Toolbox, sessions: Sessions) -> None:
-        self.places, self.toolbox, self.sessions = places, toolbox, sessions
+    def __init__(self, places: Places, toolbox: Toolbox, sessions: Sessions, redaction: Redaction) -> None:
+        self.places, self.toolbox, self.sessions, self.redaction = places, toolbox, sessions, redaction
         self._budgets: dict[tuple[str, str], Budget] = {}
 
     async def build(self, user: User, instance: Instance, kept: Sequence[Kept], grants: Sequence[Any]) -> Instance:
@@ -86,7 +88,7 @@ class Building:
         template = instance.template
         if make := template.make:
             made = await in_thread(lambda: make(user), "agent")
-            instance.agent = made.with_hooks(InUse(instance), self.sessions)
+            instance.agent = made.with_hooks(InUse(instance), self.sessions, self.redaction)
             return instance
         instance.place = await self.places.open(self.places.wanted(template, instance.said, user.id))
         try:
@@ -102,12 +104,12 @@ class Building:
         config = options(template, instance.said, grants, backend is not None and backend.name != "state")
         tools = self.toolbox.chosen(template.id, config.options.get("tools", ()), kept)
         known, instance.missing_tools = _known(config.options, {tool.name for tool in tools})
-        given = {"in_use": InUse(instance), "registered": Registered(tools), "sessions": self.sessions}
+        registered = Registered([*template.tools, *tools])
+        given = {"in_use": InUse(instance), "registered": registered, "sessions": self.sessions}
         given |= self._budget(template, config)
         instance.config = rebuilt(config, {**known, "sessions": True, "backend": False}, instance.said.order, given)
         agent = instance.config.agent(model=template.model, backend=backend)
-        agent = agent.with_tools(*template.tools) if template.tools else agent
-        instance.agent = agent.with_hooks(*template.hooks) if template.hooks else agent
+        instance.agent = agent.with_hooks(*template.hooks, self.redaction)
 
     def _budget(self, template: Template, config: AgentConfig) -> dict[str, Capability]:
         """A budget is kept for as long as it stays the same: building an agent again is no way to a new one."""
@@ -134,9 +136,9 @@ def options(template: Template, said: Overrides, grants: Sequence[Any] = (), has
 
 def _known(options: Mapping[str, Any], brought: set[str]) -> tuple[dict[str, Any], tuple[str, ...]]:
     """The options with the tools that can be found; those of the server are brought by themselves."""
-    installed = {point.name for point in entry_points(group="wick.tools")}
     named = [one for one in options.get("tools", ()) if one not in brought]
-    missing = tuple(
-        one for one in named if isinstance(one, str) and ":" not in one and one not in {*BUILTIN, *installed}
-    )
-    return {**options, "tools": [one for one in named if one not in missing]}, missing
+    missing = [one for one in named if isinstance(one, str) and ":" not in one and tool_name(one) not in BUILTIN]
+    if missing:  # to look for what is installed takes a while
+        installed = {point.name for point in entry_points(group="wick.tools")}
+        missing = [one for one in missing if one not in installed]
+    return {**options, "tools": [one for one in named if one not in missing]}, tuple(missing)

@@ -34,10 +34,10 @@ class Bus:
         self._readers: set[Reader] = set()
         self._closed = False
 
-    def publish(self, kind: str, data: Mapping[str, Any], owner: str | None = None) -> None:
-        """Tell it: to one user, or to all of them."""
+    def publish(self, kind: str, data: Mapping[str, Any], owner: str | None = None, *, operators: bool = False) -> None:
+        """Tell it: to one user, or to all of them, or to all `operators`."""
         for reader in self._readers:
-            if owner is None or owner == reader.owner:
+            if (owner is None or owner == reader.owner) and (reader.operator or not operators):
                 reader.put(News(kind, data))
 
     def close(self) -> None:
@@ -47,9 +47,9 @@ class Bus:
             reader.close()
 
     @contextmanager
-    def subscribe(self, owner: str) -> Iterator[Reader]:
+    def subscribe(self, owner: str, *, operator: bool = False) -> Iterator[Reader]:
         """A reader of what concerns this user, from now on."""
-        reader = Reader(owner)
+        reader = Reader(owner, operator)
         self._readers.add(reader)
         if self._closed:
             reader.close()
@@ -62,8 +62,8 @@ class Bus:
 class Reader:
     """What waits for one who listens."""
 
-    def __init__(self, owner: str) -> None:
-        self.owner = owner
+    def __init__(self, owner: str, operator: bool) -> None:
+        self.owner, self.operator = owner, operator
         self._waiting: deque[News] = deque()
         self._some = asyncio.Event()
         self._closed = False

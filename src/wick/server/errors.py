@@ -108,6 +108,7 @@ async def on_error(request: Request, error: Exception) -> Response:
     known = as_api_error(error)
     if known is None:
         return internal(request, error)
+    known.message = request.app.state.service.secrets.without(known.message)
     return known.response()
 
 

@@ -68,9 +68,11 @@ class Ledger:
 
     async def count(self, user: User, agent: str, result: Result, *, run: str = "") -> None:
         """Write down what a run has used; one that goes on after a pause, and is counted again, only what is new."""
-        known = await self._counted(user, run, len(result.charges))
+        known = await self._counted(user, run) if _paused_before(result, run) else None
+        if run and result.outcome == "interrupted":
+            await self._remember(user, run, len(result.charges))
         charges = result.charges[known or 0 :]
-        spent = await in_thread(lambda: _by_model(charges), "adding up what was used")  # prices take a while
+        spent = await in_thread(lambda: _by_model(charges), "adding up what was used") if charges else {}
         if known is None:  # the run itself counts once, with the model that it asked first
             first = result.charges[0].model if result.charges else ""
             spent[first] = spent.get(first, Used()) + Used(runs=1)
@@ -79,12 +81,13 @@ class Ledger:
             facts = {"user": user.name, "day": day, "agent": agent, "model": model}
             await self.records.add(KIND, user.id, f"{day}/{agent}/{model}", used.numbers(), facts)
 
-    async def _counted(self, user: User, run: str, charges: int) -> int | None:
+    async def _counted(self, user: User, run: str) -> int | None:
         """How many charges of this run are in the book; None if it is not there yet."""
-        before = await self.records.get(COUNTED, user.id, run) if run else None
-        if run:
-            await self.records.put(COUNTED, user.id, run, {"charges": charges}, until=time() + COUNTED_SECONDS)
-        return None if before is None else min(int(before["charges"]), charges)
+        before = await self.records.get(COUNTED, user.id, run)
+        return None if before is None else int(before["charges"])
+
+    async def _remember(self, user: User, run: str, charges: int) -> None:
+        await self.records.put(COUNTED, user.id, run, {"charges": charges}, until=time() + COUNTED_SECONDS)
 
     async def lines(
         self, owner: str | None, *, since: date | None = None, until: date | None = None, agent: str = ""
@@ -106,6 +109,12 @@ class Ledger:
 def total(lines: Iterable[Line]) -> Used:
     """All of them together."""
     return sum((line.used for line in lines), Used())
+
+
+def _paused_before(result: Result, run: str) -> bool:
+    """Whether this is not the first time that the run ends, as its log has it."""
+    ends = [entry for entry in result.thread.entries if entry.kind == "run_end"] if result.thread is not None else []
+    return len([entry for entry in ends if entry.data["run"] == run]) > 1
 
 
 def _line(owner: str, data: dict[str, Any]) -> Line:

@@ -13,8 +13,8 @@ import asyncio
 import logging
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -33,6 +33,7 @@ from wick.server.overrides import Overrides
 from wick.server.places import Places
 from wick.server.records import Records
 from wick.server.reload import Watched
+from wick.server.secrets import NO_SECRETS, Redaction, Secrets
 from wick.server.settings import Settings
 from wick.server.templates import EVERYONE, Make, Template, is_id, of_code, of_file, of_post
 from wick.server.toolbox import Kept, Toolbox
@@ -44,18 +45,20 @@ AGENT, OVERRIDE, GRANT = "agent", "override", "grant"  # kinds of records
 PATIENCE = 300.0  # seconds that a question waits before its run pauses
 IDLE_SECONDS = 1_800.0  # after which what nobody uses is ended
 RETIRED_SECONDS = 30.0  # in which a run that was just given an agent begins
-MOST_INSTANCES = 2_000
+MOST_INSTANCES = 1_000
 SWEEP_SECONDS = 1.0
 
 
 class Registry:
     """The agents of a server."""
 
-    def __init__(self, settings: Settings, records: Records, store: Store, bus: Bus) -> None:
+    def __init__(
+        self, settings: Settings, records: Records, store: Store, bus: Bus, secrets: Secrets = NO_SECRETS
+    ) -> None:
         self.settings, self.records, self.bus = settings, records, bus
         self.sessions = Sessions(store, patience=PATIENCE, busy="wait")
         self.places, self.toolbox = Places(settings.data, records), Toolbox(records)
-        self._building = Building(self.places, self.toolbox, self.sessions)
+        self._building = Building(self.places, self.toolbox, self.sessions, Redaction(secrets))
         self._code: dict[str, Template] = {}
         self._file: dict[str, Template] = {}
         self._instances: OrderedDict[tuple[str, str], Instance] = OrderedDict()
@@ -111,7 +114,7 @@ class Registry:
             self.bus.publish("config_reloaded", told)
 
     def _broken(self, message: str) -> None:
-        self.bus.publish("config_error", {"message": message})
+        self.bus.publish("config_error", {"message": message}, operators=True)  # it may name folders
 
     # -- agents -------------------------------------------------------------------------------------------------------
 
@@ -180,8 +183,7 @@ class Registry:
 
     async def _draft(self, user: User, template: Template, said: Overrides) -> tuple[Instance, list[Kept], list[Any]]:
         """What an agent of a user is to be made of; its version is another one whenever any of that is."""
-        kept, rows = await self.toolbox.kept(user), await self.records.list(GRANT, user.id)
-        grants = [row.data["rule"] for row in rows if row.data["agent"] == template.id]
+        kept, grants = await self.toolbox.kept(user), [*(await self.grants(user, template.id)).values()]
         tools = [(one.name, one.data) for one in kept]
         version = digest(canonical([template.version, template.owner, said.to_json(), tools, grants]))
         return Instance(template.id, user.id, template, said, version, self.sessions), kept, grants
@@ -213,11 +215,42 @@ class Registry:
             await self._ended(await self._building.build(user, *await self._draft(user, template, said)))
             await self.records.put(OVERRIDE, owner, id, changed.to_json())
 
+    @asynccontextmanager
+    async def tried(
+        self, user: User, id: str, change: Callable[[Template, Overrides], Overrides]
+    ) -> AsyncIterator[Instance]:
+        """An agent as it would be after a change, for as long as somebody looks at it; nothing is kept."""
+        template, said = await self.template(user, id), await self.said(user, id)
+        if template.make is not None:
+            raise ApiError(409, "conflict", f"the agent {id!r} is made by a program; try changes there")
+        instance = await self._building.build(user, *await self._draft(user, template, change(template, said)))
+        try:
+            yield instance
+        finally:
+            await self._ended(instance)
+
     async def grant(self, user: User, id: str, rule: Mapping[str, Any]) -> None:
         """Remember that a user has allowed exactly this use of a tool for good, for one of their agents."""
         if rule.get("operation", "tool_use") != "tool_use" or not isinstance(rule.get("args"), Mapping):
             return  # only uses of tools are granted
         await self.records.put(GRANT, user.id, digest(canonical([id, rule])), {"agent": id, "rule": dict(rule)})
+        self._tell_granted(user, id)
+
+    async def grants(self, user: User, id: str) -> dict[str, Mapping[str, Any]]:
+        """What a user has allowed one of their agents for good, by the ids of the grants."""
+        rows = await self.records.list(GRANT, user.id)
+        return {row.id: row.data["rule"] for row in rows if row.data["agent"] == id}
+
+    async def revoke(self, user: User, id: str, grant: str) -> bool:
+        """Forget a grant; False if there is none."""
+        kept = await self.records.get(GRANT, user.id, grant)
+        if kept is None or kept["agent"] != id or not await self.records.delete(GRANT, user.id, grant):
+            return False
+        self._tell_granted(user, id)
+        return True
+
+    def _tell_granted(self, user: User, id: str) -> None:
+        self.bus.publish("hooks_changed", {"agent_id": id, "hooks": ["permissions"], "reordered": False}, user.id)
 
     # -- ending -------------------------------------------------------------------------------------------------------
 

@@ -41,6 +41,9 @@ class Watched:
             except ConfigError as error:
                 logger.warning("the agents stay as they were: %s", error)
                 broken(str(error))
+            except Exception:  # a part of the file may load a module that fails
+                logger.exception("the agents stay as they were, as %s cannot be used", self.path)
+                broken("the config was changed and cannot be used; the server's log has more")
 
     def _look(self) -> Stamp:
         try:

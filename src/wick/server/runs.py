@@ -273,11 +273,10 @@ class Runs:
         noted = await self.info(info.user, info.id)
         if noted.ended:
             return noted
-        last: Mapping[str, Any] = {"outcome": "cancelled", "reason": "the thread was rewound"}
+        last: Mapping[str, Any] = REWOUND
         async for batch in self.store.read(info.owner, info.thread, after=noted.begin):
             for row in batch:
-                if row["kind"] == "run_end" and row["data"]["run"] == info.id:
-                    last = row["data"] | {"at": row["at"]}
+                last = _last_end(row, info.id, last)
         ended = float(last.get("at", time())) if last["outcome"] != "interrupted" else 0.0
         usage, error = last.get("usage"), last.get("error")
         return replace(noted, ended=ended, outcome=last["outcome"], reason=last["reason"], usage=usage, error=error)
@@ -360,6 +359,18 @@ class Runs:
         self.stopping = True
         await self.performing.stop(grace)
         self.following.board.close()
+
+
+REWOUND = {"outcome": "cancelled", "reason": "the thread was rewound"}
+
+
+def _last_end(row: Mapping[str, Any], run: str, last: Mapping[str, Any]) -> Mapping[str, Any]:
+    """How a run has ended, by an entry of the log; to go back ends one that waits."""
+    if row["kind"] == "run_end" and row["data"]["run"] == run:
+        return {**row["data"], "at": row["at"]}
+    if row["kind"] == "rewind" and last["outcome"] == "interrupted":
+        return {**REWOUND, "at": row["at"]}
+    return last
 
 
 def _stopping() -> ApiError:

@@ -25,6 +25,7 @@ from wick.server.announcing import announcement
 from wick.server.app import create_app
 from wick.server.files_limit import raise_files_limit
 from wick.server.identity import User
+from wick.server.secrets import keep_out_of_logs
 from wick.server.service import Service
 from wick.server.settings import Settings, load_settings
 from wick.tools import Tool, tool
@@ -72,6 +73,7 @@ class Server:
     async def serve(self, *, tell: Callable[[str], None] | None = None) -> None:
         """The same in an event loop that is there already."""
         notes, app = raise_files_limit(), self.app()
+        keep_out_of_logs(self.service.secrets)
         bound = bound_socket(self.settings.host, self.settings.port)
         config = uvicorn.Config(
             app,

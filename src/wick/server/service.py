@@ -24,6 +24,7 @@ from wick.server.records_sqlite import SqliteRecords
 from wick.server.registry import Registry
 from wick.server.resuming import Resuming
 from wick.server.runs import Runs
+from wick.server.secrets import Secrets, known_secrets
 from wick.server.settings import Settings
 from wick.server.tickets import Tickets
 from wick.server.users import Users
@@ -52,10 +53,12 @@ class Service:
         self.limits = Limits(settings.quotas)
         self.users = Users(self.records)
         self.tickets = Tickets(self.records, clock)
-        self.guests = Guests(Verifier(settings, self.users), Browsers(self.records, clock), self.tickets)
+        verifier = Verifier(settings, self.users)
+        self.secrets = Secrets(known_secrets(settings, verifier.local))
+        self.guests = Guests(verifier, Browsers(self.records, clock), self.tickets)
         self.bus = Bus()
         self.usage = Ledger(self.records)
-        self.registry = Registry(settings, self.records, self.store, self.bus)
+        self.registry = Registry(settings, self.records, self.store, self.bus, self.secrets)
         for made in tools:
             self.registry.register_tool(made)
         for id, agent in (agents or ({} if settings.config else EMBEDDED)).items():

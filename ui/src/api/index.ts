@@ -75,12 +75,21 @@ export const approvals = {
   answer: (id: string, body: Decision) => call<Schemas["Decided"]>("POST", path`/approvals/${id}`, { body }),
 };
 
+/** `thread` says whose files are meant where files are data of a conversation. */
 export const files = {
-  list: (agent: string, at = ".") => call<FileListing>("GET", path`/agents/${agent}/files/list` + query({ path: at })),
-  read: (agent: string, at: string) => call<FileContent>("GET", path`/agents/${agent}/files/read` + query({ path: at })),
+  list: (agent: string, at = ".", thread = "") => call<FileListing>("GET", path`/agents/${agent}/files/list` + query({ path: at, thread_id: thread })),
+  read: (agent: string, at: string, thread = "") => call<FileContent>("GET", path`/agents/${agent}/files/read` + query({ path: at, thread_id: thread })),
+  bytes: async (agent: string, at: string, thread = "") => (await request("GET", files.downloadUrl(agent, at, thread))).blob(),
   write: (agent: string, body: Schemas["FileWrite"]) => call<Schemas["FileWritten"]>("PUT", path`/agents/${agent}/files/write`, { body }),
+  upload: (agent: string, at: string, file: Blob) => call<Schemas["FileWritten"]>("POST", path`/agents/${agent}/files/upload` + query({ path: at }), { raw: file, headers: { "Content-Type": "application/octet-stream" } }),
+  move: (agent: string, source: string, target: string) => call<Schemas["FileMoved"]>("POST", path`/agents/${agent}/files/move`, { body: { source, target } }),
   remove: (agent: string, at: string, recursive = false) => call<void>("DELETE", path`/agents/${agent}/files` + query({ path: at, recursive })),
-  downloadUrl: (agent: string, at: string) => path`/agents/${agent}/files/download` + query({ path: at }),
+  downloadUrl: (agent: string, at: string, thread = "") => path`/agents/${agent}/files/download` + query({ path: at, thread_id: thread }),
+};
+
+export const slides = {
+  /** A deck as PowerPoint; its pictures are looked for beside `path`. */
+  export: async (agent: string, body: Schemas["SlidesExport"]) => (await request("POST", path`/agents/${agent}/slides/export`, { body })).blob(),
 };
 
 export const usage = {

@@ -8,7 +8,10 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Query
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, create_model
 
+from wick.agent import Agent
+from wick.capability import Capability
 from wick.config import RINGS
+from wick.config_build import BUILTIN
 from wick.server.allowing import check_agent
 from wick.server.building import Instance, options
 from wick.server.dependencies import Caller, Wick
@@ -47,6 +50,7 @@ class ToolInfo(BaseModel):
     description: str
     kind: str
     read_only: bool
+    source: str = Field(description="the capability that brings it, `builtin`, or `server` if it was registered there")
     parameters: dict[str, JsonValue]
 
 
@@ -139,21 +143,29 @@ async def _detail(instance: Instance) -> AgentDetail:
     if template.make is not None:
         told["model"] = (await in_thread(lambda: agent.model, "finding a model")).name
         told["hooks"] = [*dict.fromkeys(hook.owner.name for hook in agent.hooks if hook.owner is not None)]
+    sources = _sources(agent)
     return AgentDetail(
         **told,
         system_prompt=agent.system,
         context_window=known.get("context_window"),
-        tools=[_tool(tool) for tool in agent.tools],
+        tools=[_tool(tool, sources) for tool in agent.tools],
         missing_tools=[*instance.missing_tools],
         backend=backend_info(instance),
     )
 
 
-def _tool(tool: Tool) -> ToolInfo:
+def _sources(agent: Agent) -> dict[str, str]:
+    """Which capability brings which tool."""
+    owners = {id(hook.owner): hook.owner for hook in agent.hooks if isinstance(hook.owner, Capability)}
+    return {tool.name: owner.name for owner in owners.values() for tool in owner.tools()}
+
+
+def _tool(tool: Tool, sources: Mapping[str, str]) -> ToolInfo:
     return ToolInfo(
         name=tool.name,
         description=tool.description,
         kind=tool.kind,
         read_only=tool.read_only,
+        source=sources.get(tool.name, "builtin" if tool.name in BUILTIN else "server"),
         parameters=dict(tool.parameters),
     )

@@ -64,6 +64,8 @@ async def switch_backend(id: str, change: BackendChange, caller: Caller, wick: W
     if change.sandbox_url is not None and not caller.may("operator"):
         raise ApiError(403, "not_allowed", "an engine elsewhere is chosen by an operator; leave out sandbox_url")
     instance = await wick.registry.agent(caller, id)
+    if not caller.may("operator") and (instance.backend is None or instance.backend.name == "state"):
+        raise ApiError(403, "not_allowed", f"the agent {id!r} was set up without commands; ask an operator for them")
     await _check_confined(wick, instance, caller, change)
     await wick.registry.change(caller, id, lambda own: _switched(own, change))
     info = backend_info(await wick.registry.agent(caller, id))

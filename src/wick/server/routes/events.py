@@ -13,6 +13,7 @@ from starlette.responses import Response
 
 from wick.server.bus import Bus, News
 from wick.server.dependencies import Caller, Wick
+from wick.server.identity import User
 from wick.server.sse import EventStream
 
 router = APIRouter(tags=["events"])
@@ -34,12 +35,12 @@ class Told:
 )
 async def agent_events(caller: Caller, wick: Wick) -> Response:
     """Agents made and deleted, hooks, tools, skills and backends changed, the config reloaded, containers started."""
-    return EventStream(lambda: _batches(wick.bus, caller.id), holding=wick.limits.hold("streams", caller.id))
+    return EventStream(lambda: _batches(wick.bus, caller), holding=wick.limits.hold("streams", caller.id))
 
 
-async def _batches(bus: Bus, owner: str) -> AsyncIterator[list[Told]]:
+async def _batches(bus: Bus, user: User) -> AsyncIterator[list[Told]]:
     """What is new, and an empty batch as a sign of life: at once, and when there was nothing for a while."""
-    with bus.subscribe(owner) as reader:
+    with bus.subscribe(user.id, operator=user.may("operator")) as reader:
         yield []
         while True:
             found: list[News] | None = None

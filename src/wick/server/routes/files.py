@@ -77,6 +77,19 @@ class FileWritten(BaseModel):
     bytes_written: int
 
 
+class FileMove(BaseModel):
+    """A file or a folder that is to be called otherwise, or to be elsewhere; what is there already stays."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    source: str = Field(min_length=1, max_length=4_096)
+    target: str = Field(min_length=1, max_length=4_096)
+
+
+class FileMoved(BaseModel):
+    path: str
+
+
 class Json(JSONResponse):
     """JSON whose every sign is ASCII: a file's name need not be a text."""
 
@@ -145,6 +158,14 @@ async def download_file(id: str, caller: Caller, wick: Wick, path: FilePath, thr
     name = posixpath.basename(path.rstrip("/")).encode("utf-8", "replace")
     headers = {**SAFE, "Content-Disposition": f"attachment; filename*=UTF-8''{quote(name)}"}
     return StreamingResponse(_pieces(instance, backend, first), headers=headers, media_type="application/octet-stream")
+
+
+@router.post("/agents/{id}/files/move", response_model=FileMoved)
+async def move_file(id: str, body: FileMove, caller: Caller, wick: Wick) -> Response:
+    """Give a file or a folder of your workspace another name, or another place."""
+    async with _writing(wick, caller, id) as backend:
+        await backend.move(body.source, body.target)
+        return Json({"path": body.target})
 
 
 @router.delete("/agents/{id}/files", status_code=204)

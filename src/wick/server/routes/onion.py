@@ -21,6 +21,7 @@ class RingInfo(BaseModel):
 
     hook: str
     capability: str | None
+    source: str = Field(description="where it is from: a capability's key, the program that it is, or `code`")
     position: str
     point: str
     match: list[str] | None = Field(description="the tools that it is for; null where a program decides")
@@ -62,6 +63,7 @@ def _told(hooks: Iterable[Hook]) -> list[RingInfo]:
         RingInfo(
             hook=hook.name,
             capability=getattr(hook.owner, "name", None),
+            source=_source(hook),
             position=hook.position,
             point=hook.point,
             match=None if callable(hook.match) else [*patterns(hook.match)],
@@ -73,3 +75,10 @@ def _told(hooks: Iterable[Hook]) -> list[RingInfo]:
         )
         for hook in hooks
     ]
+
+
+def _source(hook: Hook) -> str:
+    if hook.owner is not None:
+        return str(hook.owner.name)
+    program, is_program, _ = hook.name.partition("@")
+    return f"program {program}" if is_program else "code"

@@ -147,8 +147,8 @@ async def change(id: str, body: Change, caller: Caller, wick: Wick) -> ThreadOut
     head = await wick.store.head(caller.id, id)
     if body.meta is not None and len(canonical(body.meta)) > META_BYTES:
         raise ApiError(413, "too_large", f"what is noted about a thread takes at most {META_BYTES:,} bytes")
-    own = {key: head.meta[key] for key in OWN_META if key in head.meta}
-    meta = None if body.meta is None else {**body.meta, **own}
+    said = {key: value for key, value in (body.meta or {}).items() if key not in OWN_META}
+    meta = None if body.meta is None else said | {key: head.meta[key] for key in OWN_META if key in head.meta}
     return thread_out(await wick.store.describe(caller.id, id, title=body.title, meta=meta))
 
 

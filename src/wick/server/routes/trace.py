@@ -1,18 +1,26 @@
-"""What a run did, span by span and hook by hook."""
+"""The runs of a thread, and what a run did, span by span and hook by hook."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+
 from fastapi import APIRouter
-from pydantic import BaseModel, JsonValue
+from pydantic import BaseModel, Field, JsonValue
 
 from wick.capabilities.recorder import VALUE
 from wick.frozen import thaw
 from wick.keeping import load
+from wick.prices import price
+from wick.protocols import Usage
 from wick.server.dependencies import Caller, Wick
 from wick.server.errors import not_found
 from wick.server.reasons import Verdict
+from wick.threads import Thread
+from wick.workers import in_thread
 
 router = APIRouter(tags=["runs"])
+
+COUNTED = ("input_tokens", "output_tokens", "cache_read.input_tokens")  # in the order of Usage
 
 
 class SpanEvent(BaseModel):
@@ -28,6 +36,7 @@ class Span(BaseModel):
     name: str
     start: float
     ms: float | None = None
+    cost: float | None = Field(None, description="of a question to a model, in dollars, where its price is known")
     attributes: dict[str, JsonValue] = {}
     error: str = ""
     events: list[SpanEvent] = []
@@ -45,6 +54,47 @@ class Trace(BaseModel):
     left_out: int = 0
 
 
+class ThreadRun(BaseModel):
+    """A run of a thread: its first entry in the log and its last, which is null while it goes on."""
+
+    run_id: str
+    first: int
+    last: int | None = None
+    started: float
+    ended: float | None = None
+    outcome: str = ""
+    reason: str = ""
+    traced: bool = Field(description="whether there is a trace of it")
+
+
+class ThreadRuns(BaseModel):
+    """The runs of a thread, the earliest first."""
+
+    runs: list[ThreadRun]
+
+
+@router.get("/threads/{id}/runs")
+async def thread_runs(id: str, caller: Caller, wick: Wick) -> ThreadRuns:
+    """The runs of a thread, so that the one which a message is of can be found."""
+    await wick.store.head(caller.id, id)
+    return ThreadRuns(runs=runs_of(await load(wick.store, caller.id, id)))
+
+
+def runs_of(thread: Thread) -> list[ThreadRun]:
+    """The runs that a log tells of; one that was let go and taken up again is one."""
+    found: dict[str, ThreadRun] = {}
+    traced = thread.values.get(VALUE, {})
+    for entry in thread.entries:
+        if entry.kind == "run_start":
+            id = entry.data["run"]
+            begun = ThreadRun(run_id=id, first=entry.seq, started=entry.at, traced=id in traced)
+            found.setdefault(id, begun)
+        elif entry.kind == "run_end" and (run := found.get(entry.data["run"])):
+            run.last, run.ended = entry.seq, entry.at
+            run.outcome, run.reason = entry.data["outcome"], entry.data["reason"]
+    return [*found.values()]
+
+
 @router.get("/runs/{id}/trace")
 async def trace(id: str, caller: Caller, wick: Wick) -> Trace:
     """The trace of a run, as long as it is kept: that of a thread's last runs."""
@@ -55,4 +105,26 @@ async def trace(id: str, caller: Caller, wick: Wick) -> Trace:
     kept = thread.values.get(VALUE, {}).get(id)
     if kept is None:
         raise not_found(f"trace of run {id!r}: the run goes on, its agent has no recorder, or it is long ago")
-    return Trace.model_validate({**thaw(kept), "thread_id": thread.id})
+    found = Trace.model_validate({**thaw(kept), "thread_id": thread.id})
+    await in_thread(lambda: _priced(found.spans), "looking up prices")
+    return found
+
+
+def _priced(spans: Iterable[Span]) -> None:
+    """Say what each question cost; prices are read from a list, which takes a moment the first time."""
+    for span in _all(spans):
+        asked, model = span.attributes, span.attributes.get("gen_ai.request.model")
+        tokens = Usage(*(_count(asked.get(f"gen_ai.usage.{name}")) for name in COUNTED))
+        if isinstance(model, str) and tokens.total_tokens:
+            cost = price(model, tokens)
+            span.cost = None if cost is None else float(cost)
+
+
+def _all(spans: Iterable[Span]) -> Iterator[Span]:
+    for span in spans:
+        yield span
+        yield from _all(span.children)
+
+
+def _count(value: JsonValue) -> int:
+    return value if isinstance(value, int) else 0

@@ -63,7 +63,7 @@ async def usage(
         raise ApiError(403, "denied", "only an admin sees what others have used; leave out user")
     owner = None if user == EVERYBODY else user or caller.id
     lines = await wick.usage.lines(owner, since=since, until=until, agent=agent)
-    return UsageReport(rows=[_row(line) for line in lines], total=Amounts(**_amounts(total(lines))))
+    return UsageReport(rows=[_row(line) for line in lines], total=Amounts.model_validate(_amounts(total(lines))))
 
 
 def _row(line: Line) -> UsageRow:

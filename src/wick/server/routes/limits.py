@@ -1,0 +1,73 @@
+"""What an agent's runs may take, and what was taken of it."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter
+from pydantic import BaseModel, Field
+
+from wick.capabilities.budget import Budget
+from wick.capabilities.limits import Limits
+from wick.server.dependencies import Caller, Wick
+
+router = APIRouter(tags=["limits"])
+
+
+class RunLimits(BaseModel):
+    """What one run may take; null is no limit. `cost` is in dollars."""
+
+    steps: int | None
+    tokens: int | None
+    seconds: float | None
+    cost: float | None
+    tool_calls: int | None
+
+
+class BudgetInfo(BaseModel):
+    """A sum for all runs of everyone who shares it. `reserved` is set aside for questions that are under way."""
+
+    name: str
+    tokens: int | None
+    dollars: float | None
+    spent_tokens: int
+    spent_dollars: float
+    reserved_tokens: int
+    reserved_dollars: float
+
+
+class LimitsInfo(BaseModel):
+    agent_id: str
+    limits: RunLimits | None = Field(description="null if nothing limits a run")
+    budgets: list[BudgetInfo]
+
+
+@router.get("/agents/{id}/limits")
+async def get_limits(id: str, caller: Caller, wick: Wick) -> LimitsInfo:
+    """What a run of your agent may take, and what is left of its budgets."""
+    hooks = (await wick.registry.agent(caller, id)).agent.hooks
+    owners = [*dict.fromkeys(hook.owner for hook in hooks if isinstance(hook.owner, Budget | Limits))]
+    limits = next((one for one in owners if isinstance(one, Limits)), None)
+    budgets = [_budget(one) for one in owners if isinstance(one, Budget)]
+    return LimitsInfo(agent_id=id, limits=_limits(limits) if limits is not None else None, budgets=budgets)
+
+
+def _limits(found: Limits) -> RunLimits:
+    return RunLimits(
+        steps=found.steps,
+        tokens=found.tokens,
+        seconds=found.seconds,
+        cost=None if found.cost is None else float(found.cost),
+        tool_calls=found.tool_calls,
+    )
+
+
+def _budget(found: Budget) -> BudgetInfo:
+    spent, reserved = found.spent, found.reserved
+    return BudgetInfo(
+        name=found.name,
+        tokens=found.tokens,
+        dollars=None if found.dollars is None else float(found.dollars),
+        spent_tokens=spent.tokens,
+        spent_dollars=float(spent.dollars),
+        reserved_tokens=reserved.tokens,
+        reserved_dollars=float(reserved.dollars),
+    )

@@ -1,0 +1,74 @@
+"""What an agent may do by itself: its mode, its rules, and what its user has granted for good."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from fastapi import APIRouter
+from pydantic import BaseModel, Field, JsonValue
+
+from wick.capabilities.permissions import Mode, Permissions
+from wick.rules import POLICIES, Rule
+from wick.server.building import Instance
+from wick.server.dependencies import Caller, Wick
+from wick.server.errors import not_found
+
+router = APIRouter(tags=["permissions"])
+
+_READY = {item["rule"]: name for name, items in POLICIES.items() for item in items if not isinstance(item, str)}
+
+
+class RuleInfo(BaseModel):
+    """A rule as it was written; `message` is what is said when it decides, `policy` the ready set that it is from."""
+
+    type: Literal["deny", "ask", "allow"]
+    rule: str
+    message: str
+    policy: str
+
+
+class GrantInfo(BaseModel):
+    """A tool that may be used with exactly these arguments."""
+
+    id: str
+    tool: str
+    args: dict[str, JsonValue]
+
+
+class PermissionsInfo(BaseModel):
+    """`mode` decides where no rule does; null if the agent has no permissions and only its guards decide."""
+
+    agent_id: str
+    mode: Mode | None
+    rules: list[RuleInfo]
+    grants: list[GrantInfo] = Field(description="what you have allowed for good; nobody else's")
+
+
+@router.get("/agents/{id}/permissions")
+async def get_permissions(id: str, caller: Caller, wick: Wick) -> PermissionsInfo:
+    """What your agent may do, must ask for, and may never do."""
+    found = _permissions(await wick.registry.agent(caller, id))
+    grants = await wick.registry.grants(caller, id)
+    return PermissionsInfo(
+        agent_id=id,
+        mode=found[0].mode if found else None,
+        rules=[_told(made) for one in found for made in one.rules],
+        grants=[GrantInfo(id=key, tool=str(rule["tool"]), args=rule["args"]) for key, rule in grants.items()],
+    )
+
+
+@router.delete("/agents/{id}/permissions/grants/{grant}", status_code=204)
+async def revoke_grant(id: str, grant: str, caller: Caller, wick: Wick) -> None:
+    """Take back what you have granted; from the next run on the agent asks again."""
+    await wick.registry.template(caller, id)
+    if not await wick.registry.revoke(caller, id, grant):
+        raise not_found(f"grant {grant[:100]!r}")
+
+
+def _permissions(instance: Instance) -> list[Permissions]:
+    owners = {id(hook.owner): hook.owner for hook in instance.agent.hooks}
+    return [owner for owner in owners.values() if isinstance(owner, Permissions)]
+
+
+def _told(made: Rule) -> RuleInfo:
+    return RuleInfo(type=made.type, rule=made.text, message=made.message, policy=_READY.get(made.text, ""))

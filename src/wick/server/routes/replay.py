@@ -1,0 +1,165 @@
+"""What other guards would have said about what was done: recorded tool uses, judged again. Nothing is run."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from time import monotonic
+from typing import Any, Literal
+
+from fastapi import APIRouter
+from pydantic import BaseModel, ConfigDict, Field, JsonValue
+
+from wick.agent import Agent
+from wick.capabilities.permissions import Mode, Permissions
+from wick.keeping import load
+from wick.protocols import Summary
+from wick.replay import Change, replay
+from wick.server.allowing import check_hook
+from wick.server.building import options
+from wick.server.dependencies import Caller, Wick
+from wick.server.identity import User
+from wick.server.overrides import Overrides
+from wick.server.routes.hooks import Option
+from wick.server.service import Service
+from wick.server.templates import Template
+from wick.threads import Thread
+
+router = APIRouter(tags=["replay"])
+
+MOST_THREADS = 500
+SECONDS = 20.0  # after which no other thread is begun
+MOST_SKIPPED = 100
+PAGE = 100
+ONLY_RULES: Mapping[str, Mode] = {"mode": "bypassPermissions"}  # permissions that say nothing by themselves
+
+Verdict = Literal["allow", "ask", "block"]
+
+
+class RuleSet(BaseModel):
+    """Permission rules, such as `Bash(git push *)`."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    deny: list[str] = Field(default_factory=list, max_length=200)
+    ask: list[str] = Field(default_factory=list, max_length=200)
+    allow: list[str] = Field(default_factory=list, max_length=200)
+
+
+class ReplayRequest(BaseModel):
+    """The guards of an agent as they are, or with other hooks, or with more rules; and what is put before them."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    agent_id: str = Field(max_length=64)
+    thread_ids: list[str] | None = Field(
+        default=None, max_length=MOST_THREADS, description="threads of yours; null is all of those with this agent"
+    )
+    hooks: dict[str, Option] = Field(
+        default_factory=dict, max_length=50, description="as `PATCH /agents/{id}/hooks` takes them; nothing is changed"
+    )
+    rules: RuleSet = Field(default_factory=RuleSet, description="beside the rules that the agent has")
+
+
+class ChangedVerdict(BaseModel):
+    """A tool use about which something else would be said: the first one of its thread."""
+
+    thread_id: str
+    title: str
+    seq: int
+    call_id: str
+    tool: str
+    args: dict[str, JsonValue]
+    recorded: Verdict
+    now: Verdict
+    reason: str
+
+
+class ReplayReport(BaseModel):
+    """What came of it. `skipped` says of which uses nothing can be said; `more` that there are threads beside these."""
+
+    threads: int
+    uses: int
+    changes: list[ChangedVerdict]
+    skipped: list[str]
+    more: bool
+
+
+@router.post("/replay")
+async def replay_threads(body: ReplayRequest, caller: Caller, wick: Wick) -> ReplayReport:
+    """Put what was done in your threads before other guards, and see about what they would have said something else."""
+    for name, value in body.hooks.items():
+        check_hook(name, value, caller, own=True)  # it is tried on their own threads alone
+    past = _Past(wick, caller, body)
+    with wick.limits.hold("runs", caller.id):
+        async with _agent(wick, caller, body) as agent:
+            report = await replay(agent, past.threads())
+    return ReplayReport(
+        threads=report.threads,
+        uses=report.uses,
+        changes=[_told(change, past.titles) for change in report.changes],
+        skipped=report.skipped[:MOST_SKIPPED],
+        more=past.more,
+    )
+
+
+@asynccontextmanager
+async def _agent(wick: Service, user: User, body: ReplayRequest) -> AsyncIterator[Agent]:
+    """The agent with the guards that are asked; one that a program makes can only be given more rules."""
+    template = await wick.registry.template(user, body.agent_id)
+    if template.make is not None and not body.hooks:
+        agent = (await wick.registry.agent(user, body.agent_id)).agent
+        yield agent.with_hooks(Permissions(**body.rules.model_dump(), **ONLY_RULES))
+        return
+    async with wick.registry.tried(user, body.agent_id, lambda *known: _changed(*known, body)) as instance:
+        yield instance.agent
+
+
+def _changed(template: Template, said: Overrides, body: ReplayRequest) -> Overrides:
+    asked = {name: value for name, value in body.hooks.items() if value is not None}
+    kept = {name: value for name, value in said.hooks.items() if name not in body.hooks}
+    changed = replace(said, hooks={**kept, **asked})
+    more = {type: given for type, given in body.rules.model_dump().items() if given}
+    if not more:
+        return changed
+    known = options(template, changed).options.get("permissions")
+    rules: Mapping[str, Any] = known if isinstance(known, Mapping) else {} if known is True else ONLY_RULES
+    with_more = {**rules, **{type: [*rules.get(type, ()), *given] for type, given in more.items()}}
+    return replace(changed, hooks={**changed.hooks, "permissions": with_more})
+
+
+class _Past:
+    """A user's threads, one by one: as many as there is time for."""
+
+    def __init__(self, wick: Service, user: User, body: ReplayRequest) -> None:
+        self.wick, self.user, self.body = wick, user, body
+        self.titles: dict[str, str] = {}
+        self.more = False
+
+    async def threads(self) -> AsyncIterator[Thread]:
+        until = monotonic() + SECONDS
+        async for head in self._heads():
+            if len(self.titles) >= MOST_THREADS or monotonic() > until:
+                self.more = True
+                return
+            self.titles[head.id] = head.title
+            yield await load(self.wick.store, self.user.id, head.id)
+
+    async def _heads(self) -> AsyncIterator[Summary]:
+        if self.body.thread_ids is not None:
+            for id in dict.fromkeys(self.body.thread_ids):
+                yield await self.wick.store.head(self.user.id, id)
+            return
+        cursor = None
+        while cursor != "":
+            page = await self.wick.store.list(self.user.id, cursor=cursor or "", limit=PAGE)
+            for head in page.threads:
+                if head.meta.get("agent") == self.body.agent_id and "parent" not in head.meta:
+                    yield head
+            cursor = page.next
+
+
+def _told(change: Change, titles: Mapping[str, str]) -> ChangedVerdict:
+    about = {name: getattr(change, name) for name in ("seq", "call_id", "tool", "args", "recorded", "now", "reason")}
+    return ChangedVerdict(thread_id=change.thread, title=titles.get(change.thread, ""), **about)

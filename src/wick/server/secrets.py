@@ -1,0 +1,107 @@
+"""Secrets that the server knows, so that they can be kept out of logs, errors and results."""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+from wick.capability import Capability
+from wick.hooks import after
+from wick.messages import Part, TextPart
+from wick.operations import ToolUse
+from wick.server.settings import Settings
+
+SHORTEST = 8  # what is shorter would be found everywhere
+INSTEAD = "[secret]"
+_NAMES = re.compile(r"(KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIALS?)$", re.IGNORECASE)
+
+
+class Secrets:
+    """Texts that nobody is to see, and what is said in their place."""
+
+    def __init__(self, known: Iterable[str] = ()) -> None:
+        found = sorted({text for text in known if len(text) >= SHORTEST}, key=len, reverse=True)
+        self._pattern = re.compile("|".join(map(re.escape, found))) if found else None
+
+    def __repr__(self) -> str:
+        return "Secrets()"
+
+    def __bool__(self) -> bool:
+        return self._pattern is not None
+
+    def without(self, text: str) -> str:
+        """A text with no secret in it."""
+        return text if self._pattern is None else self._pattern.sub(INSTEAD, text)
+
+    def without_any(self, data: Any) -> Any:
+        """JSON data with no secret in its texts."""
+        if isinstance(data, str):
+            return self.without(data)
+        if isinstance(data, list | tuple):
+            return [self.without_any(item) for item in data]
+        if isinstance(data, Mapping):
+            return {self.without(str(key)): self.without_any(value) for key, value in data.items()}
+        return data
+
+
+NO_SECRETS = Secrets()
+
+
+def known_secrets(settings: Settings, local: str, environment: Mapping[str, str] | None = None) -> Iterator[str]:
+    """The tokens and passwords of the settings, and what the environment has under a name that says so."""
+    yield from (settings.token, local)
+    if settings.on_postgres and "://" in settings.store:
+        yield unquote(urlsplit(settings.store).password or "")
+    for name, value in (os.environ if environment is None else environment).items():
+        if _NAMES.search(name):
+            yield value.strip()
+
+
+class Redaction(Capability):
+    """Takes secrets of the server out of what tools answer, before anybody else sees it."""
+
+    def __init__(self, secrets: Secrets) -> None:
+        self._secrets = secrets
+
+    @after(ToolUse, inherit=True)
+    def redact(self, use: ToolUse) -> None:
+        """Innermost, so that no hook, trace or log has it either."""
+        result, hide = use.result, self._secrets
+        if result is None or not hide:
+            return
+        hidden = replace(
+            result,
+            output=hide.without(result.output),
+            error=hide.without(result.error),
+            data=hide.without_any(result.data),
+            parts=tuple(self._part(part) for part in result.parts),
+        )
+        if hidden != result:
+            use.result = hidden
+
+    def _part(self, part: Part) -> Part:
+        return replace(part, text=self._secrets.without(part.text)) if isinstance(part, TextPart) else part
+
+
+class Redacting(logging.Formatter):
+    """Formats as another does, and leaves secrets out."""
+
+    def __init__(self, formatter: logging.Formatter, secrets: Secrets) -> None:
+        super().__init__()
+        self._formatter, self._secrets = formatter, secrets
+
+    def format(self, record: logging.LogRecord) -> str:
+        return self._secrets.without(self._formatter.format(record))
+
+
+def keep_out_of_logs(secrets: Secrets) -> None:
+    """Have whatever handles logs now leave secrets out."""
+    for handler in logging.getLogger().handlers:
+        formatter = handler.formatter or logging.Formatter()
+        if not isinstance(formatter, Redacting):
+            handler.setFormatter(Redacting(formatter, secrets))

@@ -1,0 +1,68 @@
+"""What the client reads is what the server says it sends."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+
+from serving import Served, talking
+from wick.client import types
+
+ANSWERS: list[tuple[str, str, str, type[BaseModel]]] = [
+    ("post", "/agents/{id}/invoke", "", types.Answer),
+    ("get", "/runs/{id}", "", types.RunState),
+    ("post", "/runs/{id}/cancel", "", types.RunState),
+    ("get", "/runs/{id}/trace", "", types.Trace),
+    ("get", "/threads", "", types.ThreadPage),
+    ("get", "/threads", "threads", types.ThreadInfo),
+    ("get", "/threads/search", "hits", types.Hit),
+    ("get", "/threads/{id}", "", types.ThreadDetail),
+    ("get", "/threads/{id}", "messages", types.Said),
+    ("patch", "/threads/{id}", "", types.ThreadInfo),
+    ("post", "/threads/{id}/fork", "", types.ThreadInfo),
+    ("post", "/threads/{id}/rewind", "", types.ThreadDetail),
+    ("post", "/threads/{id}/messages", "", types.Queued),
+    ("get", "/threads/{id}/calls/{call_id}/why", "", types.Reasons),
+    ("get", "/threads/{id}/calls/{call_id}/why", "verdicts", types.Verdict),
+    ("get", "/approvals", "approvals", types.Approval),
+    ("get", "/agents/", "agents", types.AgentInfo),
+    ("get", "/agents/{id}", "", types.AgentDetail),
+    ("post", "/agents/", "", types.AgentDetail),
+    ("get", "/agents/{id}", "tools", types.ToolInfo),
+    ("get", "/agents/{id}/files/list", "entries", types.FileEntry),
+    ("get", "/auth/me", "", types.Me),
+    ("get", "/usage", "", types.UsageReport),
+    ("get", "/usage", "rows", types.UsageRow),
+]
+
+
+@pytest.fixture
+async def document(served: Served) -> Any:
+    async with talking(served) as client, client.get("/openapi.json") as answer:
+        return await answer.json()
+
+
+def resolved(document: Any, schema: Any) -> Any:
+    while "$ref" in schema:
+        schema = document["components"]["schemas"][schema["$ref"].rpartition("/")[2]]
+    return schema
+
+
+@pytest.mark.parametrize(("method", "path", "key", "kind"), ANSWERS, ids=lambda value: str(value))
+async def test_every_field_is_one_of_the_servers(
+    document: Any, method: str, path: str, key: str, kind: type[BaseModel]
+) -> None:
+    responses = document["paths"][path][method]["responses"]
+    answer = next(responses[status] for status in ("200", "201", "202") if status in responses)
+    schema = resolved(document, answer["content"]["application/json"]["schema"])
+    if key:
+        schema = resolved(document, schema["properties"][key]["items"])
+    missing = kind.model_fields.keys() - schema["properties"].keys()
+    assert not missing, f"the server does not send {sorted(missing)}"
+    needed = {name for name, field in kind.model_fields.items() if field.is_required()}
+    optional = (
+        needed - set(schema.get("required", ())) - {name for name in needed if "default" in schema["properties"][name]}
+    )
+    assert not optional, f"the server may leave out {sorted(optional)}"

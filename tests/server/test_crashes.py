@@ -1,0 +1,141 @@
+"""The server is killed, or told to stop, and started again: nothing that was told is lost, or told twice."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+
+from serving import Served, events, frames, serving, talking
+
+SCRIPT = """
+import asyncio, os
+from wick import Agent, FunctionModel, ToolCall, assistant, tool
+from wick.server.server import Server
+
+@tool(idempotent=True)
+async def tick(number: int) -> str:
+    "Wait a moment."
+    await asyncio.sleep(0.03)
+    return f"tick {number}"
+
+def answer(request):
+    since = [m.role for m in request.messages][::-1].index("user")
+    done = sum(m.role == "tool" for m in request.messages[len(request.messages) - since:])
+    return assistant(f"Step {done}.", ToolCall(f"c{done}", "tick", {"number": done})) if done < 12 else "All done."
+
+agent = Agent(FunctionModel(answer), tools=[tick])
+Server(settings=os.environ["WICK_SETTINGS"]).register_agent("ticker", agent).start()
+"""
+STEPS = 12
+BODY = {"messages": [{"role": "user", "content": "Tick."}]}
+
+
+async def read_on(client: aiohttp.ClientSession, run: str, after: str) -> list[dict[str, Any]]:
+    async with client.get(f"/runs/{run}/events", headers={"Last-Event-ID": after} if after else {}) as response:
+        assert response.status == 200, await response.text()
+        return [frame for frame in await events(response) if frame["id"]]
+
+
+async def begin(client: aiohttp.ClientSession, most: int, **more: Any) -> tuple[str, list[dict[str, Any]]]:
+    """Ask, and read until there are that many durable frames."""
+    seen: list[dict[str, Any]] = []
+    async with client.post("/agents/ticker/stream", json=BODY | more) as response:
+        async for frame in frames(response):
+            seen += [frame] if frame["id"] else []
+            if len(seen) >= most:
+                break
+        return response.headers["X-Run-Id"], seen
+
+
+def check(whole: list[dict[str, Any]], seen: list[dict[str, Any]]) -> None:
+    """What a client has seen in pieces is what is there: each durable frame once, and one end."""
+    assert seen == whole
+    names = [frame["event"] for frame in whole]
+    assert names.count("done") == 1 and names[-1] == "done" and "error" not in names
+    assert names.count("on_tool_end") == STEPS and names.count("on_tool_start") == STEPS
+    assert whole[-1]["data"]["data"]["text"] == "All done."
+
+
+@pytest.mark.parametrize("most", [1, 8, 23])
+async def test_killed_in_the_middle_of_a_stream(tmp_path: Path, store: str, most: int) -> None:
+    with serving(tmp_path, store=store, script=SCRIPT) as served:
+        async with talking(served) as client:
+            run, seen = await begin(client, most)
+        served.kill()
+        served.start()
+        async with talking(served) as client:
+            seen += await read_on(client, run, seen[-1]["id"])
+            check(await read_on(client, run, ""), seen)
+            async with client.get(f"/runs/{run}") as response:
+                assert (await response.json())["outcome"] == "completed"
+
+
+async def test_killed_again_and_again(tmp_path: Path) -> None:
+    with serving(tmp_path, script=SCRIPT) as served:
+        async with talking(served) as client:
+            run, seen = await begin(client, 3)
+        for _ in range(3):
+            served.kill()
+            served.start()
+            async with talking(served) as client:
+                url, after = f"/runs/{run}/events", {"Last-Event-ID": seen[-1]["id"]}
+                async with client.get(url, headers=after) as response:
+                    async for frame in frames(response):
+                        seen += [frame] if frame["id"] else []
+                        if frame["event"] == "on_tool_end":
+                            break
+        async with talking(served) as client:
+            seen += await read_on(client, run, seen[-1]["id"])
+            check(await read_on(client, run, ""), seen)
+
+
+async def test_told_to_stop_under_load(tmp_path: Path, store: str) -> None:
+    """SIGTERM: what can end ends, the rest is taken up; every client sees all of its run, once."""
+    with serving(tmp_path, store=store, script=SCRIPT, grace=0.2) as served:
+        async with talking(served) as client:
+            begun = await asyncio.gather(*(begin(client, 1 + number) for number in range(8)))
+        assert await asyncio.to_thread(served.stop) in (0, -15)
+        served.start()
+        async with talking(served) as client:
+            for run, seen in begun:
+                check(await read_on(client, run, ""), seen + await read_on(client, run, seen[-1]["id"]))
+
+
+async def test_a_key_is_good_after_a_crash(tmp_path: Path) -> None:
+    with serving(tmp_path, script=SCRIPT) as served:
+        async with talking(served, **{"Idempotency-Key": "k1"}) as client:
+            run, _ = await begin(client, 2)
+        served.kill()
+        served.start()
+        async with talking(served, **{"Idempotency-Key": "k1"}) as client:
+            assert (await begin(client, 1))[0] == run
+            whole = await read_on(client, run, "")
+            check(whole, whole)
+            async with client.get("/threads") as response:
+                assert len((await response.json())["threads"]) == 1
+            async with client.post("/agents/ticker/invoke", json=BODY) as response:
+                assert response.status == 409 or (await response.json())["run_id"] == run
+
+
+async def test_what_was_acknowledged_is_answered_though_nobody_read_it(tmp_path: Path) -> None:
+    """A message that was taken is on disk: killed at once, the server answers it when it is back."""
+    with serving(tmp_path, script=SCRIPT) as served:
+        taken: list[str] = []
+        for _ in range(3):
+            async with talking(served) as client, client.post("/agents/ticker/stream", json=BODY) as response:
+                taken.append(response.headers["X-Run-Id"])
+            served.kill()
+            served.start()
+        async with talking(served) as client:
+            for run in taken:
+                whole = await read_on(client, run, "")
+                check(whole, whole)
+
+
+def test_nothing_goes_wrong_in_the_log(served: Served) -> None:
+    """The server that the other tests share has had nothing to complain about."""
+    assert "Traceback" not in served.log

@@ -1,0 +1,88 @@
+"""Users, their ids and their roles; secrets that are kept sealed; how the process is."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from serving import hosted
+from wick.server.identity import LOCAL, ROLES, User
+from wick.server.metrics import Metrics
+from wick.server.pulse import Pulse, memory_bytes, open_files
+from wick.server.records_sqlite import SqliteRecords
+from wick.server.sealed import name_of, new_secret, seal, unseal
+from wick.server.users import Users
+
+
+@pytest.fixture
+async def records(tmp_path: Path) -> AsyncIterator[SqliteRecords]:
+    made = SqliteRecords(tmp_path / "server.db")
+    yield made
+    await made.close()
+
+
+def test_a_role_may_what_those_below_it_may() -> None:
+    may = {role: [other for other in ROLES if User("u", "u", role).may(other)] for role in ROLES}
+    assert may == {"user": ["user"], "operator": ["user", "operator"], "admin": ["user", "operator", "admin"]}
+    assert LOCAL.may("admin")
+
+
+async def test_a_login_of_one_provider_is_not_that_of_another(records: SqliteRecords) -> None:
+    users = Users(records)
+    found = [await users.user(provider, "ada", "user") for provider in ("token", "gateway", "jwt", "token")]
+    assert len({user.id for user in found}) == 3 and found[0] == found[3]
+    assert {user.name for user in found} == {"ada"}
+    assert await users.name(found[0].id) == "ada"
+    assert await users.name("u_unknown") == "u_unknown"
+
+
+async def test_servers_that_see_somebody_first_at_the_same_time_agree(records: SqliteRecords) -> None:
+    found = await asyncio.gather(*(Users(records).user("token", "ada", "user") for _ in range(20)))
+    assert len({user.id for user in found}) == 1
+
+
+async def test_a_role_is_what_was_vouched_for_last(records: SqliteRecords) -> None:
+    users = Users(records)
+    first, second = await users.user("jwt", "ada", "admin"), await users.user("jwt", "ada", "user")
+    assert first.id == second.id and second.role == "user"
+
+
+def test_what_is_sealed_opens_with_its_secret_alone() -> None:
+    secret, other = new_secret(), new_secret()
+    sealed = seal(secret, "a token, ü")
+    assert unseal(secret, sealed) == "a token, ü"
+    assert unseal(other, sealed) is None and unseal(secret, sealed[:-4] + "AAAA") is None
+    assert name_of(secret) != name_of(other) and secret not in name_of(secret) + sealed
+
+
+async def test_the_pulse_says_how_the_process_is() -> None:
+    metrics = Metrics()
+    pulse = Pulse(metrics)
+    pulse.start()
+    await asyncio.sleep(0)
+    await pulse.stop()
+    await pulse.stop()
+    assert memory_bytes() > 1_000_000 and open_files() > 0
+    for name in ("wick_loop_lag_seconds", "wick_memory_bytes", "wick_open_files"):
+        assert f"\n{name} " in metrics.text()
+
+
+async def test_who_asks_too_often_is_told_when_to_come_back(tmp_path: Path) -> None:
+    quotas = {"requests_per_second": 0.5, "burst": 3, "agents": 1}
+    async with hosted(tmp_path, agents={"default": {"model": "demo"}}, quotas=quotas) as here:
+        async with here.client("ada") as ada:
+            statuses = []
+            for _ in range(4):
+                async with ada.get("/auth/me") as answer:
+                    statuses.append(answer.status)
+            assert statuses == [200, 200, 200, 429]
+            assert 1 <= int(answer.headers["Retry-After"]) <= 2
+        async with here.client("bob") as bob:
+            for id, status in (("one", 201), ("two", 429)):
+                async with bob.post("/agents/", json={"agent_id": id, "model": "demo"}) as answer:
+                    assert answer.status == status, await answer.text()
+        async with here.client("") as nobody, nobody.get("/health") as answer:
+            assert answer.status == 200  # which costs nobody anything

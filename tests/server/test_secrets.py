@@ -1,0 +1,82 @@
+"""What the server knows and nobody is to see."""
+
+from __future__ import annotations
+
+import io
+import logging
+from pathlib import Path
+
+from serving import hosted
+from wick import Agent, Scripted, ToolCall, assistant, tool
+from wick.messages import TextPart, ToolResult
+from wick.server.secrets import Redacting, Redaction, Secrets, known_secrets
+from wick.server.settings import Settings
+
+SECRET = "hush-0123456789"
+
+
+def test_secrets_are_those_of_the_settings_and_of_the_environment(tmp_path: Path) -> None:
+    settings = Settings(data=tmp_path, token="of-the-settings", store="postgresql://u:p%40ssword1@h/d")
+    environment = {"OPENAI_API_KEY": "sk-0123456789", "GH_TOKEN": " gh-0123456789\n", "HOME": "/home/somebody"}
+    found = {*known_secrets(settings, "of-the-folder", environment)}
+    assert found == {"of-the-settings", "of-the-folder", "p@ssword1", "sk-0123456789", "gh-0123456789"}
+
+
+def test_what_is_short_is_no_secret_and_what_is_longer_counts_first() -> None:
+    secrets = Secrets(["", "abc", "password", "password-and-more"])
+    assert secrets.without("abc password-and-more, password") == "abc [secret], [secret]"
+    assert not Secrets() and Secrets().without(SECRET) == SECRET
+    assert SECRET not in repr(Secrets([SECRET]))
+
+
+def test_data_is_looked_through() -> None:
+    data = {"a": [SECRET, 1, None, {SECRET: f"x{SECRET}x"}]}
+    assert Secrets([SECRET]).without_any(data) == {"a": ["[secret]", 1, None, {"[secret]": "x[secret]x"}]}
+
+
+@tool
+def leak() -> ToolResult:
+    """Say what must not be said."""
+    return ToolResult(f"it is {SECRET}", data={"it": SECRET}, parts=(TextPart(f"it is {SECRET}"),))
+
+
+@tool
+def fail() -> str:
+    """Fail, and say why."""
+    raise ValueError(SECRET)
+
+
+async def test_tools_cannot_say_them() -> None:
+    calls = assistant("", ToolCall("1", "leak", {}), ToolCall("2", "fail", {}))
+    agent = Agent(Scripted(calls, "Done."), tools=[leak, fail], hooks=[Redaction(Secrets([SECRET]))])
+    result = await agent.run("go")
+    log = str([entry.to_json() for entry in result.thread.entries])
+    assert SECRET not in log and "it is [secret]" in log
+
+
+async def test_they_stay_out_of_what_a_server_says(tmp_path: Path) -> None:
+    def make(user: object) -> Agent:
+        return Agent(Scripted(assistant("", ToolCall("1", "leak", {})), "Done."), tools=[leak])
+
+    async with hosted(tmp_path, agents={"leaky": make}, token=SECRET) as here, here.client(SECRET) as owner:
+        async with owner.post("/agents/leaky/stream", json={"messages": [{"content": "go"}]}) as answer:
+            text = await answer.text()
+            assert answer.status == 200 and "[secret]" in text and SECRET not in text
+        async with owner.get(f"/agents/{SECRET}") as answer:
+            assert answer.status == 404 and SECRET not in await answer.text()
+        kept = b"".join(path.read_bytes() for path in (tmp_path / "data").rglob("*.db*"))
+        assert SECRET.encode() not in kept
+
+
+def test_they_stay_out_of_logs() -> None:
+    stream = io.StringIO()
+    handler = logging.StreamHandler(stream)
+    handler.setFormatter(Redacting(logging.Formatter("%(message)s"), Secrets([SECRET])))
+    logger = logging.Logger("test")
+    logger.addHandler(handler)
+    try:
+        raise ValueError(SECRET)
+    except ValueError:
+        logger.exception("it is %s", SECRET)
+    assert "it is [secret]" in stream.getvalue() and "ValueError: [secret]" in stream.getvalue()
+    assert SECRET not in stream.getvalue()

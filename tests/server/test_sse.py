@@ -1,0 +1,164 @@
+"""The response that streams: it writes what there is, shows signs of life, and ends when the client goes."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator, AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from serving import Hosted, eventually, frames, hosted, talking
+from talkers import HELLO, Gate, agents
+from wick import Agent, FunctionModel
+from wick.events import ToolStream
+from wick.protocols import Delta, Finish, Request, TextDelta
+from wick.server.frames import Frame, transient
+from wick.server.sse import BEAT, EventStream
+
+
+def frame(text: str) -> Frame:
+    return transient(ToolStream("r", "t", "c", text))
+
+
+async def respond(batches: Any, gone: asyncio.Event | None = None) -> list[dict[str, Any]]:
+    """What an app sends to a client that stays, or goes."""
+    sent: list[dict[str, Any]] = []
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    async def receive() -> Any:
+        await (gone or asyncio.Event()).wait()
+        return {"type": "http.disconnect"}
+
+    await EventStream(batches, {"X-Run-Id": "r"})({"type": "http"}, receive, send)
+    return sent
+
+
+async def test_what_is_there_is_written_in_one_go() -> None:
+    async def batches() -> AsyncGenerator[list[Frame], None]:
+        yield [frame("a"), frame("b"), frame("c")]
+        yield []
+        yield [frame("d")]
+
+    start, *bodies = await respond(batches)
+    assert (b"content-type", b"text/event-stream; charset=utf-8") in start["headers"]
+    assert (b"x-run-id", b"r") in start["headers"] and start["status"] == 200
+    assert [body["body"].count(b"event: ") for body in bodies] == [3, 0, 1, 0] and bodies[1]["body"] == BEAT
+    assert [body["more_body"] for body in bodies] == [True, True, True, False]
+
+
+async def test_it_ends_when_the_client_goes_and_closes_its_source() -> None:
+    gone, closed = asyncio.Event(), asyncio.Event()
+
+    async def batches() -> AsyncGenerator[list[Frame], None]:
+        try:
+            yield [frame("a")]
+            gone.set()
+            await asyncio.Event().wait()
+        finally:
+            closed.set()
+
+    sent = await asyncio.wait_for(respond(batches, gone), 5)
+    assert closed.is_set() and len(sent) == 2
+
+
+async def test_to_be_cancelled_from_outside_is_no_client_that_goes() -> None:
+    async def batches() -> AsyncGenerator[list[Frame], None]:
+        await asyncio.Event().wait()
+        yield []
+
+    task = asyncio.create_task(respond(batches))
+    await asyncio.sleep(0.01)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+async def test_what_its_source_raises_is_not_swallowed() -> None:
+    async def batches() -> AsyncGenerator[list[Frame], None]:
+        yield [frame("a")]
+        raise RuntimeError("no tea")
+
+    with pytest.raises(RuntimeError, match="no tea"):
+        await respond(batches)
+
+
+# -- with a server --------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+async def gate() -> Gate:
+    return Gate()
+
+
+@pytest.fixture
+async def server(tmp_path: Path, gate: Gate) -> AsyncIterator[Hosted]:
+    async with hosted(tmp_path, agents=agents(gate), grace=0) as found:
+        yield found
+
+
+async def test_a_stream_is_gone_within_a_second_of_its_client(server: Hosted, gate: Gate) -> None:
+    following = server.service.runs.following
+    async with talking(server) as client:
+        response = await client.post("/agents/gate/stream", json=HELLO)
+        await gate.asked.wait()
+        assert following.readers == 1
+        response.close()
+        left = time.monotonic()
+
+        async def gone() -> bool:
+            return following.readers == 0
+
+        await eventually(gone, 5)
+        assert time.monotonic() - left < 1.5
+    assert len(server.service.runs.performing.running) == 1
+    gate.answers.put_nowait("Here.")
+
+
+async def test_signs_of_life_come_while_nothing_happens(server: Hosted, gate: Gate) -> None:
+    server.service.runs.following.beat = 0.05
+    async with talking(server) as client, client.post("/agents/gate/stream", json=HELLO) as response:
+        beats = 0
+        async for line in response.content:
+            beats += line == b": \n"
+            if beats == 3:
+                break
+        assert not server.service.runs.performing.running == {}
+        gate.answers.put_nowait("Here.")
+        assert [found["event"] async for found in frames(response)][-1] == "done"
+
+
+async def test_clients_that_never_read_hold_little(tmp_path: Path) -> None:
+    """A reader that stands still is left behind; the run goes on, and what it holds is bounded."""
+
+    class Chatty:
+        name = "chatty"
+
+        async def stream(self, request: Request) -> AsyncIterator[Delta]:
+            for _ in range(3_000):
+                yield TextDelta("x" * 5_000)
+                await asyncio.sleep(0)
+            yield Finish()
+
+    short = {"chatty": Agent(Chatty()), "echo": Agent(FunctionModel(lambda request: "hello"))}
+    async with hosted(tmp_path, agents=short, grace=0) as server, talking(server) as client:
+        response = await client.post("/agents/chatty/stream", json=HELLO)
+        run = response.headers["X-Run-Id"]
+        hubs = server.service.runs.following.board._hubs
+
+        async def ended() -> bool:
+            for hub in hubs.values():
+                for reader in hub._readers:
+                    assert sum(len(frame.text) for frame in reader.queue) < 1_100_000
+            async with client.get(f"/runs/{run}") as state:
+                return bool((await state.json())["state"] == "ended")
+
+        await eventually(ended, 40)
+        async with client.post("/agents/echo/invoke", json=HELLO) as fine:
+            assert fine.status == 200
+        seen = [found["event"] async for found in frames(response)]  # and now it reads
+        assert seen[-2:] == ["on_chat_model_end", "done"] and "resync" in seen and seen.count("done") == 1

@@ -1,0 +1,219 @@
+"""Threads: listed, searched, described, branched off, taken back, exported and deleted."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+
+from serving import Hosted, events, eventually, hosted, talking
+from talkers import HELLO, Gate, agents, answer, echoing, get, names, say
+from wick import Agent, FunctionModel, ToolCall, assistant
+from wick.capabilities.subagents import Subagents
+from wick.protocols import Request
+from wick.subagent import Subagent
+
+
+@pytest.fixture
+async def gate() -> Gate:
+    return Gate()
+
+
+def handing_down(request: Request) -> Any:
+    if request.messages[-1].role == "user" and request.messages[-1].text == "Delegate.":
+        return assistant("", ToolCall("c1", "task", {"agent": "helper", "prompt": "Help."}))
+    return f"You said: {request.messages[-1].text}"
+
+
+@pytest.fixture
+async def server(tmp_path: Path, gate: Gate) -> AsyncIterator[Hosted]:
+    helper = Subagent("helper", "Helps", "You help.", model=FunctionModel(echoing))
+    boss = Agent(FunctionModel(handing_down), hooks=[Subagents([helper])])
+    async with hosted(tmp_path, agents=agents(gate) | {"boss": boss}, grace=0) as found:
+        yield found
+
+
+@pytest.fixture
+async def client(server: Hosted) -> AsyncIterator[aiohttp.ClientSession]:
+    async with talking(server) as found:
+        yield found
+
+
+async def call(client: aiohttp.ClientSession, method: str, path: str, status: int, **more: Any) -> Any:
+    async with client.request(method, path, **more) as response:
+        found = await response.json() if response.content_type == "application/json" else await response.text()
+        assert response.status == status, found
+        return found
+
+
+async def test_threads_are_listed_page_by_page(client: aiohttp.ClientSession) -> None:
+    for number in range(5):
+        await answer(client, "echo", say(f"Number {number}.", f"th_{number}"))
+    first = await get(client, "/threads?limit=3")
+    rest = await get(client, f"/threads?limit=3&cursor={first['next']}")
+    assert [thread["id"] for thread in first["threads"] + rest["threads"]] == [f"th_{n}" for n in (4, 3, 2, 1, 0)]
+    assert rest["next"] == "" and first["threads"][0]["title"] == "Number 4."
+    assert first["threads"][0]["agent_id"] == "echo" and first["threads"][0]["last"] == 4
+    oldest = await get(client, "/threads?limit=1&order=created")
+    assert oldest["threads"][0]["id"] == "th_4"
+    for query in ("limit=0", "limit=1000", "cursor=nonsense", "order=size"):
+        assert (await client.get(f"/threads?{query}")).status in (400, 422)
+
+
+async def test_threads_are_searched(client: aiohttp.ClientSession) -> None:
+    await answer(client, "echo", say("The weather in Paris.", "th_1"))
+    await answer(client, "echo", say("The weather in Rome.", "th_2"))
+    hits = (await get(client, "/threads/search?q=weather paris"))["hits"]
+    assert {hit["thread_id"] for hit in hits} == {"th_1"} and {hit["seq"] for hit in hits} == {1, 3}
+    assert "Paris" in hits[0]["text"] and (await get(client, "/threads/search?q=berlin"))["hits"] == []
+    assert (await client.get("/threads/search?q=%20")).status == 400
+
+
+async def test_a_thread_says_what_was_said_in_it(client: aiohttp.ClientSession) -> None:
+    await answer(client, "echo", say("Hello.", "th_1"))
+    thread = await get(client, "/threads/th_1")
+    assert [(m["seq"], m["role"], m["content"]) for m in thread["messages"]] == [
+        (1, "user", "Hello."),
+        (3, "assistant", "You said: Hello."),
+    ]
+    assert thread["usage"]["output_tokens"] > 0 and not thread["running"] and thread["run_id"] == ""
+    await call(client, "GET", "/threads/nowhere", 404)
+
+
+async def test_a_thread_is_described_anew(client: aiohttp.ClientSession) -> None:
+    await answer(client, "echo", say("Hello.", "th_1"))
+    changed = await call(client, "PATCH", "/threads/th_1", 200, json={"title": "Greeting", "meta": {"star": True}})
+    assert changed["title"] == "Greeting" and changed["meta"] == {"star": True}
+    again = await call(client, "PATCH", "/threads/th_1", 200, json={"meta": {"agent": "payer", "parent": "x"}})
+    assert again["title"] == "Greeting" and again["agent_id"] == "echo"  # what the server says of it stays
+    assert [thread["id"] for thread in (await get(client, "/threads"))["threads"]] == ["th_1"]
+    await call(client, "PATCH", "/threads/th_1", 413, json={"meta": {"long": "x" * 20_000}})
+    await call(client, "PATCH", "/threads/th_1", 422, json={"owner": "me"})
+    assert (await answer(client, "echo", say("More.", "th_1")))["response"] == "You said: More."
+
+
+async def test_a_thread_is_branched_off(client: aiohttp.ClientSession) -> None:
+    await answer(client, "echo", say("One.", "th_1"))
+    await answer(client, "echo", say("Two.", "th_1"))
+    whole = await call(client, "POST", "/threads/th_1/fork", 201, json={})
+    part = await call(client, "POST", "/threads/th_1/fork", 201, json={"at": 4, "title": "Another way"})
+    assert whole["last"] == 8 and whole["meta"] == {"forked_from": "th_1", "forked_at": 8}
+    assert part["title"] == "Another way" and part["agent_id"] == "echo" and part["id"] != whole["id"]
+    more = await answer(client, "echo", say("Three.", part["id"]))
+    assert [m["content"] for m in more["messages"]][::2] == ["One.", "Three."]
+    assert len((await get(client, "/threads/th_1"))["messages"]) == 4
+    await call(client, "POST", "/threads/th_1/fork", 400, json={"at": 99})
+
+
+async def test_a_branch_does_not_take_a_run_along(server: Hosted, client: aiohttp.ClientSession) -> None:
+    """What a run was about to do is done once, whatever branches off meanwhile."""
+    async with client.post("/agents/payer/stream", json=say("Pay.", "th_1")) as response:
+        asked = (await events(response, until="on_approval_request"))[-1]["data"]["data"]["id"]
+        branch = await call(client, "POST", "/threads/th_1/fork", 201, json={})
+        assert branch["run_id"] == "" and branch["asking"] == 0
+        await server.service._resuming.take_up_all()
+        thread = await get(client, f"/threads/{branch['id']}")
+        assert thread["messages"][-1]["role"] == "tool" and "cancelled" in thread["messages"][-1]["content"]
+        await call(client, "POST", f"/approvals/{asked}", 200, json={"choice": "allow", "thread_id": "th_1"})
+        assert names(await events(response))[-1] == "done"
+    assert (await answer(client, "payer", say("So?", branch["id"])))["response"].startswith("So?")
+
+
+async def test_a_thread_is_taken_back(client: aiohttp.ClientSession, gate: Gate) -> None:
+    await answer(client, "echo", say("One.", "th_1"))
+    await answer(client, "echo", say("Two.", "th_1"))
+    back = await call(client, "POST", "/threads/th_1/rewind", 200, json={"to": 4})
+    assert [m["content"] for m in back["messages"]] == ["One.", "You said: One."]
+    more = await answer(client, "echo", say("Three.", "th_1"))
+    assert [m["content"] for m in more["messages"]][::2] == ["One.", "Three."]
+    assert [m["seq"] for m in more["messages"]][:2] == [1, 3]
+    await call(client, "POST", "/threads/th_1/rewind", 400, json={"to": 99})
+    going = asyncio.create_task(answer(client, "gate", say("Wait.", "th_2")))
+    await gate.asked.wait()
+    refused = await call(client, "POST", "/threads/th_2/rewind", 409, json={"to": 0})
+    assert refused["error"]["code"] == "conflict"
+    gate.answers.put_nowait("Yes.")
+    await going
+
+
+async def test_to_take_back_ends_a_run_that_waits(server: Hosted, client: aiohttp.ClientSession) -> None:
+    for instance in (server.service.registry.sessions,):
+        instance.patience = 0.0
+    async with client.post("/agents/payer/stream", json=say("Pay.", "th_1")) as response:
+        seen = await events(response)
+    assert seen[-1]["event"] == "done" and seen[-1]["data"]["data"]["outcome"] == "interrupted"
+    run = response.headers["X-Run-Id"]
+    assert (await get(client, f"/runs/{run}"))["state"] == "waiting"
+    await call(client, "POST", "/threads/th_1/rewind", 200, json={"to": 0})
+    ended = await get(client, f"/runs/{run}")
+    assert (ended["state"], ended["outcome"], ended["reason"]) == ("ended", "cancelled", "the thread was rewound")
+    async with client.get(f"/runs/{run}/events", headers={"Last-Event-ID": seen[-1]["id"]}) as response:
+        assert names(await events(response)) == ["done"]
+
+
+async def test_a_thread_is_exported(client: aiohttp.ClientSession) -> None:
+    await answer(client, "echo", say("Show me ``` three.", "th_1"))
+    log = await call(client, "GET", "/threads/th_1/export", 200)
+    assert log["schema"] == 1 and [entry["kind"] for entry in log["entries"]] == [
+        *("message", "run_start", "message", "run_end"),
+    ]
+    async with client.get("/threads/th_1/export?format=markdown") as response:
+        text = await response.text()
+        assert response.content_type == "text/markdown"
+        assert response.headers["Content-Disposition"] == 'attachment; filename="th_1.md"'
+    assert text.startswith("# Show me ``` three.\n") and "## User" in text and "You said: Show me ``` three." in text
+    async with client.get("/threads/th_1/export?format=pdf") as response:
+        assert response.status == 422
+
+
+async def test_a_thread_is_deleted_with_those_of_its_subagents(server: Hosted, client: aiohttp.ClientSession) -> None:
+    found = await answer(client, "boss", say("Delegate.", "th_1"))
+    assert "You said: Help." in found["response"]
+    owner = (await get(client, "/auth/me"))["id"]
+    there = [head.id for head in (await server.service.store.list(owner)).threads]
+    (child,) = [id for id in there if id != "th_1"]
+    assert [thread["id"] for thread in (await get(client, "/threads"))["threads"]] == ["th_1"]
+    refused = await call(client, "POST", f"/threads/{child}/messages", 409, json=HELLO)
+    assert "subagent" in refused["error"]["message"]
+    await call(client, "DELETE", "/threads/th_1", 204)
+    assert (await server.service.store.list(owner)).threads == ()
+    await call(client, "DELETE", "/threads/th_1", 404)
+
+
+async def test_a_thread_that_is_busy_is_deleted_too(client: aiohttp.ClientSession, gate: Gate) -> None:
+    async with client.post("/agents/gate/stream", json=say("Wait.", "th_1")) as response:
+        await gate.asked.wait()
+        await call(client, "DELETE", "/threads/th_1", 204)
+        assert names(await events(response))[-1] in ("done", "error")
+    await call(client, "GET", f"/runs/{response.headers['X-Run-Id']}", 404)
+    gate.answers.put_nowait("Anew.")
+    assert len((await answer(client, "gate", say("Hello.", "th_1")))["messages"]) == 2
+
+
+async def test_so_many_threads_and_no_more(tmp_path: Path) -> None:
+    quotas = {"threads": 2, "requests_per_second": 0}
+    async with hosted(tmp_path, agents=agents(Gate()), quotas=quotas) as server, talking(server) as client:
+        await answer(client, "echo", say("One.", "th_1"))
+        await answer(client, "echo", say("Two.", "th_2"))
+        assert (await answer(client, "echo", say("Three.", "th_3"), 429))["error"]["code"] == "too_many"
+        await call(client, "POST", "/threads/th_1/fork", 429, json={})
+        assert (await answer(client, "echo", say("More.", "th_1")))["response"] == "You said: More."
+        await call(client, "DELETE", "/threads/th_2", 204)
+        await answer(client, "echo", say("Three.", "th_3"))
+
+
+async def test_what_is_said_to_a_thread_that_rests_begins_a_run(client: aiohttp.ClientSession) -> None:
+    await answer(client, "echo", say("One.", "th_1"))
+    said = await call(client, "POST", "/threads/th_1/messages", 202, json=say("Two."))
+    async with client.get(f"/runs/{said['run_id']}/events") as response:
+        assert names(await events(response))[-1] == "done"
+
+    async def heard() -> bool:
+        return bool((await get(client, "/threads/th_1"))["messages"][-1]["content"] == "You said: Two.")
+
+    await eventually(heard)
+    await call(client, "POST", "/threads/nowhere/messages", 404, json=HELLO)

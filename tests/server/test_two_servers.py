@@ -1,0 +1,104 @@
+"""Two servers on one Postgres: either serves, follows, answers and cancels any run, and takes up what was left."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from postgres import server as postgres_server
+from serving import Hosted, events, eventually, hosted, talking
+from talkers import Gate, agents, answer, get, ids, names, say
+
+
+@pytest.fixture
+async def gate() -> Gate:
+    return Gate()
+
+
+@pytest.fixture
+async def two(tmp_path: Path, gate: Gate) -> AsyncIterator[tuple[Hosted, Hosted]]:
+    schema = postgres_server().schema()
+    options = {"store": "postgres", "store_schema": schema, "agents": agents(gate), "grace": 0.0}
+    async with hosted(tmp_path / "a", **options) as first, hosted(tmp_path / "b", **options) as second:
+        yield first, second
+
+
+async def test_either_serves_what_the_other_began(two: tuple[Hosted, Hosted]) -> None:
+    async with talking(two[0]) as here, talking(two[1]) as there:
+        first = await answer(here, "echo", say("One.", "th_1"))
+        second = await answer(there, "echo", say("Two.", "th_1"))
+        assert [message["content"] for message in second["messages"]][::2] == ["One.", "Two."]
+        assert (await get(there, f"/runs/{first['run_id']}"))["outcome"] == "completed"
+        async with there.get(f"/runs/{first['run_id']}/events") as response:
+            assert names(await events(response)) == ["on_chat_model_end", "done"]
+
+
+async def test_one_follows_and_cancels_what_goes_on_at_the_other(two: tuple[Hosted, Hosted], gate: Gate) -> None:
+    async with talking(two[0]) as here, talking(two[1]) as there:
+        async with here.post("/agents/gate/stream", json=say("One.", "th_1")) as response:
+            await gate.asked.wait()
+            run = response.headers["X-Run-Id"]
+            assert (await get(there, f"/runs/{run}"))["state"] == "running"
+            async with there.get(f"/runs/{run}/events") as following:
+                async with there.post(f"/runs/{run}/cancel") as cancelling:
+                    assert cancelling.status == 200
+                found = [await events(response), await events(following)]
+        assert [names(each)[-1] for each in found] == ["done", "done"] and ids(found[0]) == ids(found[1])
+        assert found[1][-1]["data"]["data"]["outcome"] == "cancelled"
+
+        async def ended() -> bool:
+            return bool((await get(there, f"/runs/{run}"))["outcome"] == "cancelled")
+
+        await eventually(ended)
+
+
+async def test_what_is_said_at_one_steers_the_run_at_the_other(two: tuple[Hosted, Hosted], gate: Gate) -> None:
+    async with talking(two[0]) as here, talking(two[1]) as there:
+        first = asyncio.create_task(answer(here, "gate", say("One.", "th_1")))
+        await gate.asked.wait()
+        async with there.post("/agents/gate/stream", json=say("Two.", "th_1")) as response:
+            gate.answers.put_nowait("First.")
+            gate.answers.put_nowait("Second.")
+            found = await events(response)
+        assert names(found) == ["on_chat_model_end", "on_user_message", "on_chat_model_end", "done"]
+        assert found[-1]["data"]["data"]["text"] == "Second." == (await first)["response"]
+
+
+async def test_a_question_of_one_is_answered_at_the_other(two: tuple[Hosted, Hosted]) -> None:
+    async with talking(two[0]) as here, talking(two[1]) as there:
+        async with here.post("/agents/payer/stream", json=say("Pay.", "th_1")) as response:
+            await events(response, until="on_approval_request")
+            (waiting,) = (await get(there, "/approvals"))["approvals"]
+            async with there.post(f"/approvals/{waiting['id']}", json={"choice": "allow"}) as answered:
+                assert answered.status == 200
+            found = await events(response)
+        assert next(f for f in found if f["event"] == "on_tool_end")["data"]["data"]["output"] == "paid 500"
+
+
+async def test_both_are_told_something_at_once(two: tuple[Hosted, Hosted]) -> None:
+    async with talking(two[0]) as here, talking(two[1]) as there:
+        await answer(here, "echo", say("0", "th_1"))
+        said = [answer(client, "echo", say(str(n), "th_1")) for n, client in enumerate((here, there) * 5, 1)]
+        await asyncio.gather(*said)
+        thread = await get(here, "/threads/th_1")
+    words = [message["content"] for message in thread["messages"] if message["role"] == "user"]
+    assert sorted(words, key=int) == [str(n) for n in range(11)] and thread["queued"] == 0
+
+
+async def test_one_takes_up_what_the_other_let_go_of(tmp_path: Path, gate: Gate) -> None:
+    schema = postgres_server().schema()
+    options = {"store": "postgres", "store_schema": schema, "agents": agents(gate), "grace": 0.0}
+    async with hosted(tmp_path / "b", **options) as second, talking(second) as there:
+        async with (
+            hosted(tmp_path / "a", **options) as first,
+            talking(first) as here,
+            here.post("/agents/gate/stream", json=say("One.", "th_1")) as response,
+        ):
+            await gate.asked.wait()
+            following = await there.get(f"/runs/{response.headers['X-Run-Id']}/events")
+        gate.answers.put_nowait("Here.")
+        found = await events(following)
+        assert names(found)[-2:] == ["on_chat_model_end", "done"] and found[-1]["data"]["data"]["text"] == "Here."
