@@ -31,16 +31,20 @@ from wick import (
     assistant,
     before,
     guard,
+    journal,
     tool,
     tool_message,
     user,
     wrap,
 )
+from wick.capabilities.sessions import Sessions
 from wick.errors import ConfigError, ModelError, StoreError
 from wick.events import ChatModelRestart, Done, Event, Failed
+from wick.frozen import thaw
 from wick.hooks import Next
 from wick.operations import Operation
 from wick.protocols import Request
+from wick.stores.in_memory import InMemory
 
 
 def copy(thread: Thread, until: int | None = None) -> Thread:
@@ -913,3 +917,133 @@ async def test_a_tool_that_ends_after_its_call_was_answered_is_not_taken_for_a_l
     model = Scripted(calls(call("send", text="one")), calls(call("send", text="two")), "done")
     result = await Agent(model, tools=[send], hooks=[straggle]).run("go")
     assert results(result) == ["later", "sent"]
+
+
+# -- what was queued before a run, and runs that are let go of --------------------------------------------------------
+
+
+async def kept_store() -> InMemory:
+    store = InMemory()
+    await store.create("local", "th_1")
+    return store
+
+
+async def test_what_was_said_before_a_run_is_its_input() -> None:
+    """Hooks of a run see it, guards among them; nobody hears it twice."""
+    store, seen = await kept_store(), list[str]()
+
+    @before(Run)
+    def look(run: Run) -> None:
+        seen.extend(message.text for message in run.input)
+
+    await store.enqueue("local", "th_1", user("One.").to_json(), user("Two.").to_json())
+    result = await Agent(Scripted("Both."), hooks=[Sessions(store), look]).run(thread="th_1")
+    assert seen == ["One.", "Two."] and [message.text for message in result.messages] == ["One.", "Two.", "Both."]
+    assert (await store.head("local", "th_1")).queued == 0
+    await store.close()
+
+
+async def test_what_hooks_make_of_it_takes_its_place() -> None:
+    store = await kept_store()
+
+    @before(Run)
+    def shout(run: Run) -> None:
+        run.input = [user(message.text.upper()) for message in run.input]
+
+    await store.enqueue("local", "th_1", user("hello").to_json())
+    result = await Agent(Scripted("Yes."), hooks=[Sessions(store), shout]).run(thread="th_1")
+    assert [message.text for message in result.messages] == ["HELLO", "Yes."]
+    assert (await store.head("local", "th_1")).queued == 0
+    await store.close()
+
+
+async def test_what_a_run_may_not_answer_waits_for_no_other() -> None:
+    store = await kept_store()
+
+    @guard(Run)
+    def closed(run: Run) -> Block:
+        return Block("closed today")
+
+    await store.enqueue("local", "th_1", user("hello").to_json())
+    result = await Agent(Scripted(), hooks=[Sessions(store), closed]).run(thread="th_1")
+    assert result.reason == "blocked: closed today" and (await store.head("local", "th_1")).queued == 0
+    log = [row async for batch in store.read("local", "th_1") for row in batch]
+    assert [row["kind"] for row in log] == ["decision", "event"] and log[-1]["data"]["name"] == "message_refused"
+    await store.close()
+
+
+async def test_a_run_that_pauses_before_it_begins_takes_its_input_along() -> None:
+    store = await kept_store()
+
+    @before(Run)
+    def may_i(run: Run) -> Ask:
+        return Ask("begin?")
+
+    sessions = Sessions(store)
+    await store.enqueue("local", "th_1", user("hello").to_json())
+    waits = await Agent(Scripted(), hooks=[sessions, may_i]).run(thread="th_1")
+    assert waits.outcome == "interrupted" and (await store.head("local", "th_1")).queued == 0
+    (question,) = await sessions.questions("th_1")
+    await sessions.answer("th_1", question["id"], "allow")
+    result = await Agent(Scripted("Hi."), hooks=[sessions, may_i]).run(thread="th_1")
+    assert [message.text for message in result.messages] == ["hello", "Hi."]
+    await store.close()
+
+
+async def test_a_run_that_is_let_go_of_is_taken_up() -> None:
+    """Cancelled by a program that stops, not by its user: no call is answered for it, and it goes on elsewhere."""
+    store, begun = await kept_store(), asyncio.Event()
+
+    @tool(idempotent=True)
+    async def wait() -> str:
+        """Wait."""
+        begun.set()
+        await asyncio.sleep(0 if len(tries) > 1 else 60)
+        return "waited"
+
+    tries = [1]
+    agent = Agent(Scripted(calls(ToolCall("c1", "wait"))), tools=[wait], hooks=[Sessions(store)])
+    stream = agent.stream("go", thread="th_1")
+    task = asyncio.create_task(stream.finish())
+    await begun.wait()
+    stream.run.progress.released = True
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert stream.result is not None and (stream.result.outcome, stream.result.reason) == ("interrupted", "interrupted")
+    assert (await store.head("local", "th_1")).run == stream.run.id
+    tries.append(2)
+    again = await Agent(Scripted("Done."), tools=[wait], hooks=[Sessions(store)]).run(thread="th_1")
+    assert again.text == "Done." and again.messages.tool_messages()[0].text == "waited"
+    await store.close()
+
+
+async def test_that_a_run_failed_is_logged_with_why() -> None:
+    thread = Thread("th_1")
+    with pytest.raises(RuntimeError):
+        await Agent(Scripted(RuntimeError("no tea"))).run("go", thread=thread)
+    assert thaw(thread.entries[-1].data)["error"] == {"code": "runtime_error", "message": "no tea"}
+
+
+def test_a_run_that_nobody_performs_is_given_up() -> None:
+    thread = Thread("th_1")
+    journal.give_up(thread, "r1", [user("hello")], "cancelled", "user requested")
+    assert [entry.kind for entry in thread.entries] == ["message", "run_start", "run_end"] and thread.open_run is None
+    thread.add(user("go"))
+    thread.append("run_start", {"run": "r2", "agent": "a", "guards": [], "resumed": False, "input": 1})
+    thread.add(calls(call()))
+    journal.give_up(thread, "r2", [], "failed", "error", ("model_error", "it is down"))
+    assert thread.messages[-1].text == "the run failed before echo ran" and thread.messages[-1].failed
+    assert thaw(thread.entries[-1].data)["error"] == {"code": "model_error", "message": "it is down"}
+    thread.add(user("and now?"))  # the next message works
+
+
+async def test_a_stream_that_is_seen_through_is_not_read() -> None:
+    seen: list[Event] = []
+    stream = Agent(Scripted("hello")).stream("go", emit=seen.append)
+    assert (await stream.finish()).text == "hello" and seen[-1].terminal
+    with pytest.raises(ConfigError, match="being read"):
+        await stream.finish()
+    with pytest.raises(ConfigError, match="read once"):
+        async for _ in stream:
+            pass

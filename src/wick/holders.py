@@ -8,20 +8,29 @@ from __future__ import annotations
 import os
 import socket
 from contextlib import suppress
+from functools import cache
 from uuid import uuid4
 
 
 def holder_name() -> str:
     """A name for this program as the holder of something; each one is another."""
-    return f"{socket.gethostname()}:{_namespace()}:{os.getpid()}:{_started(os.getpid())}:{uuid4().hex[:8]}"
+    return f"{_own(os.getpid())}{uuid4().hex[:8]}"
 
 
 def has_ended(holder: str) -> bool:
     """Whether a holder is a program of this machine that has ended; of others nobody knows."""
+    if holder.startswith(_own(os.getpid())):  # a server looks at thousands of its own every few seconds
+        return False
     *host, namespace, pid, started, _ = holder.rsplit(":", 4) if holder.count(":") >= 4 else ("",) * 5
     if host != [socket.gethostname()] or namespace != _namespace() or not pid.isdecimal():
         return False
     return not _is_there(int(pid)) or _started(int(pid)) != started
+
+
+@cache
+def _own(pid: int) -> str:
+    """How the names of this program's holders begin."""
+    return f"{socket.gethostname()}:{_namespace()}:{pid}:{_started(pid)}:"
 
 
 def _is_there(pid: int) -> bool:

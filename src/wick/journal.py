@@ -222,7 +222,7 @@ def give_up(
     if thread.open_run is None or thread.open_run["run"] != run:
         thread.add(*said)
         thread.append("run_start", {"run": run, "agent": "", "guards": [], "resumed": False, "input": len(said)})
-    usage = (thread.open_run or {}).get("usage", {})
+    usage = {} if thread.open_run is None else thread.open_run.get("usage", {})
     _answer_all(thread, f"the run {'failed' if outcome == 'failed' else f'was {outcome}'}")
     about = {"run": run, "outcome": outcome, "reason": reason, "usage": usage}
     thread.append("run_end", about | ({"error": {"code": error[0], "message": error[1]}} if error else {}))

@@ -208,3 +208,15 @@ def test_programs_in_a_config_run_in_the_workspace(programs: Programs) -> None:
 def test_an_agent_without_the_key_has_no_programs(programs: Programs) -> None:
     programs.sh("check", "turn_end", path=programs.folder / ".wick" / "hooks")
     assert named(configured(programs.folder)) == []
+
+
+@needs_bubblewrap
+async def test_in_the_sandbox_programs_of_the_folder_run_and_cannot_change_each_other(programs: Programs) -> None:
+    project = programs.folder / "project"
+    program = programs.sh(
+        "check", "before_tool_call", 'cat >/dev/null; echo >> "$0" && exit; exit 7', project / ".wick" / "hooks"
+    )
+    options = {"dirs": (), "folder": project, "home": programs.folder / "home", "sandbox": True}
+    programs.executables(**options).trust.trust([program])
+    executables = programs.executables(**options)
+    assert "ended with exit code 7" in result_of(await user_of(execute, executables, args={"command": "ls"}).run("go"))

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
 import aiohttp
 import pytest
 
-from serving import Served, frames
+from postgres import server as postgres_server
+from serving import Served, frames, hosted
 from talk import ask, code, listening
 from wick.server.showing import HIDDEN, model_name, shown
 
@@ -32,6 +34,8 @@ async def test_agents_are_listed_and_described(served: Served) -> None:
     assert "filesystem" in found["default"]["hooks"] and "filesystem" not in found["plain"]["hooks"]
     status, agent = await ask(served, "ada", "GET", "/agents/default")
     assert status == 200 and {"read_file", "execute"} <= {tool["name"] for tool in agent["tools"]}
+    sources = {tool["name"]: tool["source"] for tool in agent["tools"]}
+    assert (sources["read_file"], sources["write_todos"]) == ("filesystem", "todos")
     assert agent["backend"]["mode"] == "local" and agent["backend"]["protection"]["level"] in ("strong", "weak", "none")
     assert (await ask(served, "ada", "GET", "/agents/plain"))[1]["backend"] is None
     assert await code(served, "ada", "GET", "/agents/nobody") == (404, "not_found")
@@ -177,6 +181,7 @@ async def test_the_onion_is_data(served: Served) -> None:
     assert use["rings"][0]["capability"] == "tracing"  # outermost
     assert {ring["position"] for ring in use["rings"]} <= {"after", "wrap", "before"}
     confirm = next(ring for ring in use["guards"] if ring["hook"] == "filesystem.confirm")
+    assert confirm["source"] == "filesystem" and confirm["on_error"] == "fail"
     assert confirm["match"] == ["execute"] and confirm["point"] == "guard_tool_use" and confirm["inherit"]
 
 
@@ -205,6 +210,20 @@ async def test_changes_are_announced_to_whom_they_concern(served: Served) -> Non
     kinds = [frame["event"] for frame in told if id in json.dumps(frame) or tool["name"] in json.dumps(frame)]
     assert kinds == ["agent_created", "hooks_changed", "agent_deleted", "tools_changed", "tools_changed"]
     assert id not in json.dumps(others)
+
+
+async def test_two_servers_that_share_a_database_share_their_agents(tmp_path: Path) -> None:
+    shared = {"store": "postgres", "store_schema": postgres_server().schema(), "agents": {"plain": {"model": "demo"}}}
+    async with hosted(tmp_path / "one", **shared) as one, hosted(tmp_path / "two", **shared) as two:
+        body = {"agent_id": "mine", "model": "demo", "system_prompt": "Be brief."}
+        assert (await ask(one, "ada", "POST", "/agents/", json=body))[0] == 201
+        assert (await ask(two, "ada", "GET", "/agents/mine"))[1]["system_prompt"] == "Be brief."
+        assert (await ask(two, "bob", "GET", "/agents/mine"))[0] == 404
+        await ask(two, "ada", "PATCH", "/agents/mine/hooks", json={"hooks": {"todos": False}})
+        tools = (await ask(one, "ada", "GET", "/agents/mine"))[1]["tools"]
+        assert "write_todos" not in {tool["name"] for tool in tools}
+        assert (await ask(two, "ada", "DELETE", "/agents/mine"))[0] == 204
+        assert (await ask(one, "ada", "GET", "/agents/mine"))[0] == 404
 
 
 # -- what is shown ----------------------------------------------------------------------------------------------------

@@ -153,6 +153,40 @@ async def test_an_agent_without_a_workspace_has_no_files(served: Served) -> None
     assert await code(served, "ada", "GET", "/agents/plain/files/list") == (409, "conflict")
 
 
+async def test_files_and_folders_are_moved(served: Served, folder: str) -> None:
+    await write(served, f"{folder}/sub/a.txt", "a")
+    body = {"source": f"{folder}/sub/a.txt", "target": f"{folder}/new/b.txt"}
+    status, moved = await ask(served, "ada", "POST", f"{FILES}/move", json=body)
+    assert (status, moved) == (200, {"path": f"{folder}/new/b.txt"})
+    _, content = await ask(served, "ada", "GET", f"{FILES}/read", params={"path": f"{folder}/new/b.txt"})
+    assert content["content"] == "a"
+    assert await code(served, "ada", "POST", f"{FILES}/move", json=body) == (404, "not_found")
+    whole = {"source": f"{folder}/new", "target": f"{folder}/renamed"}
+    assert (await ask(served, "ada", "POST", f"{FILES}/move", json=whole))[0] == 200
+    _, listing = await ask(served, "ada", "GET", f"{FILES}/list", params={"path": f"{folder}/renamed"})
+    assert [entry["name"] for entry in listing["entries"]] == ["b.txt"]
+
+
+async def test_what_is_moved_replaces_nothing_and_stays_inside(served: Served, folder: str) -> None:
+    await write(served, f"{folder}/a.txt", "a")
+    await write(served, f"{folder}/b.txt", "b")
+    for target, refused in (
+        (f"{folder}/b.txt", {(409, "exists")}),
+        ("../outside.txt", {(400, "escapes")}),
+        (".git/hooks/pre-commit", {(403, "protected")}),
+        ("", {(422, "invalid")}),
+    ):
+        body = {"source": f"{folder}/a.txt", "target": target}
+        assert await code(served, "ada", "POST", f"{FILES}/move", json=body) in refused, target
+        body = {"source": target, "target": f"{folder}/c.txt"}
+        if target != f"{folder}/b.txt":
+            assert (await code(served, "ada", "POST", f"{FILES}/move", json=body))[0] in (400, 403, 404, 422), target
+    _, content = await ask(served, "ada", "GET", f"{FILES}/read", params={"path": f"{folder}/b.txt"})
+    assert content["content"] == "b"
+    body = {"source": f"{folder}/a.txt", "target": f"{folder}/d.txt"}
+    assert await code(served, "bob", "POST", f"{FILES}/move", json=body) == (404, "not_found")
+
+
 async def test_folders_are_deleted_only_if_asked_for(served: Served, folder: str) -> None:
     await write(served, f"{folder}/sub/a.txt", "a")
     status, _ = await ask(served, "ada", "DELETE", FILES, params={"path": folder})

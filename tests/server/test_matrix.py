@@ -145,6 +145,7 @@ BODIES: Mapping[tuple[str, str], dict[str, Any]] = {
     ("POST", "/agents/{id}/stream"): {"messages": [{"role": "user", "content": "x"}]},
     ("PATCH", "/agents/{id}/backend"): {"mode": "local"},
     ("POST", "/agents/{id}/container"): {"action": "stop"},
+    ("POST", "/agents/{id}/files/move"): {"source": "secret.txt", "target": "x"},
     ("PUT", "/agents/{id}/files/write"): {"path": "x", "content": "x"},
     ("PATCH", "/agents/{id}/hooks"): {"hooks": {}},
     ("PATCH", "/agents/{id}/skills"): {"skills": {}},
@@ -241,3 +242,25 @@ async def test_news_of_one_user_do_not_reach_another(served: Served) -> None:
             while b"agent_deleted" not in seen:
                 seen += await stream.content.readany()
         assert b"news-bob" in seen and b"news-ada" not in seen
+
+
+async def test_nobody_answers_for_somebody_else(served: Served) -> None:
+    made = {"agent_id": "asks", "model": "demo", "backend": {"type": "local"}, "permissions": {"ask": ["execute"]}}
+    body = {"messages": [{"role": "user", "content": "Run the command: ls"}]}
+    async with talking(served, "ada") as ada, talking(served, "bob") as bob, talking(served, "root") as root:
+        assert await asked(ada, "POST", "/agents/", json=made) == 201
+        async with ada.post("/agents/asks/stream", json=body) as stream:
+            seen = await events(stream, until="on_approval_request")
+            id, thread = seen[-1]["data"]["data"]["id"], stream.headers["X-Thread-Id"]
+            for other in (bob, root):
+                async with other.get("/approvals") as answer:
+                    assert id not in await answer.text()
+                for more in ({}, {"thread_id": thread}):
+                    answer_it = {"choice": "allow", **more}
+                    assert await asked(other, "POST", f"/approvals/{id}", json=answer_it) == 404
+            async with ada.get("/approvals") as answer:
+                assert id in await answer.text()
+            assert await asked(ada, "POST", f"/approvals/{id}", json={"choice": "deny"}) == 200
+            rest = await events(stream)
+            assert rest[-1]["event"] == "done"
+        assert await asked(ada, "DELETE", "/agents/asks?files=true") == 204

@@ -87,7 +87,10 @@ async def test_an_agent_that_is_not_there_is_not_found(tmp_path: Path) -> None:
             assert refusal.value.status == 404
 
 
-async def test_a_change_counts_from_the_next_run_and_a_running_one_keeps_its_agent(tmp_path: Path) -> None:
+async def test_a_change_counts_from_the_next_run_and_a_running_one_keeps_its_agent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(registry_module, "RETIRED_SECONDS", 0.0)
     began, go_on = asyncio.Event(), asyncio.Event()
 
     async def wait() -> str:
@@ -107,11 +110,11 @@ async def test_a_change_counts_from_the_next_run_and_a_running_one_keeps_its_age
         assert after is not before
         assert {tool.name for tool in before.agent.tools} - {tool.name for tool in after.agent.tools} >= {"write_todos"}
         assert after.backend is before.backend  # where it works has not changed
-        await there._end_unused(0.0)
+        await there._sweep()
         assert before in there._retired
         go_on.set()
         assert (await run).text == "Done."
-        await there._end_unused(0.0)
+        await there._sweep()
         assert before not in there._retired
 
 
@@ -146,6 +149,15 @@ async def test_rules_of_permissions_add_up_so_that_nobody_loses_a_deny(tmp_path:
         permissions: Any = next(hook.owner for hook in instance.agent.hooks if hook.name == "permissions.check")
         for command in ("rm x", "mv x y"):
             assert permissions.explain("execute", {"command": command}).decision == "deny"
+
+
+async def test_threads_are_the_servers_whatever_the_file_says(tmp_path: Path) -> None:
+    agents = {"defaults": {"model": "demo", "sessions": "./other"}, "agents": {"a": {}, "b": {"sessions": False}}}
+    async with registry(tmp_path, agents) as there:
+        for id in ("a", "b"):
+            await (await there.agent(ADA, id)).agent.run("Hello", user=ADA.id, thread=f"t-{id}")
+            assert (await there.sessions.load(f"t-{id}", owner=ADA.id)).messages
+        assert not (tmp_path / "other").exists()
 
 
 async def test_rings_stand_in_the_order_that_was_asked_for(tmp_path: Path) -> None:
@@ -279,6 +291,28 @@ async def test_agents_that_users_make_are_theirs_alone_and_those_of_operators_ev
         assert refusal.value.status == 403
         await there.delete(OLGA, "ours", files=False)
         assert "ours" not in await there.ids(BOB)
+
+
+async def test_an_agent_that_can_no_longer_be_made_spoils_no_other_and_can_be_deleted(tmp_path: Path) -> None:
+    async with registry(tmp_path, CODER) as there:
+        await there.records.put("agent", ADA.id, "old", {"options": {"model": "demo", "gone_key": 1}})
+        assert "old" in await there.ids(ADA)
+        with pytest.raises(ConfigError, match="gone_key"):
+            await there.agent(ADA, "old")
+        await there.delete(ADA, "old", files=False)
+        assert "old" not in await there.ids(ADA)
+
+
+async def test_what_was_changed_about_an_agent_goes_with_it(tmp_path: Path) -> None:
+    async with registry(tmp_path, CODER) as there:
+        for number in range(2):
+            await there.create(ADA, "mine", {"model": "demo", "permissions": True}, shared=False)
+            instance = await there.agent(ADA, "mine")
+            assert "write_todos" in {tool.name for tool in instance.agent.tools}, number
+            assert not (await there.said(ADA, "mine")).hooks and not await there.records.list("grant", ADA.id)
+            await there.change(ADA, "mine", lambda said: replace(said, hooks={"todos": False}))
+            await there.grant(ADA, "mine", {"operation": "tool_use", "tool": "write_todos", "args": {}})
+            await there.delete(ADA, "mine", files=False)
 
 
 async def test_deleting_an_agent_may_delete_its_files(tmp_path: Path) -> None:

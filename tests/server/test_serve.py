@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
 import shutil
 import subprocess
 import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import aiohttp
 import pytest
+import uvicorn
+from starlette.applications import Starlette
+from starlette.routing import Mount
 
 from serving import TOKENS, Served, serving, talking
+from wick import Scripted
 from wick.server.files_limit import raise_files_limit
 from wick.server.server import Server, bound_socket
 
@@ -145,3 +153,50 @@ def test_the_limit_of_files_is_raised_or_said() -> None:
     assert raise_files_limit(64) == []
     said = raise_files_limit(10**9)
     assert said == [] or "ulimit -n" in said[0]
+
+
+@asynccontextmanager
+async def run_by_uvicorn(app: Any) -> AsyncIterator[str]:
+    """An ASGI app behind a plain uvicorn, as somebody else would run it."""
+    with bound_socket("127.0.0.1", 0) as bound:
+        server = uvicorn.Server(uvicorn.Config(app, lifespan="on", log_level="warning"))
+        task = asyncio.create_task(server.serve(sockets=[bound]))
+        while not server.started and not task.done():
+            await asyncio.sleep(0.01)
+        try:
+            yield f"http://127.0.0.1:{bound.getsockname()[1]}"
+        finally:
+            server.should_exit = True
+            await task
+
+
+async def test_the_app_runs_in_another_server(tmp_path: Path) -> None:
+    server = Server(data=tmp_path, token="of-the-program").register_agent("default", {"model": Scripted("It is 5.")})
+    headers = {"Authorization": "Bearer of-the-program"}
+    asked: dict[str, Any] = {"json": {"messages": [{"role": "user", "content": "What is 2 + 3?"}]}, "headers": headers}
+    async with run_by_uvicorn(server.app()) as url, aiohttp.ClientSession(url) as owner:
+        async with owner.post("/agents/default/invoke", **asked) as answer:
+            assert answer.status == 200
+            assert (await answer.json())["response"] == "It is 5."
+        async with owner.get("/agents/") as answer:
+            assert answer.status == 401
+
+
+async def test_the_app_can_be_mounted_below_a_path(tmp_path: Path) -> None:
+    server = Server(data=tmp_path, token="of-the-program").register_agent("default", {"model": "demo"})
+    app = server.app()
+
+    @asynccontextmanager
+    async def lifespan(_: Starlette) -> AsyncIterator[None]:
+        await server.service.start()
+        yield
+        await server.service.stop()
+
+    outer = Starlette(routes=[Mount("/wick", app)], lifespan=lifespan)
+    async with run_by_uvicorn(outer) as url, aiohttp.ClientSession(url) as nobody:
+        async with nobody.get("/wick/health") as answer:
+            assert (await answer.json())["agents"] == 1
+        async with nobody.get("/wick/agents/") as answer:
+            assert answer.status == 401
+        async with nobody.get("/wick/agents/", headers={"Authorization": "Bearer of-the-program"}) as answer:
+            assert answer.status == 200

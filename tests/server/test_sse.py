@@ -12,9 +12,8 @@ import pytest
 
 from serving import Hosted, eventually, frames, hosted, talking
 from talkers import HELLO, Gate, agents
-from wick import Agent, FunctionModel
+from wick import Agent, FunctionModel, Scripted, ToolCall, ToolUse, tool
 from wick.events import ToolStream
-from wick.protocols import Delta, Finish, Request, TextDelta
 from wick.server.frames import Frame, transient
 from wick.server.sse import BEAT, EventStream
 
@@ -127,7 +126,7 @@ async def test_signs_of_life_come_while_nothing_happens(server: Hosted, gate: Ga
             beats += line == b": \n"
             if beats == 3:
                 break
-        assert not server.service.runs.performing.running == {}
+        assert server.service.runs.performing.running
         gate.answers.put_nowait("Here.")
         assert [found["event"] async for found in frames(response)][-1] == "done"
 
@@ -135,16 +134,16 @@ async def test_signs_of_life_come_while_nothing_happens(server: Hosted, gate: Ga
 async def test_clients_that_never_read_hold_little(tmp_path: Path) -> None:
     """A reader that stands still is left behind; the run goes on, and what it holds is bounded."""
 
-    class Chatty:
-        name = "chatty"
+    @tool
+    async def chatter(use: ToolUse) -> str:
+        """Say a lot."""
+        for _ in range(3_000):
+            use.stream("x" * 5_000)
+            await asyncio.sleep(0)
+        return "that was a lot"
 
-        async def stream(self, request: Request) -> AsyncIterator[Delta]:
-            for _ in range(3_000):
-                yield TextDelta("x" * 5_000)
-                await asyncio.sleep(0)
-            yield Finish()
-
-    short = {"chatty": Agent(Chatty()), "echo": Agent(FunctionModel(lambda request: "hello"))}
+    script = Scripted(ToolCall("c1", "chatter", {}), "Done.")
+    short = {"chatty": Agent(script, tools=[chatter]), "echo": Agent(FunctionModel(lambda request: "hello"))}
     async with hosted(tmp_path, agents=short, grace=0) as server, talking(server) as client:
         response = await client.post("/agents/chatty/stream", json=HELLO)
         run = response.headers["X-Run-Id"]

@@ -11,7 +11,7 @@ from uuid import uuid4
 import aiohttp
 import pytest
 
-from serving import Served, eventually, hosted
+from serving import Served, eventually, hosted, serving
 from talk import ask
 
 TERMINAL = "/agents/default/terminal"
@@ -69,6 +69,21 @@ async def test_one_second_after_it_is_closed_nothing_of_it_is_left(served: Serve
             return not _running(mark)
 
         await eventually(gone, 5.0)
+
+
+async def test_a_server_that_is_killed_leaves_nothing_of_it(tmp_path: Path) -> None:
+    mark = f"4{uuid4().int % 10**9}"
+    with serving(tmp_path) as served:
+        async with served.client() as ada:
+            socket = await ada.ws_connect(TERMINAL)
+            await socket.send_bytes(f"nohup setsid sleep {mark} & echo star''ted\n".encode())
+            await until(socket, b"started")
+            served.kill()
+
+            async def gone() -> bool:
+                return not _running(mark)
+
+            await eventually(gone, 5.0)
 
 
 def _running(mark: str) -> list[int]:

@@ -5,7 +5,10 @@ import "./chat/chat.css";
 import { createRoot } from "react-dom/client";
 
 import { App } from "./App";
-import { begin } from "./state/app";
+import { watchFiles } from "./canvas/watch";
+import { begin, keepUp } from "./state/session";
 
+watchFiles();
+keepUp();
 void begin();
 createRoot(document.getElementById("root")!).render(<App />);

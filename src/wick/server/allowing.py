@@ -55,7 +55,13 @@ ADMINS: Mapping[str, Collection[str]] = {
     "builtins": ("private",),
     "subagents": ("models",),
 }
-KEPT_ON = frozenset(("limits", "retry", "tracing", "permissions", "budget", "filesystem"))  # switched off by operators
+
+# What users change for themselves about an agent that others have set up: nothing that confines or records it, and
+# nothing that lets it do more.
+ANYBODYS = frozenset(
+    ("todos", "skills", "memory", "context", "self_description", "metadata", "ask_user", "critique", "tool_search",
+     "summarization", "structured_output")
+)  # fmt: skip
 
 # Of an agent's backend. `sandbox: none` is said in the file, or not at all.
 USERS_BACKEND: Mapping[str, Collection[str]] = {"local": ("timeout",), "state": ()}

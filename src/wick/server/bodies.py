@@ -11,6 +11,7 @@ from wick.frozen import thaw
 from wick.messages import Message
 from wick.protocols import Summary
 from wick.server.errors import ApiError
+from wick.server.history import History
 from wick.server.run_info import RunInfo
 from wick.server.runs import State
 from wick.threads import Thread
@@ -102,6 +103,7 @@ class CallOut(BaseModel):
     name: str
     args: dict[str, JsonValue]
     invalid: str | None = None
+    child: str = Field("", description="the thread of the subagent that worked for it")
 
 
 class ReasoningOut(BaseModel):
@@ -113,7 +115,10 @@ class ReasoningOut(BaseModel):
 
 
 class MessageOut(BaseModel):
-    """A message of a conversation; `seq` is its entry in the log, `failed` says that a tool tells of an error."""
+    """A message of a conversation; `seq` is its entry in the log, `at` the time of that in seconds since 1970.
+
+    `run` is the run that it is of, `failed` says that a tool tells of an error, `ms` how long that tool took.
+    """
 
     role: Literal["system", "user", "assistant", "tool"]
     content: str | list[PartOut]
@@ -123,6 +128,27 @@ class MessageOut(BaseModel):
     reasoning: list[ReasoningOut] = []
     failed: bool = False
     seq: int | None = None
+    at: float = 0.0
+    run: str = ""
+    ms: float | None = None
+
+
+class ErrorOut(BaseModel):
+    """Why a run failed."""
+
+    code: str
+    message: str
+
+
+class EndOut(BaseModel):
+    """How a run ended, and the entry that says so."""
+
+    run: str
+    seq: int
+    at: float
+    outcome: str
+    reason: str
+    error: ErrorOut | None = None
 
 
 class TodoOut(BaseModel):
@@ -157,27 +183,23 @@ class Kept(BaseModel):
     messages: list[MessageOut]
     todos: list[TodoOut] = []
     files: dict[str, str | FileOut] = {}
+    tasks: dict[str, JsonValue] = Field({}, description="what tasks in the background came to, by their ids")
+    ends: list[EndOut] = Field([], description="how each run ended, the earliest first")
 
 
 def kept(thread: Thread) -> dict[str, Any]:
-    """The messages, todos and files of a thread, as `Kept` has them."""
-    seqs = {id(entry.data): entry.seq for entry in thread.entries if entry.kind == "message"}
-    said = [message.to_json() | {"seq": seqs.get(id(message))} for message in thread.messages]
+    """What is kept with a thread, as `Kept` has it."""
+    history = History.of(thread)
     return {
-        "messages": said,
+        "messages": [history.told(message) for message in thread.messages],
         "todos": thaw(thread.values.get("todos", [])),
         "files": thaw(thread.values.get("files", {})),
+        "tasks": thaw(thread.values.get("tasks", {})),
+        "ends": thaw(history.ends),
     }
 
 
 # -- runs and threads -----------------------------------------------------------------------------------------------
-
-
-class ErrorOut(BaseModel):
-    """Why a run failed."""
-
-    code: str
-    message: str
 
 
 class RunOut(BaseModel):

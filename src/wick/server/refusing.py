@@ -130,7 +130,7 @@ class Bounded:
 
 def body_limit(scope: Scope) -> int:
     door = scope.get("wick.door")
-    files = door is not None and ("/files" in door.path or door.path.endswith("/skills"))
+    files = door is not None and door.path.endswith(("/files/upload", "/skills"))
     return LARGE_BYTES if files else SMALL_BYTES
 
 

@@ -35,9 +35,20 @@ from wick.server.records import Records
 from wick.server.reload import Watched
 from wick.server.secrets import NO_SECRETS, Redaction, Secrets
 from wick.server.settings import Settings
-from wick.server.templates import EVERYONE, Make, Template, is_id, of_code, of_file, of_post
+from wick.server.templates import (
+    EVERYONE,
+    Make,
+    Template,
+    check_id,
+    checked,
+    is_id,
+    of_code,
+    of_file,
+    of_post,
+)
 from wick.server.toolbox import Kept, Toolbox
 from wick.tools import Tool
+from wick.workers import in_thread
 
 logger = logging.getLogger("wick.server")
 
@@ -56,7 +67,7 @@ class Registry:
         self, settings: Settings, records: Records, store: Store, bus: Bus, secrets: Secrets = NO_SECRETS
     ) -> None:
         self.settings, self.records, self.bus = settings, records, bus
-        self.sessions = Sessions(store, patience=PATIENCE, busy="wait")
+        self.sessions = Sessions(store, patience=PATIENCE, busy="refuse")
         self.places, self.toolbox = Places(settings.data, records), Toolbox(records)
         self._building = Building(self.places, self.toolbox, self.sessions, Redaction(secrets))
         self._code: dict[str, Template] = {}
@@ -142,8 +153,10 @@ class Registry:
     async def create(self, user: User, id: str, options: Mapping[str, Any], *, shared: bool) -> Template:
         """Keep an agent that a user made; whether they may is asked before."""
         check_plain(options)
+        check_id(id)
         owner = EVERYONE if shared else user.id
         made = of_post(id, options, self.settings.data.absolute(), owner)
+        await in_thread(lambda: checked(id, options, made.folder), "check")
         taken = id in self._file or id in self._code or await self.records.get(AGENT, EVERYONE, id) is not None
         data = {"options": dict(options), "by": user.id, "created": time.time()}
         if taken or not await self.records.put(AGENT, owner, id, data, new=True):
@@ -159,13 +172,22 @@ class Registry:
         if template.owner == EVERYONE and not user.may("operator"):
             raise ApiError(403, "not_allowed", "an agent that everyone has is deleted by an operator")
         await self.records.delete(AGENT, template.owner, id)
-        await self.records.delete(OVERRIDE, template.owner, id)
+        await self._forget(user, template)
         for key in [key for key in self._instances if key[1] == id and template.owner in (EVERYONE, key[0])]:
-            self._retire(key)
-        await self._end_unused(0.0)
+            gone = self._retire(key)
+            if gone is not None and not gone.uses:
+                await self._end(gone)
         if files:
             await self.places.forget(template, user.id)
         self.bus.publish("agent_deleted", {"agent_id": id}, None if template.owner == EVERYONE else user.id)
+
+    async def _forget(self, user: User, template: Template) -> None:
+        """What was changed about an agent, and granted to it, is not for another one that gets its id."""
+        for owner in {user.id, template.owner}:
+            await self.records.delete(OVERRIDE, owner, template.id)
+        for row in await self.records.list(GRANT, user.id):
+            if row.data["agent"] == template.id:
+                await self.records.delete(GRANT, user.id, row.id)
 
     async def agent(self, user: User, id: str) -> Instance:
         """This user's own agent of that id, as it is to be from now on."""
@@ -188,10 +210,12 @@ class Registry:
         version = digest(canonical([template.version, template.owner, said.to_json(), tools, grants]))
         return Instance(template.id, user.id, template, said, version, self.sessions), kept, grants
 
-    def _retire(self, key: tuple[str, str]) -> None:
+    def _retire(self, key: tuple[str, str]) -> Instance | None:
         """Take an instance away from whoever asks next; whoever has it keeps it."""
-        if (old := self._instances.pop(key, None)) is not None:
+        old = self._instances.pop(key, None)
+        if old is not None:
             self._retired.add(old)
+        return old
 
     # -- what is changed about them -----------------------------------------------------------------------------------
 
@@ -268,13 +292,13 @@ class Registry:
             self._tell(instance)
         for key in await self._idle():
             self._retire(key)
-        await self._end_unused(RETIRED_SECONDS)
-
-    async def _end_unused(self, seconds: float) -> None:
-        since = time.monotonic() - seconds
+        since = time.monotonic() - RETIRED_SECONDS
         for instance in [one for one in self._retired if not one.uses and one.used_at <= since]:
-            self._retired.discard(instance)
-            await self._ended(instance)
+            await self._end(instance)
+
+    async def _end(self, instance: Instance) -> None:
+        self._retired.discard(instance)
+        await self._ended(instance)
 
     async def _idle(self) -> list[tuple[str, str]]:
         now, over = time.monotonic(), len(self._instances) - MOST_INSTANCES

@@ -147,7 +147,8 @@ class Runs:
         """Remember a request under its key: which thread it was about, and how many entries that had then."""
         if not key:
             return thread, None
-        asked = {"hash": digest(canonical(said)), "thread": thread, "after": await self._last(user, thread)}
+        last = await self._last(user, thread)
+        asked: dict[str, Any] = {"hash": digest(canonical(said)), "thread": thread, "after": last}
         if not await self.records.put(KEY, user.id, key, asked, new=True, until=time() + KEY_SECONDS):
             before = await self.records.get(KEY, user.id, key) or asked
             if before["hash"] != asked["hash"]:

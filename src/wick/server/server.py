@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import gc
 import signal
 import socket
 from collections.abc import Callable, Iterator, Mapping
@@ -32,6 +33,7 @@ from wick.tools import Tool, tool
 
 CLOSE_SECONDS = 5  # for connections to end when the server stops
 BACKLOG = 4096
+COLLECT = (20_000, 20, 20)  # how many new objects make Python look for garbage, and how often it looks at older ones
 
 
 class Server:
@@ -67,7 +69,8 @@ class Server:
 
     def start(self, *, tell: Callable[[str], None] | None = print) -> None:
         """Serve until a signal or `shutdown` ends it. `tell` is told where, once it can be reached."""
-        with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+        self.app()
+        with asyncio.Runner(loop_factory=_loop_factory()) as runner, _collecting_rarely():
             runner.run(self.serve(tell=tell))
 
     async def serve(self, *, tell: Callable[[str], None] | None = None) -> None:
@@ -159,6 +162,23 @@ def bound_socket(host: str, port: int) -> socket.socket:
         raise ConfigError(f"the server cannot listen on {host}:{port}: {why}") from None
     made.setblocking(False)
     return made
+
+
+@contextmanager
+def _collecting_rarely() -> Iterator[None]:
+    """Look for garbage less often: with thousands of runs a look at everything holds up all of them.
+
+    What is there before the first request stays until the end, and is not looked at again.
+    """
+    usual = gc.get_threshold()
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*COLLECT)
+    try:
+        yield
+    finally:
+        gc.set_threshold(*usual)
+        gc.unfreeze()
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:

@@ -111,10 +111,8 @@ def of_code(id: str, given: Mapping[str, Any] | Agent | Make, folder: Path) -> T
 
 
 def of_post(id: str, options: Mapping[str, Any], folder: Path, owner: str) -> Template:
-    """The template of what a user posted; whether they may is asked elsewhere."""
-    check_id(id)
-    known = checked(id, options, folder).options
-    return Template(id, "created", known, folder, owner=owner, version=_version(known))
+    """The template of what a user posted. It was checked then, and is again when an agent is made of it."""
+    return Template(id, "created", dict(options), folder, owner=owner, version=_version(options))
 
 
 def checked(id: str, options: Mapping[str, Any], folder: Path, over: Mapping[str, Any] | None = None) -> AgentConfig:

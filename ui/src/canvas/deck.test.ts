@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 
-import { isDeck, readDeck } from "./deck";
+import { isDeck, readDeck, withTheme } from "./deck";
 
 const DECK = `---
 title: The harvest
@@ -59,6 +59,47 @@ describe("a deck", () => {
   it("without anything in it has no slides", () => {
     expect(readDeck("").slides).toEqual([]);
     expect(isDeck("plain text")).toBe(false);
+    expect(isDeck("---\ntitle: x\n---\n\n# One\n\ntext")).toBe(false);
     expect(isDeck(DECK)).toBe(true);
+  });
+
+  it("has columns with charts and pictures in them", () => {
+    const [slide] = readDeck("## Both\n\n::: columns\n- left\n|||\n![A map](map.png)\n```chart pie\n| a | n |\n| x | 3 |\n```\n:::\n").slides;
+    expect(slide!.blocks).toEqual([
+      {
+        kind: "columns",
+        columns: [
+          [{ kind: "text", text: "- left" }],
+          [
+            { kind: "picture", words: "A map", path: "map.png" },
+            { kind: "chart", chart: { kind: "pie", title: "", labels: ["x"], series: [{ name: "n", values: [3] }] } },
+          ],
+        ],
+      },
+    ]);
+  });
+
+  it.each([
+    ["# A talk\n\nby Ada", "title"],
+    ["## Next", "section"],
+    ["Layout: section\n## Next\n\nsoon", "section"],
+    ["> A quotation", "center"],
+    ["# Reasons\n\n- one", "plain"],
+    ["Layout: nonsense\n## Next\n\n- one", "plain"],
+  ])("lays out %j", (text, layout) => {
+    expect(readDeck(text).slides[0]!.layout).toBe(layout);
+    expect(readDeck(text).slides[0]!.heading).not.toContain("Layout");
+  });
+
+  it("gets another theme and stays as it is otherwise", () => {
+    expect(withTheme("# One\n", "sea")).toBe("---\ntheme: sea\n---\n\n# One\n");
+    const changed = withTheme(withTheme(DECK, "ink"), "flame");
+    expect(readDeck(changed)).toEqual({ ...readDeck(DECK), theme: "flame" });
+    expect(readDeck("---\ntheme: <b>\n---\n# x\n").theme).toBe("plain");
+  });
+
+  it.each([["1,200 t", 1200], ["−3.5", -3.5], ["12 %", 12], ["3,5", 3.5], ["none", null], ["1 000", 1000]])("reads the figure %s", (cell, figure) => {
+    const [slide] = readDeck(`## x\n\`\`\`chart bar\n| a | n |\n|---|---|\n| x | ${cell} |\n\`\`\`\n`).slides;
+    expect(slide!.blocks[0]).toMatchObject({ chart: { series: [{ values: [figure] }] } });
   });
 });

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 
-import { changed, NotATable, number, numeric, readTable, shown, writeTable } from "./table";
+import { changed, NotATable, number, numeric, readTable, shown, withoutRow, withRow, writeTable } from "./table";
 
 const CSV = 'fruit,price,note\napple,"1,200",ok\npear,90,"two\nlines"\nfig,,\n';
 
@@ -32,6 +32,14 @@ describe("a table", () => {
     expect(next.rows[1]).toEqual(["pear", "91", "two\nlines"]);
     expect(next.rows[0]).toBe(table.rows[0]);
     expect(table.rows[1]![1]).toBe("90");
+  });
+
+  it("gets a row, and loses one", () => {
+    const table = readTable(CSV, "a.csv");
+    expect(withRow(table, 0).rows.map((row) => row[0])).toEqual(["apple", "", "pear", "fig"]);
+    expect(withRow(table, -1).rows[0]).toEqual(["", "", ""]);
+    expect(withoutRow(table, 1).rows.map((row) => row[0])).toEqual(["apple", "fig"]);
+    expect(table.rows.length).toBe(3);
   });
 
   it("knows which columns can be drawn", () => {

@@ -110,3 +110,12 @@ export function numeric(table: Table): number[] {
       return values.length > 0 && values.filter((value) => number(value) !== null).length >= values.length * 0.9;
     });
 }
+
+/** The table with an empty row after one of its rows; -1 is before the first. */
+export function withRow(table: Table, after: number): Table {
+  return { ...table, rows: table.rows.toSpliced(after + 1, 0, table.columns.map(() => "")) };
+}
+
+export function withoutRow(table: Table, row: number): Table {
+  return { ...table, rows: table.rows.toSpliced(row, 1) };
+}

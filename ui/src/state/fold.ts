@@ -1,5 +1,7 @@
 /** A conversation as it is shown, folded from the frames of its runs. Folding a frame twice changes nothing. */
 
+import type { Part } from "../api";
+
 export interface Why {
   hook: string;
   position: string;
@@ -19,13 +21,15 @@ export interface Call {
   output: string;
   error: string;
   why: Why[];
-  began: number;
+  began: number; // as it was seen here; 0 if it was not
   ended: number;
+  ms: number; // how long it took, as the server says; 0 if it does not
   child: Child | null;
 }
 
 export interface Child {
   run: string;
+  thread: string; // where its work is kept
   agent: string;
   prompt: string;
   items: Item[];
@@ -38,6 +42,7 @@ export interface Said {
   key: string;
   seq: number;
   text: string;
+  parts: Part[]; // pictures and files that came with it
   by: string; // the hook that said it, if it was not the user
 }
 
@@ -83,6 +88,7 @@ export interface Task {
 
 export interface Conversation {
   items: Item[];
+  pending: Said[]; // what was sent and is not heard yet
   last: number; // the number of the last durable entry that is in here
   part: number; // and how much of an entry that makes several frames
   run: string; // the run that goes on, if one does
@@ -99,14 +105,15 @@ export interface Event {
   data?: Record<string, unknown>;
 }
 
-export const EMPTY: Conversation = { items: [], last: 0, part: 0, run: "", approvals: [], tasks: [], values: {} };
+export const EMPTY: Conversation = { items: [], pending: [], last: 0, part: 0, run: "", approvals: [], tasks: [], values: {} };
 
 /** The conversation with one more frame; one that is in it already is left out. */
 export function fold(old: Conversation, id: string, event: Event, now = Date.now()): Conversation {
   const place = id ? read(id) : null;
   if (place && before(place, old)) return old;
   const step = STEPS[event.event];
-  const next = step ? step(old, event, place?.seq ?? 0, now) : old;
+  const known = place ? ofThisThread(old, event) : old;
+  const next = step ? step(known, event, place?.seq ?? 0, now) : known;
   return place ? { ...next, last: place.seq, part: place.part } : next;
 }
 
@@ -117,6 +124,13 @@ export function read(id: string): { seq: number; part: number } {
 
 function before(place: { seq: number; part: number }, old: Conversation): boolean {
   return place.seq < old.last || (place.seq === old.last && place.part <= old.part);
+}
+
+/** What is in the thread's log is of a run of its own; whoever asks in it may be a subagent. */
+function ofThisThread(old: Conversation, event: Event): Conversation {
+  const run = event.run_id ?? "";
+  if (!run || run === old.run || event.event.startsWith("on_approval")) return old;
+  return { ...old, run };
 }
 
 type Step = (old: Conversation, event: Event, seq: number, now: number) => Conversation;
@@ -136,9 +150,10 @@ const STEPS: Record<string, Step> = {
     within(old, event, (items) => onCall(items, event, (call) => ({ ...call, live: call.live + text(event, "delta") }))),
   on_tool_end: (old, event, _, now) => within(old, event, (items) => onCall(items, event, (call) => used(call, event, now))),
   on_user_message: (old, event, seq) => heard(old, event, seq),
-  on_subagent_start: (old, event) => ({ ...old, items: onCall(old.items, event, (call) => ({ ...call, child: child(event) })) }),
-  on_subagent_end: (old, event) => ({ ...old, items: onCall(old.items, event, (call) => returned(call, event)) }),
-  on_state: (old, event) => ({ ...old, values: { ...old.values, ...event.data } }),
+  on_subagent_start: (old, event) => ({ ...old, items: onAnyCall(old.items, event, (call) => ({ ...call, child: begun(call, event) })) }),
+  on_subagent_end: (old, event) => ({ ...old, items: onAnyCall(old.items, event, (call) => returned(call, event)) }),
+  on_state: (old, event) => ({ ...old, values: Object.entries(event.data ?? {}).reduce(valued, old.values) }),
+  resync: (old) => ({ ...old, items: old.items.filter((item) => !(item.kind === "reply" && item.open)) }),
   on_approval_request: (old, event) => asked(old, event),
   on_approval_response: (old, event) => ({
     ...old,
@@ -160,18 +175,35 @@ const STEPS: Record<string, Step> = {
 /** Whose items an event is about: those of the conversation, or of the subagent whose run it is of. */
 function within(old: Conversation, event: Event, change: (items: Item[]) => Item[]): Conversation {
   const run = event.run_id ?? "";
-  if (run && old.items.some((item) => item.kind === "reply" && item.calls.some((call) => call.child?.run === run))) {
-    return { ...old, items: old.items.map((item) => inChild(item, run, change)) };
-  }
-  return { ...old, run: run || old.run, items: change(old.items) };
+  const inside = run ? inRun(old.items, run, change) : old.items;
+  if (inside !== old.items) return { ...old, items: inside };
+  if (run && old.run && run !== old.run && works(old.items)) return old; // a subagent whose beginning was not seen here
+  const going = run || old.run;
+  return { ...old, run: going, items: change(old.items.filter((item) => !(item.kind === "ended" && item.outcome === "interrupted" && item.run === going))) };
 }
 
-function inChild(item: Item, run: string, change: (items: Item[]) => Item[]): Item {
-  if (item.kind !== "reply") return item;
-  const calls = item.calls.map((call) =>
-    call.child?.run === run ? { ...call, child: { ...call.child, items: change(call.child.items) } } : call,
-  );
-  return { ...item, calls };
+const works = (items: Item[]): boolean => items.slice(-3).some((item) => item.kind === "reply" && item.calls.some((call) => call.state === "running"));
+
+/** The items with those of one subagent's run changed, however deep it works; the same if there is none. */
+function inRun(items: Item[], run: string, change: (items: Item[]) => Item[]): Item[] {
+  return eachCall(items, (call) => {
+    if (!call.child) return call;
+    const inner = call.child.run === run ? change(call.child.items) : inRun(call.child.items, run, change);
+    return inner === call.child.items ? call : { ...call, child: { ...call.child, items: inner } };
+  });
+}
+
+/** The items with calls changed; what is not changed stays the same object, so that it is not drawn again. */
+function eachCall(items: Item[], change: (call: Call) => Call): Item[] {
+  let changed = false;
+  const next = items.map((item) => {
+    if (item.kind !== "reply" || !item.calls.length) return item;
+    const calls = item.calls.map(change);
+    if (calls.every((call, at) => call === item.calls[at])) return item;
+    changed = true;
+    return { ...item, calls };
+  });
+  return changed ? next : items;
 }
 
 function open(event: Event): Reply {
@@ -206,29 +238,38 @@ function grown(reply: Reply, event: Event): Reply {
 }
 
 interface Message {
-  content?: string;
+  content?: string | Part[];
+  reasoning?: { text?: string }[];
   tool_calls?: { id: string; name: string; args?: Record<string, unknown> }[];
 }
 
 function replied(reply: Reply, event: Event, seq: number): Reply {
   const message = (record(event, "message") ?? {}) as Message;
   const calls = (message.tool_calls ?? []).map((call) => ({ ...fresh(call.id, call.name), args: call.args ?? {} }));
-  return { ...reply, key: `m${seq}`, seq, text: message.content ?? reply.text, calls, open: false };
+  const words = message.content === undefined ? reply.text : said(seq, message.content).text;
+  const thought = (message.reasoning ?? []).map((part) => part.text ?? "").join("\n\n");
+  return { ...reply, key: `m${seq}`, seq, run: event.run_id ?? reply.run, text: words, reasoning: thought || reply.reasoning, calls, open: false };
 }
 
-function fresh(id: string, name: string): Call {
+export function fresh(id: string, name: string): Call {
   return {
-    id, name, args: {}, argsText: "", live: "", state: "waiting", output: "", error: "", why: [], began: 0, ended: 0, child: null,
+    id, name, args: {}, argsText: "", live: "", state: "waiting", output: "", error: "", why: [], began: 0, ended: 0, ms: 0, child: null,
   }; // prettier-ignore
 }
 
 function onCall(items: Item[], event: Event, change: (call: Call) => Call): Item[] {
   const id = text(event, "call_id");
-  return items.map((item) =>
-    item.kind === "reply" && item.calls.some((call) => call.id === id)
-      ? { ...item, calls: item.calls.map((call) => (call.id === id ? change(call) : call)) }
-      : item,
-  );
+  return eachCall(items, (call) => (call.id === id ? change(call) : call));
+}
+
+/** The same, in subagents' work too. */
+function onAnyCall(items: Item[], event: Event, change: (call: Call) => Call): Item[] {
+  const here = onCall(items, event, change);
+  if (here !== items) return here;
+  return eachCall(items, (call) => {
+    const inner = call.child ? onAnyCall(call.child.items, event, change) : [];
+    return call.child && inner !== call.child.items ? { ...call, child: { ...call.child, items: inner } } : call;
+  });
 }
 
 function used(call: Call, event: Event, now: number): Call {
@@ -237,19 +278,34 @@ function used(call: Call, event: Event, now: number): Call {
   return { ...call, state: error ? "failed" : "done", output: text(event, "output"), error, why, ended: now };
 }
 
+/** Of what was sent from here, this is the one that is heard now. */
 function heard(old: Conversation, event: Event, seq: number): Conversation {
-  const message = (record(event, "message") ?? {}) as { content?: unknown; name?: string };
-  return { ...old, run: event.run_id ?? old.run, items: [...closed(old.items), said(seq, spoken(message.content), message.name ?? "")] };
+  const message = (record(event, "message") ?? {}) as { content?: string | Part[]; name?: string };
+  const now = said(seq, message.content ?? "", message.name ?? "");
+  const same = (one: Item) => one.kind === "user" && one.seq === 0 && one.text === now.text;
+  const sent = old.pending.find(same);
+  const early = sent ? undefined : old.items.find(same);
+  const pending = sent ? old.pending.filter((one) => one !== sent) : old.pending;
+  return { ...old, pending, items: [...closed(old.items).filter((one) => one !== early), now] };
 }
 
-function spoken(content: unknown): string {
-  if (typeof content === "string") return content;
-  const parts = Array.isArray(content) ? (content as { type?: string; text?: string; name?: string }[]) : [];
-  return parts.map((part) => (part.type === "text" ? (part.text ?? "") : `[${part.type ?? "part"}${part.name ? `: ${part.name}` : ""}]`)).join("\n");
+/** A value that is kept item by item comes item by item; null is one that is gone. */
+function valued(values: Record<string, unknown>, [key, value]: [string, unknown]): Record<string, unknown> {
+  const old = values[key];
+  if (!isMap(value) || !isMap(old)) return { ...values, [key]: isMap(value) ? present(value) : value };
+  return { ...values, [key]: present({ ...old, ...value }) };
+}
+
+const isMap = (value: unknown): value is Record<string, unknown> => typeof value === "object" && value !== null && !Array.isArray(value);
+const present = (map: Record<string, unknown>) => Object.fromEntries(Object.entries(map).filter(([, value]) => value !== null));
+
+function begun(call: Call, event: Event): Child {
+  const again = event.data?.["resumed"] === true && call.child;
+  return again ? { ...call.child!, run: event.run_id ?? "", outcome: "" } : child(event);
 }
 
 function child(event: Event): Child {
-  return { run: event.run_id ?? "", agent: event.name ?? "", prompt: text(event, "prompt"), items: [], outcome: "", text: "" };
+  return { run: event.run_id ?? "", thread: text(event, "thread_id"), agent: event.name ?? "", prompt: text(event, "prompt"), items: [], outcome: "", text: "" };
 }
 
 function returned(call: Call, event: Event): Call {
@@ -257,8 +313,10 @@ function returned(call: Call, event: Event): Call {
   return { ...call, child: { ...ended, outcome: text(event, "outcome"), text: text(event, "text") } };
 }
 
-export function said(seq: number, words: string, by = ""): Said {
-  return { kind: "user", key: `m${seq}`, seq, text: words, by };
+export function said(seq: number, content: string | Part[], by = "", key = `m${seq}`): Said {
+  const parts = typeof content === "string" ? [{ type: "text" as const, text: content }] : content;
+  const words = parts.flatMap((part) => (part.type === "text" ? [part.text ?? ""] : [])).join("\n");
+  return { kind: "user", key, seq, text: words, parts: parts.filter((part) => part.type !== "text"), by };
 }
 
 function asked(old: Conversation, event: Event): Conversation {

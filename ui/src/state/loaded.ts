@@ -1,25 +1,47 @@
 /** A conversation from a thread as the server keeps it. */
 
 import type { Message, ThreadDetail } from "../api";
-import { type Call, type Conversation, EMPTY, type Item, type Reply, said } from "./fold";
+import { type Call, type Child, type Conversation, EMPTY, type Ended, fresh, type Item, type Reply, said } from "./fold";
 
 export function loaded(thread: ThreadDetail): Conversation {
   const items: Item[] = [];
-  for (const message of thread.messages) add(items, message);
+  for (const message of thread.messages) add(items, message, Boolean(thread.run_id));
   return {
     ...EMPTY,
-    items,
+    items: withEnds(items, ends(thread)),
     last: thread.last,
     part: Infinity,
     run: thread.run_id ?? "",
-    values: { todos: thread.todos ?? [], files: thread.files ?? {} },
+    values: { todos: thread.todos ?? [], files: thread.files ?? {}, tasks: thread.tasks ?? {} },
   };
 }
 
-function add(items: Item[], message: Message): void {
+/** What the server keeps, with what only those know who were there: how long things took, and what subagents did. */
+export function merged(old: Conversation, thread: ThreadDetail): Conversation {
+  if (thread.last < old.last) return old; // more has come since it was asked for
+  const now = loaded(thread);
+  const seen = new Map(old.items.map((item) => [item.key, item]));
+  const items = now.items.map((item) => recalled(item, seen.get(item.key)));
+  const known = new Set(items.map((item) => item.key));
+  const open = old.items.filter((item) => item.kind === "reply" && item.open && now.run && item.run === now.run);
+  const over = old.items.filter((item): item is Ended => item.kind === "ended" && !known.has(item.key) && item.run !== now.run);
+  const waits = thread.queued ? old.pending : [];
+  return { ...now, items: [...withEnds(items, over), ...open], pending: waits, tasks: old.tasks, approvals: old.approvals };
+}
+
+function recalled(item: Item, old: Item | undefined): Item {
+  if (item.kind !== "reply" || old?.kind !== "reply") return item;
+  const calls = item.calls.map((call) => {
+    const before = old.calls.find((one) => one.id === call.id);
+    return before ? { ...call, live: before.live, why: before.why, began: before.began, ended: before.ended, child: before.child ?? call.child } : call;
+  });
+  return { ...item, run: item.run || old.run, reasoning: item.reasoning || old.reasoning, calls };
+}
+
+function add(items: Item[], message: Message, running: boolean): void {
   const seq = message.seq ?? 0;
-  if (message.role === "user") items.push(said(seq, words(message), message.name));
-  else if (message.role === "assistant") items.push(reply(message, seq));
+  if (message.role === "user") items.push(said(seq, message.content, message.name));
+  else if (message.role === "assistant") items.push(reply(message, seq, running));
   else if (message.role === "tool") answer(items, message);
 }
 
@@ -28,20 +50,48 @@ export function words(message: Pick<Message, "content">): string {
   return message.content.map((part) => (part.type === "text" ? (part.text ?? "") : `[${part.type}${part.name ? `: ${part.name}` : ""}]`)).join("\n");
 }
 
-function reply(message: Message, seq: number): Reply {
+function reply(message: Message, seq: number, running: boolean): Reply {
   const calls: Call[] = (message.tool_calls ?? []).map((call) => ({
-    id: call.id, name: call.name, args: call.args, argsText: "", live: "", state: "waiting", output: "", error: call.invalid ?? "", why: [], began: 0, ended: 0, child: null,
-  })); // prettier-ignore
+    ...fresh(call.id, call.name),
+    args: call.args,
+    state: running ? "running" : "waiting",
+    error: call.invalid ?? "",
+    child: call.child ? kept(call.child, call.args) : null,
+  }));
   const reasoning = (message.reasoning ?? []).map((part) => part.text ?? "").join("\n\n");
-  return { kind: "reply", key: `m${seq}`, seq, run: "", text: words(message), reasoning, calls, open: false };
+  return { kind: "reply", key: `m${seq}`, seq, run: message.run ?? "", text: words(message), reasoning, calls, open: false };
 }
 
+/** A subagent whose work is in a thread of its own; that is read when somebody wants to see it. */
+function kept(thread: string, args: Record<string, unknown>): Child {
+  return { run: "", thread, agent: String(args["agent"] ?? "subagent"), prompt: String(args["prompt"] ?? ""), items: [], outcome: "", text: "" };
+}
+
+/** The result of a call belongs to the nearest call before it with that id. */
 function answer(items: Item[], message: Message): void {
-  for (const item of items) {
+  for (let at = items.length - 1; at >= 0; at--) {
+    const item = items[at]!;
     const call = item.kind === "reply" ? item.calls.find((one) => one.id === message.tool_call_id) : undefined;
     if (!call) continue;
     call.state = message.failed ? "failed" : "done";
+    call.ms = message.ms ?? 0;
     if (message.failed) call.error = words(message);
     else call.output = words(message);
+    return;
   }
+}
+
+function ends(thread: ThreadDetail): Ended[] {
+  const told = (thread.ends ?? []).filter((end) => end.outcome !== "completed" && end.run !== thread.run_id);
+  return told.map((end) => ({ kind: "ended", key: `e${end.seq}`, seq: end.seq, run: end.run, outcome: end.outcome, reason: end.reason, error: end.error?.message ?? "" }));
+}
+
+/** How runs ended, each behind what was said in it. */
+function withEnds(items: Item[], ends: Ended[]): Item[] {
+  const all = [...items];
+  for (const end of ends) {
+    const after = all.findIndex((item) => item.seq > end.seq);
+    all.splice(after < 0 ? all.length : after, 0, end);
+  }
+  return all;
 }

@@ -14,10 +14,21 @@ from wick.server.dependencies import Caller, Wick
 from wick.server.errors import not_found
 from wick.server.identity import User
 from wick.server.service import Service
+from wick.shell import read
+from wick.workers import in_thread
 
 router = APIRouter(prefix="/approvals", tags=["approvals"])
 
 ABOUT = ("id", "question", "run", "operation", "tool", "call_id", "args", "hash", "expires")
+
+
+class ShellOut(BaseModel):
+    """What a command would run, as far as that can be read; `opaque` says why more may happen than can be seen."""
+
+    commands: list[str]
+    reads: list[str]
+    writes: list[str]
+    opaque: list[str]
 
 
 class Approval(BaseModel):
@@ -33,6 +44,7 @@ class Approval(BaseModel):
     tool: str = ""
     call_id: str = ""
     args: dict[str, JsonValue] | None = None
+    shell: ShellOut | None = Field(None, description="of a shell command, what it would run")
     about: dict[str, JsonValue] = Field({}, description="what else is known of it")
     hash: str = ""
     expires: float | None = Field(None, description="when it lapses, in seconds since 1970")
@@ -92,14 +104,27 @@ async def _asking(wick: Service, user: User, thread_id: str) -> AsyncIterator[Su
 
 async def _questions(wick: Service, user: User, head: Summary) -> list[Approval]:
     asked = await wick.runs.sessions.questions(head.id, owner=user.id)
-    return [_approval(head, thaw(question)) for question in asked]
+    return [await _approval(head, thaw(question)) for question in asked]
 
 
-def _approval(head: Summary, asked: Mapping[str, Any]) -> Approval:
+async def _approval(head: Summary, asked: Mapping[str, Any]) -> Approval:
     known = {key: asked[key] for key in ABOUT if key in asked}
     about = {key: value for key, value in asked.items() if key not in ABOUT}
     whose = {"thread_id": head.id, "agent_id": str(head.meta.get("agent", "")), "title": head.title}
-    return Approval.model_validate({**known, **whose, "run_id": known.pop("run", ""), "about": about})
+    command = (asked.get("args") or {}).get("command")
+    shell = await in_thread(lambda: _shell(command), "reading a command") if isinstance(command, str) else None
+    return Approval.model_validate({**known, **whose, "run_id": known.pop("run", ""), "about": about, "shell": shell})
+
+
+def _shell(command: str) -> ShellOut:
+    script = read(command)
+    files = [redirect for redirect in script.redirects if redirect.file]
+    return ShellOut(
+        commands=[str(one) for one in script.commands],
+        reads=[one.target.text for one in files if not one.writes],
+        writes=[one.target.text for one in files if one.writes],
+        opaque=[*script.opaque],
+    )
 
 
 async def _thread_of(wick: Service, user: User, id: str, thread_id: str) -> str:

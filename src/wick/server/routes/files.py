@@ -11,6 +11,7 @@ from contextlib import asynccontextmanager
 from typing import Annotated, Any, Literal
 from urllib.parse import quote
 
+import orjson
 from fastapi import APIRouter, Query
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.requests import Request
@@ -91,10 +92,13 @@ class FileMoved(BaseModel):
 
 
 class Json(JSONResponse):
-    """JSON whose every sign is ASCII: a file's name need not be a text."""
+    """JSON, also of a file's name that is no text."""
 
     def render(self, content: Any) -> bytes:
-        return json.dumps(content, separators=(",", ":")).encode("ascii")
+        try:
+            return orjson.dumps(content)  # quick, as a file may be large
+        except TypeError:
+            return json.dumps(content, separators=(",", ":")).encode("ascii")
 
 
 @router.get("/agents/{id}/files/list", response_model=FileListing)
@@ -152,9 +156,10 @@ async def upload_file(
 )
 async def download_file(id: str, caller: Caller, wick: Wick, path: FilePath, thread_id: Thread = "") -> Response:
     """A file of your workspace, as it is."""
-    async with _reading(wick, caller, id, thread_id) as backend:
-        first = await backend.read(path, limit=PIECE_BYTES)
     instance = await wick.registry.agent(caller, id)
+    backend = await _seen(instance, thread_id)
+    with instance.using():
+        first = await backend.read(path, limit=PIECE_BYTES)
     name = posixpath.basename(path.rstrip("/")).encode("utf-8", "replace")
     headers = {**SAFE, "Content-Disposition": f"attachment; filename*=UTF-8''{quote(name)}"}
     return StreamingResponse(_pieces(instance, backend, first), headers=headers, media_type="application/octet-stream")
@@ -178,11 +183,16 @@ async def delete_file(id: str, caller: Caller, wick: Wick, path: FilePath, recur
 @asynccontextmanager
 async def _reading(wick: Service, user: User, id: str, thread_id: str) -> AsyncIterator[Backend]:
     instance = await wick.registry.agent(user, id)
-    backend = _there(instance)
-    if isinstance(backend, State) and thread_id:
-        backend = backend.of(await instance.sessions.load(thread_id, owner=user.id))
     with instance.using():
-        yield backend
+        yield await _seen(instance, thread_id)
+
+
+async def _seen(instance: Instance, thread_id: str) -> Backend:
+    """The workspace; where files are data of a conversation, that one's."""
+    backend = _there(instance)
+    if not isinstance(backend, State) or not thread_id:
+        return backend
+    return backend.of(await instance.sessions.load(thread_id, owner=instance.user_id))
 
 
 @asynccontextmanager

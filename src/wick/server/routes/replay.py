@@ -32,7 +32,7 @@ MOST_THREADS = 500
 SECONDS = 20.0  # after which no other thread is begun
 MOST_SKIPPED = 100
 PAGE = 100
-ONLY_RULES: Mapping[str, Mode] = {"mode": "bypassPermissions"}  # permissions that say nothing by themselves
+SILENT: Mode = "bypassPermissions"  # where no rule decides, nothing is said
 
 Verdict = Literal["allow", "ask", "block"]
 
@@ -110,9 +110,11 @@ async def _agent(wick: Service, user: User, body: ReplayRequest) -> AsyncIterato
     template = await wick.registry.template(user, body.agent_id)
     if template.make is not None and not body.hooks:
         agent = (await wick.registry.agent(user, body.agent_id)).agent
-        yield agent.with_hooks(Permissions(**body.rules.model_dump(), **ONLY_RULES))
+        yield agent.with_hooks(Permissions(**body.rules.model_dump(), mode=SILENT))
         return
-    async with wick.registry.tried(user, body.agent_id, lambda *known: _changed(*known, body)) as instance:
+    async with wick.registry.tried(
+        user, body.agent_id, lambda template, said: _changed(template, said, body)
+    ) as instance:
         yield instance.agent
 
 
@@ -124,7 +126,7 @@ def _changed(template: Template, said: Overrides, body: ReplayRequest) -> Overri
     if not more:
         return changed
     known = options(template, changed).options.get("permissions")
-    rules: Mapping[str, Any] = known if isinstance(known, Mapping) else {} if known is True else ONLY_RULES
+    rules: Mapping[str, Any] = known if isinstance(known, Mapping) else {} if known is True else {"mode": SILENT}
     with_more = {**rules, **{type: [*rules.get(type, ()), *given] for type, given in more.items()}}
     return replace(changed, hooks={**changed.hooks, "permissions": with_more})
 

@@ -1,0 +1,98 @@
+"""What a log tells of a conversation beside its messages: whose run each is of, when it was, and how runs ended."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from wick.frozen import digest
+from wick.messages import Message
+from wick.threads import Entry, Thread
+
+DELEGATES = ("task", "start_task")  # tools whose work is done in a thread of its own
+
+
+@dataclass(eq=False, slots=True)
+class Fact:
+    """Of one message: its entry, its time, its run; of a tool's answer how long the tool took."""
+
+    seq: int
+    at: float
+    run: str = ""
+    ms: float | None = None
+    children: dict[str, str] = field(default_factory=dict)  # by call: the thread of the subagent that worked for it
+
+
+@dataclass(eq=False, slots=True)
+class History:
+    """The facts of each message, by the message's identity; and the ends of runs."""
+
+    thread: str
+    facts: dict[int, Fact] = field(default_factory=dict)
+    ends: list[dict[str, Any]] = field(default_factory=list)
+    _early: list[Fact] = field(default_factory=list)  # said last, maybe before the run that answers it
+    _run: str = ""
+    _begun: dict[str, float] = field(default_factory=dict)
+    _took: dict[str, float] = field(default_factory=dict)
+    _asked: dict[str, tuple[Fact, str]] = field(default_factory=dict)  # by call: who asked for it, and which tool it is
+
+    @classmethod
+    def of(cls, thread: Thread) -> History:
+        found = cls(thread.id)
+        for entry in thread.lineage():
+            found.take(entry)
+        return found
+
+    def take(self, entry: Entry) -> None:
+        if isinstance(entry.data, Message):
+            self._message(entry.data, Fact(entry.seq, entry.at, self._run))
+        elif entry.kind == "run_start":
+            self._start(entry.data["run"])
+        elif entry.kind == "run_end":
+            self._end(entry)
+        elif entry.kind == "intent":
+            self._intent(entry)
+        elif entry.kind == "done" and entry.data["call"] in self._begun:
+            self._took[entry.data["call"]] = (entry.at - self._begun[entry.data["call"]]) * 1000
+
+    def told(self, message: Message) -> dict[str, Any]:
+        """A message as JSON data, with all that is known of it; one that a summary stands in for has no entry."""
+        row, fact = message.to_json(), self.facts.get(id(message))
+        if fact is None:
+            return row
+        if fact.children:
+            row["tool_calls"] = [call | {"child": fact.children.get(call["id"], "")} for call in row["tool_calls"]]
+        return row | {"seq": fact.seq, "at": fact.at, "run": fact.run, "ms": fact.ms}
+
+    def _message(self, message: Message, fact: Fact) -> None:
+        self.facts[id(message)] = fact
+        if message.role == "user":
+            self._early.append(fact)
+        else:
+            self._early.clear()
+        for call in message.tool_calls:
+            self._asked[call.id] = (fact, call.name)
+        if message.role == "tool":
+            fact.ms = self._took.pop(message.tool_call_id, None)
+
+    def _start(self, run: str) -> None:
+        for fact in self._early if run != self._run else ():
+            fact.run = run
+        self._run = run
+        self._early.clear()
+
+    def _end(self, entry: Entry) -> None:
+        about: Mapping[str, Any] = entry.data
+        if about["outcome"] != "interrupted":  # it is taken up again, so that is no end
+            known = {name: about.get(name) for name in ("run", "outcome", "reason", "error")}
+            self.ends.append({"seq": entry.seq, "at": entry.at, **known})
+        self._run = ""
+
+    def _intent(self, entry: Entry) -> None:
+        call = entry.data["call"]
+        self._begun[call] = entry.at
+        asked, tool = self._asked.get(call, (None, ""))
+        if asked is not None and tool in DELEGATES:
+            place = digest(entry.data["key"].encode("utf-8", "surrogatepass"))[:12]
+            asked.children[call] = f"{self.thread[:150]}.{place}"

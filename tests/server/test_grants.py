@@ -1,0 +1,53 @@
+"""Who allows something for good is not asked again: not in another thread, and not by a server that starts again."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+from serving import Hosted, eventually, hosted
+from talk import ask
+from wick import Scripted
+from wick.messages import ToolCall
+
+
+def agents() -> dict[str, Any]:
+    write = ToolCall("c1", "write_file", {"path": "a.txt", "content": "hello"})
+    other = ToolCall("c2", "write_file", {"path": "b.txt", "content": "hello"})
+    model = Scripted(write, "Written.", write, "Written.", other, "Written.", spare=True)
+    return {"writer": {"model": model, "backend": "local", "permissions": True}}
+
+
+def invoke(there: Hosted, user: str = "ada") -> asyncio.Task[tuple[int, Any]]:
+    body = {"messages": [{"role": "user", "content": "Write it."}]}
+    return asyncio.create_task(ask(there, user, "POST", "/agents/writer/invoke", json=body))
+
+
+async def question(there: Hosted, user: str = "ada") -> dict[str, Any]:
+    async def waiting() -> Any:
+        return (await ask(there, user, "GET", "/approvals"))[1]["approvals"]
+
+    return (await eventually(waiting, 30.0))[0]  # type: ignore[no-any-return]
+
+
+async def test_what_is_allowed_for_good_is_not_asked_again(tmp_path: Path) -> None:
+    async with hosted(tmp_path, agents=agents()) as there:
+        run = invoke(there)
+        asked = await question(there)
+        assert asked["tool"] == "write_file"
+        status, _ = await ask(there, "ada", "POST", f"/approvals/{asked['id']}", json={"choice": "allow_always"})
+        assert status == 200 and (await run)[1]["response"] == "Written."
+        status, answer = await invoke(there)  # another thread, the same call
+        assert status == 200 and answer["outcome"] == "completed"
+        run = invoke(there)  # another file: that was not what was allowed
+        asked = await question(there)
+        assert asked["args"]["path"] == "b.txt"
+        await ask(there, "ada", "POST", f"/approvals/{asked['id']}", json={"choice": "deny"})
+        await run
+    async with hosted(tmp_path, agents=agents()) as again:
+        assert (await invoke(again))[1]["outcome"] == "completed"
+        run = invoke(again, "bob")  # what ada allowed, bob has not
+        asked = await question(again, "bob")
+        await ask(again, "bob", "POST", f"/approvals/{asked['id']}", json={"choice": "deny"})
+        await run

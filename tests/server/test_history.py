@@ -1,0 +1,93 @@
+"""What a log tells of a conversation beside its messages, from real runs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from wick import Agent, Block, Run, Scripted, Thread, ToolCall, ToolUse, assistant, before, guard, tool, user
+from wick.capabilities.subagents import Subagents
+from wick.server.bodies import Kept, kept
+
+
+@tool
+def add(a: int, b: int) -> int:
+    """Add two numbers."""
+    return a + b
+
+
+@guard(ToolUse)
+def small(use: ToolUse) -> Block | None:
+    return Block("too large") if use.args.get("a", 0) > 100 else None
+
+
+def told(thread: Thread) -> Kept:
+    again = Thread.from_json(thread.to_json())
+    return Kept.model_validate(kept(again))
+
+
+async def ran(thread: Thread, *replies: Any, words: str = "go") -> str:
+    """The id of a run that has ended, however it did."""
+    await Agent(Scripted(*replies), tools=[add], hooks=[small]).run(words, thread=thread)
+    return str(thread.entries[-1].data["run"])
+
+
+async def test_messages_know_their_run_and_tools_how_long_they_took() -> None:
+    thread = Thread()
+    first = await ran(thread, assistant("", ToolCall("c1", "add", {"a": 1, "b": 2})), "3")
+    second = await ran(thread, assistant("", ToolCall("c1", "add", {"a": 500, "b": 2})), "no")
+    found = told(thread)
+    assert [(one.role, one.run) for one in found.messages] == [
+        (role, run) for run in (first, second) for role in ("user", "assistant", "tool", "assistant")
+    ]
+    used, blocked = (one for one in found.messages if one.role == "tool")
+    assert used.ms is not None and used.ms >= 0 and blocked.ms is None, "what was blocked did not run"
+    assert all(one.at > 0 and one.seq for one in found.messages)
+    assert [(end.run, end.outcome, end.error) for end in found.ends] == [
+        (first, "completed", None),
+        (second, "completed", None),
+    ]
+
+
+async def test_a_run_that_failed_is_told_with_its_error() -> None:
+    thread = Thread()
+    failed = await ran(thread, ValueError("it broke"))
+    (end,) = told(thread).ends
+    assert (end.run, end.outcome) == (failed, "failed") and end.error is not None and "it broke" in end.error.message
+
+
+async def test_what_was_gone_back_behind_is_not_told() -> None:
+    thread = Thread()
+    await ran(thread, "one")
+    after_first = len(thread.entries)
+    await ran(thread, "two")
+    thread.rewind(after_first)
+    third = await ran(thread, "three", words="again")
+    found = told(thread)
+    assert [one.content for one in found.messages] == ["go", "one", "again", "three"]
+    assert [one.run for one in found.messages][2:] == [third, third] and len(found.ends) == 2
+
+
+async def test_in_the_middle_of_a_run_what_is_said_next_is_of_the_next_run() -> None:
+    thread = Thread()
+    await ran(thread, "one")
+    thread.rewind(next(entry.seq for entry in thread.entries if entry.kind == "run_start"))
+    thread.add(user("more"))
+    second = await ran(thread, "two", words="now")
+    assert [one.run for one in told(thread).messages][-3:] == [second] * 3
+
+
+async def test_a_call_knows_the_thread_of_its_subagent() -> None:
+    parent, seen = Thread("parent"), []
+
+    @before(Run, inherit=True)
+    def note(run: Run) -> None:
+        seen.append(run.thread.id)
+
+    call = ToolCall("c1", "task", {"agent": "helper", "prompt": "Help."})
+    model = Scripted(assistant("", call), "helped", "done")
+    helpers = Subagents({"helper": {"description": "Helps.", "prompt": "Be helpful."}})
+    agent = Agent(model, hooks=[note, helpers])
+    await agent.run("go", thread=parent)
+    (asked,) = (one for one in told(parent).messages if one.tool_calls)
+    (made,) = asked.tool_calls
+    assert seen == ["parent", made.child]

@@ -1,0 +1,172 @@
+"""What a server takes up by itself, and what it leaves alone."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+
+from serving import Hosted, events, eventually, hosted, talking
+from talkers import Gate, agents, answer, get, names, say
+from wick import asking
+from wick.keeping import hold
+from wick.server.errors import ApiError
+from wick.server.resuming import Resuming
+from wick.threads import Thread
+
+
+@pytest.fixture
+async def gate() -> Gate:
+    return Gate()
+
+
+@pytest.fixture
+async def server(tmp_path: Path, gate: Gate) -> AsyncIterator[Hosted]:
+    async with hosted(tmp_path, agents=agents(gate), grace=0) as found:
+        await found.service._resuming.stop()  # here it is told when to look
+        found.service.registry.sessions.patience = 0.0
+        yield found
+
+
+@pytest.fixture
+async def client(server: Hosted) -> AsyncIterator[aiohttp.ClientSession]:
+    async with talking(server) as found:
+        yield found
+
+
+async def paused(client: aiohttp.ClientSession) -> str:
+    """A run that waits for an answer, with nobody who performs it."""
+    async with client.post("/agents/payer/stream", json=say("Pay.", "th_1")) as response:
+        assert names(await events(response))[-1] == "done"
+    return response.headers["X-Run-Id"]
+
+
+async def settled(server: Hosted) -> None:
+    async def nothing_runs() -> bool:
+        return not server.service.runs.performing.running
+
+    await eventually(nothing_runs)
+
+
+async def test_a_run_that_waits_for_an_answer_is_left_alone(server: Hosted, client: aiohttp.ClientSession) -> None:
+    run = await paused(client)
+    before = (await get(client, "/threads/th_1"))["last"]
+    for _ in range(3):
+        await server.service._resuming.take_up_all()
+    await settled(server)
+    thread = await get(client, "/threads/th_1")
+    assert thread["last"] == before and thread["asking"] == 1 and thread["run_id"] == run
+    async with client.post("/threads/th_1/messages", json=say("Well?")) as said:
+        assert (await said.json())["run_id"] == run
+    await server.service._resuming.take_up_all()
+    assert (await get(client, "/threads/th_1"))["queued"] == 1  # it is heard when the question is answered
+
+
+async def test_a_question_that_nobody_answered_in_time_lapses(
+    tmp_path: Path, gate: Gate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(asking, "ASK_SECONDS", 0.3)
+    async with hosted(tmp_path, agents=agents(gate), grace=0) as server, talking(server) as client:
+        server.service.registry.sessions.patience = 0.0
+        run = await paused(client)
+
+        async def ended() -> bool:
+            return bool((await get(client, f"/runs/{run}"))["state"] == "ended")
+
+        await eventually(ended)
+        thread = await get(client, "/threads/th_1")
+        assert "lapsed before anybody answered" in thread["messages"][2]["content"]
+        assert (await get(client, f"/runs/{run}"))["outcome"] == "completed"
+
+
+async def test_an_answer_from_elsewhere_lets_a_run_go_on(server: Hosted, client: aiohttp.ClientSession) -> None:
+    run = await paused(client)
+    owner = (await get(client, "/auth/me"))["id"]
+    sessions = server.service.runs.sessions
+    (question,) = await sessions.questions("th_1", owner=owner)
+    await sessions.answer("th_1", question["id"], "allow", owner=owner)
+    await server.service._resuming.take_up_all()
+    async with client.get(f"/runs/{run}/events") as response:
+        found = await events(response)
+    assert names(found).count("done") == 1 and found[-1]["data"]["data"]["outcome"] == "completed"
+
+
+async def test_what_cannot_be_taken_up_is_tried_less_and_less(
+    server: Hosted, client: aiohttp.ClientSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await answer(client, "echo", say("One.", "th_1"))
+    owner = (await get(client, "/auth/me"))["id"]
+    await server.service.store.enqueue(owner, "th_1", {"role": "user", "content": "Two."})
+    tries: list[Any] = []
+
+    async def fails(*given: Any, **options: Any) -> None:
+        tries.append(given)
+        raise ApiError(503, "unavailable", "not now")
+
+    monkeypatch.setattr(server.service.runs, "take_up", fails)
+    resuming = Resuming(server.service.runs, look=0.05)
+    resuming.start()
+    await asyncio.sleep(1.0)
+    assert 2 <= len(tries) <= 7  # at 0, 0.05, 0.1, 0.2, 0.4, 0.8 …
+    monkeypatch.undo()
+    await server.service.store.enqueue(owner, "th_1", {"role": "user", "content": "Three."})  # which changes it
+
+    async def heard() -> bool:
+        return (await server.service.store.head(owner, "th_1")).queued == 0
+
+    await eventually(heard)
+    await resuming.stop()
+    await settled(server)
+
+
+async def test_a_run_under_guards_that_are_gone_waits_for_them(tmp_path: Path, gate: Gate) -> None:
+    async with hosted(tmp_path, agents=agents(gate), grace=0) as server, talking(server) as client:
+        server.service.registry.sessions.patience = 0.0
+        run = await paused(client)
+    bare = agents(gate)
+    bare["payer"] = bare["payer"]._copy(bare["payer"]._given[0], ())  # the same, and nobody who asks
+    async with hosted(tmp_path, agents=bare, grace=0) as server, talking(server) as client:
+        (waiting,) = (await get(client, "/approvals"))["approvals"]
+        async with client.post(f"/approvals/{waiting['id']}", json={"choice": "allow"}) as said:
+            assert said.status == 200
+        await settled(server)
+        state = await get(client, f"/runs/{run}")
+        assert state["state"] == "interrupted" and "guards confirm, which are missing now" in state["reason"]
+        assert (await get(client, "/threads/th_1"))["messages"][-1]["role"] == "assistant"  # nothing was paid
+        async with client.post(f"/runs/{run}/cancel") as cancelled:
+            assert (await cancelled.json())["outcome"] == "cancelled"
+
+
+async def test_a_thread_that_somebody_holds_is_left_alone(server: Hosted, client: aiohttp.ClientSession) -> None:
+    await answer(client, "echo", say("One.", "th_1"))
+    owner = (await get(client, "/auth/me"))["id"]
+    async with hold(server.service.store, owner, Thread("th_1")):
+        await server.service.store.enqueue(owner, "th_1", {"role": "user", "content": "Two."})
+        await server.service._resuming.take_up_all()
+        assert not server.service.runs.performing.running
+    await server.service._resuming.take_up_all()
+    await settled(server)
+    assert (await get(client, "/threads/th_1"))["messages"][-1]["content"] == "You said: Two."
+
+
+async def test_an_agent_that_is_gone_leaves_its_threads_readable(tmp_path: Path, gate: Gate) -> None:
+    async with hosted(tmp_path, agents=agents(gate), grace=0) as server, talking(server) as client:
+        await answer(client, "echo", say("One.", "th_1"))
+        owner = (await get(client, "/auth/me"))["id"]
+        await server.service.drain()
+        await server.service.store.enqueue(owner, "th_1", {"role": "user", "content": "Two."})
+    left = {id: agent for id, agent in agents(gate).items() if id != "echo"}
+    async with hosted(tmp_path, agents=left, grace=0) as server, talking(server) as client:
+
+        async def over() -> bool:
+            return bool((await get(client, "/threads/th_1"))["queued"] == 0)
+
+        await eventually(over)
+        await settled(server)
+        thread = await get(client, "/threads/th_1")
+        assert [message["content"] for message in thread["messages"]] == ["One.", "You said: One.", "Two."]
+        assert (await answer(client, "echo", say("Three.", "th_1"), 404))["error"]["code"] == "not_found"

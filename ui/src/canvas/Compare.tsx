@@ -1,0 +1,55 @@
+/** What has changed: a version of a text against the one that stands there now. */
+
+import { unifiedMergeView } from "@codemirror/merge";
+import { EditorState } from "@codemirror/state";
+import { EditorView, lineNumbers } from "@codemirror/view";
+import { useEffect, useRef, useState } from "react";
+
+import { language } from "./languages";
+import { look } from "./look";
+import { type Tab, update } from "./tabs";
+
+export interface Version {
+  name: string;
+  text: string;
+}
+
+/** What a tab can be compared with, the nearest first. */
+export function versionsOf(tab: Tab): Version[] {
+  const found: Version[] = [];
+  if (tab.theirs !== null) found.push({ name: "the file as it is now", text: tab.theirs });
+  if (tab.file && tab.text !== tab.saved) found.push({ name: "as it was saved", text: tab.saved });
+  const earlier = tab.versions.map((text, at) => ({ name: at === tab.versions.length - 1 ? "the version before" : `${tab.versions.length - at} versions before`, text }));
+  return [...found, ...earlier.reverse()].filter((one) => one.text !== tab.text);
+}
+
+export default function Compare({ tab }: { tab: Tab }) {
+  const versions = versionsOf(tab);
+  const [wanted, setWanted] = useState(0);
+  const chosen = versions[Math.min(wanted, versions.length - 1)];
+  if (!chosen) return <p className="empty">Nothing has changed. <button onClick={() => update(tab.id, { view: "code" })}>Back to the text</button></p>;
+  return (
+    <div className="compare">
+      <label>Compared with <select value={versions.indexOf(chosen)} onChange={(event) => setWanted(Number(event.target.value))}>{versions.map((one, at) => <option key={at} value={at}>{one.name}</option>)}</select></label>
+      <Difference name={tab.name} old={chosen.text} now={tab.text} />
+    </div>
+  );
+}
+
+function Difference({ name, old, now }: { name: string; old: string; now: string }) {
+  const place = useRef<HTMLDivElement>(null);
+  useEffect(() => {
+    let [gone, view]: [boolean, EditorView | null] = [false, null];
+    void language(name).catch(() => []).then((spoken) => {
+      if (gone) return;
+      const merge = unifiedMergeView({ original: old, mergeControls: false, collapseUnchanged: { margin: 3, minSize: 6 } });
+      const extensions = [lineNumbers(), EditorState.readOnly.of(true), EditorView.editable.of(false), EditorView.lineWrapping, EditorView.contentAttributes.of({ "aria-label": `Changes of ${name}`, tabindex: "0" }), merge, spoken, look];
+      view = new EditorView({ doc: now, extensions, parent: place.current! });
+    });
+    return () => {
+      gone = true;
+      view?.destroy();
+    };
+  }, [name, old, now]);
+  return <div className="editor" ref={place} />;
+}

@@ -1,0 +1,95 @@
+/** A text in an editor. Its steps, its selection and its place stay when another tab is looked at. */
+
+import { closeBrackets, closeBracketsKeymap } from "@codemirror/autocomplete";
+import { defaultKeymap, history, historyKeymap, indentWithTab, redo, undo } from "@codemirror/commands";
+import { bracketMatching, foldGutter, foldKeymap, indentOnInput } from "@codemirror/language";
+import { highlightSelectionMatches, searchKeymap } from "@codemirror/search";
+import { Compartment, EditorState, type Extension } from "@codemirror/state";
+import { drawSelection, EditorView, highlightActiveLine, highlightActiveLineGutter, keymap, lineNumbers } from "@codemirror/view";
+import { useEffect, useRef } from "react";
+
+import { language } from "./languages";
+import { look } from "./look";
+import { canvas, change, save, type Tab } from "./tabs";
+
+const STATES = new Map<string, EditorState>(); // of the tabs that are not shown
+canvas.subscribe(() => {
+  for (const id of STATES.keys()) if (!canvas.get().tabs.some((tab) => tab.id === id)) STATES.delete(id);
+});
+
+export default function Editor({ tab }: { tab: Tab }) {
+  const place = useRef<HTMLDivElement>(null);
+  const view = useRef<EditorView | null>(null);
+  useEffect(() => {
+    const made = new EditorView({ state: STATES.get(tab.id) ?? begin(tab), parent: place.current! });
+    view.current = made;
+    return () => {
+      STATES.set(tab.id, made.state);
+      made.destroy();
+    };
+  }, [tab.id, tab.cut]);
+  useEffect(() => {
+    const { current } = view;
+    if (current && current.state.doc.toString() !== tab.text) current.dispatch({ changes: difference(current.state.doc.toString(), tab.text) });
+  }, [tab.text, tab.id]);
+  return (
+    <div
+      className="editor"
+      ref={place}
+      data-tab={tab.id}
+      onKeyDown={(event) => {
+        if (event.key === "F6" || event.key === "Escape") leave(event);
+        else if (event.ctrlKey || event.metaKey) event.stopPropagation(); // what CodeMirror knows is not the page's
+      }}
+    />
+  );
+}
+
+/** Escape lets Tab leave the editor, and F6 leaves it at once; neither closes the panel. */
+function leave(event: React.KeyboardEvent): void {
+  event.stopPropagation();
+  if (event.key === "F6") document.querySelector<HTMLElement>(".canvas-tabs [aria-selected=true]")?.focus();
+}
+
+function begin(tab: Tab): EditorState {
+  const spoken = new Compartment();
+  return EditorState.create({ doc: tab.text, extensions: [setup(tab), spoken.of([]), load(spoken, tab.name)] });
+}
+
+function setup({ id, name, cut }: Tab): Extension {
+  return [
+    lineNumbers(), foldGutter(), highlightActiveLine(), highlightActiveLineGutter(), drawSelection(), history(), indentOnInput(), bracketMatching(), closeBrackets(), highlightSelectionMatches(),
+    EditorView.lineWrapping,
+    EditorState.readOnly.of(cut),
+    EditorView.contentAttributes.of({ "aria-label": `Text of ${name}` }),
+    EditorView.updateListener.of((update) => update.docChanged && change(id, update.state.doc.toString(), true)),
+    keymap.of([{ key: "Mod-s", run: () => (void save(id), true) }, indentWithTab, ...closeBracketsKeymap, ...defaultKeymap, ...searchKeymap, ...historyKeymap, ...foldKeymap]),
+    look,
+  ]; // prettier-ignore
+}
+
+/** The language comes a moment after the text. */
+function load(spoken: Compartment, name: string): Extension {
+  let asked = false;
+  return EditorView.updateListener.of(({ view }) => {
+    if (asked) return;
+    asked = true;
+    void language(name).then((found) => view.dispatch({ effects: spoken.reconfigure(found) }));
+  });
+}
+
+/** The smallest change between two texts, so that the selection stays where it was. */
+export function difference(old: string, now: string): { from: number; to: number; insert: string } {
+  let from = 0;
+  while (from < old.length && from < now.length && old[from] === now[from]) from++;
+  let end = 0;
+  while (end < old.length - from && end < now.length - from && old[old.length - 1 - end] === now[now.length - 1 - end]) end++;
+  return { from, to: old.length - end, insert: now.slice(from, now.length - end) };
+}
+
+/** The editor of a tab, if it is shown: its steps are finer than the tab's. */
+export function step(id: string, which: "undo" | "redo"): boolean {
+  const shown = document.querySelector<HTMLElement>(`.editor[data-tab="${CSS.escape(id)}"] .cm-editor`);
+  const view = shown && EditorView.findFromDOM(shown);
+  return view ? (which === "undo" ? undo : redo)(view) : false;
+}

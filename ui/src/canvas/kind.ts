@@ -1,0 +1,91 @@
+/** What a file is, by its name and what stands in it, and how it can be looked at. */
+
+import { isDeck } from "./deck";
+import { readTable } from "./table";
+
+export type Kind = "code" | "data" | "document" | "slides" | "html" | "svg" | "image" | "pdf" | "binary";
+export type View = "code" | "grid" | "chart" | "preview" | "slides" | "picture" | "pages" | "none" | "diff";
+
+const VIEWS: Record<Kind, View[]> = {
+  code: ["code"],
+  data: ["grid", "chart", "code"],
+  document: ["preview", "code"],
+  slides: ["slides", "preview", "code"],
+  html: ["preview", "code"],
+  svg: ["preview", "code"],
+  image: ["picture"],
+  pdf: ["pages"],
+  binary: ["none"],
+};
+
+export const VIEW_NAMES: Record<View, string> = {
+  code: "Code", grid: "Grid", chart: "Chart", preview: "Preview", slides: "Slides", picture: "Picture", pages: "Pages", none: "File", diff: "Changes",
+}; // prettier-ignore
+
+const PICTURES: Record<string, string> = {
+  png: "image/png", jpg: "image/jpeg", jpeg: "image/jpeg", gif: "image/gif", webp: "image/webp", avif: "image/avif", bmp: "image/bmp", ico: "image/x-icon",
+}; // prettier-ignore
+
+/** What the word after a fence stands for, where it is not the ending itself. */
+const FENCES: Record<string, string> = {
+  python: "py", python3: "py", javascript: "js", typescript: "ts", markdown: "md", bash: "sh", shell: "sh", zsh: "sh", console: "sh", yaml: "yml", rust: "rs", ruby: "rb", golang: "go", "c++": "cpp", dockerfile: "Dockerfile", text: "txt", plaintext: "txt",
+}; // prettier-ignore
+
+export const OPEN_LINES = 15; // what is longer opens by itself
+
+export const ending = (name: string): string => /\.([^./]+)$/.exec(name)?.[1]?.toLowerCase() ?? "";
+
+/** The type of a picture's bytes; nothing if it is no picture. */
+export const pictureType = (name: string): string => PICTURES[ending(name)] ?? "";
+
+/** What can be said before anything was read. */
+export function bytesKind(name: string): "image" | "pdf" | null {
+  if (pictureType(name)) return "image";
+  return ending(name) === "pdf" ? "pdf" : null;
+}
+
+export function kindOf(name: string, text: string): Kind {
+  const end = ending(name);
+  if (end === "csv" || end === "tsv") return "data";
+  if (end === "json") return isGrid(text) ? "data" : "code";
+  if (end === "md" || end === "markdown") return isDeck(text) ? "slides" : "document";
+  if (end === "html" || end === "htm") return "html";
+  return end === "svg" ? "svg" : "code";
+}
+
+function isGrid(text: string): boolean {
+  if (!/^\s*\[\s*\{/.test(text)) return false;
+  try {
+    return readTable(text, ".json").columns.length > 0;
+  } catch {
+    return false;
+  }
+}
+
+export const viewsOf = (kind: Kind): View[] => VIEWS[kind];
+
+/** A name for a text that has none, from the word after its fence. */
+export function fenceName(word: string): string {
+  const end = FENCES[word.toLowerCase()] ?? (word.toLowerCase().replace(/[^\w]/g, "") || "txt");
+  return end === "Dockerfile" ? end : `answer.${end}`;
+}
+
+export interface Fence {
+  word: string;
+  text: string;
+}
+
+/** The fenced pieces of an answer that are long enough for the canvas. */
+export function longFences(answer: string): Fence[] {
+  const found: Fence[] = [];
+  const lines = answer.split("\n");
+  for (let at = 0; at < lines.length; at++) {
+    const mark = /^\s{0,3}(`{3,}|~{3,})\s*([^\s`]*)/.exec(lines[at]!);
+    if (!mark) continue;
+    const end = lines.findIndex((line, place) => place > at && line.trim().startsWith(mark[1]!) && !line.trim().replace(/[`~]/g, ""));
+    const until = end < 0 ? lines.length : end;
+    if (until - at - 1 > OPEN_LINES) found.push({ word: mark[2] ?? "", text: `${lines.slice(at + 1, until).join("\n")}\n` });
+    at = until;
+  }
+  return found;
+}

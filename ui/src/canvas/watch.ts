@@ -1,0 +1,115 @@
+/** Opens what the agent makes while it works: files that it writes, and long pieces of its answers. */
+
+import { app, conversation } from "../state/app";
+import type { Call, Conversation, Item, Reply } from "../state/fold";
+import { type Fence, longFences } from "./kind";
+
+const WRITERS = new Set(["write_file", "edit_file"]);
+const LOOK_BACK = 8; // items: what is older has been seen
+
+export interface Written {
+  path: string;
+  before: (now: string) => string | undefined; // what the file was, for a comparison
+}
+
+export interface Made {
+  files: Written[];
+  texts: Fence[];
+}
+
+/** What has been seen of one thread. */
+export class Seen {
+  private readonly keys = new Set<string>();
+  private readonly known = new Map<string, string>(); // files as the conversation has them
+  private readonly previous = new Map<string, string>(); // and as they were before that
+
+  /** Everything that is there already. */
+  skip(talk: Conversation): void {
+    this.note(talk);
+    for (const item of talk.items) {
+      if (item.kind !== "reply" || item.open) continue;
+      this.keys.add(item.key);
+      for (const call of item.calls) if (call.ended) this.keys.add(call.id);
+    }
+  }
+
+  /** What is new in a conversation whose run goes on. */
+  take(talk: Conversation): Made {
+    this.note(talk);
+    const replies = talk.items.slice(-LOOK_BACK).filter((item) => item.kind === "reply" && !item.open) as Reply[];
+    const texts = replies.filter((reply) => this.isNew(reply.key)).flatMap((reply) => longFences(reply.text));
+    const files = replies.flatMap((reply) => this.written(reply)).map((call) => this.file(call));
+    return { files, texts };
+  }
+
+  private note(talk: Conversation): void {
+    for (const [path, now] of Object.entries((talk.values["files"] ?? {}) as Record<string, unknown>)) {
+      const old = this.known.get(path);
+      if (typeof now !== "string" || old === now) continue;
+      if (old !== undefined) this.previous.set(path, old);
+      this.known.set(path, now);
+    }
+  }
+
+  private written(reply: Reply): Call[] {
+    return reply.calls.flatMap((call) => {
+      const inside = (call.child?.items ?? []).flatMap((item: Item) => (item.kind === "reply" ? this.written(item) : []));
+      const counts = WRITERS.has(call.name) && call.state === "done" && call.ended > 0 && typeof call.args["path"] === "string";
+      return counts && this.isNew(call.id) ? [...inside, call] : inside;
+    });
+  }
+
+  private file(call: Call): Written {
+    const path = String(call.args["path"]);
+    const known = this.previous.get(path);
+    return { path, before: (now) => known ?? (call.name === "edit_file" ? unedited(now, call.args) : undefined) };
+  }
+
+  private isNew(key: string): boolean {
+    if (this.keys.has(key)) return false;
+    this.keys.add(key);
+    return true;
+  }
+}
+
+/** A file before an edit of it, where that can be told from the edit. */
+function unedited(now: string, args: Record<string, unknown>): string | undefined {
+  const [old, made] = [args["old_text"], args["new_text"]];
+  if (typeof old !== "string" || typeof made !== "string" || !made || now.split(made).length !== 2) return undefined;
+  return now.split(made).join(old);
+}
+
+type Open = (made: Made, show: boolean) => Promise<void>;
+
+/** Begin to watch the thread that is open; what is made is opened when the canvas has loaded. */
+export function watchFiles(open: Open = onCanvas): () => void {
+  const threads = new Map<string, Seen>();
+  let [thread, last, shownIn] = [app.get().thread, conversation(app.get()), ""];
+  return app.subscribe(() => {
+    const now = conversation(app.get());
+    if (now === last) return;
+    const [other, old] = [app.get().thread !== thread && thread !== "", last]; // a thread that has just got its id is no other
+    [thread, last] = [app.get().thread, now];
+    const seen = threads.get(thread) ?? new Seen();
+    threads.set(thread, seen);
+    const run = now.run || old.run;
+    if (other || !run) return seen.skip(now);
+    const made = seen.take(now);
+    if (!made.files.length && !made.texts.length) return;
+    const show = mayShow(run !== shownIn);
+    if (show) shownIn = run;
+    void open(made, show);
+  });
+}
+
+/** The panel opens once in a run, where there is room for it and nothing else is looked at. */
+function mayShow(first: boolean): boolean {
+  const { panel } = app.get();
+  return panel === "canvas" || (panel === null && first && matchMedia("(min-width: 821px)").matches);
+}
+
+async function onCanvas(made: Made, show: boolean): Promise<void> {
+  const { openFile, openText } = await import("./open");
+  for (const { word, text } of made.texts) openText("", text, word, { show });
+  for (const { path, before } of made.files) await openFile(path, { before, show });
+}

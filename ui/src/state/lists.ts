@@ -1,0 +1,55 @@
+/** The lists of what the server has: agents, threads, questions. What has not changed stays the same object. */
+
+import * as api from "../api";
+import { app, attempt, patch } from "./app";
+
+export async function refresh(): Promise<void> {
+  const [agents, page, waiting] = await Promise.all([api.agents.list(), api.threads.list(), api.approvals.list()]);
+  const wanted = app.get().agent || (agents.agents.find((one) => one.agent_id === "default") ?? agents.agents[0])?.agent_id || "";
+  patch({ agents: agents.agents, agent: wanted, threads: page.threads, more: page.next ?? "", approvals: waiting.approvals });
+}
+
+export async function refreshAgents(): Promise<void> {
+  const found = await api.agents.list().catch(() => null);
+  if (!found) return;
+  const gone = !found.agents.some((one) => one.agent_id === app.get().agent);
+  patch({ agents: found.agents, ...(gone ? { agent: found.agents[0]?.agent_id ?? "" } : {}) });
+}
+
+export async function moreThreads(): Promise<void> {
+  const { more } = app.get();
+  if (!more) return;
+  await attempt(async () => {
+    const page = await api.threads.list(more);
+    app.set((old) => ({ ...old, threads: joined(old.threads, page.threads), more: page.next ?? "" }));
+  });
+}
+
+/** The latest threads; older ones that were asked for stay. */
+export async function listAgain(): Promise<void> {
+  const page = await api.threads.list().catch(() => null);
+  if (page) app.set((old) => ({ ...old, ...newer(old.threads, old.more, page.threads, page.next ?? "") }));
+}
+
+export function newer(old: api.Thread[], more: string, page: api.Thread[], next: string): { threads: api.Thread[]; more: string } {
+  const oldest = page.at(-1)?.updated ?? 0;
+  const rest = next ? old.filter((one) => one.updated < oldest) : [];
+  const threads = joined(page.map((one) => same(old, one)), rest);
+  const unchanged = threads.length === old.length && threads.every((one, at) => one === old[at]);
+  return { threads: unchanged ? old : threads, more: rest.length ? more : next };
+}
+
+function same(old: api.Thread[], now: api.Thread): api.Thread {
+  const before = old.find((one) => one.id === now.id);
+  return before && JSON.stringify(before) === JSON.stringify(now) ? before : now;
+}
+
+function joined(first: api.Thread[], more: api.Thread[]): api.Thread[] {
+  const known = new Set(first.map((one) => one.id));
+  return [...first, ...more.filter((one) => !known.has(one.id))];
+}
+
+export async function refreshApprovals(): Promise<void> {
+  const waiting = await api.approvals.list().catch(() => null);
+  if (waiting) patch({ approvals: waiting.approvals });
+}
