@@ -187,6 +187,18 @@ async def test_a_terminal(served: Served) -> None:
         assert b"40 120" in seen
 
 
+async def test_control_a_is_typed(served: Served) -> None:
+    async with Client(served.url, TOKENS["olga"]) as olga, olga.terminal("default") as shell:
+        await shell.write(b"cat -v; echo\n")
+        await shell.write(b"\x01")
+        await shell.write(b"\n")
+        seen = b""
+        while b"^A" not in seen:
+            more = await shell.read()
+            assert more, seen
+            seen += more
+
+
 async def test_a_terminal_that_is_refused(ada: Client) -> None:
     with pytest.raises(ServerError) as refused:
         async with ada.terminal("nobody"):

@@ -76,7 +76,7 @@ def durable(events: list[Event]) -> list[str]:
 
 @pytest.mark.parametrize("first", [1, 200, 350, 500, 700, 900, 1_200, 1_500, 2_000])
 async def test_a_connection_that_breaks_anywhere(served: Served, first: int) -> None:
-    async with cutting(served, first, 150) as (url, cutter), Client(url, TOKENS["ada"]) as client:
+    async with cutting(served, first, 400) as (url, cutter), Client(url, TOKENS["ada"]) as client:
         stream = client.stream("adding", "What is 2 + 3?")
         events = [event async for event in stream]
     assert durable(events) == ["on_chat_model_end", "on_tool_end", "on_chat_model_end", "done"]
@@ -85,20 +85,21 @@ async def test_a_connection_that_breaks_anywhere(served: Served, first: int) -> 
         assert len((await client.thread(stream.thread_id)).messages) == 4, "it has run once"
 
 
-async def test_a_server_that_is_restarted(tmp_path: Path) -> None:
+@pytest.mark.parametrize("how", ["stop", "kill"])
+async def test_a_server_that_is_restarted(tmp_path: Path, how: str) -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = str(free.getsockname()[1])
     with serving(tmp_path, script=AGENTS, environment={"WICK_PORT": port}, grace=0.2) as served:
         async with Client(served.url, TOKENS["ada"]) as client:
-            stream = client.stream("slow", "30 0.1")
+            stream = client.stream("slow", "20 0.1")
             events = list[Event]()
             async for event in stream:
                 events.append(event)
                 if sum(isinstance(one, ChatModelStream) for one in events) == 3 and served.starts == 1:
-                    await asyncio.to_thread(served.stop)
+                    await asyncio.to_thread(getattr(served, how))
                     await asyncio.to_thread(served.start)
             assert durable(events) == ["on_chat_model_end", "done"] and served.starts == 2
             assert isinstance(events[-1], Done) and events[-1].outcome == "completed"
-            assert events[-1].text == "".join(f"{number} " for number in range(30))
+            assert events[-1].text == "".join(f"{number} " for number in range(20))
             assert (await client.run(stream.run_id)).outcome == "completed"

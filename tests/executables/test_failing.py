@@ -7,10 +7,13 @@ import pytest
 from kit import entries
 from wick import Block, Run
 from wick.errors import HookError
-from wick.executables.failing import Fail, closed, decides, failed, words
+from wick.executables.failing import Fail, decides, failed, shown, words
 
 DECIDING = ("before_tool_call", "user_message_send", "PreToolUse", "UserPromptSubmit", "before_step", "guard_run")
-WATCHING = ("after_tool_call", "agent_stop", "turn_end", "PostToolUse", "Stop", "SessionStart", "after_run")
+WATCHING = (
+    *("after_tool_call", "agent_stop", "turn_end", "after_run"),
+    *("PostToolUse", "Stop", "SessionStart", "PermissionRequest", "PreCompact"),
+)
 
 
 def test_who_decides_is_known_by_the_event() -> None:
@@ -20,16 +23,16 @@ def test_who_decides_is_known_by_the_event() -> None:
 @pytest.mark.parametrize(
     ("event", "fail", "counts"),
     [
-        ("PreToolUse", None, True),
-        ("PreToolUse", "open", False),
-        ("PostToolUse", None, False),
-        ("PostToolUse", "closed", True),
+        ("PreToolUse", None, "closed"),
+        ("PreToolUse", "open", "open"),
+        ("PostToolUse", None, ""),
+        ("PostToolUse", "closed", "closed"),
     ],
 )
 def test_whether_a_failure_counts_is_the_events_unless_somebody_chose(
-    event: str, fail: Fail | None, counts: bool
+    event: str, fail: Fail | None, counts: str
 ) -> None:
-    assert closed(event, fail) is counts
+    assert shown(event, fail) == counts
 
 
 def test_who_decides_and_fails_has_not_agreed() -> None:

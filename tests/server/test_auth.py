@@ -11,8 +11,9 @@ from typing import Any
 
 import aiohttp
 import pytest
+import yaml
 
-from serving import TOKENS, Hosted, hosted
+from serving import TOKENS, Hosted, hosted, serving, talking
 from wick.server.access import ACCESS, Doors, in_order, places
 from wick.server.app import create_api
 from wick.server.auth import without_port
@@ -198,6 +199,36 @@ async def test_a_token_that_is_withdrawn_ends_its_sessions(tmp_path: Path) -> No
         assert await status(ada) == 401
 
 
+async def test_who_cannot_be_looked_up_is_not_let_in(here: Hosted, tmp_path: Path) -> None:
+    _, cookie, _ = await sign_in(here, token=TOKENS["ada"])
+    for path in (tmp_path / "data").glob("server.db*"):
+        path.rename(path.with_name(f"gone-{path.name}"))
+    async with here.client("", Cookie=cookie) as ada:
+        got = await code(ada)
+        for path in (tmp_path / "data").glob("gone-*"):
+            path.rename(path.with_name(path.name.removeprefix("gone-")))
+        assert got == (503, "unavailable")
+        assert await status(ada) == 200
+
+
+async def test_what_breaks_at_the_door_lets_nobody_in(here: Hosted, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def broken(bearer: str) -> None:
+        raise RuntimeError("hush")
+
+    monkeypatch.setattr(here.service.guests.verifier, "user", broken)
+    async with here.client("ada") as ada:
+        assert await code(ada) == (500, "internal")
+        assert await asked_by_websocket(ada) == 500
+
+
+async def asked_by_websocket(client: aiohttp.ClientSession) -> int:
+    try:
+        async with client.ws_connect("/agents/default/terminal"):
+            return 101
+    except aiohttp.WSServerHandshakeError as error:
+        return error.status
+
+
 async def test_the_link_signs_in_once(tmp_path: Path) -> None:
     async with hosted(tmp_path, agents=PLAIN, tokens=()) as here:
         local = (tmp_path / "data" / "token").read_text().strip()
@@ -210,6 +241,20 @@ async def test_the_link_signs_in_once(tmp_path: Path) -> None:
             assert await answer.json() == {"id": "local", "username": "local", "role": "admin"}
         async with here.client(local) as script:
             assert await status(script) == 200
+
+
+async def test_servers_that_share_a_database_share_who_is_signed_in(tmp_path: Path) -> None:
+    with serving(tmp_path / "a", store="postgres") as first:
+        schema = {"store_schema": yaml.safe_load((tmp_path / "a" / "server.yaml").read_text())["store_schema"]}
+        with serving(tmp_path / "b", store="postgres", **schema) as second:
+            async with talking(first, "") as ada, ada.post("/auth/session", json={"token": TOKENS["ada"]}) as answer:
+                me, cookie = await answer.json(), answer.headers["Set-Cookie"].partition(";")[0]
+            async with talking(second, "", Cookie=cookie) as ada, ada.get("/auth/me") as answer:
+                assert (answer.status, await answer.json()) == (200, me)
+            async with talking(first, "ada") as ada, ada.post("/auth/tickets") as answer:
+                ticket = (await answer.json())["ticket"]
+            async with talking(second, "") as nobody:
+                assert [await status(nobody, f"/auth/me?ticket={ticket}") for _ in range(2)] == [200, 401]
 
 
 # -- tickets ----------------------------------------------------------------------------------------------------------
@@ -259,20 +304,23 @@ async def test_plain_words_come_before_ids(here: Hosted) -> None:
 @pytest.mark.parametrize(
     ("headers", "query", "expected"),
     [
-        ([(b"authorization", b"Bearer t"), (b"cookie", b"c=x")], b"ticket=y", ("bearer", "t")),
+        ([(b"authorization", b"Bearer t"), (b"cookie", b"c_1=x")], b"ticket=y", ("bearer", "t")),
         ([(b"authorization", b"bearer   t  ")], b"", ("bearer", "t")),
-        ([(b"authorization", b"Basic t"), (b"cookie", b"c=x")], b"", ("bearer", "")),
-        ([(b"cookie", b"a=1; c=x; b=2")], b"ticket=y", ("cookie", "x")),
-        ([(b"cookie", b"cc=x")], b"ticket=y", ("ticket", "y")),
+        ([(b"authorization", b"Basic t"), (b"cookie", b"c_1=x")], b"", ("bearer", "")),
+        ([(b"cookie", b"a=1; c_1=x; b=2")], b"ticket=y", ("cookie", "x")),
+        ([(b"cookie", b"c_2=y; c_1=x; c_3=z")], b"", ("cookie", "x")),
+        ([(b"cookie", b"a=1; c_2=y")], b"", ("cookie", "y")),
+        ([(b"cookie", b"c_2=y; c_3=z")], b"", None),
+        ([(b"cookie", b"cc=x; xc_1=z")], b"ticket=y", ("ticket", "y")),
         ([], b"a=1&ticket=y", ("ticket", "y")),
         ([], b"ticket=y&ticket=z", None),
         ([], b"&" * 5_000 + b"ticket=y", None),
-        ([(b"cookie", b"c=\xff\x00;;;=")], b"", ("cookie", None)),
+        ([(b"cookie", b"c_1=\xff\x00;;;=")], b"", ("cookie", None)),
         ([], b"", None),
     ],
 )
 def test_one_credential_is_read(headers: Any, query: bytes, expected: tuple[str, str] | None) -> None:
-    found = shown({"headers": headers, "query_string": query}, "c")
+    found = shown({"headers": headers, "query_string": query}, "c_1")
     if expected is not None and expected[1] is None:
         assert found is None or found.kind == "cookie"
     else:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from serving import hosted
+from serving import hosted, serving, talking
 from wick.server.errors import ApiError
 from wick.server.gateway import CACHE_SECONDS, Gateway
 
@@ -121,3 +121,15 @@ async def test_a_gateway_that_is_gone_lets_nobody_in(tmp_path: Path) -> None:
             for client in (here.client("good"), here.client("", Cookie=cookie)):
                 async with client, client.get("/auth/me") as answer:
                     assert answer.status == 503 and answer.headers["Retry-After"]
+
+
+async def test_a_server_asks_the_gateway_that_its_flag_names(tmp_path: Path) -> None:
+    none: dict[str, Any] = {"tokens": []}
+    async with running(Known()) as known:
+        with serving(tmp_path, flags=("--gateway", known.url), **none) as served:
+            assert served.link == "" and "with your token" in served.log
+            async with talking(served, "good") as ada, ada.get("/auth/me") as answer:
+                assert (await answer.json())["username"] == "ada"
+            async with talking(served, "bad") as nobody, nobody.get("/auth/me") as answer:
+                assert answer.status == 401
+            assert not (tmp_path / "data" / "token").exists()

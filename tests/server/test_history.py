@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from wick import Agent, Block, Run, Scripted, Thread, ToolCall, ToolUse, assistant, before, guard, tool, user
 from wick.capabilities.subagents import Subagents
 from wick.server.bodies import Kept, kept
@@ -50,9 +52,11 @@ async def test_messages_know_their_run_and_tools_how_long_they_took() -> None:
 
 async def test_a_run_that_failed_is_told_with_its_error() -> None:
     thread = Thread()
-    failed = await ran(thread, ValueError("it broke"))
+    with pytest.raises(ValueError, match="it broke"):
+        await ran(thread, ValueError("it broke"))
     (end,) = told(thread).ends
-    assert (end.run, end.outcome) == (failed, "failed") and end.error is not None and "it broke" in end.error.message
+    assert (end.run, end.outcome) == (thread.entries[-1].data["run"], "failed")
+    assert end.error is not None and "it broke" in end.error.message
 
 
 async def test_what_was_gone_back_behind_is_not_told() -> None:

@@ -74,6 +74,8 @@ async def test_what_was_granted_is_shown_and_taken_back(tmp_path: Path) -> None:
         assert (await ask(there, "ada", "GET", "/agents/asker/permissions"))[1]["grants"] == []
         run = await begun(there)
         assert await question(there), "it asks again"
+        (asked,) = (await ask(there, "ada", "GET", "/approvals"))[1]["approvals"]
+        assert asked["tool"] == "write_file" and asked["shell"] is None
         await ask(there, "ada", "POST", f"/runs/{run}/cancel")
 
 
@@ -85,6 +87,20 @@ async def test_a_grant_is_of_one_agent(tmp_path: Path) -> None:
         assert (await ask(there, "ada", "GET", "/agents/other/permissions"))[1]["grants"] == []
         path = f"/agents/other/permissions/grants/{grant['id']}"
         assert await code(there, "ada", "DELETE", path) == (404, "not_found")
+
+
+async def test_a_question_about_a_command_says_what_it_would_run(tmp_path: Path) -> None:
+    command = ToolCall("c1", "execute", {"command": "timeout 5 make test < in > log; echo $(date)"})
+    model = Scripted(assistant("", command), "Done.", spare=True)
+    agents = {"asker": {"model": model, "backend": {"type": "local"}, "permissions": {"ask": ["Bash"]}}}
+    async with hosted(tmp_path, agents=agents) as there:
+        run = await begun(there)
+        await question(there)
+        (asked,) = (await ask(there, "ada", "GET", "/approvals"))[1]["approvals"]
+        shell = asked["shell"]
+        assert {"timeout 5 make test", "make test", "date"} <= {*shell["commands"]}
+        assert (shell["reads"], shell["writes"]) == (["in"], ["log"]) and shell["opaque"]
+        await ask(there, "ada", "POST", f"/runs/{run}/cancel")
 
 
 async def test_limits_and_what_is_left_of_a_budget(tmp_path: Path) -> None:

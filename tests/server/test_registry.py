@@ -418,7 +418,7 @@ async def test_a_run_counts_while_it_waits_for_its_thread(tmp_path: Path) -> Non
         await there.sessions.store.create(ADA.id, "t1")
         lease = await there.sessions.store.lease(ADA.id, "t1", "somebody else", 60)
         run = asyncio.create_task(instance.agent.run("Hi", user=ADA.id, thread="t1"))
-        while not instance.uses:
+        while not instance.uses and not run.done():
             await asyncio.sleep(0.01)
         await there.sessions.store.release(ADA.id, "t1", lease.fence)
         assert (await run).text == "One." and not instance.uses

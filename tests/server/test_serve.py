@@ -200,3 +200,17 @@ async def test_the_app_can_be_mounted_below_a_path(tmp_path: Path) -> None:
             assert answer.status == 401
         async with nobody.get("/wick/agents/", headers={"Authorization": "Bearer of-the-program"}) as answer:
             assert answer.status == 200
+
+
+@pytest.mark.parametrize(("there", "says"), [(("bwrap",), ""), ((), "install the package 'bubblewrap'")])
+def test_bubblewrap_is_looked_for_and_nothing_fails_without_it(
+    tmp_path: Path, there: tuple[str, ...], says: str
+) -> None:
+    """`make serve` asks for it: here in a world that has no package manager, nor a way to become root."""
+    for name, text in {"uname": "echo Linux", "id": "echo 1000", **dict.fromkeys(there, "")}.items():
+        (tmp_path / name).write_text(f"#!/bin/sh\n{text}\n")
+        (tmp_path / name).chmod(0o755)
+    script = Path(__file__).parent.parent.parent / "scripts" / "get-bubblewrap"
+    options: dict[str, Any] = {"capture_output": True, "text": True, "timeout": 30, "check": True}
+    done = subprocess.run(["/bin/sh", script], env={"PATH": str(tmp_path)}, **options)
+    assert says in done.stdout if says else done.stdout == ""

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from wick.errors import ConfigError
+from wick.server.server import ServerOptions
 from wick.server.settings import Settings, default_data, is_loopback, load_settings
 
 DIGEST = sha256(b"secret").hexdigest()
@@ -94,3 +95,7 @@ def test_hosts_are_those_of_this_machine_and_those_that_are_named(tmp_path: Path
     found = load(tmp_path, "hosts: [wick.example.com]\n", host="192.168.1.5", token="t")
     assert found.allowed_hosts == ("localhost", "127.0.0.1", "[::1]", "192.168.1.5", "wick.example.com")
     assert "0.0.0.0" not in load(tmp_path, host="0.0.0.0", token="t").allowed_hosts
+
+
+def test_a_program_can_say_what_a_file_can() -> None:
+    assert ServerOptions.__annotations__.keys() == Settings.model_fields.keys()

@@ -11,6 +11,7 @@ import pytest
 from postgres import server as postgres_server
 from serving import Hosted, events, eventually, hosted, talking
 from talkers import Gate, agents, answer, get, ids, names, say
+from wick.server.identity import User
 
 
 @pytest.fixture
@@ -102,3 +103,22 @@ async def test_one_takes_up_what_the_other_let_go_of(tmp_path: Path, gate: Gate)
         gate.answers.put_nowait("Here.")
         found = await events(following)
         assert names(found)[-2:] == ["on_chat_model_end", "done"] and found[-1]["data"]["data"]["text"] == "Here."
+
+
+async def test_who_comes_second_to_a_run_finds_nothing_left_to_do(two: tuple[Hosted, Hosted]) -> None:
+    """Both begin the same run: one performs it, the other tells of it from the log, and it is logged once."""
+    async with talking(two[0]) as here, talking(two[1]) as there:
+        await answer(here, "echo", say("0", "th_1"))
+        owner = (await get(here, "/auth/me"))["id"]
+        store, runs = two[0].service.store, [server.service.runs for server in two]
+        await store.enqueue(owner, "th_1", {"role": "user", "content": "1"})
+        head = await store.head(owner, "th_1")
+        user = User(owner, "ada")
+        await asyncio.gather(*(each.take_up(user, head) for each in runs))
+
+        async def settled() -> bool:
+            return not any(each.performing.running for each in runs)
+
+        await eventually(settled)
+        log = await get(there, "/threads/th_1/export")
+    assert [entry["kind"] for entry in log["entries"]].count("run_start") == 2

@@ -1,8 +1,9 @@
-import { lazy, Suspense, useEffect } from "react";
+import { lazy, Suspense, useEffect, useRef } from "react";
 
 import { Chat } from "./chat/Chat";
-import { Dialogs } from "./chat/Dialogs";
 import { useCommands, useShortcuts } from "./shell/commands";
+import { Failing } from "./shell/Failing";
+import { Icon } from "./shell/Icon";
 import { Notices } from "./shell/Notices";
 import { Overlays } from "./shell/Overlays";
 import { SignIn } from "./shell/SignIn";
@@ -20,6 +21,7 @@ const PANELS: Record<Panel, { title: string; View: React.ComponentType }> = {
   approvals: { title: "Approvals", View: lazy(() => import("./panels/Approvals")) },
   replay: { title: "Replay", View: lazy(() => import("./panels/Replay")) },
 };
+const NAMES = Object.entries(PANELS).map(([id, { title }]) => ({ id: id as Panel, title }));
 
 export function App() {
   const me = useApp((state) => state.me);
@@ -28,38 +30,58 @@ export function App() {
     if (theme === "system") delete document.documentElement.dataset["theme"];
     else document.documentElement.dataset["theme"] = theme;
   }, [theme]);
-  if (me === undefined) return <p className="waiting" role="status">Opening wick…</p>;
+  if (me === undefined) return <p className="waiting middle-of" role="status">Opening wick…</p>;
   if (me === null) return <><SignIn /><Notices /></>;
   return <Desk />;
 }
 
 function Desk() {
   const panel = useApp((state) => state.panel);
-  const commands = useCommands(Object.entries(PANELS).map(([id, { title }]) => ({ id: id as Panel, title })));
+  const drawer = useApp((state) => state.drawer);
+  const commands = useCommands(NAMES);
   useShortcuts(commands);
+  useTitle();
   return (
-    <div className="desk" data-panel={panel ?? ""}>
-      <a className="skip" href="#message">Skip to the message</a>
-      <TopBar panels={Object.entries(PANELS).map(([id, { title }]) => [id as Panel, title])} />
+    <div className="desk" data-panel={panel ?? ""} data-drawer={drawer || undefined}>
+      <a className="skip" href="#message" onClick={(event) => { event.preventDefault(); document.getElementById("message")?.focus(); }}>Skip to the message</a>
+      <TopBar panels={NAMES} />
       <Threads />
+      {drawer && <button className="shade" aria-label="Close the threads" onClick={() => patch({ drawer: false })} />}
       <main className="middle"><Chat /></main>
-      {panel && (
-        <aside className="side" aria-label={PANELS[panel].title}>
-          <header className="side-head">
-            <h2>{PANELS[panel].title}</h2>
-            <button className="plain" onClick={() => patch({ panel: null })} aria-label={`Close ${PANELS[panel].title}`}>✕</button>
-          </header>
-          <Suspense fallback={<p className="waiting" role="status">Loading…</p>}><Show panel={panel} /></Suspense>
-        </aside>
-      )}
-      <Dialogs />
-      <Overlays commands={commands} />
+      {panel && <Side key={panel} panel={panel} />}
+      <Overlays commands={commands} panels={NAMES} />
       <Notices />
     </div>
   );
 }
 
-function Show({ panel }: { panel: Panel }) {
-  const { View } = PANELS[panel];
-  return <View />;
+function Side({ panel }: { panel: Panel }) {
+  const { title, View } = PANELS[panel];
+  const head = useRef<HTMLHeadingElement>(null);
+  useEffect(() => {
+    const writing = document.activeElement instanceof HTMLTextAreaElement;
+    if (!writing) head.current?.focus({ preventScroll: true }); // who writes is left alone
+  }, []);
+  return (
+    <aside className="side" aria-label={title}>
+      <header className="side-head">
+        <h2 ref={head} tabIndex={-1}>{title}</h2>
+        <button className="plain" onClick={() => patch({ panel: null })} aria-label={`Close ${title}`}><Icon name="close" /></button>
+      </header>
+      <div className="side-body">
+        <Failing what={title}>
+          <Suspense fallback={<p className="waiting" role="status">Loading…</p>}><View /></Suspense>
+        </Failing>
+      </div>
+    </aside>
+  );
+}
+
+/** The window is named after what is talked about, and says when somebody is asked. */
+function useTitle(): void {
+  const title = useApp((state) => state.threads.find((one) => one.id === state.thread)?.title ?? "");
+  const asked = useApp((state) => state.approvals.length);
+  useEffect(() => {
+    document.title = `${asked ? `(${asked}) ` : ""}${title ? `${title} · ` : ""}wick`;
+  }, [title, asked]);
 }

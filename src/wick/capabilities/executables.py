@@ -13,7 +13,7 @@ from wick.capability import Capability
 from wick.errors import ConfigError
 from wick.executables import discovery, single, sources
 from wick.executables.claude import SettingsHooks
-from wick.executables.failing import Fail
+from wick.executables.failing import Fail, shown
 from wick.executables.found import Found, Listed
 from wick.executables.running import Runner
 from wick.executables.settings import Entry
@@ -54,10 +54,10 @@ class Executables(Capability):
         _check(timeout, fail or {}, brand)
         self.runner = Runner(cwd=cwd or folder or os.getcwd(), timeout=timeout, env=env, sandbox=sandbox)
         self.trust = trust if isinstance(trust, Trust) else Trust(trust or DEFAULT)
-        places = discovery.named(dirs)
+        self._places = discovery.named(dirs)
         if folder is not None:
-            places += discovery.usual(folder, home or f"~/.{brand}", brand)
-        self.found = discovery.discover(places, self.runner, self.trust, fail)
+            self._places += discovery.usual(folder, home or f"~/.{brand}", brand)
+        self.found = discovery.discover(self._places, self.runner, self.trust, fail)
         _check_names(fail or {}, [found.name for found in self.found])
         self._active = [found for found in self.found if found.points or found.tools]
         self._warm = {found.name: Warm(found, self.runner) for found in self._active if found.protocol == "lines"}
@@ -93,6 +93,11 @@ class Executables(Capability):
     def handlers(self, name: str) -> list[Entry]:
         """The handlers of settings that are called so, or that are for the event of this name."""
         return [entry for entry in self._settings.session.settings.entries if name in (entry.name, entry.event)]
+
+    def untrusted(self) -> list[Path]:
+        """The files that came with a folder or a plugin and are not trusted as they are now."""
+        files = [*discovery.trustable(self._places), *sources.trustable(self.runner.cwd)]
+        return [path for path in dict.fromkeys(files) if self.trust.standing(path) != "trusted"]
 
     def listed(self) -> list[Listed]:
         """Every program, at every point it hooks, and those that are broken or not trusted."""
@@ -149,7 +154,7 @@ def _rows(found: Found, ring: int) -> list[Listed]:
             **common,
             point=_point(event),
             event=event,
-            fail=discovery.fail_of(found, event),
+            fail=shown(event, found.fail),
             problem=found.problem,
         )
         for event in found.points

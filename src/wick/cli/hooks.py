@@ -21,7 +21,6 @@ from wick.cli.templates import EVENTS, LANGUAGES, program
 from wick.cli.trying import Verdict, tried, tried_handler
 from wick.errors import ConfigError
 from wick.executables.found import Listed
-from wick.executables.sources import trustable
 from wick.hooks import Hook, rings
 from wick.operations import OPERATIONS
 
@@ -136,7 +135,7 @@ def trust(agent: str | None, folder: str, yes: bool, forget: bool) -> None:
     """
     chosen = Chosen(agent, folder)
     chosen.built()
-    found = [(part.trust, _trusted(part, folder) if forget else _untrusted(part)) for part in chosen.executables]
+    found = [(part.trust, _trusted(part, folder) if forget else part.untrusted()) for part in chosen.executables]
     for path in (path for _, files in found for path in files):
         click.echo(str(path))
     if not any(files for _, files in found):
@@ -148,11 +147,6 @@ def trust(agent: str | None, folder: str, yes: bool, forget: bool) -> None:
         changed = store.forget(files) if forget else store.trust(files)
         click.echo(f"{len(changed)} {'forgotten' if forget else 'trusted'}")
     Chosen(agent, folder).built()  # asks each what it hooks, which is remembered: it denies there once it is changed
-
-
-def _untrusted(part: Executables) -> list[Path]:
-    settings = [path for path in trustable(part.runner.cwd) if part.trust.standing(path) != "trusted"]
-    return [*(found.path for found in part.found if not found.trusted), *settings]
 
 
 def _trusted(part: Executables, folder: str) -> list[Path]:

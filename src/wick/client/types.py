@@ -229,6 +229,7 @@ class Span(_Answer):
     name: str
     start: float
     ms: float | None = None
+    cost: float | None = None
     attributes: Json = {}
     error: str = ""
     events: list[Json] = []

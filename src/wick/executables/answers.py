@@ -1,4 +1,4 @@
-"""What a program printed, as the one JSON object that it should be; everything else is its failure."""
+"""What a program is told, as JSON, and the one JSON object that its answer should be; all else is its failure."""
 
 from __future__ import annotations
 
@@ -13,6 +13,14 @@ from wick.frozen import freeze, thaw
 
 class Unfit(ValueError):
     """An answer that is none. The text is the rest of a sentence about the program: "answered …"."""
+
+
+def encoded(told: Mapping[str, Any]) -> bytes:
+    """JSON as programs like to read it; half characters, which have no bytes, are escaped and not replaced."""
+    try:
+        return json.dumps(told, ensure_ascii=False, separators=(",", ":")).encode()
+    except UnicodeEncodeError:
+        return json.dumps(told).encode()
 
 
 def answered(ran: Ran) -> dict[str, Any]:

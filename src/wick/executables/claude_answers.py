@@ -11,8 +11,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from wick import caps
 from wick.decisions import Ask, Block, Stop
 from wick.executables.answers import Unfit
-from wick.executables.failing import failed, words
-from wick.executables.settings import DECIDING, Entry
+from wick.executables.failing import decides, failed, words
+from wick.executables.settings import Entry
 from wick.operations import Run
 
 Permission = Literal["allow", "deny", "ask", "defer"]
@@ -125,7 +125,7 @@ def stop(said: Sequence[Said]) -> Stop | None:
 def failure(run: Run, said: Sequence[Said]) -> Block | None:
     """What the failures among several answers mean; the first that denies counts."""
     blocks = [
-        failed(run, one.entry.name, one.problem, one.entry.fail, one.entry.event in DECIDING)
+        failed(run, one.entry.name, one.problem, one.entry.fail, decides(one.entry.event))
         for one in said
         if one.problem
     ]

@@ -9,7 +9,7 @@ from wick.caps import MAX_CONTINUES
 from wick.decisions import Block, Continue, Stop
 from wick.executables.claude_answers import failure, refusal, stop
 from wick.executables.claude_session import Session, mode
-from wick.executables.exact import agreed, remember
+from wick.executables.exact import agreed, remember, screen
 from wick.hooks import Next
 from wick.messages import Message, user
 from wick.operations import ModelCall, Result, Run, Step
@@ -89,14 +89,14 @@ class RunEvents:
 
     async def hear(self, run: Run) -> Block | Stop | None:
         """UserPromptSubmit: what the user says, also while the run goes on."""
-        if run.parent is not None or agreed(run, "UserPromptSubmit"):
+        if run.parent is not None or agreed(run, self):
             return None
-        run.screen("UserPromptSubmit", lambda message: self._welcomes(run, message))
+        screen(run, self, "UserPromptSubmit", lambda message: self._welcomes(run, message))
         return await self._prompted(run)
 
     async def hear_again(self, run: Run) -> Block | Stop | None:
         """At the gate: what was changed since is looked at again."""
-        if run.parent is not None or agreed(run, "UserPromptSubmit"):
+        if run.parent is not None or agreed(run, self):
             return None
         return await self._prompted(run)
 
@@ -104,7 +104,7 @@ class RunEvents:
         words = [message for message in run.input if message.role == "user" and not message.name]
         verdict = await self._submitted(run, words) if words else None
         if verdict is None:
-            remember(run, "UserPromptSubmit")
+            remember(run, self)
         return verdict
 
     async def _submitted(self, run: Run, words: Sequence[Message]) -> Block | Stop | None:

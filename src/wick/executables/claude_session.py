@@ -7,7 +7,6 @@ the model to know waits here until its next question.
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -17,11 +16,13 @@ from wick import caps
 from wick.aliases import POINTS
 from wick.errors import ConfigError
 from wick.executables import handlers
+from wick.executables.answers import encoded
 from wick.executables.claude_answers import Said, failure, stop
 from wick.executables.claude_names import Place
+from wick.executables.failing import shown
 from wick.executables.found import Listed
 from wick.executables.running import Runner
-from wick.executables.settings import DECIDING, Entry, Settings
+from wick.executables.settings import Entry, Settings
 from wick.executables.transcript import Transcript
 from wick.fencing import fenced
 from wick.messages import Message
@@ -130,6 +131,8 @@ class Session:
         payload = encoded(await self._told(event, op.run, more))
         said = await asyncio.gather(*(handlers.call(entry, payload, self.runner, op.run) for entry in found))
         for one in said:
+            if one.problem:  # who could not look has not had its turn
+                self.conversation(op.run).used.pop(one.entry.key, None)
             await self._tell(op.run, one)
         return said
 
@@ -230,19 +233,11 @@ class Session:
                 POINTS.get(entry.event, ""),
                 entry.event,
                 number,
-                fail=entry.fail or ("closed" if entry.event in DECIDING else ""),
+                fail=shown(entry.event, entry.fail),
                 problem="all hooks are disabled" if self.settings.disabled else entry.problem,
             )
             for number, entry in enumerate(self.settings.entries, ring)
         ]
-
-
-def encoded(told: Json) -> bytes:
-    """JSON as programs like to read it; half characters, which have no bytes, are escaped and not replaced."""
-    try:
-        return json.dumps(told, ensure_ascii=False).encode()
-    except UnicodeEncodeError:
-        return json.dumps(told).encode()
 
 
 def mode(run: Run) -> str:

@@ -39,11 +39,11 @@ class ToolEvents:
             return verdict.decision
         for one in said:
             if one.specific.updatedInput is None:
-                remember(use, one.entry.key)
+                remember(use, (self, one.entry.key))
         if verdict.rewrite is not None:
             if (refused := _rewrite(use, place, verdict.rewrite)) is not None:
                 return refused
-            remember(use, verdict.rewrite.entry.key)
+            remember(use, (self, verdict.rewrite.entry.key))
         if verdict.allowed:
             use.grant()
         return verdict.decision
@@ -54,7 +54,7 @@ class ToolEvents:
         entries = [
             entry
             for entry in self.session.matching("PreToolUse", place.names, use)
-            if not agreed(use, entry.key)
+            if not agreed(use, (self, entry.key))
         ]  # fmt: skip
         if not entries:
             return None

@@ -14,19 +14,20 @@ import asyncio
 import json
 import logging
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from wick import aliases, caps
-from wick.errors import ConfigError
+from wick.errors import ConfigError, HookError
 from wick.executables.answers import Unfit, only, parsed
-from wick.executables.failing import Fail, decides, words
+from wick.executables.failing import Fail, words
 from wick.executables.found import Found, Protocol
 from wick.executables.kodelet import EVENTS
 from wick.executables.running import Ran, Runner, blocking
-from wick.executables.trust import Trust, checking, hashed
+from wick.executables.trust import Trust, at_home, checking, guarding, parts
+from wick.matching import patterns
 
 logger = logging.getLogger(__name__)
 
@@ -80,13 +81,14 @@ def _named(given: Any, base: Path) -> Directory:
 
 def usual(folder: str | Path, home: str | Path, brand: str = "wick") -> list[Directory]:
     """The directories of a folder and of the user, in their order; plugins need trust wherever they are."""
-    local, own = Path(os.path.realpath(folder)) / f".{brand}", Path(os.path.expanduser(home))
-    return [
+    local, own = Path(os.path.realpath(folder)) / f".{brand}", at_home(home)
+    theirs = [
         Directory(local / "hooks", source=f".{brand}/hooks", own=False),
         *_plugins(local / "plugins", f".{brand}/plugins"),
-        Directory(own / "hooks", source=f"{home}/hooks"),
-        *_plugins(own / "plugins", f"{home}/plugins"),
     ]
+    if own is None:
+        return theirs
+    return [*theirs, Directory(own / "hooks", source=f"{home}/hooks"), *_plugins(own / "plugins", f"{home}/plugins")]
 
 
 def _plugins(path: Path, source: str) -> list[Directory]:
@@ -99,6 +101,10 @@ def _plugins(path: Path, source: str) -> list[Directory]:
     ]
 
 
+def _nothing() -> str:
+    return ""
+
+
 def programs(directory: Directory) -> list[Path]:
     """The files of a directory that could be programs, by name."""
     try:
@@ -109,6 +115,11 @@ def programs(directory: Directory) -> list[Path]:
         raise ConfigError(f"{directory.path} has more than {caps.HOOK_FILES} files; that is no directory of hooks")
     paths = [directory.path / name for name in names if not name.endswith(DISABLED)]
     return [path for path in paths if path.is_file() and os.access(path, os.X_OK)]
+
+
+def trustable(directories: Sequence[Directory]) -> list[Path]:
+    """The programs that need trust, and all that lies in their folders: what is to be trusted together."""
+    return [path for one in directories if not one.own and programs(one) for path in parts(one.path)]
 
 
 def discover(
@@ -129,15 +140,13 @@ async def _discover(
     types: dict[str | os.PathLike[str], dict[str, Any]] = {}
     for directory, paths in there:
         new = [path for path in paths if directory.prefix + path.name not in loaded]
-        rows = await asyncio.gather(*(_look(directory, path, runner, trust) for path in new))
+        check = _nothing if directory.own or not new else guarding(directory.path, trust.files())
+        rows = await asyncio.gather(*(_look(directory, path, runner, trust, check) for path in new))
         for row, type in rows:
             found.append(_chosen(row, fail))
             loaded |= {row.name} if row.points or row.tools else set()
             types |= {row.path: type.to_json()} if type else {}
-    try:
-        trust.learn(types)
-    except OSError as error:
-        logger.warning("what the hook programs hook cannot be remembered: %s", error)
+    trust.learn(types)
     return found
 
 
@@ -145,17 +154,16 @@ def _chosen(found: Found, fail: Mapping[str, Fail]) -> Found:
     return replace(found, fail=fail[found.name]) if found.name in fail else found
 
 
-async def _look(directory: Directory, path: Path, runner: Runner, trust: Trust) -> tuple[Found, Type | None]:
+async def _look(
+    directory: Directory, path: Path, runner: Runner, trust: Trust, beside: Callable[[], str]
+) -> tuple[Found, Type | None]:
     """One file: who it is, whether it may run, and what it hooks."""
     name = directory.prefix + path.name
     known = "" if directory.own else trust.hash_of(path)
-    standing = "trusted" if directory.own or (known and hashed(path) == known) else "changed" if known else "untrusted"
-    last = _last(trust.type_of(path)) if standing != "untrusted" else None
-    if standing == "untrusted":
+    if not directory.own and not known:
         return Found(name, path, directory.source, trust="untrusted"), None
-    check = checking(path, known)
-    if standing == "changed":
-        problem = "was changed after it was trusted"
+    check, last = checking(path, known, beside), _last(trust.type_of(path))
+    if known and (problem := check()):
         return _made(name, path, directory.source, last, problem, trust="changed", check=check), None
     try:
         type = read_type(await runner.run([str(path), "hook"], timeout=min(caps.HOOK_TYPE_SECONDS, runner.timeout)))
@@ -204,6 +212,10 @@ def _typed(answer: dict[str, Any]) -> Type:
         raise Unfit("answered with points that are no names, or tools that are no objects")
     if not names and protocol == "run":
         raise Unfit("answered without points")
+    try:
+        patterns(given.get("match"))
+    except HookError as error:
+        raise Unfit(f"answered with a match that cannot be used: {words(error)}") from None
     return Type(tuple(dict.fromkeys(map(event, names))), protocol, given.get("match"), tuple(tools))
 
 
@@ -216,8 +228,3 @@ def event(name: str) -> str:
     except ConfigError:
         known = ", ".join((*EVENTS, *aliases.POINT_NAMES))
         raise Unfit(f"answered with {words(json.dumps(name), 60)}; the events are {known}") from None
-
-
-def fail_of(found: Found, point: str) -> str:
-    """How a failure counts, as lists show it."""
-    return found.fail or ("closed" if decides(point) else "")

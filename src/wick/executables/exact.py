@@ -1,35 +1,47 @@
-"""A verdict holds only for the exact operation that it was about.
+"""A verdict holds only for the exact operation that it was about, and only for who gave it.
 
-    remember(use, "check")      the program has agreed to this call as it is now
-    agreed(sealed, "check")     whether what will be done is what it agreed to
+    remember(use, program)      the program has agreed to this call as it is now
+    agreed(sealed, program)     whether what will be done is what it agreed to
 
-What was agreed to is kept with the operation itself: the open one, every copy of it and the sealed one share it.
+What was agreed to is kept with the operation itself: the open one, every copy of it and the sealed one share it. Who
+agreed is told apart by what it is and not by its name: two programs of one name do not speak for each other.
 """
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from typing import Any
 
 from wick.frozen import canonical, digest
-from wick.operations import Operation, Run, ToolUse
+from wick.operations import Operation, Run, Screen, ToolUse
 
 _NOTE = "agreed_by_programs"
 
 
-def remember(op: Operation[Any], name: str) -> None:
-    """Note that a program has agreed to this operation, exactly as it is."""
-    op.notes.setdefault(_NOTE, {}).setdefault(name, set()).add(exactly(op))
+def remember(op: Operation[Any], who: Hashable) -> None:
+    """Note that somebody has agreed to this operation, exactly as it is."""
+    op.notes.setdefault(_NOTE, {}).setdefault(who, set()).add(exactly(op))
 
 
-def agreed(op: Operation[Any], name: str) -> bool:
-    """Whether a program has agreed to this operation, exactly as it is."""
-    return exactly(op) in op.notes.get(_NOTE, {}).get(name, ())
+def agreed(op: Operation[Any], who: Hashable) -> bool:
+    """Whether somebody has agreed to this operation, exactly as it is."""
+    return exactly(op) in op.notes.get(_NOTE, {}).get(who, ())
 
 
 def exactly(op: Operation[Any]) -> str:
     """What a verdict is about, as a hash: a call with its arguments, a run with what it is to answer."""
     if isinstance(op, ToolUse):
-        return digest(canonical([op.bound.name, op.call.id, op.args]))
+        return digest(canonical([op.bound.name, op.bound.origin, op.call.id, op.args]))
     if isinstance(op, Run):
         return digest(canonical([op.id, [message.digest for message in op.input]]))
     return op.hash
+
+
+def screen(run: Run, who: Hashable, name: str, look: Screen) -> None:
+    """Have what is said while a run goes on looked at; another of this name goes on looking, too."""
+    names = run.scratch.setdefault(_NOTE, {})
+    if who not in names:
+        while name in run.progress.screens:
+            name += "'"
+        names[who] = name
+    run.screen(names[who], look)

@@ -17,19 +17,17 @@ logger = logging.getLogger(__name__)
 
 Fail = Literal["closed", "open"]
 
-_DECIDING = frozenset(
-    ("before_tool_call", "user_message_send", "PreToolUse", "UserPromptSubmit", "PermissionRequest", "PreCompact")
-)
+DECIDING = frozenset(("before_tool_call", "user_message_send", "PreToolUse", "UserPromptSubmit"))
 
 
 def decides(event: str) -> bool:
     """Whether a program at this event says if something is done, so that its silence is no agreement."""
-    return event in _DECIDING or event.startswith(("before_", "guard_", "wrap_"))
+    return event in DECIDING or event.startswith(("before_", "guard_", "wrap_"))
 
 
-def closed(event: str, fail: Fail | None) -> bool:
-    """Whether a failure at this event denies or withholds."""
-    return decides(event) if fail is None else fail == "closed"
+def shown(event: str, fail: Fail | None) -> str:
+    """What a failure at this event means, as lists show it: open, closed, or nothing for one that is only logged."""
+    return fail or ("closed" if decides(event) else "")
 
 
 def failed(run: Run, name: str, problem: str, fail: Fail | None, decides: bool) -> Block | None:

@@ -35,6 +35,7 @@ T = TypeVar("T")
 
 TIME_LIMIT = 124  # exit code
 STDERR_CHARS = 20_000  # kept of what a program says there
+_ENVIRONMENT = {"PYTHONDONTWRITEBYTECODE": "1"}  # what Python would write beside a program is nothing that was trusted
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +82,7 @@ class Runner:
         env: Mapping[str, str] | None = None,
         sandbox: bool = False,
     ) -> None:
-        self.cwd, self.timeout, self.env = os.path.realpath(cwd), timeout, dict(env or {})
+        self.cwd, self.timeout, self.env = os.path.realpath(cwd), timeout, {**_ENVIRONMENT, **(env or {})}
         self.sandbox = _confined() if sandbox else None
 
     async def run(

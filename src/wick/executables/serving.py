@@ -9,7 +9,6 @@ Each event loop has a process of its own. `ask` raises `Failed`, whose text is t
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
@@ -24,7 +23,7 @@ from wick.backends.local import DEFAULT_LIMITS
 from wick.backends.sandbox.launch import Launch, Place
 from wick.backends.sandbox.started import to_its_end
 from wick.errors import BackendError
-from wick.executables.answers import Unfit, parsed
+from wick.executables.answers import Unfit, encoded, parsed
 from wick.executables.failing import words
 from wick.executables.pipes import Pipe
 from wick.executables.running import Runner
@@ -99,7 +98,7 @@ class _Process:
         if pipe is None or not pipe.alive:
             pipe = await self._ready(timeout)
         id = str(next(self._ids))
-        line = _line({"id": id, **request})
+        line = encoded({"id": id, **request})
         try:
             pipe.send(line)
         except BackendError as error:
@@ -266,10 +265,6 @@ def _fail(call: _Call, problem: str) -> None:
     call.late.cancel()
     if not call.answer.done():
         call.answer.set_exception(Failed(problem, sent=True))
-
-
-def _line(request: Mapping[str, Any]) -> bytes:
-    return json.dumps(request, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
 
 
 def _identity(path: str) -> Identity | None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import logging
 import re
+import stat
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -30,7 +31,6 @@ EVENTS = (
     *("SessionStart", "UserPromptSubmit", "PreToolUse", "PermissionRequest", "PostToolUse", "PostToolUseFailure"),
     *("SubagentStart", "SubagentStop", "PreCompact", "PostCompact", "Notification", "Stop", "SessionEnd"),
 )
-DECIDING = frozenset(("PreToolUse", "UserPromptSubmit"))  # where silence is no agreement
 TOOL_EVENTS = frozenset(("PreToolUse", "PermissionRequest", "PostToolUse", "PostToolUseFailure"))
 PLAIN = frozenset(("UserPromptSubmit", "Stop"))  # events that have nothing for a matcher to look at
 
@@ -112,12 +112,14 @@ def merge(*given: Settings) -> Settings:
 def read(path: Path) -> Settings:
     """The settings in a file; one that is not there has none."""
     try:
-        data = path.read_bytes()
+        if not stat.S_ISREG(path.stat().st_mode):
+            raise ConfigError(f"the settings {path} are no file")
+        with path.open("rb") as file:
+            return from_bytes(file.read(caps.CONFIG_BYTES + 1), str(path))
     except FileNotFoundError:
         return Settings()
     except OSError as error:
         raise ConfigError(f"the settings {path} cannot be read: {error.strerror or error}") from None
-    return from_bytes(data, str(path))
 
 
 def from_bytes(data: bytes, source: str) -> Settings:

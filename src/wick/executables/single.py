@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
-
 from wick.executables import kodelet, standing
-from wick.executables.answers import Unfit, answered
+from wick.executables.answers import Unfit, answered, encoded
 from wick.executables.failing import decides
 from wick.executables.found import Found
 from wick.executables.running import Runner
@@ -17,7 +15,7 @@ def hooks(found: Found, runner: Runner) -> list[Hook]:
     """The hooks of a program, for kodelet's events and for wick's own points."""
 
     async def ask(told: Json) -> Json:
-        ran = await runner.run([str(found.path), "run"], stdin=json.dumps(told).encode())
+        ran = await runner.run([str(found.path), "run"], stdin=encoded(told))
         answer = answered(ran)
         if ran.unread and decides(told["event"]) and not _refuses(answer):
             raise Unfit("ended before it had read what it was asked")

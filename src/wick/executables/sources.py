@@ -19,9 +19,10 @@ from pathlib import Path
 from typing import Any
 
 from wick.errors import ConfigError
+from wick.executables.failing import DECIDING
 from wick.executables.handlers import PROJECT
-from wick.executables.settings import DECIDING, EVENTS, Entry, Settings, from_bytes, merge, parse, read
-from wick.executables.trust import Trust, hashed
+from wick.executables.settings import EVENTS, Entry, Settings, from_bytes, merge, parse, read
+from wick.executables.trust import Trust, at_home, parts, watching
 
 logger = logging.getLogger(__name__)
 
@@ -38,7 +39,8 @@ def load(
     """The settings of the user and of a folder, or of the files that somebody names; these are trusted by that."""
     if paths:
         return merge(*(_named(Path(folder) / os.path.expanduser(path)) for path in paths))
-    own = read(Path(os.path.expanduser(home)) / "settings.json")
+    where = at_home(home)
+    own = Settings() if where is None else read(where / "settings.json")
     own = replace(own, entries=tuple(_watched(entry, [], Path(folder), trust) for entry in own.entries))
     return merge(own, *(_of_folder(path, Path(folder), trust) for path in _usual(folder)))
 
@@ -134,23 +136,16 @@ def _watched(entry: Entry, files: Iterable[Path], folder: Path, trust: Trust) ->
 
 
 def _unchanged(path: Path, trust: Trust) -> Callable[[], str]:
-    """What is wrong with a file now; it is read again only when its place, size or times have changed."""
+    """What is wrong with a file now."""
     known = trust.hash_of(path)
-    seen: list[tuple[int, ...]] = []
+    same = watching(path, known)
 
     def check() -> str:
         if not known:
             return UNTRUSTED
-        try:
-            about = os.stat(path)
-        except OSError:
-            return f"needs {path}, which stands no longer where it was"
-        now = (about.st_dev, about.st_ino, about.st_size, about.st_mtime_ns, about.st_ctime_ns)
-        if now not in seen:
-            if hashed(path) != known:
-                return CHANGED
-            seen[:] = [now]
-        return ""
+        if same():
+            return ""
+        return CHANGED if path.exists() else f"needs {path}, which stands no longer where it was"
 
     return check
 
@@ -158,7 +153,7 @@ def _unchanged(path: Path, trust: Trust) -> Callable[[], str]:
 def named_files(entry: Entry, folder: Path) -> list[Path]:
     """The files of a folder that a command names, if they are programs or scripts.
 
-    In its own settings folders, the scripts beside them count, too: one may be a part of another.
+    In its own settings folders, all that lies beside them counts, too: one may be a part of another.
     """
     if entry.type != "command":
         return []
@@ -177,8 +172,8 @@ def _meant(path: Path, base: Path) -> list[Path]:
         if base not in real.parents:
             return []
         if real.relative_to(base).parts[0] in FOLDERS:
-            beside = sorted((real if real.is_dir() else real.parent).iterdir())
-            return [*([path] if real.is_file() else []), *filter(_is_script, beside)]
+            beside = parts(real if real.is_dir() else real.parent)
+            return [*([path] if real.is_file() else []), *beside]
         return [path] if _is_script(real) else []
     except (OSError, ValueError):
         return []

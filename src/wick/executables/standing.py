@@ -15,7 +15,7 @@ from typing import Any, Protocol
 from wick.decisions import Block, Continue, Decision, Stop
 from wick.executables import points
 from wick.executables.answers import Unfit
-from wick.executables.exact import agreed, exactly, remember
+from wick.executables.exact import agreed, exactly, remember, screen
 from wick.executables.failing import decides, failed
 from wick.executables.found import Found
 from wick.hooks import Hook, Next
@@ -160,12 +160,12 @@ class Program:
             op.restore(mark)
             decision = self._failed(op, problem)
         if not isinstance(decision, Block | Stop):
-            remember(op, self.key)
+            remember(op, self)
         return decision
 
     async def check(self, sealed: Operation[Any]) -> Any:
         """At the gate: it is asked about what will be done, unless it has agreed to exactly that."""
-        if not self.language.concerns(sealed) or agreed(sealed, self.key):
+        if not self.language.concerns(sealed) or agreed(sealed, self):
             return None
         copy = sealed.fork()
         try:
@@ -208,7 +208,7 @@ class Program:
 
     def listen(self, run: Run) -> None:
         """Have what is said while the run goes on looked at as its input was."""
-        run.screen(self.key, lambda message: self._welcomes(run, message))
+        screen(run, self, self.key, lambda message: self._welcomes(run, message))
 
     async def _welcomes(self, run: Run, message: Message) -> Block | None:
         copy = run.fork(input=[message])

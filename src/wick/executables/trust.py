@@ -6,14 +6,19 @@
     trust.forget([path])
 
 What a program hooks is kept here, too: one that cannot say it any more still stands where it stood.
+
+A program is trusted together with its folder: what lies there it may load, and its language may load it before
+anything else. So a file that is new or was changed there takes the trust away from all of them; `parts` lists them.
 """
 
 from __future__ import annotations
 
 import fcntl
 import json
+import logging
 import os
 import stat
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -27,15 +32,23 @@ from wick.frozen import digest
 Path_ = str | os.PathLike[str]
 Row = dict[str, Any]
 
+logger = logging.getLogger(__name__)
+
 DEFAULT = "~/.wick/trust.json"
 VERSION = 1
+LOCK_SECONDS = 10.0  # for somebody else who changes the file
+SETTLED_SECONDS = 0.1  # a file that was changed less long ago may change again without showing it in its times
+NO_CODE = (".csv", ".db", ".disable", ".DS_Store", ".json", ".jsonl", ".lock", ".log", ".md", ".sqlite", ".tmp", ".txt")
+
+NOT_TRUSTED = "is not trusted"
+CHANGED = "was changed after it was trusted"
 
 
 class Trust:
-    """What the user has trusted."""
+    """What the user has trusted. Where nobody knows the user's home, that is nothing."""
 
     def __init__(self, path: Path_ = DEFAULT) -> None:
-        self.path = Path(os.path.expanduser(path))
+        self.path = at_home(path)
 
     def standing(self, path: Path_) -> Standing:
         """Whether a file, as it is now, is what was trusted."""
@@ -81,24 +94,35 @@ class Trust:
         return known if isinstance(known, dict) else None
 
     def learn(self, types: Mapping[Path_, Row]) -> None:
-        """Remember what programs hook; written only where that is new."""
+        """Remember what programs hook; written only where that is new, and where it can be."""
         rows = self._rows()
         new = {_key(path): row for path, row in types.items() if rows.get(_key(path), {}).get("type") != row}
         if not new:
             return
-        with self._changing() as rows:
-            for path, row in new.items():
-                rows[path] = {**rows.get(path, {}), "type": row}
+        try:
+            with self._changing() as rows:
+                for path, row in new.items():
+                    rows[path] = {**rows.get(path, {}), "type": row}
+        except (OSError, ConfigError) as error:
+            logger.warning("what the hook programs hook cannot be remembered: %s", error)
 
     # -- the file ---------------------------------------------------------------------------------------------------
 
     def _rows(self) -> dict[str, Row]:
+        if self.path is None:
+            return {}
         try:
-            text = self.path.read_bytes()
+            with self.path.open("rb") as file:
+                about, text = os.fstat(file.fileno()), file.read(caps.TRUST_BYTES + 1)
         except FileNotFoundError:
             return {}
         except OSError as error:
             raise ConfigError(f"{self.path}, which says what is trusted, cannot be read: {error.strerror}") from None
+        if about.st_uid not in (0, os.geteuid()) or about.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+            raise ConfigError(
+                f"{self.path}, which says what is trusted, can be written by others; look at it, and make it yours "
+                "alone: chmod 600"
+            )
         try:
             if len(text) > caps.TRUST_BYTES:
                 raise ValueError("it is too long")
@@ -109,10 +133,12 @@ class Trust:
     @contextmanager
     def _changing(self) -> Iterator[dict[str, Row]]:
         """Read, let somebody change, and write, while nobody else does."""
+        if self.path is None:
+            raise ConfigError("nothing can be trusted, for nobody knows where your home is; set HOME to its whole path")
         self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         lock = os.open(f"{self.path}.lock", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX)
+            _locked(lock, self.path)
             rows = self._rows()
             yield rows
             self._write(rows)
@@ -129,6 +155,19 @@ class Trust:
             file.flush()
             os.fsync(file.fileno())
         os.replace(new, self.path)
+
+
+def _locked(lock: int, path: Path) -> None:
+    until = time.monotonic() + LOCK_SECONDS
+    while True:
+        try:
+            return fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() > until:
+                raise ConfigError(
+                    f"somebody else has been changing {path} for {LOCK_SECONDS:g} s; try again"
+                ) from None
+            time.sleep(0.01)
 
 
 def _read(data: Any) -> dict[str, Row]:
@@ -160,12 +199,68 @@ def hashed(path: Path_) -> str:
         return digest(file.read())
 
 
-def checking(path: Path_, known: str = "") -> Callable[[], str]:
+def at_home(path: Path_) -> Path | None:
+    """A path that may begin with `~`; None where nobody knows what that is.
+
+    Left as it is, `~` would be a folder of that name, which a workspace can bring.
+    """
+    whole = os.path.expanduser(path)
+    return Path(whole) if os.path.isabs(whole) or not os.fspath(path).startswith("~") else None
+
+
+def parts(folder: Path_) -> list[Path]:
+    """Every file of a folder that could be code, or a part of some; data and what is disabled is none."""
+    found: list[Path] = []
+    folders, seen = [os.fspath(folder)], set[str]()
+    while folders:
+        above = folders.pop()
+        if (real := os.path.realpath(above)) in seen:
+            continue
+        seen.add(real)
+        for entry in _entries(above):
+            if entry.is_dir():
+                folders.append(entry.path)
+            elif entry.is_file() and (entry.name == "package.json" or not entry.name.endswith(NO_CODE)):
+                found.append(Path(entry.path))
+        if len(found) > caps.HOOK_FILES or len(seen) > caps.HOOK_FILES:
+            raise ConfigError(f"{folder} has more than {caps.HOOK_FILES} files; that is no directory of hooks")
+    return sorted(found)
+
+
+def _entries(folder: str) -> list[os.DirEntry[str]]:
+    try:
+        return [*os.scandir(folder)]
+    except OSError:
+        return []
+
+
+def watching(path: Path_, known: str) -> Callable[[], bool]:
+    """Whether a file has this hash, asked often: it is read again only when its place, size or times have changed."""
+    seen: list[tuple[int, ...]] = []
+
+    def same() -> bool:
+        try:
+            about = os.stat(path)
+        except OSError:
+            return False
+        now = (about.st_dev, about.st_ino, about.st_size, about.st_mtime_ns, about.st_ctime_ns)
+        if now in seen:
+            return True
+        if not known or hashed(path) != known:
+            return False
+        if time.time() - about.st_ctime > SETTLED_SECONDS:
+            seen[:] = [now]
+        return True
+
+    return same
+
+
+def checking(path: Path_, known: str = "", folder: Callable[[], str] = lambda: "") -> Callable[[], str]:
     """What is wrong with a program's file now, asked before each call; with `known` it must still have that hash.
 
-    A file is read again only when its place, size or times have changed.
+    `folder` says what is wrong with what lies beside it.
     """
-    seen: list[tuple[int, ...]] = []
+    same = watching(path, known)
 
     def check() -> str:
         try:
@@ -174,11 +269,26 @@ def checking(path: Path_, known: str = "") -> Callable[[], str]:
             return "stands no longer where it was"
         if not stat.S_ISREG(about.st_mode) or not os.access(path, os.X_OK):
             return "is not executable any more"
-        now = (about.st_dev, about.st_ino, about.st_size, about.st_mtime_ns, about.st_ctime_ns)
-        if known and now not in seen:
-            if hashed(path) != known:
-                return "was changed after it was trusted"
-            seen[:] = [now]
+        if known and not same():
+            return CHANGED
+        return folder()
+
+    return check
+
+
+def guarding(folder: Path_, known: Mapping[Path, str]) -> Callable[[], str]:
+    """What is wrong with the files of a folder of programs, as the rest of a sentence; `known` has their hashes."""
+    watched: dict[Path, Callable[[], bool]] = {}
+
+    def check() -> str:
+        try:
+            there = parts(folder)
+        except ConfigError as error:
+            return f"cannot be trusted: {error}"
+        for path in there:
+            hash = known.get(Path(_key(path)), "")
+            if not watched.setdefault(path, watching(path, hash))():
+                return f"stands beside {os.path.relpath(path, folder)}, which {CHANGED if hash else NOT_TRUSTED}"
         return ""
 
     return check

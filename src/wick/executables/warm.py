@@ -19,6 +19,7 @@ from wick import caps, tools
 from wick.errors import ConfigError, ToolError, Uncertain
 from wick.executables import standing
 from wick.executables.answers import Unfit, only
+from wick.executables.failing import words
 from wick.executables.found import Found
 from wick.executables.running import Runner
 from wick.executables.serving import Failed, Serving
@@ -70,7 +71,7 @@ class Warm:
         except Failed as failure:
             raise Unfit(str(failure)) from None
         if answer.get("error") is not None:
-            raise Unfit(f"failed: {answer['error']}")
+            raise Unfit(f"failed: {words(answer['error'])}")
         return answer
 
     def _tool(self, described: Mapping[str, Any]) -> Tool:

@@ -13,7 +13,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from wick.server.access import Door, Doors
 from wick.server.browsers import Browsers
 from wick.server.credentials import Credential, header, shown
-from wick.server.errors import ApiError
+from wick.server.errors import ApiError, explained
 from wick.server.identity import User
 from wick.server.limits import Limits
 from wick.server.metrics import Metrics
@@ -79,9 +79,10 @@ class Auth:
             return
         try:
             await self._let_in(scope)
-        except ApiError as error:
-            self._metrics.add("wick_refused_total", code=error.code)
-            await refuse(error, scope, receive, send)
+        except Exception as error:  # whatever it is, nobody is let in
+            told = explained(error, scope)
+            self._metrics.add("wick_refused_total", code=told.code)
+            await refuse(told, scope, receive, send)
             return
         await self._app(scope, receive, send)
 

@@ -11,6 +11,7 @@ from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
+from starlette.types import Scope
 
 from wick.errors import BackendError, ConfigError, MessageError, MissingExtra, ModelError, StoreError, ToolError
 
@@ -105,18 +106,19 @@ def as_api_error(error: Exception) -> ApiError | None:
 
 async def on_error(request: Request, error: Exception) -> Response:
     """Answer an error: what is known with its sentence, what is not with the request's id alone."""
+    told = explained(error, request.scope)
+    told.message = request.app.state.service.secrets.without(told.message)
+    return told.response()
+
+
+def explained(error: Exception, scope: Scope) -> ApiError:
+    """What to answer to an error; one that nobody knows is logged under the request's id."""
     known = as_api_error(error)
-    if known is None:
-        return internal(request, error)
-    known.message = request.app.state.service.secrets.without(known.message)
-    return known.response()
-
-
-def internal(request: Request, error: Exception) -> Response:
-    id = request.scope.get("wick.request_id", "")
-    logger.error("request %s failed: %s %s", id, request.method, request.url.path, exc_info=error)
-    message = f"something went wrong inside the server; its log has more under {id}"
-    return ApiError(500, "internal", message).response()
+    if known is not None:
+        return known
+    id = scope.get("wick.request_id", "")
+    logger.error("request %s to %s failed", id, scope.get("path", ""), exc_info=error)
+    return ApiError(500, "internal", f"something went wrong inside the server; its log has more under {id}")
 
 
 async def on_invalid(request: Request, error: Exception) -> Response:

@@ -41,7 +41,7 @@ End = Literal["", "told", "elsewhere", "stopped"]  # it goes on; it has ended; s
 class Reader:
     """One who listens: what waits to be sent to them, at most so much of it."""
 
-    __slots__ = ("_size", "_waiting", "behind", "place", "queue")
+    __slots__ = ("_size", "_timer", "_waiting", "behind", "place", "queue")
 
     def __init__(self, place: Place) -> None:
         self.place = place  # the last durable frame they were given
@@ -49,6 +49,7 @@ class Reader:
         self.behind = False  # something was left out
         self._size = 0
         self._waiting: asyncio.Future[None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
 
     def offer(self, frame: Frame) -> None:
         """Queue a frame; who has too many waiting loses them all, and is told later what they were."""
@@ -81,14 +82,23 @@ class Reader:
             self._waiting.set_result(None)
 
     async def wait(self, seconds: float) -> None:
-        """Until something waits, or that time has passed."""
+        """Until something waits, or about that time has passed."""
         loop = asyncio.get_running_loop()
-        self._waiting = waiting = loop.create_future()
-        timer = loop.call_later(seconds, self.wake)
-        try:
-            await waiting
-        finally:
-            timer.cancel()
+        if self._timer is None:  # one at a time, whatever comes meanwhile: setting it costs as much as a frame
+            self._timer = loop.call_later(seconds, self._beat)
+        self._waiting = loop.create_future()
+        await self._waiting
+
+    def _beat(self) -> None:
+        self._timer = None
+        self.wake()
+
+    def close(self) -> None:
+        """Nobody listens any longer."""
+        self.queue.clear()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
 
 
 class Hub:
@@ -201,6 +211,7 @@ class Hub:
                 yield [transient(Resync(self.run))]
         finally:
             self._readers.discard(reader)
+            reader.close()
 
     def _missed(self, reader: Reader) -> Iterator[list[Frame]]:
         """What was told before they came, in portions."""

@@ -21,7 +21,6 @@ from weakref import WeakValueDictionary
 import orjson
 
 from wick.agent import Agent
-from wick.capabilities.sessions import Sessions
 from wick.config import Config
 from wick.frozen import canonical, digest
 from wick.protocols import Store
@@ -29,6 +28,7 @@ from wick.server.building import Building, Instance
 from wick.server.bus import Bus
 from wick.server.errors import ApiError, not_found
 from wick.server.identity import User
+from wick.server.keeping_runs import RunSessions
 from wick.server.overrides import Overrides
 from wick.server.places import Places
 from wick.server.records import Records
@@ -67,7 +67,7 @@ class Registry:
         self, settings: Settings, records: Records, store: Store, bus: Bus, secrets: Secrets = NO_SECRETS
     ) -> None:
         self.settings, self.records, self.bus = settings, records, bus
-        self.sessions = Sessions(store, patience=PATIENCE, busy="refuse")
+        self.sessions = RunSessions(store, patience=PATIENCE, busy="wait")
         self.places, self.toolbox = Places(settings.data, records), Toolbox(records)
         self._building = Building(self.places, self.toolbox, self.sessions, Redaction(secrets))
         self._code: dict[str, Template] = {}

@@ -72,7 +72,7 @@ class Redaction(Capability):
     def redact(self, use: ToolUse) -> None:
         """Innermost, so that no hook, trace or log has it either."""
         result, hide = use.result, self._secrets
-        if result is None or not hide:
+        if use.error is not None or not hide:  # what broke down has no result
             return
         hidden = replace(
             result,

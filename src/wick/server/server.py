@@ -10,12 +10,15 @@ from __future__ import annotations
 import asyncio
 import errno
 import gc
+import os
 import signal
 import socket
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cached_property
+from pathlib import Path
 from threading import current_thread, main_thread
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 import uvicorn
 from starlette.types import ASGIApp
@@ -36,12 +39,37 @@ BACKLOG = 4096
 COLLECT = (20_000, 20, 20)  # how many new objects make Python look for garbage, and how often it looks at older ones
 
 
+class ServerOptions(TypedDict, total=False):
+    """What can be said about a server in a program: the settings."""
+
+    host: str
+    port: int
+    data: str | os.PathLike[str]
+    config: str | os.PathLike[str] | None
+    token: str
+    tokens: Sequence[Mapping[str, str]]
+    gateway: str
+    jwt: Mapping[str, Any]
+    cors_origins: Sequence[str]
+    hosts: Sequence[str]
+    allow_system_messages: bool
+    store: str
+    store_schema: str
+    quotas: Mapping[str, float]
+    static: str | os.PathLike[str] | None
+    grace: float
+
+
 class Server:
     """wick's server. What is not said here comes from the environment and from `server.yaml` in the data folder."""
 
-    def __init__(self, **options: Any) -> None:
-        file = options.pop("settings", None)
-        self.settings: Settings = file if isinstance(file, Settings) else load_settings(options, file=file)
+    def __init__(
+        self, settings: Settings | str | os.PathLike[str] | None = None, **options: Unpack[ServerOptions]
+    ) -> None:
+        if isinstance(settings, Settings):
+            self.settings = settings
+        else:
+            self.settings = load_settings(options, file=None if settings is None else Path(settings))
         self._agents: dict[str, Any] = {}
         self._tools: list[Tool] = []
         self._running: _Uvicorn | None = None
@@ -62,10 +90,13 @@ class Server:
     def app(self) -> ASGIApp:
         """The server as an ASGI app. Its lifespan starts and stops it."""
         if self._app is None:
-            service = Service(self.settings, agents=self._agents, tools=self._tools)
-            self._app = create_app(service)
-            self.service = service
+            self._app = create_app(self.service)
         return self._app
+
+    @cached_property
+    def service(self) -> Service:
+        """What stands behind the app, for those who start and stop it by themselves."""
+        return Service(self.settings, agents=self._agents, tools=self._tools)
 
     def start(self, *, tell: Callable[[str], None] | None = print) -> None:
         """Serve until a signal or `shutdown` ends it. `tell` is told where, once it can be reached."""

@@ -29,6 +29,13 @@ export type AvailableTool = Schemas["AvailableTool"];
 export type Trace = Schemas["Trace"];
 export type Reasons = Schemas["Reasons"];
 export type UsageReport = Schemas["UsageReport"];
+export type UsageRow = Schemas["UsageRow"];
+export type Permissions = Schemas["PermissionsInfo"];
+export type Limits = Schemas["LimitsInfo"];
+export type Budget = Schemas["BudgetInfo"];
+export type ThreadRun = Schemas["ThreadRun"];
+export type ReplayRequest = Schemas["ReplayRequest"];
+export type ReplayReport = Schemas["ReplayReport"];
 export type FileListing = Schemas["FileListing"];
 export type FileContent = Schemas["FileContent"];
 
@@ -51,6 +58,9 @@ export const agents = {
   backend: (id: string) => call<BackendInfo | null>("GET", path`/agents/${id}/backend`),
   container: (id: string, action: "stop" | "restart") => call<Schemas["ContainerState"]>("POST", path`/agents/${id}/container`, { body: { action } }),
   tools: () => call<Schemas["AvailableTools"]>("GET", "/agents/tools/available"),
+  permissions: (id: string) => call<Permissions>("GET", path`/agents/${id}/permissions`),
+  revoke: (id: string, grant: string) => call<void>("DELETE", path`/agents/${id}/permissions/grants/${grant}`),
+  limits: (id: string) => call<Limits>("GET", path`/agents/${id}/limits`),
 };
 
 export const threads = {
@@ -64,6 +74,7 @@ export const threads = {
   say: (id: string, messages: MessageIn[], key: string) =>
     call<Schemas["Queued"]>("POST", path`/threads/${id}/messages`, { body: { messages }, headers: { "Idempotency-Key": key } }),
   why: (id: string, callId: string) => call<Reasons>("GET", path`/threads/${id}/calls/${callId}/why`),
+  runs: (id: string) => call<Schemas["ThreadRuns"]>("GET", path`/threads/${id}/runs`),
   exportUrl: (id: string, format: "json" | "markdown") => path`/threads/${id}/export` + query({ format }),
 };
 
@@ -98,6 +109,13 @@ export const slides = {
 export const usage = {
   report: (fields: Record<string, string> = {}) => call<UsageReport>("GET", `/usage${query(fields)}`),
 };
+
+export const replay = (body: ReplayRequest) => call<ReplayReport>("POST", "/replay", { body });
+
+/** What changes about the agents, as it happens. */
+export async function news(signal: AbortSignal): Promise<AsyncGenerator<Frame>> {
+  return frames((await request("GET", "/agents/events", { signal })).body!);
+}
 
 export interface Stream {
   run: string;

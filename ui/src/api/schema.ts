@@ -64,6 +64,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/replay": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Replay Threads
+         * @description Put what was done in your threads before other guards, and see about what they would have said something else.
+         */
+        post: operations["replay_threads_replay_post"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/threads": {
         parameters: {
             query?: never;
@@ -594,6 +614,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/agents/{id}/limits": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get Limits
+         * @description What a run of your agent may take, and what is left of its budgets.
+         */
+        get: operations["get_limits_agents__id__limits_get"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/agents/{id}/onion": {
         parameters: {
             query?: never;
@@ -606,6 +646,26 @@ export interface paths {
          * @description What stands around each operation of your agent.
          */
         get: operations["get_onion_agents__id__onion_get"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/agents/{id}/permissions": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get Permissions
+         * @description What your agent may do, must ask for, and may never do.
+         */
+        get: operations["get_permissions_agents__id__permissions_get"];
         put?: never;
         post?: never;
         delete?: never;
@@ -765,6 +825,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/threads/{id}/runs": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Thread Runs
+         * @description The runs of a thread, so that the one which a message is of can be found.
+         */
+        get: operations["thread_runs_threads__id__runs_get"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/runs/{id}/trace": {
         parameters: {
             query?: never;
@@ -885,6 +965,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/agents/{id}/files/move": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Move File
+         * @description Give a file or a folder of your workspace another name, or another place.
+         */
+        post: operations["move_file_agents__id__files_move_post"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/agents/{id}/slides/export": {
         parameters: {
             query?: never;
@@ -900,6 +1000,26 @@ export interface paths {
          */
         post: operations["export_slides_agents__id__slides_export_post"];
         delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/agents/{id}/permissions/grants/{grant}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        /**
+         * Revoke Grant
+         * @description Take back what you have granted; from the next run on the agent asks again.
+         */
+        delete: operations["revoke_grant_agents__id__permissions_grants__grant__delete"];
         options?: never;
         head?: never;
         patch?: never;
@@ -1043,6 +1163,20 @@ export interface components {
             files?: {
                 [key: string]: string | components["schemas"]["FileOut"];
             };
+            /**
+             * Tasks
+             * @description what tasks in the background came to, by their ids
+             * @default {}
+             */
+            tasks?: {
+                [key: string]: components["schemas"]["JsonValue"];
+            };
+            /**
+             * Ends
+             * @description how each run ended, the earliest first
+             * @default []
+             */
+            ends?: components["schemas"]["EndOut"][];
             /** Thread Id */
             thread_id: string;
             /** Run Id */
@@ -1096,6 +1230,8 @@ export interface components {
             args?: {
                 [key: string]: components["schemas"]["JsonValue"];
             } | null;
+            /** @description of a shell command, what it would run */
+            shell?: components["schemas"]["ShellOut"] | null;
             /**
              * About
              * @description what else is known of it
@@ -1271,6 +1407,26 @@ export interface components {
             protection: components["schemas"]["ProtectionInfo"];
         };
         /**
+         * BudgetInfo
+         * @description A sum for all runs of everyone who shares it. `reserved` is set aside for questions that are under way.
+         */
+        BudgetInfo: {
+            /** Name */
+            name: string;
+            /** Tokens */
+            tokens: number | null;
+            /** Dollars */
+            dollars: number | null;
+            /** Spent Tokens */
+            spent_tokens: number;
+            /** Spent Dollars */
+            spent_dollars: number;
+            /** Reserved Tokens */
+            reserved_tokens: number;
+            /** Reserved Dollars */
+            reserved_dollars: number;
+        };
+        /**
          * CallOut
          * @description A tool that the model asks for; `invalid` says why its arguments could not be read.
          */
@@ -1285,6 +1441,12 @@ export interface components {
             };
             /** Invalid */
             invalid?: string | null;
+            /**
+             * Child
+             * @description the thread of the subagent that worked for it
+             * @default
+             */
+            child?: string;
         };
         /**
          * Change
@@ -1300,6 +1462,38 @@ export interface components {
             meta?: {
                 [key: string]: components["schemas"]["JsonValue"];
             } | null;
+        };
+        /**
+         * ChangedVerdict
+         * @description A tool use about which something else would be said: the first one of its thread.
+         */
+        ChangedVerdict: {
+            /** Thread Id */
+            thread_id: string;
+            /** Title */
+            title: string;
+            /** Seq */
+            seq: number;
+            /** Call Id */
+            call_id: string;
+            /** Tool */
+            tool: string;
+            /** Args */
+            args: {
+                [key: string]: components["schemas"]["JsonValue"];
+            };
+            /**
+             * Recorded
+             * @enum {string}
+             */
+            recorded: "allow" | "ask" | "block";
+            /**
+             * Now
+             * @enum {string}
+             */
+            now: "allow" | "ask" | "block";
+            /** Reason */
+            reason: string;
         };
         /**
          * ChatChoice
@@ -1525,6 +1719,23 @@ export interface components {
              */
             thread_id?: string;
         };
+        /**
+         * EndOut
+         * @description How a run ended, and the entry that says so.
+         */
+        EndOut: {
+            /** Run */
+            run: string;
+            /** Seq */
+            seq: number;
+            /** At */
+            at: number;
+            /** Outcome */
+            outcome: string;
+            /** Reason */
+            reason: string;
+            error?: components["schemas"]["ErrorOut"] | null;
+        };
         /** Entry */
         Entry: {
             /** Name */
@@ -1608,6 +1819,21 @@ export interface components {
             truncated: boolean;
         };
         /**
+         * FileMove
+         * @description A file or a folder that is to be called otherwise, or to be elsewhere; what is there already stays.
+         */
+        FileMove: {
+            /** Source */
+            source: string;
+            /** Target */
+            target: string;
+        };
+        /** FileMoved */
+        FileMoved: {
+            /** Path */
+            path: string;
+        };
+        /**
          * FileOut
          * @description A file that is not text, or too large to be kept with the thread.
          */
@@ -1654,6 +1880,20 @@ export interface components {
              * @default
              */
             title?: string;
+        };
+        /**
+         * GrantInfo
+         * @description A tool that may be used with exactly these arguments.
+         */
+        GrantInfo: {
+            /** Id */
+            id: string;
+            /** Tool */
+            tool: string;
+            /** Args */
+            args: {
+                [key: string]: components["schemas"]["JsonValue"];
+            };
         };
         /**
          * Health
@@ -1763,6 +2003,15 @@ export interface components {
             url: string;
         };
         JsonValue: unknown;
+        /** LimitsInfo */
+        LimitsInfo: {
+            /** Agent Id */
+            agent_id: string;
+            /** @description null if nothing limits a run */
+            limits: components["schemas"]["RunLimits"] | null;
+            /** Budgets */
+            budgets: components["schemas"]["BudgetInfo"][];
+        };
         /**
          * Me
          * @description Who one is.
@@ -1825,7 +2074,9 @@ export interface components {
         };
         /**
          * MessageOut
-         * @description A message of a conversation; `seq` is its entry in the log, `failed` says that a tool tells of an error.
+         * @description A message of a conversation; `seq` is its entry in the log, `at` the time of that in seconds since 1970.
+         *
+         *     `run` is the run that it is of, `failed` says that a tool tells of an error, `ms` how long that tool took.
          */
         MessageOut: {
             /**
@@ -1862,6 +2113,18 @@ export interface components {
             failed?: boolean;
             /** Seq */
             seq?: number | null;
+            /**
+             * At
+             * @default 0
+             */
+            at?: number;
+            /**
+             * Run
+             * @default
+             */
+            run?: string;
+            /** Ms */
+            ms?: number | null;
         };
         /**
          * NewAgent
@@ -2085,6 +2348,23 @@ export interface components {
             name?: string | null;
         };
         /**
+         * PermissionsInfo
+         * @description `mode` decides where no rule does; null if the agent has no permissions and only its guards decide.
+         */
+        PermissionsInfo: {
+            /** Agent Id */
+            agent_id: string;
+            /** Mode */
+            mode: ("default" | "plan" | "acceptEdits" | "bypassPermissions" | "dontAsk") | null;
+            /** Rules */
+            rules: components["schemas"]["RuleInfo"][];
+            /**
+             * Grants
+             * @description what you have allowed for good; nobody else's
+             */
+            grants: components["schemas"]["GrantInfo"][];
+        };
+        /**
          * ProtectionInfo
          * @description What really confines commands.
          */
@@ -2182,6 +2462,46 @@ export interface components {
             result_seq?: number | null;
         };
         /**
+         * ReplayReport
+         * @description What came of it. `skipped` says of which uses nothing can be said; `more` that there are threads beside these.
+         */
+        ReplayReport: {
+            /** Threads */
+            threads: number;
+            /** Uses */
+            uses: number;
+            /** Changes */
+            changes: components["schemas"]["ChangedVerdict"][];
+            /** Skipped */
+            skipped: string[];
+            /** More */
+            more: boolean;
+        };
+        /**
+         * ReplayRequest
+         * @description The guards of an agent as they are, or with other hooks, or with more rules; and what is put before them.
+         */
+        ReplayRequest: {
+            /** Agent Id */
+            agent_id: string;
+            /**
+             * Thread Ids
+             * @description threads of yours; null is all of those with this agent
+             */
+            thread_ids?: string[] | null;
+            /**
+             * Hooks
+             * @description as `PATCH /agents/{id}/hooks` takes them; nothing is changed
+             */
+            hooks?: {
+                [key: string]: boolean | string | components["schemas"]["JsonValue"][] | {
+                    [key: string]: components["schemas"]["JsonValue"];
+                } | null;
+            };
+            /** @description beside the rules that the agent has */
+            rules?: components["schemas"]["RuleSet"];
+        };
+        /**
          * Rewind
          * @description The entry after which a thread goes back to how it was.
          */
@@ -2198,6 +2518,11 @@ export interface components {
             hook: string;
             /** Capability */
             capability: string | null;
+            /**
+             * Source
+             * @description where it is from: a capability's key, the program that it is, or `code`
+             */
+            source: string;
             /** Position */
             position: string;
             /** Point */
@@ -2220,6 +2545,51 @@ export interface components {
             shadow: boolean;
             /** On Error */
             on_error: string;
+        };
+        /**
+         * RuleInfo
+         * @description A rule as it was written; `message` is what is said when it decides, `policy` the ready set that it is from.
+         */
+        RuleInfo: {
+            /**
+             * Type
+             * @enum {string}
+             */
+            type: "deny" | "ask" | "allow";
+            /** Rule */
+            rule: string;
+            /** Message */
+            message: string;
+            /** Policy */
+            policy: string;
+        };
+        /**
+         * RuleSet
+         * @description Permission rules, such as `Bash(git push *)`.
+         */
+        RuleSet: {
+            /** Deny */
+            deny?: string[];
+            /** Ask */
+            ask?: string[];
+            /** Allow */
+            allow?: string[];
+        };
+        /**
+         * RunLimits
+         * @description What one run may take; null is no limit. `cost` is in dollars.
+         */
+        RunLimits: {
+            /** Steps */
+            steps: number | null;
+            /** Tokens */
+            tokens: number | null;
+            /** Seconds */
+            seconds: number | null;
+            /** Cost */
+            cost: number | null;
+            /** Tool Calls */
+            tool_calls: number | null;
         };
         /**
          * RunOut
@@ -2267,6 +2637,20 @@ export interface components {
              */
             cost?: number | null;
             error?: components["schemas"]["ErrorOut"] | null;
+        };
+        /**
+         * ShellOut
+         * @description What a command would run, as far as that can be read; `opaque` says why more may happen than can be seen.
+         */
+        ShellOut: {
+            /** Commands */
+            commands: string[];
+            /** Reads */
+            reads: string[];
+            /** Writes */
+            writes: string[];
+            /** Opaque */
+            opaque: string[];
         };
         /**
          * SignIn
@@ -2354,6 +2738,11 @@ export interface components {
             start: number;
             /** Ms */
             ms?: number | null;
+            /**
+             * Cost
+             * @description of a question to a model, in dollars, where its price is known
+             */
+            cost?: number | null;
             /**
              * Attributes
              * @default {}
@@ -2486,6 +2875,20 @@ export interface components {
             files?: {
                 [key: string]: string | components["schemas"]["FileOut"];
             };
+            /**
+             * Tasks
+             * @description what tasks in the background came to, by their ids
+             * @default {}
+             */
+            tasks?: {
+                [key: string]: components["schemas"]["JsonValue"];
+            };
+            /**
+             * Ends
+             * @description how each run ended, the earliest first
+             * @default []
+             */
+            ends?: components["schemas"]["EndOut"][];
             /** Id */
             id: string;
             /** Title */
@@ -2590,6 +2993,45 @@ export interface components {
             queued?: number;
         };
         /**
+         * ThreadRun
+         * @description A run of a thread: its first entry in the log and its last, which is null while it goes on.
+         */
+        ThreadRun: {
+            /** Run Id */
+            run_id: string;
+            /** First */
+            first: number;
+            /** Last */
+            last?: number | null;
+            /** Started */
+            started: number;
+            /** Ended */
+            ended?: number | null;
+            /**
+             * Outcome
+             * @default
+             */
+            outcome?: string;
+            /**
+             * Reason
+             * @default
+             */
+            reason?: string;
+            /**
+             * Traced
+             * @description whether there is a trace of it
+             */
+            traced: boolean;
+        };
+        /**
+         * ThreadRuns
+         * @description The runs of a thread, the earliest first.
+         */
+        ThreadRuns: {
+            /** Runs */
+            runs: components["schemas"]["ThreadRun"][];
+        };
+        /**
          * Threads
          * @description Some threads; `next` is the cursor of the next ones, empty if these are the last.
          */
@@ -2640,6 +3082,11 @@ export interface components {
             kind: string;
             /** Read Only */
             read_only: boolean;
+            /**
+             * Source
+             * @description the capability that brings it, `builtin`, or `server` if it was registered there
+             */
+            source: string;
             /** Parameters */
             parameters: {
                 [key: string]: components["schemas"]["JsonValue"];
@@ -2900,6 +3347,48 @@ export interface operations {
                 };
                 content: {
                     "text/plain": string;
+                };
+            };
+            /** @description It was refused: the error says why. */
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description It could not be done: the error says why. */
+            "5XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    replay_threads_replay_post: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["ReplayRequest"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ReplayReport"];
                 };
             };
             /** @description It was refused: the error says why. */
@@ -4219,7 +4708,47 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "text/event-stream": components["schemas"]["StreamEvent"];
+                    "text/event-stream": string;
+                };
+            };
+            /** @description It was refused: the error says why. */
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description It could not be done: the error says why. */
+            "5XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    get_limits_agents__id__limits_get: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["LimitsInfo"];
                 };
             };
             /** @description It was refused: the error says why. */
@@ -4282,6 +4811,46 @@ export interface operations {
             };
         };
     };
+    get_permissions_agents__id__permissions_get: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PermissionsInfo"];
+                };
+            };
+            /** @description It was refused: the error says why. */
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description It could not be done: the error says why. */
+            "5XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
     events_runs__id__events_get: {
         parameters: {
             query?: {
@@ -4305,7 +4874,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "text/event-stream": components["schemas"]["StreamEvent"];
+                    "text/event-stream": string;
                 };
             };
             /** @description The run is over, and all of it has been seen. */
@@ -4689,6 +5258,46 @@ export interface operations {
             };
         };
     };
+    thread_runs_threads__id__runs_get: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ThreadRuns"];
+                };
+            };
+            /** @description It was refused: the error says why. */
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description It could not be done: the error says why. */
+            "5XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
     trace_runs__id__trace_get: {
         parameters: {
             query?: never;
@@ -4963,6 +5572,50 @@ export interface operations {
             };
         };
     };
+    move_file_agents__id__files_move_post: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["FileMove"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["FileMoved"];
+                };
+            };
+            /** @description It was refused: the error says why. */
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description It could not be done: the error says why. */
+            "5XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
     export_slides_agents__id__slides_export_post: {
         parameters: {
             query?: never;
@@ -4986,6 +5639,45 @@ export interface operations {
                 content: {
                     "application/vnd.openxmlformats-officedocument.presentationml.presentation": string;
                 };
+            };
+            /** @description It was refused: the error says why. */
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description It could not be done: the error says why. */
+            "5XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    revoke_grant_agents__id__permissions_grants__grant__delete: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: string;
+                grant: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             /** @description It was refused: the error says why. */
             "4XX": {

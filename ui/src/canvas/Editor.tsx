@@ -13,6 +13,8 @@ import { look } from "./look";
 import { canvas, change, save, type Tab } from "./tabs";
 
 const STATES = new Map<string, EditorState>(); // of the tabs that are not shown
+const SPOKEN = new Compartment(); // the language, which comes a moment after the text
+
 canvas.subscribe(() => {
   for (const id of STATES.keys()) if (!canvas.get().tabs.some((tab) => tab.id === id)) STATES.delete(id);
 });
@@ -23,7 +25,10 @@ export default function Editor({ tab }: { tab: Tab }) {
   useEffect(() => {
     const made = new EditorView({ state: STATES.get(tab.id) ?? begin(tab), parent: place.current! });
     view.current = made;
+    let gone = false;
+    void language(tab.name).then((found) => gone || made.dispatch({ effects: SPOKEN.reconfigure(found) })).catch(() => undefined); // it is text without one, too
     return () => {
+      gone = true;
       STATES.set(tab.id, made.state);
       made.destroy();
     };
@@ -39,7 +44,7 @@ export default function Editor({ tab }: { tab: Tab }) {
       data-tab={tab.id}
       onKeyDown={(event) => {
         if (event.key === "F6" || event.key === "Escape") leave(event);
-        else if (event.ctrlKey || event.metaKey) event.stopPropagation(); // what CodeMirror knows is not the page's
+        else if (event.defaultPrevented) event.stopPropagation(); // what the editor has done is not the page's to do
       }}
     />
   );
@@ -52,8 +57,7 @@ function leave(event: React.KeyboardEvent): void {
 }
 
 function begin(tab: Tab): EditorState {
-  const spoken = new Compartment();
-  return EditorState.create({ doc: tab.text, extensions: [setup(tab), spoken.of([]), load(spoken, tab.name)] });
+  return EditorState.create({ doc: tab.text, extensions: [setup(tab), SPOKEN.of([])] });
 }
 
 function setup({ id, name, cut }: Tab): Extension {
@@ -66,16 +70,6 @@ function setup({ id, name, cut }: Tab): Extension {
     keymap.of([{ key: "Mod-s", run: () => (void save(id), true) }, indentWithTab, ...closeBracketsKeymap, ...defaultKeymap, ...searchKeymap, ...historyKeymap, ...foldKeymap]),
     look,
   ]; // prettier-ignore
-}
-
-/** The language comes a moment after the text. */
-function load(spoken: Compartment, name: string): Extension {
-  let asked = false;
-  return EditorView.updateListener.of(({ view }) => {
-    if (asked) return;
-    asked = true;
-    void language(name).then((found) => view.dispatch({ effects: spoken.reconfigure(found) }));
-  });
 }
 
 /** The smallest change between two texts, so that the selection stays where it was. */

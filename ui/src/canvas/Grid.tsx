@@ -79,7 +79,7 @@ export function Grid({ table, onChange, onUndo, onRedo }: Props) {
                 {table.rows[place]!.map((text, column) => {
                   const here = row === at.row && column === at.column;
                   return (
-                    <td key={column} data-cell={`${row},${column}`} tabIndex={here ? 0 : -1} className={figures.has(column) ? "figure" : ""} onFocus={() => (here ? undefined : setAt({ row, column }))} onDoubleClick={() => begin(text)}>
+                    <td key={column} role="gridcell" data-cell={`${row},${column}`} tabIndex={here ? 0 : -1} className={figures.has(column) ? "figure" : ""} onFocus={() => (here ? undefined : setAt({ row, column }))} onDoubleClick={() => begin(text)}>
                       {here && editing !== null ? <Edit text={editing} done={commit} cancel={() => setEditing(null)} next={() => go(row, column + 1)} down={() => go(row + 1, column)} /> : text}
                     </td>
                   );

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 
-import { isDeck, readDeck, withTheme } from "./deck";
+import { isDeck, layoutSaid, readDeck, withLayout, withTheme } from "./deck";
 
 const DECK = `---
 title: The harvest
@@ -101,5 +101,14 @@ describe("a deck", () => {
   it.each([["1,200 t", 1200], ["−3.5", -3.5], ["12 %", 12], ["3,5", 3.5], ["none", null], ["1 000", 1000]])("reads the figure %s", (cell, figure) => {
     const [slide] = readDeck(`## x\n\`\`\`chart bar\n| a | n |\n|---|---|\n| x | ${cell} |\n\`\`\`\n`).slides;
     expect(slide!.blocks[0]).toMatchObject({ chart: { series: [{ values: [figure] }] } });
+  });
+
+  it("gets another layout of one slide, and loses it again", () => {
+    const changed = withLayout(DECK, 1, "center");
+    expect(readDeck(changed).slides.map((slide) => slide.layout)).toEqual(["title", "center", "plain"]);
+    expect(layoutSaid(changed, 1)).toBe("center");
+    expect(readDeck(withLayout(changed, 1, "section")).slides[1]!.layout).toBe("section");
+    expect(withLayout(changed, 1, "")).toBe(DECK);
+    expect(withLayout(DECK, 9, "title")).toBe(DECK);
   });
 });

@@ -163,3 +163,24 @@ function value(text: string | undefined): number | null {
   const plain = digits.includes(".") || /^[-+]?\d{1,3}(,\d{3})+$/.test(digits) ? digits.replaceAll(",", "") : digits.replace(",", ".");
   return Number.isFinite(Number(plain)) ? Number(plain) : null;
 }
+
+/** The same document with another layout of one slide; nothing said is as it comes. */
+export function withLayout(text: string, number: number, layout: Layout | ""): string {
+  const all = lines(text);
+  const { rest } = frontMatter(all);
+  const parts = split(rest);
+  const filled = parts.map((part, at) => ({ part, at })).filter(({ part }) => part.some((line) => line.trim()));
+  const at = filled[number]?.at;
+  if (at === undefined) return text;
+  const kept = parts[at]!.filter((line) => !/^Layout:/.test(line));
+  const first = kept.findIndex((line) => line.trim());
+  parts[at] = layout ? kept.toSpliced(first, 0, `Layout: ${layout}`) : kept;
+  return [...all.slice(0, all.length - rest.length), ...parts.flatMap((part, place) => (place ? ["---", ...part] : part))].join("\n");
+}
+
+/** The layout that a slide asks for by name. */
+export function layoutSaid(text: string, number: number): Layout | "" {
+  const part = split(frontMatter(lines(text)).rest).filter((one) => one.some((line) => line.trim()))[number];
+  const said = part?.find((line) => /^Layout:/.test(line))?.slice(7).trim().toLowerCase();
+  return LAYOUTS.find((one) => one === said) ?? "";
+}

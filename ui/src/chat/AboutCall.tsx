@@ -1,22 +1,71 @@
-/** What will be done, as people read it: a diff for an edit, a command as a command, all else as data. */
+/** What will be done, as people read it: a diff for an edit, a command and its parts, all else as data. */
 
-export function AboutCall({ tool, args }: { tool: string; args: Record<string, unknown> }) {
-  if (tool === "edit_file") return <Diff path={String(args["path"] ?? "")} old={String(args["old_text"] ?? "")} now={String(args["new_text"] ?? "")} />;
-  if (tool === "write_file") return <Diff path={String(args["path"] ?? "")} old="" now={String(args["content"] ?? "")} />;
-  if (typeof args["command"] === "string") return <pre className="command"><span aria-hidden="true">$ </span>{args["command"]}</pre>;
-  return <pre className="args">{JSON.stringify(args, null, 2)}</pre>;
+import { useEffect, useState } from "react";
+
+import * as api from "../api";
+import { useApp } from "../state/app";
+import { diff, type Line } from "./diff";
+
+type Args = Record<string, unknown>;
+
+export function AboutCall({ tool, args, shell }: { tool: string; args: Args; shell?: api.Approval["shell"] }) {
+  if (tool === "edit_file") return <Diff path={text(args, "path")} lines={diff(text(args, "old_text"), text(args, "new_text"))} />;
+  if (tool === "write_file") return <Written path={text(args, "path")} content={text(args, "content")} />;
+  if (typeof args["command"] === "string") return <Command args={args} shell={shell ?? null} />;
+  return <pre className="args" tabIndex={0} aria-label="Arguments">{JSON.stringify(args, null, 2)}</pre>;
 }
 
-function Diff({ path, old, now }: { path: string; old: string; now: string }) {
+const text = (args: Args, name: string): string => (typeof args[name] === "string" ? args[name] : "");
+
+function Command({ args, shell }: { args: Args; shell: api.Approval["shell"] }) {
+  const { command, ...rest } = args;
+  const more = Object.entries(rest).filter(([, value]) => value !== null && value !== false);
+  return (
+    <div className="about-command">
+      <pre className="command" tabIndex={0} aria-label="Command"><span aria-hidden="true">$ </span>{String(command)}</pre>
+      {shell && <Parts shell={shell} />}
+      {more.length > 0 && <p className="with">{more.map(([name, value]) => `${name}: ${JSON.stringify(value)}`).join(", ")}</p>}
+    </div>
+  );
+}
+
+/** What a command would run, as far as it can be read. */
+function Parts({ shell }: { shell: NonNullable<api.Approval["shell"]> }) {
+  const rows: [string, string[]][] = [["runs", shell.commands ?? []], ["writes", shell.writes ?? []], ["reads", shell.reads ?? []], ["cannot be read", shell.opaque ?? []]];
+  return (
+    <dl className="parsed" aria-label="What the command does">
+      {rows.filter(([, found]) => found.length).map(([name, found]) => (
+        <div key={name} className={name === "cannot be read" ? "opaque" : ""}><dt>{name}</dt><dd>{found.map((one, at) => <code key={at}>{one}</code>)}</dd></div>
+      ))}
+    </dl>
+  );
+}
+
+/** What a file would become, compared with what it is. */
+function Written({ path, content }: { path: string; content: string }) {
+  const agent = useApp((state) => state.agent);
+  const [old, setOld] = useState("");
+  useEffect(() => {
+    let late = false;
+    api.files.read(agent, path).then((file) => !late && file.encoding !== "base64" && setOld(file.content), () => undefined); // one that is not there is new
+    return () => void (late = true);
+  }, [agent, path]);
+  return <Diff path={path} lines={diff(old, content)} />;
+}
+
+export function Diff({ path, lines }: { path: string; lines: Line[] }) {
+  const count = (kind: Line["kind"]) => lines.filter((line) => line.kind === kind).length;
   return (
     <figure className="diff">
-      <figcaption>{path}</figcaption>
-      <pre>
-        {lines(old).map((line, at) => <del key={`-${at}`}>- {line}{"\n"}</del>)}
-        {lines(now).map((line, at) => <ins key={`+${at}`}>+ {line}{"\n"}</ins>)}
-      </pre>
+      <figcaption><code>{path}</code> <small><span className="plus">+{count("new")}</span> <span className="minus">−{count("gone")}</span></small></figcaption>
+      <pre tabIndex={0} aria-label={`Changes of ${path}`}>{lines.map((line, at) => <Shown key={at} line={line} />)}</pre>
     </figure>
   );
 }
 
-const lines = (text: string) => (text ? text.replace(/\n$/, "").split("\n") : []);
+function Shown({ line }: { line: Line }) {
+  if (line.kind === "gone") return <del>- {line.text}{"\n"}</del>;
+  if (line.kind === "new") return <ins>+ {line.text}{"\n"}</ins>;
+  if (line.kind === "skipped") return <span className="skipped">… {line.text} {line.text === "1" ? "line" : "lines"} as before{"\n"}</span>;
+  return <span>{"  "}{line.text}{"\n"}</span>;
+}

@@ -1,66 +1,95 @@
 /** One use of a tool: its arguments, what it prints, what came of it, and why. */
 
-import { lazy, Suspense, useState } from "react";
+import { memo, useEffect, useState } from "react";
 
-import * as api from "../api";
 import { duration } from "../parts/spans";
-import { attempt, useApp } from "../state/app";
-import type { Call, Item } from "../state/fold";
+import { Icon } from "../shell/Icon";
+import { useApp } from "../state/app";
+import type { Call } from "../state/fold";
+import { AboutCall, Diff } from "./AboutCall";
+import { diff } from "./diff";
+import { gist, result } from "./result";
+import { Subagent } from "./Subagent";
+import { Why } from "./Why";
 
-const Nested = lazy(() => import("./Nested"));
-const MARKS: Record<Call["state"], string> = { waiting: "○", running: "◐", asking: "?", done: "●", failed: "✕" };
+type State = Call["state"];
+const STATES: Record<State, string> = { waiting: "waits", running: "working", asking: "waits for you", done: "done", failed: "failed" };
+const WRITES = new Set(["write_file", "edit_file"]);
 
-export function CallCard({ call }: { call: Call }) {
+const byHand = new Map<string, boolean>(); // what somebody opened or closed stays so when it is scrolled away
+
+export const CallCard = memo(function CallCard({ call }: { call: Call }) {
   const asked = useApp((state) => state.approvals.some((one) => one.call_id === call.id));
-  const state = asked ? "asking" : call.state;
-  const result = call.error || call.output || call.live;
+  const state: State = asked ? "asking" : call.state;
+  const [opened, setOpened] = useState(byHand.get(call.id) ?? null); // null: as it is by itself
+  const shown = opened ?? (state === "running" || state === "failed" || (call.child !== null && !call.child.outcome && state !== "done"));
+  const toggle = () => {
+    byHand.set(call.id, !shown);
+    setOpened(!shown);
+  };
   return (
-    <details className={`call ${state}`} open={state === "running" || state === "failed"}>
-      <summary>
-        <span className="mark" aria-hidden="true">{MARKS[state]}</span>
+    <section className={`call ${state}`} aria-label={`${call.name || "tool"}: ${STATES[state]}`}>
+      <button className="call-head" aria-expanded={shown} onClick={toggle}>
+        <span className="mark" aria-hidden="true" />
         <b>{call.name || "tool"}</b> <code className="gist">{gist(call.args)}</code>
-        <small>{state === "asking" ? "waits for you" : call.ended && call.began ? duration(call.ended - call.began) : state}</small>
-      </summary>
-      <pre className="args" aria-label="Arguments">{call.argsText && !Object.keys(call.args).length ? call.argsText : JSON.stringify(call.args, null, 2)}</pre>
-      {result && <pre className={call.error ? "output failed" : "output"} aria-label={call.error ? "Error" : "Output"} tabIndex={0}>{result}</pre>}
-      {call.child && <Child agent={call.child.agent} items={call.child.items} prompt={call.child.prompt} outcome={call.child.outcome} />}
-      {(call.state === "done" || call.state === "failed") && <Why call={call.id} />}
-    </details>
-  );
-}
-
-export function gist(args: Record<string, unknown>): string {
-  const first = args["command"] ?? args["path"] ?? args["pattern"] ?? args["query"] ?? args["url"] ?? Object.values(args)[0];
-  const text = typeof first === "string" ? first : first === undefined ? "" : JSON.stringify(first);
-  return text.length > 80 ? `${text.slice(0, 79)}…` : text;
-}
-
-function Child({ agent, items, prompt, outcome }: { agent: string; items: Item[]; prompt: string; outcome: string }) {
-  return (
-    <section className="child" aria-label={`Subagent ${agent}`}>
-      <h4>{agent} <small>{outcome || "working"}</small></h4>
-      <p>{prompt}</p>
-      <Suspense fallback={null}><Nested items={items} /></Suspense>
+        <small><Took call={call} state={state} /></small>
+      </button>
+      {shown && <Inside call={call} />}
     </section>
   );
+});
+
+/** How long it took, or takes so far. */
+function Took({ call, state }: { call: Call; state: State }) {
+  const live = state === "running" && call.began > 0;
+  const [now, setNow] = useState(Date.now);
+  useEffect(() => {
+    if (!live) return undefined;
+    const timer = setInterval(() => setNow(Date.now()), 1_000);
+    return () => clearInterval(timer);
+  }, [live]);
+  if (live && now - call.began > 1_500) return <>{duration(now - call.began)}</>;
+  const ms = call.ms || (call.began && call.ended ? call.ended - call.began : 0);
+  return <>{(state === "done" || state === "failed") && ms ? `${state === "failed" ? "failed, " : ""}${duration(ms)}` : STATES[state]}</>;
 }
 
-function Why({ call }: { call: string }) {
-  const thread = useApp((state) => state.thread);
-  const [reasons, setReasons] = useState<api.Reasons | null>(null);
-  const load = () => void attempt(() => api.threads.why(thread, call)).then((found) => found && setReasons(found));
-  if (!reasons) return <button className="plain" onClick={load}>Why?</button>;
+function Inside({ call }: { call: Call }) {
+  const over = call.state === "done" || call.state === "failed";
   return (
-    <div className="why">
-      <table aria-label="What hooks said">
-        <thead><tr><th>hook</th><th>position</th><th>verdict</th><th>why</th><th>ms</th></tr></thead>
-        <tbody>
-          {(reasons.verdicts ?? []).map((row, at) => (
-            <tr key={at} className={row.verdict}><td>{row.hook}</td><td>{row.position}</td><td>{row.verdict}</td><td>{row.reason}</td><td>{(row.ms ?? 0).toFixed(2)}</td></tr>
-          ))}
-        </tbody>
-      </table>
-      {!reasons.verdicts?.length && <p className="empty">No hook had anything to say.</p>}
+    <div className="call-inside">
+      <Arguments call={call} />
+      {call.error ? <pre className="output failed" aria-label="Error" tabIndex={0}>{call.error}</pre> : <Output call={call} />}
+      {call.child && <Subagent child={call.child} />}
+      {over && (
+        <div className="call-foot">
+          <Why call={call.id} seen={call.why} />
+          {WRITES.has(call.name) && call.state === "done" && <OpenFile path={String(call.args["path"] ?? "")} />}
+        </div>
+      )}
     </div>
   );
+}
+
+function Arguments({ call }: { call: Call }) {
+  const { args, argsText, name } = call;
+  if (argsText && !Object.keys(args).length) return <pre className="args" aria-label="Arguments" tabIndex={0}>{argsText}</pre>;
+  if (name === "write_file") return <Diff path={String(args["path"] ?? "")} lines={diff("", String(args["content"] ?? ""))} />; // what it was is gone by now
+  return <AboutCall tool={name} args={args} />;
+}
+
+function Output({ call }: { call: Call }) {
+  const { text, error, exit } = result(call.output);
+  if (!call.output) return call.live ? <pre className="output live" aria-label="Output so far" tabIndex={0}>{call.live}</pre> : null;
+  return (
+    <>
+      {text && <pre className="output" aria-label="Output" tabIndex={0}>{text}</pre>}
+      {error && <pre className="output failed" aria-label="Error output" tabIndex={0}>{error}</pre>}
+      {exit !== null && (exit !== 0 || (!text && !error)) && <p className="exit">{exit === 0 ? "It printed nothing." : `It ended with exit code ${exit}.`}</p>}
+    </>
+  );
+}
+
+function OpenFile({ path }: { path: string }) {
+  const open = () => void import("../canvas/open").then(({ openFile }) => openFile(path));
+  return <button className="plain" onClick={open}><Icon name="canvas" /> Open on the canvas</button>;
 }

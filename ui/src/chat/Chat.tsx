@@ -1,67 +1,53 @@
-/** The conversation: drawn only where it is looked at, however long it is. */
-
-import { useVirtualizer } from "@tanstack/react-virtual";
-import { useEffect, useRef } from "react";
+/** The conversation, what waits to be done in it, and where the user writes. */
 
 import { conversation, useApp } from "../state/app";
-import type { Item } from "../state/fold";
 import { Composer } from "./Composer";
-import { EndedView, ReplyView, SaidView } from "./Items";
+import { Dialogs } from "./Dialogs";
+import { List } from "./List";
+import { Tasks } from "./Tasks";
 import { Todos } from "./Todos";
 
 export function Chat() {
-  const talk = useApp(conversation);
   return (
     <section className="chat" aria-label="Conversation">
-      {talk.items.length ? <Items items={talk.items} running={Boolean(talk.run)} /> : <Welcome />}
-      <Todos todos={talk.values["todos"]} />
-      <Composer />
+      <Talk />
+      <Told />
+      <div className="desk-foot">
+        <Tasks />
+        <Todos />
+        <Dialogs />
+        <Composer />
+      </div>
     </section>
   );
 }
 
-function Items({ items, running }: { items: Item[]; running: boolean }) {
-  const place = useRef<HTMLDivElement>(null);
-  const atEnd = useRef(true);
-  const virtual = useVirtualizer({
-    count: items.length,
-    getScrollElement: () => place.current,
-    estimateSize: () => 120,
-    overscan: 6,
-    getItemKey: (at) => items[at]!.key,
-  });
-  useEffect(() => {
-    if (atEnd.current) place.current?.scrollTo({ top: place.current.scrollHeight });
-  }, [items]);
-  const look = () => {
-    const { scrollTop, scrollHeight, clientHeight } = place.current!;
-    atEnd.current = scrollHeight - scrollTop - clientHeight < 80;
-  };
-  return (
-    <div className="items" ref={place} onScroll={look} tabIndex={0} role="log" aria-live="polite" aria-busy={running} aria-label="Messages">
-      <div className="all" style={{ height: virtual.getTotalSize() }}>
-        {virtual.getVirtualItems().map((row) => (
-          <div key={row.key} className="item" data-index={row.index} ref={virtual.measureElement} style={{ transform: `translateY(${row.start}px)` }}>
-            <Show item={items[row.index]!} />
-          </div>
-        ))}
-      </div>
-    </div>
-  );
+function Talk() {
+  const items = useApp((state) => conversation(state).items);
+  const pending = useApp((state) => conversation(state).pending);
+  const thread = useApp((state) => state.thread);
+  const opening = useApp((state) => state.opening === state.thread && state.thread !== "");
+  if (opening && !items.length) return <p className="waiting middle-of" role="status">Reading the thread…</p>;
+  if (!items.length && !pending.length) return <Welcome />;
+  return <List key={thread} items={items} pending={pending} />;
 }
 
-function Show({ item }: { item: Item }) {
-  if (item.kind === "user") return <SaidView said={item} />;
-  if (item.kind === "reply") return <ReplyView reply={item} />;
-  return <EndedView ended={item} />;
+/** What readers of screens hear: that it works, and what it said in the end. */
+function Told() {
+  const running = useApp((state) => Boolean(conversation(state).run));
+  const last = useApp((state) => conversation(state).items.at(-1));
+  const words = last?.kind === "reply" && !last.open ? last.text : last?.kind === "ended" ? last.error || last.reason : "";
+  return <p className="visually-hidden" role="status" aria-live="polite">{running ? "The agent is working" : words.slice(0, 600)}</p>;
 }
 
 function Welcome() {
   const agent = useApp((state) => state.agents.find((one) => one.agent_id === state.agent));
   return (
-    <div className="welcome">
+    <div className="welcome middle-of">
+      <img src="/wick.svg" alt="" width="52" height="52" />
       <h1>{agent ? agent.name : "wick"}</h1>
       <p>Ask for something. Every tool it uses, and every hook that had a say in it, is shown here.</p>
+      <p className="keys"><kbd>Ctrl+K</kbd> all commands <kbd>/</kbd> skills <kbd>?</kbd> shortcuts</p>
     </div>
   );
 }

@@ -1,85 +1,135 @@
 /** Where the user writes: text, files and pictures by drop or paste, and a slash for skills. */
 
-import { useRef, useState } from "react";
+import { useEffect, useRef, useState } from "react";
 
-import type { MessageIn } from "../api";
-import { conversation, notify, send, stop, useApp } from "../state/app";
-
-interface Attached {
-  name: string;
-  type: string;
-  data: string; // base64
-}
-
-const MOST_BYTES = 10_000_000;
+import * as api from "../api";
+import { Icon } from "../shell/Icon";
+import { attempt, conversation, setDraft, useApp } from "../state/app";
+import { send, spoken, stop } from "../state/talk";
+import { attached } from "./attach";
+import { offered, typedSlash, unslashed } from "./slash";
+import { SkillList } from "./SkillList";
 
 export function Composer() {
+  const thread = useApp((state) => state.thread);
+  const text = useApp((state) => state.drafts[state.thread] ?? "");
   const running = useApp((state) => Boolean(conversation(state).run));
-  const [text, setText] = useState("");
-  const [attached, setAttached] = useState<Attached[]>([]);
-  const area = useRef<HTMLTextAreaElement>(null);
-  const ready = text.trim() || attached.length;
+  const asked = useApp((state) => state.approvals.some((one) => one.thread_id === state.thread));
+  const [media, setMedia] = useState<api.Media[]>([]);
+  const [over, setOver] = useState(false);
+  const skills = useSkills(text.startsWith("/"));
+  const write = (words: string) => setDraft(thread, words);
+  const ready = Boolean(text.trim() || media.length);
 
   const submit = () => {
     if (!ready) return;
-    const said = message(text, attached);
-    setText("");
-    setAttached([]);
-    void send([said]);
+    write("");
+    setMedia([]);
+    void send(spoken(unslashed(text, skills), media));
   };
-  const attach = async (files: Iterable<File>) => {
-    for (const file of files) {
-      if (file.size > MOST_BYTES) notify(`${file.name} is larger than 10 MB; put it into the workspace with the Files panel.`, "error");
-      else {
-        const data = await base64(file);
-        setAttached((old) => [...old, { name: file.name, type: file.type || "application/octet-stream", data }]);
-      }
-    }
-  };
+  const attach = (files: Iterable<File>) => void attempt(async () => {
+    const more = await attached([...files], media);
+    setMedia((old) => [...old, ...more]);
+  });
   return (
     <form
-      className="composer"
+      className={over ? "composer over" : "composer"}
       onSubmit={(event) => { event.preventDefault(); submit(); }}
-      onDragOver={(event) => event.preventDefault()}
-      onDrop={(event) => { event.preventDefault(); void attach(event.dataTransfer.files); }}
+      onDragOver={(event) => { event.preventDefault(); setOver(true); }}
+      onDragLeave={() => setOver(false)}
+      onDrop={(event) => { event.preventDefault(); setOver(false); attach(event.dataTransfer.files); }}
     >
-      {attached.length > 0 && (
-        <ul className="attached" aria-label="Attached">
-          {attached.map((one, at) => <li key={at}>{one.name} <button type="button" className="plain" aria-label={`Remove ${one.name}`} onClick={() => setAttached((old) => old.filter((_, place) => place !== at))}>✕</button></li>)}
-        </ul>
-      )}
-      <label className="visually-hidden" htmlFor="message">Message</label>
-      <textarea
-        id="message"
-        ref={area}
-        rows={Math.min(8, text.split("\n").length)}
-        placeholder={running ? "Say something while it works" : "Ask for something"}
-        value={text}
-        onChange={(event) => setText(event.target.value)}
-        onPaste={(event) => { if (event.clipboardData.files.length) { event.preventDefault(); void attach(event.clipboardData.files); } }}
-        onKeyDown={(event) => { if (event.key === "Enter" && !event.shiftKey && !event.nativeEvent.isComposing) { event.preventDefault(); submit(); } }}
-      />
-      <label className="plain attach">
-        <span className="visually-hidden">Attach files</span><span aria-hidden="true">＋</span>
-        <input type="file" multiple className="visually-hidden" onChange={(event) => { void attach(event.target.files ?? []); event.target.value = ""; }} />
-      </label>
-      {running && <button type="button" onClick={() => void stop()}>Stop</button>}
-      <button className="main" disabled={!ready}>{running ? "Steer" : "Send"}</button>
+      <Attached media={media} remove={(at) => setMedia((old) => old.filter((_, place) => place !== at))} />
+      <Field text={text} skills={skills} write={write} submit={submit} attach={attach} hint={asked ? "Answer above, or say something else" : running ? "Say something while it works" : "Ask for something"} />
+      <div className="composer-row">
+        <label className="plain attach" title="Attach files">
+          <span className="visually-hidden">Attach files</span><Icon name="clip" />
+          <input type="file" multiple className="visually-hidden" onChange={(event) => { attach(event.target.files ?? []); event.target.value = ""; }} />
+        </label>
+        <span className="hint">{running ? "Enter steers the run" : "Enter sends, Shift+Enter is a new line"}</span>
+        {running && <button type="button" className="stop" onClick={() => void stop()}><Icon name="stop" /> Stop</button>}
+        <button className="main send" disabled={!ready}><Icon name="send" /> {running && !asked ? "Steer" : "Send"}</button>
+      </div>
     </form>
   );
 }
 
-function message(text: string, attached: Attached[]): MessageIn {
-  if (!attached.length) return { role: "user", content: text };
-  const parts = attached.map((one) => ({ type: one.type.startsWith("image/") ? ("image" as const) : ("file" as const), data: one.data, media_type: one.type, name: one.name }));
-  return { role: "user", content: [...(text.trim() ? [{ type: "text" as const, text }] : []), ...parts] };
+interface FieldProps {
+  text: string;
+  skills: api.Skill[];
+  hint: string;
+  write: (text: string) => void;
+  submit: () => void;
+  attach: (files: Iterable<File>) => void;
 }
 
-function base64(file: File): Promise<string> {
-  return new Promise((done, failed) => {
-    const reader = new FileReader();
-    reader.onload = () => done(String(reader.result).replace(/^[^,]*,/, ""));
-    reader.onerror = () => failed(reader.error ?? new Error(`${file.name} cannot be read`));
-    reader.readAsDataURL(file);
-  });
+function Field({ text, skills, hint, write, submit, attach }: FieldProps) {
+  const area = useRef<HTMLTextAreaElement>(null);
+  const [at, setAt] = useState(0);
+  const [closed, setClosed] = useState(""); // what was typed when the list was sent away
+  const typed = typedSlash(text);
+  const found = typed === null || closed === text ? [] : offered(skills, typed);
+  const chosen = Math.min(at, found.length - 1);
+  useGrowing(area, text);
+  const take = (skill: api.Skill) => (write(`/${skill.name} `), area.current?.focus());
+  const key = (event: React.KeyboardEvent) => {
+    if (found.length && event.key === "Escape") return (event.stopPropagation(), setClosed(text));
+    if (found.length && ["ArrowDown", "ArrowUp"].includes(event.key)) return (event.preventDefault(), setAt((chosen + (event.key === "ArrowDown" ? 1 : found.length - 1)) % found.length));
+    if (found.length && (event.key === "Tab" || event.key === "Enter") && !event.shiftKey) return (event.preventDefault(), take(found[chosen]!));
+    if (event.key === "Enter" && !event.shiftKey && !event.nativeEvent.isComposing) return (event.preventDefault(), submit());
+  };
+  return (
+    <div className="field">
+      {found.length > 0 && <SkillList skills={found} chosen={chosen} choose={setAt} take={take} />}
+      <label className="visually-hidden" htmlFor="message">Message</label>
+      <textarea
+        id="message"
+        ref={area}
+        rows={1}
+        placeholder={hint}
+        value={text}
+        aria-autocomplete="list"
+        aria-controls={found.length ? "slash" : undefined}
+        aria-activedescendant={found.length ? `slash-${chosen}` : undefined}
+        onChange={(event) => { write(event.target.value); setAt(0); }}
+        onPaste={(event) => { if (event.clipboardData.files.length) { event.preventDefault(); attach(event.clipboardData.files); } }}
+        onKeyDown={key}
+      />
+    </div>
+  );
+}
+
+/** As high as what is in it, up to a point. */
+function useGrowing(area: React.RefObject<HTMLTextAreaElement | null>, text: string): void {
+  useEffect(() => {
+    const box = area.current!;
+    box.style.height = "auto";
+    box.style.height = `${Math.min(box.scrollHeight + 2, 240)}px`;
+  }, [area, text]);
+}
+
+function useSkills(wanted: boolean): api.Skill[] {
+  const agent = useApp((state) => state.agent);
+  const [skills, setSkills] = useState<api.Skill[]>([]);
+  useEffect(() => {
+    if (!wanted || !agent) return undefined;
+    let late = false;
+    void api.agents.skills(agent).then((found) => !late && setSkills(found.skills), () => undefined); // an agent may have none
+    return () => void (late = true);
+  }, [agent, wanted]);
+  return skills;
+}
+
+function Attached({ media, remove }: { media: api.Media[]; remove: (at: number) => void }) {
+  if (!media.length) return null;
+  return (
+    <ul className="attached" aria-label="Attached">
+      {media.map((one, at) => (
+        <li key={at} className="chip">
+          {one.type === "image" && /^image\/(png|jpeg|gif|webp|avif)$/.test(one.media_type ?? "") ? <img src={`data:${one.media_type};base64,${one.data}`} alt="" /> : <Icon name="file" />} {one.name}
+          <button type="button" className="plain" aria-label={`Remove ${one.name}`} onClick={() => remove(at)}><Icon name="close" /></button>
+        </li>
+      ))}
+    </ul>
+  );
 }

@@ -2,72 +2,140 @@
 
 import { memo, useState } from "react";
 
+import type { Part } from "../api";
+import { longFences } from "../canvas/kind";
 import { Markdown } from "../parts/Markdown";
-import { forkAt, patch, retry } from "../state/app";
+import { Icon, type IconName } from "../shell/Icon";
+import { conversation, patch, useApp } from "../state/app";
 import type { Call, Ended, Reply, Said } from "../state/fold";
+import { askedBefore, copy, retry } from "../state/talk";
+import { forkAt } from "../state/threads";
+import { settled } from "./blocks";
 import { CallCard } from "./CallCard";
 
-export const SaidView = memo(function SaidView({ said }: { said: Said }) {
+export const SaidView = memo(function SaidView({ said, nested = false }: { said: Said; nested?: boolean }) {
   const [editing, setEditing] = useState(false);
   if (editing) return <Edit said={said} done={() => setEditing(false)} />;
   return (
-    <article className={said.by ? "said hook" : "said"} aria-label={said.by ? `Said by ${said.by}` : "You"}>
+    <article className={said.by ? "said hook" : "said"} aria-label={said.by ? `Said by ${said.by}` : "You"} tabIndex={-1}>
       {said.by && <small>{said.by}</small>}
-      <Markdown text={said.text} />
-      <Actions>
-        <button className="plain" onClick={() => setEditing(true)}>Edit</button>
-        <button className="plain" onClick={() => void retry(said.seq, said.text)}>Retry</button>
-        <button className="plain" onClick={() => void forkAt(said.seq)}>Fork</button>
-      </Actions>
+      {said.text && <Markdown text={said.text} />}
+      {said.parts.length > 0 && <Parts parts={said.parts} />}
+      {said.seq > 0 && !nested && !said.by && <SaidActions said={said} edit={() => setEditing(true)} />}
     </article>
   );
 });
 
+function SaidActions({ said, edit }: { said: Said; edit: () => void }) {
+  const running = useApp((state) => Boolean(conversation(state).run));
+  return (
+    <div className="actions">
+      <Action icon="pen" name="Edit" off={running} act={edit} />
+      <Action icon="again" name="Retry" off={running} act={() => void retry(said)} />
+      <Action icon="fork" name="Fork" act={() => void forkAt(said.seq)} />
+      <Action icon="copy" name="Copy" act={() => void copy(said.text)} />
+    </div>
+  );
+}
+
+function Action({ icon, name, act, off = false }: { icon: IconName; name: string; act: () => void; off?: boolean }) {
+  return <button className="plain" onClick={act} disabled={off} title={off ? `${name}: when the run is over` : name}><Icon name={icon} /> <span>{name}</span></button>;
+}
+
+/** Pictures are shown, if they came along; other files are named. */
+function Parts({ parts }: { parts: Part[] }) {
+  return (
+    <ul className="sent-parts" aria-label="Attached">
+      {parts.map((part, at) => (
+        <li key={at}>
+          {part.type === "image" && part.data && /^image\/(png|jpeg|gif|webp|avif)$/.test(part.media_type ?? "") ? <img src={`data:${part.media_type};base64,${part.data}`} alt={part.name || "picture"} /> : <span className="chip"><Icon name="file" /> {part.name || part.url || part.type}</span>}
+        </li>
+      ))}
+    </ul>
+  );
+}
+
 function Edit({ said, done }: { said: Said; done: () => void }) {
   const [words, setWords] = useState(said.text);
+  const submit = (event: React.SyntheticEvent) => {
+    event.preventDefault();
+    done();
+    void retry(said, words);
+  };
+  const key = (event: React.KeyboardEvent) => {
+    if (event.key === "Escape") done();
+    else if (event.key === "Enter" && !event.shiftKey && !event.nativeEvent.isComposing && words.trim()) submit(event);
+  };
   return (
-    <form className="said" onSubmit={(event) => { event.preventDefault(); done(); void retry(said.seq, words); }}>
-      <textarea aria-label="Your message" autoFocus value={words} onChange={(event) => setWords(event.target.value)} onKeyDown={(event) => event.key === "Escape" && done()} />
-      <button className="main" disabled={!words.trim()}>Say this instead</button> <button type="button" onClick={done}>Leave it</button>
+    <form className="said edit" onSubmit={submit}>
+      <textarea aria-label="Your message" autoFocus rows={Math.min(10, words.split("\n").length + 1)} value={words} onChange={(event) => setWords(event.target.value)} onKeyDown={key} />
+      <p className="hint">What came after this message is taken back.</p>
+      <div className="choices"><button className="main" disabled={!words.trim()}>Say this instead</button><button type="button" onClick={done}>Leave it</button></div>
     </form>
   );
 }
 
-export const ReplyView = memo(function ReplyView({ reply }: { reply: Reply }) {
+export const ReplyView = memo(function ReplyView({ reply, nested = false }: { reply: Reply; nested?: boolean }) {
+  const empty = reply.open && !reply.text && !reply.reasoning && !reply.calls.length;
   return (
-    <article className="reply" aria-label="Agent" aria-busy={reply.open}>
-      {reply.reasoning && (
-        <details className="reasoning">
-          <summary>{reply.open && !reply.text ? "Thinking…" : "Reasoning"}</summary>
-          <Markdown text={reply.reasoning} />
-        </details>
-      )}
-      {reply.text && <Markdown text={reply.text} />}
-      {reply.open && !reply.text && !reply.reasoning && !reply.calls.length && <p className="waiting">…</p>}
+    <article className="reply" aria-label="Agent" aria-busy={reply.open} tabIndex={-1}>
+      {reply.reasoning && <Reasoning reply={reply} />}
+      {reply.text && (reply.open ? <Writing text={reply.text} /> : <Markdown text={reply.text} />)}
+      {empty && <p className="dots" role="status" aria-label="The agent is thinking"><i /><i /><i /></p>}
+      {!reply.open && <Fences text={reply.text} />}
       <Calls calls={reply.calls} />
-      {!reply.open && reply.seq > 0 && (
-        <Actions>
-          <button className="plain" onClick={() => void navigator.clipboard.writeText(reply.text)}>Copy</button>
-          <button className="plain" onClick={() => void forkAt(reply.seq)}>Fork</button>
-          {reply.run && <button className="plain" onClick={() => patch({ panel: "trace", run: reply.run })}>Trace</button>}
-        </Actions>
-      )}
+      {!reply.open && reply.seq > 0 && !nested && <ReplyActions reply={reply} />}
     </article>
   );
 });
 
+function Reasoning({ reply }: { reply: Reply }) {
+  return (
+    <details className="reasoning">
+      <summary>{reply.open && !reply.text ? "Thinking…" : "Reasoning"}</summary>
+      <Markdown text={reply.reasoning} />
+    </details>
+  );
+}
+
+/** Only what is not finished is read anew with each piece that comes. */
+function Writing({ text }: { text: string }) {
+  const [done, rest] = settled(text);
+  return <div className="writing">{done && <Markdown text={done} />}{rest && <Markdown text={rest} />}</div>;
+}
+
+function Fences({ text }: { text: string }) {
+  const found = text.includes("```") || text.includes("~~~") ? longFences(text) : [];
+  if (!found.length) return null;
+  const open = (at: number) => void import("../canvas/open").then(({ openText }) => openText("", found[at]!.text, found[at]!.word));
+  return <div className="fences">{found.map((fence, at) => <button key={at} onClick={() => open(at)}><Icon name="canvas" /> Open the {fence.word || "text"} on the canvas</button>)}</div>;
+}
+
 /** Calls that were made together stand side by side. */
 function Calls({ calls }: { calls: Call[] }) {
   if (!calls.length) return null;
-  return <div className={calls.length > 1 ? "calls several" : "calls"}>{calls.map((call) => <CallCard key={call.id} call={call} />)}</div>;
+  return <div className={calls.length > 1 ? "calls several" : "calls"} role={calls.length > 1 ? "group" : undefined} aria-label={calls.length > 1 ? `${calls.length} tools at once` : undefined}>{calls.map((call) => <CallCard key={call.id} call={call} />)}</div>;
 }
 
-function Actions({ children }: { children: React.ReactNode }) {
-  return <div className="actions">{children}</div>;
+function ReplyActions({ reply }: { reply: Reply }) {
+  const running = useApp((state) => Boolean(conversation(state).run));
+  const again = () => {
+    const asked = askedBefore(reply.seq);
+    if (asked) void retry(asked);
+  };
+  return (
+    <div className="actions">
+      {reply.text && <Action icon="copy" name="Copy" act={() => void copy(reply.text)} />}
+      <Action icon="again" name="Retry" off={running} act={again} />
+      <Action icon="fork" name="Fork" act={() => void forkAt(reply.seq)} />
+      {reply.run && <Action icon="trace" name="Trace" act={() => patch({ panel: "trace", run: reply.run })} />}
+    </div>
+  );
 }
 
 export function EndedView({ ended }: { ended: Ended }) {
-  if (ended.error) return <p className="ended failed" role="alert">The run failed: {ended.error}</p>;
-  if (ended.outcome === "interrupted") return <p className="ended">The run waits: {ended.reason}</p>;
-  return <p className="ended">The run was {ended.outcome}: {ended.reason}</p>;
+  const trace = ended.run && <button className="plain" onClick={() => patch({ panel: "trace", run: ended.run })}>Trace</button>;
+  if (ended.error) return <p className="ended failed" role="alert"><span>The run failed: {ended.error}</span> {trace}</p>;
+  const how = ended.outcome === "interrupted" ? "The run waits" : `The run was ${ended.outcome}`;
+  return <p className="ended"><span>{how}{ended.reason && ended.reason !== ended.outcome ? `: ${ended.reason}` : ""}</span> {trace}</p>;
 }

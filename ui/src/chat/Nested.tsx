@@ -1,14 +1,14 @@
-/** What a subagent says and does, below the call that it works for. */
+/** A subagent's own conversation. It is loaded when there is one, since it is drawn with the parts that draw it. */
 
 import type { Item } from "../state/fold";
 import { EndedView, ReplyView, SaidView } from "./Items";
 
 export default function Nested({ items }: { items: Item[] }) {
-  return (
-    <>
-      {items.map((item) =>
-        item.kind === "user" ? <SaidView key={item.key} said={item} /> : item.kind === "reply" ? <ReplyView key={item.key} reply={item} /> : <EndedView key={item.key} ended={item} />,
-      )}
-    </>
-  );
+  return <>{items.map((item) => <One key={item.key} item={item} />)}</>;
+}
+
+function One({ item }: { item: Item }) {
+  if (item.kind === "user") return <SaidView said={item} nested />;
+  if (item.kind === "reply") return <ReplyView reply={item} nested />;
+  return <EndedView ended={item} />;
 }

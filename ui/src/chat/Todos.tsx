@@ -1,19 +1,26 @@
+/** The list that the agent works by. */
+
+import { conversation, useApp } from "../state/app";
+
 interface Todo {
   id: string;
   title: string;
   status: "pending" | "in_progress" | "done";
 }
 
-const MARKS = { pending: "☐", in_progress: "◐", done: "☑" };
+const WORDS = { pending: "to do", in_progress: "in progress", done: "done" };
 
-export function Todos({ todos }: { todos: unknown }) {
+export function Todos() {
+  const todos = useApp((state) => conversation(state).values["todos"]);
+  const running = useApp((state) => Boolean(conversation(state).run));
   const list = Array.isArray(todos) ? (todos as Todo[]) : [];
   if (!list.length) return null;
   const done = list.filter((one) => one.status === "done").length;
+  const now = list.find((one) => one.status === "in_progress");
   return (
-    <details className="todos" open={done < list.length}>
-      <summary>To do: {done} of {list.length} done</summary>
-      <ul>{list.map((one) => <li key={one.id} className={one.status}><span role="img" aria-label={one.status.replace("_", " ")}>{MARKS[one.status] ?? "☐"}</span> {one.title}</li>)}</ul>
+    <details className="strip todos" open={running && done < list.length}>
+      <summary><b>To do</b> {done} of {list.length} done{now && <span className="now">: {now.title}</span>}<progress max={list.length} value={done} aria-label="Todos done" /></summary>
+      <ul>{list.map((one) => <li key={one.id} className={one.status}><span className="box" role="img" aria-label={WORDS[one.status] ?? one.status} /> {one.title}</li>)}</ul>
     </details>
   );
 }

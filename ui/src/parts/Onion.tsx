@@ -1,6 +1,8 @@
-/** The onion, drawn: an operation at the heart, a ring for each hook around it, the gate in between. */
+/** The onion, drawn: an operation at the heart, a ring for each hook around it, the guards at its gate innermost. */
 
-import { useState } from "react";
+import "./onion.css";
+
+import { useId, useState } from "react";
 
 export interface Ring {
   name: string;
@@ -9,50 +11,67 @@ export interface Ring {
   fail?: string;
   match?: string;
   did?: string; // what it did in the run that is shown
+  acted?: boolean; // whether that was more than to let it pass
 }
 
-const COLOURS: Record<Ring["position"], string> = { after: "var(--link)", wrap: "var(--quiet)", before: "var(--good)", guard: "var(--flame)" };
-const WIDTH = 13;
-const HEART = 44;
+const WIDTH = 15;
+const HEART = 46;
+const LETTER = 4.6; // about the width of one, in the size of the names
 
 export function Onion({ operation, rings }: { operation: string; rings: Ring[] }) {
   const [chosen, choose] = useState<number | null>(null);
   const radius = HEART + rings.length * WIDTH + 4;
-  const shown = chosen === null ? null : rings[chosen];
+  const shown = chosen === null ? undefined : rings[chosen];
   return (
     <figure className="onion">
-      <svg viewBox={`${-radius} ${-radius} ${2 * radius} ${2 * radius}`} role="group" aria-label={`The rings of ${operation}, outermost first`}>
-        {rings.map((ring, at) => (
-          <circle
-            key={ring.name}
-            r={HEART + (rings.length - at) * WIDTH - WIDTH / 2}
-            fill="none"
-            stroke={COLOURS[ring.position]}
-            strokeWidth={chosen === at ? WIDTH - 2 : WIDTH - 6}
-            strokeOpacity={ring.did && ring.did !== "pass" ? 1 : 0.55}
-            strokeDasharray={ring.position === "guard" ? "4 3" : undefined}
-            tabIndex={0}
-            role="img"
-            aria-label={sentence(ring)}
-            onMouseEnter={() => choose(at)}
-            onFocus={() => choose(at)}
-            onMouseLeave={() => choose(null)}
-            onBlur={() => choose(null)}
-          >
-            <title>{sentence(ring)}</title>
-          </circle>
-        ))}
-        <circle r={HEART - 6} fill="var(--flame-soft)" stroke="var(--flame)" />
-        <text textAnchor="middle" dominantBaseline="central" fontSize="11" fill="var(--ink)">
-          {operation.replace("_", " ")}
-        </text>
+      <svg viewBox={`${-radius} ${-radius} ${2 * radius} ${2 * radius}`} role="group" aria-label={`The rings of ${spoken(operation)}, outermost first`}>
+        {rings.map((ring, at) => <Drawn key={ring.name} ring={ring} radius={HEART + (rings.length - at) * WIDTH - WIDTH / 2} chosen={chosen === at} choose={(on) => choose(on ? at : null)} />)}
+        <circle className="heart" r={HEART - 5} />
+        <text className="operation" textAnchor="middle" dominantBaseline="central">{spoken(operation)}</text>
       </svg>
-      <figcaption aria-live="polite">{shown ? sentence(shown) : rings.length ? `${rings.length} hooks around every ${operation.replace("_", " ")}` : "no hooks"}</figcaption>
+      <figcaption aria-live="polite">{shown ? told(shown) : summary(operation, rings)}</figcaption>
     </figure>
   );
 }
 
-function sentence(ring: Ring): string {
+interface DrawnProps {
+  ring: Ring;
+  radius: number;
+  chosen: boolean;
+  choose: (on: boolean) => void;
+}
+
+function Drawn({ ring, radius, chosen, choose }: DrawnProps) {
+  const path = useId();
+  const classes = ["ring", ring.position, ring.acted ? "acted" : "", chosen ? "chosen" : ""];
+  return (
+    <g className={classes.join(" ")}>
+      <circle
+        r={radius}
+        strokeWidth={WIDTH - 2}
+        tabIndex={0}
+        role="img"
+        aria-label={told(ring)}
+        onMouseEnter={() => choose(true)}
+        onFocus={() => choose(true)}
+        onMouseLeave={() => choose(false)}
+        onBlur={() => choose(false)}
+      />
+      <path id={path} d={`M ${-radius} 0 A ${radius} ${radius} 0 0 1 ${radius} 0`} fill="none" />
+      <text aria-hidden="true" dy="2.6"><textPath href={`#${path}`} startOffset="50%" textAnchor="middle">{fitted(ring.name, Math.PI * radius)}</textPath></text>
+    </g>
+  );
+}
+
+const fitted = (name: string, room: number): string => (name.length * LETTER < room ? name : `${name.slice(0, Math.floor(room / LETTER) - 1)}…`);
+
+const spoken = (operation: string): string => operation.replace("_", " ");
+
+function summary(operation: string, rings: Ring[]): string {
+  return rings.length ? `${rings.length} hooks around every ${spoken(operation)}` : `No hook stands around a ${spoken(operation)}`;
+}
+
+export function told(ring: Ring): string {
   const parts = [`${ring.name} (${ring.position}`, ring.match ? `, for ${ring.match}` : "", ring.source ? `, from ${ring.source}` : "", ring.fail ? `, fails ${ring.fail}` : "", ")"];
   return parts.join("") + (ring.did ? `: ${ring.did}` : "");
 }

@@ -1,8 +1,8 @@
 import { expect, it } from "vitest";
 
-import { duration, lay, type Span, total } from "./spans";
+import { duration, filtered, type Kind, lay, type Span, total } from "./spans";
 
-const span = (name: string, start: number, ms: number, attributes: Record<string, unknown>, children: Span[] = []): Span => ({ name, start, ms, attributes, children });
+const span = (name: string, start: number, ms: number, attributes: Record<string, string | number>, children: Span[] = []): Span => ({ name, start, ms, attributes, children });
 
 const RUN = span("run", 100, 2000, { "gen_ai.agent.name": "coder" }, [
   span("step", 100.1, 900, { step: 1 }, [
@@ -25,6 +25,15 @@ it("lays spans out from the run's beginning", () => {
 
 it("shows the hooks of each span when they are wanted", () => {
   expect(lay([RUN], true).at(-1)).toMatchObject({ label: "permissions.judge: pass", kind: "hook", depth: 3 });
+});
+
+it("keeps what stands above what was looked for", () => {
+  const rows = lay([RUN], true);
+  const shown = (words: string, ...kinds: Kind[]) => filtered(rows, words, new Set(kinds)).map((row) => row.label);
+  expect(shown("LS", "run", "step", "model", "tool", "hook")).toEqual(["coder", "step 1", "ls"]);
+  expect(shown("", "tool", "model")).toEqual(["demo", "ls"]);
+  expect(shown("judge", "run", "hook")).toEqual(["coder", "permissions.judge: pass"]);
+  expect(shown("nothing", "run", "tool")).toEqual([]);
 });
 
 it("says durations as people do", () => {

@@ -1,17 +1,9 @@
 /** The spans of a run, laid out as a waterfall. */
 
-import type { Why } from "../state/fold";
+import type { components } from "../api/schema";
 
-export interface Span {
-  name: string;
-  start: number; // seconds
-  ms: number | null;
-  attributes: Record<string, unknown>;
-  error?: string;
-  events?: { name: string; attributes: Record<string, unknown> }[];
-  why?: Why[];
-  children: Span[];
-}
+export type Span = components["schemas"]["Span"];
+export type Kind = "run" | "step" | "model" | "tool" | "hook";
 
 export interface Row {
   key: string;
@@ -20,20 +12,22 @@ export interface Row {
   from: number; // milliseconds after the beginning
   ms: number;
   label: string;
-  kind: "run" | "step" | "model" | "tool" | "hook";
+  kind: Kind;
   tokens: number;
+  cost: number | null;
+  failed: boolean;
 }
 
-const KINDS: Record<string, Row["kind"]> = { run: "run", step: "step", "llm.call": "model", "tool.call": "tool" };
+const KINDS: Record<string, Kind> = { run: "run", step: "step", "llm.call": "model", "tool.call": "tool" };
 
-export function lay(spans: Span[], hooks: boolean): Row[] {
+export function lay(spans: readonly Span[], hooks: boolean): Row[] {
   const begin = Math.min(...spans.map((span) => span.start));
   const rows: Row[] = [];
   const visit = (span: Span, depth: number, key: string) => {
     const from = (span.start - begin) * 1000;
-    rows.push({ key, span, depth, from, ms: span.ms ?? 0, label: label(span), kind: KINDS[span.name] ?? "step", tokens: tokens(span) });
+    rows.push({ key, span, depth, from, ms: span.ms ?? 0, label: label(span), kind: KINDS[span.name] ?? "step", tokens: tokens(span), cost: span.cost ?? null, failed: Boolean(span.error) });
     if (hooks) rows.push(...hookRows(span, depth + 1, from, key));
-    span.children.forEach((child, at) => visit(child, depth + 1, `${key}.${at}`));
+    (span.children ?? []).forEach((child, at) => visit(child, depth + 1, `${key}.${at}`));
   };
   spans.forEach((span, at) => visit(span, 0, String(at)));
   return rows;
@@ -42,18 +36,20 @@ export function lay(spans: Span[], hooks: boolean): Row[] {
 function hookRows(span: Span, depth: number, from: number, key: string): Row[] {
   return (span.why ?? []).map((why, at) => ({
     key: `${key}/h${at}`,
-    span: { ...span, name: why.hook, children: [], why: [why] },
+    span: { name: why.hook, start: span.start, ms: why.ms ?? 0, attributes: { position: why.position, shadow: why.shadow ?? false }, why: [why] },
     depth,
     from,
     ms: why.ms ?? 0,
     label: `${why.hook}: ${why.verdict}`,
-    kind: "hook",
+    kind: "hook" as const,
     tokens: 0,
+    cost: null,
+    failed: !["pass", "continue", "approved", "ask"].includes(why.verdict),
   }));
 }
 
 function label(span: Span): string {
-  const of = span.attributes;
+  const of = span.attributes ?? {};
   if (span.name === "tool.call") return String(of["tool_name"] ?? of["gen_ai.tool.name"] ?? "tool");
   if (span.name === "llm.call") return String(of["gen_ai.request.model"] ?? "model");
   if (span.name === "step") return `step ${String(of["step"] ?? "")}`;
@@ -62,10 +58,27 @@ function label(span: Span): string {
 
 function tokens(span: Span): number {
   if (span.name !== "llm.call") return 0;
-  return Number(span.attributes["gen_ai.usage.input_tokens"] ?? 0) + Number(span.attributes["gen_ai.usage.output_tokens"] ?? 0);
+  const of = span.attributes ?? {};
+  return Number(of["gen_ai.usage.input_tokens"] ?? 0) + Number(of["gen_ai.usage.output_tokens"] ?? 0);
 }
 
-export function total(rows: Row[]): number {
+/** The rows of these kinds that have the words in them, and the rows above those, so that each stands where it belongs. */
+export function filtered(rows: readonly Row[], words: string, kinds: ReadonlySet<Kind>): Row[] {
+  const wanted = words.trim().toLowerCase();
+  const fits = (row: Row) => kinds.has(row.kind) && (!wanted || text(row).includes(wanted));
+  const keep = new Set<Row>();
+  const above: Row[] = [];
+  for (const row of rows) {
+    above.length = Math.min(above.length, row.depth);
+    above[row.depth] = row;
+    if (fits(row)) for (const one of above) if (one && (one === row || kinds.has(one.kind))) keep.add(one);
+  }
+  return rows.filter((row) => keep.has(row));
+}
+
+const text = (row: Row): string => `${row.label} ${row.kind} ${row.span.error ?? ""} ${String(row.span.attributes?.["tool_args"] ?? "")}`.toLowerCase();
+
+export function total(rows: readonly Row[]): number {
   return Math.max(1, ...rows.map((row) => row.from + row.ms));
 }
 

@@ -1,26 +1,20 @@
-import { useEffect, useRef, useState } from "react";
+import { useState } from "react";
 
-import { patch, useApp } from "../state/app";
+import { type Panel, patch, setTheme, type Theme, useApp } from "../state/app";
 import { type Command, matching, shortcut } from "../state/commands";
+import { signOut } from "../state/session";
+import { Dialog } from "./Dialog";
+import { Icon } from "./Icon";
+import { Waiting } from "./TopBar";
 
-export function Overlays({ commands }: { commands: Command[] }) {
+type Panels = { id: Panel; title: string }[];
+
+export function Overlays({ commands, panels }: { commands: Command[]; panels: Panels }) {
   const overlay = useApp((state) => state.overlay);
   if (overlay === "palette") return <Palette commands={commands} />;
   if (overlay === "shortcuts") return <Shortcuts commands={commands} />;
+  if (overlay === "menu") return <Menu panels={panels} />;
   return null;
-}
-
-/** A dialog of the browser's own: it keeps the focus inside, and Escape closes it. */
-export function Dialog({ title, close, children }: { title: string; close: () => void; children: React.ReactNode }) {
-  const dialog = useRef<HTMLDialogElement>(null);
-  useEffect(() => {
-    dialog.current?.showModal();
-  }, []);
-  return (
-    <dialog ref={dialog} aria-label={title} onClose={close} onClick={(event) => event.target === dialog.current && dialog.current?.close()}>
-      {children}
-    </dialog>
-  );
 }
 
 const close = () => patch({ overlay: null });
@@ -33,7 +27,7 @@ function Palette({ commands }: { commands: Command[] }) {
   const run = (command: Command | undefined) => {
     if (!command) return;
     close();
-    command.run();
+    setTimeout(command.run); // once the focus is back, so that a command can move it
   };
   const move = (event: React.KeyboardEvent) => {
     const step = event.key === "ArrowDown" ? 1 : event.key === "ArrowUp" ? -1 : 0;
@@ -62,13 +56,32 @@ function Shortcuts({ commands }: { commands: Command[] }) {
   return (
     <Dialog title="Keyboard shortcuts" close={close}>
       <h2>Keyboard shortcuts</h2>
-      {groups.map((group) => (
-        <section key={group}>
-          <h3>{group}</h3>
-          <dl>{commands.filter((one) => one.group === group && one.keys).map((one) => <div key={one.id}><dt>{one.title}</dt><dd><kbd>{shortcut(one.keys!)}</kbd></dd></div>)}</dl>
-        </section>
-      ))}
-      <button onClick={close}>Close</button>
+      <div className="sheet">
+        {groups.map((group) => (
+          <section key={group}>
+            <h3>{group}</h3>
+            <dl>{commands.filter((one) => one.group === group && one.keys).map((one) => <div key={one.id}><dt>{one.title}</dt><dd><kbd>{shortcut(one.keys!)}</kbd></dd></div>)}</dl>
+          </section>
+        ))}
+      </div>
+      <button autoFocus onClick={close}>Close</button>
+    </Dialog>
+  );
+}
+
+/** Where there is no room for them above: the panels, and what is one's own. */
+function Menu({ panels }: { panels: Panels }) {
+  const theme = useApp((state) => state.theme);
+  const name = useApp((state) => state.me?.username ?? "");
+  const show = (panel: Panel) => patch({ panel, overlay: null });
+  return (
+    <Dialog title="Menu" close={close}>
+      <nav className="menu" aria-label="Panels">{panels.map(({ id, title }) => <button key={id} onClick={() => show(id)}>{title}{id === "approvals" && <Waiting />}</button>)}</nav>
+      <div className="menu">
+        <button onClick={() => patch({ overlay: "palette" })}>Commands</button>
+        <label>Theme <select value={theme} onChange={(event) => setTheme(event.target.value as Theme)}>{["system", "light", "dark"].map((one) => <option key={one}>{one}</option>)}</select></label>
+        <button onClick={() => (close(), void signOut())}><Icon name="leave" /> Sign out {name}</button>
+      </div>
     </Dialog>
   );
 }

@@ -1,6 +1,6 @@
 import { useState } from "react";
 
-import { signIn } from "../state/app";
+import { signIn } from "../state/session";
 
 export function SignIn() {
   const [token, setToken] = useState("");
@@ -13,7 +13,7 @@ export function SignIn() {
   };
   return (
     <main className="sign-in">
-      <img src="/wick.svg" alt="" width="56" height="56" />
+      <img src="/wick.svg" alt="" width="64" height="64" />
       <h1>wick</h1>
       <form onSubmit={(event) => void submit(event)}>
         <label htmlFor="token">Your token</label>

@@ -1,74 +1,118 @@
-import { useEffect, useState } from "react";
+import { memo, useEffect, useRef, useState } from "react";
 
 import * as api from "../api";
-import { app, attempt, moreThreads, newThread, openThread, patch, useApp } from "../state/app";
+import { attempt, useApp } from "../state/app";
+import { moreThreads } from "../state/lists";
+import { newThread, openThread, removeThread, renameThread } from "../state/threads";
+import { ago, days } from "./ago";
+import { Dialog } from "./Dialog";
+import { Icon } from "./Icon";
 
 export function Threads() {
-  const { threads, thread, more } = useApp((state) => state);
   const [wanted, setWanted] = useState("");
   const hits = useSearch(wanted);
   return (
     <nav className="threads" aria-label="Threads">
-      <button className="main" onClick={newThread}>New thread</button>
+      <button className="main" onClick={newThread}><Icon name="plus" /> New thread</button>
       <label className="visually-hidden" htmlFor="search">Search threads</label>
-      <input id="search" type="search" placeholder="Search" value={wanted} onChange={(event) => setWanted(event.target.value)} />
-      {hits ? (
-        <ul>
-          {hits.map((hit) => <li key={`${hit.thread_id}${hit.seq}`}><button className="thread" onClick={() => void openThread(hit.thread_id)}><b>{hit.title || "Untitled"}</b><small>{hit.text}</small></button></li>)}
-          {!hits.length && <li className="empty">Nothing has these words in it.</li>}
-        </ul>
-      ) : (
-        <ul>
-          {threads.map((one) => <Row key={one.id} one={one} open={one.id === thread} />)}
-          {!threads.length && <li className="empty">What you talk about is kept here.</li>}
-          {more && <li><button className="plain" onClick={() => void moreThreads()}>Older threads</button></li>}
-        </ul>
-      )}
+      <input id="search" type="search" placeholder="Search" value={wanted} onChange={(event) => setWanted(event.target.value)} onKeyDown={(event) => event.key === "Escape" && setWanted("")} />
+      {hits ? <Hits hits={hits} /> : <Rows />}
     </nav>
   );
 }
 
-function Row({ one, open }: { one: api.Thread; open: boolean }) {
-  const [renaming, setRenaming] = useState(false);
+function Hits({ hits }: { hits: api.Hit[] }) {
+  return (
+    <ul aria-label="Found">
+      {hits.map((hit) => <li key={`${hit.thread_id}${hit.seq}`}><button className="thread" onClick={() => void openThread(hit.thread_id)}><b>{hit.title || "Untitled"}</b><small>{hit.text}</small></button></li>)}
+      {!hits.length && <li className="empty">Nothing has these words in it.</li>}
+    </ul>
+  );
+}
+
+function Rows() {
+  const threads = useApp((state) => state.threads);
+  const thread = useApp((state) => state.thread);
+  const more = useApp((state) => state.more);
+  return (
+    <div className="rows">
+      {days(threads).map(([day, some]) => (
+        <section key={day} aria-label={day}>
+          <h2>{day}</h2>
+          <ul>{some.map((one) => <Row key={one.id} one={one} open={one.id === thread} />)}</ul>
+        </section>
+      ))}
+      {!threads.length && <p className="empty">What you talk about is kept here. Write a message to begin.</p>}
+      {more && <button className="plain" onClick={() => void moreThreads()}>Older threads</button>}
+    </div>
+  );
+}
+
+const Row = memo(function Row({ one, open }: { one: api.Thread; open: boolean }) {
+  const [doing, setDoing] = useState<"" | "rename" | "delete" | "export">("");
   const title = one.title || "Untitled";
-  if (renaming) return <li><Rename one={one} done={() => setRenaming(false)} /></li>;
+  const done = () => setDoing("");
+  if (doing === "rename") return <li><Rename one={one} done={done} /></li>;
   return (
     <li className="thread-row">
       <button className="thread" aria-current={open ? "true" : undefined} onClick={() => void openThread(one.id)}>
         <b>{title}</b>
-        <small>{one.asking ? "waits for you" : one.running ? "working" : ago(one.updated)}</small>
+        <small className={one.asking ? "asks" : one.running ? "works" : ""}>{one.asking ? "waits for you" : one.running ? "working" : ago(one.updated)}</small>
       </button>
       <span className="row-actions">
-        <button className="plain" aria-label={`Rename ${title}`} onClick={() => setRenaming(true)}>✎</button>
-        <a className="plain" aria-label={`Export ${title}`} href={api.threads.exportUrl(one.id, "markdown")} download>⤓</a>
-        <button className="plain" aria-label={`Delete ${title}`} onClick={() => void remove(one)}>🗑</button>
+        <button className="plain" aria-label={`Rename ${title}`} title="Rename" onClick={() => setDoing("rename")}><Icon name="pen" /></button>
+        <button className="plain" aria-label={`Export ${title}`} title="Export" onClick={() => setDoing("export")}><Icon name="down" /></button>
+        <button className="plain" aria-label={`Delete ${title}`} title="Delete" onClick={() => setDoing("delete")}><Icon name="bin" /></button>
       </span>
+      {doing === "delete" && <Delete one={one} done={done} />}
+      {doing === "export" && <Export one={one} done={done} />}
     </li>
   );
-}
+});
 
 function Rename({ one, done }: { one: api.Thread; done: () => void }) {
   const [title, setTitle] = useState(one.title ?? "");
-  const save = async (event: React.FormEvent) => {
-    event.preventDefault();
-    const changed = title.trim() ? await attempt(() => api.threads.rename(one.id, title.trim())) : undefined;
-    if (changed) app.set((old) => ({ ...old, threads: old.threads.map((row) => (row.id === one.id ? changed : row)) }));
+  const left = useRef(false);
+  const save = () => {
+    if (left.current) return;
+    left.current = true; // leaving the field saves, and so does Enter, which leaves it
+    done();
+    if (title.trim() && title.trim() !== one.title) void renameThread(one.id, title);
+  };
+  const key = (event: React.KeyboardEvent) => {
+    if (event.key !== "Escape") return;
+    left.current = true;
     done();
   };
   return (
-    <form onSubmit={(event) => void save(event)}>
-      <input aria-label="Title" autoFocus value={title} onChange={(event) => setTitle(event.target.value)} onKeyDown={(event) => event.key === "Escape" && done()} onBlur={done} />
+    <form onSubmit={(event) => { event.preventDefault(); save(); }}>
+      <input aria-label="Title" autoFocus maxLength={500} value={title} onFocus={(event) => event.target.select()} onChange={(event) => setTitle(event.target.value)} onKeyDown={key} onBlur={save} />
     </form>
   );
 }
 
-async function remove(one: api.Thread): Promise<void> {
-  if (!confirm(`Delete “${one.title || "Untitled"}” for good?`)) return;
-  await attempt(async () => {
-    await api.threads.remove(one.id);
-    if (app.get().thread === one.id) newThread();
-    patch({ threads: app.get().threads.filter((row) => row.id !== one.id) });
-  });
+function Delete({ one, done }: { one: api.Thread; done: () => void }) {
+  const remove = () => (done(), void removeThread(one.id));
+  return (
+    <Dialog title="Delete the thread" close={done}>
+      <h2>Delete “{one.title || "Untitled"}”?</h2>
+      <p>What was said in it is gone for good. {one.run_id ? "Its run is stopped." : ""}</p>
+      <div className="choices"><button className="no" onClick={remove}>Delete</button><button autoFocus onClick={done}>Keep it</button></div>
+    </Dialog>
+  );
+}
+
+function Export({ one, done }: { one: api.Thread; done: () => void }) {
+  return (
+    <Dialog title="Export the thread" close={done}>
+      <h2>Export “{one.title || "Untitled"}”</h2>
+      <div className="choices">
+        <a className="button" autoFocus href={api.threads.exportUrl(one.id, "markdown")} download onClick={done}>Markdown, to read</a>
+        <a className="button" href={api.threads.exportUrl(one.id, "json")} download onClick={done}>JSON, its whole log</a>
+        <button onClick={done}>Cancel</button>
+      </div>
+    </Dialog>
+  );
 }
 
 function useSearch(wanted: string): api.Hit[] | null {
@@ -85,10 +129,3 @@ function useSearch(wanted: string): api.Hit[] | null {
   return hits;
 }
 
-export function ago(at: number, now = Date.now() / 1000): string {
-  const seconds = Math.max(0, now - at);
-  if (seconds < 60) return "just now";
-  if (seconds < 3600) return `${Math.floor(seconds / 60)} min ago`;
-  if (seconds < 86_400) return `${Math.floor(seconds / 3600)} h ago`;
-  return new Date(at * 1000).toLocaleDateString();
-}

@@ -1,28 +1,59 @@
-import { newThread, patch, type Panel, setTheme, signOut, type Theme, useApp } from "../state/app";
+import { type Panel, patch, setTheme, type Theme, useApp } from "../state/app";
+import { signOut } from "../state/session";
+import { chooseAgent } from "../state/threads";
+import { Icon, type IconName } from "./Icon";
 
 const NEXT: Record<Theme, Theme> = { system: "light", light: "dark", dark: "system" };
+const DRAWN: Record<Theme, IconName> = { system: "screen", light: "sun", dark: "moon" };
 
-export function TopBar({ panels }: { panels: [Panel, string][] }) {
-  const { agents, agent, panel, theme, me, approvals } = useApp((state) => state);
+export function TopBar({ panels }: { panels: { id: Panel; title: string }[] }) {
+  const drawer = useApp((state) => state.drawer);
   return (
     <header className="top">
-      <button className="plain only-small" aria-label="Threads" onClick={() => document.documentElement.toggleAttribute("data-threads")}>☰</button>
-      <strong className="brand"><img src="/wick.svg" alt="" width="20" height="20" /> wick</strong>
-      <label className="visually-hidden" htmlFor="agent">Agent</label>
-      <select id="agent" value={agent} onChange={(event) => { patch({ agent: event.target.value }); newThread(); }}>
-        {agents.map((one) => <option key={one.agent_id} value={one.agent_id}>{one.name}</option>)}
-      </select>
-      <nav aria-label="Panels">
-        {panels.map(([id, title]) => (
-          <button key={id} className="tab" aria-pressed={panel === id} onClick={() => patch({ panel: panel === id ? null : id })}>
-            {title}{id === "approvals" && approvals.length > 0 && <span className="badge" aria-label={`${approvals.length} waiting`}>{approvals.length}</span>}
-          </button>
-        ))}
-      </nav>
+      <button className="plain only-small" aria-label="Threads" aria-expanded={drawer} onClick={() => patch({ drawer: !drawer })}><Icon name="menu" /></button>
+      <strong className="brand"><img src="/wick.svg" alt="" width="22" height="22" /> <span>wick</span></strong>
+      <Agents />
+      <nav aria-label="Panels" className="only-large">{panels.map((one) => <Tab key={one.id} {...one} />)}</nav>
       <span className="grow" />
-      <button className="plain" onClick={() => patch({ overlay: "palette" })} aria-label="Commands">⌕</button>
-      <button className="plain" onClick={() => setTheme(NEXT[theme])} aria-label={`Theme: ${theme}`}>◐</button>
-      <button className="plain" onClick={() => void signOut()} aria-label={`Sign out ${me?.username ?? ""}`}>⎋</button>
+      <You />
+      <button className="plain only-small" aria-label="Menu" onClick={() => patch({ overlay: "menu" })}><Icon name="more" /><Waiting /></button>
     </header>
+  );
+}
+
+function Agents() {
+  const agents = useApp((state) => state.agents);
+  const agent = useApp((state) => state.agent);
+  return (
+    <>
+      <label className="visually-hidden" htmlFor="agent">Agent</label>
+      <select id="agent" value={agent} onChange={(event) => chooseAgent(event.target.value)}>
+        {agents.map((one) => <option key={one.agent_id} value={one.agent_id}>{one.name}{one.name === one.agent_id ? "" : ` (${one.agent_id})`}</option>)}
+      </select>
+    </>
+  );
+}
+
+function Tab({ id, title }: { id: Panel; title: string }) {
+  const open = useApp((state) => state.panel === id);
+  return <button className="tab" aria-pressed={open} onClick={() => patch({ panel: open ? null : id })}>{title}{id === "approvals" && <Waiting />}</button>;
+}
+
+export function Waiting() {
+  const count = useApp((state) => state.approvals.length);
+  return count ? <span className="badge" role="status" aria-label={`${count} waiting`}>{count}</span> : null;
+}
+
+function You() {
+  const theme = useApp((state) => state.theme);
+  const name = useApp((state) => state.me?.username ?? "");
+  return (
+    <span className="you only-large">
+      <button className="plain" onClick={() => patch({ overlay: "palette" })} aria-label="Commands" title="Commands (Ctrl+K)"><Icon name="search" /></button>
+      <button className="plain" onClick={() => patch({ overlay: "shortcuts" })} aria-label="Keyboard shortcuts" title="Keyboard shortcuts (?)"><Icon name="help" /></button>
+      <button className="plain" onClick={() => setTheme(NEXT[theme])} aria-label={`Theme: ${theme}`} title={`Theme: ${theme}`}><Icon name={DRAWN[theme]} /></button>
+      <span className="name" title={`Signed in as ${name}`}>{name}</span>
+      <button className="plain" onClick={() => void signOut()} aria-label={`Sign out ${name}`} title="Sign out"><Icon name="leave" /></button>
+    </span>
   );
 }

@@ -2,39 +2,53 @@
 
 import { useEffect, useMemo, useRef } from "react";
 
-import { app, conversation, newThread, openThread, type Panel, patch, setTheme, signOut, stop, useApp } from "../state/app";
+import type { AgentSummary, Thread } from "../api";
+import { move } from "../chat/moving";
+import { app, conversation, type Panel, patch, setTheme, useApp } from "../state/app";
 import { type Command, pressed } from "../state/commands";
+import { signOut } from "../state/session";
+import { stop } from "../state/talk";
+import { chooseAgent, newThread, openThread } from "../state/threads";
 
 export function useCommands(panels: { id: Panel; title: string }[]): Command[] {
   const threads = useApp((state) => state.threads);
-  return useMemo(() => [...fixed(panels), ...threads.slice(0, 50).map((one) => ({ id: `thread-${one.id}`, title: one.title || "Untitled", group: "Threads", run: () => void openThread(one.id) }))], [threads]);
+  const agents = useApp((state) => state.agents);
+  return useMemo(() => [...fixed(panels), ...agents.map(toAgent), ...threads.slice(0, 50).map(toThread)], [panels, agents, threads]);
 }
 
+const toAgent = (one: AgentSummary): Command => ({ id: `agent-${one.agent_id}`, title: `Talk to ${one.name}`, group: "Agents", run: () => chooseAgent(one.agent_id) });
+const toThread = (one: Thread): Command => ({ id: `thread-${one.id}`, title: one.title || "Untitled", group: "Threads", run: () => void openThread(one.id) });
+
+const running = () => Boolean(conversation(app.get()).run);
+const asked = () => app.get().approvals.some((one) => one.thread_id === app.get().thread);
+
 function fixed(panels: { id: Panel; title: string }[]): Command[] {
-  const running = () => Boolean(conversation(app.get()).run);
   return [
     { id: "palette", title: "All commands", group: "Help", keys: "mod+k", run: () => patch({ overlay: "palette" }) },
     { id: "shortcuts", title: "Keyboard shortcuts", group: "Help", keys: "?", run: () => patch({ overlay: "shortcuts" }) },
-    { id: "new", title: "New thread", group: "Threads", keys: "n", run: newThread },
-    { id: "search", title: "Search threads", group: "Threads", keys: "/", run: () => focus("search") },
+    { id: "new", title: "New thread", group: "Threads", keys: "n", run: () => (newThread(), focus("message")) },
+    { id: "search", title: "Search threads", group: "Threads", keys: "/", run: () => (patch({ drawer: true }), focus("search")) },
     { id: "message", title: "Write a message", group: "Chat", keys: "m", run: () => focus("message") },
+    { id: "next", title: "Next message", group: "Chat", keys: "j", run: () => move(1) },
+    { id: "previous", title: "Message before", group: "Chat", keys: "k", run: () => move(-1) },
+    { id: "question", title: "Go to the question", group: "Chat", keys: "a", run: () => focus("question"), enabled: asked },
     { id: "stop", title: "Stop the run", group: "Chat", keys: "mod+.", run: () => void stop(), enabled: running },
     ...panels.map(({ id, title }, at) => ({ id: `panel-${id}`, title: `Show ${title.toLowerCase()}`, group: "Panels", keys: `alt+${at + 1}`, run: () => patch({ panel: app.get().panel === id ? null : id }) })),
-    { id: "close", title: "Close the panel", group: "Panels", keys: "escape", run: () => patch({ panel: null }), enabled: () => app.get().panel !== null && app.get().overlay === null },
+    { id: "close", title: "Close the panel", group: "Panels", keys: "escape", run: () => (patch({ panel: null, drawer: false }), focus("message")), enabled: () => app.get().panel !== null || app.get().drawer },
     ...(["light", "dark", "system"] as const).map((theme) => ({ id: `theme-${theme}`, title: `Theme: ${theme}`, group: "Look", run: () => setTheme(theme) })),
     { id: "sign-out", title: "Sign out", group: "You", run: () => void signOut() },
   ];
 }
 
 function focus(id: string): void {
-  document.getElementById(id)?.focus();
+  requestAnimationFrame(() => document.getElementById(id)?.focus());
 }
 
 export function useShortcuts(commands: Command[]): void {
   const held = useRef("");
   useEffect(() => {
     const listen = (event: KeyboardEvent) => {
-      if (app.get().overlay !== null || document.querySelector("dialog[open]")) return;
+      if (event.defaultPrevented || app.get().overlay !== null || document.querySelector("dialog[open]")) return;
       const found = pressed(commands, event, held.current);
       held.current = found.held;
       if (!found.command) return;

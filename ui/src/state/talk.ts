@@ -23,7 +23,8 @@ export async function send(message: api.MessageIn): Promise<void> {
   const { thread, agent } = app.get();
   const key = newKey();
   const shown = said(0, message.content as string | api.Part[], "", `sent-${key}`);
-  const running = Boolean(conversation(app.get()).run);
+  const asked = app.get().approvals.some((one) => one.thread_id === thread);
+  const running = Boolean(conversation(app.get()).run) && !asked; // who says something else instead of an answer begins anew
   converse(thread, (old) => ({ ...old, pending: [...old.pending, shown] }));
   const sent = await attempt(() => (running ? steer(thread, message, key) : start(agent, thread, message, key, shown)));
   if (!sent) takeBack(thread, shown);
@@ -38,6 +39,7 @@ function takeBack(thread: string, shown: Said): void {
 async function start(agent: string, thread: string, message: api.MessageIn, key: string, shown: Said): Promise<true> {
   const stop = new AbortController();
   const stream = await again(() => api.ask(agent, [message], thread, key, stop.signal));
+  if (following.has(stream.run)) return (stop.abort(), true); // it is watched already, and hears this
   following.set(stream.run, stop);
   if (!thread) adopt(stream.thread);
   converse(stream.thread, (old) => begin(old, stream.run, shown));
@@ -98,7 +100,7 @@ export async function settle(thread: string): Promise<void> {
   const detail = await api.threads.get(thread).catch(() => null);
   if (!detail || !app.get().me) return;
   converse(thread, (old) => merged(old, detail));
-  if (detail.run_id && !detail.asking) void follow(detail.run_id, thread);
+  if (detail.run_id) void follow(detail.run_id, thread);
   void listAgain();
 }
 
@@ -108,7 +110,7 @@ async function consume(first: api.Stream | null, run: string, thread: string, st
   } catch (error) {
     await attempt(() => Promise.reject(error as Error));
   } finally {
-    if (following.get(run) === stop) following.delete(run);
+    for (const [one, by] of following) if (by === stop) following.delete(one);
   }
   if (!stop.signal.aborted) await settle(thread);
 }
@@ -120,7 +122,8 @@ async function read(first: api.Stream | null, run: string, thread: string, stop:
       stream ??= await api.watch(run, resumeFrom(thread), stop.signal);
       if (stream === null) return;
       patch({ online: true });
-      if (await drained(stream.frames, thread, () => (wait = 250))) return;
+      const alive = () => (wait = 250);
+      if (await drained(stream.frames, (frames) => take(thread, frames, stop), alive)) return;
     } catch (error) {
       if (error instanceof ApiError && error.status >= 400 && error.status < 500) throw error;
       if (stop.signal.aborted) return;
@@ -132,12 +135,14 @@ async function read(first: api.Stream | null, run: string, thread: string, stop:
 }
 
 /** Take every frame of a stream, some at a time; whether the last one was the run's end. */
-async function drained(frames: AsyncGenerator<Frame>, thread: string, alive: () => void): Promise<boolean> {
+async function drained(frames: AsyncGenerator<Frame>, take: (some: Frame[]) => void, alive: () => void): Promise<boolean> {
   let waiting: Frame[] = [];
   let timer: ReturnType<typeof setTimeout> | undefined;
   const flush = () => {
     clearTimeout(timer);
-    [timer, waiting] = [undefined, (take(thread, waiting), [])];
+    const some = waiting;
+    [timer, waiting] = [undefined, []];
+    take(some);
   };
   try {
     for await (const frame of frames) {
@@ -157,10 +162,12 @@ function resumeFrom(thread: string): string {
   return last ? (part === Infinity ? String(last) : `${last}.${part}`) : "";
 }
 
-/** Fold frames into their conversation. */
-function take(thread: string, frames: Frame[]): void {
-  if (!frames.length) return;
+/** Fold frames into their conversation; a stream may go on with the next run. */
+function take(thread: string, frames: Frame[], stop: AbortController): void {
+  if (!frames.length || stop.signal.aborted) return;
   converse(thread, (old) => frames.reduce((talk, frame) => fold(talk, frame.id, named(frame)), old));
+  const { run } = app.get().conversations[thread] ?? EMPTY;
+  if (run && !following.has(run)) following.set(run, stop);
   if (frames.some((frame) => frame.event.startsWith("on_approval"))) void refreshApprovals();
 }
 

@@ -18,7 +18,7 @@ export async function openThread(id: string): Promise<void> {
     const detail = await api.threads.get(id);
     if (detail.agent_id && app.get().thread === id) patch({ agent: detail.agent_id });
     converse(id, () => loaded(detail));
-    if (detail.run_id && !detail.asking) void follow(detail.run_id, id);
+    if (detail.run_id) void follow(detail.run_id, id);
   } catch (error) {
     if (app.get().thread === id) newThread();
     if (error instanceof ApiError && error.status === 404) notify("There is no such thread; it may have been deleted.", "error");

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator, Callable, Coroutine
 from time import time
 from typing import Annotated, Any
@@ -123,7 +124,8 @@ async def _chunks(asked: ChatRequest, turn: Turn) -> AsyncIterator[list[Frame]]:
     yield [_frame(chunk(*head, [choice({"role": "assistant", "content": ""})], None))]
     async for batch in turn.frames():
         told = "".join([spoken.take(frame.event) for frame in batch])
-        yield [_frame(chunk(*head, [choice({"content": told})], None))] if told else []
+        if told or not batch:
+            yield [_frame(chunk(*head, [choice({"content": told})], None))] if told else []
     try:
         end = _ended(spoken)
     except OpenAIError as error:
@@ -150,4 +152,8 @@ def _id(turn: Turn) -> str:
 
 def _frame(data: dict[str, Any]) -> Frame:
     """What is sent stands for no event of ours."""
-    return Frame(Event(), b"data: %s\n\n" % orjson.dumps(data))
+    try:
+        text = orjson.dumps(data)
+    except TypeError:  # half a character, of which the other half comes later
+        text = json.dumps(data).encode()
+    return Frame(Event(), b"data: %s\n\n" % text)

@@ -94,7 +94,7 @@ async def _typed(socket: WebSocket, terminal: Terminal) -> None:
         data = message.get("bytes") or (message.get("text") or "").encode("utf-8", "replace")
         if len(data) > INPUT_BYTES:
             return await _close(socket, 1009, f"a message has at most {INPUT_BYTES:,} bytes")
-        if data[:1] == bytes([CONTROL]):
+        if data[:1] == bytes([CONTROL]) and len(data) > 1:  # alone it is Ctrl-A, which somebody types
             await _control(data[1:], terminal)
         elif data:
             await terminal.write(data)

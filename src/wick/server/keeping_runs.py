@@ -1,0 +1,28 @@
+"""The threads of a server's runs: one that was answered meanwhile is not run for nothing."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from wick.capabilities.sessions import LOCAL, Sessions
+from wick.errors import StoreError
+from wick.operations import Run
+
+
+class RunSessions(Sessions):
+    """Sessions for runs without input, which answer what is queued, or take up what was interrupted.
+
+    Of two servers that begin the same run, one holds the thread first. The other finds nothing left to do there.
+    """
+
+    name = "sessions"
+
+    @asynccontextmanager
+    async def holding(self, run: Run) -> AsyncIterator[None]:
+        async with super().holding(run):
+            if run.parent is None and not run.input and run.thread.open_run is None:
+                queued = await self.store.inbox(run.user or LOCAL, run.thread.id)
+                if not any(row.kind == "message" for row in queued):
+                    raise StoreError(f"what was said to thread {run.thread.id} has been answered elsewhere", "conflict")
+            yield

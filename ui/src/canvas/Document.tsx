@@ -1,0 +1,36 @@
+/** A document as people read it, with the pictures of its workspace. */
+
+import { useMemo } from "react";
+
+import { Markdown } from "../parts/Markdown";
+import { Named } from "./Picture";
+import type { Tab } from "./tabs";
+
+type Piece = { text: string } | { words: string; name: string };
+
+/** A text in pieces: pictures on lines of their own, and what stands between them. */
+export function pieces(text: string): Piece[] {
+  const found: Piece[] = [];
+  let [plain, fence]: [string[], string] = [[], ""];
+  for (const line of text.replace(/\r\n/g, "\n").replace(/^---\n(?:[\w-]+:.*\n)*---\n/, "").split("\n")) {
+    const mark = /^\s{0,3}(`{3,}|~{3,})/.exec(line)?.[1] ?? "";
+    if (mark && (!fence || mark.startsWith(fence))) fence = fence ? "" : mark;
+    const picture = fence ? null : /^!\[([^\]]*)\]\(([^)\s]+)\)\s*$/.exec(line);
+    if (!picture) plain.push(line);
+    else {
+      found.push({ text: plain.join("\n") }, { words: picture[1]!, name: picture[2]! });
+      plain = [];
+    }
+  }
+  return [...found, { text: plain.join("\n") }].filter((piece) => !("text" in piece) || piece.text.trim());
+}
+
+export default function Document({ tab }: { tab: Tab }) {
+  const all = useMemo(() => pieces(tab.text), [tab.text]);
+  if (!all.length) return <p className="empty">This document is empty. Choose Code to write it.</p>;
+  return (
+    <article className="document" tabIndex={0} aria-label={tab.name}>
+      {all.map((piece, at) => ("text" in piece ? <Markdown key={at} text={piece.text} /> : <Named key={at} file={tab.file} {...piece} />))}
+    </article>
+  );
+}

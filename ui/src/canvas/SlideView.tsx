@@ -1,0 +1,44 @@
+/** One slide, as large as there is room. */
+
+import "./slides.css";
+
+import { memo } from "react";
+
+import { Markdown } from "../parts/Markdown";
+import { Chart } from "./Chart";
+import type { Block, Slide, Theme } from "./deck";
+import { Named } from "./Picture";
+import type { Place } from "./tabs";
+
+interface Props {
+  slide: Slide;
+  theme: Theme;
+  file: Place | null; // the document, beside which its pictures stand
+}
+
+export const SlideView = memo(function SlideView({ slide, theme, file }: Props) {
+  return (
+    <div className="slide-box">
+      <section className="slide" data-slide-theme={theme} data-layout={slide.layout}>
+        {slide.heading && <h2><Plain text={slide.heading} /></h2>}
+        <div className="slide-body">{slide.blocks.map((block, at) => <Piece key={at} block={block} file={file} />)}</div>
+      </section>
+    </div>
+  );
+});
+
+function Piece({ block, file }: { block: Block; file: Place | null }) {
+  switch (block.kind) {
+    case "chart":
+      return <Chart data={block.chart} />;
+    case "picture":
+      return <Named file={file} name={block.path} words={block.words} />;
+    case "columns":
+      return <div className="columns">{block.columns.map((column, at) => <div key={at}>{column.map((one, place) => <Piece key={place} block={one} file={file} />)}</div>)}</div>;
+    default:
+      return <Markdown text={block.text} />;
+  }
+}
+
+/** A heading without the signs of its emphasis. */
+const Plain = ({ text }: { text: string }) => text.replace(/\*\*([^*]+)\*\*|\*([^*]+)\*|`([^`]+)`/g, (_, bold?: string, slanted?: string, code?: string) => bold ?? slanted ?? code ?? "");

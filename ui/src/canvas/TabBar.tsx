@@ -1,0 +1,38 @@
+/** The tabs of the canvas: arrow keys go along them, Delete closes one. */
+
+import { type KeyboardEvent, useEffect, useRef } from "react";
+
+import { activate, close, isChanged, type Tab, useCanvas } from "./tabs";
+
+export function TabBar() {
+  const tabs = useCanvas((state) => state.tabs);
+  const active = useCanvas((state) => state.active);
+  const bar = useRef<HTMLDivElement>(null);
+  const chosen = () => bar.current?.querySelector<HTMLElement>("[aria-selected=true]");
+  useEffect(() => chosen()?.scrollIntoView?.({ block: "nearest", inline: "nearest" }), [active]);
+  const press = (event: KeyboardEvent) => {
+    const at = tabs.findIndex((tab) => tab.id === active);
+    const to = { ArrowRight: at + 1, ArrowLeft: at - 1, Home: 0, End: tabs.length - 1 }[event.key];
+    if (event.key === "Delete") close(active);
+    else if (to !== undefined) activate(tabs[(to + tabs.length) % tabs.length]!.id);
+    else return;
+    event.preventDefault();
+    requestAnimationFrame(() => chosen()?.focus());
+  };
+  return (
+    <div className="canvas-tabs" role="tablist" aria-label="Open files" ref={bar} onKeyDown={press}>
+      {tabs.map((tab) => <One key={tab.id} tab={tab} active={tab.id === active} />)}
+    </div>
+  );
+}
+
+function One({ tab, active }: { tab: Tab; active: boolean }) {
+  const changed = isChanged(tab);
+  return (
+    <button role="tab" aria-selected={active} aria-controls="canvas-body" tabIndex={active ? 0 : -1} title={tab.file?.path ?? tab.name} onClick={() => activate(tab.id)} onAuxClick={(event) => event.button === 1 && close(tab.id)}>
+      <span className="tab-name">{tab.name}</span>
+      {changed && <span className="visually-hidden">, not saved</span>}
+      <span className={changed ? "tab-close changed" : "tab-close"} aria-hidden="true" onClick={(event) => { event.stopPropagation(); close(tab.id); }} />
+    </button>
+  );
+}

@@ -1,0 +1,66 @@
+/** What can be done with the tab that is looked at. */
+
+import { useState } from "react";
+
+import * as api from "../api";
+import { attempt } from "../state/app";
+import { download } from "./download";
+import { type View, VIEW_NAMES, viewsOf } from "./kind";
+import { close, isChanged, redo, save, saveAs, type Tab, undo, update } from "./tabs";
+import { versionsOf } from "./versions";
+
+export function Toolbar({ tab }: { tab: Tab }) {
+  const [naming, setNaming] = useState(false);
+  if (naming) return <SaveAs tab={tab} done={() => setNaming(false)} />;
+  const text = tab.state === "ready" && !tab.bytes;
+  return (
+    <div className="canvas-tools" role="toolbar" aria-label={`What to do with ${tab.name}`}>
+      <Views tab={tab} />
+      <span className="grow" />
+      {text && <button className="plain" aria-label="Undo" title="Undo" onClick={() => void step(tab, "undo")}>↶</button>}
+      {text && <button className="plain" aria-label="Redo" title="Redo" onClick={() => void step(tab, "redo")}>↷</button>}
+      <button className="plain" aria-label="Download" title="Download" disabled={tab.state !== "ready"} onClick={() => void give(tab)}>⤓</button>
+      {text && !tab.cut && <button className="plain" aria-label="Save as" title="Save as…" onClick={() => setNaming(true)}>⎘</button>}
+      <button className="plain" aria-label={`Close ${tab.name}`} title="Close" onClick={() => close(tab.id)}>✕</button>
+      {text && !tab.cut && <button className={isChanged(tab) ? "main" : ""} disabled={!isChanged(tab)} onClick={() => (tab.file ? void save(tab.id) : setNaming(true))}>Save</button>}
+    </div>
+  );
+}
+
+function Views({ tab }: { tab: Tab }) {
+  if (tab.state !== "ready") return null;
+  const views: View[] = [...viewsOf(tab.kind), ...(tab.view === "diff" || versionsOf(tab).length ? (["diff"] as const) : [])];
+  if (views.length < 2) return null;
+  return (
+    <div className="views" role="group" aria-label="Look at it as">
+      {views.map((view) => <button key={view} aria-pressed={tab.view === view} onClick={() => update(tab.id, { view })}>{VIEW_NAMES[view]}</button>)}
+    </div>
+  );
+}
+
+/** One step back or forth: the editor's own where it is shown, else the tab's. */
+async function step(tab: Tab, which: "undo" | "redo"): Promise<void> {
+  if (tab.view === "code") (await import("./Editor")).step(tab.id, which);
+  else (which === "undo" ? undo : redo)(tab.id);
+}
+
+async function give(tab: Tab): Promise<void> {
+  const whole = tab.cut && tab.file ? await attempt(() => api.files.bytes(tab.file!.agent, tab.file!.path, tab.file!.thread)) : (tab.bytes ?? new Blob([tab.text], { type: "text/plain" }));
+  if (whole) download(whole, tab.name);
+}
+
+function SaveAs({ tab, done }: { tab: Tab; done: () => void }) {
+  const [path, setPath] = useState(tab.file?.path ?? tab.name);
+  const submit = async (event: React.FormEvent) => {
+    event.preventDefault();
+    if (path.trim() && (await saveAs(tab.id, path.trim()))) done();
+  };
+  return (
+    <form className="canvas-tools" onSubmit={(event) => void submit(event)} onKeyDown={(event) => { if (event.key === "Escape") { event.stopPropagation(); done(); } }}>
+      <label htmlFor="save-as">Save as</label>
+      <input id="save-as" className="grow" autoFocus value={path} onChange={(event) => setPath(event.target.value)} onFocus={(event) => event.target.select()} />
+      <button type="button" onClick={done}>Cancel</button>
+      <button className="main" disabled={!path.trim()}>Save</button>
+    </form>
+  );
+}

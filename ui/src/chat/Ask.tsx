@@ -1,0 +1,77 @@
+/** A question: exactly what will be done, and the answers there are. */
+
+import { useState } from "react";
+
+import type { Approval, Decision } from "../api";
+import { answer } from "../state/talk";
+import { AboutCall } from "./AboutCall";
+import { Inquiry } from "./Inquiry";
+
+export function Ask({ asked }: { asked: Approval }) {
+  return asked.tool === "ask_user" && asked.about?.["kind"] ? <Inquiry asked={asked} /> : <Consent asked={asked} />;
+}
+
+function Consent({ asked }: { asked: Approval }) {
+  const [words, setWords] = useState("");
+  const [args, setArgs] = useState<string | null>(null); // as JSON, while they are edited
+  const [busy, setBusy] = useState(false);
+  const changed = args === null ? undefined : parsed(args);
+  const say = async (decision: Decision) => {
+    setBusy(true);
+    await answer(asked, decision);
+    setBusy(false);
+  };
+  return (
+    <div className="ask">
+      <h2 id={`ask-${asked.id}`}>{asked.question}</h2>
+      {args === null ? <AboutCall tool={asked.tool ?? ""} args={asked.args ?? {}} shell={asked.shell ?? null} /> : <EditArgs args={args} wrong={changed === null} set={setArgs} />}
+      <div className="choices">
+        <button className="main" disabled={busy || changed === null} onClick={() => void say({ choice: "allow", ...(changed ? { args: changed } : {}) })}>{args === null ? "Allow" : "Allow this instead"}</button>
+        <button disabled={busy || args !== null} onClick={() => void say({ choice: "allow_session" })} title="The same again is not asked about in this thread">Allow in this thread</button>
+        <button disabled={busy || args !== null} onClick={() => void say({ choice: "allow_always" })} title="Keeps a rule: this tool with exactly these arguments is not asked about again">Always allow this</button>
+        {asked.args && <button disabled={busy} onClick={() => setArgs(args === null ? JSON.stringify(asked.args, null, 2) : null)}>{args === null ? "Edit" : "As it was"}</button>}
+      </div>
+      <form className="deny" onSubmit={(event) => { event.preventDefault(); void say({ choice: "deny", words }); }}>
+        <label className="visually-hidden" htmlFor={`words-${asked.id}`}>Why not, or what instead</label>
+        <input id={`words-${asked.id}`} placeholder="Why not, or what instead" value={words} onChange={(event) => setWords(event.target.value)} />
+        <button className="no" disabled={busy}>Deny</button>
+      </form>
+      <Sealed asked={asked} />
+    </div>
+  );
+}
+
+function EditArgs({ args, wrong, set }: { args: string; wrong: boolean; set: (args: string) => void }) {
+  return (
+    <>
+      <textarea aria-label="Arguments, as JSON" aria-invalid={wrong} autoFocus rows={Math.min(14, args.split("\n").length + 1)} className="mono" value={args} onChange={(event) => set(event.target.value)} />
+      {wrong && <p className="hint bad" role="alert">Arguments are a JSON object: {"{…}"}.</p>}
+    </>
+  );
+}
+
+/** What the answer is about is sealed: nothing else can be done with it. */
+function Sealed({ asked }: { asked: Approval }) {
+  return (
+    <p className="hint sealed">
+      {asked.hash && <>Sealed as <code title={asked.hash}>{asked.hash.slice(0, 12)}</code>. </>}
+      {asked.expires && <>It lapses {when(asked.expires)}.</>}
+    </p>
+  );
+}
+
+export function when(at: number, now = Date.now() / 1000): string {
+  const minutes = Math.round((at - now) / 60);
+  if (minutes < 1) return "in a moment";
+  if (minutes < 120) return `in ${minutes} min`;
+  return minutes < 48 * 60 ? `in ${Math.round(minutes / 60)} h` : `on ${new Date(at * 1000).toLocaleDateString()}`;
+}
+
+function parsed(text: string): NonNullable<Decision["args"]> | null {
+  try {
+    const value: unknown = JSON.parse(text);
+    return value && typeof value === "object" && !Array.isArray(value) ? (value as NonNullable<Decision["args"]>) : null;
+  } catch {
+    return null;
+  }
+}

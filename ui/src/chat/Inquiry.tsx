@@ -1,0 +1,84 @@
+/** What the agent wants to know: yes or no, one of several, some of several, or a text. */
+
+import { useState } from "react";
+
+import type { Approval, Decision } from "../api";
+import { answer } from "../state/talk";
+
+type Value = boolean | string | string[];
+
+interface About {
+  kind: string;
+  options: string[];
+  preset: unknown;
+}
+
+export function Inquiry({ asked }: { asked: Approval }) {
+  const { kind, options, preset } = about(asked);
+  const [busy, setBusy] = useState(false);
+  const say = async (decision: Decision) => {
+    setBusy(true);
+    await answer(asked, decision);
+    setBusy(false);
+  };
+  const give = (value: Value) => void say({ choice: "allow", args: { answer: value } });
+  return (
+    <div className="ask">
+      <h2 id={`ask-${asked.id}`}>{asked.question}</h2>
+      {kind === "confirm" && <Confirm preset={preset} busy={busy} give={give} />}
+      {(kind === "select" || kind === "multiselect") && <Choose id={asked.id} several={kind === "multiselect"} options={options} preset={preset} busy={busy} give={give} />}
+      {kind === "input" && <Write id={asked.id} preset={preset} busy={busy} give={give} />}
+      {kind !== "confirm" && <button className="plain" disabled={busy} onClick={() => void say({ choice: "deny", words: "the user does not want to answer" })}>I do not want to answer</button>}
+    </div>
+  );
+}
+
+function about(asked: Approval): About {
+  const { kind, options, default: preset } = (asked.about ?? {}) as Record<string, unknown>;
+  return { kind: String(kind ?? "input"), options: Array.isArray(options) ? options.map(String) : [], preset };
+}
+
+interface Part {
+  preset: unknown;
+  busy: boolean;
+  give: (value: Value) => void;
+}
+
+function Confirm({ preset, busy, give }: Part) {
+  return (
+    <div className="choices">
+      <button className={preset === false ? "" : "main"} disabled={busy} onClick={() => give(true)}>Yes</button>
+      <button className={preset === false ? "main" : ""} disabled={busy} onClick={() => give(false)}>No</button>
+    </div>
+  );
+}
+
+function Choose({ id, several, options, preset, busy, give }: Part & { id: string; several: boolean; options: string[] }) {
+  const [chosen, setChosen] = useState<string[]>(Array.isArray(preset) ? preset.map(String) : typeof preset === "string" ? [preset] : []);
+  const flip = (option: string) => setChosen((old) => (!several ? [option] : old.includes(option) ? old.filter((one) => one !== option) : [...old, option]));
+  const submit = (event: React.FormEvent) => {
+    event.preventDefault();
+    if (several) give(chosen);
+    else if (chosen[0] !== undefined) give(chosen[0]);
+  };
+  return (
+    <form className="options" onSubmit={submit}>
+      <fieldset disabled={busy}>
+        <legend className="visually-hidden">{several ? "Choose some, or none" : "Choose one"}</legend>
+        {options.map((option) => <label key={option}><input type={several ? "checkbox" : "radio"} name={`option-${id}`} checked={chosen.includes(option)} onChange={() => flip(option)} /> {option}</label>)}
+      </fieldset>
+      <button className="main" disabled={busy || (!several && !chosen.length)}>Answer</button>
+    </form>
+  );
+}
+
+function Write({ id, preset, busy, give }: Part & { id: string }) {
+  const [text, setText] = useState(typeof preset === "string" ? preset : "");
+  return (
+    <form className="deny" onSubmit={(event) => { event.preventDefault(); give(text); }}>
+      <label className="visually-hidden" htmlFor={`answer-${id}`}>Your answer</label>
+      <input id={`answer-${id}`} maxLength={10_000} placeholder="Your answer" value={text} onChange={(event) => setText(event.target.value)} />
+      <button className="main" disabled={busy || !text.trim()}>Answer</button>
+    </form>
+  );
+}

@@ -1,0 +1,83 @@
+/** Messages, drawn only where they are looked at, however many there are. */
+
+import { useVirtualizer } from "@tanstack/react-virtual";
+import { useEffect, useLayoutEffect, useRef, useState } from "react";
+
+import type { Item, Said } from "../state/fold";
+import { EndedView, ReplyView, SaidView } from "./Items";
+import { moves } from "./moving";
+
+const NEAR_END = 80; // pixels within which the end is followed
+
+export function List({ items, pending }: { items: Item[]; pending: Said[] }) {
+  const all: Item[] = pending.length ? [...items, ...pending] : items;
+  const place = useRef<HTMLDivElement>(null);
+  const virtual = useVirtualizer({
+    count: all.length,
+    getScrollElement: () => place.current,
+    estimateSize: () => 120,
+    overscan: 6,
+    getItemKey: (at) => all[at]!.key,
+  });
+  const [atEnd, toEnd] = useEnd(place);
+  useMoves(place, all.length, (at) => virtual.scrollToIndex(at, { align: "auto" }));
+  return (
+    <div className="list">
+      <div className="items" ref={place} tabIndex={0} role="log" aria-live="off" aria-label="Messages">
+        <div className="all" style={{ height: virtual.getTotalSize() }}>
+          {virtual.getVirtualItems().map((row) => (
+            <div key={row.key} className={row.index >= items.length ? "item pending" : "item"} data-index={row.index} ref={virtual.measureElement} style={{ transform: `translateY(${row.start}px)` }}>
+              <Show item={all[row.index]!} waits={row.index >= items.length} />
+            </div>
+          ))}
+        </div>
+      </div>
+      {!atEnd && <button className="to-end" onClick={toEnd}>↓ Latest</button>}
+    </div>
+  );
+}
+
+function Show({ item, waits }: { item: Item; waits: boolean }) {
+  if (item.kind === "user") return <><SaidView said={item} />{waits && <small className="waits">It hears this at its next step.</small>}</>;
+  if (item.kind === "reply") return <ReplyView reply={item} />;
+  return <EndedView ended={item} />;
+}
+
+/** Stay at the end while things grow, unless somebody has scrolled away from it. */
+function useEnd(place: React.RefObject<HTMLDivElement | null>): [boolean, () => void] {
+  const [atEnd, setAtEnd] = useState(true);
+  const follows = useRef(true);
+  const toEnd = () => {
+    follows.current = true;
+    place.current?.scrollTo({ top: place.current.scrollHeight });
+  };
+  useLayoutEffect(() => {
+    const box = place.current!;
+    let before = box.scrollTop;
+    const look = () => {
+      const near = box.scrollHeight - box.scrollTop - box.clientHeight < NEAR_END;
+      if (near) follows.current = true;
+      else if (box.scrollTop < before) follows.current = false; // only who scrolls up leaves the end
+      before = box.scrollTop;
+      setAtEnd(near || follows.current);
+    };
+    const grow = new ResizeObserver(() => follows.current && box.scrollTo({ top: box.scrollHeight }));
+    grow.observe(box);
+    grow.observe(box.firstElementChild!);
+    box.addEventListener("scroll", look, { passive: true });
+    return () => (grow.disconnect(), box.removeEventListener("scroll", look));
+  }, [place]);
+  return [atEnd, toEnd];
+}
+
+function useMoves(place: React.RefObject<HTMLDivElement | null>, count: number, show: (at: number) => void): void {
+  useEffect(() =>
+    moves((by) => {
+      const box = place.current!;
+      const now = document.activeElement?.closest<HTMLElement>(".item")?.dataset["index"];
+      const next = Math.max(0, Math.min(count - 1, now === undefined ? count - 1 : Number(now) + by));
+      show(next);
+      requestAnimationFrame(() => requestAnimationFrame(() => box.querySelector<HTMLElement>(`[data-index="${next}"] article, [data-index="${next}"] p`)?.focus()));
+    }),
+  );
+}

@@ -1,0 +1,23 @@
+/** What a subagent does, below the call that it works for. */
+
+import { lazy, Suspense, useState } from "react";
+
+import * as api from "../api";
+import { attempt } from "../state/app";
+import type { Child, Item } from "../state/fold";
+import { loaded } from "../state/loaded";
+
+const Nested = lazy(() => import("./Nested"));
+
+export function Subagent({ child }: { child: Child }) {
+  const [read, setRead] = useState<Item[] | null>(null);
+  const items = child.items.length ? child.items : read;
+  const load = () => void attempt(() => api.threads.get(child.thread)).then((found) => found && setRead(loaded(found).items.slice(1))); // the first is its task
+  return (
+    <section className="child" aria-label={`Subagent ${child.agent}`}>
+      <h4>{child.agent} <small>{child.outcome || (child.run ? "working" : "")}</small></h4>
+      <p className="prompt">{child.prompt}</p>
+      {items ? <Suspense fallback={<p className="waiting" role="status">Loading…</p>}><Nested items={items} /></Suspense> : child.thread && <button className="plain" onClick={load}>Show what it did</button>}
+    </section>
+  );
+}

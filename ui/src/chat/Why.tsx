@@ -1,0 +1,69 @@
+/** Why a call came to what it came to: what each hook said, what was asked, and what was really done. */
+
+import { useState } from "react";
+
+import * as api from "../api";
+import { attempt, useApp } from "../state/app";
+import type { Why as Verdict } from "../state/fold";
+
+export function Why({ call, seen }: { call: string; seen: Verdict[] }) {
+  const thread = useApp((state) => state.thread);
+  const [reasons, setReasons] = useState<api.Reasons | null>(null);
+  const load = (open: boolean) => {
+    if (open && !reasons) void attempt(() => api.threads.why(thread, call)).then((found) => found && setReasons(found));
+  };
+  return (
+    <details className="why" onToggle={(event) => load(event.currentTarget.open)}>
+      <summary>Why{seen.length > 0 && <small> {summary(seen)}</small>}</summary>
+      {reasons ? <Told reasons={reasons} /> : <p className="waiting" role="status">Looking it up…</p>}
+    </details>
+  );
+}
+
+function summary(verdicts: Verdict[]): string {
+  const telling = verdicts.find((one) => !["pass", "allow"].includes(one.verdict)) ?? verdicts.at(-1)!;
+  return `${telling.hook}: ${telling.verdict}`;
+}
+
+function Told({ reasons }: { reasons: api.Reasons }) {
+  const verdicts = reasons.verdicts ?? [];
+  return (
+    <div className="told">
+      {verdicts.length ? <Verdicts rows={verdicts} /> : <p className="empty">No hook had anything to say about this.</p>}
+      {(reasons.questions ?? []).map((asked, at) => <p key={at}>{asked.question} {answered(asked)}</p>)}
+      <Sealed reasons={reasons} />
+    </div>
+  );
+}
+
+type Asked = NonNullable<api.Reasons["questions"]>[number];
+
+function answered({ allowed, by, reason, scope }: Asked): string {
+  if (allowed === undefined || allowed === null) return "Nobody has answered.";
+  const how = scope === "session" ? ", for this thread" : scope === "always" ? ", from now on" : "";
+  return `${by || "The user"} said ${allowed ? "yes" : "no"}${how}${!allowed && reason ? `: ${reason}` : "."}`;
+}
+
+/** What was sealed, where it is not what the model wrote. */
+function Sealed({ reasons }: { reasons: api.Reasons }) {
+  const last = reasons.attempts?.at(-1);
+  if (!last || JSON.stringify(last.args) === JSON.stringify(reasons.args)) return null;
+  return <><p>It was done with other arguments than the model wrote:</p><pre tabIndex={0} aria-label="Sealed arguments">{JSON.stringify(last.args, null, 2)}</pre></>;
+}
+
+function Verdicts({ rows }: { rows: NonNullable<api.Reasons["verdicts"]> }) {
+  return (
+    <table aria-label="What hooks said">
+      <thead><tr><th>Hook</th><th>Position</th><th>Verdict</th><th>Why</th><th>ms</th></tr></thead>
+      <tbody>
+        {rows.map((row, at) => (
+          <tr key={at} className={row.verdict}>
+            <td>{row.hook}</td><td>{row.position}</td><td>{row.verdict}</td><td>{row.reason || changes(row.changed)}</td><td>{(row.ms ?? 0).toFixed(2)}</td>
+          </tr>
+        ))}
+      </tbody>
+    </table>
+  );
+}
+
+const changes = (changed: unknown): string => (changed && typeof changed === "object" && Object.keys(changed).length ? `changed ${Object.keys(changed).join(", ")}` : "");

@@ -1,0 +1,28 @@
+/** Files that go along with a message. */
+
+import type { Media } from "../api";
+
+export const MOST_BYTES = 5_500_000; // of all files of a message; in base64 that is what the server takes
+
+export class TooLarge extends Error {}
+
+/** Files as parts of a message; an error says what to do with those that are too large. */
+export async function attached(files: Iterable<File>, already: Media[]): Promise<Media[]> {
+  let left = MOST_BYTES - already.reduce((sum, one) => sum + ((one.data?.length ?? 0) * 3) / 4, 0);
+  const made: Media[] = [];
+  for (const file of files) {
+    left -= file.size;
+    if (left < 0) throw new TooLarge(`${file.name} is too large to be sent along: 5.5 MB go with a message. Upload it to the workspace with the Files panel.`);
+    made.push({ type: file.type.startsWith("image/") ? "image" : "file", data: await base64(file), media_type: file.type || "application/octet-stream", name: file.name });
+  }
+  return made;
+}
+
+function base64(file: File): Promise<string> {
+  return new Promise((done, failed) => {
+    const reader = new FileReader();
+    reader.onload = () => done(String(reader.result).replace(/^[^,]*,/, ""));
+    reader.onerror = () => failed(reader.error ?? new Error(`${file.name} cannot be read`));
+    reader.readAsDataURL(file);
+  });
+}

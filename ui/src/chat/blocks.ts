@@ -1,0 +1,15 @@
+/** A text that is still being written, as what is finished of it and what is not. */
+
+/** The last empty line outside of fenced code: what is before it does not change any more. */
+export function settled(text: string): [string, string] {
+  let [fence, cut, at] = ["", 0, 0];
+  for (const line of text.split("\n")) {
+    const mark = /^\s{0,3}(`{3,}|~{3,})/.exec(line)?.[1];
+    if (mark && !fence) fence = mark;
+    else if (mark && fence && mark.startsWith(fence)) fence = "";
+    at += line.length + 1;
+    if (!line.trim() && !fence) cut = at;
+  }
+  cut = Math.min(cut, text.length);
+  return [text.slice(0, cut), text.slice(cut)];
+}

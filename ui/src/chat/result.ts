@@ -1,0 +1,44 @@
+/** What a tool gave back, as people read it. */
+
+export interface Shown {
+  text: string;
+  error: string; // what a command wrote to stderr
+  exit: number | null; // of a command
+}
+
+/** The result of a command has its outputs apart; all else that is JSON is laid out. */
+export function result(output: string): Shown {
+  const value = parsed(output);
+  if (isCommand(value)) return { text: value.stdout, error: value.stderr, exit: value.exit_code };
+  return { text: value !== null && typeof value === "object" ? JSON.stringify(value, null, 2) : output, error: "", exit: null };
+}
+
+interface CommandResult {
+  stdout: string;
+  stderr: string;
+  exit_code: number | null;
+}
+
+function isCommand(value: unknown): value is CommandResult {
+  if (typeof value !== "object" || value === null) return false;
+  const { stdout, stderr } = value as Record<string, unknown>;
+  return typeof stdout === "string" && typeof stderr === "string" && "exit_code" in value;
+}
+
+const MOST_CHARS = 200_000;
+
+function parsed(text: string): unknown {
+  if (!/^\s*[{[]/.test(text) || text.length > MOST_CHARS) return null;
+  try {
+    return JSON.parse(text);
+  } catch {
+    return null;
+  }
+}
+
+/** What a call is about, in a few words. */
+export function gist(args: Record<string, unknown>): string {
+  const first = args["command"] ?? args["path"] ?? args["pattern"] ?? args["query"] ?? args["url"] ?? args["prompt"] ?? args["question"] ?? Object.values(args)[0];
+  const text = (typeof first === "string" ? first : first === undefined ? "" : JSON.stringify(first)).replace(/\s+/g, " ");
+  return text.length > 80 ? `${text.slice(0, 79)}…` : text;
+}

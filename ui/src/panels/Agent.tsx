@@ -1,0 +1,48 @@
+/** What the agent is: its model and its place, its tools, its hooks and the onion they make, what it may do. */
+
+import "./panels.css";
+import "./agent/agent.css";
+
+import { useState } from "react";
+
+import * as api from "../api";
+import { Tabs } from "../parts/Tabs";
+import { useApp } from "../state/app";
+import { Hooks } from "./agent/Hooks";
+import { Overview } from "./agent/Overview";
+import { Permissions } from "./agent/Permissions";
+import { Rings } from "./agent/Rings";
+import { Tools } from "./agent/Tools";
+import { useNews } from "./news";
+import { Show } from "./States";
+import { useLoad } from "./useLoad";
+
+const TABS = [["overview", "Overview"], ["tools", "Tools and skills"], ["hooks", "Hooks"], ["onion", "Onion"], ["permissions", "Permissions"]] as const;
+type Tab = (typeof TABS)[number][0];
+
+export default function Agent() {
+  const agent = useApp((state) => state.agent);
+  const [tab, choose] = useState<Tab>("overview");
+  const [changes, setChanges] = useState(0);
+  const detail = useLoad(() => api.agents.get(agent), [agent]);
+  useNews(agent, () => {
+    detail.reload();
+    setChanges((old) => old + 1);
+  });
+  if (!agent) return <p className="empty">There is no agent. Make one with agents.yaml, or over the API.</p>;
+  return (
+    <Tabs label="About the agent" tabs={TABS} chosen={tab} choose={choose}>
+      <Show of={detail} what="the agent">
+        {(found) => <Page tab={tab} agent={found} changes={changes} />}
+      </Show>
+    </Tabs>
+  );
+}
+
+function Page({ tab, agent, changes }: { tab: Tab; agent: api.AgentDetail; changes: number }) {
+  if (tab === "tools") return <Tools agent={agent} changes={changes} />;
+  if (tab === "hooks") return <Hooks agent={agent.agent_id} changes={changes} />;
+  if (tab === "onion") return <Rings agent={agent.agent_id} changes={changes} />;
+  if (tab === "permissions") return <Permissions agent={agent.agent_id} changes={changes} />;
+  return <Overview agent={agent} changes={changes} />;
+}

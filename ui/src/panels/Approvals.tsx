@@ -1,0 +1,32 @@
+/** The questions of all threads, in one place. */
+
+import { useEffect } from "react";
+
+import type { Approval } from "../api";
+import { Ask } from "../chat/Ask";
+import { useApp } from "../state/app";
+import { refreshApprovals } from "../state/lists";
+import { openThread } from "../state/threads";
+
+export default function Approvals() {
+  const approvals = useApp((state) => state.approvals);
+  useEffect(() => void refreshApprovals(), []);
+  if (!approvals.length) return <p className="empty">Nobody waits for you. When an agent asks whether it may do something, or wants to know something, it is shown here, whichever thread it is in.</p>;
+  return (
+    <ul className="inbox" aria-label="Questions">
+      {approvals.map((asked) => <One key={asked.id} asked={asked} />)}
+    </ul>
+  );
+}
+
+function One({ asked }: { asked: Approval }) {
+  const here = useApp((state) => state.thread === asked.thread_id);
+  return (
+    <li aria-label={asked.question}>
+      <p className="from">
+        <b>{asked.agent_id}</b> in {here ? "this thread" : <button className="link" onClick={() => void openThread(asked.thread_id)}>{asked.title || "Untitled"}</button>}
+      </p>
+      <Ask asked={asked} />
+    </li>
+  );
+}

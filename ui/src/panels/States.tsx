@@ -1,0 +1,26 @@
+/** What stands where something is still being read, or could not be. */
+
+import type { ReactNode } from "react";
+
+import type { Loaded } from "./useLoad";
+
+export function Show<T>({ of, what, children }: { of: Loaded<T>; what: string; children: (data: T) => ReactNode }) {
+  if (of.error) return <Trouble text={of.error} again={of.reload} />;
+  if (of.data === undefined) return <p className="waiting" role="status">Reading {what}…</p>;
+  return <>{children(of.data)}</>;
+}
+
+export function Trouble({ text, again }: { text: string; again: () => void }) {
+  return (
+    <div className="trouble" role="alert">
+      <p>{sentence(text)}</p>
+      <button onClick={again}>Try again</button>
+    </div>
+  );
+}
+
+/** What the server says, as a sentence of its own. */
+export function sentence(text: string): string {
+  const begun = text.charAt(0).toUpperCase() + text.slice(1);
+  return /[.!?…]$/.test(begun) ? begun : `${begun}.`;
+}

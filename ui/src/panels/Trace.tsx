@@ -1,0 +1,63 @@
+/** What a run did: a waterfall of its steps, questions, tools and hooks, with tokens and cost. */
+
+import "./panels.css";
+import "./trace/trace.css";
+
+import { useMemo } from "react";
+
+import * as api from "../api";
+import { count, dollars, plural } from "../parts/amounts";
+import { duration, lay, total } from "../parts/spans";
+import { patch, useApp } from "../state/app";
+import { Show, Trouble } from "./States";
+import { title, useRun } from "./trace/runs";
+import { Waterfall } from "./trace/Waterfall";
+import { useLoad } from "./useLoad";
+
+export default function Trace() {
+  const thread = useApp((state) => state.thread);
+  const { runs, run, error, busy, reload } = useRun(thread);
+  if (!thread) return <p className="empty">Open a thread, or begin one: what each of its runs did is shown here.</p>;
+  if (error) return <Trouble text={error} again={reload} />;
+  if (!run) return <p className={busy ? "waiting" : "empty"} role="status">{busy ? "Reading the runs…" : "This thread has had no run yet."}</p>;
+  return (
+    <div className="trace">
+      <div className="trace-head">
+        <label>Run <select value={run.run_id} onChange={(event) => patch({ run: event.target.value })}>{runs.map((one) => <option key={one.run_id} value={one.run_id}>{title(one)}</option>)}</select></label>
+      </div>
+      {run.traced ? <OneRun key={run.run_id} run={run.run_id} /> : <Untraced run={run} />}
+    </div>
+  );
+}
+
+function Untraced({ run }: { run: api.ThreadRun }) {
+  if (run.ended == null) return <p className="empty" role="status">This run goes on. Its trace is here when it has ended.</p>;
+  return <p className="empty">There is no trace of this run: it is kept of the last runs of a thread, if the agent has the hook “recorder”. Switch it on in the Agent panel.</p>;
+}
+
+function OneRun({ run }: { run: string }) {
+  const trace = useLoad(() => api.runs.trace(run), [run]);
+  return <Show of={trace} what="the trace">{(found) => <Found trace={found} />}</Show>;
+}
+
+function Found({ trace }: { trace: api.Trace }) {
+  const rows = useMemo(() => lay(trace.spans, true), [trace]);
+  const sums = useMemo(() => summed(rows), [rows]);
+  return (
+    <>
+      <ul className="sums" aria-label="In short">{sums.map((text) => <li key={text} className="chip">{text}</li>)}</ul>
+      {(trace.left_out ?? 0) > 0 && <p className="note">{plural(trace.left_out ?? 0, "span")} were too many to keep in full.</p>}
+      <Waterfall rows={rows} />
+    </>
+  );
+}
+
+export function summed(rows: ReturnType<typeof lay>): string[] {
+  const models = rows.filter((row) => row.kind === "model");
+  const tools = rows.filter((row) => row.kind === "tool");
+  const cost = models.reduce((sum, row) => sum + (row.cost ?? 0), 0);
+  const unpriced = models.filter((row) => row.cost === null && row.tokens > 0).length;
+  const tokens = models.reduce((sum, row) => sum + row.tokens, 0);
+  const price = models.length === unpriced ? "price not known" : `${dollars(cost)}${unpriced ? ` and ${unpriced} of unknown price` : ""}`;
+  return [duration(total(rows)), plural(models.length, "model call"), plural(tools.length, "tool call"), `${count(tokens)} tokens`, price];
+}

@@ -1,0 +1,100 @@
+/** Where the agent works: this machine, a container here, or one on an engine elsewhere. */
+
+import { type FormEvent, useEffect, useState } from "react";
+
+import * as api from "../../api";
+import { attempt, notify, useApp } from "../../state/app";
+
+type Place = "local" | "docker" | "remote";
+const PLACES: readonly (readonly [Place, string])[] = [["local", "This machine"], ["docker", "Local Docker"], ["remote", "Remote Docker"]];
+const LEVELS: Record<string, string> = { strong: "good", weak: "warm", none: "bad" };
+const STATES: Record<string, string> = { launched: "good", launching: "warm", error: "bad", idle: "" };
+
+export function placeOf(backend: api.BackendInfo | null): Place | null {
+  if (!backend) return null;
+  if (backend.mode === "local") return "local";
+  return backend.sandbox_url ? "remote" : "docker";
+}
+
+export function Backend({ agent, backend }: { agent: string; backend: api.BackendInfo | null }) {
+  const [shown, setShown] = useState(backend);
+  const [busy, setBusy] = useState("");
+  useEffect(() => setShown(backend), [backend]);
+  const act = async (what: string, work: () => Promise<api.BackendInfo | null | undefined>) => {
+    setBusy(what);
+    const now = await attempt(work);
+    if (now !== undefined) setShown(now);
+    setBusy("");
+  };
+  const go = (mode: "local" | "remote", url: string | null) => act("Switching…", async () => {
+    const now = await api.agents.switchBackend(agent, { mode, sandbox_url: url });
+    notify("It works there from the next run on.");
+    return now;
+  });
+  const control = (action: "stop" | "restart") => act(action === "stop" ? "Stopping…" : "Starting…", async () => {
+    await api.agents.container(agent, action);
+    return api.agents.backend(agent);
+  });
+  return (
+    <section aria-label="Where it works">
+      <h3>Where it works</h3>
+      <Places place={placeOf(shown)} busy={Boolean(busy)} go={go} />
+      {shown ? <Facts backend={shown} busy={busy} control={control} /> : <p className="note">This agent has no workspace: no files and no commands. Choose a place to give it one.</p>}
+    </section>
+  );
+}
+
+function Places({ place, busy, go }: { place: Place | null; busy: boolean; go: (mode: "local" | "remote", url: string | null) => Promise<void> }) {
+  const operator = useApp((state) => state.me?.role !== "user");
+  const [asking, setAsking] = useState(false);
+  const choose = (wanted: Place) => {
+    setAsking(wanted === "remote");
+    if (wanted !== "remote" && wanted !== place) void go(wanted === "local" ? "local" : "remote", null);
+  };
+  return (
+    <>
+      <div className="segments" role="group" aria-label="Place">
+        {PLACES.map(([id, title]) => (
+          <button key={id} aria-pressed={asking ? id === "remote" : id === place} disabled={busy || (id === "remote" && !operator)} title={id === "remote" && !operator ? "An operator chooses an engine elsewhere." : undefined} onClick={() => choose(id)}>{title}</button>
+        ))}
+      </div>
+      {asking && <Engine done={(url) => { setAsking(false); if (url) void go("remote", url); }} />}
+    </>
+  );
+}
+
+function Engine({ done }: { done: (url: string) => void }) {
+  const [url, setUrl] = useState("");
+  const submit = (event: FormEvent) => {
+    event.preventDefault();
+    done(url.trim());
+  };
+  return (
+    <form className="bar-of-tools engine" onSubmit={submit}>
+      <label className="field">Address of the engine <input autoFocus value={url} placeholder="tcp://host:2376" onChange={(event) => setUrl(event.target.value)} /></label>
+      <button className="main" disabled={!url.trim()}>Use it</button>
+      <button type="button" onClick={() => done("")}>Leave it</button>
+    </form>
+  );
+}
+
+function Facts({ backend, busy, control }: { backend: api.BackendInfo; busy: string; control: (action: "stop" | "restart") => Promise<void> }) {
+  const { protection, status } = backend;
+  return (
+    <>
+      <dl className="facts">
+        <dt>Status</dt>
+        <dd><span role="status" className={`chip ${busy ? "warm" : STATES[status]}`}>{busy || status}</span> {backend.reason}</dd>
+        <dt>Folder</dt><dd><code>{backend.workdir}</code></dd>
+        {backend.sandbox_url && <><dt>Engine</dt><dd><code>{backend.sandbox_url}</code></dd></>}
+        <dt>Protection</dt>
+        <dd><span className={`chip ${LEVELS[protection.level]}`}>{protection.level}</span> {protection.says}{protection.asks ? " Every command needs your yes." : ""}</dd>
+      </dl>
+      <p className="bar-of-tools">
+        <button disabled={Boolean(busy) || status === "idle"} onClick={() => void control("stop")}>Stop</button>
+        <button disabled={Boolean(busy)} onClick={() => void control("restart")}>{status === "idle" ? "Start" : "Restart"}</button>
+        <small className="note">Commands that run there end; files stay.</small>
+      </p>
+    </>
+  );
+}

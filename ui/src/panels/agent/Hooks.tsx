@@ -1,0 +1,44 @@
+/** The capabilities of an agent, outermost first, each on or off. */
+
+import * as api from "../../api";
+import { Switch } from "../../parts/Switch";
+import { attempt } from "../../state/app";
+import { Show } from "../States";
+import { type Loaded, useLoad } from "../useLoad";
+
+export function Hooks({ agent, changes }: { agent: string; changes: number }) {
+  const hooks = useLoad(async () => (await api.agents.hooks(agent)).hooks, [agent, changes]);
+  return (
+    <div className="panel">
+      <p className="note">The first one stands outermost: it sees everything first, and has the last word. What you switch is for you alone, and counts from the next run on.</p>
+      <Show of={hooks} what="its hooks">
+        {(found) => <ul className="rows">{found.map((hook) => <OneHook key={hook.name} agent={agent} hook={hook} hooks={hooks} />)}</ul>}
+      </Show>
+    </div>
+  );
+}
+
+function OneHook({ agent, hook, hooks }: { agent: string; hook: api.HookInfo; hooks: Loaded<api.HookInfo[]> }) {
+  const say = (value: boolean | null) => attempt(() => api.agents.changeHooks(agent, { hooks: { [hook.name]: value } })).then((now) => now && hooks.put(now.hooks));
+  return (
+    <li className="hook">
+      <div className="line">
+        <Switch label={`Hook ${hook.name}`} on={hook.on} change={(on) => void say(on)} />
+        <span><b>{hook.name}</b> <small>{hook.points.join(", ")}</small></span>
+        {hook.changed && <button className="plain" onClick={() => void say(null)} aria-label={`Have ${hook.name} as it was set up`}>as it was</button>}
+      </div>
+      {hook.on && <More hook={hook} />}
+    </li>
+  );
+}
+
+function More({ hook }: { hook: api.HookInfo }) {
+  const options = typeof hook.options === "object" && hook.options !== null && Object.keys(hook.options).length > 0;
+  if (!options && !hook.tools.length) return null;
+  return (
+    <details>
+      <summary>{[options && "options", hook.tools.length && `brings ${hook.tools.join(", ")}`].filter(Boolean).join("; ")}</summary>
+      {options && <pre tabIndex={0} aria-label={`Options of ${hook.name}`}>{JSON.stringify(hook.options, null, 2)}</pre>}
+    </details>
+  );
+}

@@ -1,0 +1,72 @@
+/** What a run may take and the last one took, and what is left of the budgets. */
+
+import * as api from "../../api";
+import { count, dollars, seconds } from "../../parts/amounts";
+import { Gauge } from "../../parts/Gauge";
+import { conversation, useApp } from "../../state/app";
+import { Show } from "../States";
+import { useLoad } from "../useLoad";
+import { latest } from "../trace/runs";
+import { NOTHING, type Taken, taken } from "./taken";
+
+type RunLimits = NonNullable<api.Limits["limits"]>;
+interface Row { key: keyof Taken; label: string; show: (amount: number) => string }
+
+const ROWS: Row[] = [
+  { key: "steps", label: "Steps", show: count },
+  { key: "tokens", label: "Tokens", show: count },
+  { key: "seconds", label: "Time", show: seconds },
+  { key: "cost", label: "Cost", show: dollars },
+  { key: "tool_calls", label: "Tool calls", show: count },
+];
+
+export function Limits({ agent, changes }: { agent: string; changes: number }) {
+  const running = useApp((state) => conversation(state).run);
+  const thread = useApp((state) => state.thread);
+  const limits = useLoad(() => api.agents.limits(agent), [agent, changes, running]);
+  const last = useLoad(() => lastRun(thread), [thread, running]);
+  return (
+    <section aria-label="Limits and budgets">
+      <h3>Limits and budgets</h3>
+      <Show of={limits} what="its limits">
+        {(found) => <><OfRun limits={found.limits ?? null} run={last.data} /><Budgets budgets={found.budgets} /></>}
+      </Show>
+    </section>
+  );
+}
+
+async function lastRun(thread: string): Promise<Taken> {
+  const run = thread ? latest((await api.threads.runs(thread)).runs) : undefined;
+  if (!run) return NOTHING;
+  const [info, trace] = await Promise.all([api.runs.get(run.run_id), run.traced ? api.runs.trace(run.run_id).catch(() => null) : null]);
+  return taken(info, trace);
+}
+
+function OfRun({ limits, run }: { limits: RunLimits | null; run: Taken | undefined }) {
+  const rows = ROWS.filter(({ key }) => limits?.[key] != null);
+  if (!limits || !rows.length) return <p className="note">Nothing limits a run. Switch the hook “limits” on to change that.</p>;
+  return (
+    <>
+      <h4>One run may take</h4>
+      {rows.map(({ key, label, show }) => <Gauge key={key} label={label} used={run?.[key] ?? 0} most={limits[key]!} show={show} />)}
+      <p className="note">{run && run !== NOTHING ? "Shown is what the last run of this thread took." : "Once this thread has had a run, what it took is shown here."}</p>
+    </>
+  );
+}
+
+function Budgets({ budgets }: { budgets: api.Budget[] }) {
+  if (!budgets.length) return <p className="note">It has no budget.</p>;
+  return (
+    <>
+      <h4>All runs of everyone together may take</h4>
+      {budgets.map((one) => (
+        <div key={one.name}>
+          {one.tokens != null && <Gauge label={named(one, "tokens")} used={one.spent_tokens} reserved={one.reserved_tokens} most={one.tokens} show={count} />}
+          {one.dollars != null && <Gauge label={named(one, "dollars")} used={one.spent_dollars} reserved={one.reserved_dollars} most={one.dollars} show={dollars} />}
+        </div>
+      ))}
+    </>
+  );
+}
+
+const named = (budget: api.Budget, what: string): string => (budget.name === "budget" ? `Budget in ${what}` : `${budget.name}, in ${what}`);

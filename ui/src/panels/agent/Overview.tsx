@@ -1,0 +1,26 @@
+/** An agent in short: its model, where it works, what it may take. */
+
+import type { AgentDetail } from "../../api";
+import { Backend } from "./Backend";
+import { Limits } from "./Limits";
+
+const ORIGINS = { file: "agents.yaml", code: "the program that runs the server", created: "somebody who made it here" };
+
+export function Overview({ agent, changes }: { agent: AgentDetail; changes: number }) {
+  return (
+    <div className="panel">
+      <section aria-label="About">
+        <h3>{agent.name}</h3>
+        <dl className="facts">
+          <dt>Id</dt><dd><code>{agent.agent_id}</code></dd>
+          <dt>Model</dt><dd><code>{agent.model || "chosen by the program"}</code></dd>
+          <dt>Set up by</dt><dd>{ORIGINS[agent.origin]}{agent.shared ? ", for everyone" : ", for you"}</dd>
+          {agent.context_window && <><dt>Context</dt><dd>{agent.context_window.toLocaleString("en")} tokens</dd></>}
+        </dl>
+        {agent.system_prompt && <details className="prompt"><summary>System prompt</summary><pre tabIndex={0}>{agent.system_prompt}</pre></details>}
+      </section>
+      <Backend agent={agent.agent_id} backend={agent.backend ?? null} />
+      <Limits agent={agent.agent_id} changes={changes} />
+    </div>
+  );
+}

@@ -1,0 +1,75 @@
+/** The onion of each operation, and what every ring of it did in the run that is shown. */
+
+import { useState } from "react";
+
+import * as api from "../../api";
+import { type Deeds, deeds } from "../../parts/deeds";
+import { Onion, type Ring } from "../../parts/Onion";
+import { useApp } from "../../state/app";
+import { Show } from "../States";
+import { useRun } from "../trace/runs";
+import { useLoad } from "../useLoad";
+
+type Operation = api.Onion["operations"][number];
+type Info = Operation["rings"][number];
+
+const NAMES: Record<string, string> = { run: "Run", step: "Step", model_call: "Model call", tool_use: "Tool use" };
+const FAILS: Record<string, string> = { fail: "closed", log: "open" };
+
+export function Rings({ agent, changes }: { agent: string; changes: number }) {
+  const onion = useLoad(() => api.agents.onion(agent), [agent, changes]);
+  const thread = useApp((state) => state.thread);
+  const { run } = useRun(thread);
+  const trace = useLoad(() => (run?.traced ? api.runs.trace(run.run_id) : Promise.resolve(null)), [run?.run_id, run?.traced]);
+  const did: Deeds = trace.data ? deeds(trace.data.spans) : () => undefined;
+  return (
+    <div className="panel">
+      <Show of={onion} what="its onion">{(found) => <Operations operations={found.operations} did={did} />}</Show>
+      <p className="note">{trace.data ? "Stronger rings did more than let something pass in the run that is shown. Look at a ring to see what." : "After a run of this thread, each ring says what it did in it."}</p>
+    </div>
+  );
+}
+
+function Operations({ operations, did }: { operations: Operation[]; did: Deeds }) {
+  const [chosen, choose] = useState("tool_use");
+  const shown = operations.find((one) => one.operation === chosen) ?? operations[0];
+  if (!shown) return null;
+  const rings = [...shown.rings, ...shown.guards].map((ring) => drawn(ring, shown.operation, did));
+  return (
+    <>
+      <div className="segments" role="group" aria-label="Operation">
+        {operations.map(({ operation }) => <button key={operation} aria-pressed={operation === shown.operation} onClick={() => choose(operation)}>{NAMES[operation] ?? operation}</button>)}
+      </div>
+      <Onion operation={shown.operation} rings={rings} />
+      <Legend />
+      <List rings={rings} />
+    </>
+  );
+}
+
+export function drawn(info: Info, operation: string, did: Deeds): Ring {
+  const deed = did(operation, info.hook);
+  const about: Ring = { name: info.hook, position: info.position as Ring["position"], source: info.source, fail: FAILS[info.on_error] ?? info.on_error };
+  if (info.match?.length) about.match = info.match.join(", ");
+  return deed ? { ...about, did: deed.text, acted: deed.acted } : about;
+}
+
+function Legend() {
+  return (
+    <ul className="legend" aria-label="Colours">
+      {(["after", "wrap", "before", "guard"] as const).map((position) => <li key={position} className={position}><i />{position}</li>)}
+    </ul>
+  );
+}
+
+function List({ rings }: { rings: Ring[] }) {
+  return (
+    <details className="wide">
+      <summary>As a list</summary>
+      <table>
+        <thead><tr><th>hook</th><th>position</th><th>from</th><th>fails</th><th>in this run</th></tr></thead>
+        <tbody>{rings.map((ring) => <tr key={ring.name}><td><code>{ring.name}</code></td><td>{ring.position}{ring.match ? `, for ${ring.match}` : ""}</td><td>{ring.source}</td><td>{ring.fail}</td><td>{ring.did}</td></tr>)}</tbody>
+      </table>
+    </details>
+  );
+}

@@ -1,0 +1,38 @@
+import { expect, it } from "vitest";
+
+import { badName, bytes, join, nameOf, parent, rowsOf, same } from "./filesTree";
+
+const entry = (name: string, type: "file" | "dir" = "file", size = 1) => ({ name, type, size });
+const folder = (...entries: ReturnType<typeof entry>[]) => ({ entries, truncated: false });
+
+it("shows folders before files, and what is in those that are open", () => {
+  const folders = { ".": folder(entry("b10.txt"), entry("b9.txt"), entry("src", "dir"), entry("docs", "dir")), src: folder(entry("a.py")), docs: folder(entry("x.md")) };
+  expect(rowsOf(folders, new Set(["src"])).map((row) => [row.path, row.depth, row.open])).toEqual([
+    ["docs", 1, false],
+    ["src", 1, true],
+    ["src/a.py", 2, null],
+    ["b9.txt", 1, null],
+    ["b10.txt", 1, null],
+  ]);
+});
+
+it("is drawn again only when something is another", () => {
+  expect(same(undefined, folder())).toBe(false);
+  expect(same(folder(entry("a")), folder(entry("a")))).toBe(true);
+  expect(same(folder(entry("a")), folder(entry("a", "file", 2)))).toBe(false);
+  expect(same(folder(entry("a")), folder(entry("a"), entry("b")))).toBe(false);
+});
+
+it("puts paths together and takes them apart", () => {
+  expect([join(".", "a"), join("x/y", "a"), parent("x/y/a"), parent("a"), nameOf("x/a..b")]).toEqual(["a", "x/y/a", "x/y", ".", "a..b"]);
+});
+
+it("says what is wrong with a name", () => {
+  expect(badName("a..b.txt")).toBe("");
+  expect(badName("x/y.txt")).toBe("");
+  for (const name of ["", " ", "a//b", "../a", "/a"]) expect(badName(name)).not.toBe("");
+});
+
+it("says sizes as people do", () => {
+  expect([0, 999, 1234, 5_600_000, 2e9].map(bytes)).toEqual(["0 B", "999 B", "1.23 kB", "5.6 MB", "2 GB"]);
+});

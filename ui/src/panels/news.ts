@@ -1,0 +1,65 @@
+/** What changes about the agents while somebody looks: one connection for all panels, for as long as one is open. */
+
+import { useEffect, useRef } from "react";
+
+import * as api from "../api";
+
+export interface News {
+  event: string;
+  data: Record<string, unknown>;
+}
+
+type Listener = (news: News) => void;
+
+const listeners = new Set<Listener>();
+let connection: AbortController | null = null;
+
+/** Hear what changes; after a break in the connection there is a `resync`. */
+export function subscribe(listener: Listener): () => void {
+  listeners.add(listener);
+  if (!connection) {
+    connection = new AbortController();
+    void listen(connection.signal);
+  }
+  return () => {
+    listeners.delete(listener);
+    if (listeners.size) return;
+    connection?.abort();
+    connection = null;
+  };
+}
+
+async function listen(signal: AbortSignal): Promise<void> {
+  for (let wait = 500, first = true; !signal.aborted; wait = Math.min(wait * 2, 30_000), first = false) {
+    try {
+      const frames = await api.news(signal);
+      if (!first) tell({ event: "resync", data: {} });
+      for await (const frame of frames) {
+        wait = 500;
+        tell(read(frame.event, frame.data));
+      }
+    } catch {
+      if (signal.aborted) return; // otherwise it is tried again
+    }
+    await new Promise((done) => setTimeout(done, wait));
+  }
+}
+
+function read(event: string, text: string): News {
+  const { data } = JSON.parse(text) as { data?: Record<string, unknown> };
+  return { event, data: data ?? {} };
+}
+
+function tell(news: News): void {
+  for (const listener of [...listeners]) listener(news);
+}
+
+/** Do something when an agent is changed by whomever; `about` is the agent, or all of them if it is empty. */
+export function useNews(about: string, listener: Listener): void {
+  const latest = useRef(listener);
+  latest.current = listener;
+  useEffect(
+    () => subscribe((news) => { if (!about || !news.data["agent_id"] || news.data["agent_id"] === about) latest.current(news); }),
+    [about],
+  );
+}

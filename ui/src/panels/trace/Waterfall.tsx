@@ -1,0 +1,122 @@
+/** Rows of spans along the time, to be filtered, looked at closer and walked through with the arrows. */
+
+import { useVirtualizer } from "@tanstack/react-virtual";
+import { type KeyboardEvent, useEffect, useId, useMemo, useRef, useState, type WheelEvent } from "react";
+
+import { dollars, short } from "../../parts/amounts";
+import { duration, filtered, type Kind, type Row, total } from "../../parts/spans";
+import { Axis } from "./Axis";
+import { Details } from "./Details";
+import { around, moved, place, type View, whole, zoomed } from "./zoom";
+
+const KINDS: readonly (readonly [Kind, string])[] = [["step", "Steps"], ["model", "Model calls"], ["tool", "Tools"], ["hook", "Hooks"]];
+const HEIGHT = 26;
+
+export function Waterfall({ rows }: { rows: Row[] }) {
+  const end = useMemo(() => total(rows), [rows]);
+  const [view, look] = useState<View>(() => whole(end));
+  const [kinds, setKinds] = useState<ReadonlySet<Kind>>(() => new Set<Kind>(["run", "step", "model", "tool"]));
+  const [words, setWords] = useState("");
+  const [chosen, choose] = useState("");
+  const shown = useMemo(() => filtered(rows, words, kinds), [rows, words, kinds]);
+  const toggle = (kind: Kind) => setKinds((old) => new Set(old.has(kind) ? [...old].filter((one) => one !== kind) : [...old, kind]));
+  const selected = rows.find((row) => row.key === chosen);
+  return (
+    <div className="waterfall">
+      <div className="bar-of-tools">
+        <input type="search" aria-label="Filter spans" placeholder="Filter" value={words} onChange={(event) => setWords(event.target.value)} />
+        <div className="segments" role="group" aria-label="Show">{KINDS.map(([kind, title]) => <button key={kind} aria-pressed={kinds.has(kind)} onClick={() => toggle(kind)}>{title}</button>)}</div>
+        <div className="segments" role="group" aria-label="Zoom">
+          <button aria-label="Closer" onClick={() => look(zoomed(view, 0.5, end))}>＋</button>
+          <button aria-label="Further away" onClick={() => look(zoomed(view, 2, end))}>−</button>
+          <button onClick={() => look(whole(end))}>All</button>
+        </div>
+      </div>
+      <Axis view={view} />
+      {shown.length ? <Rows rows={shown} view={view} look={look} end={end} chosen={chosen} choose={choose} /> : <p className="empty">No span is like that. Clear the filter, or show more kinds.</p>}
+      {selected ? <Details row={selected} close={() => choose("")} zoom={() => look(around(selected.from, selected.ms, end))} /> : <p className="note">Arrows walk through the spans; Enter goes closer to one.</p>}
+    </div>
+  );
+}
+
+interface RowsProps {
+  rows: Row[];
+  view: View;
+  look: (view: View) => void;
+  end: number;
+  chosen: string;
+  choose: (key: string) => void;
+}
+
+function Rows({ rows, view, look, end, chosen, choose }: RowsProps) {
+  const frame = useRef<HTMLDivElement>(null);
+  const name = useId();
+  const at = rows.findIndex((row) => row.key === chosen);
+  const virtual = useVirtualizer({ count: rows.length, getScrollElement: () => frame.current, estimateSize: () => HEIGHT, overscan: 12, initialRect: { width: 400, height: 400 } });
+  useEffect(() => {
+    if (at >= 0) virtual.scrollToIndex(at, { align: "auto" });
+  }, [at, virtual]);
+  const walk = (event: KeyboardEvent) => {
+    const to = step(event.key, at, rows.length);
+    const seen = closer(event.key, view, end, rows[at]);
+    if (to === null && seen === null) return;
+    event.preventDefault();
+    if (to !== null) choose(rows[to]!.key);
+    if (seen !== null) look(seen);
+  };
+  const wheel = (event: WheelEvent) => {
+    if (event.ctrlKey) look(zoomed(view, event.deltaY > 0 ? 1.25 : 0.8, end));
+    else if (event.shiftKey) look(moved(view, event.deltaY > 0 ? 0.1 : -0.1, end));
+  };
+  return (
+    <div ref={frame} className="spans" role="tree" aria-label="Spans" tabIndex={0} aria-activedescendant={at >= 0 ? `${name}${chosen}` : undefined} onKeyDown={walk} onWheel={wheel}>
+      <div role="presentation" style={{ height: virtual.getTotalSize(), position: "relative" }}>
+        {virtual.getVirtualItems().map((item) => {
+          const row = rows[item.index]!;
+          return <OneRow key={row.key} id={`${name}${row.key}`} row={row} view={view} top={item.start} chosen={row.key === chosen} choose={() => choose(row.key)} zoom={() => look(around(row.from, row.ms, end))} />;
+        })}
+      </div>
+    </div>
+  );
+}
+
+function step(key: string, at: number, count: number): number | null {
+  if (key === "ArrowDown") return Math.min(count - 1, at + 1);
+  if (key === "ArrowUp") return Math.max(0, at - 1);
+  if (key === "Home") return 0;
+  return key === "End" ? count - 1 : null;
+}
+
+function closer(key: string, view: View, end: number, row: Row | undefined): View | null {
+  if (key === "+" || key === "=") return zoomed(view, 0.5, end);
+  if (key === "-") return zoomed(view, 2, end);
+  if (key === "ArrowLeft") return moved(view, -0.2, end);
+  if (key === "ArrowRight") return moved(view, 0.2, end);
+  if (key === "0") return whole(end);
+  return key === "Enter" && row ? around(row.from, row.ms, end) : null;
+}
+
+interface OneRowProps {
+  id: string;
+  row: Row;
+  view: View;
+  top: number;
+  chosen: boolean;
+  choose: () => void;
+  zoom: () => void;
+}
+
+function OneRow({ id, row, view, top, chosen, choose, zoom }: OneRowProps) {
+  const bar = place(view, row.from, row.ms);
+  const figures = [duration(row.ms), row.tokens ? `${short(row.tokens)} tokens` : "", row.cost === null ? "" : dollars(row.cost)].filter(Boolean).join(" · ");
+  const classes = ["span", row.kind, row.failed ? "failed" : "", chosen ? "chosen" : ""];
+  return (
+    <div id={id} className={classes.join(" ")} role="treeitem" aria-level={row.depth + 1} aria-selected={chosen} aria-label={`${row.label}, ${row.kind}, ${figures}${row.failed ? ", failed" : ""}`} style={{ transform: `translateY(${top}px)` }} onClick={choose} onDoubleClick={zoom}>
+      <span className="span-name" style={{ paddingLeft: Math.min(row.depth, 8) * 12 + 6 }}><i aria-hidden="true" />{row.label}</span>
+      <span className="span-time">
+        {bar && <i className="span-bar" style={{ left: `${bar.left}%`, width: `max(2px, ${bar.width}%)` }} />}
+        {bar && <small style={bar.left > 55 ? { right: `calc(${100 - bar.left}% + 4px)` } : { left: `calc(${bar.left + bar.width}% + 6px)`, ...(bar.left + bar.width > 62 ? { left: `calc(${bar.left}% + 4px)` } : {}) }}>{figures}</small>}
+      </span>
+    </div>
+  );
+}

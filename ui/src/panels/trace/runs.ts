@@ -1,0 +1,33 @@
+/** The runs of a thread, and which of them is shown. */
+
+import * as api from "../../api";
+import { conversation, useApp } from "../../state/app";
+import { useLoad } from "../useLoad";
+
+/** The last one there is something to see of; the last of all, if there is nothing to see of any. */
+export function latest(runs: readonly api.ThreadRun[]): api.ThreadRun | undefined {
+  return runs.findLast((run) => run.traced) ?? runs.at(-1);
+}
+
+export interface Runs {
+  runs: api.ThreadRun[];
+  run: api.ThreadRun | undefined; // the one that is shown: that which was asked for, or the latest
+  error: string;
+  busy: boolean;
+  reload: () => void;
+}
+
+export function useRun(thread: string): Runs {
+  const wanted = useApp((state) => state.run);
+  const running = useApp((state) => conversation(state).run); // read again when one begins or ends
+  const found = useLoad(async () => (thread ? (await api.threads.runs(thread)).runs : []), [thread, running]);
+  const runs = found.data ?? NONE;
+  return { runs, run: runs.find((run) => run.run_id === wanted) ?? latest(runs), error: found.error, busy: found.busy, reload: found.reload };
+}
+
+const NONE: api.ThreadRun[] = [];
+
+export function title(run: api.ThreadRun): string {
+  const at = new Date(run.started * 1000).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit", second: "2-digit" });
+  return `${at} · ${run.outcome || "goes on"}${run.traced ? "" : " (no trace)"}`;
+}

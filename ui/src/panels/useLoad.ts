@@ -1,0 +1,38 @@
+/** Something that a panel reads from the server: what is known of it, what went wrong, and reading it again. */
+
+import { type DependencyList, useCallback, useEffect, useRef, useState } from "react";
+
+import { ApiError } from "../api/http";
+import { patch } from "../state/app";
+
+export interface Loaded<T> {
+  data: T | undefined;
+  error: string;
+  busy: boolean;
+  reload: () => void;
+  put: (data: T) => void; // what the server has answered elsewhere
+}
+
+/** While it is read again, what was known stays; with other `deps` it is something else, and does not. */
+export function useLoad<T>(load: () => Promise<T>, deps: DependencyList): Loaded<T> {
+  const [state, set] = useState<{ data: T | undefined; error: string; busy: boolean }>({ data: undefined, error: "", busy: true });
+  const latest = useRef(0);
+  const read = useCallback(() => {
+    const mine = ++latest.current;
+    set((old) => ({ ...old, busy: true }));
+    load().then(
+      (data) => mine === latest.current && set({ data, error: "", busy: false }),
+      (error: unknown) => {
+        if (error instanceof ApiError && error.status === 401) patch({ me: null });
+        if (mine === latest.current) set({ data: undefined, error: error instanceof Error ? error.message : String(error), busy: false });
+      },
+    );
+  }, deps);
+  useEffect(() => {
+    set({ data: undefined, error: "", busy: true });
+    read();
+    return () => void ++latest.current;
+  }, [read]);
+  const put = useCallback((data: T) => set({ data, error: "", busy: false }), []);
+  return { data: state.data, error: state.error, busy: state.busy, reload: read, put };
+}

@@ -1,0 +1,25 @@
+/** How much of a sum is gone, how much is set aside, and how much is left. */
+
+interface Props {
+  label: string;
+  used: number;
+  reserved?: number;
+  most: number;
+  show: (amount: number) => string;
+}
+
+export function Gauge({ label, used, reserved = 0, most, show }: Props) {
+  const part = (amount: number) => `${Math.min(100, Math.max(0, (amount / most) * 100))}%`;
+  const near = used + reserved >= most * 0.9;
+  const aside = reserved > 0 ? `, ${show(reserved)} set aside` : "";
+  const says = `${show(used)} of ${show(most)}${aside}`;
+  return (
+    <div className="gauge">
+      <span>{label}</span> <small>{says}</small>
+      <div className={near ? "bar near" : "bar"} role="meter" aria-label={label} aria-valuemin={0} aria-valuemax={most} aria-valuenow={Math.min(used, most)} aria-valuetext={says}>
+        <i className="used" style={{ width: part(used) }} />
+        <i className="reserved" style={{ width: part(Math.min(reserved, Math.max(0, most - used))) }} />
+      </div>
+    </div>
+  );
+}

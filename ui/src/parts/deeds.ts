@@ -1,0 +1,64 @@
+/** What each hook did in a run, added up over its spans. */
+
+import type { components } from "../api/schema";
+import { plural } from "./amounts";
+import { duration } from "./spans";
+
+type Span = components["schemas"]["Span"];
+type Verdict = components["schemas"]["Verdict"];
+
+const OPERATIONS: Record<string, string> = { run: "run", step: "step", "llm.call": "model_call", "tool.call": "tool_use" };
+
+const PAST: Record<string, string> = {
+  pass: "let it pass",
+  block: "blocked it",
+  ask: "asked the user",
+  stop: "stopped the run",
+  continue: "had it go on",
+  failed: "failed",
+  approved: "was answered yes",
+  refused: "was answered no",
+};
+
+export interface Deed {
+  text: string;
+  acted: boolean; // it did more than look
+}
+
+/** By operation and hook, as in `of("tool_use", "permissions.check")`. */
+export type Deeds = (operation: string, hook: string) => Deed | undefined;
+
+export function deeds(spans: readonly Span[]): Deeds {
+  const found = new Map<string, Verdict[]>();
+  visit(spans, (span) => {
+    for (const why of span.why ?? []) {
+      const key = `${OPERATIONS[span.name] ?? span.name} ${why.hook}`;
+      found.set(key, [...(found.get(key) ?? []), why]);
+    }
+  });
+  return (operation, hook) => {
+    const rows = found.get(`${operation} ${hook}`);
+    return rows && { text: told(rows), acted: rows.some(acts) };
+  };
+}
+
+export function visit(spans: readonly Span[], look: (span: Span) => void): void {
+  for (const span of spans) {
+    look(span);
+    visit(span.children ?? [], look);
+  }
+}
+
+const acts = (row: Verdict): boolean => row.verdict !== "pass" || Boolean(row.changed);
+
+function told(rows: Verdict[]): string {
+  const counts = new Map<string, number>();
+  for (const row of rows) {
+    const said = row.changed ? "changed it" : (PAST[row.verdict] ?? row.verdict);
+    counts.set(said, (counts.get(said) ?? 0) + 1);
+  }
+  const said = [...counts].map(([words, times]) => (times === 1 ? `${words} once` : `${words} ${plural(times, "time")}`));
+  const reason = rows.findLast((row) => row.reason)?.reason;
+  const took = rows.reduce((sum, row) => sum + (row.ms ?? 0), 0);
+  return `${said.join(", ")}, in ${duration(took)}${reason ? ` (${reason})` : ""}`;
+}

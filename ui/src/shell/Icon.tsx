@@ -1,0 +1,36 @@
+/** Small drawings; what they mean is said by what they stand in. */
+
+const PATHS = {
+  menu: "M4 7h16M4 12h16M4 17h16",
+  search: "M11 4a7 7 0 1 0 0 14 7 7 0 0 0 0-14zM16 16l4.5 4.5",
+  sun: "M12 8a4 4 0 1 0 0 8 4 4 0 0 0 0-8zM12 2v2M12 20v2M4.9 4.9l1.4 1.4M17.7 17.7l1.4 1.4M2 12h2M20 12h2M4.9 19.1l1.4-1.4M17.7 6.3l1.4-1.4",
+  moon: "M20 14.5A8.5 8.5 0 0 1 9.5 4 8.5 8.5 0 1 0 20 14.5z",
+  screen: "M3 5h18v11H3zM9 20h6M12 16v4",
+  leave: "M14 4h5v16h-5M10 8l-4 4 4 4M6 12h10",
+  plus: "M12 5v14M5 12h14",
+  pen: "M4 20l1-4L16.5 4.5l3 3L8 19l-4 1zM14 7l3 3",
+  down: "M12 4v11M7.5 11l4.5 4.5L16.5 11M5 20h14",
+  bin: "M4 7h16M9 7V4h6v3M6.5 7l1 13h9l1-13M10 11v5M14 11v5",
+  close: "M6 6l12 12M18 6L6 18",
+  clip: "M20 11.5l-8 8a5 5 0 0 1-7-7l8.5-8.5a3.3 3.3 0 0 1 4.7 4.7L9.7 17a1.7 1.7 0 0 1-2.4-2.4L15 7",
+  send: "M12 20V5M6 10.5L12 4.5l6 6",
+  stop: "M7 7h10v10H7z",
+  copy: "M9 9h11v11H9zM5 15H4V4h11v1",
+  again: "M4 12a8 8 0 1 0 2.5-5.8M4 4v4.5h4.5",
+  fork: "M6 4v9a4 4 0 0 0 4 4h8M15 13.5l3.5 3.5-3.5 3.5M6 8h6a4 4 0 0 0 4-4",
+  trace: "M4 6h9M8 12h9M11 18h9",
+  canvas: "M4 5h16v14H4zM13 5v14",
+  more: "M5 12h.01M12 12h.01M19 12h.01",
+  help: "M9.2 9a3 3 0 1 1 4.3 2.7c-.9.5-1.5 1.1-1.5 2.3M12 17.5h.01",
+  file: "M6 3h8l4 4v14H6zM14 3v4h4",
+} as const;
+
+export type IconName = keyof typeof PATHS;
+
+export function Icon({ name }: { name: IconName }) {
+  return (
+    <svg className="icon" viewBox="0 0 24 24" width="18" height="18" aria-hidden="true" fill="none" stroke="currentColor" strokeWidth="1.8" strokeLinecap="round" strokeLinejoin="round">
+      <path d={PATHS[name]} />
+    </svg>
+  );
+}
