@@ -73,6 +73,12 @@ ARGUMENTS = {
 }
 
 
+KINDS = {
+    "execute": "shell", "ls": "read", "read_file": "read", "glob": "read", "grep": "read", "write_file": "write",
+    "edit_file": "write", "task": "agent",
+}  # fmt: skip
+
+
 class Said(dict[str, Any]):
     """What a function says, in wick's words; it is translated for whoever called."""
 
@@ -293,9 +299,13 @@ def _ends(view: Call) -> bool:
 
 def _matches(match: str, view: Call) -> bool:
     names = {view.get("tool"), view.get("tool_name"), *view.get("names", ())}
-    kind = f"kind:{view.get('kind', '')}"
-    patterns = [pattern.strip() for pattern in match.split("|")]
-    return any(fnmatchcase(str(name), pattern) for pattern in patterns for name in (*names, kind))
+    kind = view.get("kind", KINDS.get(str(view.get("tool"))))
+    for pattern in (part.strip() for part in match.split("|")):
+        if pattern.startswith("kind:") and kind is None:
+            return True  # who called does not tell it: better asked than left out
+        if any(fnmatchcase(str(name), pattern) for name in (*names, f"kind:{kind}")):
+            return True
+    return False
 
 
 _TYPES = {str: "string", int: "integer", float: "number", bool: "boolean", list: "array", dict: "object"}

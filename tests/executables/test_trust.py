@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import stat
+import time
 from pathlib import Path
 
 import pytest
 
+from wick.capabilities.executables import Executables
 from wick.errors import ConfigError
-from wick.executables.trust import Trust, checking, hashed
+from wick.executables.trust import SETTLED_SECONDS, Trust, at_home, checking, guarding, hashed, parts
 
 
 @pytest.fixture
@@ -123,9 +126,11 @@ def test_a_check_reads_a_file_again_only_when_it_looks_different(file: Path, mon
     known, read = hashed(file), []
     monkeypatch.setattr("wick.executables.trust.hashed", lambda path: read.append(path) or known)
     check = checking(file, known)
-    assert [check(), check(), check()] == ["", "", ""] and len(read) == 1
+    assert [check(), check()] == ["", ""] and len(read) == 2  # it was written a moment ago, and may be again
+    time.sleep(2 * SETTLED_SECONDS)
+    assert [check(), check(), check()] == ["", "", ""] and len(read) == 3
     os.utime(file, ns=(1, 1))
-    assert check() == "" and len(read) == 2
+    assert check() == "" and len(read) == 4
 
 
 def test_a_check_sees_a_change_that_hides_its_time(file: Path) -> None:
@@ -144,3 +149,95 @@ def test_a_check_without_a_hash_asks_whether_it_is_there(file: Path) -> None:
     assert check() == "is not executable any more"
     file.unlink()
     assert check() == "stands no longer where it was"
+
+
+# -- what lies beside a program -------------------------------------------------------------------------------------
+
+
+def test_a_folder_of_programs_is_all_that_could_be_loaded_there(tmp_path: Path) -> None:
+    code = ["check", "lib.py", "lib.cpython-311.pyc", "package.json", "deep/er/part.js", "__pycache__/lib.pyc"]
+    for name in (*code, "notes.md", "seen.log", "state.json", "old.disable"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("")
+    (tmp_path / "deep" / "again").symlink_to(tmp_path)  # round and round
+    (tmp_path / "nowhere").symlink_to(tmp_path / "no")
+    os.mkfifo(tmp_path / "pipe")
+    assert {str(path.relative_to(tmp_path)) for path in parts(tmp_path)} == set(code)
+    assert parts(tmp_path / "no") == []
+
+
+def test_a_folder_with_very_many_files_is_none_of_programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("wick.caps.HOOK_FILES", 3)
+    for number in range(4):
+        (tmp_path / f"file{number}").write_text("")
+    with pytest.raises(ConfigError, match="has more than 3 files; that is no directory of hooks"):
+        parts(tmp_path)
+    assert "has more than 3 files" in guarding(tmp_path, {})()
+
+
+def test_what_lies_beside_a_program_is_trusted_with_it(trust: Trust, tmp_path: Path) -> None:
+    folder = tmp_path / "hooks"
+    folder.mkdir()
+    (folder / "check").write_text("#!/bin/sh\n. ./lib\n")
+    (folder / "lib").write_text("exit 0\n")
+    trust.trust(parts(folder))
+    check = guarding(folder, trust.files())
+    assert check() == ""
+    (folder / "lib").write_text("exit 1\n")
+    assert check() == "stands beside lib, which was changed after it was trusted"
+    trust.trust(parts(folder))
+    (folder / "json.py").write_text("")
+    assert guarding(folder, trust.files())() == "stands beside json.py, which is not trusted"
+
+
+# -- the file of trust, and where it is -----------------------------------------------------------------------------
+
+
+def test_a_file_that_others_may_write_trusts_nothing(trust: Trust, file: Path) -> None:
+    trust.trust([file])
+    for mode in (0o620, 0o602, 0o666):
+        trust.path.chmod(mode)
+        with pytest.raises(ConfigError, match="can be written by others"):
+            trust.trusted(file)
+    trust.path.chmod(0o644)
+    assert trust.trusted(file)
+
+
+def test_who_waits_long_for_somebody_else_is_told(
+    trust: Trust, file: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("wick.executables.trust.LOCK_SECONDS", 0.05)
+    trust.trust([file])
+    with open(f"{trust.path}.lock") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        with pytest.raises(ConfigError, match="somebody else has been changing"):
+            trust.forget([file])
+        trust.learn({file: {"points": ["turn_end"]}})  # what can be asked again need not be kept
+    assert "cannot be remembered" in caplog.text and trust.trusted(file) and trust.type_of(file) is None
+
+
+def test_without_a_home_nothing_is_trusted_and_no_folder_of_that_name_is_one(
+    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", "./~")
+    Trust(tmp_path / "~" / ".wick" / "trust.json").trust([file])
+    trust = Trust()
+    assert at_home("~/.wick") is None and trust.standing(file) == "untrusted" and trust.files() == {}
+    trust.learn({file: {"points": ["turn_end"]}})
+    with pytest.raises(ConfigError, match="set HOME to its whole path"):
+        trust.trust([file])
+
+
+def test_the_hooks_of_a_folder_that_is_named_like_a_home_are_nobodys_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", "~")
+    for name in ("~/.wick/hooks", "project"):
+        (tmp_path / name).mkdir(parents=True)
+    evil = tmp_path / "~" / ".wick" / "hooks" / "evil"
+    evil.write_text("#!/bin/sh\ntouch ran\necho turn_end\n")
+    evil.chmod(0o755)
+    assert Executables(folder="project", claude=True).listed() == []
+    assert not (tmp_path / "ran").exists()

@@ -22,8 +22,8 @@ async def gate() -> Gate:
 
 
 @pytest.fixture
-async def server(tmp_path: Path, gate: Gate) -> AsyncIterator[Hosted]:
-    async with hosted(tmp_path, agents=agents(gate), grace=0.2) as found:
+async def server(tmp_path: Path, gate: Gate, store: str) -> AsyncIterator[Hosted]:
+    async with hosted(tmp_path, store=store, agents=agents(gate), grace=0.2) as found:
         yield found
 
 
@@ -91,6 +91,7 @@ async def test_what_cannot_be_asked_is_refused(client: aiohttp.ClientSession) ->
     system = {"messages": [{"role": "system", "content": "Obey."}, {"role": "user", "content": "Hello."}]}
     assert (await answer(client, "echo", system, 403))["error"]["code"] == "forbidden"
     assert (await answer(client, "nobody", HELLO, 404))["error"]["code"] == "not_found"
+    assert "has no recipes" in (await answer(client, "echo", HELLO | {"recipe": "review"}, 400))["error"]["message"]
     assert (await get(client, "/threads"))["threads"] == []
 
 

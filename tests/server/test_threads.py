@@ -30,10 +30,10 @@ def handing_down(request: Request) -> Any:
 
 
 @pytest.fixture
-async def server(tmp_path: Path, gate: Gate) -> AsyncIterator[Hosted]:
+async def server(tmp_path: Path, gate: Gate, store: str) -> AsyncIterator[Hosted]:
     helper = Subagent("helper", "Helps", "You help.", model=FunctionModel(echoing))
     boss = Agent(FunctionModel(handing_down), hooks=[Subagents([helper])])
-    async with hosted(tmp_path, agents=agents(gate) | {"boss": boss}, grace=0) as found:
+    async with hosted(tmp_path, store=store, agents=agents(gate) | {"boss": boss}, grace=0) as found:
         yield found
 
 

@@ -13,7 +13,7 @@ from wick.capability import Capability
 from wick.decisions import Block, Continue, Decision
 from wick.errors import ConfigError, HookError
 from wick.executables import kodelet
-from wick.executables.exact import agreed, remember
+from wick.executables.exact import agreed, remember, screen
 from wick.frozen import thaw
 from wick.hooks import after, before, guard
 from wick.messages import Message, TextPart, user
@@ -81,22 +81,32 @@ class Recipes(Capability):
 
     @before(Run, priority=LAST_IN)
     async def user_message_send(self, run: Run) -> Block | None:
+        if self._watcher(run, "user_message_send") is None:
+            return None
+        screen(run, self, self.name, lambda message: self._welcomes(run, message))
         verdict = await self._decide(run, "user_message_send")
-        if self._watcher(run, "user_message_send") is not None:
-            run.screen(self.name, lambda message: self._welcomes(run, message))
+        if verdict is None:
+            remember(run, self)
         return verdict
+
+    @guard(Run)
+    async def user_message_send_again(self, run: Run) -> Block | None:
+        """What was changed since it was looked at is looked at again."""
+        if self._watcher(run, "user_message_send") is None or agreed(run, self):
+            return None
+        return await self._decide(run, "user_message_send")
 
     @before(ToolUse, priority=LAST_IN, inherit=True)
     async def before_tool_call(self, use: ToolUse) -> Block | None:
         verdict = await self._decide(use, "before_tool_call")
         if verdict is None and self._watcher(use, "before_tool_call") is not None:
-            remember(use, self.name)
+            remember(use, self)
         return verdict
 
     @guard(ToolUse)
     async def before_tool_call_again(self, use: ToolUse) -> Block | None:
         """A verdict holds for the call that it was about; if that was changed since, the handler looks again."""
-        if self._watcher(use, "before_tool_call") is None or agreed(use, self.name):
+        if self._watcher(use, "before_tool_call") is None or agreed(use, self):
             return None
         copy = use.fork()
         verdict = await self._decide(copy, "before_tool_call")

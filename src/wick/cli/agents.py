@@ -17,6 +17,7 @@ from wick.config_schema import nearest
 from wick.config_text import parse
 from wick.decisions import Asker
 from wick.errors import ConfigError
+from wick.executables.trust import at_home
 
 HOME = "~/.wick"
 HARMLESS = ("Read", "LS", "Glob", "Grep", "calculate", "datetime", "write_todos", "update_todo")
@@ -53,7 +54,8 @@ class Chosen:
 
 def plain(folder: Path) -> Config:
     """The agent of a folder: its files and commands, its hooks and its recipes. It asks before it changes anything."""
-    recipes = [str(folder.absolute() / ".wick" / "recipes"), str(Path(HOME).expanduser() / "recipes")]
+    homes = [folder.absolute() / ".wick", *filter(None, [at_home(HOME)])]
+    recipes = [str(home / "recipes") for home in homes]
     options = {
         "name": "wick",
         "backend": {"type": "local", "workdir": str(folder.absolute())},

@@ -21,6 +21,7 @@ from wick.cli.templates import EVENTS, LANGUAGES, program
 from wick.cli.trying import Verdict, tried, tried_handler
 from wick.errors import ConfigError
 from wick.executables.found import Listed
+from wick.executables.trust import at_home
 from wick.hooks import Hook, rings
 from wick.operations import OPERATIONS
 
@@ -82,7 +83,8 @@ def _row_of(hook: Hook, place: int) -> Row:
 
 
 def _row_of_program(listed: Listed, by_name: dict[str, tuple[int, float]]) -> Row:
-    names = (f"{listed.name}@{listed.point}", f"{listed.event}@{listed.point}")
+    point = listed.point
+    names = (f"{listed.name}@{point}", f"{listed.name}@{point}({listed.event})", f"{listed.event}@{point}")
     place, priority = next((by_name[name] for name in names if name in by_name), (None, listed.priority))
     return Row(
         listed.name, listed.point, place, priority, listed.source, listed.trust, listed.fail, listed.problem
@@ -101,23 +103,42 @@ def _source(hook: Hook) -> str:
 @JSON
 def onion(agent: str | None, folder: str, as_json: bool) -> None:
     """Draw the rings around each operation, the outermost first."""
-    made = Chosen(agent, folder).built()
+    chosen = Chosen(agent, folder)
+    made = chosen.built()
+    fails_open = _open_names(chosen.executables)
     drawn = {one.name: [hook for hook in rings(made.hooks, one) if hook.position != "guard"] for one in OPERATIONS}
     gates = {one.name: [hook for hook in rings(made.hooks, one) if hook.position == "guard"] for one in OPERATIONS}
     if as_json:
-        return _print_json({name: [_named(hook) for hook in (*drawn[name], *gates[name])] for name in drawn})
+        return _print_json(
+            {name: [_named(hook, fails_open) for hook in (*drawn[name], *gates[name])] for name in drawn}
+        )
     for name in drawn:
         click.secho(name, bold=True)
         for depth, hook in enumerate(drawn[name]):
-            click.echo(f"{'  ' * min(depth + 1, 20)}{hook.position:<7}{hook.name}")
+            click.echo(f"{'  ' * min(depth + 1, 20)}{hook.position:<7}{hook.name}{_remark(hook, fails_open)}")
         inner = "  " * min(len(drawn[name]) + 1, 20)
         for hook in gates[name]:
-            click.echo(f"{inner}guard  {hook.name}")
+            click.echo(f"{inner}guard  {hook.name}{_remark(hook, fails_open)}")
         click.echo(f"{inner}● it is done\n")
 
 
-def _named(hook: Hook) -> dict[str, Any]:
-    return {"position": hook.position, "name": hook.name, "priority": hook.priority}
+def _open_names(programs: Sequence[Executables]) -> set[str]:
+    """The programs that let pass what they could not look at, and the events of settings that have such a handler."""
+    rows = [row for part in programs for row in part.listed() if row.fail == "open"]
+    return {name for row in rows for name in (row.name, row.event)}
+
+
+def _fails_open(hook: Hook, fails_open: set[str]) -> bool:
+    return hook.owner is None and hook.name.rpartition("@")[0] in fails_open
+
+
+def _remark(hook: Hook, fails_open: set[str]) -> str:
+    return "  (fail: open)" if _fails_open(hook, fails_open) else ""
+
+
+def _named(hook: Hook, fails_open: set[str]) -> dict[str, Any]:
+    told = {"position": hook.position, "name": hook.name, "priority": hook.priority}
+    return {**told, "fail": "open"} if _fails_open(hook, fails_open) else told
 
 
 # -- trust ----------------------------------------------------------------------------------------------------------
@@ -224,7 +245,10 @@ def new(name: str, event: str, language: str, user: bool, folder: str) -> None:
     """Write a hook program that agrees to everything, to begin with."""
     if not name.replace("-", "").replace("_", "").replace(".", "").isalnum() or name.startswith("."):
         raise ConfigError(f"a program's name has letters, digits, `_`, `.` and `-`, not {name!r}")
-    path = (Path(HOME).expanduser() if user else Path(folder) / ".wick") / "hooks" / name
+    above = at_home(HOME) if user else Path(folder) / ".wick"
+    if above is None:
+        raise ConfigError("nobody knows where your home is; set HOME to its whole path")
+    path = above / "hooks" / name
     path.parent.mkdir(parents=True, exist_ok=True)
     try:
         with path.open("x", encoding="utf-8") as file:

@@ -141,20 +141,21 @@ class Trust:
             _locked(lock, self.path)
             rows = self._rows()
             yield rows
-            self._write(rows)
+            _write(self.path, rows)
         finally:
             os.close(lock)
 
-    def _write(self, rows: dict[str, Row]) -> None:
-        text = json.dumps({"version": VERSION, "files": rows}, indent=1, sort_keys=True)
-        new = f"{self.path}.new"
-        descriptor = os.open(new, os.O_CREAT | os.O_WRONLY | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-        with os.fdopen(descriptor, "w") as file:
-            os.fchmod(file.fileno(), 0o600)
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(new, self.path)
+
+def _write(path: Path, rows: dict[str, Row]) -> None:
+    text = json.dumps({"version": VERSION, "files": rows}, indent=1, sort_keys=True)
+    new = f"{path}.new"
+    descriptor = os.open(new, os.O_CREAT | os.O_WRONLY | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    with os.fdopen(descriptor, "w") as file:
+        os.fchmod(file.fileno(), 0o600)
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(new, path)
 
 
 def _locked(lock: int, path: Path) -> None:
@@ -164,9 +165,7 @@ def _locked(lock: int, path: Path) -> None:
             return fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             if time.monotonic() > until:
-                raise ConfigError(
-                    f"somebody else has been changing {path} for {LOCK_SECONDS:g} s; try again"
-                ) from None
+                raise ConfigError(f"somebody else has been changing {path} for {LOCK_SECONDS:g} s; try again") from None
             time.sleep(0.01)
 
 

@@ -44,6 +44,7 @@ logger = logging.getLogger("wick.server")
 KEY, CANCEL = "key", "cancel"  # kinds of records
 KEY_SECONDS = 7 * 86_400.0  # for which a request with the same key is the same request
 CANCEL_SECONDS = 60.0  # for which another server may notice that a run is to be cancelled
+NOTICE_SECONDS = 2.0  # for which who cancels waits for it
 WENT_ON = "the user went on"
 
 State = Literal["queued", "running", "waiting", "interrupted", "ended"]
@@ -122,7 +123,9 @@ class Runs:
         The same under the same `key` is the same request, also after a restart; something else is a 409.
         """
         self._check_open()
-        await self.registry.agent(user, agent)  # what cannot be built is refused before anything is kept
+        instance = await self.registry.agent(user, agent)  # what cannot be built is refused before anything is kept
+        if recipe and not any(getattr(hook.owner, "name", "") == "recipes" for hook in instance.agent.hooks):
+            raise ApiError(400, "invalid", f"the agent {agent!r} has no recipes; switch them on with `recipes: true`")
         said = [message.to_json() for message in messages]
         thread, after = await self._keyed(user, key, [agent, thread_id, said, recipe], thread_id or Thread().id)
         head = await self.conversations.open(user, agent, thread)
@@ -304,6 +307,13 @@ class Runs:
             await asyncio.wait((mine.task,))
         elif not await self._cancel_waiting(info):
             await self.records.put(CANCEL, user.id, id, {}, until=time() + CANCEL_SECONDS)
+            await self._gone(info)
+
+    async def _gone(self, info: RunInfo) -> None:
+        """Wait a little for another server to notice."""
+        until = time() + NOTICE_SECONDS
+        while time() < until and (await self.store.head(info.owner, info.thread)).run == info.id:
+            await asyncio.sleep(0.1)
 
     async def _cancel_waiting(self, info: RunInfo) -> bool:
         """Cancel a run that nobody performs now; False if somebody does."""

@@ -70,5 +70,5 @@ it("gets a row and loses it", () => {
   fireEvent.click(screen.getByRole("button", { name: "Add a row" }));
   expect(cells()).toEqual([["1"], [""], ["2"]]);
   fireEvent.click(screen.getByRole("button", { name: "Delete row 1" }));
-  expect(text).toBe('n\n""\n2\n');
+  expect(text).toBe('n\n\n2\n');
 });

@@ -1,8 +1,6 @@
 import { expect, it } from "vitest";
 
-import { fenceName, kindOf, longFences, viewsOf } from "./kind";
-
-const lines = (count: number) => Array.from({ length: count }, (_, at) => `line ${at}`).join("\n");
+import { kindOf, viewsOf } from "./kind";
 
 it.each([
   ["a.py", "x = 1", "code"],
@@ -22,13 +20,4 @@ it.each([
 
 it("opens a thing in the way people look at it first", () => {
   expect([viewsOf("data")[0], viewsOf("slides")[0], viewsOf("html")[0]]).toEqual(["grid", "slides", "preview"]);
-});
-
-it("finds what is long in an answer, and leaves what is short", () => {
-  const answer = `Here:\n\n\`\`\`python\n${lines(16)}\n\`\`\`\n\nand\n\n\`\`\`\n${lines(15)}\n\`\`\`\n\n~~~csv\n${lines(20)}\n`;
-  expect(longFences(answer).map((one) => [one.word, one.text.split("\n").length])).toEqual([["python", 17], ["csv", 22]]);
-});
-
-it("gives a name to what has none", () => {
-  expect(["python", "csv", "", "Dockerfile", "../x"].map(fenceName)).toEqual(["answer.py", "answer.csv", "answer.txt", "Dockerfile", "answer.x"]);
 });

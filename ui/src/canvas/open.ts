@@ -1,7 +1,8 @@
 /** Open something on the canvas: a file of the agent's workspace, or a text out of an answer. */
 
 import { app, patch } from "../state/app";
-import { fenceName, kindOf, OPEN_LINES, viewsOf } from "./kind";
+import { fenceName } from "./fences";
+import { kindOf, viewsOf } from "./kind";
 import { activate, add, canvas, fresh, idOf, load, type Place, refresh, remember, type Tab, tabOf, update } from "./tabs";
 
 export interface How {
@@ -44,5 +45,4 @@ export function openText(name: string, text: string, word = "", how: How = {}): 
   add({ ...fresh(`text-${++texts}`, called, null), state: "ready", kind, view: viewsOf(kind)[0]!, text, saved: "", versions: [text] }, show);
 }
 
-/** Whether a piece of an answer is long enough for a place of its own. */
-export const canOpen = (text: string): boolean => text.trimEnd().split("\n").length > OPEN_LINES;
+export { canOpen } from "./fences";

@@ -11,6 +11,13 @@ describe("a table", () => {
     expect(table.rows).toEqual([["apple", "1,200", "ok"], ["pear", "90", "two\nlines"], ["fig", "", ""], ["kiwi", "", ""]]);
   });
 
+  it("keeps rows that are empty, and no lines that are", () => {
+    expect(readTable("a,b\n\n1,2\n,\n\n", "a.csv").rows).toEqual([["1", "2"], ["", ""]]);
+    expect(readTable("\na\n1\n\n2\n", "a.csv").rows).toEqual([["1"], [""], ["2"]]);
+    const grown = withRow(readTable("a\n1\n", "a.csv"), 0);
+    expect(readTable(writeTable(grown), "a.csv")).toEqual(grown);
+  });
+
   it("is written as it was read", () => {
     for (const [text, name] of [[CSV, "a.csv"], ["a\tb\n1\t2\n", "a.tsv"]] as const) {
       expect(writeTable(readTable(text, name))).toBe(text);

@@ -13,11 +13,20 @@ export class NotATable extends Error {}
 export function readTable(text: string, name: string): Table {
   if (/\.json$/i.test(name)) return readJson(text);
   const format = /\.tsv$/i.test(name) ? "tsv" : "csv";
-  const parsed = Papa.parse<string[]>(text.replace(/^\uFEFF/, ""), { skipEmptyLines: "greedy", ...(format === "tsv" ? { delimiter: "\t" } : {}) });
-  const [head, ...rows] = parsed.data;
+  const parsed = Papa.parse<string[]>(text.replace(/^\uFEFF/, ""), { ...(format === "tsv" ? { delimiter: "\t" } : {}) });
+  const [head, ...rows] = withoutBlank(parsed.data);
   if (!head) return { columns: [], rows: [], format };
   const width = Math.max(head.length, ...rows.map((row) => row.length));
   return { columns: filled(head, width).map((name, at) => name || `column ${at + 1}`), rows: rows.map((row) => filled(row, width)), format };
+}
+
+/** Rows without empty lines, which are none; in a table of one column they are cells, except at its ends. */
+function withoutBlank(rows: string[][]): string[][] {
+  const isBlank = (row: string[]) => row.length === 1 && !row[0]!.trim();
+  const first = rows.findIndex((row) => !isBlank(row));
+  if (first < 0) return [];
+  if (rows[first]!.length > 1) return rows.filter((row) => !isBlank(row));
+  return rows.slice(first, isBlank(rows.at(-1)!) ? -1 : undefined);
 }
 
 function filled(row: string[], width: number): string[] {

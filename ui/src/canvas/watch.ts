@@ -2,7 +2,7 @@
 
 import { app, conversation } from "../state/app";
 import type { Call, Conversation, Item, Reply } from "../state/fold";
-import { type Fence, longFences } from "./kind";
+import { type Fence, longFences } from "./fences";
 
 const WRITERS = new Set(["write_file", "edit_file"]);
 const LOOK_BACK = 8; // items: what is older has been seen

@@ -19,7 +19,7 @@ const text = (args: Args, name: string): string => (typeof args[name] === "strin
 
 function Command({ args, shell }: { args: Args; shell: api.Approval["shell"] }) {
   const { command, ...rest } = args;
-  const more = Object.entries(rest).filter(([, value]) => value !== null && value !== false);
+  const more = Object.entries(rest).filter(([, value]) => value !== null && value !== false && value !== "");
   return (
     <div className="about-command">
       <pre className="command" tabIndex={0} aria-label="Command"><span aria-hidden="true">$ </span>{String(command)}</pre>

@@ -1,17 +1,19 @@
 /** A question: exactly what will be done, and the answers there are. */
 
-import { useState } from "react";
+import { useId, useState } from "react";
 
 import type { Approval, Decision } from "../api";
 import { answer } from "../state/talk";
 import { AboutCall } from "./AboutCall";
 import { Inquiry } from "./Inquiry";
 
-export function Ask({ asked }: { asked: Approval }) {
-  return asked.tool === "ask_user" && asked.about?.["kind"] ? <Inquiry asked={asked} /> : <Consent asked={asked} />;
+/** `title` is the id of what is asked, for whatever this stands in. */
+export function Ask({ asked, title }: { asked: Approval; title: string }) {
+  return asked.tool === "ask_user" && asked.about?.["kind"] ? <Inquiry asked={asked} title={title} /> : <Consent asked={asked} title={title} />;
 }
 
-function Consent({ asked }: { asked: Approval }) {
+function Consent({ asked, title }: { asked: Approval; title: string }) {
+  const field = useId();
   const [words, setWords] = useState("");
   const [args, setArgs] = useState<string | null>(null); // as JSON, while they are edited
   const [busy, setBusy] = useState(false);
@@ -23,7 +25,7 @@ function Consent({ asked }: { asked: Approval }) {
   };
   return (
     <div className="ask">
-      <h2 id={`ask-${asked.id}`}>{asked.question}</h2>
+      <h2 id={title}>{asked.question}</h2>
       {args === null ? <AboutCall tool={asked.tool ?? ""} args={asked.args ?? {}} shell={asked.shell ?? null} /> : <EditArgs args={args} wrong={changed === null} set={setArgs} />}
       <div className="choices">
         <button className="main" disabled={busy || changed === null} onClick={() => void say({ choice: "allow", ...(changed ? { args: changed } : {}) })}>{args === null ? "Allow" : "Allow this instead"}</button>
@@ -32,8 +34,8 @@ function Consent({ asked }: { asked: Approval }) {
         {asked.args && <button disabled={busy} onClick={() => setArgs(args === null ? JSON.stringify(asked.args, null, 2) : null)}>{args === null ? "Edit" : "As it was"}</button>}
       </div>
       <form className="deny" onSubmit={(event) => { event.preventDefault(); void say({ choice: "deny", words }); }}>
-        <label className="visually-hidden" htmlFor={`words-${asked.id}`}>Why not, or what instead</label>
-        <input id={`words-${asked.id}`} placeholder="Why not, or what instead" value={words} onChange={(event) => setWords(event.target.value)} />
+        <label className="visually-hidden" htmlFor={field}>Why not, or what instead</label>
+        <input id={field} placeholder="Why not, or what instead" value={words} onChange={(event) => setWords(event.target.value)} />
         <button className="no" disabled={busy}>Deny</button>
       </form>
       <Sealed asked={asked} />

@@ -1,6 +1,6 @@
 /** What the agent wants to know: yes or no, one of several, some of several, or a text. */
 
-import { useState } from "react";
+import { useId, useState } from "react";
 
 import type { Approval, Decision } from "../api";
 import { answer } from "../state/talk";
@@ -13,7 +13,7 @@ interface About {
   preset: unknown;
 }
 
-export function Inquiry({ asked }: { asked: Approval }) {
+export function Inquiry({ asked, title }: { asked: Approval; title: string }) {
   const { kind, options, preset } = about(asked);
   const [busy, setBusy] = useState(false);
   const say = async (decision: Decision) => {
@@ -24,10 +24,10 @@ export function Inquiry({ asked }: { asked: Approval }) {
   const give = (value: Value) => void say({ choice: "allow", args: { answer: value } });
   return (
     <div className="ask">
-      <h2 id={`ask-${asked.id}`}>{asked.question}</h2>
+      <h2 id={title}>{asked.question}</h2>
       {kind === "confirm" && <Confirm preset={preset} busy={busy} give={give} />}
-      {(kind === "select" || kind === "multiselect") && <Choose id={asked.id} several={kind === "multiselect"} options={options} preset={preset} busy={busy} give={give} />}
-      {kind === "input" && <Write id={asked.id} preset={preset} busy={busy} give={give} />}
+      {(kind === "select" || kind === "multiselect") && <Choose several={kind === "multiselect"} options={options} preset={preset} busy={busy} give={give} />}
+      {kind === "input" && <Write preset={preset} busy={busy} give={give} />}
       {kind !== "confirm" && <button className="plain" disabled={busy} onClick={() => void say({ choice: "deny", words: "the user does not want to answer" })}>I do not want to answer</button>}
     </div>
   );
@@ -53,7 +53,8 @@ function Confirm({ preset, busy, give }: Part) {
   );
 }
 
-function Choose({ id, several, options, preset, busy, give }: Part & { id: string; several: boolean; options: string[] }) {
+function Choose({ several, options, preset, busy, give }: Part & { several: boolean; options: string[] }) {
+  const name = useId();
   const [chosen, setChosen] = useState<string[]>(Array.isArray(preset) ? preset.map(String) : typeof preset === "string" ? [preset] : []);
   const flip = (option: string) => setChosen((old) => (!several ? [option] : old.includes(option) ? old.filter((one) => one !== option) : [...old, option]));
   const submit = (event: React.FormEvent) => {
@@ -65,19 +66,20 @@ function Choose({ id, several, options, preset, busy, give }: Part & { id: strin
     <form className="options" onSubmit={submit}>
       <fieldset disabled={busy}>
         <legend className="visually-hidden">{several ? "Choose some, or none" : "Choose one"}</legend>
-        {options.map((option) => <label key={option}><input type={several ? "checkbox" : "radio"} name={`option-${id}`} checked={chosen.includes(option)} onChange={() => flip(option)} /> {option}</label>)}
+        {options.map((option) => <label key={option}><input type={several ? "checkbox" : "radio"} name={name} checked={chosen.includes(option)} onChange={() => flip(option)} /> {option}</label>)}
       </fieldset>
       <button className="main" disabled={busy || (!several && !chosen.length)}>Answer</button>
     </form>
   );
 }
 
-function Write({ id, preset, busy, give }: Part & { id: string }) {
+function Write({ preset, busy, give }: Part) {
+  const field = useId();
   const [text, setText] = useState(typeof preset === "string" ? preset : "");
   return (
     <form className="deny" onSubmit={(event) => { event.preventDefault(); give(text); }}>
-      <label className="visually-hidden" htmlFor={`answer-${id}`}>Your answer</label>
-      <input id={`answer-${id}`} maxLength={10_000} placeholder="Your answer" value={text} onChange={(event) => setText(event.target.value)} />
+      <label className="visually-hidden" htmlFor={field}>Your answer</label>
+      <input id={field} maxLength={10_000} placeholder="Your answer" value={text} onChange={(event) => setText(event.target.value)} />
       <button className="main" disabled={busy || !text.trim()}>Answer</button>
     </form>
   );

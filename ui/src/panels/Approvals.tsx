@@ -22,11 +22,11 @@ export default function Approvals() {
 function One({ asked }: { asked: Approval }) {
   const here = useApp((state) => state.thread === asked.thread_id);
   return (
-    <li aria-label={asked.question}>
+    <li aria-labelledby={`inbox-${asked.id}`}>
       <p className="from">
         <b>{asked.agent_id}</b> in {here ? "this thread" : <button className="link" onClick={() => void openThread(asked.thread_id)}>{asked.title || "Untitled"}</button>}
       </p>
-      <Ask asked={asked} />
+      <Ask asked={asked} title={`inbox-${asked.id}`} />
     </li>
   );
 }

@@ -43,7 +43,8 @@ async def events(
     info, how = await wick.runs.state(caller, id)
     if after != START and how == "ended" and await _seen(wick, info, after):
         return Response(status_code=204)
-    return EventStream(lambda: wick.runs.follow(info, after), {"X-Run-Id": id, "X-Thread-Id": info.thread})
+    headers = {"X-Run-Id": id, "X-Thread-Id": info.thread}
+    return EventStream(lambda: wick.runs.follow(info, after), headers, wick.limits.hold("streams", caller.id))
 
 
 async def _seen(wick: Wick, info: Any, after: Any) -> bool:

@@ -1,0 +1,172 @@
+"""Whatever a program prints, in whatever field: it is understood, or it is a failure that is said in a sentence."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kit import call, execute
+from wick import Run, Step, ToolUse, user
+from wick.decisions import Block, Stop
+from wick.executables import kodelet, points
+from wick.executables.answers import Unfit, encoded, parsed
+from wick.executables.claude_answers import Said, verdict
+from wick.executables.handlers import heard
+from wick.executables.running import Ran
+from wick.executables.settings import Entry
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=9),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=9), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+def a_use() -> ToolUse:
+    use = ToolUse(Run(), call("execute", command="ls"), execute, {"command": "ls"})
+    use.validate()
+    return use
+
+
+# -- a program that is not understood has failed, in every field ---------------------------------------------------
+
+KODELET = {
+    "before_tool_call": {"blocked": bool, "reason": str, "input": dict},
+    "after_tool_call": {"output": dict},
+    "user_message_send": {"blocked": bool, "reason": str},
+    "agent_stop": {"follow_up_messages": list},
+}
+POINTS = {
+    "before_tool_use": {"decision": str, "reason": str, "question": str, "args": dict},
+    "guard_tool_use": {"decision": str, "reason": str, "question": str},
+    "after_tool_use": {"result": (str, dict)},
+    "before_run": {"decision": str, "input": str, "system": str},
+    "after_step": {"decision": str, "message": str},
+}
+CLAUDE = {
+    "continue": bool, "stopReason": str, "suppressOutput": bool, "systemMessage": str, "decision": str, "reason": str,
+    "hookSpecificOutput": dict,
+}  # fmt: skip
+SPECIFIC = {
+    "hookEventName": str, "permissionDecision": str, "permissionDecisionReason": str, "updatedInput": dict,
+    "additionalContext": str, "initialUserMessage": str, "decision": dict,
+}  # fmt: skip
+
+
+def an_operation(event: str) -> Any:
+    if "step" in event or event == "agent_stop":
+        return Step(Run(), 1)
+    if "run" in event or event == "user_message_send":
+        return Run(input=[user("hello")])
+    use = a_use()
+    use.result = use.accept("ran ls")
+    return use
+
+
+def fits(value: Any, kinds: Any) -> bool:
+    return value is None or type(value) in (kinds if isinstance(kinds, tuple) else (kinds,))
+
+
+@pytest.mark.parametrize(("event", "field"), [(event, field) for event in KODELET for field in KODELET[event]])
+@given(value=VALUES)
+def test_a_wrong_type_in_a_field_of_one_program_per_hook(event: str, field: str, value: Any) -> None:
+    try:
+        kodelet.Event(event).hear(parsed(encoded({field: value})), an_operation(event))
+    except Unfit:
+        return
+    assert fits(value, KODELET[event][field])
+
+
+@pytest.mark.parametrize(("event", "field"), [(event, field) for event in POINTS for field in POINTS[event]])
+@given(value=VALUES)
+def test_a_wrong_type_in_a_field_of_a_point(event: str, field: str, value: Any) -> None:
+    try:
+        points.read(parsed(encoded({field: value})), event, an_operation(event))
+    except Unfit:
+        return
+    assert fits(value, POINTS[event][field])
+
+
+@pytest.mark.parametrize("event", ["PreToolUse", "PostToolUse"])
+@pytest.mark.parametrize("field", [*CLAUDE, *(f"hookSpecificOutput.{name}" for name in SPECIFIC)])
+@given(value=VALUES)
+def test_a_wrong_type_in_a_field_of_settings(event: str, field: str, value: Any) -> None:
+    above, _, name = field.rpartition(".")
+    told = {above: {"hookEventName": event, name: value}} if above else {name: value}
+    said = heard(Entry(event, command="check"), Ran(stdout=encoded(told)))
+    wanted = (SPECIFIC if above else CLAUDE)[name]
+    assert said.problem or fits(value, wanted)
+
+
+@given(st.binary(max_size=60))
+def test_any_bytes_are_understood_or_a_failure(printed: bytes) -> None:
+    for event in ("PreToolUse", "UserPromptSubmit", "Stop"):
+        said = heard(Entry(event, command="check"), Ran(stdout=printed))
+        assert isinstance(said, Said)
+    try:
+        assert isinstance(parsed(printed), dict)
+    except Unfit as problem:
+        assert str(problem).startswith("answered ")
+
+
+# -- exit codes and what is printed with them -----------------------------------------------------------------------
+
+DENY = '{"hookSpecificOutput": {"hookEventName": "PreToolUse", "permissionDecision": "deny"}}'
+ALLOW = DENY.replace("deny", "allow")
+AGREES = {"nothing": "", "a text": "looks good", "an object": "{}", "an allow": ALLOW, "blanks": "\r\n {}\r\n"}
+REFUSES = {
+    "a deny": DENY,
+    "a deny after a mark": f"\ufeff{DENY}",
+    "a deny with other line ends": f"\r\n{DENY}\r\n",
+    "a deny below a text": f"checking\n{DENY}",
+    "a deny between texts": f"checking\n  {DENY}\ndone",
+    "two answers": f"{ALLOW}\n{DENY}",
+    "an answer and more": f"{ALLOW} and more",
+    "half an answer": DENY[:40],
+    "another type": '{"continue": "no"}',
+    "a word that is none": DENY.replace("deny", "no"),
+    "no UTF-8": b"\xff\xfe{",
+    "half of UTF-16": DENY.encode("utf-16-le"),
+    "zeros": b"ok\0\0",
+    "a number without an end": '{"a": NaN}',
+    "nested without an end": '{"a":' + "[" * 100_000,
+}
+SIGNALS = (129, 137, 139, 143)
+
+
+def decision(printed: str | bytes, code: int, event: str = "PreToolUse", **options: Any) -> Any:
+    stdout = printed if isinstance(printed, bytes) else printed.encode()
+    said = heard(Entry(event, command="check", **options), Ran(code, stdout, "why"))
+    return verdict(Run(), [said], "?").decision
+
+
+@pytest.mark.parametrize("code", [0, 1, 2, 3, 126, 127, 255, *SIGNALS])
+@pytest.mark.parametrize("printed", [*AGREES, *REFUSES])
+def test_only_0_with_something_that_agrees_is_agreement(printed: str, code: int) -> None:
+    text = (AGREES | REFUSES)[printed]
+    found = decision(text, code)
+    assert found is None if code == 0 and printed in AGREES else isinstance(found, Block), found
+
+
+@pytest.mark.parametrize("code", [0, 1, 126])
+@pytest.mark.parametrize("printed", ["nothing", "half an answer", "no UTF-8", "a deny below a text"])
+def test_who_may_fail_open_lets_pass_what_it_did_not_say(printed: str, code: int) -> None:
+    assert decision((AGREES | REFUSES)[printed], code, fail="open") is None
+
+
+def test_who_may_fail_open_still_refuses() -> None:
+    assert isinstance(decision(DENY, 0, fail="open"), Block) and isinstance(decision("", 2, fail="open"), Block)
+    assert isinstance(decision('{"continue": false}', 1, fail="open"), Stop)
+
+
+def test_a_text_may_have_objects_in_it_that_are_no_answers() -> None:
+    assert decision('the config is\n{"retries": 3}\nand that is fine', 0) is None
+    assert decision('I would say {"decision": "block"} is too much', 0) is None
+
+
+def test_half_characters_are_told_as_they_are() -> None:
+    assert json.loads(encoded({"command": "rm \ud800"})) == {"command": "rm \ud800"}

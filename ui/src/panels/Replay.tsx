@@ -1,0 +1,46 @@
+/** What other guards, or one rule more, would have said about what was done. Nothing is run. */
+
+import "./panels.css";
+import "./replay/replay.css";
+
+import { useEffect, useState } from "react";
+
+import * as api from "../api";
+import { attempt, notify, useApp } from "../state/app";
+import { openThread } from "../state/threads";
+import { added, kept, type Kind, KINDS } from "./agent/rules";
+import { Form } from "./replay/Form";
+import { Report } from "./replay/Report";
+import { type Asked, hasRules, lines, NOTHING, request } from "./replay/request";
+
+export default function Replay() {
+  const agent = useApp((state) => state.agent);
+  const thread = useApp((state) => state.thread);
+  const [asked, change] = useState<Asked>(NOTHING);
+  const [report, setReport] = useState<api.ReplayReport | null>(null);
+  const [busy, setBusy] = useState(false);
+  useEffect(() => change((old) => (old.thread ? { ...old, thread } : old)), [thread]);
+  useEffect(() => setReport(null), [agent]);
+  const run = async () => {
+    setBusy(true);
+    setReport((await attempt(() => api.replay(request(agent, asked)))) ?? null);
+    setBusy(false);
+  };
+  return (
+    <div className="panel">
+      <p className="note">Every use of a tool that came to the gate is put before other guards once more, with exactly the arguments of then. Nothing is run, asked or changed.</p>
+      <Form asked={asked} change={change} busy={busy} run={() => void run()} />
+      {report && <Report report={report} open={(id) => void openThread(id)} />}
+      {report && hasRules(asked) && <button onClick={() => void attempt(() => keep(agent, asked))}>Give the agent these rules</button>}
+    </div>
+  );
+}
+
+/** Add the rules that were tried to those the agent has. */
+async function keep(agent: string, asked: Asked): Promise<void> {
+  const before = kept(await api.agents.permissions(agent));
+  const pairs = KINDS.flatMap((kind) => lines(asked[kind]).map((rule): [Kind, string] => [kind, rule]));
+  const rules = pairs.reduce((all, [kind, rule]) => added(all, kind, rule), before);
+  await api.agents.changeHooks(agent, { hooks: { permissions: rules } });
+  notify("The agent has these rules from its next run on.");
+}

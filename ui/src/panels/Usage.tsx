@@ -1,0 +1,84 @@
+/** Tokens and dollars over time, by agent and by model. */
+
+import "./panels.css";
+import "./usage/usage.css";
+
+import { useState } from "react";
+
+import * as api from "../api";
+import { count, dollars, plural, short } from "../parts/amounts";
+import { conversation, useApp } from "../state/app";
+import { Show } from "./States";
+import { Days } from "./usage/Days";
+import { Shares } from "./usage/Shares";
+import { by, days, type Measure, period, type Split, stacked } from "./usage/sums";
+import { Table } from "./usage/Table";
+import { useLoad } from "./useLoad";
+
+const PERIODS = [7, 30, 90, 365];
+const MEASURES: readonly (readonly [Measure, string])[] = [["tokens", "Tokens"], ["cost", "Cost"], ["runs", "Runs"]];
+const SHOW: Record<Measure, (amount: number) => string> = { tokens: short, cost: dollars, runs: count };
+
+export default function Usage() {
+  const admin = useApp((state) => state.me?.role === "admin");
+  const running = useApp((state) => conversation(state).run); // what a run has used is known when it has ended
+  const [length, setLength] = useState(30);
+  const [agent, setAgent] = useState("");
+  const [everyone, setEveryone] = useState(false);
+  const [measure, setMeasure] = useState<Measure>("tokens");
+  const range = period(length);
+  const report = useLoad(() => api.usage.report({ ...range, agent, user: everyone ? "*" : "" }), [range.since, range.until, agent, everyone, running]);
+  return (
+    <div className="panel">
+      <div className="bar-of-tools">
+        <select aria-label="Period" value={length} onChange={(event) => setLength(Number(event.target.value))}>{PERIODS.map((one) => <option key={one} value={one}>Last {one} days</option>)}</select>
+        <Agents chosen={agent} choose={setAgent} />
+        {admin && <select aria-label="Whose" value={everyone ? "all" : "mine"} onChange={(event) => setEveryone(event.target.value === "all")}><option value="mine">Mine</option><option value="all">Everyone’s</option></select>}
+        <div className="segments" role="group" aria-label="Measure">{MEASURES.map(([id, title]) => <button key={id} aria-pressed={id === measure} onClick={() => setMeasure(id)}>{title}</button>)}</div>
+      </div>
+      <Show of={report} what="what was used">{(found) => <Found report={found} all={days(range.since, range.until)} measure={measure} everyone={everyone} />}</Show>
+    </div>
+  );
+}
+
+function Agents({ chosen, choose }: { chosen: string; choose: (agent: string) => void }) {
+  const agents = useApp((state) => state.agents);
+  return (
+    <select aria-label="Agent" value={chosen} onChange={(event) => choose(event.target.value)}>
+      <option value="">All agents</option>
+      {agents.map((one) => <option key={one.agent_id} value={one.agent_id}>{one.name}</option>)}
+    </select>
+  );
+}
+
+function Found({ report, all, measure, everyone }: { report: api.UsageReport; all: string[]; measure: Measure; everyone: boolean }) {
+  const [split, setSplit] = useState<Split>("model");
+  if (!report.rows.length) return <p className="empty">Nothing was used in this time. Talk to an agent, or look at a longer period.</p>;
+  const show = SHOW[measure];
+  const data = stacked(report.rows, all, split, measure);
+  const splits: Split[] = everyone ? ["model", "agent", "user"] : ["model", "agent"];
+  return (
+    <>
+      <Totals total={report.total} />
+      <section aria-label="Over time">
+        <h3>Over time</h3>
+        <div className="segments" role="group" aria-label="Split">{splits.map((one) => <button key={one} aria-pressed={one === split} onClick={() => setSplit(one)}>by {one}</button>)}</div>
+        {data.names.length ? <Days data={data} show={show} label={`${measure} by day and ${split}, from ${all[0]} to ${all.at(-1)}`} /> : <p className="empty">No price is known of what was used. Look at tokens instead.</p>}
+      </section>
+      {splits.map((one) => <Shares key={one} title={`By ${one}`} rows={by(report.rows, one, measure)} show={show} />)}
+      <Table report={report} users={everyone} />
+    </>
+  );
+}
+
+function Totals({ total }: { total: api.UsageReport["total"] }) {
+  const known = total.unpriced < total.questions;
+  return (
+    <dl className="totals" aria-label="In all">
+      <div><dt>Runs</dt><dd>{count(total.runs)}</dd></div>
+      <div><dt>Tokens in</dt><dd title={count(total.input_tokens)}>{short(total.input_tokens)}</dd></div>
+      <div><dt>Tokens out</dt><dd title={count(total.output_tokens)}>{short(total.output_tokens)}</dd></div>
+      <div><dt>Cost</dt><dd title={total.unpriced ? `without ${plural(total.unpriced, "question")} of unknown price` : undefined}>{known ? dollars(total.cost) : "not known"}</dd></div>
+    </dl>
+  );
+}

@@ -1,0 +1,53 @@
+/** Which guards are asked, and about which threads. */
+
+import type { FormEvent } from "react";
+
+import { useApp } from "../../state/app";
+import { type Asked, GUARDS, type Guards } from "./request";
+
+const RULES = [["deny", "Deny", "Bash(git push *)"], ["ask", "Ask about", "Write(docs/**)"], ["allow", "Allow", "Bash(ls *)"]] as const;
+
+interface Props {
+  asked: Asked;
+  change: (asked: Asked) => void;
+  busy: boolean;
+  run: () => void;
+}
+
+export function Form({ asked, change, busy, run }: Props) {
+  const submit = (event: FormEvent) => {
+    event.preventDefault();
+    run();
+  };
+  return (
+    <form className="replay-form" onSubmit={submit}>
+      <Scope asked={asked} change={change} />
+      <label className="field">Guards
+        <select value={asked.guards} onChange={(event) => change({ ...asked, guards: event.target.value as Guards })}>{GUARDS.map((one) => <option key={one.id} value={one.id}>{one.title}</option>)}</select>
+      </label>
+      <p className="note">{GUARDS.find((one) => one.id === asked.guards)!.says}</p>
+      <fieldset>
+        <legend>With these rules beside its own, one a line</legend>
+        {RULES.map(([kind, title, example]) => (
+          <label key={kind} className="field">{title}<textarea rows={Math.max(1, asked[kind].split("\n").length)} value={asked[kind]} placeholder={example} spellCheck={false} onChange={(event) => change({ ...asked, [kind]: event.target.value })} /></label>
+        ))}
+      </fieldset>
+      <button className="main" disabled={busy}>{busy ? "Looking…" : "See what would have been different"}</button>
+    </form>
+  );
+}
+
+function Scope({ asked, change }: { asked: Asked; change: (asked: Asked) => void }) {
+  const agents = useApp((state) => state.agents);
+  const agent = useApp((state) => state.agent);
+  const thread = useApp((state) => state.thread);
+  const name = agents.find((one) => one.agent_id === agent)?.name ?? agent;
+  return (
+    <label className="field">Threads
+      <select value={asked.thread ? "this" : "all"} onChange={(event) => change({ ...asked, thread: event.target.value === "this" ? thread : "" })}>
+        <option value="all">All of mine with {name}</option>
+        {thread && <option value="this">The one that is open</option>}
+      </select>
+    </label>
+  );
+}

@@ -1,0 +1,15 @@
+/** How much each one used, as bars beside their names. */
+
+export function Shares({ title, rows, show }: { title: string; rows: [string, number][]; show: (amount: number) => string }) {
+  const most = rows[0]?.[1] ?? 1;
+  return (
+    <section aria-label={title}>
+      <h3>{title}</h3>
+      <ul className="shares">
+        {rows.map(([name, amount]) => (
+          <li key={name}><span>{name || "without a name"}</span><b>{show(amount)}</b><i style={{ width: `${(amount / most) * 100}%` }} aria-hidden="true" /></li>
+        ))}
+      </ul>
+    </section>
+  );
+}

@@ -1,0 +1,53 @@
+/** What was used, added up: by day, agent, model or user. */
+
+import type { UsageRow } from "../../api";
+
+export type Measure = "tokens" | "cost" | "runs";
+export type Split = "model" | "agent" | "user";
+
+export const OTHERS = "others";
+
+export function amount(row: UsageRow, measure: Measure): number {
+  if (measure === "cost") return row.cost;
+  return measure === "runs" ? row.runs : row.input_tokens + row.output_tokens;
+}
+
+/** How much each one used, the most first. */
+export function by(rows: readonly UsageRow[], split: Split, measure: Measure): [string, number][] {
+  const sums = new Map<string, number>();
+  for (const row of rows) sums.set(row[split], (sums.get(row[split]) ?? 0) + amount(row, measure));
+  return [...sums].filter(([, sum]) => sum > 0).sort(([one, more], [other, less]) => less - more || one.localeCompare(other));
+}
+
+/** Every day from the first to the last, also those on which nothing was used. */
+export function days(since: string, until: string): string[] {
+  const found: string[] = [];
+  for (let at = Date.parse(since); at <= Date.parse(until); at += 86_400_000) found.push(new Date(at).toISOString().slice(0, 10));
+  return found;
+}
+
+export interface Stacked {
+  days: string[];
+  names: string[];
+  values: number[][]; // by day, then by name
+}
+
+/** By day, split among those who used the most; the others are one. */
+export function stacked(rows: readonly UsageRow[], all: string[], split: Split, measure: Measure, most = 5): Stacked {
+  const ranked = by(rows, split, measure).map(([name]) => name);
+  const names = ranked.length > most + 1 ? [...ranked.slice(0, most), OTHERS] : ranked;
+  const place = new Map(ranked.map((name, at) => [name, Math.min(at, names.length - 1)]));
+  const values = all.map(() => names.map(() => 0));
+  const day = new Map(all.map((date, at) => [date, at]));
+  for (const row of rows) {
+    const [at, name] = [day.get(row.day), place.get(row[split])];
+    if (at !== undefined && name !== undefined) values[at]![name]! += amount(row, measure);
+  }
+  return { days: all, names, values };
+}
+
+/** The first and the last day of a period that ends today, in UTC as the server counts. */
+export function period(length: number, now = Date.now()): { since: string; until: string } {
+  const day = (at: number) => new Date(at).toISOString().slice(0, 10);
+  return { since: day(now - (length - 1) * 86_400_000), until: day(now) };
+}
