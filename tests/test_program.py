@@ -283,6 +283,16 @@ def test_a_function_is_not_called_for_what_it_does_not_match() -> None:
     assert seen == ["run", "get"]
 
 
+def test_a_kind_of_tool_is_known_or_asked_about_whoever_calls() -> None:
+    hook, seen = program(), []
+    hook.guard_tool_use(match="kind:shell")(lambda call: seen.append(call["tool"]))
+    for name in ("Bash", "Read", "mcp__server__run"):
+        hook.answer({"hook_event_name": "PreToolUse", "tool_name": name, "tool_input": {}})
+    for name in ("bash", "file_read"):
+        hook.answer({"event": "before_tool_call", "tool_name": name, "tool_input": {}})
+    assert seen == ["execute", "mcp__server__run", "execute"]  # what nobody can tell is looked at
+
+
 def test_the_names_are_those_that_wick_knows() -> None:
     assert POINTS == aliases.POINT_NAMES
     assert all(aliases.TOOLS[name] == tool for name, tool in wick.program.TOOLS.items())

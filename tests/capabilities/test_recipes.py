@@ -263,6 +263,20 @@ async def test_user_message_send_refuses_the_prompt(write: Write) -> None:
     assert (result.outcome, result.reason, model.requests) == ("stopped", "blocked: stay", [])
 
 
+async def test_user_message_send_looks_again_at_what_was_changed_since(write: Write) -> None:
+    def mine(payload: Any, run: Run) -> Any:
+        return {"blocked": True, "reason": "keep it"} if "1234" in payload["message"] else None
+
+    @before(Run, priority=-99)
+    def change(run: Run) -> None:
+        run.input = [user("my password is 1234")]
+
+    model = Scripted("never", spare=True)
+    recipes = write("r", "Go.", "user_message_send: mine").recipes(mine=mine)
+    result = await Agent(model, hooks=[recipes, change]).run("on", recipe="r")
+    assert (result.reason, model.requests) == ("blocked: keep it", [])
+
+
 async def test_user_message_send_looks_at_what_is_said_meanwhile(write: Write) -> None:
     @tool
     def interrupt(run: Run) -> str:

@@ -93,6 +93,36 @@ def test_fail_open_shows_in_the_list(wick: Wick) -> None:
     assert (row["trust"], row["fail"]) == ("trusted", "open")
 
 
+def test_fail_open_shows_in_the_onion(wick: Wick) -> None:
+    wick.write("programs/no_force", NO_FORCE, executable=True)
+    entry = "{type: command, command: 'exit 0', fail: open}"
+    wick.write(
+        "agents.yaml",
+        "model: demo\nexecutables: {dirs: [programs], fail: {no_force: open}}\n"
+        f"hooks: {{UserPromptSubmit: [{{hooks: [{entry}]}}], Stop: [{{hooks: [{{type: command, command: 'exit 0'}}]}}]}}\n",
+    )
+    drawn = wick("hooks", "onion", "--agent", "agents.yaml").out.splitlines()
+    marked = {line.split()[1] for line in drawn if "(fail: open)" in line}
+    assert marked == {
+        *("no_force@before_tool_use", "no_force@guard_tool_use"),
+        *("UserPromptSubmit@before_run", "UserPromptSubmit@guard_run"),
+    }
+    told = json.loads(wick("hooks", "onion", "--json", "--agent", "agents.yaml").out)
+    assert {row["name"] for rows in told.values() for row in rows if row.get("fail") == "open"} == marked
+
+
+def test_a_program_with_several_events_is_listed_with_its_rings(wick: Wick) -> None:
+    wick.write(
+        "programs/check",
+        """#!/bin/sh\necho '{"points": ["before_tool_call", "agent_stop"], "protocol": "run"}'\n""",
+        executable=True,
+    )
+    wick.write("agents.yaml", "model: demo\nexecutables: {dirs: [programs]}\n")
+    listed = json.loads(wick("hooks", "list", "--json", "--agent", "agents.yaml").out)
+    rings = {row["point"]: row["ring"] for row in listed if row["name"] == "check"}
+    assert set(rings) == {"before_tool_use", "after_step"} and None not in rings.values()
+
+
 def test_the_onion_shows_a_program_before_and_at_the_gate(local: Wick) -> None:
     local("hooks", "trust", "--yes")
     drawn = local("hooks", "onion").out

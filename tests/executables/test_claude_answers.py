@@ -183,6 +183,15 @@ async def test_a_handler_that_runs_once_runs_once_in_a_conversation(tmp_path: Pa
     assert [row["tool_input"]["command"] for row in seen(tmp_path)] == ["a", "a"]
 
 
+@pytest.mark.shows("claude", "settings", "once")
+async def test_a_handler_that_could_not_look_has_not_had_its_turn(tmp_path: Path) -> None:
+    model = Scripted(calls(call("execute", command="a")), calls(call("execute", "c2", command="b")), "done")
+    handler = {"type": "command", "command": "test -e up || { touch up; exit 9; }; echo no >&2; exit 2", "once": True}
+    result = await agent(tmp_path, on("PreToolUse", handler), model).run("go")
+    first, second = (message.text for message in result.messages if message.role == "tool")
+    assert first.endswith("ended with exit code 9, so it has not agreed") and second == "no"
+
+
 @pytest.mark.shows("claude", "*", "long-strings")
 async def test_a_long_text_goes_into_a_file_with_a_preview(tmp_path: Path) -> None:
     lines = "".join(f"line {n}\n" for n in range(3_000))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -237,3 +238,39 @@ def test_what_cannot_be_remembered_is_no_reason_to_stop(programs: Programs, capl
     programs.sh("good", TURN)
     made = programs.executables(trust="/proc/no/trust.json")
     assert names(made) == ["good"] and "cannot be remembered" in caplog.text
+
+
+LOADS = '[ "$1" = hook ] && echo before_tool_call && exit; cat >/dev/null; . "$(dirname "$0")/lib"\n'
+
+
+async def test_a_program_is_not_trusted_without_what_lies_beside_it(programs: Programs, places: Places) -> None:
+    programs.write("check", f"#!/bin/sh\n{LOADS}", places.local)
+    lib = places.local / "lib"
+    lib.write_text("exit 0\n")
+    made = places.executables()
+    assert made.untrusted() == [places.local / "check", lib]
+    made.trust.trust(made.untrusted())
+    made = places.executables()
+    assert result_of(await user_of(execute, made, args={"command": "ls"}).run("go")) == "ran ls"
+    lib.write_text(f"touch '{programs.folder}/ran'\n")
+    for again in (made, places.executables()):  # one that has looked already, and one that looks now
+        told = result_of(await user_of(execute, again, args={"command": "ls"}).run("go"))
+        beside = "stands beside lib, which was changed after it was trusted"
+        assert told == f"the hook program check {beside}, so it has not agreed"
+    assert [row.trust for row in again.listed()] == ["changed"] and not (programs.folder / "ran").exists()
+
+
+def test_what_python_would_write_beside_a_program_is_not_written(programs: Programs, places: Places) -> None:
+    programs.write("check", f"#!{sys.executable}\nimport lib\nprint('turn_end')\n", places.local)
+    (places.local / "lib.py").write_text("")
+    made = places.executables()
+    made.trust.trust(made.untrusted())
+    assert names(places.executables()) == ["check"] == names(places.executables())
+    assert not (places.local / "__pycache__").exists()
+
+
+@pytest.mark.parametrize("match", ["", "|"])
+def test_a_match_that_names_nothing_is_a_broken_program(programs: Programs, match: str) -> None:
+    programs.sh("check", json.dumps({"points": [CALL], "match": match}))
+    (row,) = programs.executables().listed()
+    assert "answered with a match that cannot be used" in row.problem and row.point == ""

@@ -277,3 +277,23 @@ async def test_the_capability_has_all_settings(folder: Folder, monkeypatch: pyte
 
 def test_without_settings_the_capability_has_no_hooks(folder: Folder) -> None:
     assert Executables(folder=folder.path, trust=folder.trust).hooks() == []
+
+
+async def test_a_script_is_not_trusted_without_what_lies_beside_it(folder: Folder) -> None:
+    folder.script('. "$CLAUDE_PROJECT_DIR/.claude/hooks/parts/lib"')
+    lib = folder.path / ".claude" / "hooks" / "parts" / "lib"
+    lib.parent.mkdir()
+    lib.write_text("exit 0\n")
+    folder.write("settings.json", on("PreToolUse", {"command": f'"$CLAUDE_PROJECT_DIR"/{CHECK}'}))
+    folder.trust_all()
+    settings = folder.load()
+    assert await used(folder.path, settings) == "ran ls"
+    lib.write_text("touch ran\n")
+    assert "was changed after it was trusted" in await used(folder.path, settings)
+    assert not (folder.path / "ran").exists()
+
+
+def test_settings_that_are_no_file_are_not_read(folder: Folder, caplog: pytest.LogCaptureFixture) -> None:
+    (folder.path / ".claude" / "settings.json").symlink_to("/dev/zero")
+    os.mkfifo(folder.path / ".claude" / "settings.local.json")
+    assert folder.load() == Settings() and caplog.text.count("are no file") == 2

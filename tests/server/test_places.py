@@ -96,6 +96,20 @@ async def test_a_place_is_one_for_all_who_want_the_same_and_ends_with_the_last(p
     assert await places.open(None) is None
 
 
+async def test_servers_that_share_no_users_share_no_volumes(tmp_path: Path) -> None:
+    names = []
+    for number in range(2):
+        records = SqliteRecords(tmp_path / f"{number}.db")
+        for folder in ("one", "two"):  # two servers with the same records
+            made = Places(tmp_path / f"{number}-{folder}", records)
+            await made.start()
+            wanted = made.wanted(template(tmp_path, {"type": "docker", "image": "x"}), Overrides(), "local")
+            assert wanted is not None
+            names.append(next(iter(wanted["volumes"])))
+        await records.close()
+    assert names[0] == names[1] and names[2] == names[3] and names[0] != names[2]
+
+
 async def test_a_server_keeps_its_name(tmp_path: Path) -> None:
     records = SqliteRecords(tmp_path / "server.db")
     names = []

@@ -36,6 +36,7 @@ logger = logging.getLogger("wick.server")
 IMAGE = "python:3.12-slim"  # of containers, where the template names none
 WORKDIR = "/workspace"  # in a container
 KIND = "engine"  # of the records that say where this server has had containers
+REALM = "realm"  # of the one that names those who share their records, and so their users
 
 
 @dataclass(slots=True, eq=False)
@@ -53,23 +54,31 @@ class Places:
 
     def __init__(self, data: Path, records: Records) -> None:
         self.data, self.records = data.absolute(), records
-        self.server = ""
+        self.server = self.realm = ""
         self._open: dict[str, Place] = {}
+        self._reaping = asyncio.Lock()  # what is being looked through is not added to
 
     async def start(self) -> None:
         """Remember who this server is, so that what it left behind can be told from what is somebody else's."""
         self.server = await in_thread(lambda: _identity(self.data / "server-id"), "start")
+        await self.records.put(REALM, "", REALM, {"name": secrets.token_hex(8)}, new=True)
+        found = await self.records.get(REALM, "", REALM)
+        self.realm = str((found or {}).get("name", ""))
 
     async def reap(self) -> None:
         """Remove the containers that an earlier start of this server has left."""
-        for row in await self.records.list(KIND, self.server):
-            try:
-                gone = await reap(row.data["engine"], server=self.server, keep=self._containers())
-            except (BackendError, ConfigError) as error:
-                logger.warning("containers of an earlier start could not be looked for: %s", error)
-                continue
-            if gone:
-                logger.info("removed %d containers of an earlier start", len(gone))
+        async with self._reaping:
+            for row in await self.records.list(KIND, self.server):
+                await self._reap(row.data["engine"])
+
+    async def _reap(self, engine: str) -> None:
+        try:
+            gone = await reap(engine, server=self.server, keep=self._containers())
+        except (BackendError, ConfigError) as error:
+            logger.warning("containers of an earlier start could not be looked for: %s", error)
+            return
+        if gone:
+            logger.info("removed %d containers of an earlier start", len(gone))
 
     async def stop(self) -> None:
         """End everything that was started in any of them."""
@@ -100,12 +109,16 @@ class Places:
         key = digest(canonical(wanted))
         if key not in self._open:
             if wanted["type"] == "docker":
-                engine = wanted.get("engine", "")
-                await self.records.put(KIND, self.server, digest(engine.encode())[:32], {"engine": engine})
+                await self._note(wanted.get("engine", ""))
             made = await in_thread(lambda: _made(wanted), "workspace")
             self._open.setdefault(key, Place(key, made))
         self._open[key].uses += 1
         return self._open[key]
+
+    async def _note(self, engine: str) -> None:
+        """Remember where containers may be left; one that was left may be the one that is wanted, so it goes first."""
+        async with self._reaping:
+            await self.records.put(KIND, self.server, digest(engine.encode())[:32], {"engine": engine})
 
     async def close(self, place: Place) -> None:
         """One user less; what nobody uses is ended."""
@@ -122,7 +135,7 @@ class Places:
             with suppress(BackendError, ConfigError):
                 engine = Engine(row.data["engine"])
                 try:
-                    await engine.ask("DELETE", f"/volumes/{_volume(user, template.id)}")
+                    await engine.ask("DELETE", f"/volumes/{self._volume(user, template.id)}")
                 finally:
                     await engine.close()
 
@@ -151,9 +164,13 @@ class Places:
         beside = {_beside(template.folder, source): target for source, target in given.items()}
         if user == LOCAL.id:
             covered = any(_covers(target, workdir) for target in beside.values())
-            return beside if covered else {**beside, _volume(user, template.id): workdir}
+            return beside if covered else {**beside, self._volume(user, template.id): workdir}
         shared = {source: _read_only(target) for source, target in beside.items() if not _covers(target, workdir)}
-        return {**shared, _volume(user, template.id): workdir}
+        return {**shared, self._volume(user, template.id): workdir}
+
+    def _volume(self, user: str, agent: str) -> str:
+        """The name of what outlives the container: the same on every server that has the same users."""
+        return f"wick-{digest(canonical([self.realm, user, agent]))[:24]}"
 
     def _containers(self) -> list[str]:
         return [place.backend.id for place in self._open.values() if isinstance(place.backend, Docker)]
@@ -180,10 +197,6 @@ def _covers(target: str, workdir: str) -> bool:
 
 def _read_only(target: str) -> str:
     return f"{target.partition(':')[0]}:ro"
-
-
-def _volume(user: str, agent: str) -> str:
-    return f"wick-{digest(canonical([user, agent]))[:24]}"
 
 
 async def _stopped(backend: Backend) -> None:

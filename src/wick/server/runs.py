@@ -38,6 +38,7 @@ from wick.server.records import Records
 from wick.server.registry import Registry
 from wick.server.run_info import KIND, RunInfo, run_id
 from wick.threads import Thread
+from wick.turns import closing
 
 logger = logging.getLogger("wick.server")
 
@@ -311,9 +312,12 @@ class Runs:
 
     async def _gone(self, info: RunInfo) -> None:
         """Wait a little for another server to notice."""
-        until = time() + NOTICE_SECONDS
-        while time() < until and (await self.store.head(info.owner, info.thread)).run == info.id:
-            await asyncio.sleep(0.1)
+        watching = self.store.watch(info.owner, info.thread)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(NOTICE_SECONDS), closing(watching) as news:
+                async for _ in news:
+                    if (await self.store.head(info.owner, info.thread)).run != info.id:
+                        return
 
     async def _cancel_waiting(self, info: RunInfo) -> bool:
         """Cancel a run that nobody performs now; False if somebody does."""

@@ -9,7 +9,9 @@ export function TabBar() {
   const active = useCanvas((state) => state.active);
   const bar = useRef<HTMLDivElement>(null);
   const chosen = () => bar.current?.querySelector<HTMLElement>("[aria-selected=true]");
-  useEffect(() => chosen()?.scrollIntoView?.({ block: "nearest", inline: "nearest" }), [active]);
+  useEffect(() => {
+    chosen()?.scrollIntoView?.({ block: "nearest", inline: "nearest" });
+  }, [active]);
   const press = (event: KeyboardEvent) => {
     const at = tabs.findIndex((tab) => tab.id === active);
     const to = { ArrowRight: at + 1, ArrowLeft: at - 1, Home: 0, End: tabs.length - 1 }[event.key];

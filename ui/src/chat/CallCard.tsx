@@ -19,7 +19,7 @@ const WRITES = new Set(["write_file", "edit_file"]);
 const byHand = new Map<string, boolean>(); // what somebody opened or closed stays so when it is scrolled away
 
 export const CallCard = memo(function CallCard({ call }: { call: Call }) {
-  const asked = useApp((state) => state.approvals.some((one) => one.call_id === call.id));
+  const asked = useApp((state) => state.approvals.some((one) => one.call_id === call.id && one.thread_id === state.thread));
   const state: State = asked ? "asking" : call.state;
   const [opened, setOpened] = useState(byHand.get(call.id) ?? null); // null: as it is by itself
   const shown = opened ?? (state === "running" || state === "failed" || (call.child !== null && !call.child.outcome && state !== "done"));

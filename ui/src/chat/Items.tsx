@@ -3,7 +3,7 @@
 import { memo, useState } from "react";
 
 import type { Part } from "../api";
-import { longFences } from "../canvas/kind";
+import { longFences } from "../canvas/fences";
 import { Markdown } from "../parts/Markdown";
 import { Icon, type IconName } from "../shell/Icon";
 import { conversation, patch, useApp } from "../state/app";

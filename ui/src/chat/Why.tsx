@@ -47,7 +47,8 @@ function answered({ allowed, by, reason, scope }: Asked): string {
 /** What was sealed, where it is not what the model wrote. */
 function Sealed({ reasons }: { reasons: api.Reasons }) {
   const last = reasons.attempts?.at(-1);
-  if (!last || JSON.stringify(last.args) === JSON.stringify(reasons.args)) return null;
+  const changed = Object.entries(reasons.args).some(([name, value]) => JSON.stringify(last?.args[name]) !== JSON.stringify(value)); // what is added are defaults
+  if (!last || !changed) return null;
   return <><p>It was done with other arguments than the model wrote:</p><pre tabIndex={0} aria-label="Sealed arguments">{JSON.stringify(last.args, null, 2)}</pre></>;
 }
 

@@ -26,9 +26,9 @@ export async function signIn(token: string): Promise<void> {
 }
 
 async function enter(me: api.Me): Promise<void> {
-  patch({ me });
-  await refresh();
   const wanted = threadInAddress() || app.get().thread;
+  patch({ me, thread: wanted });
+  await refresh();
   if (wanted) await openThread(wanted);
 }
 

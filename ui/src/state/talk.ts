@@ -44,6 +44,7 @@ async function start(agent: string, thread: string, message: api.MessageIn, key:
   if (!thread) adopt(stream.thread);
   converse(stream.thread, (old) => begin(old, stream.run, shown));
   void listAgain();
+  if (!thread) setTimeout(() => void listAgain(), 1_000); // by then it has a title
   void consume(stream, stream.run, stream.thread, stop);
   return true;
 }

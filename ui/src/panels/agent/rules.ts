@@ -20,7 +20,7 @@ export const MODES: { id: Mode; title: string; says: string }[] = [
 /** What stands there now, without the rules of ready sets: those come with the set. */
 export function kept(found: Permissions): RuleSet {
   const of = (type: Kind): Spelled[] => found.rules.filter((rule) => rule.type === type && !rule.policy).map(({ rule, message }) => (message ? { rule, message } : rule));
-  return { deny: of("deny"), ask: of("ask"), allow: of("allow"), mode: found.mode ?? "default" };
+  return { deny: of("deny"), ask: of("ask"), allow: of("allow"), mode: found.mode ?? "bypassPermissions" }; // who had none is not asked more
 }
 
 export function added(rules: RuleSet, type: Kind, rule: string): RuleSet {

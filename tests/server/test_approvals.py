@@ -1,0 +1,101 @@
+"""Questions that wait, and what an answer does."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+
+from serving import Hosted, events, hosted, talking
+from talkers import Gate, agents, answer, get, names, pay, paying, say
+from wick import FunctionModel
+
+
+@pytest.fixture
+async def server(tmp_path: Path, store: str) -> AsyncIterator[Hosted]:
+    careful = {"model": FunctionModel(paying), "tools": [pay], "permissions": {"mode": "default"}}
+    made = agents(Gate()) | {"careful": careful}
+    async with hosted(tmp_path, store=store, agents=made, grace=0) as found:
+        yield found
+
+
+@pytest.fixture
+async def client(server: Hosted) -> AsyncIterator[aiohttp.ClientSession]:
+    async with talking(server) as found:
+        yield found
+
+
+async def decide(client: aiohttp.ClientSession, id: str, status: int = 200, **said: Any) -> Any:
+    async with client.post(f"/approvals/{id}", json=said) as response:
+        found = await response.json()
+        assert response.status == status, found
+        return found
+
+
+async def ask(client: aiohttp.ClientSession, thread: str, agent: str = "payer") -> tuple[Any, dict[str, Any]]:
+    """A stream that waits for an answer, and the question."""
+    response = await client.post(f"/agents/{agent}/stream", json=say("Pay.", thread))
+    asked = (await events(response, until="on_approval_request"))[-1]
+    return response, asked["data"]["data"]
+
+
+def output(found: list[dict[str, Any]]) -> dict[str, Any]:
+    ends = [frame["data"]["data"] for frame in found if frame["event"] == "on_tool_end"]
+    return {key: ends[-1].get(key, "") for key in ("output", "error")}
+
+
+async def test_yes(client: aiohttp.ClientSession) -> None:
+    stream, asked = await ask(client, "th_1")
+    assert await decide(client, asked["id"], choice="allow") == {
+        "id": asked["id"],
+        "thread_id": "th_1",
+        "choice": "allow",
+    }
+    assert output(await events(stream)) == {"output": "paid 500", "error": ""}
+
+
+async def test_no_and_why(client: aiohttp.ClientSession) -> None:
+    stream, asked = await ask(client, "th_1")
+    await decide(client, asked["id"], choice="deny", words="ask me tomorrow", thread_id="th_1")
+    assert output(await events(stream)) == {"output": "", "error": "ask me tomorrow"}
+
+
+async def test_yes_with_other_arguments(client: aiohttp.ClientSession) -> None:
+    stream, asked = await ask(client, "th_1")
+    await decide(client, asked["id"], choice="allow", args={"amount": 7})
+    assert output(await events(stream))["output"] == "paid 7"
+
+
+async def test_what_is_allowed_for_good_is_not_asked_again(client: aiohttp.ClientSession) -> None:
+    stream, asked = await ask(client, "th_1", "careful")
+    await decide(client, asked["id"], choice="allow_always")
+    assert output(await events(stream))["output"] == "paid 500"
+    again = await answer(client, "careful", say("Pay.", "th_2"))
+    assert again["outcome"] == "completed" and "paid 500" in again["response"]
+
+
+async def test_what_is_allowed_in_a_thread_is_allowed_there(client: aiohttp.ClientSession) -> None:
+    stream, asked = await ask(client, "th_1", "careful")
+    await decide(client, asked["id"], choice="allow_session")
+    await events(stream)
+    assert "paid 500" in (await answer(client, "careful", say("Pay.", "th_1")))["response"]
+    other, again = await ask(client, "th_2", "careful")
+    assert again["id"] != asked["id"]
+    await decide(client, again["id"], choice="deny")
+    assert names(await events(other))[-1] == "done"
+
+
+async def test_what_is_no_answer_is_refused(client: aiohttp.ClientSession) -> None:
+    stream, asked = await ask(client, "th_1")
+    await decide(client, asked["id"], 422, choice="perhaps")
+    await decide(client, asked["id"], 422)
+    await decide(client, asked["id"], 400, choice="deny", args={"amount": 1})
+    await decide(client, "ask_nobody", 404, choice="allow")
+    await decide(client, asked["id"], 404, choice="allow", thread_id="th_nowhere")
+    assert len((await get(client, "/approvals?thread_id=th_1"))["approvals"]) == 1
+    await decide(client, asked["id"], choice="deny")
+    await events(stream)
+    assert (await get(client, "/approvals"))["approvals"] == []
