@@ -41,8 +41,8 @@ class Tally:
 class Reader(asyncio.Protocol):
     """One stream: it asks, and notes what comes."""
 
-    def __init__(self, question: bytes, tally: Tally) -> None:
-        self.question, self.tally = question, tally
+    def __init__(self, question: bytes, tally: Tally, room: asyncio.Semaphore) -> None:
+        self.question, self.tally, self.room = question, tally, room
         self.answered, self.gone = asyncio.Event(), asyncio.Event()
         self.rest, self.asked = b"", 0.0
 
@@ -73,6 +73,7 @@ class Reader(asyncio.Protocol):
     def connection_lost(self, error: Exception | None) -> None:
         self.answered.set()
         self.gone.set()
+        self.room.release()
 
 
 class Question(asyncio.Protocol):
@@ -136,8 +137,10 @@ def begin(tally: Tally) -> tuple[float, float]:
 
 async def open_all(asked: dict[str, Any], tally: Tally) -> list[Reader]:
     loop, words, opened = asyncio.get_running_loop(), question(asked), list[Reader]()
+    room = asyncio.Semaphore(asked.get("at_once", asked["streams"]))
     for number in range(asked["streams"]):
-        _, reader = await loop.create_connection(lambda: Reader(words, tally), "127.0.0.1", asked["port"])
+        await room.acquire()
+        _, reader = await loop.create_connection(lambda: Reader(words, tally, room), "127.0.0.1", asked["port"])
         opened.append(reader)
         if asked.get("ramp") and number % 10 == 9:
             await asyncio.sleep(asked["ramp"] * 10 / asked["streams"])

@@ -1,6 +1,6 @@
 """A server for the benchmark, in a process of its own: wick's, or a bare one that sends the same bytes.
 
-    python bench/served.py wick FOLDER      POST /agents/ticker/stream, GET /health
+    python bench/served.py wick FOLDER      POST /agents/ticker/stream, POST /agents/noting/invoke, GET /health
     python bench/served.py bare             the same paths: Starlette's StreamingResponse, and nothing behind it
 
 It prints its port, and ends when its input does. What is asked says what is sent: `{"messages": [{"role": "user",
@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import AsyncIterator
+from itertools import takewhile
 from threading import Thread
 from time import monotonic_ns
 from typing import Any
@@ -26,8 +27,11 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from wick.agent import Agent
+from wick.messages import Message, ToolCall, assistant
+from wick.models.scripted import FunctionModel
 from wick.protocols import Delta, Finish, Request, TextDelta, Usage
 from wick.server.server import Server
+from wick.tools import tool
 
 TOKEN = "a-token-for-the-benchmark-0123456789"
 
@@ -51,10 +55,26 @@ class Ticker:
         yield Finish()
 
 
+@tool
+def note(number: int) -> str:
+    """Write a number down."""
+    return f"{number} is noted.\n" * (number % 7 + 1)
+
+
+def noting(request: Request) -> Message:
+    """A model that notes as many numbers as it is told to, one at a time, and says something about each."""
+    before = list(takewhile(lambda message: message.role != "user", reversed(request.messages)))
+    number, asked = len(before) // 2, request.messages[-len(before) - 1].text
+    words = f"Number **{number}** has a `square` of {number**2}, and more to it:\n\n- {number + 1}\n- {number + 2}\n"
+    more = [ToolCall(f"call_{len(request.messages)}", "note", {"number": number})] if number < int(asked) else []
+    return assistant(words * (number % 3 + 1), *more)
+
+
 def wick(folder: str) -> Server:
     quotas = {"runs": 0, "threads": 0, "streams": 0, "requests_per_second": 0}
     server = Server(port=0, data=folder, token=TOKEN, quotas=quotas, grace=1.0)
-    return server.register_agent("ticker", Agent(Ticker(), name="ticker"))
+    server.register_agent("ticker", Agent(Ticker(), name="ticker"))
+    return server.register_agent("noting", Agent(FunctionModel(noting), name="noting", tools=[note]))
 
 
 # -- without wick ---------------------------------------------------------------------------------------------------

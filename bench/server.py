@@ -149,8 +149,7 @@ def idle(server: Served, threads: int, streams: int) -> Rows:
     rows: Rows = []
     readers(server, streams=20, words="1 0", seconds=0)  # all that is loaded on first use
     before = server.megabytes
-    for _ in range(threads // 500 or 1):
-        readers(server, streams=min(threads, 500), words="1 0", seconds=0)
+    readers(server, streams=threads, words="1 0", seconds=0, at_once=20)  # they are to rest, not to run
     rested = server.megabytes
     rows.append(_memory("a thread that rests", threads, before, rested))
     seen = readers(server, streams=streams, words="1 30", ramp=streams / 500, seconds=2, settle=2.0)

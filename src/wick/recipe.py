@@ -89,7 +89,7 @@ def find(name: str, dirs: Iterable[Path]) -> Recipe:
 def files(folder: Path) -> list[Path]:
     """The files of a folder that should be recipes."""
     try:
-        return sorted(path for path in folder.glob("*.md") if _NAME.fullmatch(path.stem))[:RECIPES]
+        return sorted(path for path in folder.glob("*.md") if _NAME.fullmatch(path.stem) and path.is_file())[:RECIPES]
     except OSError:
         return []
 

@@ -33,6 +33,12 @@ async def _no_task_left() -> AsyncIterator[None]:
     assert not left, f"the test left tasks behind: {', '.join(sorted(map(repr, left)))}"
 
 
+@pytest.fixture(autouse=True)
+def home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing here is remembered in the home of who runs the tests."""
+    monkeypatch.setenv("HOME", str(tmp_path_factory.mktemp("home")))
+
+
 @pytest.fixture
 def programs(tmp_path: Path) -> Iterator[Programs]:
     """Programs of which nothing is left in the end."""

@@ -241,3 +241,15 @@ def test_the_hooks_of_a_folder_that_is_named_like_a_home_are_nobodys_own(
     evil.chmod(0o755)
     assert Executables(folder="project", claude=True).listed() == []
     assert not (tmp_path / "ran").exists()
+
+
+def test_what_is_gone_is_not_remembered_unless_it_was_trusted(trust: Trust, file: Path, tmp_path: Path) -> None:
+    gone, trusted = tmp_path / "gone", tmp_path / "trusted"
+    for path in (gone, trusted):
+        path.write_text("")
+    trust.trust([trusted])
+    trust.learn({path: {"points": ["turn_end"]} for path in (gone, trusted)})
+    gone.unlink()
+    trusted.unlink()
+    trust.learn({file: {"points": ["turn_end"]}})
+    assert [trust.type_of(path) is not None for path in (gone, trusted, file)] == [False, True, True]

@@ -77,6 +77,18 @@ async def test_what_is_allowed_for_good_is_not_asked_again(client: aiohttp.Clien
     assert again["outcome"] == "completed" and "paid 500" in again["response"]
 
 
+async def test_what_is_allowed_for_good_is_what_was_let_through(client: aiohttp.ClientSession) -> None:
+    """Who changes the arguments has granted the changed ones, and not those that were asked about."""
+    stream, asked = await ask(client, "th_1", "careful")
+    await decide(client, asked["id"], choice="allow_always", args={"amount": 7})
+    assert output(await events(stream))["output"] == "paid 7"
+    (granted,) = (await get(client, "/agents/careful/permissions"))["grants"]
+    assert (granted["tool"], granted["args"]) == ("pay", {"amount": 7})
+    other, again = await ask(client, "th_2", "careful")  # 500 is asked about again
+    await decide(client, again["id"], choice="deny")
+    assert names(await events(other))[-1] == "done"
+
+
 async def test_what_is_allowed_in_a_thread_is_allowed_there(client: aiohttp.ClientSession) -> None:
     stream, asked = await ask(client, "th_1", "careful")
     await decide(client, asked["id"], choice="allow_session")

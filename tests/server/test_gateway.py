@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -99,6 +99,30 @@ async def test_an_answer_that_says_nothing_lets_nobody_in(status: int) -> None:
         assert (caught.value.status, caught.value.code) == (503, "gateway_unavailable")
         known.status = 0
         assert await gateway.claim("good") == ("ada", "operator")  # a failure is not remembered
+        await gateway.close()
+
+
+async def test_an_answer_may_come_in_pieces_but_not_without_end() -> None:
+    async def me(request: web.Request) -> web.StreamResponse:
+        answer = web.StreamResponse()
+        await answer.prepare(request)
+        if request.headers["Authorization"] == "Bearer good":
+            for piece in (b'{"username": "a', b'da", "role"', b': "operator"}'):
+                await answer.write(piece)
+                await asyncio.sleep(0.05)
+            return answer
+        with suppress(ConnectionError):
+            while True:
+                await answer.write(b" " * 10_000)
+        return answer
+
+    known = Known()
+    known.me = me  # type: ignore[method-assign,assignment]
+    async with running(known):
+        gateway = Gateway(known.url)
+        assert await gateway.claim("good") == ("ada", "operator")
+        with pytest.raises(ApiError, match="more than"):
+            await gateway.claim("endless")
         await gateway.close()
 
 

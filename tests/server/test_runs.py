@@ -13,6 +13,7 @@ import pytest
 from serving import Hosted, events, eventually, hosted, talking
 from talkers import HELLO, Gate, agents, answer, echoing, get, ids, names, say
 from wick import Agent, Block, FunctionModel, Run, after, before
+from wick.capabilities.recipes import Recipes
 from wick.protocols import Request
 
 
@@ -252,6 +253,45 @@ async def test_many_who_speak_at_once_are_all_heard(client: aiohttp.ClientSessio
     assert thread["messages"][-1]["role"] == "assistant"
 
 
+async def test_what_was_said_during_a_run_that_failed_is_answered(tmp_path: Path) -> None:
+    asked, going = asyncio.Event(), asyncio.Event()
+
+    async def moody(request: Request) -> str:
+        if request.messages[-1].text == "First.":
+            asked.set()
+            await going.wait()
+            raise RuntimeError("no tea")
+        return echoing(request)
+
+    async with hosted(tmp_path, agents={"moody": Agent(FunctionModel(moody))}) as server, talking(server) as client:
+        await server.service._resuming.stop()  # nobody comes by later
+        first = asyncio.create_task(answer(client, "moody", say("First.", "th_1"), 502))
+        await asked.wait()
+        second = asyncio.create_task(answer(client, "moody", say("Second.", "th_1")))
+        await asyncio.sleep(0.1)
+        going.set()
+        assert (await first)["error"]["message"] == "no tea"
+        assert (await second)["response"] == "You said: Second."
+
+
+async def test_a_recipe_says_what_is_to_be_done(tmp_path: Path, gate: Gate) -> None:
+    (tmp_path / "recipes").mkdir()
+    (tmp_path / "recipes" / "review.md").write_text("---\ndescription: Reviews\n---\nReview {{input}} with care.\n")
+    cook = Agent(gate, hooks=[Recipes(dirs=[str(tmp_path / "recipes")])])
+    async with hosted(tmp_path, agents={"cook": cook}, grace=0) as server, talking(server) as client:
+        gate.answers.put_nowait("")
+        found = await answer(client, "cook", say("the branch", "th_1") | {"recipe": "review"})
+        assert found["response"].strip() == "You said: Review the branch with care."
+        assert [message["role"] for message in found["messages"]] == ["user", "assistant"]
+        gate.asked.clear()
+        going = asyncio.create_task(answer(client, "cook", say("more", "th_1")))
+        await gate.asked.wait()
+        refused = await answer(client, "cook", say("that", "th_1") | {"recipe": "review"}, 409)
+        assert "what one begins with" in refused["error"]["message"]
+        gate.answers.put_nowait("Fine.")
+        await going
+
+
 # -- stopping -------------------------------------------------------------------------------------------------------
 
 
@@ -299,6 +339,42 @@ async def test_so_many_runs_at_once_and_no_more(tmp_path: Path) -> None:
         await asyncio.gather(*going)
 
 
+async def test_those_who_come_at_the_same_moment_count_too(tmp_path: Path) -> None:
+    gate = Gate()
+    quotas = {"runs": 2, "requests_per_second": 0}
+    async with hosted(tmp_path, agents=agents(gate), quotas=quotas, grace=0) as server, talking(server) as client:
+
+        async def begin() -> int:
+            async with client.post("/agents/gate/stream", json=HELLO) as response:
+                return response.status
+
+        found = await asyncio.gather(*(begin() for _ in range(8)))
+        assert sorted(found) == [200] * 2 + [429] * 6
+        assert len((await get(client, "/threads?running=true"))["threads"]) <= 2
+
+
+async def test_who_has_too_many_streams_begins_no_run(tmp_path: Path) -> None:
+    """What is refused has not happened: who sends it again is not heard twice."""
+    quotas = {"streams": 1, "requests_per_second": 0}
+    async with hosted(tmp_path, agents=agents(Gate()), quotas=quotas, grace=0) as server, talking(server) as client:
+        async with client.post("/agents/gate/stream", json=say("Hello.", "th_1")) as first:
+            assert first.status == 200
+            chat = {"model": "echo", "messages": HELLO["messages"], "stream": True}
+            for path, body in (("/agents/echo/stream", HELLO), ("/v1/chat/completions", chat)):
+                async with client.post(path, json=body) as refused:
+                    assert refused.status == 429 and int(refused.headers["Retry-After"]) >= 1
+            for path in (f"/runs/{first.headers['X-Run-Id']}/events", "/agents/events"):
+                async with client.get(path) as refused:
+                    assert refused.status == 429 and int(refused.headers["Retry-After"]) >= 1
+            assert [each["id"] for each in (await get(client, "/threads"))["threads"]] == ["th_1"]
+
+        async def free() -> bool:
+            async with client.post("/agents/echo/stream", json=HELLO) as response:
+                return response.status == 200
+
+        await eventually(free)
+
+
 # -- asking back ----------------------------------------------------------------------------------------------------
 
 
@@ -327,6 +403,21 @@ async def test_who_says_something_else_has_not_agreed(client: aiohttp.ClientSess
     assert names(rest).count("done") == 1 and not any(
         message.get("content") == "paid 500" for message in found["messages"]
     )
+
+
+async def test_a_request_that_comes_again_leaves_its_question_open(client: aiohttp.ClientSession) -> None:
+    """A connection broke, and its client sends the same again: it has not said anything else."""
+    key = {"Idempotency-Key": "k1"}
+    async with client.post("/agents/payer/stream", json=say("Pay.", "th_1"), headers=key) as first:
+        await events(first, until="on_approval_request")
+    async with client.post("/agents/payer/stream", json=say("Pay.", "th_1"), headers=key) as again:
+        asked = (await events(again, until="on_approval_request"))[-1]["data"]["data"]
+        (waiting,) = (await get(client, "/approvals"))["approvals"]
+        assert waiting["id"] == asked["id"] and again.headers["X-Run-Id"] == first.headers["X-Run-Id"]
+        async with client.post(f"/approvals/{asked['id']}", json={"choice": "allow"}) as answered:
+            assert answered.status == 200
+        outputs = [each["data"]["data"]["output"] for each in await events(again) if each["event"] == "on_tool_end"]
+    assert outputs == ["paid 500"]
 
 
 async def test_a_paused_run_goes_on_in_another_server(tmp_path: Path, gate: Gate) -> None:

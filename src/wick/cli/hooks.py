@@ -221,7 +221,7 @@ def _tried(parts: Sequence[Executables], name: str, told: dict[str, Any]) -> Ver
 def _payload(data: bytes) -> dict[str, Any]:
     try:
         told = json.loads(data)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ConfigError(f"the payload is no JSON: {error}") from None
     if not isinstance(told, dict):
         raise ConfigError('the payload is a JSON object, such as {"event": "before_tool_call", "tool_name": "bash"}')

@@ -101,6 +101,8 @@ class Trust:
             return
         try:
             with self._changing() as rows:
+                for path in [path for path in rows if "hash" not in rows[path] and not os.path.exists(path)]:
+                    del rows[path]  # else what was there once would be remembered without an end
                 for path, row in new.items():
                     rows[path] = {**rows.get(path, {}), "type": row}
         except (OSError, ConfigError) as error:

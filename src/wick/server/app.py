@@ -40,7 +40,7 @@ def create_app(service: Service) -> ASGIApp:
             allow_origins=[*settings.cors_origins],
             allow_methods=["*"],
             allow_headers=["Authorization", "Content-Type", "Idempotency-Key", "Last-Event-ID"],
-            expose_headers=["Retry-After", "X-Request-Id"],
+            expose_headers=["Retry-After", "X-Request-Id", "X-Run-Id", "X-Thread-Id"],
         )
     return Stamped(app, service.metrics)
 

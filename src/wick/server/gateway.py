@@ -65,9 +65,19 @@ class Gateway:
                     return None
                 if answer.status != 200:
                     raise _silent(f"it answered {answer.status}")
-                return _claim(await answer.content.read(ANSWER_BYTES))
+                return _claim(await _body(answer))
         except (aiohttp.ClientError, TimeoutError, ValueError) as error:
             raise _silent(type(error).__name__) from error
+
+
+async def _body(answer: aiohttp.ClientResponse) -> bytes:
+    """All of an answer, in however many pieces it comes."""
+    body = bytearray()
+    async for piece in answer.content.iter_any():
+        body += piece
+        if len(body) > ANSWER_BYTES:
+            raise _silent(f"it said more than {ANSWER_BYTES:,} bytes")
+    return bytes(body)
 
 
 def _claim(body: bytes) -> Claim | None:

@@ -7,11 +7,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import aiohttp
 import jwt
 import orjson
 
-from wick.errors import ConfigError
+from wick.errors import ConfigError, ToolError
+from wick.outbound import fetch
 from wick.server.errors import ApiError
 from wick.server.identity import ROLES, Role
 from wick.server.settings import Jwt
@@ -76,13 +76,17 @@ class Signed:
         try:
             if not where.startswith("https://"):
                 return await in_thread(lambda: Path(where).expanduser().read_bytes(), "reading keys")
-            timeout = aiohttp.ClientTimeout(total=ASK_SECONDS)
-            async with aiohttp.ClientSession(timeout=timeout) as session, session.get(where) as answer:
-                answer.raise_for_status()
-                return await answer.content.read(KEYS_BYTES)
-        except (OSError, aiohttp.ClientError, TimeoutError) as error:
-            message = f"the keys of the sign-in service cannot be read ({type(error).__name__}); try again"
-            raise ApiError(503, "keys_unavailable", message, {"Retry-After": "2"}) from error
+            answer = await fetch(where, private=True, seconds=ASK_SECONDS, most_bytes=KEYS_BYTES)
+        except (OSError, ToolError) as error:
+            raise _unread(type(error).__name__) from error
+        if answer.status != 200 or answer.truncated:
+            raise _unread(f"status {answer.status}")
+        return answer.body
+
+
+def _unread(why: str) -> ApiError:
+    message = f"the keys of the sign-in service cannot be read ({why}); try again"
+    return ApiError(503, "keys_unavailable", message, {"Retry-After": "2"})
 
 
 def _keys(data: bytes) -> dict[str, jwt.PyJWK]:

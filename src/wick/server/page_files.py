@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from starlette.middleware.gzip import GZipMiddleware
 from starlette.responses import FileResponse, Response
 from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
@@ -52,8 +53,8 @@ def page_routes(folder: Path) -> tuple[list[BaseRoute], list[Row]]:
     rows: list[Row] = []
     for entry in _entries(folder):
         if entry.is_dir():
-            cache = HASHED if entry.name == "assets" else "no-cache"
-            routes.append(Mount(f"/{entry.name}", Files(Path(entry.path), cache=cache)))
+            files = Files(Path(entry.path), cache=HASHED if entry.name == "assets" else "no-cache")
+            routes.append(Mount(f"/{entry.name}", GZipMiddleware(files, minimum_size=1_000, compresslevel=6)))
             rows.append(("GET", f"/{entry.name}/{{path:path}}", "public"))
         else:
             routes.append(Route(f"/{entry.name}", _one(Path(entry.path)), include_in_schema=False))

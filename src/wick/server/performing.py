@@ -85,7 +85,7 @@ class Performing:
         del self.running[running.info.owner, running.info.thread]
         running.hub.finish(end)
         self.board.take(running.info.owner, running.hub)
-        if end == "told" and problem is None:
+        if end == "told" and (problem is None or _has_begun(running)):
             await then(running)
 
     async def _run(self, running: Running) -> None:
@@ -117,7 +117,7 @@ class Performing:
             running.hub.emit(_last_words(running, problem))
             if running.hub.thread.open_run is not None:  # it was to be taken up, and may be yet
                 return replace(result, outcome="interrupted", reason=str(problem), error=None)
-        if running.cancelled or problem is not None:
+        if not _has_begun(running) and (running.cancelled or problem is not None):
             await self.give_up(running.info, result)
         return result
 
@@ -156,6 +156,10 @@ class Performing:
 
 
 CANCELLED = Result(outcome="cancelled", reason="user requested")
+
+
+def _has_begun(running: Running) -> bool:
+    return running.run is not None and running.run.progress.output_from is not None
 
 
 def _is_elsewhere(error: Exception) -> bool:

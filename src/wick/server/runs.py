@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from math import inf
 from time import time
@@ -130,7 +130,11 @@ class Runs:
         said = [message.to_json() for message in messages]
         thread, after = await self._keyed(user, key, [agent, thread_id, said, recipe], thread_id or Thread().id)
         head = await self.conversations.open(user, agent, thread)
-        if head.asking:
+        if recipe and head.run and after is None:
+            raise ApiError(
+                409, "conflict", "a run goes on, and a recipe is what one begins with; wait for its end"
+            )
+        if head.asking and after in (None, head.last):  # a request that comes again leaves open what it led to
             await self._deny_all(user, thread)
         return await self._say(user, head, said, key, recipe, after)
 
@@ -177,13 +181,17 @@ class Runs:
     async def _say(
         self, user: User, head: Summary, said: Sequence[Mapping[str, Any]], key: str, recipe: str, after: int | None
     ) -> Turn:
-        if not head.run:
-            self.limits.room("runs", self.performing.count(user.id))
-        position = await self.store.enqueue(user.id, head.id, *said, key=key)
         last = head.last if after is None else after
         wanted = RunInfo("", user.id, head.id, agent_of(head), last, name=user.name, role=user.role, recipe=recipe)
-        info = await self.answering(user, wanted, position)
+        with nullcontext() if head.run else self._room(user):
+            position = await self.store.enqueue(user.id, head.id, *said, key=key)
+            info = await self.answering(user, wanted, position)
         return Turn(self, info, position, START if info.begin >= last else (last, inf))
+
+    def _room(self, user: User) -> AbstractContextManager[None]:
+        """Room for one more run of a user: besides those that go on, those that are about to begin count too."""
+        self.limits.room("runs", self.performing.count(user.id) + self.limits.held("runs", user.id))
+        return self.limits.hold("runs", user.id)
 
     # -- which run answers ------------------------------------------------------------------------------------------
 
@@ -196,19 +204,16 @@ class Runs:
         waiting = await self._waiting(head)
         if not head.run and position not in waiting:
             return await self._heard(user, head, wanted.begin)
-        id, begin = (head.run, 0) if head.run else (run_id(head, waiting[0]), head.last)
-        info = await self._noted(replace(wanted, id=id, begin=begin, started=time()))
+        info = await self._noted(_info(user, head, waiting, wanted.recipe))
         await self._ensure(user, info, head)
         return info
 
     async def take_up(self, user: User, head: Summary, *, lapsed: bool = False) -> None:
         """Begin or resume what a thread waits for; if that is an answer, only once it is there, or has lapsed."""
         waiting = await self._waiting(head)
-        if not head.run and not waiting:
-            return
-        id, begin = (head.run, 0) if head.run else (run_id(head, waiting[0]), head.last)
-        info = RunInfo(id, head.owner, head.id, agent_of(head), begin, time(), name=user.name, role=user.role)
-        await self._ensure(user, await self._noted(info), replace(head, asking=0) if lapsed else head)
+        if head.run or waiting:
+            info = await self._noted(_info(user, head, waiting))
+            await self._ensure(user, info, replace(head, asking=0) if lapsed else head)
 
     async def _waiting(self, head: Summary) -> list[int]:
         """The positions of messages that nobody has heard."""
@@ -347,7 +352,8 @@ class Runs:
         head = await self.store.head(user.id, thread)
         if choice == "allow_always" and asked is not None:
             rule = {key: asked[key] for key in ("operation", "tool", "args") if key in asked}
-            await self.registry.grant(user, agent_of(head), rule)
+            changed = {} if args is None else {"args": args}  # what is granted is what the user let through
+            await self.registry.grant(user, agent_of(head), rule | changed)
         await self.take_up(user, head)
 
     async def fork(self, user: User, thread: str, at: int | None, title: str) -> Summary:
@@ -374,6 +380,13 @@ class Runs:
         self.stopping = True
         await self.performing.stop(grace)
         self.following.board.close()
+
+
+def _info(user: User, head: Summary, waiting: Sequence[int], recipe: str = "") -> RunInfo:
+    """The run that a thread waits for: the one that is open, or the one that answers what was said first."""
+    id, begin = (head.run, 0) if head.run else (run_id(head, waiting[0]), head.last)
+    whose = {"name": user.name, "role": user.role, "recipe": recipe}
+    return RunInfo(id, head.owner, head.id, agent_of(head), begin, time(), **whose)  # type: ignore[arg-type]
 
 
 REWOUND = {"outcome": "cancelled", "reason": "the thread was rewound"}

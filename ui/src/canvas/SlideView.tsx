@@ -21,11 +21,22 @@ export const SlideView = memo(function SlideView({ slide, theme, file }: Props) 
     <div className="slide-box">
       <section className="slide" data-slide-theme={theme} data-layout={slide.layout}>
         {slide.heading && <h2><Plain text={slide.heading} /></h2>}
-        <div className="slide-body">{slide.blocks.map((block, at) => <Piece key={at} block={block} file={file} />)}</div>
+        <Body blocks={slide.layout === "plain" ? beside(slide.blocks) : slide.blocks} file={file} />
       </section>
     </div>
   );
 });
+
+/** Words on the left, and on the right what is to be looked at. */
+function beside(blocks: Block[]): Block[] {
+  const isSeen = (block: Block) => block.kind === "chart" || block.kind === "picture";
+  const [seen, words] = [blocks.filter(isSeen), blocks.filter((block) => block.kind === "text")];
+  return seen.length && words.length && seen.length + words.length === blocks.length ? [{ kind: "columns", columns: [words, seen] }] : blocks;
+}
+
+function Body({ blocks, file }: { blocks: Block[]; file: Place | null }) {
+  return <div className="slide-body">{blocks.map((block, at) => <Piece key={at} block={block} file={file} />)}</div>;
+}
 
 function Piece({ block, file }: { block: Block; file: Place | null }) {
   switch (block.kind) {

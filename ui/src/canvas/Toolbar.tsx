@@ -3,6 +3,7 @@
 import { useState } from "react";
 
 import * as api from "../api";
+import { Icon } from "../shell/Icon";
 import { attempt } from "../state/app";
 import { download } from "./download";
 import { type View, VIEW_NAMES, viewsOf } from "./kind";
@@ -17,11 +18,11 @@ export function Toolbar({ tab }: { tab: Tab }) {
     <div className="canvas-tools" role="toolbar" aria-label={`What to do with ${tab.name}`}>
       <Views tab={tab} />
       <span className="grow" />
-      {text && <button className="plain" aria-label="Undo" title="Undo" onClick={() => void step(tab, "undo")}>↶</button>}
-      {text && <button className="plain" aria-label="Redo" title="Redo" onClick={() => void step(tab, "redo")}>↷</button>}
-      <button className="plain" aria-label="Download" title="Download" disabled={tab.state !== "ready"} onClick={() => void give(tab)}>⤓</button>
-      {text && !tab.cut && <button className="plain" aria-label="Save as" title="Save as…" onClick={() => setNaming(true)}>⎘</button>}
-      <button className="plain" aria-label={`Close ${tab.name}`} title="Close" onClick={() => close(tab.id)}>✕</button>
+      {text && <button className="plain" aria-label="Undo" title="Undo" onClick={() => void step(tab, "undo")}><Icon name="undo" /></button>}
+      {text && <button className="plain" aria-label="Redo" title="Redo" onClick={() => void step(tab, "redo")}><Icon name="redo" /></button>}
+      <button className="plain" aria-label="Download" title="Download" disabled={tab.state !== "ready"} onClick={() => void give(tab)}><Icon name="down" /></button>
+      {text && !tab.cut && <button className="plain" aria-label="Save as" title="Save as…" onClick={() => setNaming(true)}><Icon name="copy" /></button>}
+      <button className="plain" aria-label={`Close ${tab.name}`} title="Close" onClick={() => close(tab.id)}><Icon name="close" /></button>
       {text && !tab.cut && <button className={isChanged(tab) ? "main" : ""} disabled={!isChanged(tab)} onClick={() => (tab.file ? void save(tab.id) : setNaming(true))}>Save</button>}
     </div>
   );

@@ -47,7 +47,7 @@ function Welcome() {
       <img src="/wick.svg" alt="" width="52" height="52" />
       <h1>{agent ? agent.name : "wick"}</h1>
       <p>Ask for something. Every tool it uses, and every hook that had a say in it, is shown here.</p>
-      <p className="keys"><kbd>Ctrl+K</kbd> all commands <kbd>/</kbd> skills <kbd>?</kbd> shortcuts</p>
+      <p className="keys only-large"><kbd>Ctrl+K</kbd> all commands <kbd>/</kbd> skills <kbd>?</kbd> shortcuts</p>
     </div>
   );
 }

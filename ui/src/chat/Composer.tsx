@@ -4,18 +4,20 @@ import { useEffect, useRef, useState } from "react";
 
 import * as api from "../api";
 import { Icon } from "../shell/Icon";
-import { attempt, conversation, setDraft, useApp } from "../state/app";
+import { attempt, conversation, setAttached, setDraft, useApp } from "../state/app";
 import { send, spoken, stop } from "../state/talk";
-import { attached } from "./attach";
+import { attached, isPicture } from "./attach";
 import { offered, typedSlash, unslashed } from "./slash";
 import { SkillList } from "./SkillList";
+
+const NOTHING: api.Media[] = [];
 
 export function Composer() {
   const thread = useApp((state) => state.thread);
   const text = useApp((state) => state.drafts[state.thread] ?? "");
   const running = useApp((state) => Boolean(conversation(state).run));
   const asked = useApp((state) => state.approvals.some((one) => one.thread_id === state.thread));
-  const [media, setMedia] = useState<api.Media[]>([]);
+  const media = useApp((state) => state.attached[state.thread] ?? NOTHING);
   const [over, setOver] = useState(false);
   const skills = useSkills(text.startsWith("/"));
   const write = (words: string) => setDraft(thread, words);
@@ -24,12 +26,12 @@ export function Composer() {
   const submit = () => {
     if (!ready) return;
     write("");
-    setMedia([]);
+    setAttached(thread, []);
     void send(spoken(unslashed(text, skills), media));
   };
   const attach = (files: Iterable<File>) => void attempt(async () => {
     const more = await attached([...files], media);
-    setMedia((old) => [...old, ...more]);
+    setAttached(thread, [...media, ...more]);
   });
   return (
     <form
@@ -39,7 +41,7 @@ export function Composer() {
       onDragLeave={() => setOver(false)}
       onDrop={(event) => { event.preventDefault(); setOver(false); attach(event.dataTransfer.files); }}
     >
-      <Attached media={media} remove={(at) => setMedia((old) => old.filter((_, place) => place !== at))} />
+      <Attached media={media} remove={(at) => setAttached(thread, media.filter((_, place) => place !== at))} />
       <Field text={text} skills={skills} write={write} submit={submit} attach={attach} hint={asked ? "Answer above, or say something else" : running ? "Say something while it works" : "Ask for something"} />
       <div className="composer-row">
         <label className="plain attach" title="Attach files">
@@ -126,8 +128,8 @@ function Attached({ media, remove }: { media: api.Media[]; remove: (at: number) 
     <ul className="attached" aria-label="Attached">
       {media.map((one, at) => (
         <li key={at} className="chip">
-          {one.type === "image" && /^image\/(png|jpeg|gif|webp|avif)$/.test(one.media_type ?? "") ? <img src={`data:${one.media_type};base64,${one.data}`} alt="" /> : <Icon name="file" />} {one.name}
-          <button type="button" className="plain" aria-label={`Remove ${one.name}`} onClick={() => remove(at)}><Icon name="close" /></button>
+          {one.type === "image" && isPicture(one.media_type ?? "") ? <img src={`data:${one.media_type};base64,${one.data}`} alt="" /> : <Icon name="file" />} {one.name || "picture"}
+          <button type="button" className="plain" aria-label={`Remove ${one.name || "the picture"}`} onClick={() => remove(at)}><Icon name="close" /></button>
         </li>
       ))}
     </ul>

@@ -10,6 +10,7 @@ import { conversation, patch, useApp } from "../state/app";
 import type { Call, Ended, Reply, Said } from "../state/fold";
 import { askedBefore, copy, retry } from "../state/talk";
 import { forkAt } from "../state/threads";
+import { isPicture } from "./attach";
 import { settled } from "./blocks";
 import { CallCard } from "./CallCard";
 
@@ -48,7 +49,7 @@ function Parts({ parts }: { parts: Part[] }) {
     <ul className="sent-parts" aria-label="Attached">
       {parts.map((part, at) => (
         <li key={at}>
-          {part.type === "image" && part.data && /^image\/(png|jpeg|gif|webp|avif)$/.test(part.media_type ?? "") ? <img src={`data:${part.media_type};base64,${part.data}`} alt={part.name || "picture"} /> : <span className="chip"><Icon name="file" /> {part.name || part.url || part.type}</span>}
+          {part.type === "image" && part.data && isPicture(part.media_type ?? "") ? <img src={`data:${part.media_type};base64,${part.data}`} alt={part.name || "picture"} /> : <span className="chip"><Icon name="file" /> {part.name || part.url || part.type}</span>}
         </li>
       ))}
     </ul>

@@ -13,9 +13,18 @@ export async function attached(files: Iterable<File>, already: Media[]): Promise
   for (const file of files) {
     left -= file.size;
     if (left < 0) throw new TooLarge(`${file.name} is too large to be sent along: 5.5 MB go with a message. Upload it to the workspace with the Files panel.`);
-    made.push({ type: file.type.startsWith("image/") ? "image" : "file", data: await base64(file), media_type: file.type || "application/octet-stream", name: file.name });
+    made.push(await part(file));
   }
   return made;
+}
+
+export const isPicture = (type: string): boolean => /^image\/(png|jpeg|gif|webp)$/.test(type);
+
+/** Pictures that models can see have no name there; all else is a file. */
+async function part(file: File): Promise<Media> {
+  const data = await base64(file);
+  if (isPicture(file.type)) return { type: "image", data, media_type: file.type };
+  return { type: "file", data, media_type: file.type || "application/octet-stream", name: file.name };
 }
 
 function base64(file: File): Promise<string> {

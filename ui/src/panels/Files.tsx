@@ -4,6 +4,7 @@ import "./Files.css";
 
 import { useMemo, useRef, useState } from "react";
 
+import { Icon } from "../shell/Icon";
 import { useApp } from "../state/app";
 import { begin, upload } from "./filesActions";
 import { useFolders } from "./filesLive";
@@ -47,7 +48,7 @@ function Bar({ agent, put, look }: { agent: string; put: (files: Iterable<File>)
       <button onClick={() => chosen.current?.click()}>Upload</button>
       <input ref={chosen} type="file" multiple hidden aria-label="Files to upload" onChange={(event) => { put([...(event.target.files ?? [])]); event.target.value = ""; }} />
       <span className="grow" />
-      <button className="plain" aria-label="Look again" title="Look again" onClick={() => void look()}>⟳</button>
+      <button className="plain" aria-label="Look again" title="Look again" onClick={() => void look()}><Icon name="again" /></button>
     </div>
   );
 }

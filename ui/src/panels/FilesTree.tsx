@@ -5,6 +5,7 @@ import { type KeyboardEvent, useEffect, useRef, useState } from "react";
 
 import * as api from "../api";
 import { openFile } from "../canvas/open";
+import { Icon } from "../shell/Icon";
 import { remove, rename } from "./filesActions";
 import type { Live } from "./filesLive";
 import { bytes, parent, type Row } from "./filesTree";
@@ -82,16 +83,17 @@ export function Tree({ agent, rows, live, put }: Props) {
               onDragLeave={() => setOver("")}
               onDrop={(event) => { event.preventDefault(); event.stopPropagation(); setOver(""); void put(folder, event.dataTransfer.files); }}
             >
-              <span className="file-mark" aria-hidden="true">{mark(row)}</span>
+              <span className="file-mark" aria-hidden="true">{row.open === null ? "" : row.open ? "▾" : "▸"}</span>
+              <Icon name={row.open === null ? "file" : "folder"} />
               {renaming === row.path ? (
                 <Rename row={row} done={async (name) => { if (name === null || (await rename(agent, row, name))) { setRenaming(""); await live.look(); } }} />
               ) : (
                 <>
                   <span className="file-name">{row.name}</span>
                   <span className="file-actions" onClick={(event) => event.stopPropagation()}>
-                    <button className="plain" tabIndex={-1} aria-label={`Rename ${row.name}`} title="Rename (F2)" onClick={() => { choose(row.path); setRenaming(row.path); }}>✎</button>
-                    {row.open === null && <a className="plain" tabIndex={-1} aria-label={`Download ${row.name}`} title="Download" href={api.files.downloadUrl(agent, row.path)} download={row.name}>⤓</a>}
-                    <button className="plain" tabIndex={-1} aria-label={`Delete ${row.name}`} title="Delete" onClick={() => void drop(row)}>🗑</button>
+                    <button className="plain" tabIndex={-1} aria-label={`Rename ${row.name}`} title="Rename (F2)" onClick={() => { choose(row.path); setRenaming(row.path); }}><Icon name="pen" /></button>
+                    {row.open === null && <a className="plain" tabIndex={-1} aria-label={`Download ${row.name}`} title="Download" href={api.files.downloadUrl(agent, row.path)} download={row.name}><Icon name="down" /></a>}
+                    <button className="plain" tabIndex={-1} aria-label={`Delete ${row.name}`} title="Delete" onClick={() => void drop(row)}><Icon name="bin" /></button>
                   </span>
                   {row.open === null && <small>{bytes(row.size)}</small>}
                 </>
@@ -102,11 +104,6 @@ export function Tree({ agent, rows, live, put }: Props) {
       </div>
     </div>
   );
-}
-
-function mark(row: Row): string {
-  if (row.open !== null) return row.open ? "▾" : "▸";
-  return row.type === "link" ? "↪" : "·";
 }
 
 function Rename({ row, done }: { row: Row; done: (name: string | null) => Promise<void> }) {

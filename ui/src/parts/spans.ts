@@ -36,7 +36,7 @@ export function lay(spans: readonly Span[], hooks: boolean): Row[] {
 function hookRows(span: Span, depth: number, from: number, key: string): Row[] {
   return (span.why ?? []).map((why, at) => ({
     key: `${key}/h${at}`,
-    span: { name: why.hook, start: span.start, ms: why.ms ?? 0, attributes: { position: why.position, shadow: why.shadow ?? false }, why: [why] },
+    span: { name: why.hook, start: span.start, ms: why.ms ?? 0, attributes: { position: why.position, ...(why.shadow ? { shadow: true } : {}) }, why: [why] },
     depth,
     from,
     ms: why.ms ?? 0,

@@ -23,6 +23,9 @@ const PATHS = {
   more: "M5 12h.01M12 12h.01M19 12h.01",
   help: "M9.2 9a3 3 0 1 1 4.3 2.7c-.9.5-1.5 1.1-1.5 2.3M12 17.5h.01",
   file: "M6 3h8l4 4v14H6zM14 3v4h4",
+  folder: "M3 6h6l2 2.5h10V19H3z",
+  undo: "M9 14L4 9l5-5M4 9h10a5.5 5.5 0 0 1 0 11h-4",
+  redo: "M15 14l5-5-5-5M20 9H10a5.5 5.5 0 0 0 0 11h4",
 } as const;
 
 export type IconName = keyof typeof PATHS;

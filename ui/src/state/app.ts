@@ -24,6 +24,7 @@ export interface AppState {
   opening: string; // the one that is being read
   conversations: Record<string, Conversation>;
   drafts: Record<string, string>; // what is written and not sent, by thread
+  attached: Record<string, api.Media[]>; // and what is to go along with it
   approvals: api.Approval[]; // of all threads
   panel: Panel | null;
   run: string; // the run that the trace shows
@@ -35,7 +36,7 @@ export interface AppState {
 }
 
 /** What is somebody's, and goes when they go. */
-export const NOBODYS = { agents: [], agent: "", threads: [], more: "", thread: "", opening: "", conversations: {}, drafts: {}, approvals: [], panel: null, run: "", overlay: null, drawer: false };
+export const NOBODYS = { agents: [], agent: "", threads: [], more: "", thread: "", opening: "", conversations: {}, drafts: {}, attached: {}, approvals: [], panel: null, run: "", overlay: null, drawer: false };
 
 export const app = createStore<AppState>({ ...NOBODYS, me: undefined, online: true, notices: [], theme: stored() });
 
@@ -66,6 +67,10 @@ export function converse(thread: string, change: (old: Conversation) => Conversa
 
 export function setDraft(thread: string, text: string): void {
   app.set((old) => ({ ...old, drafts: { ...old.drafts, [thread]: text } }));
+}
+
+export function setAttached(thread: string, media: api.Media[]): void {
+  app.set((old) => ({ ...old, attached: { ...old.attached, [thread]: media } }));
 }
 
 export function setTheme(theme: Theme): void {

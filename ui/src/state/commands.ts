@@ -47,5 +47,5 @@ function named(event: KeyboardEvent): string {
 }
 
 export function shortcut(keys: string, mac = /Mac|iPhone|iPad/.test(navigator.userAgent)): string {
-  return keys.replace("mod+", mac ? "⌘" : "Ctrl+").replace("alt+", mac ? "⌥" : "Alt+").replace("shift+", mac ? "⇧" : "Shift+").replace(/\b[a-z]$/, (letter) => letter.toUpperCase());
+  return keys.replace("mod+", mac ? "⌘" : "Ctrl+").replace("alt+", mac ? "⌥" : "Alt+").replace("shift+", mac ? "⇧" : "Shift+").replace("escape", "Esc").replace(/\b[a-z]$/, (letter) => letter.toUpperCase());
 }

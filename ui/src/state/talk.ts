@@ -3,7 +3,7 @@
 import * as api from "../api";
 import { ApiError } from "../api/http";
 import type { Frame } from "../api/sse";
-import { app, attempt, converse, conversation, NEW, notify, patch, setDraft } from "./app";
+import { app, attempt, converse, conversation, NEW, notify, patch, setAttached, setDraft } from "./app";
 import { type Conversation, EMPTY, type Event, fold, said, type Said } from "./fold";
 import { listAgain, refreshApprovals } from "./lists";
 import { loaded, merged } from "./loaded";
@@ -27,13 +27,15 @@ export async function send(message: api.MessageIn): Promise<void> {
   const running = Boolean(conversation(app.get()).run) && !asked; // who says something else instead of an answer begins anew
   converse(thread, (old) => ({ ...old, pending: [...old.pending, shown] }));
   const sent = await attempt(() => (running ? steer(thread, message, key) : start(agent, thread, message, key, shown)));
-  if (!sent) takeBack(thread, shown);
+  if (!sent) takeBack(thread, shown, message);
 }
 
 /** What could not be sent is given back to who wrote it. */
-function takeBack(thread: string, shown: Said): void {
+function takeBack(thread: string, shown: Said, message: api.MessageIn): void {
   converse(thread, (old) => ({ ...old, pending: old.pending.filter((one) => one !== shown) }));
-  if (!app.get().drafts[thread]) setDraft(thread, shown.text);
+  if (app.get().drafts[thread] || app.get().attached[thread]?.length) return;
+  setDraft(thread, shown.text);
+  setAttached(thread, typeof message.content === "string" ? [] : message.content.filter((part) => part.type !== "text"));
 }
 
 async function start(agent: string, thread: string, message: api.MessageIn, key: string, shown: Said): Promise<true> {
@@ -210,7 +212,7 @@ export function spoken(words: string, media: api.Media[]): api.MessageIn {
 
 /** A part as it came, to be sent once more. */
 function sameAgain({ type, data, url, media_type, name }: api.Part): api.Media {
-  return { type: type === "image" ? "image" : "file", data: data ?? "", url: url ?? "", media_type: media_type ?? "", name: name ?? "" };
+  return { type: type === "image" ? "image" : "file", ...(data ? { data } : {}), ...(url ? { url } : {}), ...(media_type ? { media_type } : {}), ...(name ? { name } : {}) };
 }
 
 /** The message of the user that a reply answers. */

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Header
@@ -60,9 +61,11 @@ async def stream(id: str, body: Asked, caller: Caller, wick: Wick, key: Idempote
 
     The headers `X-Run-Id` and `X-Thread-Id` say which run it is; `/runs/{id}/events` goes on where a connection broke.
     """
-    turn = await _begin(id, body, caller, wick, key)
-    headers = {"X-Run-Id": turn.run_id, "X-Thread-Id": turn.thread_id}
-    return EventStream(turn.frames, headers, wick.limits.hold("streams", caller.id))
+    with ExitStack() as holding:
+        holding.enter_context(wick.limits.hold("streams", caller.id))  # before a run begins that nobody could see
+        turn = await _begin(id, body, caller, wick, key)
+        headers = {"X-Run-Id": turn.run_id, "X-Thread-Id": turn.thread_id}
+        return EventStream(turn.frames, headers, holding.pop_all())
 
 
 async def _begin(id: str, body: Asked, caller: Caller, wick: Wick, key: str) -> Turn:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import ExitStack
 from time import time
 from typing import Annotated, Any
 
@@ -94,10 +95,12 @@ async def complete(
 ) -> Response | ChatCompletion:
     """Ask an agent, in a new thread. What an assistant is said to have said is taken as the client's word for it."""
     said = words(asked, systems=wick.settings.allow_system_messages)
-    turn = await wick.runs.start(caller, asked.model, [*said], key=key)
     if not asked.stream:
-        return await _whole(asked, turn)
-    return EventStream(lambda: _chunks(asked, turn), holding=wick.limits.hold("streams", caller.id))
+        return await _whole(asked, await wick.runs.start(caller, asked.model, [*said], key=key))
+    with ExitStack() as holding:
+        holding.enter_context(wick.limits.hold("streams", caller.id))  # before a run begins that nobody could see
+        turn = await wick.runs.start(caller, asked.model, [*said], key=key)
+        return EventStream(lambda: _chunks(asked, turn), holding=holding.pop_all())
 
 
 async def _whole(asked: ChatRequest, turn: Turn) -> ChatCompletion:

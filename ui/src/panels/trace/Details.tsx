@@ -38,7 +38,7 @@ function Events({ events }: { events: NonNullable<Row["span"]["events"]> }) {
 
 function Why({ rows }: { rows: NonNullable<Row["span"]["why"]> }) {
   return (
-    <div className="wide">
+    <div className="wide" tabIndex={0} role="group" aria-label="Verdicts">
       <table aria-label="What hooks said">
         <thead><tr><th>hook</th><th>position</th><th>verdict</th><th>why</th><th className="number">ms</th></tr></thead>
         <tbody>

@@ -27,7 +27,7 @@ export function Waterfall({ rows }: { rows: Row[] }) {
         <input type="search" aria-label="Filter spans" placeholder="Filter" value={words} onChange={(event) => setWords(event.target.value)} />
         <div className="segments" role="group" aria-label="Show">{KINDS.map(([kind, title]) => <button key={kind} aria-pressed={kinds.has(kind)} onClick={() => toggle(kind)}>{title}</button>)}</div>
         <div className="segments" role="group" aria-label="Zoom">
-          <button aria-label="Closer" onClick={() => look(zoomed(view, 0.5, end))}>＋</button>
+          <button aria-label="Closer" onClick={() => look(zoomed(view, 0.5, end))}>+</button>
           <button aria-label="Further away" onClick={() => look(zoomed(view, 2, end))}>−</button>
           <button onClick={() => look(whole(end))}>All</button>
         </div>
@@ -111,8 +111,8 @@ function OneRow({ id, row, view, top, chosen, choose, zoom }: OneRowProps) {
   const figures = [duration(row.ms), row.tokens ? `${short(row.tokens)} tokens` : "", row.cost === null ? "" : dollars(row.cost)].filter(Boolean).join(" · ");
   const classes = ["span", row.kind, row.failed ? "failed" : "", chosen ? "chosen" : ""];
   return (
-    <div id={id} className={classes.join(" ")} role="treeitem" aria-level={row.depth + 1} aria-selected={chosen} aria-label={`${row.label}, ${row.kind}, ${figures}${row.failed ? ", failed" : ""}`} style={{ transform: `translateY(${top}px)` }} onClick={choose} onDoubleClick={zoom}>
-      <span className="span-name" style={{ paddingLeft: Math.min(row.depth, 8) * 12 + 6 }}><i aria-hidden="true" />{row.label}</span>
+    <div id={id} className={classes.join(" ")} role="treeitem" aria-level={row.depth + 1} aria-selected={chosen} style={{ transform: `translateY(${top}px)` }} onClick={choose} onDoubleClick={zoom}>
+      <span className="span-name" style={{ paddingLeft: Math.min(row.depth, 8) * 12 + 6 }}><i aria-hidden="true" />{row.label}<span className="visually-hidden">, {row.kind}{row.failed ? ", failed" : ""}, </span></span>
       <span className="span-time">
         {bar && <i className="span-bar" style={{ left: `${bar.left}%`, width: `max(2px, ${bar.width}%)` }} />}
         {bar && <small style={bar.left > 55 ? { right: `calc(${100 - bar.left}% + 4px)` } : { left: `calc(${bar.left + bar.width}% + 6px)`, ...(bar.left + bar.width > 62 ? { left: `calc(${bar.left}% + 4px)` } : {}) }}>{figures}</small>}

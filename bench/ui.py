@@ -1,0 +1,156 @@
+"""What the web interface loads, and how a conversation of 2,000 entries scrolls, in the Chromium of this machine.
+
+    make bench-ui                 # builds the interface first
+    python bench/ui.py --quick    # with 200 entries
+
+The sizes are those of the files that a browser asked for, each compressed by gzip -9. See bench/README.md.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import shutil
+import tempfile
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from statistics import median, quantiles
+from typing import Any
+from urllib.parse import urlsplit
+
+from measure import Rows, groups, main, pick, table
+from playwright.sync_api import Page, sync_playwright
+from served import TOKEN
+from server import served
+
+BUILT = Path(__file__).parent.parent / "src" / "wick" / "server" / "ui"
+PANELS = ("Canvas", "Files", "Terminal", "Agent", "Trace", "Usage", "Approvals", "Replay")
+FIRST_LOAD_KB, SMOOTH_MS = 350.0, 33.0  # what we aim for: two frames of 60 a second
+SETTLED_MS = 1_200  # after which nothing more is loaded
+A_RUN = 100  # entries that one run of the agent makes
+
+SCROLL = """async ([frames, pixels]) => {
+  const box = document.querySelector('.items')
+  const took = []
+  let last = await new Promise(requestAnimationFrame)
+  for (let count = 0; count < frames; count++) {
+    box.scrollTop -= pixels
+    const now = await new Promise(requestAnimationFrame)
+    took.push(now - last)
+    last = now
+  }
+  return {took, drawn: document.querySelectorAll('.item').length, height: box.scrollHeight}
+}"""
+
+
+def run(quick: bool) -> Rows:
+    if not (BUILT / "index.html").is_file():
+        raise SystemExit("the web interface is not built: run `make ui` first")
+    with tempfile.TemporaryDirectory() as folder, served("wick", Path(folder)) as server:
+        url = f"http://127.0.0.1:{server.port}"
+        thread, entries = talk(url, 2 if quick else 20)
+        with browser() as page:
+            return [*loading(page, url), *scrolling(page, url, thread, entries)]
+
+
+# -- a conversation ---------------------------------------------------------------------------------------------------
+
+
+def talk(url: str, runs: int) -> tuple[str, int]:
+    """The id of a thread that is long, and how many entries a reader sees of it."""
+    for _ in range(runs):
+        body = {"thread_id": "long", "messages": [{"role": "user", "content": str(A_RUN - 2)}]}
+        headers = {"Authorization": f"Bearer {TOKEN}", "Content-Type": "application/json"}
+        asked = urllib.request.Request(f"{url}/agents/noting/invoke", json.dumps(body).encode(), headers)
+        with urllib.request.urlopen(asked, timeout=120) as answer:
+            answer.read()
+    return "long", runs * A_RUN
+
+
+# -- a browser --------------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def browser() -> Iterator[Page]:
+    chromium = shutil.which("chromium") or shutil.which("chromium-browser")
+    if chromium is None:
+        raise SystemExit("there is no Chromium here: apt-get install chromium")
+    with sync_playwright() as playwright:
+        started = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+        yield started.new_page(viewport={"width": 1280, "height": 800})
+        started.close()
+
+
+def loading(page: Page, url: str) -> Rows:
+    """What is loaded at first, and with each panel that is opened."""
+    asked: list[str] = []
+    page.on("response", lambda answer: asked.append(urlsplit(answer.url).path))
+    page.goto(url)
+    page.fill("#token", TOKEN)
+    page.press("#token", "Enter")
+    page.wait_for_selector("#message")
+    page.wait_for_timeout(SETTLED_MS)
+    rows = [_loaded("first load", "sign in and chat", asked)]
+    for number, panel in enumerate(PANELS, 1):
+        asked.clear()
+        page.keyboard.press(f"Alt+{number}")
+        page.wait_for_selector(f"aside[aria-label='{panel}']")
+        page.wait_for_timeout(SETTLED_MS)
+        rows.append(_loaded("panel", panel.lower(), asked))
+    whole = [f"/{path.relative_to(BUILT)}" for path in BUILT.rglob("*") if path.is_file()]
+    return [*rows, _loaded("everything", "all files", whole)]
+
+
+def _loaded(group: str, case: str, paths: list[str]) -> dict[str, Any]:
+    files = {BUILT / (path.strip("/") or "index.html") for path in paths}
+    sizes = [file.read_bytes() for file in files if file.is_file()]
+    zipped = sum(len(gzip.compress(data, 9)) for data in sizes)
+    goal = FIRST_LOAD_KB if group == "first load" else None
+    return {
+        "group": group,
+        "case": case,
+        "files": len(sizes),
+        "kb": round(sum(map(len, sizes)) / 1e3, 1),
+        "gzip_kb": round(zipped / 1e3, 1),
+        "goal_kb": goal,
+    }
+
+
+def scrolling(page: Page, url: str, thread: str, entries: int) -> Rows:
+    """How long frames take while somebody scrolls up, slowly and fast."""
+    page.goto("about:blank")
+    page.goto(f"{url}/#thread={thread}")
+    page.wait_for_selector(".item")
+    page.wait_for_timeout(SETTLED_MS)
+    rows = []
+    for case, pixels in (("by the wheel", 120), ("in haste", 1_200)):
+        found = page.evaluate(SCROLL, [240, pixels])
+        took = found["took"][5:]  # the first ones are those of the page that has just begun to move
+        rows.append(
+            {
+                "group": "scroll",
+                "case": f"{case}, {pixels} px a frame",
+                "entries": entries,
+                "drawn": found["drawn"],
+                "median_ms": round(median(took), 1),
+                "p95_ms": round(quantiles(took, n=20)[-1], 1),
+                "slowest_ms": round(max(took), 1),
+                "goal_ms": SMOOTH_MS,
+            }
+        )
+    return rows
+
+
+def tell(rows: Rows) -> None:
+    by = groups(rows)
+    sizes = [row for group in ("first load", "panel", "everything") for row in by[group]]
+    table("Loaded, kB", ("", "files", "plain", "gzip", "aim"), pick(sizes, "files", "kb", "gzip_kb", "goal_kb"))
+    heads = ("", "entries", "drawn", "median", "95 %", "slowest", "aim, 95 %")
+    keys = ("entries", "drawn", "median_ms", "p95_ms", "slowest_ms", "goal_ms")
+    table("Frames while scrolling, ms", heads, pick(by["scroll"], *keys))
+
+
+if __name__ == "__main__":
+    main(__doc__, "ui", run, tell)

@@ -1,0 +1,81 @@
+import { fireEvent, render, screen, waitFor } from "@testing-library/react";
+import { afterEach, beforeEach, expect, it, vi } from "vitest";
+
+import type * as api from "../../api";
+import { patch } from "../../state/app";
+import { Backend, placeOf } from "./Backend";
+import { Hooks } from "./Hooks";
+import { Permissions } from "./Permissions";
+import { drawn } from "./Rings";
+import { bySource } from "./Tools";
+
+let asked: { method: string; path: string; body: unknown }[] = [];
+let answers: Record<string, unknown> = {};
+
+beforeEach(() => {
+  asked = [];
+  patch({ me: { id: "1", username: "ada", role: "user" } });
+  vi.stubGlobal("fetch", (path: string, init: RequestInit) => {
+    asked.push({ method: init.method!, path, body: init.body ? JSON.parse(String(init.body)) : null });
+    return Promise.resolve(new Response(JSON.stringify(answers[`${init.method} ${path}`] ?? null)));
+  });
+});
+afterEach(() => vi.unstubAllGlobals());
+
+const BACKEND: api.BackendInfo = {
+  mode: "remote", sandbox_url: null, type: "docker", workdir: "/workspace", status: "launched", reason: "",
+  protection: { level: "strong", by: "docker", says: "commands run in a container", asks: false },
+}; // prettier-ignore
+
+it("knows the three places of an agent, and that an engine elsewhere takes an operator", () => {
+  expect([placeOf(null), placeOf({ ...BACKEND, mode: "local" }), placeOf(BACKEND), placeOf({ ...BACKEND, sandbox_url: "tcp://h:1" })]).toEqual([null, "local", "docker", "remote"]);
+  render(<Backend agent="a" backend={BACKEND} />);
+  expect(screen.getByRole("button", { name: "Local Docker" }).getAttribute("aria-pressed")).toBe("true");
+  expect(screen.getByRole<HTMLButtonElement>("button", { name: "Remote Docker" }).disabled).toBe(true);
+});
+
+it("switches to another place, and stops what runs there", async () => {
+  answers = { "PATCH /agents/a/backend": { ...BACKEND, mode: "local", status: "idle" }, "GET /agents/a/backend": { ...BACKEND, status: "idle" }, "POST /agents/a/container": {} };
+  render(<Backend agent="a" backend={BACKEND} />);
+  fireEvent.click(screen.getByRole("button", { name: "Stop" }));
+  await waitFor(() => expect(screen.getByRole("status").textContent).toBe("idle"));
+  fireEvent.click(screen.getByRole("button", { name: "This machine" }));
+  await waitFor(() => expect(screen.getByRole("button", { name: "This machine" }).getAttribute("aria-pressed")).toBe("true"));
+  expect(asked.map((one) => [one.method, one.path, one.body])).toEqual([
+    ["POST", "/agents/a/container", { action: "stop" }],
+    ["GET", "/agents/a/backend", null],
+    ["PATCH", "/agents/a/backend", { mode: "local", sandbox_url: null }],
+  ]);
+});
+
+it("switches a hook off, and shows what the server makes of it", async () => {
+  const hook = (on: boolean): api.HookInfo => ({ name: "todos", on, changed: !on, options: on, points: ["before_tool_use"], tools: ["write_todos"] });
+  answers = { "GET /agents/a/hooks": { hooks: [hook(true)] }, "PATCH /agents/a/hooks": { hooks: [hook(false)] } };
+  render(<Hooks agent="a" changes={0} />);
+  fireEvent.click(await screen.findByRole("switch", { name: "Hook todos", checked: true }));
+  await screen.findByRole("switch", { name: "Hook todos", checked: false });
+  expect(asked.at(-1)!.body).toEqual({ hooks: { todos: false } });
+  fireEvent.click(screen.getByRole("button", { name: "Have todos as it was set up" }));
+  await waitFor(() => expect(asked.at(-1)!.body).toEqual({ hooks: { todos: null } }));
+});
+
+it("adds a rule to those that are there, and takes a grant back", async () => {
+  const rules = [{ type: "allow", rule: "Read", message: "", policy: "" }];
+  answers = { "GET /agents/a/permissions": { agent_id: "a", mode: "default", rules, grants: [{ id: "g1", tool: "execute", args: { command: "<b>ls</b>" } }] } };
+  render(<Permissions agent="a" changes={0} />);
+  fireEvent.change(await screen.findByRole("textbox", { name: "Rule" }), { target: { value: " Bash(rm *) " } });
+  fireEvent.click(screen.getByRole("button", { name: "Add" }));
+  await waitFor(() => expect(asked.some((one) => one.method === "PATCH")).toBe(true));
+  expect(asked.find((one) => one.method === "PATCH")!.body).toEqual({ hooks: { permissions: { mode: "default", deny: ["Bash(rm *)"], ask: [], allow: ["Read"] } } });
+  expect(screen.getByLabelText("Arguments of execute").textContent).toContain("<b>ls</b>");
+  fireEvent.click(screen.getByRole("button", { name: "Take back execute" }));
+  await waitFor(() => expect(asked.some((one) => one.method === "DELETE" && one.path === "/agents/a/permissions/grants/g1")).toBe(true));
+});
+
+it("puts tools together by where they are from, and says of a ring what it did", () => {
+  const tool = (name: string, source: string) => ({ name, source, description: "", kind: "", read_only: false, parameters: {} });
+  expect(bySource([tool("a", "x"), tool("b", "y"), tool("c", "x")]).map(([source, tools]) => [source, tools.length])).toEqual([["x", 2], ["y", 1]]);
+  const ring = { hook: "permissions.check", capability: "permissions", source: "permissions", position: "guard", point: "guard_tool_use", match: ["execute"], priority: 0, timeout: 1, inherit: true, shadow: false, on_error: "fail" };
+  expect(drawn(ring, "tool_use", () => ({ text: "blocked it once", acted: true }))).toEqual({ name: "permissions.check", position: "guard", source: "permissions", fail: "closed", match: "execute", did: "blocked it once", acted: true });
+  expect(drawn({ ...ring, match: null, on_error: "log" }, "tool_use", () => undefined)).toEqual({ name: "permissions.check", position: "guard", source: "permissions", fail: "open" });
+});

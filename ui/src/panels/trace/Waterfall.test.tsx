@@ -1,0 +1,58 @@
+import { fireEvent, render, screen, within } from "@testing-library/react";
+import { expect, it } from "vitest";
+
+import { lay, type Span } from "../../parts/spans";
+import { Waterfall } from "./Waterfall";
+
+const span = (name: string, start: number, ms: number, attributes: Span["attributes"], more: Partial<Span> = {}): Span => ({ name, start, ms, attributes: attributes ?? {}, ...more });
+
+const RUN = span("run", 10, 1000, { "gen_ai.agent.name": "coder" }, {
+  children: [
+    span("step", 10, 900, { step: 1 }, {
+      children: [
+        span("llm.call", 10, 500, { "gen_ai.request.model": "gpt", "gen_ai.usage.input_tokens": 900, "gen_ai.usage.output_tokens": 100 }, { cost: 0.25 }),
+        span("tool.call", 10.6, 200, { tool_name: "<img src=x>", tool_args: '{"path":"notes.txt"}' }, { error: "it broke", why: [{ hook: "judge", position: "guard", verdict: "block", reason: "no", ms: 1 }] }),
+      ],
+    }),
+  ],
+}); // prettier-ignore
+
+const names = () => screen.queryAllByRole("treeitem").map((item) => item.querySelector(".span-name")!.textContent!.split(",")[0]);
+
+it("is walked through with arrows, and says all that is known of a span", () => {
+  render(<Waterfall rows={lay([RUN], true)} />);
+  expect(names()).toEqual(["coder", "step 1", "gpt", "<img src=x>"]);
+  const tree = screen.getByRole("tree");
+  for (let times = 0; times < 3; times++) fireEvent.keyDown(tree, { key: "ArrowDown" });
+  const details = within(screen.getByRole("region", { name: "Span gpt" }));
+  expect(details.getByText("1,000")).toBeTruthy();
+  expect(details.getByText("$0.25")).toBeTruthy();
+  fireEvent.keyDown(tree, { key: "End" });
+  expect(screen.getByText("it broke")).toBeTruthy();
+  expect(screen.getByRole("table", { name: "What hooks said" }).textContent).toContain("no");
+  expect(tree.getAttribute("aria-activedescendant")).toBe(screen.getAllByRole("treeitem").at(-1)!.id);
+});
+
+it("shows hooks when they are wanted, and only what is looked for", () => {
+  render(<Waterfall rows={lay([RUN], true)} />);
+  fireEvent.click(screen.getByRole("button", { name: "Hooks" }));
+  expect(names()).toContain("judge: block");
+  fireEvent.change(screen.getByLabelText("Filter spans"), { target: { value: "notes.txt" } });
+  expect(names()).toEqual(["coder", "step 1", "<img src=x>"]);
+  fireEvent.change(screen.getByLabelText("Filter spans"), { target: { value: "nowhere" } });
+  expect(screen.getByText(/No span is like that/)).toBeTruthy();
+});
+
+it("goes closer to a span and back", () => {
+  const { container } = render(<Waterfall rows={lay([RUN], true)} />);
+  const end = () => container.querySelector(".axis span:last-child small:last-child")!.textContent;
+  expect(end()).toBe("1.0 s");
+  const tree = screen.getByRole("tree");
+  fireEvent.keyDown(tree, { key: "End" });
+  fireEvent.keyDown(tree, { key: "Enter" });
+  expect(end()).toBe("816 ms");
+  fireEvent.keyDown(tree, { key: "0" });
+  expect(end()).toBe("1.0 s");
+  fireEvent.click(screen.getByRole("button", { name: "Closer" }));
+  expect(end()).toBe("750 ms");
+});

@@ -1,0 +1,40 @@
+import { fireEvent, render, screen } from "@testing-library/react";
+import { expect, it } from "vitest";
+
+import { ApiError } from "../api/http";
+import { app, patch } from "../state/app";
+import { Show } from "./States";
+import { useLoad } from "./useLoad";
+
+function Shown({ load, of }: { load: (of: string) => Promise<string>; of: string }) {
+  const loaded = useLoad(() => load(of), [of]);
+  return <Show of={loaded} what="it">{(text) => <p>{text}</p>}</Show>;
+}
+
+it("says that it reads, what went wrong, and tries again", async () => {
+  let times = 0;
+  render(<Shown of="a" load={() => (times++ ? Promise.resolve("here") : Promise.reject(new Error("the server is away")))} />);
+  expect(screen.getByRole("status").textContent).toBe("Reading it…");
+  expect((await screen.findByRole("alert")).textContent).toContain("The server is away.");
+  fireEvent.click(screen.getByRole("button", { name: "Try again" }));
+  expect(await screen.findByText("here")).toBeTruthy();
+});
+
+it("shows nothing of what was asked for before, however late it comes", async () => {
+  const answers: Record<string, (text: string) => void> = {};
+  const load = (of: string) => new Promise<string>((done) => { answers[of] = done; });
+  const { rerender } = render(<Shown of="old" load={load} />);
+  rerender(<Shown of="new" load={load} />);
+  answers["new"]!("the new one");
+  expect(await screen.findByText("the new one")).toBeTruthy();
+  answers["old"]!("the old one");
+  await Promise.resolve();
+  expect(screen.queryByText("the old one")).toBeNull();
+});
+
+it("asks who is signed out to sign in", async () => {
+  patch({ me: { id: "1", username: "ada", role: "user" } });
+  render(<Shown of="a" load={() => Promise.reject(new ApiError(401, "unauthorized", "sign in first"))} />);
+  await screen.findByRole("alert");
+  expect(app.get().me).toBeNull();
+});
