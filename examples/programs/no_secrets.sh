@@ -4,7 +4,7 @@
 
 call=$(cat)
 case $call in
-*'"tool_name": "file_write"'* | *'"tool_name": "file_edit"'*) ;;
+*'"tool_name":"file_write"'* | *'"tool_name":"file_edit"'*) ;;
 *) exit 0 ;;
 esac
 if printf '%s' "$call" | grep -Eq 'AKIA[0-9A-Z]{16}|-----BEGIN [A-Z ]*PRIVATE KEY-----'; then

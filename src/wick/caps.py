@@ -212,6 +212,12 @@ RUNS_RECORDED = 20
 SPANS_RECORDED = 500  # of one run
 TRACE_BYTES = 500_000  # of one run, as JSON
 
+# requests to a server
+HEAD_BYTES = 64_000  # of a request without its body; what comes at once may be a little more
+HEAD_SECONDS = 20.0  # in which it comes
+BODY_SECONDS = 30.0  # in which a body comes, and longer by a second for
+BODY_PACE = 2_000  # bytes of it
+
 # streams of a server
 READER_FRAMES = 1_000  # that wait for one reader; who has more waiting is told what they missed, later
 READER_BYTES = 1_000_000

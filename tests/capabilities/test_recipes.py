@@ -380,9 +380,9 @@ async def test_handlers_come_after_programs_which_are_told_of_the_recipe(write: 
     model = Scripted(calls(call()), "done")
     await Agent(model, tools=[echo], hooks=[recipes, programs]).run("on", recipe="r")
     lines = [line.split() for line in (tmp_path / "order").read_text().splitlines()]
-    assert {event: [who for named, who in lines if named == event] for event in events} == dict.fromkeys(
-        events, ["program", "handler"]
-    )
+    assert {event: [who for named, who in lines if named == event] for event in events} == {
+        event: ["program", "handler"] for event in events
+    }
     told = {event: json.loads((tmp_path / f"{event}.json").read_text()) for event in events}
     assert {payload["recipe_name"] for payload in told.values()} == {"r"}
     assert told["user_message_send"]["message"] == "Go on."

@@ -95,11 +95,12 @@ def test_fail_open_shows_in_the_list(wick: Wick) -> None:
 
 def test_fail_open_shows_in_the_onion(wick: Wick) -> None:
     wick.write("programs/no_force", NO_FORCE, executable=True)
-    entry = "{type: command, command: 'exit 0', fail: open}"
+    entry = "{type: command, command: 'exit 0'}"
+    opened = entry.replace("}", ", fail: open}")
     wick.write(
         "agents.yaml",
         "model: demo\nexecutables: {dirs: [programs], fail: {no_force: open}}\n"
-        f"hooks: {{UserPromptSubmit: [{{hooks: [{entry}]}}], Stop: [{{hooks: [{{type: command, command: 'exit 0'}}]}}]}}\n",
+        f"hooks: {{UserPromptSubmit: [{{hooks: [{opened}]}}], Stop: [{{hooks: [{entry}]}}]}}\n",
     )
     drawn = wick("hooks", "onion", "--agent", "agents.yaml").out.splitlines()
     marked = {line.split()[1] for line in drawn if "(fail: open)" in line}

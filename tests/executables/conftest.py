@@ -4,27 +4,49 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 from inspect import iscoroutinefunction
 from pathlib import Path
+from typing import Any
 
 import pytest
 import pytest_asyncio
 
+from executables.warm_kit import Kept, Make, runs
 from programs import Programs
 
 HERE = Path(__file__).parent
+ALONE = ("test_pipes.py",)  # what goes on there ends with its event loop
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """The tests of a module share an event loop, and so the wickd that starts their programs."""
     for item in items:
-        if HERE in item.path.parents and iscoroutinefunction(getattr(item, "function", None)):
+        shares = HERE in item.path.parents and item.path.name not in ALONE
+        if shares and iscoroutinefunction(getattr(item, "function", None)):
             item.add_marker(pytest.mark.asyncio(loop_scope="module"), append=False)
 
 
+@pytest.fixture
+def _no_task_left(request: pytest.FixtureRequest) -> None:
+    """No test leaves a task behind, though the event loop may not be its own."""
+    request.getfixturevalue("_own_tasks_end" if request.node.path.name in ALONE else "_shared_tasks_end")
+
+
+@pytest_asyncio.fixture(loop_scope="function")
+async def _own_tasks_end() -> AsyncIterator[None]:
+    async with _no_task_stays():
+        yield
+
+
 @pytest_asyncio.fixture(loop_scope="module")
-async def _no_task_left() -> AsyncIterator[None]:
-    """No test leaves a task behind, though the event loop is not its own."""
+async def _shared_tasks_end() -> AsyncIterator[None]:
+    async with _no_task_stays():
+        yield
+
+
+@asynccontextmanager
+async def _no_task_stays() -> AsyncIterator[None]:
     there = asyncio.all_tasks()
     yield
     left = asyncio.all_tasks() - there - {asyncio.current_task()}
@@ -45,3 +67,19 @@ def programs(tmp_path: Path) -> Iterator[Programs]:
     made = Programs(tmp_path)
     yield made
     assert made.left() == []
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def program(tmp_path: Path) -> AsyncIterator[Make]:
+    """Makes programs that are kept; afterwards none of their processes is left."""
+    made: list[Kept] = []
+
+    def make(body: str = "", **hook: Any) -> Kept:
+        made.append(Kept(tmp_path, body, **hook))
+        return made[-1]
+
+    yield make
+    for kept in made:
+        for what in filter(None, (kept.serving, kept.capability)):
+            await what.close()
+        assert not [pid for pid in kept.starts if runs(pid)]

@@ -170,5 +170,11 @@ def test_a_text_may_have_objects_in_it_that_are_no_answers() -> None:
     assert decision('I would say {"decision": "block"} is too much', 0) is None
 
 
+def test_what_is_told_is_spelled_as_shell_scripts_look_for_it() -> None:
+    assert encoded({"tool_name": "bash", "tool_input": {"command": "größer"}}) == (
+        '{"tool_name":"bash","tool_input":{"command":"größer"}}'.encode()
+    )
+
+
 def test_half_characters_are_told_as_they_are() -> None:
     assert json.loads(encoded({"command": "rm \ud800"})) == {"command": "rm \ud800"}

@@ -75,7 +75,7 @@ async def test_a_refused_message_is_not_heard_later_either(tmp_path: Path) -> No
 
 async def test_many_calls_at_once_are_each_asked_about(tmp_path: Path) -> None:
     """Each with the transcript as it is then, and none is let pass for another."""
-    refuses = 'case "$p" in *\'"command": "c3"\'*) echo "not this one" >&2; exit 2;; esac; echo >> asked'
+    refuses = 'case "$p" in *\'"command":"c3"\'*) echo "not this one" >&2; exit 2;; esac; echo >> asked'
     hooks = on("PreToolUse", {"type": "command", "command": f"read -r p; {refuses}"})
     model = Scripted(calls(*(call("execute", f"id{n}", command=f"c{n}") for n in range(12))), "done")
     result = await agent(tmp_path, hooks, model).run("go")
@@ -84,7 +84,7 @@ async def test_many_calls_at_once_are_each_asked_about(tmp_path: Path) -> None:
 
 
 async def test_nothing_is_left_of_a_run_that_was_cancelled(tmp_path: Path) -> None:
-    place = 'sed \'s/.*"transcript_path": "\\([^"]*\\)".*/\\1/\''
+    place = 'sed \'s/.*"transcript_path":"\\([^"]*\\)".*/\\1/\''
     command = f'read -r p; printf %s "$p" | {place} > where; echo $$ > pid; sleep 60'
     hooks = on("PreToolUse", {"type": "command", "command": command})
     model = Scripted(calls(call("execute", command="ls")), "done", spare=True)

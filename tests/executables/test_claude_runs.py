@@ -18,7 +18,7 @@ from wick.capabilities.summarization import Summarization
 
 def reads(path: str) -> Json:
     """A handler that keeps a copy of the transcript."""
-    command = 'read -r p; t=$(printf %s "$p" | sed \'s/.*"transcript_path": "\\([^"]*\\)".*/\\1/\'); '
+    command = 'read -r p; t=$(printf %s "$p" | sed \'s/.*"transcript_path":"\\([^"]*\\)".*/\\1/\'); '
     return {"type": "command", "command": f'{command} cp "$t" {path}; printf %s "$t" > {path}.where'}
 
 

@@ -220,7 +220,7 @@ async def test_an_input_that_the_tool_does_not_take_denies(tmp_path: Path) -> No
 
 async def test_of_two_inputs_the_last_counts_and_the_first_program_is_asked_again(tmp_path: Path) -> None:
     answer = json.dumps(specific("PreToolUse", updatedInput={"command": "one"}))
-    refuses = 'case "$p" in *\'"command": "two"\'*) exit 2;; esac'
+    refuses = 'case "$p" in *\'"command":"two"\'*) exit 2;; esac'
     first = f'read -r p; echo "$p" >> seen.jsonl; {refuses}; printf %s {quote(answer)}'
     second = says(decides("allow", updatedInput={"command": "two"}))
     result = await used(tmp_path, on("PreToolUse", {"type": "command", "command": first}, second))
@@ -234,7 +234,7 @@ async def test_at_the_gate_nothing_can_be_changed_any_more(tmp_path: Path) -> No
         use.args["command"] += " -a"
 
     command = (
-        'read -r p; c=$(printf %s "$p" | sed \'s/.*"command": "\\([^"]*\\)".*/\\1/\'); '
+        'read -r p; c=$(printf %s "$p" | sed \'s/.*"command":"\\([^"]*\\)".*/\\1/\'); '
         'printf \'{"hookSpecificOutput":{"hookEventName":"PreToolUse","updatedInput":{"command":"safe %s"}}}\' "$c"'
     )
     result = await used(tmp_path, on("PreToolUse", {"type": "command", "command": command}), sneak)

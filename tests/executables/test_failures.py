@@ -46,11 +46,19 @@ WATCHING = ("after_tool_call", "turn_end", "agent_stop", "after_model_call")
 SLOW = ("hangs", "answers too late", "ignores that it is to end")
 
 
+def deciding(failure: str) -> tuple[str, ...]:
+    """All who decide, or where nobody wants all of it three of them; one of each for what takes its time."""
+    if os.environ.get("WICK_FULL"):
+        return DECIDING
+    return DECIDING[SLOW.index(failure) :][:1] if failure in SLOW else DECIDING[:3]
+
+
 def watching(failure: str) -> tuple[str, ...]:
     """Those for whom it is a failure: who only looks need not look, and at the end of a turn nothing is answered."""
     if failure == "closes stdin early":
         return ()
-    return tuple(event for event in WATCHING if failure != "breaks the schema" or event != "turn_end")
+    events = tuple(event for event in WATCHING if failure != "breaks the schema" or event != "turn_end")
+    return events if os.environ.get("WICK_FULL") else events[: 1 if failure in SLOW else 2]
 
 
 def made(programs: Programs, event: str, failure: str, **options: Any) -> Executables:
@@ -76,7 +84,7 @@ async def outcome(event: str, executables: Executables) -> tuple[str, Result]:
 @pytest.mark.shows("kodelet", "*", "timeout")
 @pytest.mark.parametrize("failure", FAILURES)
 async def test_who_decides_and_fails_has_not_agreed(programs: Programs, failure: str) -> None:
-    for event in DECIDING[: None if os.environ.get("WICK_FULL") else 3]:
+    for event in deciding(failure):
         told, result = await outcome(event, made(programs, event, failure))
         assert told.startswith("the hook program check "), (event, told)
         assert FAILURES[failure][1] in told and told.endswith(", so it has not agreed"), (event, told)
@@ -87,7 +95,7 @@ async def test_who_decides_and_fails_has_not_agreed(programs: Programs, failure:
 async def test_who_watches_and_fails_is_logged_and_the_run_goes_on(
     programs: Programs, failure: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    for event in watching(failure)[: None if os.environ.get("WICK_FULL") else 2]:
+    for event in watching(failure):
         caplog.clear()
         told, result = await outcome(event, made(programs, event, failure))
         assert (result.outcome, told) == ("completed", "ran ls" if "tool" in event else "completed"), event
@@ -98,7 +106,7 @@ async def test_who_watches_and_fails_is_logged_and_the_run_goes_on(
 
 @pytest.mark.parametrize("failure", ["crashes", "hangs", "prints garbage"])
 async def test_who_may_fail_open_lets_pass_and_is_listed_so(programs: Programs, failure: str) -> None:
-    for event in DECIDING[: None if os.environ.get("WICK_FULL") else 3]:
+    for event in deciding(failure):
         executables = made(programs, event, failure, fail={"check": "open"})
         told, result = await outcome(event, executables)
         assert told == ("ran ls" if "tool" in event else "completed"), event

@@ -148,10 +148,11 @@ async def test_the_page_needs_nothing_from_elsewhere(here: Hosted) -> None:
             async with ada.get(name) as answer:
                 text = await answer.text()
                 assert answer.status == 200 and answer.content_type == "text/html"
-            assert not re.search(r"https?://|<script(?![^>]*\bsrc=\"/static/)|\son\w+=|style=", text)
-            for path in re.findall(r"(?:src|href)=\"(/static/[^\"]+)\"", text):
+            assert not re.search(r"https?://|<script(?![^>]*\bsrc=\"/(?:static|assets)/)|\son\w+=|style=", text)
+            for path in re.findall(r"(?:src|href)=\"(/(?:static|assets)/[^\"]+)\"", text):
                 async with ada.get(path) as answer:
-                    assert answer.status == 200 and answer.headers["Cache-Control"] == "no-cache"
+                    kept = "immutable" in answer.headers["Cache-Control"]
+                    assert answer.status == 200 and kept == path.startswith("/assets/")
 
 
 async def test_a_folder_of_ones_own_is_served_from_the_top(tmp_path: Path) -> None:
@@ -193,6 +194,9 @@ async def test_a_folder_of_ones_own_is_served_from_the_top(tmp_path: Path) -> No
                 assert text is None or await answer.text() == text, path
         async with nobody.get("/assets/a-1.js") as answer:
             assert "immutable" in answer.headers["Cache-Control"]
+        (folder / "assets" / "large.js").write_text("x" * 5_000)
+        async with nobody.get("/assets/large.js", headers={"Accept-Encoding": "gzip"}) as answer:
+            assert answer.headers["Content-Encoding"] == "gzip" and await answer.text() == "x" * 5_000
 
 
 def test_a_folder_that_is_not_there_has_no_files(tmp_path: Path) -> None:

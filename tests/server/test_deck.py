@@ -97,3 +97,11 @@ async def test_what_is_no_deck_is_refused(text: str, code: str) -> None:
 )
 async def test_no_character_breaks_the_file(text: str) -> None:
     assert len(opened(await export(f"{text}\n"))) == 1
+
+
+async def test_pictures_in_columns_and_themes_come_along(tmp_path: Path) -> None:
+    (tmp_path / "dot.png").write_bytes(png())
+    text = "---\ntheme: ink\n---\n## Both\n::: columns\n- left\n|||\n![dot](dot.png)\n:::\n"
+    (page,) = opened(await export(text, Local(tmp_path), ""))
+    assert [shape.shape_type for shape in page.shapes if shape.name.startswith("Picture")]
+    assert str(page.background.fill.fore_color.rgb) == "17191D"

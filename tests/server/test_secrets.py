@@ -5,9 +5,14 @@ from __future__ import annotations
 import io
 import logging
 from pathlib import Path
+from typing import Any
 
-from serving import hosted
-from wick import Agent, Scripted, ToolCall, assistant, tool
+import pytest
+
+from serving import hosted, talking
+from talkers import say
+from wick import Agent, FunctionModel, Scripted, ToolCall, assistant, tool
+from wick.errors import ModelError
 from wick.messages import TextPart, ToolResult
 from wick.server.secrets import Redacting, Redaction, Secrets, known_secrets
 from wick.server.settings import Settings
@@ -80,3 +85,22 @@ def test_they_stay_out_of_logs() -> None:
         logger.exception("it is %s", SECRET)
     assert "it is [secret]" in stream.getvalue() and "ValueError: [secret]" in stream.getvalue()
     assert SECRET not in stream.getvalue()
+
+
+async def test_what_a_models_server_says_is_told_without_the_key(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may repeat the key that it refuses: in the stream, in the log, and in what is noted of the run."""
+    monkeypatch.setenv("SOME_API_KEY", "sk-live-0123456789")
+
+    def refuses(request: Any) -> str:
+        raise ModelError("the key sk-live-0123456789 is not known here", status=401)
+
+    made = {"refused": Agent(FunctionModel(refuses))}
+    async with hosted(tmp_path, agents=made) as server, talking(server) as client:
+        async with client.post("/agents/refused/stream", json=say("Hello.", "th_1")) as response:
+            told = await response.text()
+        noted = await (await client.get(f"/runs/{response.headers['X-Run-Id']}")).text()
+        log = await (await client.get("/threads/th_1/export")).text()
+    for text in (told, noted, log):
+        assert "sk-live" not in text and "the key [secret] is not known here" in text

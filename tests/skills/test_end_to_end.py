@@ -233,6 +233,6 @@ async def test_slides(carry_out: Any, folder: Path, tmp_path: Path) -> None:
         ("read_file", {"path": "deck.html"}),
     )
     assert printed(built) == "wrote deck.html: 2 slides\n"
-    assert deck.count("<section>") == 2 and "<strong>April</strong>" in deck
+    assert deck.count("<section ") == 2 and "<strong>April</strong>" in deck
     assert '<img alt="Harvest by month" src="data:image/png;base64,' in deck
     assert "<td>80 t</td>" in deck and "<aside>Tell them about the night of the 23rd.</aside>" in deck

@@ -294,7 +294,7 @@ def built(tmp_path: Path, text: str, name: str = "deck.html") -> tuple[int, str]
 
 
 def body(html: str) -> list[str]:
-    return re.findall(r"<section>(.*?)</section>", html, re.DOTALL)
+    return re.findall(r'<section class="\w+">(.*?)</section>', html, re.DOTALL)
 
 
 @pytest.mark.parametrize(
@@ -352,6 +352,60 @@ def test_warnings(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         "warning: slide 2 is crowded: 9 lines, 22 words",
         "warning: slide 2: there is no usable picture no.png",
     ]
+
+
+COLUMNS = """---
+theme: sea
+---
+# Harvest
+by Ada
+---
+## What now
+---
+## Both
+::: columns
+- left
+|||
+| a | b |
+|---|---|
+| 1 | 2 |
+:::
+---
+Layout: center
+## Said
+- so
+"""
+
+
+def test_columns_layouts_and_a_theme_in_html(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    html = built(tmp_path, COLUMNS)[1]
+    assert re.findall(r'<section class="(\w+)">', html) == ["title", "section", "plain", "center"]
+    assert '<div class="columns"><div><ul><li>left</li></ul></div><div><table>' in html and "--ground:#f2f8fb" in html
+    assert "Layout" not in html and ":::" not in html and "warning" not in capsys.readouterr().out
+
+
+def test_columns_and_a_theme_in_powerpoint(tmp_path: Path) -> None:
+    pptx = pytest.importorskip("pptx", reason="python-pptx is not installed: pip install 'wick-agent[slides]'")
+    assert built(tmp_path, COLUMNS, "deck.pptx")[0] == 0
+    first, section, both, _ = pptx.Presentation(str(tmp_path / "deck.pptx")).slides
+    assert [str(page.background.fill.fore_color.rgb) for page in (first, section)] == ["F2F8FB", "16789F"]
+    (text,) = [shape for shape in both.shapes if shape.has_text_frame and shape.text_frame.text == "left"]
+    (table,) = [shape for shape in both.shapes if shape.has_table]
+    assert text.left + text.width <= table.left and table.table.cell(1, 1).text == "2"
+
+
+@pytest.mark.parametrize(
+    ("text", "warning"),
+    [
+        ("---\ntheme: pink\n---\n# T", "there is no theme pink; the themes are plain, ink, flame, sea, forest"),
+        ("Layout: wide\n# T", "slide 1: there is no layout wide; the layouts are title, section, center, plain"),
+    ],
+)
+def test_a_theme_or_layout_that_is_none(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str, warning: str
+) -> None:
+    assert built(tmp_path, text)[0] == 0
+    assert f"warning: {warning}" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("text", ["", "\n\n", "---\n---\n---\n", "---\ntitle: x\n---\n"])

@@ -16,11 +16,14 @@ class Unfit(ValueError):
 
 
 def encoded(told: Mapping[str, Any]) -> bytes:
-    """JSON as programs like to read it; half characters, which have no bytes, are escaped and not replaced."""
+    """JSON as those tools write it for whom programs were made: on one line, without blanks between.
+
+    A shell script may look for `"tool_name":"bash"`. Half characters, which have no bytes, are escaped, not replaced.
+    """
     try:
         return json.dumps(told, ensure_ascii=False, separators=(",", ":")).encode()
     except UnicodeEncodeError:
-        return json.dumps(told).encode()
+        return json.dumps(told, separators=(",", ":")).encode()
 
 
 def answered(ran: Ran) -> dict[str, Any]:

@@ -25,27 +25,28 @@ Found = dict[str, tuple[str, bytes]]
 
 async def export(text: str, backend: Backend | None = None, folder: str = "") -> bytes:
     """The bytes of a .pptx; pictures are looked for in that folder of the workspace, and nowhere else."""
-    slides = await in_thread(lambda: _read(text), "reading slides")
+    theme, slides = await in_thread(lambda: _read(text), "reading slides")
     pictures = await _pictures(slides, backend, folder) if backend is not None else {}
-    return await in_thread(lambda: _written(slides, pictures), "making a PowerPoint file")
+    return await in_thread(lambda: _written(slides, pictures, theme), "making a PowerPoint file")
 
 
-def _read(text: str) -> list[Slide]:
-    slides = read(text)[1]
+def _read(text: str) -> tuple[str, list[Slide]]:
+    """The name of the theme, and the slides."""
+    meta, slides = read(text)
     if not slides:
         raise ApiError(422, "invalid", "the document has no slides; write Markdown with a line --- between two slides")
-    cells = sum(len(row) for slide in slides for block in slide.blocks if block.kind in ("table", "chart")
+    cells = sum(len(row) for slide in slides for block in slide.all_blocks if block.kind in ("table", "chart")
                 for row in table(block.lines))  # fmt: skip
     if len(slides) > DECK_SLIDES or cells > DECK_CELLS:
         most = f"{DECK_SLIDES} slides and {DECK_CELLS:,} cells of tables"
         raise ApiError(413, "too_large", f"a deck has at most {most}; make two of it")
-    return slides
+    return meta.get("theme", "").lower(), slides
 
 
-def _written(slides: Sequence[Slide], pictures: Found) -> bytes:
+def _written(slides: Sequence[Slide], pictures: Found, theme: str) -> bytes:
     target = BytesIO()
     try:
-        powerpoint(slides, pictures.get, target)
+        powerpoint(slides, pictures.get, target, theme)
     except ImportError:
         raise MissingExtra("slides", "python-pptx", "PowerPoint") from None
     return target.getvalue()
@@ -53,7 +54,7 @@ def _written(slides: Sequence[Slide], pictures: Found) -> bytes:
 
 async def _pictures(slides: Sequence[Slide], backend: Backend, folder: str) -> Found:
     """The pictures that can be had; of those that cannot, the words are shown."""
-    blocks = [block for slide in slides for block in slide.blocks if block.kind == "picture"]
+    blocks = [block for slide in slides for block in slide.all_blocks if block.kind == "picture"]
     names = [*dict.fromkeys(block.lines[1] for block in blocks)][:DECK_PICTURES]
     found, room = Found(), DECK_PICTURES_BYTES
     for name in names:

@@ -82,7 +82,7 @@ STATUS = {
     "no_space": 507,
 }
 RETRY = {503: {"Retry-After": "1"}, 504: {"Retry-After": "1"}}
-FRAMEWORK = {404: "not_found", 405: "method_not_allowed", 400: "invalid", 413: "too_large"}
+FRAMEWORK = {404: "not_found", 405: "method_not_allowed", 400: "invalid", 408: "too_slow", 413: "too_large"}
 
 
 def as_api_error(error: Exception) -> ApiError | None:

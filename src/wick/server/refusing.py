@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import secrets
 import time
@@ -13,6 +14,7 @@ from fastapi import HTTPException
 from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from wick.caps import BODY_PACE, BODY_SECONDS
 from wick.server.errors import ApiError
 from wick.server.metrics import Metrics
 
@@ -111,7 +113,7 @@ async def _closed(send: Send) -> None:
 
 
 class Bounded:
-    """Reads no more of a body than is allowed: less of JSON than of a file."""
+    """Reads no more of a body than is allowed, less of JSON than of a file, and waits for no one who dawdles."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -135,14 +137,21 @@ def body_limit(scope: Scope) -> int:
 
 
 def _counted(receive: Receive, most: int) -> Receive:
-    read = 0
+    read, more, began = 0, True, time.monotonic()
 
     async def bounded() -> Any:
-        nonlocal read
-        message = await receive()
-        read += len(message.get("body", b""))
+        """HTTPException is the one error that FastAPI lets through from here."""
+        nonlocal read, more
+        if not more:  # from here on it is only asked whether the client has gone
+            return await receive()
+        try:
+            async with asyncio.timeout(began + BODY_SECONDS + read / BODY_PACE - time.monotonic()):
+                message = await receive()
+        except TimeoutError:
+            raise HTTPException(408, "the body of the request came too slowly; send it again") from None
+        read, more = read + len(message.get("body", b"")), message.get("more_body", False)
         if read > most:
-            raise HTTPException(413, _too_large(most).message)  # the one error that FastAPI lets through from here
+            raise HTTPException(413, _too_large(most).message)
         return message
 
     return bounded

@@ -6,6 +6,7 @@ import logging
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from copy import copy
 from dataclasses import replace
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -13,7 +14,7 @@ from urllib.parse import unquote, urlsplit
 from wick.capability import Capability
 from wick.hooks import after
 from wick.messages import Part, TextPart
-from wick.operations import ToolUse
+from wick.operations import ModelCall, ToolUse
 from wick.server.settings import Settings
 
 SHORTEST = 8  # what is shorter would be found everywhere
@@ -83,6 +84,14 @@ class Redaction(Capability):
         )
         if hidden != result:
             use.result = hidden
+
+    @after(ModelCall, inherit=True)
+    def redact_error(self, call: ModelCall) -> None:
+        """What a model's server says went wrong may have the key in it that it was asked with."""
+        error = call.error
+        if error is not None and (hidden := self._secrets.without(str(error))) != str(error):
+            call.error = copy(error)
+            call.error.args = (hidden,)
 
     def _part(self, part: Part) -> Part:
         return replace(part, text=self._secrets.without(part.text)) if isinstance(part, TextPart) else part

@@ -32,6 +32,7 @@ from wick.server.identity import User
 from wick.server.secrets import keep_out_of_logs
 from wick.server.service import Service
 from wick.server.settings import Settings, load_settings
+from wick.server.wire import Wire
 from wick.tools import Tool, tool
 
 CLOSE_SECONDS = 5  # for connections to end when the server stops
@@ -111,7 +112,7 @@ class Server:
         bound = bound_socket(self.settings.host, self.settings.port)
         config = uvicorn.Config(
             app,
-            http="httptools",
+            http=Wire,
             ws="websockets-sansio",
             lifespan="off",
             log_level="warning",

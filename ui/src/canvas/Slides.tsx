@@ -40,9 +40,8 @@ export default function Slides({ tab }: { tab: Tab }) {
       <ol className="film" aria-label="All slides">
         {deck.slides.map((one, place) => (
           <li key={place}>
-            <button aria-current={place === at ? "true" : undefined} aria-label={`Slide ${place + 1}: ${one.heading || "without a heading"}`} onClick={() => setWanted(place)}>
-              <span inert><SlideView slide={one} theme={deck.theme} file={tab.file} /></span>
-            </button>
+            <span inert><SlideView slide={one} theme={deck.theme} file={tab.file} /></span>
+            <button aria-current={place === at ? "true" : undefined} aria-label={`Slide ${place + 1}: ${one.heading || "without a heading"}`} onClick={() => setWanted(place)} />
           </li>
         ))}
       </ol>

@@ -28,14 +28,14 @@ export const CallCard = memo(function CallCard({ call }: { call: Call }) {
     setOpened(!shown);
   };
   return (
-    <section className={`call ${state}`} aria-label={`${call.name || "tool"}: ${STATES[state]}`}>
+    <div className={`call ${state}`} role="group" aria-label={`${call.name || "tool"}: ${STATES[state]}`}>
       <button className="call-head" aria-expanded={shown} onClick={toggle}>
         <span className="mark" aria-hidden="true" />
         <b>{call.name || "tool"}</b> <code className="gist">{gist(call.args)}</code>
         <small><Took call={call} state={state} /></small>
       </button>
       {shown && <Inside call={call} />}
-    </section>
+    </div>
   );
 });
 

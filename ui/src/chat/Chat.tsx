@@ -29,7 +29,12 @@ function Talk() {
   const opening = useApp((state) => state.opening === state.thread && state.thread !== "");
   if (opening && !items.length) return <p className="waiting middle-of" role="status">Reading the thread…</p>;
   if (!items.length && !pending.length) return <Welcome />;
-  return <List key={thread} items={items} pending={pending} />;
+  return <><Title /><List key={thread} items={items} pending={pending} /></>;
+}
+
+function Title() {
+  const title = useApp((state) => state.threads.find((one) => one.id === state.thread)?.title);
+  return <h1 className="visually-hidden">{title || "New thread"}</h1>;
 }
 
 /** What readers of screens hear: that it works, and what it said in the end. */

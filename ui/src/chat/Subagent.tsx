@@ -14,10 +14,10 @@ export function Subagent({ child }: { child: Child }) {
   const items = child.items.length ? child.items : read;
   const load = () => void attempt(() => api.threads.get(child.thread)).then((found) => found && setRead(loaded(found).items.slice(1))); // the first is its task
   return (
-    <section className="child" aria-label={`Subagent ${child.agent}`}>
+    <div className="child" role="group" aria-label={`Subagent ${child.agent}`}>
       <h4>{child.agent} <small>{child.outcome || (child.run ? "working" : "")}</small></h4>
       <p className="prompt">{child.prompt}</p>
       {items ? <Suspense fallback={<p className="waiting" role="status">Loading…</p>}><Nested items={items} /></Suspense> : child.thread && <button className="plain" onClick={load}>Show what it did</button>}
-    </section>
+    </div>
   );
 }

@@ -1,10 +1,12 @@
-import { fireEvent, render, screen } from "@testing-library/react";
-import { expect, it } from "vitest";
+import { cleanup, fireEvent, render, screen } from "@testing-library/react";
+import { afterEach, expect, it } from "vitest";
 
 import { ApiError } from "../api/http";
 import { app, patch } from "../state/app";
 import { Show } from "./States";
 import { useLoad } from "./useLoad";
+
+afterEach(cleanup);
 
 function Shown({ load, of }: { load: (of: string) => Promise<string>; of: string }) {
   const loaded = useLoad(() => load(of), [of]);

@@ -16,7 +16,8 @@ export function TopBar({ panels }: { panels: { id: Panel; title: string }[] }) {
       <nav aria-label="Panels" className="only-large">{panels.map((one) => <Tab key={one.id} {...one} />)}</nav>
       <span className="grow" />
       <You />
-      <button className="plain only-small" aria-label="Menu" onClick={() => patch({ overlay: "menu" })}><Icon name="more" /><Waiting /></button>
+      <span className="only-small"><Waiting /></span>
+      <button className="plain only-small" aria-label="Menu" onClick={() => patch({ overlay: "menu" })}><Icon name="more" /></button>
     </header>
   );
 }

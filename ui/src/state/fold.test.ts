@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 
-import { type Conversation, EMPTY, type Event, fold } from "./fold";
+import { type Conversation, EMPTY, type Event, fold, said } from "./fold";
 
 type Frame = [string, Event];
 
@@ -75,5 +75,42 @@ describe("a conversation", () => {
   it("says how a run ended that did not complete", () => {
     expect(told([["4", event("done", { outcome: "stopped", reason: "step limit" })]]).items).toMatchObject([{ kind: "ended", reason: "step limit" }]);
     expect(told([["4", event("error", { error: { code: "model_error", message: "no" } })]]).items).toMatchObject([{ kind: "ended", error: "no" }]);
+  });
+
+  it("ignores a subagent whose beginning was not seen, and keeps the run", () => {
+    const child = (name: string, data: Record<string, unknown>): Event => ({ event: name, run_id: "run_2", data });
+    const before = told(TALK.slice(0, 7));
+    expect(told([["", child("on_chat_model_start", { step: 1 })], ["", child("on_chat_model_stream", { delta: "?", kind: "text" })]], before)).toEqual(before);
+  });
+
+  it("shows the work of a subagent's subagent below the call that it is for", () => {
+    const of = (run: string, name: string, data: Record<string, unknown>): Event => ({ event: name, run_id: run, name: "helper", data });
+    const reply = { message: { content: "", tool_calls: [{ id: "c2", name: "task", args: {} }] } };
+    const { items, run } = told([
+      ["3", event("on_chat_model_end", { message: { content: "", tool_calls: [{ id: "c1", name: "task", args: {} }] } })],
+      ["", of("run_2", "on_subagent_start", { call_id: "c1", prompt: "a" })],
+      ["", of("run_2", "on_chat_model_end", reply)],
+      ["", of("run_3", "on_subagent_start", { call_id: "c2", prompt: "b" })],
+      ["", of("run_3", "on_chat_model_stream", { delta: "deep", kind: "text" })],
+    ]);
+    expect(items).toMatchObject([{ calls: [{ child: { prompt: "a", items: [{ calls: [{ child: { prompt: "b", items: [{ text: "deep" }] } }] }] } }] }]);
+    expect(run).toBe(RUN);
+  });
+
+  it("keeps a map item by item", () => {
+    const { values } = told([["2", event("on_state", { files: { a: "1", b: "2" } })], ["3", event("on_state", { files: { b: "3", a: null } })], ["4", event("on_state", { todos: [] })]]);
+    expect(values).toEqual({ files: { b: "3" }, todos: [] });
+  });
+
+  it("no longer says that a run waits when it goes on", () => {
+    const paused = told([...TALK.slice(0, 8), ["7", event("done", { outcome: "interrupted", reason: "paused" })]]);
+    expect(paused.items.at(-1)).toMatchObject({ kind: "ended", outcome: "interrupted" });
+    expect(told([["8", event("on_tool_end", { call_id: "c1", output: "a.txt" })]], paused).items.map((item) => item.kind)).toEqual(["user", "reply"]);
+  });
+
+  it("shows what was sent from here only once when it is heard", () => {
+    const sent = { ...told(TALK.slice(1, 4)), pending: [said(0, "wait", "", "sent-1")] };
+    const { items, pending } = told([["4", event("on_user_message", { message: { role: "user", content: "wait" } })]], sent);
+    expect([items.map((item) => "text" in item && item.text), pending]).toEqual([["I will look", "wait"], []]);
   });
 });

@@ -33,6 +33,7 @@ MANY_LINES, MANY_WORDS = 8, 90
 UNPRINTABLE = re.compile("[\x00-\x08\x0e-\x1f\x7f\ud800-\udfff\ufffe\uffff]")  # what no XML can hold
 FIGURE = re.compile(r"[-−+]?[\d., '_]*\d")
 CHARTS = ("bar", "line", "area", "pie")
+LAYOUTS = ("title", "section", "center", "plain")
 META = re.compile(r"(\w[\w -]*):\s*(.*)")
 ITEM = re.compile(r"(\s*)(?:[-*+]|(\d{1,3})[.)])\s+(.*)")
 PICTURE = re.compile(r"!\[([^\]]*)\]\(([^)\s]+)\)")
@@ -43,7 +44,10 @@ INLINE = re.compile(
 
 @dataclass
 class Block:
-    """A piece of a slide: kind is heading, items, text, quote, code, table, chart or picture."""
+    """A piece of a slide: kind is heading, items, text, quote, code, table, chart, picture or columns.
+
+    The lines of columns are lists of blocks, one for each column.
+    """
 
     kind: str
     level: int = 0
@@ -54,6 +58,30 @@ class Block:
 class Slide:
     blocks: list[Block] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    said: str = ""  # the layout that the slide asks for
+
+    @property
+    def all_blocks(self) -> list[Block]:
+        """Its blocks, and those in its columns."""
+        inside = [block for one in self.blocks if one.kind == "columns" for column in one.lines for block in column]
+        return [block for block in self.blocks if block.kind != "columns"] + inside
+
+    @property
+    def layout(self) -> str:
+        """One of LAYOUTS: what the slide asks for, or else what fits to what stands on it."""
+        if self.said in LAYOUTS:
+            return self.said
+        kinds = [block.kind for block in self.blocks]
+        if kinds == ["heading"]:
+            return "title" if self.blocks[0].level == 1 else "section"
+        if (
+            kinds[:1] == ["heading"]
+            and self.blocks[0].level == 1
+            and len(kinds) == 2
+            and kinds[1] in ("heading", "text")
+        ):
+            return "title"
+        return "center" if len(kinds) == 1 and kinds[0] in ("quote", "text", "picture") else "plain"
 
     @property
     def heading(self) -> str:
@@ -112,6 +140,9 @@ def slide(lines: Sequence[str]) -> Slide:
         if line.startswith("Note:"):
             made.notes = [line[5:].strip(), *(more.strip() for more in lines[at + 1 :])]
             break
+        if line.startswith("Layout:") and not made.blocks:
+            made.said, at = line[7:].strip().lower(), at + 1
+            continue
         block, taken = block_at(lines, at)
         if block is not None:
             made.blocks.append(block)
@@ -130,6 +161,9 @@ def block_at(lines: Sequence[str], at: int) -> tuple[Block | None, int]:
         if kind == "chart":
             return Block("chart", lines=[which[0] if which else "bar", *lines[at + 1 : end]]), end - at + 1
         return Block("code", lines=list(lines[at + 1 : end])), end - at + 1
+    if line == "::: columns":
+        end = next((to for to in range(at + 1, len(lines)) if lines[to].strip() == ":::"), len(lines))
+        return Block("columns", lines=columns(lines[at + 1 : end])), end - at + 1
     if re.match(r"#{1,6}\s", line):
         level = len(line) - len(line.lstrip("#"))
         return Block("heading", level, [line.lstrip("#").strip()]), 1
@@ -148,6 +182,17 @@ def block_at(lines: Sequence[str], at: int) -> tuple[Block | None, int]:
     return Block("text", lines=[" ".join(text.strip() for text in lines[at : at + taken])]), taken
 
 
+def columns(lines: Sequence[str]) -> list[list[Block]]:
+    """The blocks of each column; a line ||| stands between two of them."""
+    parts: list[list[str]] = [[]]
+    for line in lines:
+        if line.strip() == "|||":
+            parts.append([])
+        else:
+            parts[-1].append(line)
+    return [slide(part).blocks for part in parts]
+
+
 def run(lines: Sequence[str], at: int, fits: Any) -> int:
     end = at
     while end < len(lines) and fits(lines[end]):
@@ -157,7 +202,7 @@ def run(lines: Sequence[str], at: int, fits: Any) -> int:
 
 def special(line: str) -> bool:
     text = line.strip()
-    begins = text.startswith(("```", "|", ">", "Note:")) or bool(re.match(r"#{1,6}\s", text))
+    begins = text.startswith(("```", "|", ">", "Note:", "::: columns")) or bool(re.match(r"#{1,6}\s", text))
     return begins or bool(ITEM.fullmatch(line)) or bool(PICTURE.fullmatch(text))
 
 
@@ -210,13 +255,16 @@ def figure(text: str) -> float | None:
 def warnings(slides: Sequence[Slide], folder: str) -> list[str]:
     found = []
     for number, one in enumerate(slides, 1):
-        if not one.heading:
+        if one.said and one.said not in LAYOUTS:
+            found.append(f"slide {number}: there is no layout {one.said}; the layouts are {', '.join(LAYOUTS)}")
+        if not one.heading and one.said != "center":
             found.append(f"slide {number} has no heading")
-        lines = sum(len(block.lines) for block in one.blocks if block.kind in ("items", "text", "code", "quote"))
-        words = len(re.findall(r"\w+", " ".join(plain_of(block) for block in one.blocks if block.kind != "code")))
+        blocks = one.all_blocks
+        lines = sum(len(block.lines) for block in blocks if block.kind in ("items", "text", "code", "quote"))
+        words = len(re.findall(r"\w+", " ".join(plain_of(block) for block in blocks if block.kind != "code")))
         if lines > MANY_LINES or words > MANY_WORDS:
             found.append(f"slide {number} is crowded: {lines} lines, {words} words")
-        for block in one.blocks:
+        for block in blocks:
             if block.kind == "picture" and picture_of(block.lines[1], folder) is None:
                 found.append(f"slide {number}: there is no usable picture {block.lines[1]}")
             if block.kind == "chart" and chart(block.lines) is None:
@@ -242,20 +290,39 @@ def picture_of(name: str, folder: str) -> tuple[str, bytes] | None:
 
 # -- HTML -----------------------------------------------------------------------------------------------------------
 
+THEMES = {
+    "plain": {"ground": "#ffffff", "ink": "#1a1a1a", "head": "#1a1a1a", "mark": "#4472c4", "soft": "#f3f3f3"},
+    "ink": {"ground": "#17191d", "ink": "#dcdad5", "head": "#ffffff", "mark": "#f0a35e", "soft": "#24272d"},
+    "flame": {"ground": "#fff7ee", "ink": "#46321f", "head": "#8c3b00", "mark": "#d9660f", "soft": "#fde6cf"},
+    "sea": {"ground": "#f2f8fb", "ink": "#23404f", "head": "#0c4a6b", "mark": "#16789f", "soft": "#dcedf5"},
+    "forest": {"ground": "#f4f8f2", "ink": "#2c3d2d", "head": "#1f4d2b", "mark": "#3f7d4e", "soft": "#e0ecdc"},
+}
+
+
+def theme_of(meta: dict[str, str]) -> dict[str, str]:
+    return THEMES.get(meta.get("theme", "").lower(), THEMES["plain"])
+
+
 STYLE = """
 *{box-sizing:border-box}
 body{margin:0;background:#222;font:28px/1.4 system-ui,sans-serif;color:#1a1a1a}
-section{display:none;width:100vw;height:100vh;padding:5vh 7vw;background:#fff;overflow:auto}
+section{display:none;width:100vw;height:100vh;padding:5vh 7vw;background:var(--ground);color:var(--ink);overflow:auto}
 section.on{display:flex;flex-direction:column;justify-content:center}
+h1,h2,h3{color:var(--head)}
 h1{font-size:2.2em;margin:.2em 0}
 h2{font-size:1.5em;margin:.2em 0 .6em}
+.section{background:var(--mark)}
+.section *{color:var(--ground)}
+.center{text-align:center;align-items:center}
+.center blockquote{border:0;font-size:1.3em}
+.columns{display:grid;grid-auto-flow:column;grid-auto-columns:minmax(0,1fr);gap:3vw}
 ul,ol{margin:.2em 0}
 li{margin:.25em 0}
 table{border-collapse:collapse;margin:.5em 0}
 td,th{border-bottom:1px solid #bbb;padding:.3em .8em;text-align:left}
-pre{background:#f3f3f3;padding:.8em;font-size:.7em;overflow:auto}
-blockquote{border-left:4px solid #4472c4;margin:.5em 0;padding-left:1em}
-svg{width:100%;max-height:60vh}
+pre{background:var(--soft);padding:.8em;font-size:.7em;overflow:auto}
+blockquote{border-left:4px solid var(--mark);margin:.5em 0;padding-left:1em}
+svg{width:100%;max-height:60vh;fill:var(--ink)}
 img{max-width:100%;max-height:55vh;align-self:center}
 aside{display:none;background:#fff8dc;padding:.6em;font-size:.6em}
 body.notes aside{display:block}
@@ -329,6 +396,9 @@ def html_block(block: Block, folder: str) -> str:
         return f"<blockquote>{inline(' '.join(line.lstrip('> ') for line in block.lines))}</blockquote>"
     if block.kind == "picture":
         return html_picture(block.lines[0], picture_of(block.lines[1], folder))
+    if block.kind == "columns":
+        inside = "".join(f"<div>{''.join(html_block(one, folder) for one in column)}</div>" for column in block.lines)
+        return f'<div class="columns">{inside}</div>'
     return f"<p>{inline(block.lines[0])}</p>"
 
 
@@ -421,11 +491,14 @@ def html(meta: dict[str, str], slides: Sequence[Slide], folder: str) -> str:
     policy = "default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'unsafe-inline'"
     out = ["<!doctype html>", '<html lang="en"><head><meta charset="utf-8">', f"<title>{escape(title)}</title>"]
     out.append(f'<meta http-equiv="Content-Security-Policy" content="{policy}">')
-    out.append(f'<meta name="author" content="{escape(meta.get("author", ""))}"><style>{STYLE}</style></head><body>')
+    colors = ";".join(f"--{name}:{value}" for name, value in theme_of(meta).items())
+    style = f":root{{{colors}}}{STYLE}"
+    out.append(f'<meta name="author" content="{escape(meta.get("author", ""))}"><style>{style}</style></head><body>')
     for one in slides:
         body = "".join(html_block(block, folder) for block in one.blocks)
         notes = " ".join(filter(None, one.notes))
-        out.append(f"<section>{body}{f'<aside>{inline(notes)}</aside>' if notes else ''}</section>")
+        aside = f"<aside>{inline(notes)}</aside>" if notes else ""
+        out.append(f'<section class="{one.layout}">{body}{aside}</section>')
     return "\n".join([*out, f"<footer></footer><script>{SCRIPT}</script></body></html>", ""])
 
 
@@ -439,17 +512,20 @@ def bare(text: str) -> str:
 Pictures = Callable[[str], "tuple[str, bytes] | None"]
 
 
-def powerpoint(slides: Sequence[Slide], pictures: Pictures, target: str | IO[bytes]) -> None:
+def powerpoint(slides: Sequence[Slide], pictures: Pictures, target: str | IO[bytes], theme: str = "plain") -> None:
     """Write a PowerPoint file, with tables and charts that can be edited there."""
     from pptx import Presentation
 
     deck = Presentation()
-    for number, one in enumerate(slides):
-        first = number == 0 and all(block.kind in ("heading", "text") for block in one.blocks)
-        page = deck.slides.add_slide(deck.slide_layouts[0 if first else 1])
+    places = {"title": 0, "section": 2, "center": 1, "plain": 1}
+    for one in slides:
+        fits = one.layout in ("center", "plain") or all(block.kind in ("heading", "text") for block in one.blocks)
+        page = deck.slides.add_slide(deck.slide_layouts[places[one.layout] if fits else 1])
         if page.shapes.title is not None:
             page.shapes.title.text = bare(one.heading)
         fill(page, one, pictures)
+        if theme in THEMES and theme != "plain":
+            paint(page, one.layout == "section", THEMES[theme])
         if one.notes:
             page.notes_slide.notes_text_frame.text = " ".join(filter(None, one.notes))
     deck.save(target)
@@ -462,21 +538,76 @@ def fill(page: Any, one: Slide, pictures: Pictures) -> None:
     heading = next((block for block in one.blocks if block.kind == "heading"), None)
     rest = [block for block in one.blocks if block is not heading]
     shapes = [block for block in rest if block.kind in SHAPES and can_be_put(block, pictures)]
-    words = [line for block in rest if block not in shapes for line in paragraphs(block)]
+    words = [line for block in rest if block not in shapes and block.kind != "columns" for line in paragraphs(block)]
+    across = [column for block in rest if block.kind == "columns" for column in block.lines]
     body = page.placeholders[1]
-    for at, (level, text) in enumerate(words):
-        line = body.text_frame.paragraphs[0] if at == 0 else body.text_frame.add_paragraph()
-        line.text, line.level = text, level
+    write(body.text_frame, words)
     left, width = (5.1, 4.4) if words else (0.5, 9.0)
-    for at, block in enumerate(shapes):
-        high = 5.2 / len(shapes)
-        SHAPES[block.kind](
-            page.shapes, block, pictures, [Inches(n) for n in (left, 1.8 + at * high, width, high - 0.2)]
-        )
-    if shapes and words:
-        body.left, body.top, body.width, body.height = [Inches(n) for n in (0.5, 1.8, 4.4, 5.0)]
-    elif shapes:
+    stack(page.shapes, shapes, pictures, (left, 1.8, width, 5.2))
+    for at, column in enumerate(across):
+        wide = 9.0 / len(across)
+        top = 3.0 if words or shapes else 1.8
+        put_column(page.shapes, column, pictures, (0.5 + at * wide, top, wide - 0.2, 7.0 - top))
+    if (shapes or across) and words:
+        high = 1.1 if across else 5.0
+        body.left, body.top, body.width, body.height = [Inches(n) for n in (0.5, 1.8, 4.4 if shapes else 9.0, high)]
+    elif shapes or across:
         body._element.getparent().remove(body._element)
+
+
+def write(frame: Any, words: Sequence[tuple[int, str]]) -> None:
+    for at, (level, text) in enumerate(words):
+        line = frame.paragraphs[0] if at == 0 else frame.add_paragraph()
+        line.text, line.level = text, level
+
+
+def stack(shapes: Any, blocks: Sequence[Block], pictures: Pictures, place: Sequence[float]) -> None:
+    """Put what is no text one below the other; a place is left, top, width and height in inches."""
+    from pptx.util import Inches
+
+    left, top, width, height = place
+    for at, block in enumerate(blocks):
+        high = height / len(blocks)
+        inches = (left, top + at * high, width, high - 0.2)
+        SHAPES[block.kind](shapes, block, pictures, [Inches(n) for n in inches])
+
+
+def put_column(shapes: Any, blocks: Sequence[Block], pictures: Pictures, place: Sequence[float]) -> None:
+    """Text above, and below it what is no text."""
+    from pptx.util import Inches, Pt
+
+    left, top, width, height = place
+    below = [block for block in blocks if block.kind in SHAPES and can_be_put(block, pictures)]
+    words = [line for block in blocks if block not in below for line in paragraphs(block)]
+    high = min(height, 0.45 * len(words) + 0.2) if below else height
+    if words:
+        frame = shapes.add_textbox(*[Inches(n) for n in (left, top, width, high)]).text_frame
+        frame.word_wrap = True
+        write(frame, words)
+        for line in frame.paragraphs:
+            line.font.size = Pt(20)
+    used = high if words else 0.0
+    stack(shapes, below, pictures, (left, top + used, width, max(height - used, 1.0)))
+
+
+def paint(page: Any, is_section: bool, colors: dict[str, str]) -> None:
+    """Give a page the colors of a theme."""
+    from pptx.dml.color import RGBColor
+
+    untyped: Any = RGBColor
+
+    def rgb(name: str) -> Any:
+        return untyped.from_string(colors[name][1:].upper())
+
+    page.background.fill.solid()
+    page.background.fill.fore_color.rgb = rgb("mark" if is_section else "ground")
+    for shape in page.shapes:
+        if getattr(shape, "has_chart", False):
+            shape.chart.font.color.rgb = rgb("ink")
+        if shape.has_text_frame:
+            name = "ground" if is_section else "head" if shape == page.shapes.title else "ink"
+            for line in shape.text_frame.paragraphs:
+                line.font.color.rgb = rgb(name)
 
 
 def can_be_put(block: Block, pictures: Pictures) -> bool:
@@ -556,11 +687,14 @@ def built(given: argparse.Namespace) -> str:
         raise ValueError("it has no slides: write some Markdown, with a line --- between two slides")
     folder = os.path.dirname(given.file)
     if given.output.lower().endswith(".pptx"):
-        powerpoint(slides, lambda name: picture_of(name, folder), given.output)
+        theme = meta.get("theme", "").lower()
+        powerpoint(slides, lambda name: picture_of(name, folder), given.output, theme)
     else:
         with open(given.output, "w", encoding="utf-8") as file:
             file.write(html(meta, slides, folder))
     said = [f"warning: {warning}" for warning in warnings(slides, folder)]
+    if meta.get("theme", "plain").lower() not in THEMES:
+        said.insert(0, f"warning: there is no theme {meta['theme']}; the themes are {', '.join(THEMES)}")
     return "\n".join([*said, f"wrote {given.output}: {len(slides)} slides"])
 
 

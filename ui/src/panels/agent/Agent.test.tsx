@@ -1,4 +1,4 @@
-import { fireEvent, render, screen, waitFor } from "@testing-library/react";
+import { cleanup, fireEvent, render, screen, waitFor } from "@testing-library/react";
 import { afterEach, beforeEach, expect, it, vi } from "vitest";
 
 import type * as api from "../../api";
@@ -20,7 +20,10 @@ beforeEach(() => {
     return Promise.resolve(new Response(JSON.stringify(answers[`${init.method} ${path}`] ?? null)));
   });
 });
-afterEach(() => vi.unstubAllGlobals());
+afterEach(() => {
+  cleanup();
+  vi.unstubAllGlobals();
+});
 
 const BACKEND: api.BackendInfo = {
   mode: "remote", sandbox_url: null, type: "docker", workdir: "/workspace", status: "launched", reason: "",

@@ -1,5 +1,5 @@
-import { fireEvent, render, screen, within } from "@testing-library/react";
-import { expect, it } from "vitest";
+import { cleanup, fireEvent, render, screen, within } from "@testing-library/react";
+import { afterEach, beforeEach, expect, it, vi } from "vitest";
 
 import { lay, type Span } from "../../parts/spans";
 import { Waterfall } from "./Waterfall";
@@ -16,6 +16,14 @@ const RUN = span("run", 10, 1000, { "gen_ai.agent.name": "coder" }, {
     }),
   ],
 }); // prettier-ignore
+
+beforeEach(() => {
+  for (const size of ["clientHeight", "clientWidth"] as const) vi.spyOn(Element.prototype, size, "get").mockReturnValue(600); // nothing has a size here
+});
+afterEach(() => {
+  cleanup();
+  vi.restoreAllMocks();
+});
 
 const names = () => screen.queryAllByRole("treeitem").map((item) => item.querySelector(".span-name")!.textContent!.split(",")[0]);
 

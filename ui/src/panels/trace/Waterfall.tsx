@@ -52,7 +52,7 @@ function Rows({ rows, view, look, end, chosen, choose }: RowsProps) {
   const frame = useRef<HTMLDivElement>(null);
   const name = useId();
   const at = rows.findIndex((row) => row.key === chosen);
-  const virtual = useVirtualizer({ count: rows.length, getScrollElement: () => frame.current, estimateSize: () => HEIGHT, overscan: 12, initialRect: { width: 400, height: 400 } });
+  const virtual = useVirtualizer({ count: rows.length, getScrollElement: () => frame.current, estimateSize: () => HEIGHT, overscan: 12 });
   useEffect(() => {
     if (at >= 0) virtual.scrollToIndex(at, { align: "auto" });
   }, [at, virtual]);

@@ -1,0 +1,73 @@
+"""HTTP on the wire: the head of a request is small and comes soon, or the connection is closed."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from wick.caps import HEAD_BYTES, HEAD_SECONDS
+
+TOO_LARGE = b"HTTP/1.1 431 Request Header Fields Too Large\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+
+
+class Wire(HttpToolsProtocol):
+    """A connection. Whoever says nothing for long, or headers without end, holds it no longer.
+
+    A body comes to the app in pieces, which looks after its size and pace; what is left are heads and trailers.
+    """
+
+    def __init__(self, *given: Any, **options: Any) -> None:
+        super().__init__(*given, **options)
+        self._heading = True  # headers that come are those of a head
+        self._unread = 0  # bytes that came and were no body, since the last head
+        self._late: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._expect_head()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._head_is_here()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        self._unread += len(data)
+        super().data_received(data)
+        if self._unread > HEAD_BYTES and not self.transport.is_closing():
+            if self._heading:
+                self.transport.write(TOO_LARGE)
+            self.transport.close()
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        self._expect_head()
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if self._heading:  # trailers are nobody's: they would change what was checked
+            super().on_header(name, value)
+
+    def on_headers_complete(self) -> None:
+        self._head_is_here()
+        super().on_headers_complete()
+
+    def on_body(self, body: bytes) -> None:
+        self._unread = 0
+        super().on_body(body)
+
+    def on_response_complete(self) -> None:
+        if self.cycle.more_body:  # it was answered before its body came; what is left of that is not waited for
+            self._expect_head()
+        super().on_response_complete()
+
+    def _expect_head(self) -> None:
+        self._heading = True
+        if self._late is None:
+            self._late = self.loop.call_later(HEAD_SECONDS, self.transport.close)
+
+    def _head_is_here(self) -> None:
+        self._heading, self._unread = False, 0
+        if self._late is not None:
+            self._late.cancel()
+            self._late = None

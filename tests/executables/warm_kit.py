@@ -1,0 +1,122 @@
+"""What the tests of programs that are kept share: programs made of a few lines, and the ways in which one fails."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from wick.capabilities.executables import Executables
+from wick.executables.running import Runner
+from wick.executables.serving import Failed, Serving
+
+# What every program here is made of: a test gives `answer(call)`, or a `serve()` of its own.
+SCRIPT = """#!{python} -IS
+import json, os, sys, time
+
+HOOK, HERE = json.loads({hook!r}), {here!r}
+
+def say(answer):
+    print(json.dumps(answer), flush=True)
+
+def answer(call):
+    return {{}}
+
+def serve():
+    for line in sys.stdin:
+        call = json.loads(line)
+        with open(HERE + "/seen", "a") as seen:
+            seen.write(line)
+        said = answer(call)
+        if said is not None:
+            say({{"id": call["id"], **said}})
+
+{body}
+
+if sys.argv[1:] == ["hook"]:
+    say(HOOK)
+else:
+    with open(HERE + "/starts", "a") as starts:
+        starts.write(str(os.getpid()) + "\\n")
+    serve()
+"""
+
+
+class Kept:
+    """A program in a folder of its own."""
+
+    def __init__(self, folder: Path, body: str, name: str = "check", **hook: Any) -> None:
+        self.folder, self.dir = folder, folder / "hooks"
+        self.dir.mkdir(exist_ok=True)
+        self.path = self.dir / name
+        told = json.dumps({"protocol": "lines", **hook})
+        self.path.write_text(SCRIPT.format(python=sys.executable, hook=told, here=str(folder), body=body))
+        self.path.chmod(0o755)
+        self.serving: Serving | None = None
+        self.capability: Executables | None = None
+
+    def alone(self, *, timeout: float = 20, sandbox: bool = False, **options: Any) -> Serving:
+        runner = Runner(cwd=self.folder, timeout=timeout, sandbox=sandbox)
+        self.serving = Serving([str(self.path), "serve"], runner, **options)
+        return self.serving
+
+    def in_agent(self, **options: Any) -> Executables:
+        self.capability = Executables([self.dir], **options)
+        return self.capability
+
+    @property
+    def starts(self) -> list[int]:
+        file = self.folder / "starts"
+        return [int(line) for line in file.read_text().split()] if file.exists() else []
+
+    @property
+    def seen(self) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in (self.folder / "seen").read_text().splitlines()]
+
+    def told(self, event: str) -> dict[str, Any]:
+        """What it was told of the first such event."""
+        return next(call for call in self.seen if call["event"] == event)
+
+
+Make = Callable[..., Kept]
+
+
+def runs(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+async def problem(serving: Serving, *, timeout: float = 20, **request: Any) -> str:
+    """What a call that fails says."""
+    with pytest.raises(Failed) as failure:
+        await serving.ask({"event": "x", **request}, timeout=timeout)
+    return str(failure.value)
+
+
+# What a program does, and what is said about it.
+FAILURES = {
+    "crash": ("def answer(call): sys.exit('oh no')", "ended with exit code 1: oh no"),
+    "signal": ("def answer(call): os.kill(os.getpid(), 9)", "SIGKILL"),
+    "cannot start": ("def serve(): raise OSError('no disk')", "OSError: no disk"),
+    "ends without a word": ("def serve(): sys.stdin.readline()", "ended with exit code 0"),
+    "no JSON": ("def answer(call): print('allowed!', flush=True)", "something that is no JSON: 'allowed!'"),
+    "no object": ("def answer(call): print('[]', flush=True)", "answered with a JSON list"),
+    "half a line": ("def answer(call): print('{\"id\"', flush=True)", "something that is no JSON"),
+    "no id": ("def answer(call): say({})", "a line without the id of a call"),
+    "an id of another kind": ("def answer(call): say({'id': int(call['id'])})", "a line without the id of a call"),
+    "another id": ("def answer(call): say({'id': 'x7'})", "answered a call that nobody made (id 'x7')"),
+    "a field twice": ('def answer(call): print(\'{"id": 1, "id": 2}\', flush=True)', "'id' is there twice"),
+    "an empty line": ("def answer(call): print(flush=True)", "a line without the id of a call"),
+    "not UTF-8": ("def answer(call): os.write(1, b'\\xff\\n')", "no UTF-8"),
+    "a line without end": ("def answer(call): os.write(1, b'x' * 2_000_000)", "a line of more than 1 MB"),
+    "100 MB": ("def answer(call):\n    for _ in range(100): os.write(1, b'x' * 1_000_000)", "a line of more than 1 MB"),
+    "closes its input": ("def answer(call): os.close(0); time.sleep(1000)", "closed its input"),
+    "closes its output": ("def answer(call): os.close(1); time.sleep(1000)", "closed its output"),
+    "forks and exits": ("def answer(call):\n    if os.fork(): os._exit(0)\n    time.sleep(1000)", "exit code 0"),
+}

@@ -1,0 +1,99 @@
+"""What clients may say, and how it becomes a message."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from wick import Thread, ToolCall, assistant, tool_message, user
+from wick.errors import MessageError
+from wick.messages import FilePart, ImagePart, TextPart
+from wick.protocols import Summary
+from wick.server.bodies import Asked, Kept, Words, kept, listed, messages_of, run_out, thread_out
+from wick.server.errors import ApiError
+from wick.server.run_info import RunInfo
+
+
+def said(*messages: Any) -> list[Any]:
+    return messages_of(Words.model_validate({"messages": messages}), systems=False)
+
+
+def test_a_text_and_its_role() -> None:
+    (message,) = said({"content": "Hello."})
+    assert message == user("Hello.")
+
+
+def test_pictures_and_files_beside_a_text() -> None:
+    parts = [
+        {"type": "text", "text": "Look:"},
+        {"type": "image", "data": "aGk=", "media_type": "image/png"},
+        {"type": "file", "url": "https://example.org/a.pdf", "name": "a.pdf"},
+    ]
+    (message,) = said({"role": "user", "content": parts})
+    assert message.content == (
+        TextPart("Look:"),
+        ImagePart(data="aGk=", media_type="image/png"),
+        FilePart(url="https://example.org/a.pdf", name="a.pdf"),
+    )
+    for wrong in ({"type": "image"}, {"type": "image", "url": "x", "data": "y"}):
+        with pytest.raises(MessageError):
+            said({"content": [wrong]})
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        {"role": "assistant", "content": "I agreed."},
+        {"role": "tool", "content": "42", "tool_call_id": "1"},
+        {"content": ""},
+        {"content": []},
+        {"content": "x", "name": "a_hook"},
+        {"content": [{"type": "video", "url": "x"}]},
+        {},
+    ],
+)
+def test_what_clients_may_not_say(message: Any) -> None:
+    with pytest.raises(ValidationError):
+        Words.model_validate({"messages": [message]})
+
+
+def test_words_of_the_system_only_where_that_is_allowed() -> None:
+    words = Words.model_validate({"messages": [{"role": "system", "content": "Obey."}]})
+    with pytest.raises(ApiError, match="allow_system_messages"):
+        messages_of(words, systems=False)
+    assert messages_of(words, systems=True)[0].role == "system"
+
+
+@pytest.mark.parametrize("id", ["", "a b", "a/b", "ä", "x" * 201, "a\0b", "\ud800"])
+def test_ids_that_cannot_be_ones_own(id: str) -> None:
+    with pytest.raises(ValidationError):
+        Asked.model_validate({"messages": [{"content": "x"}], "thread_id": id})
+
+
+def test_what_a_thread_keeps_fits_its_shape() -> None:
+    thread = Thread("th_1")
+    thread.add(user("Go."), assistant("", ToolCall("c1", "echo", {"text": "x"})), tool_message("c1", "echo", "x"))
+    thread.values["todos"] = [{"id": "1", "title": "Do it", "status": "done"}]
+    thread.values.put("files", "a.txt", "hello")
+    thread.values.put("files", "b.bin", {"size": 5_000_000})
+    found = Kept.model_validate(kept(thread))
+    assert [message.seq for message in found.messages] == [1, 2, 3] and found.todos[0].title == "Do it"
+    assert found.files["a.txt"] == "hello" and found.files["b.bin"].size == 5_000_000  # type: ignore[union-attr]
+
+
+def head(id: str, **meta: Any) -> Summary:
+    return Summary("ada", id, "A title", meta, 1.0, 2.0, run="run_1", leased=True)
+
+
+def test_threads_of_subagents_are_no_threads_of_their_own() -> None:
+    found = listed([head("th_1", agent="a", star=True), head("th_1.x", agent="b", parent="th_1")])
+    assert [thread.id for thread in found] == ["th_1"]
+    assert found[0].agent_id == "a" and found[0].meta == {"star": True} and found[0].running
+    assert thread_out(head("th_2")).agent_id == ""
+
+
+def test_a_run_that_goes_on_has_no_end() -> None:
+    run = run_out(RunInfo("run_1", "ada", "th_1", "a", started=5.0), "running")
+    assert run.ended is None and run.outcome == "" and run.usage.input_tokens == 0

@@ -1,0 +1,31 @@
+"""A conversation to be read by people."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from wick import Thread, ToolCall, assistant, tool_message, user
+from wick.server.markdown import as_markdown
+
+
+def test_who_said_what_and_used_which_tool() -> None:
+    thread = Thread("th_1")
+    thread.add(
+        user("Go."), assistant("Let me.", ToolCall("c1", "echo", {"text": "x"})), tool_message("c1", "echo", "x")
+    )
+    text = as_markdown("A\ntitle", thread)
+    assert text.startswith("# A title\n\n## User · ") and "## Assistant · " in text and "## Tool `echo` · " in text
+    assert 'uses `echo`\n\n```json\n{\n  "text": "x"\n}\n```' in text and text.endswith("```\nx\n```\n")
+
+
+@given(st.text(alphabet="`~x\n ", max_size=40))
+def test_a_block_is_not_closed_by_what_is_in_it(output: str) -> None:
+    thread = Thread("th_1")
+    thread.add(user("Go."), assistant("", ToolCall("c1", "echo", {})), tool_message("c1", "echo", output))
+    lines = as_markdown("t", thread).removesuffix("\n").split("\n")
+    fence = lines[-1]
+    assert set(fence) == {"`"} and len(fence) >= 3
+    inside = output.split("\n")
+    assert lines[-1 - len(inside) : -1] == inside and lines[-2 - len(inside)] == fence
+    assert not any(line.strip().startswith(fence) for line in inside)

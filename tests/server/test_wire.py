@@ -1,0 +1,116 @@
+"""Connections that nobody can hold for nothing: heads and bodies that are too long, too slow, or never come."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+
+from serving import TOKENS, Hosted, hosted, talking
+
+SECONDS = 20.0  # in which each of them is over; it shows that nothing hangs
+START = b"POST /auth/session HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+
+
+@pytest.fixture
+async def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Hosted]:
+    monkeypatch.setattr("wick.server.wire.HEAD_SECONDS", 0.3)
+    monkeypatch.setattr("wick.server.refusing.BODY_SECONDS", 0.3)
+    async with hosted(tmp_path, agents={"default": {"model": "demo"}}) as found:
+        yield found
+
+
+async def answered(server: Hosted, *pieces: bytes, pause: float = 0.0) -> bytes:
+    """All that a server says to these bytes, until it hangs up."""
+    where = urlsplit(server.url)
+    reader, writer = await asyncio.open_connection(where.hostname, where.port)
+    answer = asyncio.create_task(reader.read(-1))
+    try:
+        async with asyncio.timeout(SECONDS):
+            for piece in pieces:
+                if answer.done():
+                    break
+                writer.write(piece)
+                await writer.drain()
+                await asyncio.sleep(pause)
+            return await answer
+    except ConnectionError:
+        return b""
+    finally:
+        answer.cancel()
+        await asyncio.gather(answer, return_exceptions=True)
+        writer.close()
+
+
+async def test_who_says_nothing_is_hung_up_on(server: Hosted) -> None:
+    assert await answered(server) == b""
+
+
+async def test_a_head_that_drips_is_not_waited_for(server: Hosted) -> None:
+    drops = [f"X-{number}: x\r\n".encode() for number in range(1_000)]
+    assert await answered(server, START, *drops, pause=0.05) == b""
+
+
+@pytest.mark.parametrize("endless", [b"X: " + b"x" * 50_000, b"X: x\r\n" * 8_000], ids=["a header", "headers"])
+async def test_a_head_without_end_is_not_kept(server: Hosted, endless: bytes) -> None:
+    answer = await answered(server, START, *[endless] * 100)
+    assert answer == b"" or answer.startswith(b"HTTP/1.1 431 ")
+
+
+async def test_a_path_without_end_is_not_kept(server: Hosted) -> None:
+    answer = await answered(server, b"GET /", *[b"a" * 50_000] * 100)
+    assert answer == b"" or answer.startswith((b"HTTP/1.1 431 ", b"HTTP/1.1 400 "))
+
+
+async def test_a_body_that_drips_is_not_waited_for(server: Hosted) -> None:
+    answer = await answered(server, START + b"Content-Length: 1000\r\n\r\n", *[b" "] * 1_000, pause=0.05)
+    assert answer.startswith(b"HTTP/1.1 408 ") and b'"too_slow"' in answer
+
+
+async def test_who_is_refused_does_not_stay_with_the_rest_of_a_body(server: Hosted) -> None:
+    head = b"POST /agents/ HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\n\r\n"
+    answer = await answered(server, head, *[b" "] * 500, pause=0.05)
+    assert answer.startswith(b"HTTP/1.1 401 ")
+
+
+async def test_a_body_that_comes_at_a_fair_pace_is(server: Hosted, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("wick.server.refusing.BODY_SECONDS", SECONDS)
+    body = b'{"token": "%s"}' % TOKENS["ada"].encode()
+    head = START + b"Connection: close\r\nContent-Length: %d\r\n\r\n" % len(body)
+    answer = await answered(server, head, body[:10], body[10:], pause=0.1)
+    assert answer.startswith(b"HTTP/1.1 200 ") and b'"ada"' in answer
+
+
+async def test_trailers_say_nothing(server: Hosted) -> None:
+    """What comes after the body is no header: it would come after everything was checked."""
+    trailers = b"0\r\nAuthorization: Bearer %s\r\n\r\n" % TOKENS["root"].encode()
+    head = b"GET /auth/me HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n"
+    assert (await answered(server, head + trailers)).startswith(b"HTTP/1.1 401 ")
+    endless = b"0\r\nX: " + b"x" * 50_000
+    answer = await answered(server, head.replace(b"close", b"keep-alive") + endless, *[b"x" * 50_000] * 100)
+    assert answer == b"" or answer.startswith(b"HTTP/1.1 401 ")
+
+
+async def test_a_connection_is_used_again(server: Hosted) -> None:
+    """Small heads on one connection are not added up, and a stream outlasts the time for a head."""
+    async with talking(server) as ada:
+        for _ in range(100):
+            async with ada.get("/auth/me", headers={"X-Long": "x" * 4_000}) as answer:
+                assert answer.status == 200
+        async with ada.get("/agents/events") as stream:
+            await asyncio.sleep(0.8)
+            async with ada.post("/agents/", json={"agent_id": "new", "model": "demo"}) as made:
+                assert made.status == 201
+            async with asyncio.timeout(SECONDS):
+                seen = b""
+                while b"agent_created" not in seen:
+                    seen += await stream.content.readany()
+
+
+async def test_a_stream_whose_own_body_never_comes_ends(server: Hosted) -> None:
+    head = b"GET /agents/events HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\nAuthorization: Bearer %s\r\n\r\n"
+    answer = await answered(server, head % TOKENS["ada"].encode())
+    assert answer.startswith(b"HTTP/1.1 200 ")

@@ -1,0 +1,100 @@
+import { afterEach, beforeEach, expect, it, vi } from "vitest";
+
+import { frame, serve, stream } from "../testing/serve";
+import { app, conversation, NOBODYS, patch } from "./app";
+import { answer, followNothing, retry, send } from "./talk";
+import { newThread } from "./threads";
+
+const ME = { id: "u", username: "local", role: "admin" as const };
+const DETAIL = { id: "th_1", title: "t", agent_id: "default", meta: {}, created: 0, updated: 0, last: 0, run_id: "", queued: 0 };
+const kept = (last: number, messages: unknown[], more: object = {}) => ({ ...DETAIL, last, messages, ...more });
+const HELLO = [{ role: "user", content: "hello", seq: 1 }, { role: "assistant", content: "Hi there", seq: 3, run: "run_1" }];
+const LISTS = { "GET /threads": () => ({ threads: [], next: "" }), "GET /approvals": () => ({ approvals: [] }) };
+const DONE = frame("done", { outcome: "completed", reason: "completed" }, "5");
+const shown = () => conversation(app.get()).items.map((item) => ("text" in item ? item.text : item.kind));
+
+let server: ReturnType<typeof serve> | undefined;
+beforeEach(() => {
+  patch({ ...NOBODYS, me: ME, agent: "default", notices: [], online: true });
+  newThread();
+});
+afterEach(() => {
+  followNothing();
+  server?.stop();
+});
+
+it("shows what was said once, whatever comes of it", async () => {
+  server = serve({ ...LISTS, "GET /threads/th_1": () => kept(5, HELLO), "POST /agents/default/stream": () => [frame("on_chat_model_stream", { delta: "Hi ", kind: "text" }), frame("on_chat_model_end", { message: { content: "Hi there" } }, "3"), DONE] });
+  await send({ role: "user", content: "hello" });
+  await vi.waitFor(() => expect(conversation(app.get()).items.map((item) => item.key)).toEqual(["m1", "m3"]));
+  expect(shown()).toEqual(["hello", "Hi there"]);
+  expect([app.get().thread, conversation(app.get()).run, conversation(app.get()).pending]).toEqual(["th_1", "", []]);
+});
+
+it("goes on after the last frame it has seen when the connection breaks", async () => {
+  const begun = frame("on_chat_model_end", { message: { content: "", tool_calls: [{ id: "c", name: "ls", args: {} }] } }, "3.1");
+  server = serve({
+    ...LISTS,
+    "GET /threads/th_1": () => kept(5, [], { run_id: "" }),
+    "POST /agents/default/stream": () => [begun],
+    "GET /runs/run_1/events": () => [begun, frame("on_tool_start", { call_id: "c" }, "3"), frame("on_chat_model_end", { message: { content: "Hi there" } }, "4"), DONE],
+  });
+  await send({ role: "user", content: "hello" });
+  await vi.waitFor(() => expect(server!.asked.some((one) => one.path === "/threads/th_1")).toBe(true));
+  const again = server.asked.find((one) => one.path === "/runs/run_1/events");
+  expect(again?.headers["Last-Event-ID"]).toBe("3.1");
+});
+
+it("asks under the same key when the answer got lost", async () => {
+  let lost = true;
+  server = serve({ ...LISTS, "GET /threads/th_1": () => kept(5, HELLO), "POST /agents/default/stream": () => (lost ? ((lost = false), Promise.reject(new TypeError("gone"))) : [DONE]) });
+  await send({ role: "user", content: "hello" });
+  const keys = server.asked.filter((one) => one.method === "POST").map((one) => one.headers["Idempotency-Key"]);
+  expect([keys.length, new Set(keys).size]).toEqual([2, 1]);
+});
+
+it("gives back what the server refused", async () => {
+  server = serve({ ...LISTS, "POST /agents/default/stream": () => Response.json({ error: { code: "invalid", message: "no such thing" } }, { status: 400 }) });
+  await send({ role: "user", content: [{ type: "text", text: "hello" }, { type: "file", name: "a.txt", data: "YQ==" }] });
+  expect([app.get().drafts[""], app.get().attached[""]?.[0]?.name, shown(), conversation(app.get()).pending]).toEqual(["hello", "a.txt", [], []]);
+  expect(app.get().notices.map((one) => one.text)).toEqual(["no such thing"]);
+});
+
+it("steers a run that goes on, and shows that once it was heard", async () => {
+  let hear: (frames: string) => void = () => undefined;
+  const body = new ReadableStream<Uint8Array>({ start: (to) => void (hear = (text) => to.enqueue(new TextEncoder().encode(text))) });
+  server = serve({
+    ...LISTS,
+    "POST /agents/default/stream": () => new Response(body, { headers: { "X-Run-Id": "run_1", "X-Thread-Id": "th_1" } }),
+    "POST /threads/th_1/messages": () => ({ thread_id: "th_1", run_id: "run_1", position: 2 }),
+  });
+  await send({ role: "user", content: "hello" });
+  await send({ role: "user", content: "in French" });
+  expect([shown(), conversation(app.get()).pending.map((one) => one.text)]).toEqual([["hello"], ["in French"]]);
+  hear(frame("on_user_message", { message: { role: "user", content: "in French" } }, "4"));
+  await vi.waitFor(() => expect(shown()).toEqual(["hello", "in French"]));
+  expect(conversation(app.get()).pending).toEqual([]);
+});
+
+it("answers a question and follows the run that goes on", async () => {
+  const asked = { id: "ask_1", thread_id: "th_1", agent_id: "default", title: "t", question: "May it?" };
+  patch({ thread: "th_1", approvals: [asked], conversations: { th_1: { ...conversation(app.get()), last: 2, part: Infinity } } });
+  server = serve({
+    ...LISTS,
+    "POST /approvals/ask_1": () => ({ id: "ask_1", thread_id: "th_1", choice: "deny" }),
+    "GET /threads/th_1": () => (server!.asked.some((one) => one.path.startsWith("/runs")) ? kept(5, HELLO) : kept(2, [], { run_id: "run_1" })),
+    "GET /runs/run_1/events": () => stream([frame("on_chat_model_end", { message: { content: "Then not" } }, "3"), DONE]),
+  });
+  await answer(asked, { choice: "deny", words: "no" });
+  expect(server.asked[0]).toMatchObject({ body: { choice: "deny", words: "no", thread_id: "th_1" } });
+  expect(app.get().approvals).toEqual([]);
+  await vi.waitFor(() => expect(shown()).toEqual(["hello", "Hi there"]));
+});
+
+it("says something again from where it was said, with what came along", async () => {
+  patch({ thread: "th_1" });
+  server = serve({ ...LISTS, "POST /threads/th_1/rewind": () => kept(0, []), "GET /threads/th_1": () => kept(5, HELLO), "POST /agents/default/stream": () => [DONE] });
+  await retry({ kind: "user", key: "m4", seq: 4, text: "look", by: "", parts: [{ type: "image", data: "YQ==", media_type: "image/png" }] }, "look again");
+  expect(server.asked[0]).toMatchObject({ path: "/threads/th_1/rewind", body: { to: 3 } });
+  expect(server.asked[1]).toMatchObject({ body: { messages: [{ content: [{ type: "text", text: "look again" }, { type: "image", data: "YQ==", media_type: "image/png" }] }] } });
+});

@@ -1,0 +1,46 @@
+/** A server for tests: it answers what it was told to, and keeps what it was asked. */
+
+export interface Asked {
+  method: string;
+  path: string;
+  body: unknown;
+  headers: Record<string, string>;
+}
+
+type Answer = (asked: Asked) => unknown;
+
+/** Answer these routes (`"GET /threads"`), until `stop`; what is not among them does not exist. An answer that is an
+ * array of texts is a stream, which breaks off at its end. */
+export function serve(routes: Record<string, Answer>): { asked: Asked[]; stop: () => void } {
+  const real = globalThis.fetch;
+  const asked: Asked[] = [];
+  globalThis.fetch = (input, init = {}) => {
+    const path = String(input);
+    const one = { method: init.method ?? "GET", path, body: typeof init.body === "string" ? JSON.parse(init.body) : undefined, headers: (init.headers ?? {}) as Record<string, string> };
+    asked.push(one);
+    const answer = routes[`${one.method} ${path}`] ?? routes[`${one.method} ${path.split("?")[0]}`];
+    return answer ? respond(answer, one) : Promise.resolve(Response.json({ error: { code: "not_found", message: `there is no ${path}` } }, { status: 404 }));
+  };
+  return { asked, stop: () => void (globalThis.fetch = real) };
+}
+
+async function respond(answer: Answer, asked: Asked): Promise<Response> {
+  const made = await answer(asked);
+  if (made instanceof Response) return made;
+  return Array.isArray(made) && made.every((one) => typeof one === "string") ? stream(made) : Response.json(made ?? null);
+}
+
+export function stream(texts: string[], run = "run_1", thread = "th_1"): Response {
+  const body = new ReadableStream<Uint8Array>({
+    start(to) {
+      for (const text of texts) to.enqueue(new TextEncoder().encode(text));
+      to.close();
+    },
+  });
+  return new Response(body, { headers: { "X-Run-Id": run, "X-Thread-Id": thread } });
+}
+
+/** An event as it goes over the wire. */
+export function frame(event: string, data: Record<string, unknown> = {}, id = "", run = "run_1"): string {
+  return `${id ? `id: ${id}\n` : ""}event: ${event}\ndata: ${JSON.stringify({ event, run_id: run, data })}\n\n`;
+}
