@@ -25,7 +25,8 @@ def answer(request: Request):
 
 
 token = "a-secret-that-is-long-enough"
-server = Server(port=0, data=tempfile.mkdtemp(), token=token)
+data = tempfile.TemporaryDirectory()
+server = Server(port=0, data=data.name, token=token)
 server.register_agent("sums", Agent(FunctionModel(answer), name="sums", tools=[add]))
 said: SimpleQueue[str] = SimpleQueue()
 serving = Thread(target=lambda: server.start(tell=said.put))
@@ -45,6 +46,7 @@ with SyncClient(url, token) as client:
 
 server.shutdown()
 serving.join()
+data.cleanup()
 
 # prints:
 # add says 5

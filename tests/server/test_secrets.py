@@ -9,12 +9,13 @@ from typing import Any
 
 import pytest
 
-from serving import hosted, talking
+from serving import events, hosted, talking
 from talkers import say
 from wick import Agent, FunctionModel, Scripted, ToolCall, assistant, tool
 from wick.errors import ModelError
+from wick.events import Event, ToolEnd, ToolStream
 from wick.messages import TextPart, ToolResult
-from wick.server.secrets import Redacting, Redaction, Secrets, known_secrets
+from wick.server.secrets import Redacting, Redaction, Secrets, Unsaid, known_secrets
 from wick.server.settings import Settings
 
 SECRET = "hush-0123456789"
@@ -71,6 +72,35 @@ async def test_they_stay_out_of_what_a_server_says(tmp_path: Path) -> None:
             assert answer.status == 404 and SECRET not in await answer.text()
         kept = b"".join(path.read_bytes() for path in (tmp_path / "data").rglob("*.db*"))
         assert SECRET.encode() not in kept
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 7, 100])
+def test_they_stay_out_of_what_comes_in_pieces(size: int) -> None:
+    said, told = f"hu hush hush-01 {SECRET} and {SECRET}{SECRET[:5]}, hush-012345678", list[Event]()
+    emit = Unsaid(Secrets([SECRET, "another-secret"]), told.append)
+    for at in range(0, len(said), size):
+        emit(ToolStream("run_1", call_id="c1", delta=said[at : at + size]))
+        emit(ToolStream("run_1", call_id="c2", delta="hush"))  # another call's, in between
+    emit(ToolEnd("run_1", call_id="c1", output="all of it"))
+    pieces = [event.delta for event in told if isinstance(event, ToolStream) and event.call_id == "c1"]
+    text = "".join(pieces)
+    assert SECRET not in text and all(pieces)
+    assert said.replace(SECRET, "[secret]").startswith(text) and text.endswith("hush-, ")
+    assert isinstance(told[-1], ToolEnd)
+
+
+async def test_they_stay_out_of_a_command_while_it_runs(tmp_path: Path) -> None:
+    command = f"printf 'it is {SECRET[:6]}'; sleep 0.3; printf '{SECRET[6:]}, I think\\n'; sleep 0.3"
+    model = Scripted(assistant("", ToolCall("1", "execute", {"command": command})), "Done.")
+    made = {"runner": {"model": model, "backend": "local"}}
+    async with (
+        hosted(tmp_path, agents=made, token=SECRET) as here,
+        here.client(SECRET) as owner,
+        owner.post("/agents/runner/stream", json={"messages": [{"content": "go"}]}) as answer,
+    ):
+        seen = await events(answer)
+    live = "".join(each["data"]["data"]["delta"] for each in seen if each["event"] == "on_tool_stream")
+    assert SECRET not in live and "it is [secret], I think" in live
 
 
 def test_they_stay_out_of_logs() -> None:

@@ -22,6 +22,7 @@ from wick.server.metrics import Metrics
 from wick.server.records import Records
 from wick.server.registry import Registry
 from wick.server.run_info import KIND, RunInfo, code_of
+from wick.server.secrets import Unsaid
 from wick.threads import Thread
 from wick.workers import in_thread
 
@@ -91,7 +92,8 @@ class Performing:
     async def _run(self, running: Running) -> None:
         info, hub = running.info, running.hub
         instance = await self.registry.agent(running.user, info.agent)
-        stream = instance.agent.stream("", thread=hub.thread, user=info.owner, emit=hub.emit, recipe=info.recipe)
+        emit = Unsaid(self.registry.secrets, hub.emit)
+        stream = instance.agent.stream("", thread=hub.thread, user=info.owner, emit=emit, recipe=info.recipe)
         stream.run.id, running.run = info.id, stream.run
         await stream.finish()
 

@@ -66,7 +66,7 @@ class Registry:
     def __init__(
         self, settings: Settings, records: Records, store: Store, bus: Bus, secrets: Secrets = NO_SECRETS
     ) -> None:
-        self.settings, self.records, self.bus = settings, records, bus
+        self.settings, self.records, self.bus, self.secrets = settings, records, bus, secrets
         self.sessions = RunSessions(store, patience=PATIENCE, busy="wait")
         self.places, self.toolbox = Places(settings.data, records), Toolbox(records)
         self._building = Building(self.places, self.toolbox, self.sessions, Redaction(secrets))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from math import inf
 from time import monotonic, time
@@ -58,10 +58,10 @@ class Resuming:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self._tasks = []
 
-    async def _again(self, work: object, pause: float) -> None:
+    async def _again(self, work: Callable[[], Awaitable[None]], pause: float) -> None:
         while True:
             try:
-                await work()  # type: ignore[operator]
+                await work()
             except Exception as error:
                 known = isinstance(error, WickError)
                 logger.warning("looking after runs failed; it is tried again: %s", error, exc_info=not known)

@@ -131,9 +131,7 @@ class Runs:
         thread, after = await self._keyed(user, key, [agent, thread_id, said, recipe], thread_id or Thread().id)
         head = await self.conversations.open(user, agent, thread)
         if recipe and head.run and after is None:
-            raise ApiError(
-                409, "conflict", "a run goes on, and a recipe is what one begins with; wait for its end"
-            )
+            raise ApiError(409, "conflict", "a run goes on, and a recipe is what one begins with; wait for its end")
         if head.asking and after in (None, head.last):  # a request that comes again leaves open what it led to
             await self._deny_all(user, thread)
         return await self._say(user, head, said, key, recipe, after)

@@ -12,6 +12,7 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from wick.capability import Capability
+from wick.events import Emit, Event, ToolEnd, ToolStream
 from wick.hooks import after
 from wick.messages import Part, TextPart
 from wick.operations import ModelCall, ToolUse
@@ -26,8 +27,8 @@ class Secrets:
     """Texts that nobody is to see, and what is said in their place."""
 
     def __init__(self, known: Iterable[str] = ()) -> None:
-        found = sorted({text for text in known if len(text) >= SHORTEST}, key=len, reverse=True)
-        self._pattern = re.compile("|".join(map(re.escape, found))) if found else None
+        self._known = sorted({text for text in known if len(text) >= SHORTEST}, key=len, reverse=True)
+        self._pattern = re.compile("|".join(map(re.escape, self._known))) if self._known else None
 
     def __repr__(self) -> str:
         return "Secrets()"
@@ -39,6 +40,12 @@ class Secrets:
         """A text with no secret in it."""
         return text if self._pattern is None else self._pattern.sub(INSTEAD, text)
 
+    def so_far(self, text: str) -> tuple[str, str]:
+        """What can be said of a text that goes on, and its end that is to wait, as a secret may begin there."""
+        text = self.without(text)
+        begun = max((_overlap(text, secret) for secret in self._known), default=0)
+        return text[: len(text) - begun], text[len(text) - begun :]
+
     def without_any(self, data: Any) -> Any:
         """JSON data with no secret in its texts."""
         if isinstance(data, str):
@@ -48,6 +55,11 @@ class Secrets:
         if isinstance(data, Mapping):
             return {self.without(str(key)): self.without_any(value) for key, value in data.items()}
         return data
+
+
+def _overlap(text: str, secret: str) -> int:
+    """How much of a secret a text ends with the beginning of."""
+    return next((size for size in range(len(secret) - 1, 0, -1) if text.endswith(secret[:size])), 0)
 
 
 NO_SECRETS = Secrets()
@@ -95,6 +107,26 @@ class Redaction(Capability):
 
     def _part(self, part: Part) -> Part:
         return replace(part, text=self._secrets.without(part.text)) if isinstance(part, TextPart) else part
+
+
+class Unsaid:
+    """Passes events on, without secrets in what tools say while they run, though it comes in pieces."""
+
+    def __init__(self, secrets: Secrets, emit: Emit) -> None:
+        self._secrets, self._emit = secrets, emit
+        self._begun: dict[tuple[str, str], str] = {}  # ends of what was said, by the run and its call
+
+    def __call__(self, event: Event) -> None:
+        if isinstance(event, ToolStream):
+            key = event.run_id, event.call_id
+            event.delta, rest = self._secrets.so_far(self._begun.pop(key, "") + event.delta)
+            if rest:
+                self._begun[key] = rest
+            if not event.delta:
+                return
+        elif isinstance(event, ToolEnd):  # it has all of what was said
+            self._begun.pop((event.run_id, event.call_id), None)
+        self._emit(event)
 
 
 class Redacting(logging.Formatter):

@@ -40,6 +40,10 @@ BACKLOG = 4096
 COLLECT = (20_000, 20, 20)  # how many new objects make Python look for garbage, and how often it looks at older ones
 
 
+def _say(line: str) -> None:
+    print(line, flush=True)  # also where it goes to a file, which somebody reads to sign in
+
+
 class ServerOptions(TypedDict, total=False):
     """What can be said about a server in a program: the settings."""
 
@@ -99,7 +103,7 @@ class Server:
         """What stands behind the app, for those who start and stop it by themselves."""
         return Service(self.settings, agents=self._agents, tools=self._tools)
 
-    def start(self, *, tell: Callable[[str], None] | None = print) -> None:
+    def start(self, *, tell: Callable[[str], None] | None = _say) -> None:
         """Serve until a signal or `shutdown` ends it. `tell` is told where, once it can be reached."""
         self.app()
         with asyncio.Runner(loop_factory=_loop_factory()) as runner, _collecting_rarely():

@@ -286,7 +286,8 @@ def explained(error: psycopg.Error, writes: bool) -> StoreError:
     """What an error of Postgres means to the one who asked."""
     state = error.sqlstate or ""
     lost = isinstance(error, psycopg.OperationalError | psycopg.InterfaceError)
-    other = ("unavailable", "it is not there") if lost else ("failed", "it refused")
+    unfit = isinstance(error, psycopg.DataError)  # a NUL in an id, say, with which nothing can be called
+    other = ("unavailable", "it is not there") if lost else ("invalid" if unfit else "failed", "it refused")
     code, meaning = _MEANINGS.get(state) or _MEANINGS.get(state[:2]) or other
     told = " ".join(str(error).split())[:300]
     doubt = "; it may have been written or not: append exactly the same again, which is safe, or read what is there"

@@ -32,6 +32,7 @@ export default function Canvas() {
       <TabBar />
       <Toolbar tab={tab} />
       {tab.theirs !== null && <Conflict tab={tab} />}
+      {tab.gone && <p className="hint" role="status">{tab.name} is no longer in the workspace. Save writes it again.</p>}
       {tab.cut && <p className="hint">This file is larger than 10 MB: you see its beginning, and it cannot be changed here. Download it to have all of it.</p>}
       <div className="canvas-body" role="tabpanel" id="canvas-body" aria-label={tab.name}>
         <Suspense fallback={<p className="waiting" role="status">Loading…</p>}><Body key={tab.id} tab={tab} /></Suspense>

@@ -23,7 +23,7 @@ export function Toolbar({ tab }: { tab: Tab }) {
       <button className="plain" aria-label="Download" title="Download" disabled={tab.state !== "ready"} onClick={() => void give(tab)}><Icon name="down" /></button>
       {text && !tab.cut && <button className="plain" aria-label="Save as" title="Save as…" onClick={() => setNaming(true)}><Icon name="copy" /></button>}
       <button className="plain" aria-label={`Close ${tab.name}`} title="Close" onClick={() => close(tab.id)}><Icon name="close" /></button>
-      {text && !tab.cut && <button className={isChanged(tab) ? "main" : ""} disabled={!isChanged(tab)} onClick={() => (tab.file ? void save(tab.id) : setNaming(true))}>Save</button>}
+      {text && !tab.cut && <button className={isChanged(tab) ? "main" : ""} disabled={!isChanged(tab) && !tab.gone} onClick={() => (tab.file ? void save(tab.id) : setNaming(true))}>Save</button>}
     </div>
   );
 }

@@ -19,7 +19,8 @@ export interface Tab {
   kind: Kind;
   view: View;
   state: "loading" | "ready" | "failed";
-  problem: string; // why it cannot be shown, or not be saved
+  problem: string; // why it cannot be shown
+  gone: boolean; // the file is no longer there
   text: string; // with the changes
   saved: string; // as the server has it
   bytes: Blob | null; // of what is no text
@@ -58,7 +59,7 @@ export const activate = (id: string): void => canvas.set((old) => ({ ...old, act
 
 export function fresh(id: string, name: string, file: Place | null): Tab {
   return {
-    id, name, file, kind: bytesKind(name) ?? "code", view: "code", state: "loading", problem: "", text: "", saved: "", bytes: null, cut: false, versions: [], theirs: null, past: [], future: [],
+    id, name, file, kind: bytesKind(name) ?? "code", view: "code", state: "loading", problem: "", gone: false, text: "", saved: "", bytes: null, cut: false, versions: [], theirs: null, past: [], future: [],
   }; // prettier-ignore
 }
 
@@ -145,10 +146,14 @@ function shown(tab: Tab, read: Read): Tab {
   const kind = bytesKind(tab.name) ?? (read.bytes ? "binary" : kindOf(tab.name, read.text));
   const first = tab.state !== "ready";
   if (!first && read.text === tab.saved && !read.bytes) return tab;
-  const view = first || (tab.view !== "diff" && !viewsOf(kind).includes(tab.view)) ? viewsOf(kind)[0]! : tab.view;
-  const base = { ...tab, ...read, kind, view, state: "ready", problem: "" } as const;
+  const base = { ...tab, ...read, kind, view: first ? viewsOf(kind)[0]! : fitting(tab.view, kind), state: "ready", problem: "", gone: false } as const;
   if (first || read.bytes) return { ...base, saved: read.text };
   return { ...base, saved: read.text, versions: remember(tab, tab.saved), theirs: null, past: [...tab.past, tab.text], future: [] };
+}
+
+/** The same view, if there is one of such things. */
+function fitting(view: View, kind: Kind): View {
+  return view === "diff" || viewsOf(kind).includes(view) ? view : viewsOf(kind)[0]!;
 }
 
 /** Look whether the file has become another; what was changed here is not lost by that. */
@@ -156,9 +161,13 @@ export async function refresh(id: string): Promise<void> {
   const tab = tabOf(id);
   if (!tab?.file) return;
   if (tab.state !== "ready" || tab.kind === "image" || tab.kind === "pdf" || tab.kind === "binary") return load(id);
-  const now = await readText(tab.file).catch(() => null); // whoever is away now comes back later
+  const now = await readText(tab.file).catch((error: unknown) => {
+    if (error instanceof ApiError && error.status === 404) update(id, { gone: true });
+    return null; // whoever is away now comes back later
+  });
   if (!now || now.bytes) return;
   update(id, (old) => {
+    if (old.gone) old = { ...old, gone: false };
     if (now.text === old.saved || now.text === old.theirs) return old;
     if (now.text === old.text) return { ...old, saved: now.text, theirs: null, versions: remember(old, old.saved) };
     return isChanged(old) ? { ...old, theirs: now.text } : shown(old, now);
@@ -178,10 +187,15 @@ export async function save(id: string, over = false): Promise<boolean> {
       return false;
     }
     await api.files.write(agent, { path, content: tab.text, encoding: "utf-8" });
-    update(id, (old) => ({ ...old, saved: tab.text, theirs: null, versions: remember(old, old.theirs ?? old.saved), kind: kindOf(old.name, tab.text) }));
+    update(id, (old) => written(old, tab.text));
     return true;
   });
   return done ?? false;
+}
+
+function written(tab: Tab, text: string): Tab {
+  const kind = kindOf(tab.name, text);
+  return { ...tab, saved: text, theirs: null, gone: false, versions: remember(tab, tab.theirs ?? tab.saved), kind, view: fitting(tab.view, kind) };
 }
 
 function missing(error: unknown): null {

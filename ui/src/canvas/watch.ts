@@ -88,12 +88,12 @@ export function watchFiles(open: Open = onCanvas): () => void {
   return app.subscribe(() => {
     const now = conversation(app.get());
     if (now === last) return;
-    const [other, old] = [app.get().thread !== thread && thread !== "", last]; // a thread that has just got its id is no other
+    const run = now.run || (app.get().thread === thread ? last.run : "");
     [thread, last] = [app.get().thread, now];
-    const seen = threads.get(thread) ?? new Seen();
+    const known = threads.get(thread);
+    const seen = known ?? new Seen();
     threads.set(thread, seen);
-    const run = now.run || old.run;
-    if (other || !run) return seen.skip(now);
+    if (!known || !run) return seen.skip(now); // it was there before anybody looked
     const made = seen.take(now);
     if (!made.files.length && !made.texts.length) return;
     const show = mayShow(run !== shownIn);

@@ -32,7 +32,7 @@ export default function Files() {
       onDrop={(event) => { event.preventDefault(); setOver(false); void put(ROOT, event.dataTransfer.files); }}
     >
       <Bar agent={agent} put={(files) => void put(ROOT, files)} look={live.look} />
-      {!known ? <p className="waiting" role="status">Looking…</p> : rows.length ? <Tree agent={agent} rows={rows} live={live} put={put} /> : <p className="empty">The workspace is empty. Ask the agent to write something, or drop files here.</p>}
+      {!known ? <p className="waiting" role="status">Looking…</p> : rows.length ? <Tree agent={agent} thread={thread} rows={rows} live={live} put={put} /> : <p className="empty">The workspace is empty. Ask the agent to write something, or drop files here.</p>}
       {Object.values(live.folders).some((folder) => folder.truncated) && <p className="empty">Some folders have more in them than is shown; the terminal shows all of it.</p>}
     </div>
   );

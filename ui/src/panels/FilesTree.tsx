@@ -12,6 +12,7 @@ import { bytes, parent, type Row } from "./filesTree";
 
 interface Props {
   agent: string;
+  thread: string;
   rows: Row[];
   live: Live;
   put: (folder: string, files: Iterable<File>) => Promise<void>;
@@ -19,7 +20,7 @@ interface Props {
 
 const HEIGHT = 30;
 
-export function Tree({ agent, rows, live, put }: Props) {
+export function Tree({ agent, thread, rows, live, put }: Props) {
   const [wanted, choose] = useState("");
   const [renaming, setRenaming] = useState("");
   const [over, setOver] = useState("");
@@ -92,7 +93,7 @@ export function Tree({ agent, rows, live, put }: Props) {
                   <span className="file-name">{row.name}</span>
                   <span className="file-actions" onClick={(event) => event.stopPropagation()}>
                     <button className="plain" tabIndex={-1} aria-label={`Rename ${row.name}`} title="Rename (F2)" onClick={() => { choose(row.path); setRenaming(row.path); }}><Icon name="pen" /></button>
-                    {row.open === null && <a className="plain" tabIndex={-1} aria-label={`Download ${row.name}`} title="Download" href={api.files.downloadUrl(agent, row.path)} download={row.name}><Icon name="down" /></a>}
+                    {row.open === null && <a className="plain" tabIndex={-1} aria-label={`Download ${row.name}`} title="Download" href={api.files.downloadUrl(agent, row.path, thread)} download={row.name}><Icon name="down" /></a>}
                     <button className="plain" tabIndex={-1} aria-label={`Delete ${row.name}`} title="Delete" onClick={() => void drop(row)}><Icon name="bin" /></button>
                   </span>
                   {row.open === null && <small>{bytes(row.size)}</small>}

@@ -27,7 +27,7 @@ export default function Usage() {
   const [everyone, setEveryone] = useState(false);
   const [measure, setMeasure] = useState<Measure>("tokens");
   const range = period(length);
-  const report = useLoad(() => api.usage.report({ ...range, agent, user: everyone ? "*" : "" }), [range.since, range.until, agent, everyone, running]);
+  const report = useLoad(() => api.usage.report({ ...range, agent, user: everyone ? "*" : "" }), [range.since, range.until, agent, everyone], running);
   return (
     <div className="panel">
       <div className="bar-of-tools">

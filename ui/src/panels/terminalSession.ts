@@ -29,6 +29,7 @@ export class Session {
   private tries = 0;
   private timer: ReturnType<typeof setTimeout> | undefined;
   private over = false;
+  private where = ""; // the backend that the shell runs on
 
   constructor(readonly agent: string) {
     this.screen.loadAddon(this.fit);
@@ -43,6 +44,13 @@ export class Session {
     else this.screen.open(place);
     this.refit();
     if (!this.socket) void this.connect();
+    else void this.follow();
+  }
+
+  /** The agent may work elsewhere by now: its terminal goes along. */
+  private async follow(): Promise<void> {
+    const now = await backendOf(this.agent);
+    if (now && this.where && now !== this.where) this.restart();
   }
 
   refit(): void {
@@ -73,6 +81,7 @@ export class Session {
   private async connect(): Promise<void> {
     this.say("connecting");
     try {
+      this.where = await backendOf(this.agent);
       const { ticket } = await api.auth.ticket();
       if (this.over) return;
       const size = query({ ticket, rows: this.screen.rows, columns: this.screen.cols });
@@ -141,6 +150,12 @@ export class Session {
     [this.status, this.problem] = [status, problem];
     for (const listener of [...this.listeners]) listener();
   }
+}
+
+/** What tells one backend from another; nothing where the server does not say. */
+async function backendOf(agent: string): Promise<string> {
+  const backend = await api.agents.backend(agent).catch(() => null);
+  return backend ? JSON.stringify([backend.type, backend.sandbox_url, backend.workdir]) : "";
 }
 
 const SESSIONS = new Map<string, Session>(); // by agent

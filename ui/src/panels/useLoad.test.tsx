@@ -8,8 +8,8 @@ import { useLoad } from "./useLoad";
 
 afterEach(cleanup);
 
-function Shown({ load, of }: { load: (of: string) => Promise<string>; of: string }) {
-  const loaded = useLoad(() => load(of), [of]);
+function Shown({ load, of, again = 0 }: { load: (of: string) => Promise<string>; of: string; again?: number }) {
+  const loaded = useLoad(() => load(of), [of], again);
   return <Show of={loaded} what="it">{(text) => <p>{text}</p>}</Show>;
 }
 
@@ -32,6 +32,19 @@ it("shows nothing of what was asked for before, however late it comes", async ()
   answers["old"]!("the old one");
   await Promise.resolve();
   expect(screen.queryByText("the old one")).toBeNull();
+});
+
+it("keeps what it knows while it reads again", async () => {
+  const answers: ((text: string) => void)[] = [];
+  const load = () => new Promise<string>((done) => { answers.push(done); });
+  const { rerender } = render(<Shown of="a" load={load} />);
+  answers[0]!("before");
+  expect(await screen.findByText("before")).toBeTruthy();
+  rerender(<Shown of="a" load={load} again={1} />);
+  expect(answers).toHaveLength(2);
+  expect(screen.getByText("before")).toBeTruthy();
+  answers[1]!("after");
+  expect(await screen.findByText("after")).toBeTruthy();
 });
 
 it("asks who is signed out to sign in", async () => {

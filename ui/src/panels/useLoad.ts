@@ -13,8 +13,8 @@ export interface Loaded<T> {
   put: (data: T) => void; // what the server has answered elsewhere
 }
 
-/** While it is read again, what was known stays; with other `deps` it is something else, and does not. */
-export function useLoad<T>(load: () => Promise<T>, deps: DependencyList): Loaded<T> {
+/** With other `deps` it is something else. When `again` changes it is read again, and what was known stays meanwhile. */
+export function useLoad<T>(load: () => Promise<T>, deps: DependencyList, again: unknown = null): Loaded<T> {
   const [state, set] = useState<{ data: T | undefined; error: string; busy: boolean }>({ data: undefined, error: "", busy: true });
   const latest = useRef(0);
   const read = useCallback(() => {
@@ -33,6 +33,11 @@ export function useLoad<T>(load: () => Promise<T>, deps: DependencyList): Loaded
     read();
     return () => void ++latest.current;
   }, [read]);
+  const before = useRef(again);
+  useEffect(() => {
+    if (before.current !== again) read();
+    before.current = again;
+  }, [again, read]);
   const put = useCallback((data: T) => set({ data, error: "", busy: false }), []);
   return { data: state.data, error: state.error, busy: state.busy, reload: read, put };
 }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Header
 
@@ -56,7 +56,7 @@ async def invoke(id: str, body: Asked, caller: Caller, wick: Wick, key: Idempote
 
 
 @router.post("/{id}/stream", status_code=200, response_class=EventStream, responses=STREAM)
-async def stream(id: str, body: Asked, caller: Caller, wick: Wick, key: IdempotencyKey = "") -> Any:
+async def stream(id: str, body: Asked, caller: Caller, wick: Wick, key: IdempotencyKey = "") -> EventStream:
     """Ask an agent, and see the run as it happens: server-sent events up to `done` or `error`.
 
     The headers `X-Run-Id` and `X-Thread-Id` say which run it is; `/runs/{id}/events` goes on where a connection broke.

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from contextlib import aclosing
+from typing import Annotated
 
 from fastapi import APIRouter, Header, Query
 from starlette.responses import Response
 
 from wick.server.bodies import RunOut, run_out
 from wick.server.dependencies import Caller, Wick
-from wick.server.frames import START, place_of
+from wick.server.frames import START, Place, place_of
+from wick.server.run_info import RunInfo
+from wick.server.service import Service
 from wick.server.sse import EventStream
 from wick.server.streams import STREAM
 
@@ -33,7 +36,7 @@ async def state(id: str, caller: Caller, wick: Wick) -> RunOut:
 )
 async def events(
     id: str, caller: Caller, wick: Wick, last_seen: LastSeen = "", last_event_id: LastSeenQuery = ""
-) -> Any:
+) -> Response:
     """What a run says, from its beginning or after the last frame seen, up to `done` or `error`.
 
     A run that waits for an answer says `done` with the outcome `interrupted`; after that frame it can be followed
@@ -47,10 +50,12 @@ async def events(
     return EventStream(lambda: wick.runs.follow(info, after), headers, wick.limits.hold("streams", caller.id))
 
 
-async def _seen(wick: Wick, info: Any, after: Any) -> bool:
-    async for frames in wick.runs.follow(info, after):
-        if frames:
-            return False
+async def _seen(wick: Service, info: RunInfo, after: Place) -> bool:
+    """Whether nothing of a run that is over comes after a place."""
+    async with aclosing(wick.runs.follow(info, after)) as batches:
+        async for frames in batches:
+            if frames:
+                return False
     return True
 
 

@@ -7,7 +7,7 @@ import { Show } from "../States";
 import { type Loaded, useLoad } from "../useLoad";
 
 export function Hooks({ agent, changes }: { agent: string; changes: number }) {
-  const hooks = useLoad(async () => (await api.agents.hooks(agent)).hooks, [agent, changes]);
+  const hooks = useLoad(async () => (await api.agents.hooks(agent)).hooks, [agent], changes);
   return (
     <div className="panel">
       <p className="note">The first one stands outermost: it sees everything first, and has the last word. What you switch is for you alone, and counts from the next run on.</p>

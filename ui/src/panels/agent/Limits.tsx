@@ -23,8 +23,8 @@ const ROWS: Row[] = [
 export function Limits({ agent, changes }: { agent: string; changes: number }) {
   const running = useApp((state) => conversation(state).run);
   const thread = useApp((state) => state.thread);
-  const limits = useLoad(() => api.agents.limits(agent), [agent, changes, running]);
-  const last = useLoad(() => lastRun(thread), [thread, running]);
+  const limits = useLoad(() => api.agents.limits(agent), [agent], `${changes} ${running}`);
+  const last = useLoad(() => lastRun(thread), [thread], running);
   return (
     <section aria-label="Limits and budgets">
       <h3>Limits and budgets</h3>

@@ -11,7 +11,7 @@ import { added, kept, type Kind, KINDS, MODES, removed, type RuleSet } from "./r
 type Mode = NonNullable<api.Permissions["mode"]>;
 
 export function Permissions({ agent, changes }: { agent: string; changes: number }) {
-  const permissions = useLoad(() => api.agents.permissions(agent), [agent, changes]);
+  const permissions = useLoad(() => api.agents.permissions(agent), [agent], changes);
   return <div className="panel"><Show of={permissions} what="its permissions">{(found) => <Found agent={agent} found={found} permissions={permissions} />}</Show></div>;
 }
 

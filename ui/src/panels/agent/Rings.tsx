@@ -17,7 +17,7 @@ const NAMES: Record<string, string> = { run: "Run", step: "Step", model_call: "M
 const FAILS: Record<string, string> = { fail: "closed", log: "open" };
 
 export function Rings({ agent, changes }: { agent: string; changes: number }) {
-  const onion = useLoad(() => api.agents.onion(agent), [agent, changes]);
+  const onion = useLoad(() => api.agents.onion(agent), [agent], changes);
   const thread = useApp((state) => state.thread);
   const { run } = useRun(thread);
   const trace = useLoad(() => (run?.traced ? api.runs.trace(run.run_id) : Promise.resolve(null)), [run?.run_id, run?.traced]);

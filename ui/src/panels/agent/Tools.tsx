@@ -49,7 +49,7 @@ function OneTool({ tool }: { tool: Tool }) {
 }
 
 function Skills({ agent, changes }: { agent: string; changes: number }) {
-  const skills = useLoad(() => api.agents.skills(agent).catch(none), [agent, changes]);
+  const skills = useLoad(() => api.agents.skills(agent).catch(none), [agent], changes);
   return (
     <section aria-label="Skills">
       <h3>Skills</h3>

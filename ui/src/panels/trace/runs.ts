@@ -20,7 +20,7 @@ export interface Runs {
 export function useRun(thread: string): Runs {
   const wanted = useApp((state) => state.run);
   const running = useApp((state) => conversation(state).run); // read again when one begins or ends
-  const found = useLoad(async () => (thread ? (await api.threads.runs(thread)).runs : []), [thread, running]);
+  const found = useLoad(async () => (thread ? (await api.threads.runs(thread)).runs : []), [thread], running);
   const runs = found.data ?? NONE;
   return { runs, run: runs.find((run) => run.run_id === wanted) ?? latest(runs), error: found.error, busy: found.busy, reload: found.reload };
 }

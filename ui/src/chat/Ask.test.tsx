@@ -1,0 +1,88 @@
+import { cleanup, fireEvent, render, screen, waitFor } from "@testing-library/react";
+import { afterEach, beforeEach, expect, it } from "vitest";
+
+import type { Approval } from "../api";
+import { NOBODYS, patch } from "../state/app";
+import { serve } from "../testing/serve";
+import { Ask, when } from "./Ask";
+
+const ASKED: Approval = { id: "ask_1", thread_id: "th_1", agent_id: "default", title: "t", question: "May execute be used?", tool: "execute", call_id: "c", args: { command: "rm a | tee b" }, hash: "abcdef0123456789", shell: { commands: ["rm a", "tee b"], reads: [], writes: ["b"], opaque: [] } };
+const inquiry = (about: NonNullable<Approval["about"]>): Approval => ({ ...ASKED, question: "Which?", tool: "ask_user", args: {}, about });
+
+let server: ReturnType<typeof serve>;
+beforeEach(() => {
+  patch({ ...NOBODYS, thread: "th_1" });
+  server = serve({ "POST /approvals/ask_1": () => ({ id: "ask_1", thread_id: "th_1", choice: "allow" }), "GET /approvals": () => ({ approvals: [] }) });
+});
+afterEach(() => (cleanup(), server.stop()));
+
+const said = () => waitFor(() => expect(server.asked[0]?.body).toBeTruthy()).then(() => server.asked[0]!.body);
+const click = (name: string) => fireEvent.click(screen.getByRole("button", { name }));
+
+it("shows the command, what it would run, and what is sealed", () => {
+  render(<Ask asked={ASKED} title="x" />);
+  expect(screen.getByLabelText("Command").textContent).toBe("$ rm a | tee b");
+  expect(screen.getByLabelText("What the command does").textContent).toBe("runsrm atee bwritesb");
+  expect(screen.getByTitle("abcdef0123456789").textContent).toBe("abcdef012345");
+});
+
+it.each([["Allow", "allow"], ["Allow in this thread", "allow_session"], ["Always allow this", "allow_always"]])("says %s", async (button, choice) => {
+  render(<Ask asked={ASKED} title="x" />);
+  click(button);
+  expect(await said()).toEqual({ choice, thread_id: "th_1" });
+});
+
+it("denies with words", async () => {
+  render(<Ask asked={ASKED} title="x" />);
+  fireEvent.change(screen.getByLabelText("Why not, or what instead"), { target: { value: "keep it" } });
+  click("Deny");
+  expect(await said()).toEqual({ choice: "deny", words: "keep it", thread_id: "th_1" });
+});
+
+it("allows other arguments, once they can be read", async () => {
+  render(<Ask asked={ASKED} title="x" />);
+  click("Edit");
+  const field = screen.getByLabelText("Arguments, as JSON");
+  fireEvent.change(field, { target: { value: "{half" } });
+  expect([field.getAttribute("aria-invalid"), screen.getByRole("button", { name: "Allow this instead" }).hasAttribute("disabled")]).toEqual(["true", true]);
+  fireEvent.change(field, { target: { value: '{"command": "ls"}' } });
+  click("Allow this instead");
+  expect(await said()).toEqual({ choice: "allow", args: { command: "ls" }, thread_id: "th_1" });
+});
+
+it("shows an edit as a diff", () => {
+  render(<Ask asked={{ ...ASKED, tool: "edit_file", args: { path: "a.txt", old_text: "x\ny", new_text: "x\nz" } }} title="x" />);
+  expect(screen.getByLabelText("Changes of a.txt").textContent).toBe("  x\n- y\n+ z\n");
+});
+
+it("asks yes or no", async () => {
+  render(<Ask asked={inquiry({ kind: "confirm" })} title="x" />);
+  click("No");
+  expect(await said()).toMatchObject({ choice: "allow", args: { answer: false } });
+});
+
+it("lets one be chosen", async () => {
+  render(<Ask asked={inquiry({ kind: "select", options: ["red", "blue"] })} title="x" />);
+  expect(screen.getByRole("button", { name: "Answer" }).hasAttribute("disabled")).toBe(true);
+  fireEvent.click(screen.getByLabelText("blue"));
+  click("Answer");
+  expect(await said()).toMatchObject({ args: { answer: "blue" } });
+});
+
+it("lets several be chosen, from what is the default", async () => {
+  render(<Ask asked={inquiry({ kind: "multiselect", options: ["red", "blue", "green"], default: ["red"] })} title="x" />);
+  for (const option of ["red", "green", "blue"]) fireEvent.click(screen.getByLabelText(option));
+  click("Answer");
+  expect(await said()).toMatchObject({ args: { answer: ["green", "blue"] } });
+});
+
+it("takes a text, or no answer", async () => {
+  render(<Ask asked={inquiry({ kind: "input", default: "Ada" })} title="x" />);
+  expect(screen.getByLabelText<HTMLInputElement>("Your answer").value).toBe("Ada");
+  click("I do not want to answer");
+  expect(await said()).toMatchObject({ choice: "deny" });
+});
+
+it("says when a question lapses", () => {
+  expect([20, 600, 7_200, 90_000].map((seconds) => when(seconds, 0))).toEqual(["in a moment", "in 10 min", "in 2 h", "in 25 h"]);
+});
