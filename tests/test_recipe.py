@@ -145,3 +145,10 @@ def test_a_file_that_is_too_long_or_no_text_is_refused(tmp_path: Path) -> None:
         read(tmp_path / "long.md")
     with pytest.raises(ConfigError, match="the recipe in .*bytes.md cannot be read"):
         read(tmp_path / "bytes.md")
+
+
+def test_a_folder_that_is_named_like_a_recipe_is_none(tmp_path: Path) -> None:
+    (tmp_path / "tidy.md").mkdir()
+    assert files(tmp_path) == []
+    with pytest.raises(ConfigError, match="there is no recipe 'tidy' in .*; there are none"):
+        find("tidy", [tmp_path])

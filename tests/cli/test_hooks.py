@@ -252,3 +252,10 @@ def test_a_new_program_of_a_folder_needs_trust_and_replaces_nothing(wick: Wick) 
     again = wick("hooks", "new", "mine")
     assert again.code == 2 and "already; choose another name" in again.err
     assert wick("hooks", "new", "../mine").code == 2
+
+
+@pytest.mark.parametrize("text", ["[" * 100_000, '{"a":' * 50_000, "\0", "[]", ""])
+def test_a_payload_that_is_none_is_a_sentence(local: Wick, text: str) -> None:
+    local.write("event.json", text)
+    done = local("hooks", "test", "no_force", "--payload", "event.json")
+    assert done.code == 2 and done.err.startswith("Error: the payload is ")

@@ -18,6 +18,7 @@ from wick.server.access import ACCESS, Doors, in_order, places
 from wick.server.app import create_api
 from wick.server.auth import without_port
 from wick.server.credentials import shown
+from wick.server.page_files import page_routes
 from wick.server.refusing import HEADERS
 
 PLAIN = {"default": {"model": "demo"}}
@@ -290,12 +291,13 @@ def test_the_table_is_sorted_and_says_each_thing_once() -> None:
 
 
 async def test_every_route_has_a_row_and_every_row_a_route(here: Hosted) -> None:
-    routes = create_api(here.service).router.routes
-    assert {place for route in routes for place in places(route)} == {row[:2] for row in ACCESS}
+    routes, pages = create_api(here.service).router.routes, page_routes(here.service.static)[1]
+    assert {place for route in routes for place in places(route)} == {row[:2] for row in (*ACCESS, *pages)}
 
 
 async def test_plain_words_come_before_ids(here: Hosted) -> None:
-    doors = Doors(in_order(create_api(here.service).router.routes))
+    table = (*ACCESS, *page_routes(here.service.static)[1])
+    doors = Doors(in_order(create_api(here.service).router.routes), table)
     for method, path in (("GET", "/agents/events"), ("GET", "/agents/skills/available"), ("GET", "/threads/search")):
         door = doors.of(method, path)
         assert door is not None and door.path == path

@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import ssl
 import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import jwt
 import pytest
+from aiohttp import web
+from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, generate_private_key
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from jwt.algorithms import ECAlgorithm
 
-from serving import hosted
+from serving import hosted, serving
 from wick.errors import ConfigError
 from wick.server.errors import ApiError
 from wick.server.jwt import AGAIN_SECONDS, Signed
@@ -98,6 +107,61 @@ async def test_keys_that_cannot_be_read_let_nobody_in(tmp_path: Path) -> None:
 def test_settings_that_open_a_door_are_refused(more: dict[str, Any]) -> None:
     with pytest.raises(ConfigError):
         Signed(Jwt(**{"jwks": "keys.json", "issuer": "https://id", "audience": "wick"} | more))
+
+
+@asynccontextmanager
+async def https(folder: Path, answer: Any) -> AsyncIterator[tuple[str, Path]]:
+    """A server of keys with a certificate of its own: its address, and the certificate."""
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "localhost")])
+    now, key = datetime.now(UTC), generate_private_key(SECP256R1())
+    made = x509.CertificateBuilder().subject_name(name).issuer_name(name).public_key(key.public_key())
+    made = made.serial_number(1).not_valid_before(now - timedelta(days=1)).not_valid_after(now + timedelta(days=1))
+    names = x509.SubjectAlternativeName([x509.DNSName("localhost")])
+    made = made.add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+    certificate = folder / "certificate.pem"
+    certificate.write_bytes(made.add_extension(names, critical=False).sign(key, SHA256()).public_bytes(Encoding.PEM))
+    private = folder / "key.pem"
+    private.write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, private)
+    app = web.Application()
+    app.router.add_get("/keys", answer)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    site = web.TCPSite(runner, "localhost", 0, ssl_context=context)
+    await site.start()
+    try:
+        yield f"https://localhost:{runner.addresses[0][1]}/keys", certificate
+    finally:
+        await runner.cleanup()
+
+
+async def test_keys_come_from_an_https_address_in_pieces_and_not_by_a_redirect(tmp_path: Path) -> None:
+    keys, redirected = jwks(tmp_path, k1=KEY).read_bytes(), False
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        if redirected:
+            return web.Response(status=302, headers={"Location": "http://localhost:1/keys"})
+        response = web.StreamResponse()
+        await response.prepare(request)
+        for piece in (keys[:20], keys[20:]):
+            await response.write(piece)
+            await asyncio.sleep(0.1)
+        return response
+
+    async with https(tmp_path, answer) as (address, certificate):
+        none: dict[str, Any] = {"tokens": [], "jwt": {"jwks": address, "issuer": "https://id", "audience": "wick"}}
+        with serving(tmp_path / "good", environment={"SSL_CERT_FILE": str(certificate)}, **none) as served:
+            async with served.client(token()) as ada, ada.get("/auth/me") as me:
+                assert (me.status, (await me.json())["role"]) == (200, "operator")
+            for name, make in BAD.items():
+                async with served.client(make()) as nobody, nobody.get("/auth/me") as me:
+                    assert me.status == 401, name
+            redirected = True
+            served.stop()
+            served.start()
+            async with served.client(token()) as ada, ada.get("/auth/me") as me:
+                assert (me.status, me.headers["Retry-After"]) == (503, "2")
 
 
 async def test_it_lets_people_in(tmp_path: Path) -> None:

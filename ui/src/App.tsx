@@ -41,6 +41,7 @@ function Desk() {
   const commands = useCommands(NAMES);
   useShortcuts(commands);
   useTitle();
+  useNoDrops();
   return (
     <div className="desk" data-panel={panel ?? ""} data-drawer={drawer || undefined}>
       <a className="skip" href="#message" onClick={(event) => { event.preventDefault(); document.getElementById("message")?.focus(); }}>Skip to the message</a>
@@ -75,6 +76,15 @@ function Side({ panel }: { panel: Panel }) {
       </div>
     </aside>
   );
+}
+
+/** A file that is dropped where nothing takes it would replace the page. */
+function useNoDrops(): void {
+  useEffect(() => {
+    const refuse = (event: Event) => event.preventDefault();
+    for (const kind of ["dragover", "drop"]) addEventListener(kind, refuse);
+    return () => ["dragover", "drop"].forEach((kind) => removeEventListener(kind, refuse));
+  }, []);
 }
 
 /** The window is named after what is talked about, and says when somebody is asked. */

@@ -1,6 +1,9 @@
 /** The conversation, what waits to be done in it, and where the user writes. */
 
+import { useState } from "react";
+
 import { conversation, useApp } from "../state/app";
+import { attach } from "./attach";
 import { Composer } from "./Composer";
 import { Dialogs } from "./Dialogs";
 import { List } from "./List";
@@ -8,8 +11,9 @@ import { Tasks } from "./Tasks";
 import { Todos } from "./Todos";
 
 export function Chat() {
+  const [over, drop] = useDrop();
   return (
-    <section className="chat" aria-label="Conversation">
+    <section className={over ? "chat over" : "chat"} aria-label="Conversation" {...drop}>
       <Talk />
       <Told />
       <div className="desk-foot">
@@ -20,6 +24,17 @@ export function Chat() {
       </div>
     </section>
   );
+}
+
+/** Files may be dropped anywhere on the conversation. */
+function useDrop(): [boolean, React.HTMLAttributes<HTMLElement>] {
+  const [over, setOver] = useState(false);
+  const holds = (event: React.DragEvent) => event.dataTransfer.types.includes("Files");
+  return [over, {
+    onDragOver: (event) => { if (holds(event)) { event.preventDefault(); setOver(true); } },
+    onDragLeave: (event) => { if (!event.currentTarget.contains(event.relatedTarget as Node | null)) setOver(false); },
+    onDrop: (event) => { if (holds(event)) { event.preventDefault(); setOver(false); void attach(event.dataTransfer.files); } },
+  }]; // prettier-ignore
 }
 
 function Talk() {

@@ -4,9 +4,9 @@ import { useEffect, useRef, useState } from "react";
 
 import * as api from "../api";
 import { Icon } from "../shell/Icon";
-import { attempt, conversation, setAttached, setDraft, useApp } from "../state/app";
+import { conversation, setAttached, setDraft, useApp } from "../state/app";
 import { send, spoken, stop } from "../state/talk";
-import { attached, isPicture } from "./attach";
+import { attach, isPicture } from "./attach";
 import { offered, typedSlash, unslashed } from "./slash";
 import { SkillList } from "./SkillList";
 
@@ -18,7 +18,6 @@ export function Composer() {
   const running = useApp((state) => Boolean(conversation(state).run));
   const asked = useApp((state) => state.approvals.some((one) => one.thread_id === state.thread));
   const media = useApp((state) => state.attached[state.thread] ?? NOTHING);
-  const [over, setOver] = useState(false);
   const skills = useSkills(text.startsWith("/"));
   const write = (words: string) => setDraft(thread, words);
   const ready = Boolean(text.trim() || media.length);
@@ -29,24 +28,14 @@ export function Composer() {
     setAttached(thread, []);
     void send(spoken(unslashed(text, skills), media));
   };
-  const attach = (files: Iterable<File>) => void attempt(async () => {
-    const more = await attached([...files], media);
-    setAttached(thread, [...media, ...more]);
-  });
   return (
-    <form
-      className={over ? "composer over" : "composer"}
-      onSubmit={(event) => { event.preventDefault(); submit(); }}
-      onDragOver={(event) => { event.preventDefault(); setOver(true); }}
-      onDragLeave={() => setOver(false)}
-      onDrop={(event) => { event.preventDefault(); setOver(false); attach(event.dataTransfer.files); }}
-    >
+    <form className="composer" onSubmit={(event) => { event.preventDefault(); submit(); }}>
       <Attached media={media} remove={(at) => setAttached(thread, media.filter((_, place) => place !== at))} />
-      <Field text={text} skills={skills} write={write} submit={submit} attach={attach} hint={asked ? "Answer above, or say something else" : running ? "Say something while it works" : "Ask for something"} />
+      <Field text={text} skills={skills} write={write} submit={submit} hint={asked ? "Answer above, or say something else" : running ? "Say something while it works" : "Ask for something"} />
       <div className="composer-row">
         <label className="plain attach" title="Attach files">
           <span className="visually-hidden">Attach files</span><Icon name="clip" />
-          <input type="file" multiple className="visually-hidden" onChange={(event) => { attach(event.target.files ?? []); event.target.value = ""; }} />
+          <input type="file" multiple className="visually-hidden" onChange={(event) => { void attach(event.target.files ?? []); event.target.value = ""; }} />
         </label>
         <span className="hint">{running ? "Enter steers the run" : "Enter sends, Shift+Enter is a new line"}</span>
         {running && <button type="button" className="stop" onClick={() => void stop()}><Icon name="stop" /> Stop</button>}
@@ -62,10 +51,9 @@ interface FieldProps {
   hint: string;
   write: (text: string) => void;
   submit: () => void;
-  attach: (files: Iterable<File>) => void;
 }
 
-function Field({ text, skills, hint, write, submit, attach }: FieldProps) {
+function Field({ text, skills, hint, write, submit }: FieldProps) {
   const area = useRef<HTMLTextAreaElement>(null);
   const [at, setAt] = useState(0);
   const [closed, setClosed] = useState(""); // what was typed when the list was sent away
@@ -94,7 +82,7 @@ function Field({ text, skills, hint, write, submit, attach }: FieldProps) {
         aria-controls={found.length ? "slash" : undefined}
         aria-activedescendant={found.length ? `slash-${chosen}` : undefined}
         onChange={(event) => { write(event.target.value); setAt(0); }}
-        onPaste={(event) => { if (event.clipboardData.files.length) { event.preventDefault(); attach(event.clipboardData.files); } }}
+        onPaste={(event) => { if (event.clipboardData.files.length) { event.preventDefault(); void attach(event.clipboardData.files); } }}
         onKeyDown={key}
       />
     </div>

@@ -3,6 +3,7 @@
 import { useVirtualizer } from "@tanstack/react-virtual";
 import { useEffect, useLayoutEffect, useRef, useState } from "react";
 
+import { patch, useApp } from "../state/app";
 import type { Item, Said } from "../state/fold";
 import { EndedView, ReplyView, SaidView } from "./Items";
 import { moves } from "./moving";
@@ -19,7 +20,11 @@ export function List({ items, pending }: { items: Item[]; pending: Said[] }) {
     overscan: 6,
     getItemKey: (at) => all[at]!.key,
   });
-  const [atEnd, toEnd] = useEnd(place);
+  const [atEnd, toEnd, leave] = useEnd(place);
+  useGoal(all, (at) => {
+    leave();
+    virtual.scrollToIndex(at, { align: "center" });
+  });
   useMoves(place, all.length, (at) => virtual.scrollToIndex(at, { align: "auto" }));
   return (
     <div className="list">
@@ -44,7 +49,7 @@ function Show({ item, waits }: { item: Item; waits: boolean }) {
 }
 
 /** Stay at the end while things grow, unless somebody has scrolled away from it. */
-function useEnd(place: React.RefObject<HTMLDivElement | null>): [boolean, () => void] {
+function useEnd(place: React.RefObject<HTMLDivElement | null>): [boolean, () => void, () => void] {
   const [atEnd, setAtEnd] = useState(true);
   const follows = useRef(true);
   const toEnd = () => {
@@ -67,7 +72,18 @@ function useEnd(place: React.RefObject<HTMLDivElement | null>): [boolean, () => 
     box.addEventListener("scroll", look, { passive: true });
     return () => (grow.disconnect(), box.removeEventListener("scroll", look));
   }, [place]);
-  return [atEnd, toEnd];
+  return [atEnd, toEnd, () => void (follows.current = false)];
+}
+
+/** Go to the entry that is looked for, once it is there. */
+function useGoal(items: Item[], show: (at: number) => void): void {
+  const goal = useApp((state) => state.goal);
+  useEffect(() => {
+    if (!goal || !items.length) return;
+    const at = items.findIndex((item) => item.seq >= goal);
+    patch({ goal: 0 });
+    if (at >= 0) requestAnimationFrame(() => show(at));
+  });
 }
 
 function useMoves(place: React.RefObject<HTMLDivElement | null>, count: number, show: (at: number) => void): void {

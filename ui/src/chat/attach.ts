@@ -1,8 +1,18 @@
 /** Files that go along with a message. */
 
 import type { Media } from "../api";
+import { app, attempt, setAttached } from "../state/app";
 
 export const MOST_BYTES = 5_500_000; // of all files of a message; in base64 that is what the server takes
+
+/** Put files to what is being written in the open thread. */
+export async function attach(files: Iterable<File>): Promise<void> {
+  const { thread } = app.get();
+  const all = [...files]; // a list of the browser's may be emptied meanwhile
+  const now = () => app.get().attached[thread] ?? [];
+  const more = await attempt(() => attached(all, now()));
+  if (more) setAttached(thread, [...now(), ...more]);
+}
 
 export class TooLarge extends Error {}
 

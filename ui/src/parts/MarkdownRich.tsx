@@ -1,6 +1,7 @@
 /** Markdown with maths and code in colours; loaded when it is needed. */
 
 import "katex/dist/katex.min.css";
+import "./highlight.css";
 
 import ReactMarkdown from "react-markdown";
 import rehypeHighlight from "rehype-highlight";

@@ -24,7 +24,7 @@ export function Threads() {
 function Hits({ hits }: { hits: api.Hit[] }) {
   return (
     <ul aria-label="Found">
-      {hits.map((hit) => <li key={`${hit.thread_id}${hit.seq}`}><button className="thread" onClick={() => void openThread(hit.thread_id)}><b>{hit.title || "Untitled"}</b><small>{hit.text}</small></button></li>)}
+      {hits.map((hit) => <li key={`${hit.thread_id}${hit.seq}`}><button className="thread" onClick={() => void openThread(hit.thread_id, hit.seq)}><b>{hit.title || "Untitled"}</b><small>{hit.text}</small></button></li>)}
       {!hits.length && <li className="empty">Nothing has these words in it.</li>}
     </ul>
   );

@@ -22,6 +22,7 @@ export interface AppState {
   more: string; // the cursor of older threads
   thread: string; // the one that is open; empty for one that has not begun
   opening: string; // the one that is being read
+  goal: number; // the entry of it that is looked for; 0 for its end
   conversations: Record<string, Conversation>;
   drafts: Record<string, string>; // what is written and not sent, by thread
   attached: Record<string, api.Media[]>; // and what is to go along with it
@@ -36,7 +37,7 @@ export interface AppState {
 }
 
 /** What is somebody's, and goes when they go. */
-export const NOBODYS = { agents: [], agent: "", threads: [], more: "", thread: "", opening: "", conversations: {}, drafts: {}, attached: {}, approvals: [], panel: null, run: "", overlay: null, drawer: false };
+export const NOBODYS = { agents: [], agent: "", threads: [], more: "", thread: "", opening: "", goal: 0, conversations: {}, drafts: {}, attached: {}, approvals: [], panel: null, run: "", overlay: null, drawer: false };
 
 export const app = createStore<AppState>({ ...NOBODYS, me: undefined, online: true, notices: [], theme: stored() });
 

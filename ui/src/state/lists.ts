@@ -11,7 +11,7 @@ export async function refresh(): Promise<void> {
 
 export async function refreshAgents(): Promise<void> {
   const found = await api.agents.list().catch(() => null);
-  if (!found) return;
+  if (!found || JSON.stringify(found.agents) === JSON.stringify(app.get().agents)) return;
   const gone = !found.agents.some((one) => one.agent_id === app.get().agent);
   patch({ agents: found.agents, ...(gone ? { agent: found.agents[0]?.agent_id ?? "" } : {}) });
 }
@@ -26,10 +26,16 @@ export async function moreThreads(): Promise<void> {
 }
 
 /** The latest threads; older ones that were asked for stay. */
-export async function listAgain(): Promise<void> {
-  const page = await api.threads.list().catch(() => null);
-  if (page) app.set((old) => ({ ...old, ...newer(old.threads, old.more, page.threads, page.next ?? "") }));
+export async function listed(): Promise<void> {
+  const page = await api.threads.list();
+  app.set((old) => {
+    const now = newer(old.threads, old.more, page.threads, page.next ?? "");
+    return now.threads === old.threads && now.more === old.more ? old : { ...old, ...now };
+  });
 }
+
+/** The same, where it does no harm if it fails: it is done again soon. */
+export const listAgain = (): Promise<void> => listed().catch(() => undefined);
 
 export function newer(old: api.Thread[], more: string, page: api.Thread[], next: string): { threads: api.Thread[]; more: string } {
   const oldest = page.at(-1)?.updated ?? 0;

@@ -3,11 +3,12 @@
 import * as api from "../api";
 import { ApiError } from "../api/http";
 import { app, attempt, NOBODYS, notify, patch } from "./app";
-import { listAgain, refresh, refreshApprovals } from "./lists";
+import { listed, refresh, refreshAgents, refreshApprovals } from "./lists";
 import { followNothing, isFollowed, settle } from "./talk";
 import { keepAddress, openThread, threadInAddress } from "./threads";
 
 const PULSE_MS = 4_000;
+let beats = 0;
 
 export async function begin(): Promise<void> {
   const ticket = new URLSearchParams(location.hash.slice(1)).get("ticket");
@@ -25,7 +26,11 @@ export async function signIn(token: string): Promise<void> {
   await attempt(async () => enter(await api.auth.signIn({ token })));
 }
 
+let whose = ""; // what is on the page
+
 async function enter(me: api.Me): Promise<void> {
+  if (whose && whose !== me.id) forget();
+  whose = me.id;
   const wanted = threadInAddress() || app.get().thread;
   patch({ me, thread: wanted });
   await refresh();
@@ -34,8 +39,14 @@ async function enter(me: api.Me): Promise<void> {
 
 export async function signOut(): Promise<void> {
   await attempt(() => api.auth.signOut());
+  forget();
+  patch({ me: null });
+}
+
+/** Nothing of somebody's stays for who comes next. */
+function forget(): void {
   followNothing();
-  patch({ ...NOBODYS, me: null });
+  patch(NOBODYS);
   history.replaceState(null, "", location.pathname);
 }
 
@@ -51,15 +62,15 @@ export function keepUp(): void {
 export async function pulse(): Promise<void> {
   if (!app.get().me || document.visibilityState === "hidden") return;
   try {
-    await api.auth.me();
+    await listed();
     if (!app.get().online) patch({ online: true });
   } catch (error) {
     if (error instanceof ApiError && error.status === 401) patch({ me: null });
     if (error instanceof ApiError && error.status === 0) patch({ online: false });
     return;
   }
-  await listAgain();
   await catchUp();
+  if (++beats % 4 === 0) await refreshAgents();
 }
 
 async function catchUp(): Promise<void> {

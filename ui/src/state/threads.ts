@@ -8,9 +8,10 @@ import { listAgain } from "./lists";
 import { loaded } from "./loaded";
 import { follow, isFollowed, settle } from "./talk";
 
-export async function openThread(id: string): Promise<void> {
+/** Open a thread, at its end or at an entry. */
+export async function openThread(id: string, goal = 0): Promise<void> {
   if (!id) return newThread();
-  patch({ thread: id, drawer: false });
+  patch({ thread: id, goal, drawer: false });
   if (isFollowed(id)) return; // what it says comes by itself
   if (app.get().conversations[id]) return settle(id);
   patch({ opening: id });

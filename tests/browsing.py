@@ -1,0 +1,246 @@
+"""A real browser at a real server, for the tests of the web interface: Debian's Chromium, by Playwright.
+
+with stories(folder) as served          a server with the agents of the stories
+with chromium() as browser              a browser
+with visit(browser, served) as page     somebody who is signed in; what goes wrong in the page is a failure
+asking(served, "ada")                   the same server, by its API
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from serving import TOKENS, Served, serving
+from wick.server.page_files import BUILT
+
+try:
+    from playwright.sync_api import Browser, Page, expect, sync_playwright
+except ImportError:
+    pytest.skip("no browser: pip install playwright", allow_module_level=True)
+
+AXE = Path(__file__).parent.parent / "ui" / "node_modules" / "axe-core" / "axe.min.js"
+PATIENCE_MS = 20_000  # machines are busy; nothing here waits longer than it has to
+EXPECTED = "the server responded with a status of 401"  # what a browser says of one who is not signed in yet
+
+AGENTS = '''
+import asyncio
+import os
+
+from wick import Agent, ToolCall, assistant, tool
+from wick.models.scripted import FunctionModel
+from wick.protocols import Finish, TextDelta, Usage
+from wick.server import Server
+from wick.server.embedded import EMBEDDED
+
+
+class Slow:
+    """Says numbers with a pause before each: "30 0.1" says how many, and how long."""
+
+    name = "slow"
+
+    async def stream(self, request):
+        count, pause = next(m.text for m in reversed(request.messages) if m.role == "user").split()[:2]
+        for number in range(int(count)):
+            await asyncio.sleep(float(pause))
+            yield TextDelta(f"piece{number} ")
+        yield Usage(7, int(count))
+        yield Finish()
+
+
+@tool
+async def wait(name: str) -> str:
+    """Wait until there is a file of that name in the folder of the server."""
+    for _ in range(1200):
+        if os.path.exists(name):
+            return f"{name} is there"
+        await asyncio.sleep(0.05)
+    return "it never came"
+
+
+def patient(request):
+    """A model that waits for a file, and then repeats what it has heard since."""
+    last = request.messages[-1]
+    if last.role == "user" and last.text.startswith("wait for "):
+        return assistant("I wait.", ToolCall(f"call_{len(request.messages)}", "wait", {"name": last.text.split()[-1]}))
+    heard = [m.text for m in request.messages if m.role == "user"]
+    return "I have heard: " + " / ".join(heard)
+
+
+def echoing(request):
+    """A model that says what it is told, letter by letter the same."""
+    return next(m.text for m in reversed(request.messages) if m.role == "user")
+
+
+server = Server(settings=os.environ["WICK_SETTINGS"])
+server.register_agent("default", {**EMBEDDED["default"], "model": "demo"})
+server.register_agent("slow", Agent(Slow(), name="slow"))
+server.register_agent("patient", lambda user: Agent(FunctionModel(patient), name="patient", tools=[wait]))
+server.register_agent("echo", lambda user: Agent(FunctionModel(echoing), name="echo"))
+server.start()
+'''
+
+
+def stories(folder: Path, **more: Any) -> AbstractContextManager[Served]:
+    """A server with the interface as it is built, an agent that can do things, and some that do exactly as told."""
+    if not (BUILT / "index.html").is_file():
+        pytest.skip("the web interface is not built: make ui")
+    return serving(folder, script=AGENTS, static=str(BUILT), **more)
+
+
+@contextmanager
+def chromium() -> Iterator[Browser]:
+    found = shutil.which("chromium") or shutil.which("chromium-browser")
+    if found is None:
+        pytest.skip("no browser: apt-get install chromium")
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=found, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+@contextmanager
+def visit(browser: Browser, served: Served, user: str = "ada", agent: str = "", **options: Any) -> Iterator[Page]:
+    """Somebody at the page. It asks nobody but its own server, and nothing goes wrong in it."""
+    options = {"viewport": {"width": 1280, "height": 800}, **options}
+    context = browser.new_context(base_url=served.url, **options)
+    context.set_default_timeout(PATIENCE_MS)
+    expect.set_options(timeout=PATIENCE_MS)
+    page = context.new_page()
+    wrong: list[str] = []
+    asked: list[str] = []
+    page.on("pageerror", lambda error: wrong.append(str(error)))
+    page.on("console", lambda said: wrong.append(said.text) if said.type == "error" else None)
+    page.on("request", lambda request: asked.append(request.url))
+    try:
+        if user:
+            sign_in(page, user)
+            if agent:
+                page.select_option("#agent", agent)
+        yield page
+        assert [each for each in wrong if EXPECTED not in each] == []
+        assert [url for url in asked if not url.startswith((served.url, "data:", "blob:", "about:"))] == []
+    finally:
+        context.close()
+
+
+def sign_in(page: Page, user: str) -> None:
+    page.goto("/")
+    page.get_by_label("Your token").fill(TOKENS.get(user, user))
+    page.keyboard.press("Enter")
+    page.wait_for_selector("#message")
+
+
+def say(page: Page, words: str) -> None:
+    page.locator("#message").fill(words)
+    page.locator("#message").press("Enter")
+
+
+def talk(page: Page, words: str) -> None:
+    """Say something, and wait until it has been answered."""
+    say(page, words)
+    finished(page)
+
+
+def finished(page: Page) -> None:
+    """Wait until nothing runs any more in the thread that is open, and its end is drawn."""
+    page.wait_for_function("!document.querySelector('.composer .stop') && document.querySelector('.item')")
+    page.wait_for_function("!document.querySelector('article[aria-busy=true]')")
+
+
+def show(page: Page, panel: str) -> Any:
+    """Open a panel, and give its place in the page."""
+    side = page.get_by_role("complementary", name=panel, exact=True)
+    if not side.count():
+        page.get_by_role("navigation", name="Panels").get_by_role("button", name=panel).click()
+    side.wait_for()
+    return side
+
+
+def thread_of(page: Page) -> str:
+    """The id of the thread that is open."""
+    page.wait_for_function("location.hash.includes('thread=')")
+    return str(page.evaluate("new URLSearchParams(location.hash.slice(1)).get('thread')"))
+
+
+# -- the same server, by its API --------------------------------------------------------------------------------------
+
+
+@dataclass
+class Asking:
+    """Somebody who talks to the server without a browser."""
+
+    url: str
+    token: str
+
+    def __call__(self, method: str, path: str, body: Any = None, **query: Any) -> Any:
+        """What the server answers, as data; a refusal is an error."""
+        asked = self.url + urllib.parse.quote(path, safe="/")
+        if query:
+            asked += "?" + urllib.parse.urlencode(query)
+        data = None if body is None else json.dumps(body).encode()
+        headers = {"Authorization": f"Bearer {self.token}", "Content-Type": "application/json"}
+        request = urllib.request.Request(asked, data, headers, method=method)
+        try:
+            with urllib.request.urlopen(request, timeout=60) as answer:
+                text = answer.read()
+        except urllib.error.HTTPError as error:
+            raise AssertionError(f"{method} {path}: {error.code} {error.read().decode()}") from None
+        return json.loads(text) if text else None
+
+    def ask(self, agent: str, words: str, **more: Any) -> Any:
+        return self("POST", f"/agents/{agent}/invoke", {"messages": [{"role": "user", "content": words}], **more})
+
+    def read(self, path: str, agent: str = "default") -> str:
+        return str(self("GET", f"/agents/{agent}/files/read", path=path)["content"])
+
+    def write(self, path: str, content: str, agent: str = "default") -> None:
+        self("PUT", f"/agents/{agent}/files/write", {"path": path, "content": content})
+
+    def hook(self, name: str, agent: str = "default") -> Any:
+        return next(hook for hook in self("GET", f"/agents/{agent}/hooks")["hooks"] if hook["name"] == name)
+
+    def thread(self, id: str) -> Any:
+        return self("GET", f"/threads/{id}")
+
+
+def asking(served: Served, user: str = "ada") -> Asking:
+    return Asking(served.url, TOKENS[user])
+
+
+def until(check: Callable[[], Any], seconds: float = 20.0) -> Any:
+    """What `check()` answers, once it answers something."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        if found := check():
+            return found
+        time.sleep(0.1)
+    raise AssertionError(f"it did not happen within {seconds} s")
+
+
+# -- accessibility ----------------------------------------------------------------------------------------------------
+
+
+def violations(page: Page) -> list[str]:
+    """What axe-core finds that is serious or worse, each as a line."""
+    if not AXE.is_file():
+        pytest.skip("axe-core is not installed: make ui")
+    page.evaluate(AXE.read_text(encoding="utf-8"))
+    found = page.evaluate("axe.run(document, {resultTypes: ['violations']})")
+    return [
+        f"{one['id']}: {node['target']} {node['failureSummary']}"
+        for one in found["violations"]
+        if one["impact"] in ("serious", "critical")
+        for node in one["nodes"]
+    ]
