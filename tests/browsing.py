@@ -9,6 +9,7 @@ asking(served, "ada")                   the same server, by its API
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import time
 import urllib.error
@@ -155,8 +156,8 @@ def talk(page: Page, words: str) -> None:
 
 def finished(page: Page) -> None:
     """Wait until nothing runs any more in the thread that is open, and its end is drawn."""
-    page.wait_for_function("!document.querySelector('.composer .stop') && document.querySelector('.item')")
-    page.wait_for_function("!document.querySelector('article[aria-busy=true]')")
+    expect(page.locator(".item:not(.pending)")).not_to_have_count(0)
+    expect(page.locator(".composer .stop, article[aria-busy=true], .item.pending")).to_have_count(0)
 
 
 def show(page: Page, panel: str) -> Any:
@@ -170,7 +171,7 @@ def show(page: Page, panel: str) -> Any:
 
 def thread_of(page: Page) -> str:
     """The id of the thread that is open."""
-    page.wait_for_function("location.hash.includes('thread=')")
+    page.wait_for_url(re.compile("#thread="))
     return str(page.evaluate("new URLSearchParams(location.hash.slice(1)).get('thread')"))
 
 

@@ -91,6 +91,11 @@ class Agent:
         """The model, unless finding it would hold up an event loop: `auto` waits for an Ollama that may not answer."""
         return None if _is_auto(self._model) and _in_event_loop() else self.model
 
+    @property
+    def capabilities(self) -> tuple[Capability, ...]:
+        """Its capabilities, those that every agent has among them."""
+        return tuple(part for part in self._parts if isinstance(part, Capability))
+
     def with_hooks(self, *hooks: Hook | Capability) -> Agent:
         """A copy of this agent with more hooks, inside those it has."""
         return self._copy(self._given[0], (*self._given[1], *hooks))

@@ -185,7 +185,8 @@ class Message(_Data):
     """One entry of a conversation.
 
     `name` says which tool a tool message comes from, or which hook put a message into the conversation;
-    the user's own words have none. `failed` says that a tool message tells of an error. `cache` keeps what is derived from the message, such as its bytes on the wire.
+    the user's own words have none. `failed` says that a tool message tells of an error. `cache` keeps what is derived
+    from the message, such as its bytes on the wire.
     """
 
     role: Role
@@ -194,7 +195,7 @@ class Message(_Data):
     tool_call_id: str = ""
     name: str = ""
     reasoning: tuple[Reasoning, ...] = ()
-    failed: bool = field(default=False, compare=False, repr=False)
+    failed: bool = field(default=False, repr=False)
     cache: dict[str, Any] = field(default_factory=dict, init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:

@@ -181,8 +181,26 @@ async def test_the_onion_is_data(served: Served) -> None:
     assert use["rings"][0]["capability"] == "tracing"  # outermost
     assert {ring["position"] for ring in use["rings"]} <= {"after", "wrap", "before"}
     confirm = next(ring for ring in use["guards"] if ring["hook"] == "filesystem.confirm")
-    assert confirm["source"] == "filesystem" and confirm["on_error"] == "fail"
+    assert confirm["source"] == "filesystem" and confirm["fail"] == "closed"
     assert confirm["match"] == ["execute"] and confirm["point"] == "guard_tool_use" and confirm["inherit"]
+
+
+async def test_a_program_that_fails_open_is_shown_as_such(tmp_path: Path) -> None:
+    for name in ("strict", "lax"):
+        program = tmp_path / "programs" / name
+        program.parent.mkdir(exist_ok=True)
+        program.write_text('#!/bin/sh\n[ "$1" = hook ] && echo before_tool_call\nexit 0\n')
+        program.chmod(0o755)
+    options = {"model": "demo", "executables": {"dirs": [str(tmp_path / "programs")], "fail": {"lax": "open"}}}
+    async with hosted(tmp_path, agents={"checked": options}) as server:
+        _, onion = await ask(server, "ada", "GET", "/agents/checked/onion")
+        _, listed = await ask(server, "ada", "GET", "/agents/checked/hooks")
+    use = onion["operations"][-1]
+    fails = {ring["hook"]: ring["fail"] for ring in (*use["rings"], *use["guards"]) if "program" in ring["source"]}
+    assert set(fails.values()) == {"closed", "open"}
+    assert {name for name, fail in fails.items() if fail == "open"} == {name for name in fails if "lax" in name}
+    programs = next(hook for hook in listed["hooks"] if hook["name"] == "executables")
+    assert programs["on"] and {"before_tool_use", "guard_tool_use"} <= {*programs["points"]}
 
 
 # -- events -----------------------------------------------------------------------------------------------------------

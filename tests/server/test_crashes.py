@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import aiohttp
 import pytest
 
+from postgres import server as postgres_server
 from serving import Served, events, frames, serving, talking
 
 SCRIPT = """
@@ -103,6 +105,54 @@ async def test_told_to_stop_under_load(tmp_path: Path, store: str) -> None:
         async with talking(served) as client:
             for run, seen in begun:
                 check(await read_on(client, run, ""), seen + await read_on(client, run, seen[-1]["id"]))
+
+
+async def test_told_to_stop_while_people_speak(tmp_path: Path) -> None:
+    """Who was answered with a run has it, whatever the server was about to do; who was not is told to come back."""
+    quotas = {"runs": 0, "requests_per_second": 0}
+    with serving(tmp_path, script=SCRIPT, grace=0.2, quotas=quotas) as served:
+        taken: list[str] = []
+        async with talking(served) as client:
+            speaking = [asyncio.create_task(_speak(client, taken)) for _ in range(6)]
+            await asyncio.sleep(0.5)
+            assert await asyncio.to_thread(served.stop) == 0
+            refused = sum(await asyncio.gather(*speaking))
+        served.start()
+        assert len(taken) >= 6
+        async with talking(served) as client:
+            for run in taken:
+                whole = await read_on(client, run, "")
+                check(whole, whole)
+            async with client.get("/threads?limit=200") as response:
+                heard = len((await response.json())["threads"])
+        assert len(taken) <= heard <= len(taken) + 6 - refused  # whose connection broke may have been heard
+
+
+async def _speak(client: aiohttp.ClientSession, taken: list[str]) -> bool:
+    """Speak again and again, until the server refuses (True) or is gone."""
+    with suppress(aiohttp.ClientConnectionError):
+        while True:
+            async with client.post("/agents/ticker/stream", json=BODY) as response:
+                if response.status != 200:
+                    assert response.status == 503 and response.headers["Retry-After"]
+                    return True
+                taken.append(response.headers["X-Run-Id"])
+            await asyncio.sleep(0.05)
+    return False
+
+
+async def test_of_two_servers_one_is_killed(tmp_path: Path) -> None:
+    """On one Postgres: the other takes its run up, tells of all of it, and cancels what it is told to."""
+    shared = {"store": "postgres", "script": SCRIPT, "store_schema": postgres_server().schema()}
+    with serving(tmp_path / "a", **shared) as first, serving(tmp_path / "b", **shared) as second:
+        async with talking(first) as here, talking(second) as there:
+            run, seen = await begin(here, 5)
+            other, _ = await begin(here, 1)
+            async with there.post(f"/runs/{other}/cancel") as response:
+                assert (await response.json())["outcome"] == "cancelled"
+            first.kill()
+            seen += await read_on(there, run, seen[-1]["id"])
+            check(await read_on(there, run, ""), seen)
 
 
 async def test_a_key_is_good_after_a_crash(tmp_path: Path) -> None:

@@ -193,6 +193,7 @@ async def test_an_end_that_is_not_in_the_log_is_told_all_the_same() -> None:
 
 async def test_what_comes_about_a_complete_message_comes_too_late() -> None:
     """A reply that hooks replaced is announced after it was logged: the log has told of it by then."""
+
     @after(ModelCall)
     def shout(op: ModelCall) -> None:
         op.result = Message("assistant", op.result.text.upper())

@@ -217,3 +217,15 @@ async def test_what_is_said_to_a_thread_that_rests_begins_a_run(client: aiohttp.
 
     await eventually(heard)
     await call(client, "POST", "/threads/nowhere/messages", 404, json=HELLO)
+
+
+async def test_the_same_said_to_a_thread_under_its_key_is_said_once(client: aiohttp.ClientSession) -> None:
+    await answer(client, "echo", say("One.", "th_1"))
+    key = {"Idempotency-Key": "k1"}
+    first = await call(client, "POST", "/threads/th_1/messages", 202, json=say("Two."), headers=key)
+    async with client.get(f"/runs/{first['run_id']}/events") as response:
+        assert names(await events(response))[-1] == "done"
+    assert await call(client, "POST", "/threads/th_1/messages", 202, json=say("Two."), headers=key) == first
+    await call(client, "POST", "/threads/th_1/messages", 409, json=say("Three."), headers=key)
+    said = [message["content"] for message in (await get(client, "/threads/th_1"))["messages"]]
+    assert said == ["One.", "You said: One.", "Two.", "You said: Two."]

@@ -104,6 +104,11 @@ class Executables(Capability):
         rows = [row for ring, found in enumerate(self.found) for row in _rows(found, ring)]
         return [*rows, *self._settings.listed(len(self.found))]
 
+    def fails_open(self, hook: Hook) -> bool:
+        """Whether a hook is of a program that lets pass what it could not look at."""
+        named = hook.name.rpartition("@")[0]
+        return hook.owner is None and any(named in (row.name, row.event) for row in self.listed() if row.fail == "open")
+
     async def close(self) -> None:
         """Stop the programs that are kept, and tell programs that the conversations have ended."""
         for warm in self._warm.values():

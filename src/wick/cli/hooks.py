@@ -105,40 +105,32 @@ def onion(agent: str | None, folder: str, as_json: bool) -> None:
     """Draw the rings around each operation, the outermost first."""
     chosen = Chosen(agent, folder)
     made = chosen.built()
-    fails_open = _open_names(chosen.executables)
+    programs = chosen.executables
     drawn = {one.name: [hook for hook in rings(made.hooks, one) if hook.position != "guard"] for one in OPERATIONS}
     gates = {one.name: [hook for hook in rings(made.hooks, one) if hook.position == "guard"] for one in OPERATIONS}
     if as_json:
-        return _print_json(
-            {name: [_named(hook, fails_open) for hook in (*drawn[name], *gates[name])] for name in drawn}
-        )
+        return _print_json({name: [_named(hook, programs) for hook in (*drawn[name], *gates[name])] for name in drawn})
     for name in drawn:
         click.secho(name, bold=True)
         for depth, hook in enumerate(drawn[name]):
-            click.echo(f"{'  ' * min(depth + 1, 20)}{hook.position:<7}{hook.name}{_remark(hook, fails_open)}")
+            click.echo(f"{'  ' * min(depth + 1, 20)}{hook.position:<7}{hook.name}{_remark(hook, programs)}")
         inner = "  " * min(len(drawn[name]) + 1, 20)
         for hook in gates[name]:
-            click.echo(f"{inner}guard  {hook.name}{_remark(hook, fails_open)}")
+            click.echo(f"{inner}guard  {hook.name}{_remark(hook, programs)}")
         click.echo(f"{inner}● it is done\n")
 
 
-def _open_names(programs: Sequence[Executables]) -> set[str]:
-    """The programs that let pass what they could not look at, and the events of settings that have such a handler."""
-    rows = [row for part in programs for row in part.listed() if row.fail == "open"]
-    return {name for row in rows for name in (row.name, row.event)}
+def _fails_open(hook: Hook, programs: Sequence[Executables]) -> bool:
+    return any(part.fails_open(hook) for part in programs)
 
 
-def _fails_open(hook: Hook, fails_open: set[str]) -> bool:
-    return hook.owner is None and hook.name.rpartition("@")[0] in fails_open
+def _remark(hook: Hook, programs: Sequence[Executables]) -> str:
+    return "  (fail: open)" if _fails_open(hook, programs) else ""
 
 
-def _remark(hook: Hook, fails_open: set[str]) -> str:
-    return "  (fail: open)" if _fails_open(hook, fails_open) else ""
-
-
-def _named(hook: Hook, fails_open: set[str]) -> dict[str, Any]:
+def _named(hook: Hook, programs: Sequence[Executables]) -> dict[str, Any]:
     told = {"position": hook.position, "name": hook.name, "priority": hook.priority}
-    return {**told, "fail": "open"} if _fails_open(hook, fails_open) else told
+    return {**told, "fail": "open"} if _fails_open(hook, programs) else told
 
 
 # -- trust ----------------------------------------------------------------------------------------------------------

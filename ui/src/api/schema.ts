@@ -2543,8 +2543,12 @@ export interface components {
             inherit: boolean;
             /** Shadow */
             shadow: boolean;
-            /** On Error */
-            on_error: string;
+            /**
+             * Fail
+             * @description whether its failure denies, or lets pass
+             * @enum {string}
+             */
+            fail: "closed" | "open";
         };
         /**
          * RuleInfo

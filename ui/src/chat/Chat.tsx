@@ -20,6 +20,7 @@ export function Chat() {
         <Tasks />
         <Todos />
         <Dialogs />
+        <Queued />
         <Composer />
       </div>
     </section>
@@ -45,6 +46,12 @@ function Talk() {
   if (opening && !items.length) return <p className="waiting middle-of" role="status">Reading the thread…</p>;
   if (!items.length && !pending.length) return <Welcome />;
   return <><Title /><List key={thread} items={items} pending={pending} /></>;
+}
+
+/** After a reload it is known that something waits to be heard, and not what. */
+function Queued() {
+  const count = useApp((state) => (conversation(state).pending.length ? 0 : (state.threads.find((one) => one.id === state.thread)?.queued ?? 0)));
+  return count ? <p className="hint" role="status">{count === 1 ? "One message waits" : `${count} messages wait`} to be heard at the next step.</p> : null;
 }
 
 function Title() {

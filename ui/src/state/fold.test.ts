@@ -30,14 +30,14 @@ const told = (frames: Frame[], from: Conversation = EMPTY) => frames.reduce((old
 
 describe("a conversation", () => {
   it("is what its frames add up to", () => {
-    const { items, values, run, approvals } = told(TALK);
+    const { items, values, run } = told(TALK);
     expect(items.map((item) => [item.kind, "text" in item ? item.text : ""])).toEqual([
       ["user", "list them"],
       ["reply", "I will look"],
       ["reply", "There is a.txt"],
     ]);
     expect(items[1]).toMatchObject({ calls: [{ id: "c1", name: "ls", state: "done", output: "a.txt", live: "a.txt" }] });
-    expect([values["todos"], run, approvals]).toEqual([[{ id: "1", title: "look", status: "done" }], "", []]);
+    expect([values["todos"], run]).toEqual([[{ id: "1", title: "look", status: "done" }], ""]);
   });
 
   it("is the same wherever the connection broke and whatever came twice", () => {
@@ -48,11 +48,6 @@ describe("a conversation", () => {
       const seen = told(TALK.slice(0, cut));
       expect(bare(told(durable, seen))).toEqual(bare(whole));
     }
-  });
-
-  it("waits for an answer while it is asked", () => {
-    const { approvals } = told(TALK.slice(0, 8));
-    expect(approvals).toMatchObject([{ id: "ask_1", tool: "ls", call: "c1", args: { path: "." } }]);
   });
 
   it("takes back what was streamed when a reply begins anew", () => {

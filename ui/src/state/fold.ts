@@ -69,15 +69,6 @@ export interface Ended {
 
 export type Item = Said | Reply | Ended;
 
-export interface Approval {
-  id: string;
-  question: string;
-  tool: string;
-  call: string;
-  args: Record<string, unknown>;
-  run: string;
-}
-
 export interface Task {
   id: string;
   agent: string;
@@ -92,7 +83,6 @@ export interface Conversation {
   last: number; // the number of the last durable entry that is in here
   part: number; // and how much of an entry that makes several frames
   run: string; // the run that goes on, if one does
-  approvals: Approval[];
   tasks: Task[];
   values: Record<string, unknown>; // todos, files and what else capabilities keep
 }
@@ -105,7 +95,7 @@ export interface Event {
   data?: Record<string, unknown>;
 }
 
-export const EMPTY: Conversation = { items: [], pending: [], last: 0, part: 0, run: "", approvals: [], tasks: [], values: {} };
+export const EMPTY: Conversation = { items: [], pending: [], last: 0, part: 0, run: "", tasks: [], values: {} };
 
 /** The conversation with one more frame; one that is in it already is left out. */
 export function fold(old: Conversation, id: string, event: Event, now = Date.now()): Conversation {
@@ -154,11 +144,6 @@ const STEPS: Record<string, Step> = {
   on_subagent_end: (old, event) => ({ ...old, items: onAnyCall(old.items, event, (call) => returned(call, event)) }),
   on_state: (old, event) => ({ ...old, values: Object.entries(event.data ?? {}).reduce(valued, old.values) }),
   resync: (old) => ({ ...old, items: old.items.filter((item) => !(item.kind === "reply" && item.open)) }),
-  on_approval_request: (old, event) => asked(old, event),
-  on_approval_response: (old, event) => ({
-    ...old,
-    approvals: old.approvals.filter((one) => one.id !== text(event, "id")),
-  }),
   on_task_start: (old, event) => ({
     ...old,
     tasks: [...old.tasks.filter((one) => one.id !== text(event, "task_id")), task(event)],
@@ -317,18 +302,6 @@ export function said(seq: number, content: string | Part[], by = "", key = `m${s
   const parts = typeof content === "string" ? [{ type: "text" as const, text: content }] : content;
   const words = parts.flatMap((part) => (part.type === "text" ? [part.text ?? ""] : [])).join("\n");
   return { kind: "user", key, seq, text: words, parts: parts.filter((part) => part.type !== "text"), by };
-}
-
-function asked(old: Conversation, event: Event): Conversation {
-  const approval: Approval = {
-    id: text(event, "id"),
-    question: text(event, "question"),
-    tool: text(event, "tool") || (event.name ?? ""),
-    call: text(event, "call_id"),
-    args: record(event, "args") ?? {},
-    run: event.run_id ?? "",
-  };
-  return { ...old, approvals: [...old.approvals.filter((one) => one.id !== approval.id), approval] };
 }
 
 function task(event: Event): Task {

@@ -26,7 +26,7 @@ export function merged(old: Conversation, thread: ThreadDetail): Conversation {
   const open = old.items.filter((item) => item.kind === "reply" && item.open && now.run && item.run === now.run);
   const over = old.items.filter((item): item is Ended => item.kind === "ended" && !known.has(item.key) && item.run !== now.run);
   const waits = thread.queued ? old.pending : [];
-  return { ...now, items: [...withEnds(items, over), ...open], pending: waits, tasks: old.tasks, approvals: old.approvals };
+  return { ...now, items: [...withEnds(items, over), ...open], pending: waits, tasks: old.tasks };
 }
 
 function recalled(item: Item, old: Item | undefined): Item {

@@ -102,13 +102,12 @@ def _listed(instance: Instance) -> HookList:
 
 
 def _info(name: str, on: bool, known: Mapping[str, Any], instance: Instance) -> HookInfo:
-    owners = {id(hook.owner): hook.owner for hook in instance.agent.hooks if getattr(hook.owner, "name", "") == name}
-    owner = next(iter(owners.values()), None)
+    owner = next((part for part in instance.agent.capabilities if part.name == name), None)
     return HookInfo(
         name=name,
         on=on,
         changed=name in instance.said.hooks,
         options=shown(known.get(name, on)),
-        points=[hook.point for hook in instance.agent.hooks if hook.owner is owner and owner is not None],
+        points=[hook.point for hook in owner.hooks()] if owner is not None else [],
         tools=[tool.name for tool in owner.tools()] if owner is not None else [],
     )

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from math import isfinite
+from typing import Literal
 
 from fastapi import APIRouter
 from pydantic import BaseModel, Field
 
+from wick.agent import Agent
+from wick.capabilities.executables import Executables
 from wick.hooks import Hook, rings
 from wick.matching import patterns
 from wick.operations import OPERATIONS
@@ -29,7 +32,7 @@ class RingInfo(BaseModel):
     timeout: float | None
     inherit: bool
     shadow: bool
-    on_error: str
+    fail: Literal["closed", "open"] = Field(description="whether its failure denies, or lets pass")
 
 
 class OperationInfo(BaseModel):
@@ -48,17 +51,17 @@ class Onion(BaseModel):
 @router.get("/agents/{id}/onion")
 async def get_onion(id: str, caller: Caller, wick: Wick) -> Onion:
     """What stands around each operation of your agent."""
-    hooks = (await wick.registry.agent(caller, id)).agent.hooks
+    agent = (await wick.registry.agent(caller, id)).agent
     found = []
     for operation in OPERATIONS:
-        there = rings(hooks, operation)
-        around = _told(hook for hook in there if hook.position != "guard")
-        guards = _told(hook for hook in there if hook.position == "guard")
+        there = rings(agent.hooks, operation)
+        around = _told(agent, (hook for hook in there if hook.position != "guard"))
+        guards = _told(agent, (hook for hook in there if hook.position == "guard"))
         found.append(OperationInfo(operation=operation.name, rings=around, guards=guards))
     return Onion(agent_id=id, operations=found)
 
 
-def _told(hooks: Iterable[Hook]) -> list[RingInfo]:
+def _told(agent: Agent, hooks: Iterable[Hook]) -> list[RingInfo]:
     return [
         RingInfo(
             hook=hook.name,
@@ -71,7 +74,7 @@ def _told(hooks: Iterable[Hook]) -> list[RingInfo]:
             timeout=hook.timeout,
             inherit=hook.inherit or hook.position == "guard",
             shadow=hook.shadow,
-            on_error=hook.on_error,
+            fail="open" if _fails_open(agent, hook) else "closed",
         )
         for hook in hooks
     ]
@@ -82,3 +85,8 @@ def _source(hook: Hook) -> str:
         return str(hook.owner.name)
     program, is_program, _ = hook.name.partition("@")
     return f"program {program}" if is_program else "code"
+
+
+def _fails_open(agent: Agent, hook: Hook) -> bool:
+    programs = [part for part in agent.capabilities if isinstance(part, Executables)]
+    return hook.on_error == "log" or any(part.fails_open(hook) for part in programs)

@@ -78,7 +78,7 @@ it("adds a rule to those that are there, and takes a grant back", async () => {
 it("puts tools together by where they are from, and says of a ring what it did", () => {
   const tool = (name: string, source: string) => ({ name, source, description: "", kind: "", read_only: false, parameters: {} });
   expect(bySource([tool("a", "x"), tool("b", "y"), tool("c", "x")]).map(([source, tools]) => [source, tools.length])).toEqual([["x", 2], ["y", 1]]);
-  const ring = { hook: "permissions.check", capability: "permissions", source: "permissions", position: "guard", point: "guard_tool_use", match: ["execute"], priority: 0, timeout: 1, inherit: true, shadow: false, on_error: "fail" };
+  const ring = { hook: "permissions.check", capability: "permissions", source: "permissions", position: "guard", point: "guard_tool_use", match: ["execute"], priority: 0, timeout: 1, inherit: true, shadow: false, fail: "closed" as const };
   expect(drawn(ring, "tool_use", () => ({ text: "blocked it once", acted: true }))).toEqual({ name: "permissions.check", position: "guard", source: "permissions", fail: "closed", match: "execute", did: "blocked it once", acted: true });
-  expect(drawn({ ...ring, match: null, on_error: "log" }, "tool_use", () => undefined)).toEqual({ name: "permissions.check", position: "guard", source: "permissions", fail: "open" });
+  expect(drawn({ ...ring, match: null, fail: "open" }, "tool_use", () => undefined)).toEqual({ name: "permissions.check", position: "guard", source: "permissions", fail: "open" });
 });

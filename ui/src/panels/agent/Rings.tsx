@@ -14,7 +14,6 @@ type Operation = api.Onion["operations"][number];
 type Info = Operation["rings"][number];
 
 const NAMES: Record<string, string> = { run: "Run", step: "Step", model_call: "Model call", tool_use: "Tool use" };
-const FAILS: Record<string, string> = { fail: "closed", log: "open" };
 
 export function Rings({ agent, changes }: { agent: string; changes: number }) {
   const onion = useLoad(() => api.agents.onion(agent), [agent], changes);
@@ -49,7 +48,7 @@ function Operations({ operations, did }: { operations: Operation[]; did: Deeds }
 
 export function drawn(info: Info, operation: string, did: Deeds): Ring {
   const deed = did(operation, info.hook);
-  const about: Ring = { name: info.hook, position: info.position as Ring["position"], source: info.source, fail: FAILS[info.on_error] ?? info.on_error };
+  const about: Ring = { name: info.hook, position: info.position as Ring["position"], source: info.source, fail: info.fail };
   if (info.match?.length) about.match = info.match.join(", ");
   return deed ? { ...about, did: deed.text, acted: deed.acted } : about;
 }

@@ -1,0 +1,89 @@
+import { afterEach, beforeEach, expect, it, vi } from "vitest";
+
+import { serve } from "../testing/serve";
+import { app, conversation, NOBODYS, patch } from "./app";
+import { begin, pulse, signIn, signOut } from "./session";
+import { followNothing } from "./talk";
+import { openThread, removeThread } from "./threads";
+
+const thread = (id: string, last: number, more: object = {}) => ({ id, title: id, agent_id: "coder", meta: {}, created: 0, updated: last, last, asking: 0, ...more });
+const said = (text: string) => [{ role: "user", content: text, seq: 1 }];
+const ME = { id: "u1", username: "ada", role: "user" };
+const lists = (threads: unknown[] = []) => ({ "GET /agents/": () => ({ agents: [{ agent_id: "coder", name: "coder" }] }), "GET /threads": () => ({ threads, next: "" }), "GET /approvals": () => ({ approvals: [] }) });
+const refused = () => Response.json({ error: { code: "unauthorized", message: "sign in first" } }, { status: 401 });
+
+let server: ReturnType<typeof serve> | undefined;
+beforeEach(() => {
+  patch({ ...NOBODYS, me: undefined, notices: [], online: true });
+  history.replaceState(null, "", "/");
+});
+afterEach(() => {
+  followNothing();
+  server?.stop();
+});
+
+it("trades the ticket of a link, once, and keeps it out of the address", async () => {
+  history.replaceState(null, "", "/#ticket=one-use");
+  server = serve({ ...lists(), "POST /auth/session": () => ME });
+  await begin();
+  expect([server.asked[0]?.body, location.hash, app.get().me?.username, app.get().agent]).toEqual([{ ticket: "one-use" }, "", "ada", "coder"]);
+});
+
+it("opens the thread that the address names", async () => {
+  history.replaceState(null, "", "/#thread=th_1");
+  server = serve({ ...lists(), "GET /auth/me": () => ME, "GET /threads/th_1": () => ({ ...thread("th_1", 1), messages: said("hello") }) });
+  await begin();
+  expect([app.get().thread, conversation(app.get()).items.length]).toEqual(["th_1", 1]);
+});
+
+it("asks who is there when nobody is signed in", async () => {
+  server = serve({ "GET /auth/me": refused });
+  await begin();
+  expect([app.get().me, app.get().notices]).toEqual([null, []]);
+});
+
+it("says why a token was refused", async () => {
+  server = serve({ "POST /auth/session": () => Response.json({ error: { code: "forbidden", message: "this token is not known" } }, { status: 403 }) });
+  await signIn("wrong");
+  expect(app.get().notices.map((one) => one.text)).toEqual(["this token is not known"]);
+});
+
+it("leaves nothing behind for who comes next", async () => {
+  server = serve({ ...lists([thread("th_1", 1)]), "POST /auth/session": () => ME, "DELETE /auth/session": () => null });
+  await signIn("token");
+  patch({ thread: "th_1", drafts: { th_1: "secret" } });
+  await signOut();
+  expect(app.get()).toMatchObject({ ...NOBODYS, me: null });
+});
+
+it("notices what was said elsewhere", async () => {
+  patch({ me: ME as never, thread: "th_1", conversations: { th_1: { ...conversation(app.get()), last: 1, part: Infinity } } });
+  server = serve({ ...lists([thread("th_1", 4)]), "GET /threads/th_1": () => ({ ...thread("th_1", 4), messages: said("from elsewhere") }) });
+  await pulse();
+  expect(conversation(app.get()).items).toMatchObject([{ text: "from elsewhere" }]);
+});
+
+it("notices that somebody is asked, that the server is gone, and that the session is over", async () => {
+  patch({ me: ME as never });
+  server = serve({ ...lists([thread("th_1", 4, { asking: 1 })]), "GET /approvals": () => ({ approvals: [{ id: "a", thread_id: "th_1", agent_id: "", title: "", question: "?" }] }) });
+  await pulse();
+  expect(app.get().approvals.length).toBe(1);
+  server.stop();
+  server = serve({ "GET /threads": () => Promise.reject(new TypeError("refused")) });
+  await pulse();
+  expect([app.get().online, app.get().me !== null]).toEqual([false, true]);
+  server.stop();
+  server = serve({ "GET /threads": refused });
+  await pulse();
+  expect(app.get().me).toBeNull();
+});
+
+it("goes on with a new thread where the wanted one is gone, or is deleted", async () => {
+  patch({ me: ME as never });
+  server = serve({ ...lists(), "DELETE /threads/th_2": () => null });
+  await openThread("th_1");
+  expect([app.get().thread, app.get().notices.length, app.get().opening]).toEqual(["", 1, ""]);
+  patch({ thread: "th_2", threads: [thread("th_2", 1) as never] });
+  await removeThread("th_2");
+  await vi.waitFor(() => expect([app.get().thread, app.get().threads]).toEqual(["", []]));
+});
