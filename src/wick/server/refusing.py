@@ -33,6 +33,7 @@ HEADERS = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
 }
+TINY_BYTES = 64_000  # of what anybody may send: a token
 SMALL_BYTES = 8_000_000  # of a body that is JSON
 LARGE_BYTES = 48_000_000  # of one that is a file
 
@@ -132,18 +133,21 @@ class Bounded:
 
 def body_limit(scope: Scope) -> int:
     door = scope.get("wick.door")
+    if door is not None and door.access == "public":
+        return TINY_BYTES
     files = door is not None and door.path.endswith(("/files/upload", "/skills"))
     return LARGE_BYTES if files else SMALL_BYTES
 
 
 def _counted(receive: Receive, most: int) -> Receive:
-    read, more, began = 0, True, time.monotonic()
+    read, more, began = 0, True, 0.0
 
     async def bounded() -> Any:
         """HTTPException is the one error that FastAPI lets through from here."""
-        nonlocal read, more
+        nonlocal read, more, began
         if not more:  # from here on it is only asked whether the client has gone
             return await receive()
+        began = began or time.monotonic()
         try:
             async with asyncio.timeout(began + BODY_SECONDS + read / BODY_PACE - time.monotonic()):
                 message = await receive()

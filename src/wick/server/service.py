@@ -27,6 +27,7 @@ from wick.server.runs import Runs
 from wick.server.secrets import Secrets, known_secrets
 from wick.server.settings import Settings
 from wick.server.tickets import Tickets
+from wick.server.uploads import Turns
 from wick.server.users import Users
 from wick.server.verify import Verifier
 from wick.stores.sqlite import Sqlite
@@ -51,6 +52,7 @@ class Service:
         self.store: Store = open_store(settings)
         self.metrics = Metrics()
         self.limits = Limits(settings.quotas)
+        self.uploads = Turns()
         self.users = Users(self.records)
         self.tickets = Tickets(self.records, clock)
         verifier = Verifier(settings, self.users)

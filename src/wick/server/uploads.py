@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass
+from io import BytesIO
 from typing import Any
+from weakref import WeakValueDictionary
 
 from starlette.datastructures import UploadFile
 from starlette.requests import Request
 
 from wick.server.errors import ApiError
+
+AT_ONCE = 2  # files of one user that are in memory
 
 _BINARY = {"type": "string", "format": "binary"}
 UPLOAD: dict[str, Any] = {
@@ -38,16 +43,27 @@ class Uploaded:
     path: str = ""
 
 
+class Turns:
+    """Who uploads much at once has some of it wait, so that nobody fills the memory of all."""
+
+    def __init__(self) -> None:
+        self._of: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
+
+    def turn(self, user: str) -> asyncio.Semaphore:
+        """`async with` it while a file of this user is in memory."""
+        return self._of.setdefault(user, asyncio.Semaphore(AT_ONCE))
+
+
 async def uploaded(request: Request, most: int) -> Uploaded:
     """The file of a request, of at most so many bytes."""
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() == "multipart/form-data":
         return await _of_form(request, most)
-    data = bytearray()
+    data = BytesIO()  # whose bytes are taken out without a copy
     async for chunk in request.stream():
-        data += chunk
-        if len(data) > most:
+        data.write(chunk)
+        if data.tell() > most:
             raise _too_large(most)
-    return Uploaded(bytes(data))
+    return Uploaded(data.getvalue())
 
 
 async def _of_form(request: Request, most: int) -> Uploaded:

@@ -109,7 +109,7 @@ function Fences({ text }: { text: string }) {
   const found = text.includes("```") || text.includes("~~~") ? longFences(text) : [];
   if (!found.length) return null;
   const open = (at: number) => void import("../canvas/open").then(({ openText }) => openText("", found[at]!.text, found[at]!.word));
-  return <div className="fences">{found.map((fence, at) => <button key={at} onClick={() => open(at)}><Icon name="canvas" /> Open the {fence.word || "text"} on the canvas</button>)}</div>;
+  return <div className="fences">{found.map((fence, at) => <button key={at} onClick={() => open(at)}><Icon name="canvas" /> Open on the canvas{fence.word && `: ${fence.word}`}</button>)}</div>;
 }
 
 /** Calls that were made together stand side by side. */
