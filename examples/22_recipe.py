@@ -2,8 +2,9 @@
 
 import tempfile
 from pathlib import Path
+from typing import Any
 
-from wick import Agent, Scripted, Thread
+from wick import Agent, Run, Scripted, Thread
 from wick.capabilities.recipes import Recipes
 
 RECIPE = """\
@@ -18,7 +19,7 @@ Read {{module}} and say in one sentence what it is for.
 """
 
 
-def sources(payload, run):
+def sources(payload: dict[str, Any], run: Run) -> dict[str, Any]:
     """Sends an answer back that names no source."""
     answer = payload["messages"][-1]["content"]
     return {} if ".py" in answer else {"follow_up_messages": ["Say which file you have read."]}

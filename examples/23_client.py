@@ -4,7 +4,7 @@ import tempfile
 from queue import SimpleQueue
 from threading import Thread
 
-from wick import Agent, ToolCall, assistant, tool
+from wick import Agent, Message, ToolCall, assistant, tool
 from wick.client import SyncClient
 from wick.events import ChatModelStream, ToolEnd
 from wick.models.scripted import FunctionModel
@@ -18,7 +18,7 @@ def add(a: int, b: int) -> int:
     return a + b
 
 
-def answer(request: Request):
+def answer(request: Request) -> str | Message:
     """What stands in for a model here."""
     last = request.messages[-1]
     return f"It is {last.text}." if last.role == "tool" else assistant("", ToolCall("1", "add", {"a": 2, "b": 3}))

@@ -32,7 +32,7 @@ except ImportError:
     pytest.skip("no browser: pip install playwright", allow_module_level=True)
 
 AXE = Path(__file__).parent.parent / "ui" / "node_modules" / "axe-core" / "axe.min.js"
-PATIENCE_MS = 20_000  # machines are busy; nothing here waits longer than it has to
+PATIENCE_MS = 12_000  # machines are busy; nothing here waits longer than it has to
 EXPECTED = "the server responded with a status of 401"  # what a browser says of one who is not signed in yet
 
 AGENTS = '''
@@ -202,6 +202,14 @@ class Asking:
 
     def ask(self, agent: str, words: str, **more: Any) -> Any:
         return self("POST", f"/agents/{agent}/invoke", {"messages": [{"role": "user", "content": words}], **more})
+
+    def begin(self, agent: str, words: str, thread: str = "") -> str:
+        """Say something, and do not wait for the answer; the id of the thread."""
+        body = {"messages": [{"role": "user", "content": words}], **({"thread_id": thread} if thread else {})}
+        headers = {"Authorization": f"Bearer {self.token}", "Content-Type": "application/json"}
+        request = urllib.request.Request(f"{self.url}/agents/{agent}/stream", json.dumps(body).encode(), headers)
+        with urllib.request.urlopen(request, timeout=60) as answer:
+            return str(answer.headers["X-Thread-Id"])
 
     def read(self, path: str, agent: str = "default") -> str:
         return str(self("GET", f"/agents/{agent}/files/read", path=path)["content"])

@@ -215,8 +215,8 @@ TRACE_BYTES = 500_000  # of one run, as JSON
 # requests to a server
 HEAD_BYTES = 64_000  # of a request without its body; what comes at once may be a little more
 HEAD_SECONDS = 20.0  # in which it comes
-BODY_SECONDS = 30.0  # in which a body comes, and longer by a second for
-BODY_PACE = 2_000  # bytes of it
+BODY_SECONDS = 30.0  # in which the next piece of a body comes, and all of it; but longer by a second
+BODY_PACE = 2_000  # for so many bytes
 
 # streams of a server
 READER_FRAMES = 1_000  # that wait for one reader; who has more waiting is told what they missed, later

@@ -52,7 +52,6 @@ def test_two_users_see_only_their_own(browser: Browser, server: Served) -> None:
         ada.get_by_placeholder("Search").fill("otter")
         expect(ada.get_by_text("Nothing has these words in it.")).to_be_visible()
         bob.goto(f"/#thread={thread_of(ada)}")
-        bob.reload()
         expect(bob.get_by_text("There is no such thread")).to_be_visible()
         expect(show(bob, "Files").get_by_text("beasts.txt")).to_be_visible()
         expect(bob.get_by_text("birds.txt")).to_have_count(0)
@@ -64,7 +63,7 @@ def test_two_users_see_only_their_own(browser: Browser, server: Served) -> None:
 
 def test_tools_are_cards_with_what_went_in_and_came_out(ada: Page, api: Asking) -> None:
     talk(ada, "Write hello to notes.txt and read it")
-    card = ada.get_by_role("region", name=re.compile("^read_file: done"))
+    card = ada.get_by_role("group", name=re.compile("^read_file: done"))
     card.get_by_role("button").first.click()
     expect(card).to_contain_text("notes.txt")
     expect(card).to_contain_text("hello")
@@ -72,12 +71,12 @@ def test_tools_are_cards_with_what_went_in_and_came_out(ada: Page, api: Asking) 
     kept = api.thread(thread_of(ada))["messages"]
     assert [call["name"] for message in kept for call in message["tool_calls"]] == ["write_file", "read_file"]
     ada.reload()
-    expect(ada.get_by_role("region", name=re.compile("^write_file: done"))).to_have_count(1)
+    expect(ada.get_by_role("group", name=re.compile("^write_file: done"))).to_have_count(1)
 
 
 def test_why_says_what_each_hook_said(ada: Page) -> None:
     talk(ada, "Run the command: echo reasons")
-    card = ada.get_by_role("region", name=re.compile("^execute: done"))
+    card = ada.get_by_role("group", name=re.compile("^execute: done"))
     card.get_by_role("button").first.click()
     card.get_by_text("Why").click()
     rows = card.get_by_role("table", name="What hooks said")
@@ -109,11 +108,11 @@ def test_a_question_is_allowed_with_other_arguments(ada: Page, api: Asking) -> N
 
 
 def test_a_question_of_another_thread_is_answered_in_the_inbox(ada: Page, api: Asking) -> None:
-    asked = api.ask("default", BOLD)  # by the API, and seen here
+    thread = api.begin("default", BOLD)  # by the API, and seen here
     inbox = show(ada, "Approvals")
     row = inbox.get_by_role("listitem").filter(has_text="example.com/install")
     expect(row).to_have_count(1)
-    assert [one["thread_id"] for one in api("GET", "/approvals")["approvals"]] == [asked["thread_id"]]
+    assert [one["thread_id"] for one in api("GET", "/approvals")["approvals"]] == [thread]
     row.get_by_role("button", name="Deny").click()
     expect(inbox.get_by_text("Nobody waits for you")).to_be_visible()
     assert api("GET", "/approvals")["approvals"] == []
@@ -152,7 +151,7 @@ def test_what_the_agent_wants_to_know_is_asked(ada: Page) -> None:
 def test_a_run_is_steered(browser: Browser, server: Served, api: Asking) -> None:
     with visit(browser, server, agent="patient") as page:
         say(page, "wait for steered")
-        page.get_by_role("region", name=re.compile("^wait: working")).wait_for()
+        page.get_by_role("group", name=re.compile("^wait: working")).wait_for()
         say(page, "and think of the otters")
         expect(page.get_by_text("It hears this at its next step.")).to_be_visible()
         (server.folder / "steered").touch()
@@ -165,7 +164,7 @@ def test_a_run_is_steered(browser: Browser, server: Served, api: Asking) -> None
 def test_a_run_is_stopped(browser: Browser, server: Served, api: Asking) -> None:
     with visit(browser, server, agent="patient") as page:
         say(page, "wait for godot")
-        page.get_by_role("region", name=re.compile("^wait: working")).wait_for()
+        page.get_by_role("group", name=re.compile("^wait: working")).wait_for()
         page.get_by_role("button", name="Stop").click()
         finished(page)
         expect(page.locator(".ended")).to_contain_text("cancelled")
@@ -209,7 +208,7 @@ def test_a_thread_is_forked_from_a_message(ada: Page, api: Asking) -> None:
     before = thread_of(ada)
     first = ada.locator("article.reply").first
     first.hover()
-    first.get_by_role("button", name="Fork").click()
+    first.get_by_role("button", name="Fork", exact=True).click()
     ada.wait_for_url(lambda url: before not in url)
     fork = api("GET", "/threads")["threads"][0]
     assert fork["id"] == thread_of(ada) and fork["forked_from"] == before

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from base64 import b64encode
 from collections.abc import AsyncIterator
@@ -12,7 +13,7 @@ from uuid import uuid4
 import aiohttp
 import pytest
 
-from serving import Hosted, Served, hosted
+from serving import Hosted, Served, hosted, talking
 from talk import ask, code
 from wick import Scripted
 from wick.caps import FILE_WRITE_BYTES
@@ -214,3 +215,29 @@ async def test_files_that_are_data_of_a_conversation_are_read_by_its_thread(tmp_
 async def _user(there: Hosted, name: str) -> User:
     _, me = await ask(there, name, "GET", "/auth/me")
     return User(me["id"], me["username"], me["role"])
+
+
+async def test_many_uploads_at_once_take_little_memory(served: Served) -> None:
+    """Those of one user wait for each other; however many there are, one file is in memory."""
+    assert served.process is not None
+    process = Path(f"/proc/{served.process.pid}")
+    (process / "clear_refs").write_text("5")  # forgets the most that was held so far
+    size, before = 30_000_000, _most_memory(process)
+
+    async def upload(client: aiohttp.ClientSession, number: int) -> int:
+        address = f"/agents/default/files/upload?path=large-{number}.bin"
+        async with client.post(address, data=BytesIO(bytes(size))) as answer:
+            return answer.status
+
+    async with talking(served) as ada:
+        assert await asyncio.gather(*(upload(ada, number) for number in range(4))) == [201] * 4
+        for number in range(4):
+            async with ada.delete(f"/agents/default/files?path=large-{number}.bin") as gone:
+                assert gone.status == 204
+    assert _most_memory(process) - before < 64_000_000
+
+
+def _most_memory(process: Path) -> int:
+    """The most that a process has held, in bytes."""
+    (line,) = (line for line in (process / "status").read_text().splitlines() if line.startswith("VmHWM"))
+    return int(line.split()[1]) * 1024

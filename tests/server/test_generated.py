@@ -21,8 +21,8 @@ NO_DICE = "--s" + "eed"  # the same requests every time
 
 @pytest.mark.timeout(SECONDS + 30)
 @pytest.mark.parametrize("user", ["ada", "root"] if os.environ.get("WICK_FULL") else ["root"])
-def test_no_request_breaks_the_server(tmp_path: Path, user: str) -> None:
-    with serving(tmp_path) as served:
+def test_no_request_breaks_the_server(tmp_path: Path, user: str, store: str) -> None:
+    with serving(tmp_path, store=store) as served:
         command = [Path(sys.executable).parent / "schemathesis", "run", f"{served.url}/openapi.json"]
         options = {
             "--header": f"Authorization: Bearer {TOKENS[user]}",

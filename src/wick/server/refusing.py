@@ -149,7 +149,8 @@ def _counted(receive: Receive, most: int) -> Receive:
             return await receive()
         began = began or time.monotonic()
         try:
-            async with asyncio.timeout(began + BODY_SECONDS + read / BODY_PACE - time.monotonic()):
+            late = began + BODY_SECONDS + read / BODY_PACE - time.monotonic()
+            async with asyncio.timeout(min(late, BODY_SECONDS)):
                 message = await receive()
         except TimeoutError:
             raise HTTPException(408, "the body of the request came too slowly; send it again") from None

@@ -13,8 +13,6 @@ from starlette.requests import Request
 
 from wick.server.errors import ApiError
 
-AT_ONCE = 2  # files of one user that are in memory
-
 _BINARY = {"type": "string", "format": "binary"}
 UPLOAD: dict[str, Any] = {
     "requestBody": {
@@ -44,14 +42,13 @@ class Uploaded:
 
 
 class Turns:
-    """Who uploads much at once has some of it wait, so that nobody fills the memory of all."""
+    """One file of a user is in memory at a time, and the others wait: nobody fills the memory of all."""
 
     def __init__(self) -> None:
-        self._of: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
-    def turn(self, user: str) -> asyncio.Semaphore:
-        """`async with` it while a file of this user is in memory."""
-        return self._of.setdefault(user, asyncio.Semaphore(AT_ONCE))
+    def of(self, user: str) -> asyncio.Lock:
+        return self._locks.setdefault(user, asyncio.Lock())
 
 
 async def uploaded(request: Request, most: int) -> Uploaded:

@@ -1,7 +1,8 @@
-import { expect, it } from "vitest";
+import { expect, it, vi } from "vitest";
 
+import { app, patch } from "../state/app";
 import { type Conversation, EMPTY, fold } from "../state/fold";
-import { Seen } from "./watch";
+import { type Made, Seen, watchFiles } from "./watch";
 
 const frame = (old: Conversation, id: string, event: string, data: object): Conversation => fold(old, id, { event, run_id: "r1", data: data as Record<string, unknown> });
 
@@ -50,4 +51,24 @@ it("finds long pieces of an answer", () => {
   const code = Array.from({ length: 20 }, (_, at) => `print(${at})`).join("\n");
   const talk = frame(EMPTY, "1", "on_chat_model_end", { message: { content: `So:\n\`\`\`python\n${code}\n\`\`\`` } });
   expect(seen.take(talk).texts).toEqual([{ word: "python", text: `${code}\n` }]);
+});
+
+it("opens what a run makes, not what was there when the thread was opened", () => {
+  vi.stubGlobal("matchMedia", () => ({ matches: true }));
+  const opened: [string[], boolean][] = [];
+  const stop = watchFiles((made: Made, show) => {
+    opened.push([made.files.map((file) => file.path), show]);
+    return Promise.resolve();
+  });
+  const put = (thread: string, talk: Conversation) => app.set((old) => ({ ...old, thread, conversations: { ...old.conversations, [thread]: talk } }));
+  patch({ panel: null });
+  const before = frame(frame(EMPTY, "1", "on_chat_model_end", calling("write_file", { path: "old.py" }, "c0")), "2", "on_tool_end", { call_id: "c0", output: "" });
+  put("t1", before);
+  expect(opened).toEqual([]);
+  const asked = frame(before, "3", "on_chat_model_end", calling("write_file", { path: "new.py" }, "c1"));
+  put("t1", asked);
+  put("t1", frame(asked, "4", "on_tool_end", { call_id: "c1", output: "" }));
+  expect(opened).toEqual([[["new.py"], true]]);
+  stop();
+  vi.unstubAllGlobals();
 });

@@ -23,7 +23,8 @@ export async function begin(): Promise<void> {
 }
 
 export async function signIn(token: string): Promise<void> {
-  await attempt(async () => enter(await api.auth.signIn({ token })));
+  const refused = (error: unknown) => notify(error instanceof ApiError && error.status === 401 ? "Nobody has this token. Look at it again, or ask whoever runs the server for one." : String(error instanceof Error ? error.message : error), "error");
+  await api.auth.signIn({ token }).then(enter).catch(refused);
 }
 
 let whose = ""; // what is on the page

@@ -141,7 +141,7 @@ async def upload_file(
     ] = "",
 ) -> Response:
     """Put a file into your workspace: in the field `file` of a form, or as the body itself."""
-    async with _writing(wick, caller, id) as backend, wick.uploads.turn(caller.id):
+    async with _writing(wick, caller, id) as backend, wick.uploads.of(caller.id):
         file = await uploaded(request, FILE_WRITE_BYTES)
         target = path or file.path or posixpath.basename(file.name.replace("\\", "/"))
         if not target:

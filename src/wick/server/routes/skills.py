@@ -86,15 +86,16 @@ async def switch_skills(id: str, change: SkillChange, caller: Caller, wick: Wick
 async def upload_skill(request: Request, id: str, caller: Caller, wick: Wick, overwrite: bool = False) -> SkillInfo:
     """Give your agent another skill: a SKILL.md, or a zip archive that has one."""
     _skills(await wick.registry.agent(caller, id))
-    file = await uploaded(request, ARCHIVE_BYTES)
-    if not (await wick.registry.said(caller, id)).uploads:
-        await wick.registry.change(caller, id, lambda said: replace(said, uploads=True))
-    instance = await wick.registry.agent(caller, id)
-    skills = _skills(instance)
-    if not skills.paths or skills.backend is None:
-        raise ApiError(409, "conflict", f"the agent {id!r} has no folder for skills that are uploaded")
-    with instance.using():
-        skill = await skills.upload(file.data, replace=overwrite)
+    async with wick.uploads.of(caller.id):
+        file = await uploaded(request, ARCHIVE_BYTES)
+        if not (await wick.registry.said(caller, id)).uploads:
+            await wick.registry.change(caller, id, lambda said: replace(said, uploads=True))
+        instance = await wick.registry.agent(caller, id)
+        skills = _skills(instance)
+        if not skills.paths or skills.backend is None:
+            raise ApiError(409, "conflict", f"the agent {id!r} has no folder for skills that are uploaded")
+        with instance.using():
+            skill = await skills.upload(file.data, replace=overwrite)
     wick.bus.publish("skills_changed", {"agent_id": id, "skills": {skill.name: True}}, caller.id)
     return _info(skill)
 
