@@ -185,7 +185,7 @@ class Asking:
     url: str
     token: str
 
-    def __call__(self, method: str, path: str, body: Any = None, **query: Any) -> Any:
+    def __call__(self, method: str, path: str, body: Any = None, /, **query: Any) -> Any:
         """What the server answers, as data; a refusal is an error."""
         asked = self.url + urllib.parse.quote(path, safe="/")
         if query:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import re
 
-import pytest
 from playwright.sync_api import Page, expect
 from pptx import Presentation
 
@@ -13,7 +12,7 @@ from browsing import Asking, show, talk, until
 
 CSV = "fruit,count,price\napple,5,1.5\npear,12,2\nquince,3,4.25\n"
 DECK = """---
-theme: light
+theme: plain
 ---
 
 # Otters
@@ -37,12 +36,6 @@ Mon,3
 Tue,5
 ```
 """
-
-
-@pytest.fixture
-def canvas(ada: Page, api: Asking) -> Page:
-    """A page on which files are opened from the tree."""
-    return ada
 
 
 def opened(page: Page, name: str) -> None:
@@ -106,9 +99,9 @@ def test_slides_are_shown_presented_and_become_powerpoint(ada: Page, api: Asking
     expect(stage).to_contain_text("Otters")
     ada.get_by_role("button", name="Next slide").click()
     expect(stage).to_contain_text("swim")
-    ada.get_by_label("Theme").select_option("dark")
+    ada.locator(".view-tools").get_by_label("Theme").select_option("sea")
     saved(ada)
-    until(lambda: "theme: dark" in api.read("otters.md"))
+    until(lambda: "theme: sea" in api.read("otters.md"))
     ada.get_by_role("button", name="Present").click()
     shown = ada.get_by_role("dialog", name=re.compile("Presentation"))
     expect(shown).to_contain_text("swim")
@@ -138,9 +131,9 @@ def test_html_is_shown_in_a_frame_that_runs_and_reaches_nothing(ada: Page, api: 
 def test_the_tree_follows_and_changes_the_workspace(ada: Page, api: Asking) -> None:
     files = show(ada, "Files")
     api.write("deep/er/note.txt", "x")
-    files.get_by_role("treeitem", name=re.compile("deep")).click()
-    files.get_by_role("treeitem", name=re.compile("er")).filter(has_not_text="deep").first.click()
-    note = files.get_by_role("treeitem", name=re.compile("note.txt"))
+    files.locator("[data-path='deep']").click()
+    files.locator("[data-path='deep/er']").click()
+    note = files.locator("[data-path='deep/er/note.txt']")
     note.hover()
     note.get_by_role("button", name="Rename note.txt").click()
     ada.get_by_label("New name of note.txt").fill("letter.txt")

@@ -33,35 +33,36 @@ def test_the_terminal_is_a_shell_in_the_workspace(ada: Page, api: Asking) -> Non
 def test_a_hook_that_is_switched_changes_what_happens(browser: Browser, server: Served) -> None:
     root = asking(server, "root")
     with visit(browser, server, "root") as page:
-        talk(page, "Ask me which colour I like") if False else None
         panel = about(page, "Hooks")
-        switch = panel.get_by_role("switch", name="Hook filesystem")
-        if not switch.count():
-            switch = panel.get_by_role("switch", name="Hook builtins")
-        name = str(switch.get_attribute("aria-label")).removeprefix("Hook ")
-        before = {tool["name"] for tool in root("GET", "/agents/default")["tools"]}
+        switch = panel.get_by_role("switch", name="Hook builtins")
         expect(switch).to_be_checked()
+        before = _tools(root)
         switch.click()
         expect(switch).not_to_be_checked()
-        assert root.hook(name)["on"] is False
-        after = {tool["name"] for tool in root("GET", "/agents/default")["tools"]}
-        assert after < before, "the tools that it brings are gone"
-        root("PATCH", "/agents/default/hooks", {"hooks": {name: None}})
+        assert root.hook("builtins")["on"] is False
+        assert before - _tools(root) == {"calculate", "datetime"}, "the tools that it brings are gone"
+        root("PATCH", "/agents/default/hooks", {"hooks": {"builtins": None}})
         expect(switch).to_be_checked()
 
 
-def test_a_rule_that_is_added_blocks_the_next_call(ada: Page, api: Asking) -> None:
-    talk(ada, "Run the command: echo forbidden-words")
-    panel = about(ada, "Permissions")
-    panel.get_by_label("Kind of rule").select_option("deny")
-    panel.get_by_label("Rule", exact=True).fill("Bash(echo forbidden*)")
-    panel.get_by_role("button", name="Add").click()
-    until(lambda: "echo forbidden*" in str(api("GET", "/agents/default/permissions")))
-    talk(ada, "Run the command: echo forbidden-words")
-    results = [m["content"] for m in api.thread(thread_of(ada))["messages"] if m["role"] == "tool"]
-    assert "forbidden-words" in results[0] and "den" in results[-1].lower()
-    panel.get_by_role("button", name=re.compile("Remove deny")).click()
-    until(lambda: "echo forbidden*" not in str(api("GET", "/agents/default/permissions")))
+def _tools(api: Asking) -> set[str]:
+    return {tool["name"] for tool in api("GET", "/agents/default")["tools"]}
+
+
+def test_a_rule_that_is_added_blocks_the_next_call(browser: Browser, server: Served) -> None:
+    olga = asking(server, "olga")  # it takes an operator
+    with visit(browser, server, "olga") as page:
+        talk(page, "Run the command: echo forbidden-words")
+        panel = about(page, "Permissions")
+        panel.get_by_label("Kind of rule").select_option("deny")
+        panel.get_by_label("Rule", exact=True).fill("Bash(echo forbidden*)")
+        panel.get_by_role("button", name="Add").click()
+        until(lambda: "echo forbidden*" in str(olga("GET", "/agents/default/permissions")))
+        talk(page, "Run the command: echo forbidden-words")
+        results = [m["content"] for m in olga.thread(thread_of(page))["messages"] if m["role"] == "tool"]
+        assert "forbidden-words" in results[0] and "exit" not in results[-1], results
+        panel.get_by_role("button", name=re.compile("Remove deny")).click()
+        until(lambda: "echo forbidden*" not in str(olga("GET", "/agents/default/permissions")))
 
 
 def test_a_grant_is_given_and_taken_back(ada: Page, api: Asking) -> None:

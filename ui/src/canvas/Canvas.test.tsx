@@ -1,24 +1,21 @@
 import { cleanup, fireEvent, render, screen, waitFor } from "@testing-library/react";
-import { afterEach, beforeEach, expect, it, vi } from "vitest";
+import { afterEach, beforeEach, expect, it } from "vitest";
 
 import { patch } from "../state/app";
+import { serveFiles } from "../testing/files";
 import Canvas from "./Canvas";
 import { Chart } from "./Chart";
 import { pieces } from "./Document";
 import { difference } from "./Editor";
 import { framed } from "./Framed";
 import { openFile, openText } from "./open";
-import { serveFiles } from "./server.testing";
 import { canvas } from "./tabs";
 
 beforeEach(() => {
   patch({ agent: "coder", thread: "" });
   canvas.set(() => ({ tabs: [], active: "" }));
 });
-afterEach(() => {
-  cleanup();
-  vi.unstubAllGlobals();
-});
+afterEach(cleanup);
 
 const DECK = "# One\n\n---\n\n## Two\n\n- point\n\nNote: say it\n\n---\n\n## Three\n\n- end\n";
 
@@ -31,7 +28,7 @@ it("says what to do when nothing is open, and begins a file", async () => {
 });
 
 it("changes a table and saves it", async () => {
-  const { files } = serveFiles({ "a.csv": "n\n1\n" });
+  const { files, stop } = serveFiles({ "a.csv": "n\n1\n" });
   render(<Canvas />);
   await openFile("a.csv");
   fireEvent.doubleClick(await screen.findByRole("gridcell"));
@@ -40,6 +37,7 @@ it("changes a table and saves it", async () => {
   fireEvent.click(screen.getByRole("button", { name: "Save" }));
   await waitFor(() => expect(files.get("a.csv")).toBe("n\n2\n"));
   await waitFor(() => expect((screen.getByRole("button", { name: "Save" }) as HTMLButtonElement).disabled).toBe(true));
+  stop();
 });
 
 it("goes through a deck, and gives it another look", async () => {
@@ -68,12 +66,13 @@ it("presents with keys, and ends with Escape", async () => {
 });
 
 it("tells of a file that others changed, and lets choose", async () => {
-  serveFiles({ "a.md": "theirs" });
+  const { stop } = serveFiles({ "a.md": "theirs" });
   render(<Canvas />);
   await openFile("a.md");
   canvas.set((old) => ({ ...old, tabs: old.tabs.map((tab) => ({ ...tab, text: "mine", saved: "before", theirs: "theirs" })) }));
   fireEvent.click(await screen.findByRole("button", { name: "Take theirs" }));
   expect(canvas.get().tabs[0]).toMatchObject({ text: "theirs", saved: "theirs", theirs: null });
+  stop();
 });
 
 it("walks along its tabs with keys, and closes one", async () => {

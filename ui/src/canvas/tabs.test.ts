@@ -1,8 +1,8 @@
 import { afterEach, beforeEach, expect, it, vi } from "vitest";
 
 import { app, patch } from "../state/app";
+import { serveFiles as serve } from "../testing/files";
 import { openFile, openText } from "./open";
-import { serveFiles } from "./server.testing";
 import { canvas, change, close, isChanged, moved, redo, refresh, save, saveAs, settle, type Tab, undo } from "./tabs";
 import { versionsOf } from "./versions";
 
@@ -10,7 +10,18 @@ beforeEach(() => {
   patch({ agent: "coder", thread: "", panel: null });
   canvas.set(() => ({ tabs: [], active: "" }));
 });
-afterEach(() => vi.unstubAllGlobals());
+afterEach(() => {
+  stop();
+  vi.unstubAllGlobals();
+});
+
+let stop = () => {};
+
+function serveFiles(first: Record<string, string> = {}): { files: Map<string, string> } {
+  const served = serve(first);
+  stop = served.stop;
+  return served;
+}
 
 const tab = (): Tab => canvas.get().tabs.find((one) => one.id === canvas.get().active)!;
 

