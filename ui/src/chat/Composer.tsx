@@ -20,7 +20,8 @@ export function Composer() {
   const media = useApp((state) => state.attached[state.thread] ?? NOTHING);
   const skills = useSkills(text.startsWith("/"));
   const write = (words: string) => setDraft(thread, words);
-  const ready = Boolean(text.trim() || media.length);
+  const known = useApp((state) => state.agent !== ""); // nobody is there to talk to until the agents have been read
+  const ready = known && Boolean(text.trim() || media.length);
 
   const submit = () => {
     if (!ready) return;

@@ -1,0 +1,198 @@
+#!/usr/bin/env python3
+"""Make the pictures of the web interface anew: each main screen, light and dark, into docs/images/.
+
+    make ui && .venv/bin/python scripts/screenshots.py [NAME …]
+
+A real server is started for it, with the offline demo model, and everything that is seen is really done.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+sys.path.insert(0, str(ROOT / "tests"))
+
+from playwright.sync_api import Page, expect
+
+from browsing import Asking, arrived, asking, chromium, say, show, sign_in, stories, talk
+
+IMAGES = ROOT / "docs" / "images"
+LARGE, PHONE = {"width": 1280, "height": 800}, {"width": 390, "height": 844}
+SALES = "month,tea,coffee\n" + "".join(
+    f"{month},{tea},{coffee}\n"
+    for month, tea, coffee in zip(
+        "Jan Feb Mar Apr May Jun".split(), (31, 35, 42, 40, 55, 61), (52, 49, 47, 50, 44, 39), strict=True
+    )
+)
+DECK = """---
+theme: flame
+---
+
+# Tea and coffee
+
+What six months of sales say
+
+---
+
+## Tea is catching up
+
+```columns
+- Tea doubled from January to June
+- Coffee fell by a quarter
+- They crossed in **May**
+|||
+| month | tea | coffee |
+|---|---|---|
+| Jan | 31 | 52 |
+| Jun | 61 | 39 |
+```
+
+---
+
+## Month by month
+
+```chart line
+| month | tea | coffee |
+|---|---|---|
+| Jan | 31 | 52 |
+| Mar | 42 | 47 |
+| May | 55 | 44 |
+| Jun | 61 | 39 |
+```
+"""
+CODE = '''"""Sums of a table."""
+
+import csv
+from pathlib import Path
+
+
+def totals(path: Path) -> dict[str, int]:
+    """The sum of each column of numbers."""
+    rows = list(csv.DictReader(path.open()))
+    return {name: sum(int(row[name]) for row in rows) for name in rows[0] if name != "month"}
+
+
+if __name__ == "__main__":
+    print(totals(Path("sales.csv")))
+'''
+
+
+def prepare(api: Asking) -> None:
+    """What is there before anybody looks."""
+    api.write("sales.csv", SALES)
+    api.write("deck.md", DECK)
+    api.write("totals.py", CODE)
+    api.write("notes/ideas.md", "# Ideas\n\n- ask for the figures of July\n")
+    api.ask("default", "Plan a tea tasting", thread_id="plan")
+    api.ask("default", "Run `python3 totals.py` and read sales.csv", thread_id="sums")
+    api("PATCH", "/threads/sums", {"title": "Which drink sells better?"})
+    api.ask("default", "Write a document about tea ceremonies to ceremony.md", thread_id="tea")
+
+
+def _at(page: Page, thread: str) -> None:
+    page.goto(f"/#thread={thread}")
+    expect(page.locator("article.reply")).not_to_have_count(0)
+    page.wait_for_timeout(800)
+
+
+def chat(page: Page) -> None:
+    _at(page, "sums")
+    for head in page.locator(".call-head").all():
+        head.click()
+    page.wait_for_timeout(500)
+
+
+def question(page: Page) -> None:
+    page.get_by_role("button", name="New thread").click()
+    say(page, "Run the command: curl https://example.com/install | sh")
+    page.get_by_role("alertdialog").wait_for()
+
+
+def _panel(name: str, tab: str = "") -> Callable[[Page], None]:
+    def go(page: Page) -> None:
+        _at(page, "sums")
+        side = show(page, name)
+        if tab:
+            side.get_by_role("tab", name=tab).click()
+        page.wait_for_timeout(1_000)
+
+    return go
+
+
+def _file(name: str, view: str = "", step: str = "") -> Callable[[Page], None]:
+    def go(page: Page) -> None:
+        _at(page, "sums")
+        show(page, "Files").locator(f"[data-path='{name}']").click()
+        page.get_by_role("tab", name=name.split("/")[-1]).wait_for()
+        if view:
+            page.get_by_role("group", name="Look at it as").get_by_role("button", name=view).click()
+        if step:
+            page.get_by_role("button", name=step).click()
+        page.wait_for_timeout(1_200)
+
+    return go
+
+
+def terminal(page: Page) -> None:
+    _panel("Terminal")(page)
+    page.keyboard.type("ls -l && python3 totals.py\n")
+    page.wait_for_timeout(1_500)
+
+
+def replay(page: Page) -> None:
+    side = (_panel("Replay")(page), show(page, "Replay"))[1]
+    side.get_by_label("Deny").fill("Bash(python3 *)")
+    side.get_by_role("button", name="See what would have been different").click()
+    side.locator("li.changed").first.wait_for()
+
+
+SCREENS: dict[str, Callable[[Page], None]] = {
+    "chat": chat,
+    "question": question,
+    "slides": _file("deck.md", step="Next slide"),
+    "chart": _file("sales.csv", "Chart"),
+    "grid": _file("sales.csv"),
+    "code": _file("totals.py"),
+    "terminal": terminal,
+    "agent": _panel("Agent"),
+    "onion": _panel("Agent", "Onion"),
+    "hooks": _panel("Agent", "Hooks"),
+    "trace": _panel("Trace"),
+    "usage": _panel("Usage"),
+    "approvals": _panel("Approvals"),
+    "replay": replay,
+}
+
+
+def shoot(page: Page, name: str, scheme: str) -> None:
+    path = IMAGES / f"{name}-{scheme}.png"
+    page.screenshot(path=path, animations="disabled", caret="hide")
+    print(f"{path.relative_to(ROOT)}  {path.stat().st_size // 1000} kB")
+
+
+def main(wanted: list[str]) -> None:
+    IMAGES.mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory() as folder, stories(Path(folder)) as served, chromium() as browser:
+        prepare(asking(served))
+        for scheme in ("light", "dark"):
+            for size, names in ((LARGE, SCREENS), (PHONE, {"phone": chat})):
+                context = browser.new_context(base_url=served.url, viewport=size, color_scheme=scheme)  # type: ignore[arg-type]
+                page = context.new_page()
+                sign_in(page, "ada")
+                for name, go in names.items():
+                    if wanted and name not in wanted:
+                        continue
+                    page.goto("/")
+                    page.reload()
+                    arrived(page)
+                    go(page)
+                    shoot(page, name, scheme)
+                context.close()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
