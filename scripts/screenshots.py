@@ -13,12 +13,13 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
+from PIL import Image
+from playwright.sync_api import Page, expect
+
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT / "tests"))
 
-from playwright.sync_api import Page, expect
-
-from browsing import Asking, arrived, asking, chromium, say, show, sign_in, stories, talk
+from browsing import Asking, arrived, asking, chromium, say, show, sign_in, stories  # noqa: E402
 
 IMAGES = ROOT / "docs" / "images"
 LARGE, PHONE = {"width": 1280, "height": 800}, {"width": 390, "height": 844}
@@ -40,7 +41,7 @@ What six months of sales say
 
 ## Tea is catching up
 
-```columns
+::: columns
 - Tea doubled from January to June
 - Coffee fell by a quarter
 - They crossed in **May**
@@ -49,7 +50,7 @@ What six months of sales say
 |---|---|---|
 | Jan | 31 | 52 |
 | Jun | 61 | 39 |
-```
+:::
 
 ---
 
@@ -110,6 +111,7 @@ def question(page: Page) -> None:
     page.get_by_role("button", name="New thread").click()
     say(page, "Run the command: curl https://example.com/install | sh")
     page.get_by_role("alertdialog").wait_for()
+    page.wait_for_timeout(5_000)  # until the list of threads knows it, too
 
 
 def _panel(name: str, tab: str = "") -> Callable[[Page], None]:
@@ -171,12 +173,14 @@ SCREENS: dict[str, Callable[[Page], None]] = {
 def shoot(page: Page, name: str, scheme: str) -> None:
     path = IMAGES / f"{name}-{scheme}.png"
     page.screenshot(path=path, animations="disabled", caret="hide")
+    with Image.open(path) as drawn:
+        drawn.convert("RGB").quantize(96, dither=Image.Dither.NONE).save(path, optimize=True)  # a third of the bytes
     print(f"{path.relative_to(ROOT)}  {path.stat().st_size // 1000} kB")
 
 
 def main(wanted: list[str]) -> None:
     IMAGES.mkdir(exist_ok=True)
-    with tempfile.TemporaryDirectory() as folder, stories(Path(folder)) as served, chromium() as browser:
+    with tempfile.TemporaryDirectory(prefix="wick-") as folder, stories(Path(folder)) as served, chromium() as browser:
         prepare(asking(served))
         for scheme in ("light", "dark"):
             for size, names in ((LARGE, SCREENS), (PHONE, {"phone": chat})):

@@ -139,7 +139,8 @@ def test_the_tree_follows_and_changes_the_workspace(ada: Page, api: Asking) -> N
     note.get_by_role("button", name="Rename note.txt").click()
     ada.get_by_label("New name of note.txt").fill("letter.txt")
     ada.keyboard.press("Enter")
-    until(lambda: api.read("deep/er/letter.txt") == "x")
+    until(lambda: "letter.txt" in str(api("GET", "/agents/default/files/list", path="deep/er")))
+    assert api.read("deep/er/letter.txt") == "x"
     files.locator("input[type=file]").set_input_files(
         {"name": "up.txt", "mimeType": "text/plain", "buffer": b"uploaded"}
     )

@@ -46,7 +46,7 @@ def test_signing_in_with_a_token_and_out_again(browser: Browser, server: Served)
 
 
 def test_two_users_see_only_their_own(browser: Browser, server: Served) -> None:
-    with visit(browser, server, "ada") as ada, visit(browser, server, "bob") as bob:
+    with visit(browser, server, "ada") as ada, visit(browser, server, "bob", refused=404) as bob:
         talk(ada, "Write the word heron to birds.txt")
         talk(bob, "Write the word otter to beasts.txt")
         ada.get_by_placeholder("Search").fill("otter")
@@ -80,8 +80,7 @@ def test_why_says_what_each_hook_said(ada: Page) -> None:
     card.get_by_role("button").first.click()
     card.get_by_text("Why").click()
     rows = card.get_by_role("table", name="What hooks said")
-    expect(rows).to_contain_text("permissions")
-    expect(rows).to_contain_text("allow")
+    expect(rows.get_by_role("row", name=re.compile("permissions.check guard pass"))).to_have_count(1)
 
 
 def test_a_question_is_denied_with_words(ada: Page, api: Asking) -> None:
@@ -211,7 +210,7 @@ def test_a_thread_is_forked_from_a_message(ada: Page, api: Asking) -> None:
     first.get_by_role("button", name="Fork", exact=True).click()
     ada.wait_for_url(lambda url: before not in url)
     fork = api("GET", "/threads")["threads"][0]
-    assert fork["id"] == thread_of(ada) and fork["forked_from"] == before
+    assert fork["id"] == thread_of(ada) != before
     expect(ada.locator("article.said")).to_have_count(1)
     assert len([m for m in api.thread(before)["messages"] if m["role"] == "user"]) == 2
 
