@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help test test-full lint fmt bench bench-ui serve ui ui-dev ui-if-node clean
+.PHONY: help test test-full lint fmt bench bench-ui serve ui ui-dev ui_if_node clean
 
 python := .venv/bin/python
 ready := .venv/.ready
@@ -11,10 +11,10 @@ side_by_side := --numprocesses auto --maxprocesses 4 --dist loadfile
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-test: $(ready) ui-if-node ## run the tests
+test: $(ready) ui_if_node ## run the tests
 	$(python) -m pytest -q $(side_by_side)
 
-test-full: $(ready) ui-if-node ## run the tests with many more generated examples (slow)
+test-full: $(ready) ui_if_node ## run the tests with many more generated examples (slow)
 	WICK_FULL=1 $(python) -m pytest -q $(side_by_side)
 
 lint: $(ready) ## check style, types and layers
@@ -49,10 +49,10 @@ ui-dev: ## the web interface on :3000, anew with each change, before a server on
 	cd ui && npx --no-install vite
 
 # Without Node.js, or without a registry, everything else works: the server has a small page of its own.
-ui-if-node:
+ui_if_node:
 	@{ scripts/find-node && $(MAKE) --no-print-directory $(page); } || echo "the web interface was not built; the server shows its small page"
 
-serve: $(ready) ui-if-node ## start the server; ARGS="--port 9000 agents.yaml" is passed on
+serve: $(ready) ui_if_node ## start the server; ARGS="--port 9000 agents.yaml" is passed on
 	@scripts/get-bubblewrap
 	@$(python) -m wick.cli serve $(ARGS)
 

@@ -174,7 +174,9 @@ def shoot(page: Page, name: str, scheme: str) -> None:
     path = IMAGES / f"{name}-{scheme}.png"
     page.screenshot(path=path, animations="disabled", caret="hide")
     with Image.open(path) as drawn:
-        drawn.convert("RGB").quantize(96, dither=Image.Dither.NONE).save(path, optimize=True)  # a third of the bytes
+        drawn.convert("RGB").quantize(256, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE).save(
+            path, optimize=True
+        )  # a third of the bytes
     print(f"{path.relative_to(ROOT)}  {path.stat().st_size // 1000} kB")
 
 
