@@ -130,6 +130,7 @@ def visit(
     page.on("pageerror", lambda error: wrong.append(str(error)))
     page.on("console", lambda said: wrong.append(said.text) if said.type == "error" else None)
     page.on("request", lambda request: asked.append(request.url))
+    page.on("requestfailed", lambda request: asked.remove(request.url) if request.failure == "csp" else None)
     try:
         if user:
             sign_in(page, user)

@@ -112,9 +112,10 @@ def test_it_writes_no_html() -> None:
 # -- its own tests ----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.timeout(600)  # on a busy machine it takes long to make documents
 def test_its_own_tests_pass(tmp_path: Path) -> None:
     report = tmp_path / "vitest.json"
-    node("vitest", "run", "--reporter=json", f"--outputFile={report}")
+    node("vitest", "run", "--reporter=json", f"--outputFile={report}", seconds=580)
     found: dict[str, Any] = json.loads(report.read_text())
     assert found["numFailedTests"] == 0 and found["numPassedTests"] == found["numTotalTests"] > 50
 

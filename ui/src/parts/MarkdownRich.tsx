@@ -10,12 +10,13 @@ import rehypeSanitize from "rehype-sanitize";
 import remarkGfm from "remark-gfm";
 import remarkMath from "remark-math";
 
-import { COMPONENTS, SCHEMA } from "./Markdown";
+import { COMPONENTS, PLAIN, SCHEMA } from "./Markdown";
 
 /** What was written is sanitised first; what colours and maths add to it is ours. */
 export default function MarkdownRich({ text }: { text: string }) {
   return (
     <ReactMarkdown
+      remarkRehypeOptions={PLAIN}
       remarkPlugins={[remarkGfm, remarkMath]}
       rehypePlugins={[
         [rehypeSanitize, SCHEMA],
