@@ -68,7 +68,7 @@ $(ready): pyproject.toml
 	@touch $@
 
 $(modules): ui/package.json ui/package-lock.json
-	cd ui && npm ci --no-audit --no-fund --loglevel=error
+	cd ui && npm install --no-save --no-audit --no-fund --loglevel=error  # not `npm ci`: a registry may lack parts for other systems
 	@touch $@
 
 $(page): $(modules) $(page_sources)

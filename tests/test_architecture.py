@@ -364,6 +364,8 @@ def tracked() -> list[Path]:
 def test_no_file_has_a_forbidden_word() -> None:
     found = []
     for path in tracked():
+        if path.suffix == ".png":  # its bytes are no words
+            continue
         for number, line in enumerate(path.read_text(encoding="utf-8", errors="replace").splitlines(), 1):
             if FORBIDDEN.search(ALLOWED.sub("", line)):
                 found.append(f"{path.relative_to(ROOT)}, line {number}: {line.strip()}")
