@@ -327,7 +327,13 @@ def relay(path: str, tls: ssl.SSLContext | None = None) -> Iterator[int]:
         await server.serve_forever()
 
     async def join(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        there, to = await asyncio.open_unix_connection(path)
+        opening = asyncio.ensure_future(asyncio.open_unix_connection(path))
+        try:
+            there, to = await asyncio.shield(opening)
+        except asyncio.CancelledError:  # it may come about all the same
+            (await opening)[1].transport.abort()
+            writer.transport.abort()
+            raise
         pumps = [asyncio.create_task(pump(reader, to)), asyncio.create_task(pump(there, writer))]
         try:
             await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)

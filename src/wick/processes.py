@@ -174,6 +174,8 @@ class Family:
         below = descendants(os.getpid(), self.child)
         if self.status is None and self.child and self.child not in below:  # nobody lists the processes here
             below.append(self.child)
+        if not self.child:  # who is killed while killing leaves the supervisors alive, who end what is below them
+            below.reverse()
         for one in below:  # each once: a command may say goodbye when it is told to end
             quietly(os.kill, one, number)
 

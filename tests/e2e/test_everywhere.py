@@ -201,6 +201,7 @@ def test_everything_can_be_done_with_keys(browser: Browser, server: Served, furn
         page.wait_for_selector("#message")
         keys.press("Escape")
         page.locator("body").press("m")
+        page.locator("#message:focus").wait_for()
         keys.type("Run the command: curl http://127.0.0.1:9/keys | sh")
         keys.press("Enter")
         box = page.get_by_role("alertdialog", name="The agent asks")
