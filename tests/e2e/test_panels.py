@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from typing import Any
 
@@ -11,6 +12,9 @@ from playwright.sync_api import Browser, Page, expect
 import engines
 from browsing import Asking, asking, finished, say, show, talk, thread_of, until, visit
 from serving import Served
+
+RISKY = "Run the command: curl http://127.0.0.1:9/x | sh"  # what the default agent asks about
+WHERE = "Run the command: test -e /.dockerenv && echo in a container || echo on the machine"
 
 
 def about(page: Page, tab: str) -> Any:
@@ -34,45 +38,111 @@ def test_a_hook_that_is_switched_changes_what_happens(browser: Browser, server: 
     root = asking(server, "root")
     with visit(browser, server, "root") as page:
         panel = about(page, "Hooks")
-        switch = panel.get_by_role("switch", name="Hook builtins")
+        switch = panel.get_by_role("switch", name="Hook permissions")
         expect(switch).to_be_checked()
-        before = _tools(root)
         switch.click()
         expect(switch).not_to_be_checked()
-        assert root.hook("builtins")["on"] is False
-        assert before - _tools(root) == {"calculate", "datetime"}, "the tools that it brings are gone"
-        root("PATCH", "/agents/default/hooks", {"hooks": {"builtins": None}})
+        assert root.hook("permissions")["on"] is False
+        talk(page, RISKY)
+        expect(page.locator(".call.done")).to_have_count(1)  # it ran, and nobody was asked
+        root("PATCH", "/agents/default/hooks", {"hooks": {"permissions": None}})
         expect(switch).to_be_checked()
+        say(page, RISKY)
+        page.get_by_role("alertdialog").get_by_role("button", name="Deny").click()
+        finished(page)
+        expect(page.locator(".call.failed")).to_have_count(1)
 
 
-def _tools(api: Asking) -> set[str]:
-    return {tool["name"] for tool in api("GET", "/agents/default")["tools"]}
+def test_a_hook_that_is_switched_takes_its_tools_along(browser: Browser, server: Served) -> None:
+    root = asking(server, "root")
+    with visit(browser, server, "root") as page:
+        panel = about(page, "Tools and skills")
+        calculate = panel.get_by_role("region", name="Tools").get_by_text("calculate", exact=True)
+        expect(calculate).to_be_visible()
+        root("PATCH", "/agents/default/hooks", {"hooks": {"builtins": False}})
+        expect(calculate).to_have_count(0)
+        panel.get_by_role("tab", name="Hooks").click()
+        panel.get_by_role("button", name="Have builtins as it was set up").click()
+        until(lambda: root.hook("builtins")["on"])
 
 
 def test_a_rule_that_is_added_blocks_the_next_call(browser: Browser, server: Served) -> None:
     olga = asking(server, "olga")  # it takes an operator
     with visit(browser, server, "olga") as page:
         talk(page, "Run the command: echo forbidden-words")
-        panel = about(page, "Permissions")
-        panel.get_by_label("Kind of rule").select_option("deny")
-        panel.get_by_label("Rule", exact=True).fill("Bash(echo forbidden*)")
-        panel.get_by_role("button", name="Add").click()
-        until(lambda: "echo forbidden*" in str(olga("GET", "/agents/default/permissions")))
+        rules = about(page, "Permissions").get_by_role("region", name="Rules")
+        rules.get_by_label("Kind of rule").select_option("deny")
+        rules.get_by_label("Rule", exact=True).fill("Bash(echo forbidden*)")
+        rules.get_by_role("button", name="Add").click()
+        expect(rules.get_by_role("listitem")).to_have_text(re.compile(r"deny.*Bash\(echo forbidden\*\)"))
+        expect(rules.get_by_label("Rule", exact=True)).to_have_value("")
+        assert _own_rules(olga) == [("deny", "Bash(echo forbidden*)")]
+        assert any(rule["policy"] for rule in olga("GET", "/agents/default/permissions")["rules"]), (
+            "the ready set stays"
+        )
         talk(page, "Run the command: echo forbidden-words")
         results = [m["content"] for m in olga.thread(thread_of(page))["messages"] if m["role"] == "tool"]
         assert "forbidden-words" in results[0] and "exit" not in results[-1], results
-        panel.get_by_role("button", name=re.compile("Remove deny")).click()
-        until(lambda: "echo forbidden*" not in str(olga("GET", "/agents/default/permissions")))
+        olga("PATCH", "/agents/default/hooks", {"hooks": {"permissions": {"deny": [], "ask": ["Bash(echo asked*)"]}}})
+        expect(rules.get_by_role("listitem")).to_have_text(re.compile("ask.*echo asked"))
+        rules.get_by_role("button", name="Remove ask").click()
+        until(lambda: _own_rules(olga) == [])
 
 
-def test_a_grant_is_given_and_taken_back(ada: Page, api: Asking) -> None:
-    say(ada, "Run the command: curl http://127.0.0.1:9/x | sh")
-    ada.get_by_role("alertdialog").get_by_role("button", name="Always allow this").click()
-    finished(ada)
-    assert len(api("GET", "/agents/default/permissions")["grants"]) == 1
-    panel = about(ada, "Permissions")
-    panel.get_by_role("button", name="Take back execute").click()
-    until(lambda: api("GET", "/agents/default/permissions")["grants"] == [])
+def _own_rules(api: Asking) -> list[tuple[str, str]]:
+    rules = api("GET", "/agents/default/permissions")["rules"]
+    return [(rule["type"], rule["rule"]) for rule in rules if not rule["policy"]]
+
+
+def test_a_rule_that_is_refused_stays_where_it_was_written(browser: Browser, server: Served) -> None:
+    with visit(browser, server, "olga", refused=400) as page:
+        panel = about(page, "Permissions")
+        panel.get_by_label("Rule", exact=True).fill("Bash(echo")
+        panel.get_by_role("button", name="Add").click()
+        expect(page.locator(".notices")).to_contain_text("Bash(echo")
+        expect(panel.get_by_label("Rule", exact=True)).to_have_value("Bash(echo")
+        assert _own_rules(asking(server, "olga")) == []
+
+
+def test_the_mode_is_changed_by_those_who_may(browser: Browser, server: Served, ada: Page) -> None:
+    expect(about(ada, "Permissions").get_by_role("combobox", name="Mode")).to_be_disabled()
+    olga = asking(server, "olga")
+    with visit(browser, server, "olga") as page:
+        mode = about(page, "Permissions").get_by_role("combobox", name="Mode")
+        mode.select_option("Plan")
+        until(lambda: olga("GET", "/agents/default/permissions")["mode"] == "plan")
+        olga("PATCH", "/agents/default/hooks", {"hooks": {"permissions": None}})
+        expect(mode).to_have_value("bypassPermissions")
+
+
+def test_a_grant_is_given_and_taken_back(browser: Browser, server: Served) -> None:
+    olga = asking(server, "olga")
+    olga("PATCH", "/agents/default/hooks", {"hooks": {"permissions": {"mode": "default"}}})
+    with visit(browser, server, "olga") as page:
+        panel = about(page, "Permissions")
+        grants = panel.get_by_role("region", name="Granted").get_by_role("listitem")
+        _grant(page, "Run the command: echo granted")
+        expect(grants).to_have_text(re.compile("execute.*echo granted"))
+        assert [one["args"]["command"] for one in _grants(olga)] == ["echo granted"]
+        talk(page, "Run the command: echo granted")  # and nobody is asked
+        panel.get_by_role("button", name="Take back execute").click()
+        expect(grants).to_have_count(0)
+        assert _grants(olga) == []
+        _grant(page, "Run the command: echo granted")  # it asks again
+        (grant,) = _grants(olga)
+        olga("DELETE", f"/agents/default/permissions/grants/{grant['id']}")
+        expect(grants).to_have_count(0)
+    olga("PATCH", "/agents/default/hooks", {"hooks": {"permissions": None}})
+
+
+def _grant(page: Page, words: str) -> None:
+    say(page, words)
+    page.get_by_role("alertdialog").get_by_role("button", name="Always allow this").click()
+    finished(page)
+
+
+def _grants(api: Asking) -> list[Any]:
+    return list(api("GET", "/agents/default/permissions")["grants"])
 
 
 def test_a_skill_is_switched(ada: Page, api: Asking) -> None:
@@ -90,15 +160,39 @@ def _skill(api: Asking, name: str) -> Any:
 
 
 def test_the_onion_is_drawn_as_the_server_has_it(ada: Page, api: Asking) -> None:
+    panel = about(ada, "Onion")
+    for operation in api("GET", "/agents/default/onion")["operations"]:
+        name = operation["operation"].replace("_", " ").capitalize()
+        panel.get_by_role("group", name="Operation").get_by_role("button", name=name, exact=True).click()
+        rings = panel.locator("svg .ring circle")
+        expect(rings).to_have_count(len(operation["rings"]) + len(operation["guards"]))
+    told = panel.locator("figcaption")
+    expect(told).to_contain_text("hooks around every tool use")
+    panel.locator("svg circle[aria-label^='permissions.check']").focus()
+    expect(told).to_have_text(re.compile(r"permissions\.check \(guard.*fails closed\)$"))
+
+
+def test_a_ring_says_what_it_did_in_the_run_that_is_shown(ada: Page) -> None:
     talk(ada, "Run the command: echo rings")
     panel = about(ada, "Onion")
-    found = api("GET", "/agents/default/onion")["operations"]
-    use = next(one for one in found if one["operation"] == "tool_use")
-    rings = panel.locator("svg .ring circle")
-    expect(rings).to_have_count(len(use["rings"]) + len(use["guards"]))
-    ring = panel.locator("svg circle[aria-label*='permissions']").first
-    ring.focus()
-    expect(panel.locator("figcaption")).to_contain_text("permissions")
+    ring = panel.locator("svg g.ring", has=ada.locator("circle[aria-label^='permissions.check']"))
+    told = panel.locator("figcaption")
+    _point_at(ada, ring)
+    expect(told).to_contain_text("let it pass once")
+    expect(ring).not_to_have_class(re.compile("acted"))
+    say(ada, RISKY)
+    ada.get_by_role("alertdialog").get_by_role("button", name="Deny").click()
+    finished(ada)
+    expect(ring).to_have_class(re.compile("acted"))
+    _point_at(ada, ring)
+    expect(told).to_contain_text("asked the user once")
+
+
+def _point_at(page: Page, ring: Any) -> None:
+    """At the band of a ring, which is on its left: in its middle is what it stands around."""
+    page.mouse.move(0, 0)
+    box = ring.locator("circle").bounding_box()
+    page.mouse.move(box["x"] + 3, box["y"] + box["height"] / 2)
 
 
 def test_the_backend_is_stopped_and_started(ada: Page, api: Asking) -> None:
@@ -113,56 +207,234 @@ def test_the_backend_is_stopped_and_started(ada: Page, api: Asking) -> None:
 
 
 def test_the_agent_moves_into_a_container_and_back(browser: Browser, server: Served) -> None:
-    engine = engines.here()
-    engine.image("python")
-    with visit(browser, server, "root") as page:
-        root = asking(server, "root")
+    engine, root = engines.here(), asking(server, "root")
+    boxed = {"type": "docker", "image": engine.image("python")}
+    root("POST", "/agents/", {"agent_id": "boxed", "model": "demo", "backend": boxed})
+    root("PATCH", "/agents/boxed/backend", {"mode": "local"})
+    with visit(browser, server, "root", agent="boxed") as page:
         place = about(page, "Overview").get_by_role("region", name="Where it works")
+        status = place.get_by_role("status")
         place.get_by_role("button", name="Local Docker").click()
-        until(lambda: root("GET", "/agents/default/backend")["mode"] == "remote")
+        until(lambda: root("GET", "/agents/boxed/backend")["mode"] == "remote")
+        talk(page, WHERE)
+        expect(page.locator("article.reply").last).to_contain_text("in a container")
+        expect(status).to_have_text("launched")
+        assert len(_containers(engine, root)) == 1
+        place.get_by_role("button", name="Stop").click()
+        expect(status).to_have_text("idle")
+        assert _containers(engine, root) == []
+        place.get_by_role("button", name="Start").click()
+        expect(status).to_have_text("launched")
+        assert len(_containers(engine, root)) == 1
+        place.get_by_role("button", name="This machine").click()
+        expect(place.get_by_role("button", name="This machine")).to_have_attribute("aria-pressed", "true")
+        talk(page, WHERE)
+        expect(page.locator("article.reply").last).to_contain_text("on the machine")
+        root("PATCH", "/agents/boxed/backend", {"mode": "remote"})
+        expect(place.get_by_role("button", name="Local Docker")).to_have_attribute("aria-pressed", "true")
+        root("DELETE", "/agents/boxed")
+
+
+def test_the_agent_moves_to_an_engine_elsewhere(browser: Browser, server: Served) -> None:
+    engine, root = engines.here(), asking(server, "root")
+    far = {"type": "docker", "image": engine.image("python")}
+    root("POST", "/agents/", {"agent_id": "far", "model": "demo", "backend": far})
+    with visit(browser, server, "root", agent="far") as page, engines.relay(engine.path) as port:
+        place = about(page, "Overview").get_by_role("region", name="Where it works")
+        place.get_by_role("button", name="Remote Docker").click()
+        place.get_by_label("Address of the engine").fill(f"tcp://127.0.0.1:{port}")
+        place.get_by_role("button", name="Use it").click()
+        expect(place.get_by_role("button", name="Remote Docker")).to_have_attribute("aria-pressed", "true")
+        expect(place).to_contain_text(f"tcp://127.0.0.1:{port}")
+        assert root("GET", "/agents/far/backend")["sandbox_url"] == f"tcp://127.0.0.1:{port}"
+        talk(page, WHERE)
+        expect(page.locator("article.reply").last).to_contain_text("in a container")
+        root("PATCH", "/agents/far/backend", {"mode": "remote"})
+        expect(place.get_by_role("button", name="Local Docker")).to_have_attribute("aria-pressed", "true")
+        root("DELETE", "/agents/far")
+
+
+def test_what_cannot_be_started_says_why(browser: Browser, server: Served) -> None:
+    root = asking(server, "root")
+    with visit(browser, server, "root", refused=(409, 502, 503)) as page:
+        place = about(page, "Overview").get_by_role("region", name="Where it works")
+        place.get_by_role("button", name="Remote Docker").click()
+        place.get_by_label("Address of the engine").fill("tcp://127.0.0.1:9")
+        place.get_by_role("button", name="Use it").click()
+        expect(place).to_contain_text("tcp://127.0.0.1:9")
+        place.get_by_role("button", name="Start").click()
+        expect(place.get_by_role("status")).to_have_text("error")
+        expect(place.locator(".facts")).to_contain_text("127.0.0.1:9")
         place.get_by_role("button", name="This machine").click()
         until(lambda: root("GET", "/agents/default/backend")["mode"] == "local")
 
 
+def _containers(engine: Any, api: Asking) -> list[str]:
+    owner = api("GET", "/auth/me")["id"]
+    return [found["Id"] for found in engine.containers(f"wick.owner={owner}") if found["State"] == "running"]
+
+
+def test_what_a_run_may_take_is_measured(browser: Browser, server: Served) -> None:
+    olga = asking(server, "olga")
+    with visit(browser, server, "olga") as page:
+        part = about(page, "Overview").get_by_role("region", name="Limits and budgets")
+        expect(part.get_by_role("meter", name="Steps")).to_be_visible()
+        said = {"limits": {"steps": 4, "tool_calls": 2, "tokens": 9_000}, "budget": {"tokens": 30_000}}
+        olga("PATCH", "/agents/default/hooks", {"hooks": said})
+        expect(part.get_by_role("meter", name="Tool calls")).to_have_attribute("aria-valuetext", "0 of 2")
+        talk(page, "Run the command: echo counted")
+        expect(part.get_by_role("meter", name="Steps")).to_have_attribute("aria-valuetext", "2 of 4")
+        expect(part.get_by_role("meter", name="Tool calls")).to_have_attribute("aria-valuetext", "1 of 2")
+        (budget,) = olga("GET", "/agents/default/limits")["budgets"]
+        assert budget["spent_tokens"] > 0
+        gauge = part.get_by_role("meter", name="Budget in tokens")
+        expect(gauge).to_have_attribute("aria-valuenow", str(budget["spent_tokens"]))
+        expect(part.get_by_role("meter", name="Tokens", exact=True)).to_have_attribute(
+            "aria-valuenow", str(budget["spent_tokens"])
+        )  # the first run of a budget has spent all that is gone
+        olga("PATCH", "/agents/default/hooks", {"hooks": {"limits": None, "budget": None}})
+        expect(gauge).to_have_count(0)
+
+
 def test_the_trace_of_a_run_is_a_waterfall(ada: Page, api: Asking) -> None:
-    talk(ada, "Run the command: echo traced")
-    reply = ada.locator("article.reply").last
-    reply.hover()
-    reply.get_by_role("button", name="Trace", exact=True).click()
+    talk(ada, "Run the command: echo first")
+    talk(ada, "Run the command: echo second")
+    first, second = [run["run_id"] for run in api("GET", f"/threads/{thread_of(ada)}/runs")["runs"]]
+    chosen = ada.get_by_role("complementary", name="Trace").get_by_label("Run")
+    for message, run in (
+        (ada.locator("article.said").first, first),
+        (ada.locator("article.said").last, second),
+        (ada.locator("article.reply").first, first),
+        (ada.locator("article.reply").last, second),
+    ):
+        message.hover()
+        message.get_by_role("button", name="Trace", exact=True).click()
+        expect(chosen).to_have_value(run)
+    spans = show(ada, "Trace").get_by_role("treeitem")
+    kept = api("GET", f"/runs/{second}/trace")["spans"]
+    expect(spans).to_have_count(_spans(kept))
+    expect(spans.filter(has_text="execute")).to_contain_text("ms")
+    expect(spans.filter(has_text="offline demo model").first).to_contain_text("tokens")
+
+
+def _spans(found: list[Any]) -> int:
+    return sum(1 + _spans(span["children"]) for span in found)
+
+
+def test_a_trace_is_filtered_and_looked_at_closer(ada: Page) -> None:
+    talk(ada, "Run the command: echo looked-for")
     panel = show(ada, "Trace")
     spans = panel.get_by_role("treeitem")
-    expect(spans.filter(has_text="execute").first).to_be_visible()
-    run = api("GET", f"/threads/{thread_of(ada)}/runs")["runs"][-1]
-    assert run["traced"] and api("GET", f"/runs/{run['run_id']}/trace")["spans"]
+    expect(spans.filter(has_text="execute")).to_be_visible()
+    panel.get_by_label("Filter spans").fill("looked-for")
+    expect(spans).to_have_text([re.compile("^wick"), re.compile("^step 1"), re.compile("^execute")])
+    panel.get_by_role("group", name="Show").get_by_role("button", name="Hooks").click()
+    panel.get_by_label("Filter spans").fill("permissions.check")
+    expect(spans.last).to_contain_text("permissions.check: pass")
+    spans.last.click()
+    expect(panel.get_by_role("table", name="What hooks said")).to_contain_text("permissions.check")
+    panel.get_by_label("Filter spans").fill("")
+    end = panel.locator(".axis small").last
+    whole = end.text_content()
     panel.get_by_role("tree").focus()
-    ada.keyboard.press("ArrowDown")
-    expect(panel.locator(".span.chosen")).to_have_count(1)
+    ada.keyboard.press("Home")
+    ada.keyboard.press("+")
+    expect(end).not_to_have_text(whole or "")
+    ada.keyboard.press("Enter")  # the run is all there is
+    expect(end).to_have_text(whole or "")
 
 
 def test_usage_is_what_the_server_counted(ada: Page, api: Asking) -> None:
     api.ask("default", "What can you do?")
     panel = show(ada, "Usage")
     runs = api("GET", "/usage")["total"]["runs"]
-    expect(panel.locator("dl.totals")).to_contain_text(str(runs))
+    total = panel.locator("dl.totals div").filter(has_text="Runs").locator("dd")
+    expect(total).to_have_text(str(runs))
     talk(ada, "What can you do?")
-    expect(panel.locator("dl.totals")).to_contain_text(str(runs + 1))
-    expect(panel.locator("figure.chart svg")).to_be_visible()
+    expect(total).to_have_text(str(runs + 1))
 
 
-def test_replay_says_what_a_rule_would_have_stopped(ada: Page, api: Asking) -> None:
-    talk(ada, "Run the command: echo replayed")
+def test_usage_is_split_by_agent_and_by_model(ada: Page, api: Asking) -> None:
+    api.ask("default", "What can you do?")
+    api.ask("echo", "say this")
+    panel = show(ada, "Usage")
+    measures = panel.get_by_role("group", name="Measure")
+    measures.get_by_role("button", name="Runs").click()
+    chart, parts = panel.locator("figure.chart"), panel.get_by_role("group", name="Split")
+    rows = api("GET", "/usage")["rows"]
+    for split in ("model", "agent"):
+        parts.get_by_role("button", name=f"by {split}").click()
+        expect(chart.get_by_role("img")).to_have_attribute("aria-label", re.compile(f"runs by day and {split}"))
+        sums: dict[str, int] = {}
+        for row in rows:
+            sums[row[split]] = sums.get(row[split], 0) + row["runs"]
+        assert len(sums) >= 2
+        assert {*chart.locator(".legend li").all_text_contents()} == {*sums}
+        shares = panel.get_by_role("region", name=f"By {split}").get_by_role("listitem")
+        assert {*shares.all_text_contents()} == {f"{name}{amount}" for name, amount in sums.items()}
+    panel.get_by_label("Agent", exact=True).select_option("echo")
+    only = str(sum(row["runs"] for row in rows if row["agent"] == "echo"))
+    expect(panel.locator("dl.totals div").filter(has_text="Runs").locator("dd")).to_have_text(only)
+
+
+def test_replay_says_what_a_rule_would_have_stopped(browser: Browser, server: Served) -> None:
+    olga = asking(server, "olga")
+    with visit(browser, server, "olga") as page:
+        talk(page, "Run the command: echo replayed")
+        panel = show(page, "Replay")
+        panel.get_by_label("Threads").select_option("this")
+        panel.get_by_label("Deny").fill("Bash(echo replayed*)")
+        panel.get_by_role("button", name="See what would have been different").click()
+        changed = panel.locator("li.changed")
+        expect(changed).to_have_count(1)
+        expect(changed).to_contain_text("would be blocked")
+        assert _own_rules(olga) == [], "nothing was changed"
+        panel.get_by_role("button", name="Give the agent these rules").click()
+        until(lambda: _own_rules(olga) == [("deny", "Bash(echo replayed*)")])
+        olga("PATCH", "/agents/default/hooks", {"hooks": {"permissions": None}})
+
+
+def test_replay_says_what_other_guards_would_have_stopped(ada: Page, api: Asking) -> None:
+    api.ask("default", "Run the command: echo elsewhere", thread_id="replayed-elsewhere")  # seen, though not open
     panel = show(ada, "Replay")
-    panel.get_by_label("Deny").fill("Bash(echo replayed*)")
+    changed = panel.locator("li.changed").filter(has_text="echo elsewhere")
+    for guards, verdict in (("ask", "would be asked about"), ("plan", "would be blocked")):
+        panel.get_by_label("Guards").select_option(guards)
+        panel.get_by_role("button", name="See what would have been different").click()
+        expect(changed.get_by_text(verdict)).to_be_visible()
+    panel.get_by_label("Guards").select_option("now")
     panel.get_by_role("button", name="See what would have been different").click()
-    changed = panel.locator("li.changed")
-    expect(changed).to_have_count(1)
-    expect(changed).to_contain_text("would be blocked")
-    assert "replayed" not in str(api("GET", "/agents/default/permissions")["rules"]), "nothing was changed"
+    expect(panel.get_by_role("heading", name="Nothing would have been different")).to_be_visible()
 
 
-@pytest.mark.parametrize("panel", ["Canvas", "Files", "Terminal", "Agent", "Trace", "Usage", "Approvals", "Replay"])
-def test_a_panel_that_has_nothing_yet_says_what_to_do(browser: Browser, server: Served, panel: str) -> None:
-    with visit(browser, server, "bob") as page:
+@pytest.mark.parametrize(("panel", "asked"), [("Agent", "/agents/default"), ("Usage", "/usage?*")])
+def test_a_panel_that_cannot_be_read_says_so_and_tries_again(
+    browser: Browser, server: Served, panel: str, asked: str
+) -> None:
+    with visit(browser, server, refused=503) as page:
+        said = json.dumps({"error": {"code": "unavailable", "message": "the server is being set up"}})
+        page.route(f"**{asked}", lambda route: route.fulfill(status=503, body=said, content_type="application/json"))
         side = show(page, panel)
-        expect(side.locator(".side-body")).not_to_be_empty()
-        expect(side.get_by_text("cannot be shown")).to_have_count(0)
+        expect(side.get_by_role("alert")).to_contain_text("The server is being set up.")
+        page.unroute(f"**{asked}")
+        side.get_by_role("button", name="Try again").click()
+        expect(side.get_by_role("alert")).to_have_count(0)
+        expect(side.get_by_role("heading", level=3).first).to_be_visible()
+
+
+EMPTY = {
+    "Canvas": "What the agent writes opens here",
+    "Files": "The workspace is empty. Ask the agent to write",
+    "Terminal": "Connected",
+    "Agent": "Once this thread has had a run, what it took is shown here.",
+    "Trace": "Open a thread, or begin one",
+    "Usage": "Nothing was used in this time. Talk to an agent",
+    "Approvals": "Nobody waits for you.",
+    "Replay": "Nothing is run, asked or changed.",
+}
+
+
+@pytest.mark.parametrize(("panel", "words"), EMPTY.items(), ids=EMPTY)
+def test_a_panel_that_has_nothing_yet_says_what_to_do(browser: Browser, server: Served, panel: str, words: str) -> None:
+    with visit(browser, server, "bob") as page:
+        expect(show(page, panel)).to_contain_text(words)

@@ -30,7 +30,7 @@ export function App() {
     if (theme === "system") delete document.documentElement.dataset["theme"];
     else document.documentElement.dataset["theme"] = theme;
   }, [theme]);
-  if (me === undefined) return <p className="waiting middle-of" role="status">Opening wick…</p>;
+  if (me === undefined) return <><p className="waiting middle-of" role="status">Opening wick…</p><Notices /></>;
   if (me === null) return <><SignIn /><Notices /></>;
   return <Desk />;
 }
@@ -48,7 +48,7 @@ function Desk() {
       <TopBar panels={NAMES} />
       <Threads />
       {drawer && <button className="shade" aria-label="Close the threads" onClick={() => patch({ drawer: false })} />}
-      <main className="middle"><Chat /></main>
+      <main className="middle"><Failing what="The conversation"><Chat /></Failing></main>
       {panel && <Side key={panel} panel={panel} />}
       <Overlays commands={commands} panels={NAMES} />
       <Notices />

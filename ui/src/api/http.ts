@@ -8,6 +8,11 @@ export class ApiError extends Error {
   ) {
     super(message);
   }
+
+  /** Whether it may be otherwise in a moment: there is no connection, the server starts, or has too much to do. */
+  get passes(): boolean {
+    return this.status === 0 || this.status === 429 || this.status >= 500;
+  }
 }
 
 export interface Options {
@@ -33,15 +38,18 @@ export async function request(method: string, path: string, options: Options = {
     response = await fetch(path, init);
   } catch (error) {
     if (error instanceof DOMException && error.name === "AbortError") throw error;
-    throw new ApiError(0, "offline", "The server does not answer. Is it running? wick tries again by itself.");
+    throw new ApiError(0, "offline", "The server does not answer. Is it running? Try it again once it does.");
   }
   if (!response.ok) throw await refused(response);
   return response;
 }
 
+const PATIENCE_MS = 60_000; // what only reads and takes longer does not come any more
+
 /** A request whose answer is JSON; an empty one is nothing. */
 export async function call<T>(method: string, path: string, options: Options = {}): Promise<T> {
-  const response = await request(method, path, options);
+  const limit = method === "GET" ? { signal: AbortSignal.timeout(PATIENCE_MS) } : {};
+  const response = await request(method, path, { ...limit, ...options });
   const text = await response.text();
   return (text ? JSON.parse(text) : undefined) as T;
 }
@@ -51,7 +59,8 @@ async function refused(response: Response): Promise<ApiError> {
     const { error } = (await response.json()) as { error: { code: string; message: string } };
     return new ApiError(response.status, error.code, error.message);
   } catch {
-    return new ApiError(response.status, "error", `The server answered with ${response.status}.`);
+    const why = response.status >= 500 ? "something went wrong there, and its log says what" : "that is not how wick answers; is something else between it and here?";
+    return new ApiError(response.status, "error", `The server answered with ${response.status}: ${why}. Try it again in a moment.`);
   }
 }
 

@@ -93,6 +93,7 @@ export const approvals = {
 export const files = {
   list: (agent: string, at = ".", thread = "") => call<FileListing>("GET", path`/agents/${agent}/files/list` + query({ path: at, thread_id: thread })),
   read: (agent: string, at: string, thread = "") => call<FileContent>("GET", path`/agents/${agent}/files/read` + query({ path: at, thread_id: thread })),
+  size: async (agent: string, at: string, thread = "") => (await call<FileContent>("GET", path`/agents/${agent}/files/read` + query({ path: at, thread_id: thread, limit: 0 }))).size,
   bytes: async (agent: string, at: string, thread = "") => (await request("GET", files.downloadUrl(agent, at, thread))).blob(),
   write: (agent: string, body: Schemas["FileWrite"]) => call<Schemas["FileWritten"]>("PUT", path`/agents/${agent}/files/write`, { body }),
   upload: (agent: string, at: string, file: Blob) => call<Schemas["FileWritten"]>("POST", path`/agents/${agent}/files/upload` + query({ path: at }), { raw: file, headers: { "Content-Type": "application/octet-stream" } }),

@@ -2946,6 +2946,12 @@ export interface components {
              *     }
              */
             usage?: components["schemas"]["UsageOut"];
+            /**
+             * Unheard
+             * @description what was said and is not heard yet, in its order
+             * @default []
+             */
+            unheard?: components["schemas"]["Unheard"][];
         };
         /**
          * ThreadOut
@@ -3114,6 +3120,15 @@ export interface components {
              * @default 0
              */
             left_out?: number;
+        };
+        /**
+         * Unheard
+         * @description Something that was said, and is not in the thread yet: the run hears it at its next step.
+         */
+        Unheard: {
+            /** Position */
+            position: number;
+            message: components["schemas"]["MessageOut"];
         };
         /**
          * UsageOut

@@ -34,3 +34,13 @@ describe("frames", () => {
     expect(new FrameParser().feed("data: half")).toEqual([]);
   });
 });
+
+it("gives up on a connection that says nothing at all", async () => {
+  const silent = new ReadableStream<Uint8Array>({ start: (to) => to.enqueue(new TextEncoder().encode("data: 1\n\n")) });
+  const seen: string[] = [];
+  const reading = (async () => {
+    for await (const frame of frames(silent, 30)) seen.push(frame.data);
+  })();
+  await expect(reading).rejects.toThrow("silent");
+  expect(seen).toEqual(["1"]);
+});

@@ -44,17 +44,25 @@ function parse(block: string): Frame | null {
   return frame;
 }
 
-export async function* frames(body: ReadableStream<Uint8Array>): AsyncGenerator<Frame> {
+const SILENCE_MS = 50_000; // the server gives a sign of life every 15 seconds; who is silent this long is gone
+
+export async function* frames(body: ReadableStream<Uint8Array>, silence = SILENCE_MS): AsyncGenerator<Frame> {
   const reader = body.getReader();
   const decoder = new TextDecoder();
   const parser = new FrameParser();
   try {
     for (;;) {
-      const { done, value } = await reader.read();
+      const { done, value } = await within(silence, reader.read());
       if (done) return;
       yield* parser.feed(decoder.decode(value, { stream: true }));
     }
   } finally {
     void reader.cancel().catch(() => undefined);
   }
+}
+
+function within<T>(ms: number, work: Promise<T>): Promise<T> {
+  let timer: ReturnType<typeof setTimeout> | undefined;
+  const late = new Promise<never>((_, failed) => (timer = setTimeout(() => failed(new Error("the connection is silent")), ms)));
+  return Promise.race([work, late]).finally(() => clearTimeout(timer));
 }

@@ -2,12 +2,13 @@
 
 import "./canvas.css";
 
-import { lazy, Suspense, useEffect } from "react";
+import { type KeyboardEvent, lazy, Suspense, useEffect, useState } from "react";
 
 import { app, conversation, patch } from "../state/app";
+import { load, refresh, save, settle } from "./keeping";
 import { NewFile } from "./NewFile";
 import { TabBar } from "./TabBar";
-import { canvas, isChanged, load, refresh, settle, type Tab, update, useCanvas } from "./tabs";
+import { type Tab, tabOf, update, useCanvas } from "./tabs";
 import { Toolbar } from "./Toolbar";
 
 const Editor = lazy(() => import("./Editor"));
@@ -19,18 +20,18 @@ const Pdf = lazy(() => import("./Pdf"));
 const Picture = lazy(() => import("./Picture"));
 const Slides = lazy(() => import("./Slides"));
 
-const LOOK_MS = 3_000;
-const LOOK_CHARS = 300_000; // what is larger is read again only when there is a reason to
+const LOOK_MS = 2_000;
 
 export default function Canvas() {
   const tab = useCanvas((state) => state.tabs.find((one) => one.id === state.active));
+  const [naming, setNaming] = useState(""); // the tab that is asked for a name
   useFreshness(tab?.id ?? "");
-  useWarning();
   if (!tab) return <Nothing />;
+  const keep = () => (tab.file ? void save(tab.id) : setNaming(tab.id));
   return (
-    <div className="canvas">
+    <div className="canvas" onKeyDown={(event) => isSave(event) && (event.preventDefault(), keep())}>
       <TabBar />
-      <Toolbar tab={tab} />
+      <Toolbar key={tab.id} tab={tab} naming={naming === tab.id} name={(asked) => setNaming(asked ? tab.id : "")} keep={keep} />
       {tab.theirs !== null && <Conflict tab={tab} />}
       {tab.gone && <p className="hint" role="status">{tab.name} is no longer in the workspace. Save writes it again.</p>}
       {tab.cut && <p className="hint">This file is larger than 10 MB: you see its beginning, and it cannot be changed here. Download it to have all of it.</p>}
@@ -40,6 +41,8 @@ export default function Canvas() {
     </div>
   );
 }
+
+const isSave = (event: KeyboardEvent): boolean => (event.ctrlKey || event.metaKey) && !event.altKey && !event.shiftKey && event.key.toLowerCase() === "s";
 
 function Body({ tab }: { tab: Tab }) {
   if (tab.state === "loading") return <p className="waiting" role="status">Opening {tab.name}…</p>;
@@ -92,15 +95,13 @@ function useFreshness(id: string): void {
     if (!id) return;
     let run = conversation(app.get()).run;
     const look = () => {
-      const tab = canvas.get().tabs.find((one) => one.id === id);
-      const light = tab?.state === "ready" && tab.file && !tab.bytes && tab.text.length < LOOK_CHARS;
-      if (light && document.visibilityState === "visible") void refresh(id);
+      if (tabOf(id)?.state === "ready" && document.visibilityState === "visible") void refresh(id);
     };
     look();
     const timer = setInterval(look, LOOK_MS);
     const ended = app.subscribe(() => {
       const now = conversation(app.get()).run;
-      if (run && !now) void refresh(id);
+      if (run && !now) void refresh(id, true);
       run = now;
     });
     return () => {
@@ -108,15 +109,4 @@ function useFreshness(id: string): void {
       ended();
     };
   }, [id]);
-}
-
-/** Nobody leaves the page without being asked about what was not saved. */
-function useWarning(): void {
-  useEffect(() => {
-    const ask = (event: BeforeUnloadEvent) => {
-      if (canvas.get().tabs.some((tab) => tab.file && isChanged(tab))) event.preventDefault();
-    };
-    addEventListener("beforeunload", ask);
-    return () => removeEventListener("beforeunload", ask);
-  }, []);
 }

@@ -3,6 +3,7 @@
 import { useMemo } from "react";
 
 import { Markdown } from "../parts/Markdown";
+import { fenced } from "./fenced";
 import { Named } from "./Picture";
 import type { Tab } from "./tabs";
 
@@ -11,11 +12,11 @@ type Piece = { text: string } | { words: string; name: string };
 /** A text in pieces: pictures on lines of their own, and what stands between them. */
 export function pieces(text: string): Piece[] {
   const found: Piece[] = [];
-  let [plain, fence]: [string[], string] = [[], ""];
-  for (const line of text.replace(/\r\n/g, "\n").replace(/^---\n(?:[\w-]+:.*\n)*---\n/, "").split("\n")) {
-    const mark = /^\s{0,3}(`{3,}|~{3,})/.exec(line)?.[1] ?? "";
-    if (mark && (!fence || mark.startsWith(fence))) fence = fence ? "" : mark;
-    const picture = fence ? null : /^!\[([^\]]*)\]\(([^)\s]+)\)\s*$/.exec(line);
+  let plain: string[] = [];
+  const lines = text.replace(/\r\n/g, "\n").replace(/^---\n(?:[\w-]+:.*\n)*---\n/, "").split("\n");
+  const code = fenced(lines);
+  for (const [at, line] of lines.entries()) {
+    const picture = code[at] ? null : /^!\[([^\]]*)\]\(([^)\s]+)\)\s*$/.exec(line);
     if (!picture) plain.push(line);
     else {
       found.push({ text: plain.join("\n") }, { words: picture[1]!, name: picture[2]! });

@@ -10,7 +10,7 @@ import { useEffect, useRef } from "react";
 
 import { language } from "./languages";
 import { look } from "./look";
-import { canvas, change, save, type Tab } from "./tabs";
+import { canvas, change, type Tab, tabOf } from "./tabs";
 
 const STATES = new Map<string, EditorState>(); // of the tabs that are not shown
 const SPOKEN = new Compartment(); // the language, which comes a moment after the text
@@ -22,21 +22,22 @@ canvas.subscribe(() => {
 export default function Editor({ tab }: { tab: Tab }) {
   const place = useRef<HTMLDivElement>(null);
   const view = useRef<EditorView | null>(null);
+  const odd = tab.text.includes("\r"); // its lines do not all end alike, and are left so
   useEffect(() => {
-    const made = new EditorView({ state: STATES.get(tab.id) ?? begin(tab), parent: place.current! });
+    const made = new EditorView({ state: kept(tab, odd) ?? begin(tab, odd), parent: place.current! });
     view.current = made;
     let gone = false;
     void language(tab.name).then((found) => gone || made.dispatch({ effects: SPOKEN.reconfigure(found) })).catch(() => undefined); // it is text without one, too
     return () => {
       gone = true;
-      STATES.set(tab.id, made.state);
+      if (tabOf(tab.id)) STATES.set(tab.id, made.state);
       made.destroy();
     };
-  }, [tab.id, tab.cut]);
+  }, [tab.id, tab.cut, odd]);
   useEffect(() => {
     const { current } = view;
     if (current && current.state.doc.toString() !== tab.text) current.dispatch({ changes: difference(current.state.doc.toString(), tab.text) });
-  }, [tab.text, tab.id]);
+  }, [tab.text, tab.id, odd]);
   return (
     <div
       className="editor"
@@ -56,8 +57,14 @@ function leave(event: React.KeyboardEvent): void {
   if (event.key === "F6") document.querySelector<HTMLElement>(".canvas-tabs [aria-selected=true]")?.focus();
 }
 
-function begin(tab: Tab): EditorState {
-  return EditorState.create({ doc: tab.text, extensions: [setup(tab), SPOKEN.of([])] });
+/** What the tab was left with, where it still goes with the text. */
+function kept(tab: Tab, odd: boolean): EditorState | undefined {
+  const state = STATES.get(tab.id);
+  return state && state.readOnly === tab.cut && (state.facet(EditorState.lineSeparator) === "\n") === odd ? state : undefined;
+}
+
+function begin(tab: Tab, odd: boolean): EditorState {
+  return EditorState.create({ doc: tab.text, extensions: [setup(tab), SPOKEN.of([]), odd ? EditorState.lineSeparator.of("\n") : []] });
 }
 
 function setup({ id, name, cut }: Tab): Extension {
@@ -67,7 +74,7 @@ function setup({ id, name, cut }: Tab): Extension {
     EditorState.readOnly.of(cut),
     EditorView.contentAttributes.of({ "aria-label": `Text of ${name}` }),
     EditorView.updateListener.of((update) => update.docChanged && change(id, update.state.doc.toString(), true)),
-    keymap.of([{ key: "Mod-s", run: () => (void save(id), true) }, indentWithTab, ...closeBracketsKeymap, ...defaultKeymap, ...searchKeymap, ...historyKeymap, ...foldKeymap]),
+    keymap.of([indentWithTab, ...closeBracketsKeymap, ...defaultKeymap, ...searchKeymap, ...historyKeymap, ...foldKeymap]),
     look,
   ]; // prettier-ignore
 }

@@ -2,6 +2,7 @@ import { cleanup, fireEvent, render, screen, within } from "@testing-library/rea
 import { useState } from "react";
 import { afterEach, expect, it } from "vitest";
 
+import { app } from "../state/app";
 import { Grid, PAGE_ROWS } from "./Grid";
 import { readTable, type Table, writeTable } from "./table";
 
@@ -69,6 +70,18 @@ it("gets a row and loses it", () => {
   render(<Place text={"n\n1\n2\n"} seen={(now) => { text = now; }} />);
   fireEvent.click(screen.getByRole("button", { name: "Add a row" }));
   expect(cells()).toEqual([["1"], [""], ["2"]]);
-  fireEvent.click(screen.getByRole("button", { name: "Delete row 1" }));
-  expect(text).toBe('n\n\n2\n');
+  fireEvent.click(screen.getByRole("button", { name: "Delete row 2" })); // the new one is chosen
+  expect(text).toBe("n\n1\n2\n");
+});
+
+it("does not enter a value into another row than was meant", () => {
+  let written = 0;
+  const grid = (text: string) => <Grid table={readTable(text, "a.csv")} onChange={() => void written++} onUndo={() => undefined} onRedo={() => undefined} />;
+  const { rerender } = render(grid("n\n1\n2\n"));
+  fireEvent.doubleClick(screen.getAllByRole("gridcell")[0]!);
+  rerender(grid("n\n0\n1\n2\n")); // somebody has put a row before it
+  fireEvent.change(screen.getByLabelText("Value"), { target: { value: "9" } });
+  fireEvent.keyDown(screen.getByLabelText("Value"), { key: "Enter" });
+  expect(written).toBe(0);
+  expect(app.get().notices.map((one) => one.text).join()).toContain("“9” was not entered");
 });

@@ -2,6 +2,9 @@
 
 import { type KeyboardEvent, useEffect, useMemo, useRef, useState } from "react";
 
+import { notify } from "../state/app";
+import { action, type Cell } from "./gridKeys";
+import { GridRow } from "./GridRow";
 import { changed, type Look, numeric, shown, type Table, withoutRow, withRow } from "./table";
 
 export const PAGE_ROWS = 100;
@@ -13,37 +16,42 @@ interface Props {
   onRedo: () => void;
 }
 
-interface Cell {
-  row: number; // on this page
-  column: number;
+interface Editing {
+  text: string; // to begin with
+  was: string;
 }
 
 export function Grid({ table, onChange, onUndo, onRedo }: Props) {
   const [look, setLook] = useState<Look>({ sort: null, filter: "" });
   const [wanted, setPage] = useState(0);
   const [at, setAt] = useState<Cell>({ row: 0, column: 0 });
-  const [editing, setEditing] = useState<string | null>(null);
+  const [editing, setEditing] = useState<Editing | null>(null);
   const places = useMemo(() => shown(table, look), [table, look]);
   const figures = useMemo(() => new Set(numeric(table)), [table]);
   const pages = Math.max(1, Math.ceil(places.length / PAGE_ROWS));
   const page = Math.min(wanted, pages - 1);
   const rows = places.slice(page * PAGE_ROWS, (page + 1) * PAGE_ROWS);
-  const body = useFocus(at, editing);
+  const body = useFocus(at, editing !== null);
 
+  const value = table.rows[rows[at.row] ?? -1]?.[at.column] ?? "";
   const go = (row: number, column: number) => setAt({ row: clamp(row, rows.length), column: clamp(column, table.columns.length) });
-  const begin = (text: string) => onChange && rows.length && setEditing(text);
-  const commit = (text: string) => {
+  const begin = (text = value) => onChange && rows.length && setEditing({ text, was: value });
+  const commit = (text: string, was: string) => {
     setEditing(null);
     const row = rows[at.row];
-    if (row !== undefined && text !== table.rows[row]![at.column]) onChange?.(changed(table, row, at.column, text));
+    if (row === undefined || text === was) return;
+    if (value !== was) notify(`The table was changed elsewhere meanwhile, so “${text}” was not entered.`, "error");
+    else onChange?.(changed(table, row, at.column, text));
   };
-  const value = () => table.rows[rows[at.row] ?? -1]?.[at.column] ?? "";
-  const sort = (column: number) => {
-    const down = look.sort?.column === column && !look.sort.down;
-    setLook({ ...look, sort: look.sort?.column === column && look.sort.down ? null : { column, down } });
+  const add = () => {
+    const after = rows[at.row] ?? table.rows.length - 1;
+    onChange?.(withRow(table, after));
+    setLook({ sort: null, filter: "" });
+    setPage(Math.floor((after + 1) / PAGE_ROWS));
+    setAt({ row: (after + 1) % PAGE_ROWS, column: 0 });
   };
   const press = (event: KeyboardEvent) => {
-    const act = action(event, { at, go, begin, value, rows: rows.length, columns: table.columns.length, undo: onUndo, redo: onRedo, clear: () => onChange && commit("") });
+    const act = action(event, { at, go, begin, rows: rows.length, columns: table.columns.length, undo: onUndo, redo: onRedo, clear: () => onChange && commit("", value) });
     if (!act) return;
     event.preventDefault();
     event.stopPropagation();
@@ -54,114 +62,70 @@ export function Grid({ table, onChange, onUndo, onRedo }: Props) {
     <div className="data">
       <div className="grid-tools">
         <label className="visually-hidden" htmlFor="grid-filter">Filter rows</label>
-        <input id="grid-filter" type="search" placeholder="Filter rows" value={look.filter} onChange={(event) => { setLook({ ...look, filter: event.target.value }); setPage(0); }} />
-        {onChange && <button onClick={() => { onChange(withRow(table, rows[at.row] ?? table.rows.length - 1)); setLook({ sort: null, filter: "" }); }}>Add a row</button>}
+        <input id="grid-filter" type="search" placeholder="Filter rows" value={look.filter} onChange={(event) => { setLook({ ...look, filter: event.target.value }); setPage(0); }} onKeyDown={(event) => event.key === "Escape" && look.filter && event.stopPropagation()} />
+        {onChange && <button onClick={add}>Add a row</button>}
         {onChange && rows.length > 0 && <button onClick={() => onChange(withoutRow(table, rows[at.row] ?? rows[0]!))}>Delete row {(rows[at.row] ?? 0) + 1}</button>}
         <span className="grow" />
         <small role="status">{places.length.toLocaleString()} {places.length === 1 ? "row" : "rows"}{places.length < table.rows.length && ` of ${table.rows.length.toLocaleString()}`}</small>
       </div>
       <div className="grid-place">
         <table className="grid" role="grid" aria-rowcount={places.length + 1} aria-colcount={table.columns.length} aria-label="Data" aria-readonly={!onChange}>
-          <thead>
-            <tr>
-              <th className="row-number"><span className="visually-hidden">Row</span></th>
-              {table.columns.map((name, column) => (
-                <th key={column} aria-sort={look.sort?.column === column ? (look.sort.down ? "descending" : "ascending") : "none"} className={figures.has(column) ? "figure" : ""}>
-                  <button className="plain" onClick={() => sort(column)}>{name} <span aria-hidden="true">{look.sort?.column === column ? (look.sort.down ? "▾" : "▴") : ""}</span></button>
-                </th>
-              ))}
-            </tr>
-          </thead>
+          <Head table={table} look={look} figures={figures} sort={(sort) => setLook({ ...look, sort })} />
           <tbody ref={body} onKeyDown={editing === null ? press : undefined}>
             {rows.map((place, row) => (
-              <tr key={place} aria-rowindex={page * PAGE_ROWS + row + 2}>
-                <th scope="row" className="row-number">{place + 1}</th>
-                {table.rows[place]!.map((text, column) => {
-                  const here = row === at.row && column === at.column;
-                  return (
-                    <td key={column} role="gridcell" data-cell={`${row},${column}`} tabIndex={here ? 0 : -1} className={figures.has(column) ? "figure" : ""} onFocus={() => (here ? undefined : setAt({ row, column }))} onDoubleClick={() => begin(text)}>
-                      {here && editing !== null ? <Edit text={editing} done={commit} cancel={() => setEditing(null)} next={() => go(row, column + 1)} down={() => go(row + 1, column)} /> : text}
-                    </td>
-                  );
-                })}
-              </tr>
+              <GridRow
+                key={place} cells={table.rows[place]!} place={place} row={row} index={page * PAGE_ROWS + row + 2} figures={figures} at={row === at.row ? at.column : null} editing={editing?.text ?? null}
+                choose={(column) => setAt({ row, column })} begin={() => begin()} done={(text) => commit(text, editing?.was ?? "")} cancel={() => setEditing(null)} go={go}
+              />
             ))}
           </tbody>
         </table>
         {!rows.length && <p className="empty">{look.filter ? "No row has this in it." : "This table has no rows."}</p>}
       </div>
-      {pages > 1 && (
-        <nav className="pager" aria-label="Pages of the table">
-          <button disabled={page === 0} onClick={() => setPage(page - 1)}>Previous</button>
-          <span>Page {page + 1} of {pages}</span>
-          <button disabled={page === pages - 1} onClick={() => setPage(page + 1)}>Next</button>
-        </nav>
-      )}
+      {pages > 1 && <Pager page={page} pages={pages} turn={setPage} />}
     </div>
   );
 }
 
 const clamp = (at: number, count: number): number => Math.max(0, Math.min(count - 1, at));
 
+/** The names of the columns; each sorts the rows up, then down, then no more. */
+function Head({ table, look, figures, sort }: { table: Table; look: Look; figures: ReadonlySet<number>; sort: (sort: Look["sort"]) => void }) {
+  const next = (column: number): Look["sort"] => {
+    if (look.sort?.column !== column) return { column, down: false };
+    return look.sort.down ? null : { column, down: true };
+  };
+  const sorted = (column: number) => (look.sort?.column !== column ? null : look.sort.down ? { order: "descending" as const, sign: "▾" } : { order: "ascending" as const, sign: "▴" });
+  return (
+    <thead>
+      <tr>
+        <th className="row-number"><span className="visually-hidden">Row</span></th>
+        {table.columns.map((name, column) => (
+          <th key={column} aria-sort={sorted(column)?.order ?? "none"} className={figures.has(column) ? "figure" : ""}>
+            <button className="plain" onClick={() => sort(next(column))}>{name} <span aria-hidden="true">{sorted(column)?.sign}</span></button>
+          </th>
+        ))}
+      </tr>
+    </thead>
+  );
+}
+
+function Pager({ page, pages, turn }: { page: number; pages: number; turn: (page: number) => void }) {
+  return (
+    <nav className="pager" aria-label="Pages of the table">
+      <button disabled={page === 0} onClick={() => turn(page - 1)}>Previous</button>
+      <span>Page {page + 1} of {pages}</span>
+      <button disabled={page === pages - 1} onClick={() => turn(page + 1)}>Next</button>
+    </nav>
+  );
+}
+
 /** The cell that is meant has the focus, once somebody is in the table. */
-function useFocus(at: Cell, editing: string | null) {
+function useFocus(at: Cell, editing: boolean) {
   const body = useRef<HTMLTableSectionElement>(null);
   useEffect(() => {
-    if (editing !== null || !body.current?.contains(document.activeElement ?? null)) return;
+    if (editing || !body.current?.contains(document.activeElement ?? null)) return;
     body.current.querySelector<HTMLElement>(`[data-cell="${at.row},${at.column}"]`)?.focus();
   }, [at, editing]);
   return body;
-}
-
-interface Moves {
-  at: Cell;
-  rows: number;
-  columns: number;
-  go: (row: number, column: number) => void;
-  begin: (text: string) => void;
-  value: () => string;
-  clear: () => void;
-  undo: () => void;
-  redo: () => void;
-}
-
-/** What a key does in the table. */
-function action(event: KeyboardEvent, moves: Moves): (() => void) | null {
-  const { at, go } = moves;
-  const held = event.ctrlKey || event.metaKey;
-  if (held && event.key.toLowerCase() === "z") return event.shiftKey ? moves.redo : moves.undo;
-  if (held && event.key.toLowerCase() === "y") return moves.redo;
-  const keys: Record<string, () => void> = {
-    ArrowUp: () => go(at.row - 1, at.column),
-    ArrowDown: () => go(at.row + 1, at.column),
-    ArrowLeft: () => go(at.row, at.column - 1),
-    ArrowRight: () => go(at.row, at.column + 1),
-    PageUp: () => go(at.row - 20, at.column),
-    PageDown: () => go(at.row + 20, at.column),
-    Home: () => go(held ? 0 : at.row, 0),
-    End: () => go(held ? moves.rows - 1 : at.row, moves.columns - 1),
-    Enter: () => moves.begin(moves.value()),
-    F2: () => moves.begin(moves.value()),
-    Delete: moves.clear,
-    Backspace: moves.clear,
-  };
-  if (keys[event.key]) return keys[event.key]!;
-  return event.key.length === 1 && !held && !event.altKey ? () => moves.begin(event.key) : null;
-}
-
-function Edit({ text, done, cancel, next, down }: { text: string; done: (text: string) => void; cancel: () => void; next: () => void; down: () => void }) {
-  const [value, setValue] = useState(text);
-  const over = useRef(false);
-  const finish = (act: () => void) => {
-    over.current = true;
-    act();
-  };
-  const press = (event: KeyboardEvent) => {
-    event.stopPropagation();
-    if (event.key === "Escape") finish(cancel);
-    else if (event.key === "Enter" || event.key === "Tab") finish(() => { done(value); (event.key === "Tab" ? next : down)(); });
-    else return;
-    event.preventDefault();
-  };
-  return <input aria-label="Value" autoFocus value={value} onChange={(event) => setValue(event.target.value)} onKeyDown={press} onBlur={() => over.current || done(value)} />;
 }

@@ -14,8 +14,11 @@ export function Present({ deck, file, from, done }: { deck: Deck; file: Place | 
   const slide = deck.slides[at]!;
   const press = (event: KeyboardEvent) => {
     event.stopPropagation(); // the page's shortcuts wait
+    const button = place.current?.querySelector("button");
+    if (event.target === button && (event.key === "Enter" || event.key === " ")) return; // the button's own
     const next = moved(event, at, deck.slides.length);
     if (event.key === "Escape") done(at);
+    else if (event.key === "Tab") (event.target === button ? place.current : button)?.focus(); // nothing else is there
     else if (event.key === "n") setNotes(!notes);
     else if (next !== null) setAt(next);
     else return;

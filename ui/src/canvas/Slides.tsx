@@ -4,7 +4,8 @@ import { type KeyboardEvent, useMemo, useState } from "react";
 
 import * as api from "../api";
 import { app, attempt } from "../state/app";
-import { type Deck, type Layout, LAYOUTS, layoutSaid, readDeck, type Theme, THEMES, withLayout, withTheme } from "./deck";
+import { type Deck, type Layout, LAYOUTS, readDeck, type Theme, THEMES } from "./deck";
+import { layoutSaid, withLayout, withTheme } from "./deckChange";
 import { download } from "./download";
 import { Present } from "./Present";
 import { SlideView } from "./SlideView";

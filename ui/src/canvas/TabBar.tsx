@@ -2,6 +2,7 @@
 
 import { type KeyboardEvent, useEffect, useRef } from "react";
 
+import { legible } from "./names";
 import { activate, close, isChanged, type Tab, useCanvas } from "./tabs";
 
 export function TabBar() {
@@ -31,8 +32,8 @@ export function TabBar() {
 function One({ tab, active }: { tab: Tab; active: boolean }) {
   const changed = isChanged(tab);
   return (
-    <button role="tab" aria-selected={active} aria-controls="canvas-body" tabIndex={active ? 0 : -1} title={tab.file?.path ?? tab.name} onClick={() => activate(tab.id)} onAuxClick={(event) => event.button === 1 && close(tab.id)}>
-      <span className="tab-name">{tab.name}</span>
+    <button role="tab" aria-selected={active} aria-controls="canvas-body" tabIndex={active ? 0 : -1} title={legible(tab.file?.path ?? tab.name)} onClick={() => activate(tab.id)} onAuxClick={(event) => event.button === 1 && close(tab.id)}>
+      <span className="tab-name"><bdi>{legible(tab.name)}</bdi></span>
       {changed && <span className="visually-hidden">, not saved</span>}
       <span className={changed ? "tab-close changed" : "tab-close"} aria-hidden="true" onClick={(event) => { event.stopPropagation(); close(tab.id); }} />
     </button>

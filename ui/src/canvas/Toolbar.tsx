@@ -6,13 +6,21 @@ import * as api from "../api";
 import { Icon } from "../shell/Icon";
 import { attempt } from "../state/app";
 import { download } from "./download";
+import { saveAs } from "./keeping";
 import { type View, VIEW_NAMES, viewsOf } from "./kind";
-import { close, isChanged, redo, save, saveAs, type Tab, undo, update } from "./tabs";
+import { spelled } from "./spelling";
+import { close, isChanged, redo, type Tab, undo, update } from "./tabs";
 import { versionsOf } from "./versions";
 
-export function Toolbar({ tab }: { tab: Tab }) {
-  const [naming, setNaming] = useState(false);
-  if (naming) return <SaveAs tab={tab} done={() => setNaming(false)} />;
+interface Props {
+  tab: Tab;
+  naming: boolean; // it is asked where to save it
+  name: (asked: boolean) => void;
+  keep: () => void;
+}
+
+export function Toolbar({ tab, naming, name, keep }: Props) {
+  if (naming) return <SaveAs tab={tab} done={() => name(false)} />;
   const text = tab.state === "ready" && !tab.bytes;
   return (
     <div className="canvas-tools" role="toolbar" aria-label={`What to do with ${tab.name}`}>
@@ -21,9 +29,9 @@ export function Toolbar({ tab }: { tab: Tab }) {
       {text && <button className="plain" aria-label="Undo" title="Undo" onClick={() => void step(tab, "undo")}><Icon name="undo" /></button>}
       {text && <button className="plain" aria-label="Redo" title="Redo" onClick={() => void step(tab, "redo")}><Icon name="redo" /></button>}
       <button className="plain" aria-label="Download" title="Download" disabled={tab.state !== "ready"} onClick={() => void give(tab)}><Icon name="down" /></button>
-      {text && !tab.cut && <button className="plain" aria-label="Save as" title="Save as…" onClick={() => setNaming(true)}><Icon name="copy" /></button>}
+      {text && !tab.cut && <button className="plain" aria-label="Save as" title="Save as…" onClick={() => name(true)}><Icon name="copy" /></button>}
       <button className="plain" aria-label={`Close ${tab.name}`} title="Close" onClick={() => close(tab.id)}><Icon name="close" /></button>
-      {text && !tab.cut && <button className={isChanged(tab) ? "main" : ""} disabled={!isChanged(tab) && !tab.gone} onClick={() => (tab.file ? void save(tab.id) : setNaming(true))}>Save</button>}
+      {text && !tab.cut && <button className={isChanged(tab) ? "main" : ""} disabled={!isChanged(tab) && !tab.gone} onClick={keep}>Save</button>}
     </div>
   );
 }
@@ -46,22 +54,26 @@ async function step(tab: Tab, which: "undo" | "redo"): Promise<void> {
 }
 
 async function give(tab: Tab): Promise<void> {
-  const whole = tab.cut && tab.file ? await attempt(() => api.files.bytes(tab.file!.agent, tab.file!.path, tab.file!.thread)) : (tab.bytes ?? new Blob([tab.text], { type: "text/plain" }));
+  const whole = tab.cut && tab.file ? await attempt(() => api.files.bytes(tab.file!.agent, tab.file!.path, tab.file!.thread)) : (tab.bytes ?? new Blob([spelled(tab.text, tab.spelling)], { type: "text/plain" }));
   if (whole) download(whole, tab.name);
 }
 
 function SaveAs({ tab, done }: { tab: Tab; done: () => void }) {
   const [path, setPath] = useState(tab.file?.path ?? tab.name);
+  const [busy, setBusy] = useState(false);
   const submit = async (event: React.FormEvent) => {
     event.preventDefault();
-    if (path.trim() && (await saveAs(tab.id, path.trim()))) done();
+    if (busy || !path.trim()) return;
+    setBusy(true);
+    if (await saveAs(tab.id, path.trim())) done();
+    else setBusy(false);
   };
   return (
     <form className="canvas-tools" onSubmit={(event) => void submit(event)} onKeyDown={(event) => { if (event.key === "Escape") { event.stopPropagation(); done(); } }}>
       <label htmlFor="save-as">Save as</label>
       <input id="save-as" className="grow" autoFocus value={path} onChange={(event) => setPath(event.target.value)} onFocus={(event) => event.target.select()} />
       <button type="button" onClick={done}>Cancel</button>
-      <button className="main" disabled={!path.trim()}>Save</button>
+      <button className="main" disabled={busy || !path.trim()}>Save</button>
     </form>
   );
 }

@@ -1,6 +1,7 @@
 import { describe, expect, it } from "vitest";
 
-import { isDeck, layoutSaid, readDeck, withLayout, withTheme } from "./deck";
+import { isDeck, readDeck } from "./deck";
+import { layoutSaid, withLayout, withTheme } from "./deckChange";
 
 const DECK = `---
 title: The harvest
@@ -56,6 +57,12 @@ describe("a deck", () => {
     expect(readDeck(DECK).slides[2]!.blocks).toEqual([{ kind: "text", text: "```python\nx = 1\n---\n```" }]);
   });
 
+  it("has nothing of its own taken out of code", () => {
+    const [slide] = readDeck("```python\n# a comment\nNote: no note\nLayout: title\n```\n\n---\n\n# Two").slides;
+    expect(slide).toEqual({ heading: "", blocks: [{ kind: "text", text: "```python\n# a comment\nNote: no note\nLayout: title\n```" }], notes: "", layout: "plain" });
+    expect(withLayout("## A\n\n```\nLayout: title\n```\n\n---\n\n# B\n", 0, "")).toContain("Layout: title");
+  });
+
   it("without anything in it has no slides", () => {
     expect(readDeck("").slides).toEqual([]);
     expect(isDeck("plain text")).toBe(false);
@@ -85,6 +92,8 @@ describe("a deck", () => {
     ["Layout: section\n## Next\n\nsoon", "section"],
     ["> A quotation", "center"],
     ["# Reasons\n\n- one", "plain"],
+    ["- one\n- two", "plain"],
+    ["```\ncode\n```", "plain"],
     ["Layout: nonsense\n## Next\n\n- one", "plain"],
   ])("lays out %j", (text, layout) => {
     expect(readDeck(text).slides[0]!.layout).toBe(layout);

@@ -1,5 +1,7 @@
 /** A slide deck, read from the Markdown that the skill `slides` writes. */
 
+import { fenced } from "./fenced";
+
 export interface ChartData {
   kind: "bar" | "line" | "area" | "pie";
   title: string;
@@ -38,32 +40,22 @@ const HEADING = /^#{1,6}\s/;
 
 /** Whether a document is a deck: it has several parts between lines of dashes, and they begin with headings. */
 export function isDeck(text: string): boolean {
-  const { fields, rest } = frontMatter(lines(text));
+  const { fields, rest } = frontMatter(linesOf(text));
   const parts = split(rest).filter((part) => part.some((line) => line.trim()));
   const headed = parts.filter((part) => HEADING.test(part.find((line) => line.trim() && !/^Layout:/.test(line)) ?? ""));
   return parts.length > 1 && (fields["theme"] !== undefined || headed.length >= parts.length * 0.6);
 }
 
 export function readDeck(text: string): Deck {
-  const { fields, rest } = frontMatter(lines(text));
+  const { fields, rest } = frontMatter(linesOf(text));
   const slides = split(rest).filter((part) => part.some((line) => line.trim())).map(slide);
   const theme = THEMES.find((one) => one === fields["theme"]) ?? "plain";
   return { title: fields["title"] ?? slides[0]?.heading ?? "", author: fields["author"] ?? "", theme, slides };
 }
 
-/** The same document with another theme. */
-export function withTheme(text: string, theme: Theme): string {
-  const all = lines(text);
-  const { rest } = frontMatter(all);
-  const front = all.slice(0, all.length - rest.length);
-  if (!front.length) return `---\ntheme: ${theme}\n---\n\n${text}`;
-  const kept = front.slice(1, -1).filter((line) => !/^theme:/.test(line));
-  return ["---", ...kept, `theme: ${theme}`, "---", ...rest].join("\n");
-}
+export const linesOf = (text: string): string[] => text.replace(/^\uFEFF/, "").replace(/\r\n/g, "\n").split("\n");
 
-const lines = (text: string): string[] => text.replace(/^\uFEFF/, "").replace(/\r\n/g, "\n").split("\n");
-
-function frontMatter(all: string[]): { fields: Record<string, string>; rest: string[] } {
+export function frontMatter(all: string[]): { fields: Record<string, string>; rest: string[] } {
   if (all[0]?.trim() !== "---") return { fields: {}, rest: all };
   const end = all.findIndex((line, at) => at > 0 && line.trim() === "---");
   const inside = all.slice(1, end < 0 ? 0 : end);
@@ -76,25 +68,30 @@ function frontMatter(all: string[]): { fields: Record<string, string>; rest: str
 }
 
 /** The slides stand between lines of three dashes, which do not count inside of code. */
-function split(all: string[]): string[][] {
+export function split(all: string[]): string[][] {
+  const code = fenced(all);
   const parts: string[][] = [[]];
-  let fence = "";
-  for (const line of all) {
-    const mark = /^(`{3,}|~{3,})/.exec(line)?.[1] ?? "";
-    if (mark && (!fence || mark.startsWith(fence))) fence = fence ? "" : mark;
-    if (!fence && line.trim() === "---") parts.push([]);
+  for (const [at, line] of all.entries()) {
+    if (!code[at] && line.trim() === "---") parts.push([]);
     else parts.at(-1)!.push(line);
   }
   return parts;
 }
 
+/** Where a part of the document says its layout, which is in its first line; -1 if it does not. */
+export function layoutAt(part: string[]): number {
+  const first = part.findIndex((line) => line.trim());
+  return first >= 0 && /^Layout:/.test(part[first]!) ? first : -1;
+}
+
 function slide(all: string[]): Slide {
-  const note = all.findIndex((line) => /^Notes?:/.test(line));
+  const code = fenced(all);
+  const note = all.findIndex((line, place) => !code[place] && line.startsWith("Note:"));
   const body = note < 0 ? all : all.slice(0, note);
-  const notes = note < 0 ? "" : all.slice(note).join("\n").replace(/^Notes?:\s*/, "").trim();
-  const at = body.findIndex((line) => HEADING.test(line));
-  const said = body.findIndex((line) => /^Layout:/.test(line));
-  const wanted = said < 0 ? "" : body[said]!.slice(7).trim().toLowerCase();
+  const notes = note < 0 ? "" : all.slice(note).join("\n").slice(5).trim();
+  const at = body.findIndex((line, place) => !code[place] && HEADING.test(line));
+  const said = layoutAt(body);
+  const wanted = body[said]?.slice(7).trim().toLowerCase() ?? "";
   const blocks = readBlocks(body.filter((_, place) => place !== at && place !== said));
   const layout = LAYOUTS.find((one) => one === wanted) ?? guessed(body[at] ?? "", blocks);
   return { heading: (body[at] ?? "").replace(/^#+\s+/, "").trim(), blocks, notes, layout };
@@ -102,31 +99,27 @@ function slide(all: string[]): Slide {
 
 /** A slide that says nothing of its layout: a heading of the first order is a title, one without anything is a section. */
 function guessed(heading: string, blocks: Block[]): Layout {
-  const plain = blocks.every((block) => block.kind === "text" && !/^([-*+]|\d+[.)])\s|^\|/m.test(block.text));
-  if (heading.startsWith("# ") && plain && blocks.length < 2) return "title";
+  const isPlain = (block: Block) => block.kind === "text" && !/^\s*(([-*+]|\d+[.)])\s|\||```|~~~)/m.test(block.text);
+  if (heading.startsWith("# ") && blocks.every(isPlain) && blocks.length < 2) return "title";
   if (heading && !blocks.length) return "section";
-  return !heading && blocks.length === 1 ? "center" : "plain";
+  return !heading && blocks.length === 1 && (isPlain(blocks[0]!) || blocks[0]!.kind === "picture") ? "center" : "plain";
 }
 
 function readBlocks(all: string[]): Block[] {
+  const code = fenced(all);
   const blocks: Block[] = [];
   let text: string[] = [];
-  let fence = "";
   const flush = () => {
     if (text.some((line) => line.trim())) blocks.push({ kind: "text", text: text.join("\n").replace(/^\n+/, "").trimEnd() });
     text = [];
   };
   for (let at = 0; at < all.length; at++) {
-    const found = fence ? null : special(all, at);
+    const found = code[at] === "inside" ? null : special(all, at);
     if (found) {
       flush();
       blocks.push(found.block);
       at = found.end;
-      continue;
-    }
-    const mark = /^(`{3,}|~{3,})/.exec(all[at]!)?.[1] ?? "";
-    if (mark && (!fence || mark.startsWith(fence))) fence = fence ? "" : mark;
-    text.push(all[at]!);
+    } else text.push(all[at]!);
   }
   flush();
   return blocks;
@@ -162,25 +155,4 @@ function value(text: string | undefined): number | null {
   const digits = found.replace("−", "-").replace(/[ '_]/g, "");
   const plain = digits.includes(".") || /^[-+]?\d{1,3}(,\d{3})+$/.test(digits) ? digits.replaceAll(",", "") : digits.replace(",", ".");
   return Number.isFinite(Number(plain)) ? Number(plain) : null;
-}
-
-/** The same document with another layout of one slide; nothing said is as it comes. */
-export function withLayout(text: string, number: number, layout: Layout | ""): string {
-  const all = lines(text);
-  const { rest } = frontMatter(all);
-  const parts = split(rest);
-  const filled = parts.map((part, at) => ({ part, at })).filter(({ part }) => part.some((line) => line.trim()));
-  const at = filled[number]?.at;
-  if (at === undefined) return text;
-  const kept = parts[at]!.filter((line) => !/^Layout:/.test(line));
-  const first = kept.findIndex((line) => line.trim());
-  parts[at] = layout ? kept.toSpliced(first, 0, `Layout: ${layout}`) : kept;
-  return [...all.slice(0, all.length - rest.length), ...parts.flatMap((part, place) => (place ? ["---", ...part] : part))].join("\n");
-}
-
-/** The layout that a slide asks for by name. */
-export function layoutSaid(text: string, number: number): Layout | "" {
-  const part = split(frontMatter(lines(text)).rest).filter((one) => one.some((line) => line.trim()))[number];
-  const said = part?.find((line) => /^Layout:/.test(line))?.slice(7).trim().toLowerCase();
-  return LAYOUTS.find((one) => one === said) ?? "";
 }

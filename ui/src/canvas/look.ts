@@ -36,6 +36,7 @@ const theme = EditorView.theme({
   ".cm-deletedChunk": { backgroundColor: "var(--bad-soft)" },
   ".cm-changedText": { background: "light-dark(#b9e3c6, #2b5c3c) !important" },
   ".cm-deletedChunk .cm-deletedText": { background: "light-dark(#f5c6c2, #6b2f2c) !important" },
+  ".cm-collapsedLines:before, .cm-collapsedLines:after": { content: '"⋯" !important' },
   ".cm-collapsedLines": { background: "var(--sunk) !important", color: "var(--quiet)" },
 });
 

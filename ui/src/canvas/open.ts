@@ -2,8 +2,9 @@
 
 import { app, patch } from "../state/app";
 import { fenceName } from "./fences";
+import { idOf, load, refresh } from "./keeping";
 import { kindOf, viewsOf } from "./kind";
-import { activate, add, canvas, fresh, idOf, load, type Place, refresh, remember, type Tab, tabOf, update } from "./tabs";
+import { activate, add, canvas, fresh, type Place, remember, type Tab, tabOf, update } from "./tabs";
 
 export interface How {
   before?: (now: string) => string | undefined; // what the file was, for a comparison

@@ -22,8 +22,11 @@ describe("a table", () => {
     for (const [text, name] of [[CSV, "a.csv"], ["a\tb\n1\t2\n", "a.tsv"]] as const) {
       expect(writeTable(readTable(text, name))).toBe(text);
     }
-    const json = '[{"a": 1, "b": "x", "c": [1, 2]}, {"a": 2.5, "b": true}]';
-    expect(JSON.parse(writeTable(readTable(json, "a.json")))).toEqual([{ a: 1, b: "x", c: [1, 2] }, { a: 2.5, b: true, c: null }]);
+    for (const text of ["a;b\n1,5;2\n", '"x;y"|b\n1|2\n', "a,\n1,2\n", '[\n    {\n        "a": "01",\n        "b": [1, 2]\n    }\n]\n']) {
+      const name = text.startsWith("[") ? "a.json" : "a.csv";
+      const written = writeTable(readTable(text, name));
+      expect(name === "a.json" ? JSON.parse(written) : written).toEqual(name === "a.json" ? JSON.parse(text) : text.replace('"x;y"', "x;y"));
+    }
   });
 
   it("sorts numbers as numbers and keeps the order of equals", () => {
@@ -39,6 +42,18 @@ describe("a table", () => {
     expect(next.rows[1]).toEqual(["pear", "91", "two\nlines"]);
     expect(next.rows[0]).toBe(table.rows[0]);
     expect(table.rows[1]![1]).toBe("90");
+  });
+
+  it("of JSON keeps what each value is, whichever cell is changed", () => {
+    const table = readTable('[{"zip":"01234","n":1,"flag":true},{"zip":"9","n":2,"more":{"a":1}}]', "a.json");
+    const next = changed(changed(changed(changed(table, 1, 1, "7.5"), 1, 0, "00005"), 0, 3, '{"b": 2}'), 0, 2, "");
+    expect(writeTable(next)).toBe('[{"zip":"01234","n":1,"flag":null,"more":{"b":2}},{"zip":"00005","n":7.5,"more":{"a":1}}]\n');
+    expect(writeTable(withoutRow(withRow(next, 0), 0))).toBe('[{"zip":null,"n":null,"flag":null,"more":null},{"zip":"00005","n":7.5,"more":{"a":1}}]\n');
+  });
+
+  it("has as many rows as there are", () => {
+    const table = readTable(`a,b\n${"1,2\n".repeat(200_000)}`, "a.csv");
+    expect([table.rows.length, shown(table, { sort: { column: 0, down: true }, filter: "" }).length]).toEqual([200_000, 200_000]);
   });
 
   it("gets a row, and loses one", () => {
@@ -60,6 +75,7 @@ describe("a table", () => {
   it("that is none says what to do", () => {
     expect(() => readTable("{", "a.json")).toThrow(NotATable);
     expect(() => readTable('{"a": 1}', "a.json")).toThrow("list of objects");
-    expect(readTable("", "a.csv")).toEqual({ columns: [], rows: [], format: "csv" });
+    expect(() => readTable('[{"id": 12345678901234567890}]', "a.json")).toThrow("look at it as code");
+    expect(readTable("", "a.csv")).toMatchObject({ columns: [], rows: [], format: "csv" });
   });
 });

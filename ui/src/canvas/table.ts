@@ -6,18 +6,32 @@ export interface Table {
   columns: string[];
   rows: string[][];
   format: "csv" | "tsv" | "json";
+  delimiter: string; // between two cells
+  head: string[]; // the names of the columns as the file has them, which may be none
+  objects: Row[]; // what JSON the rows stand for
+  indent: string; // of that JSON
 }
+
+type Row = Record<string, unknown>;
 
 export class NotATable extends Error {}
 
 export function readTable(text: string, name: string): Table {
   if (/\.json$/i.test(name)) return readJson(text);
   const format = /\.tsv$/i.test(name) ? "tsv" : "csv";
-  const parsed = Papa.parse<string[]>(text.replace(/^\uFEFF/, ""), { ...(format === "tsv" ? { delimiter: "\t" } : {}) });
-  const [head, ...rows] = withoutBlank(parsed.data);
-  if (!head) return { columns: [], rows: [], format };
-  const width = Math.max(head.length, ...rows.map((row) => row.length));
-  return { columns: filled(head, width).map((name, at) => name || `column ${at + 1}`), rows: rows.map((row) => filled(row, width)), format };
+  const delimiter = format === "tsv" ? "\t" : delimiterOf(text);
+  const parsed = Papa.parse<string[]>(text, { delimiter });
+  const [head = [], ...rows] = withoutBlank(parsed.data);
+  const width = rows.reduce((most, row) => Math.max(most, row.length), head.length);
+  const columns = filled(head, width).map((name, at) => name || `column ${at + 1}`);
+  return { columns, rows: rows.map((row) => filled(row, width)), format, delimiter, head: filled(head, width), objects: [], indent: "" };
+}
+
+/** What stands between the cells of the first line most often, outside of quotes. */
+function delimiterOf(text: string): string {
+  const line = (/^(?:"(?:[^"]|"")*"|[^"\n])*/.exec(text.trimStart())?.[0] ?? "").replace(/"(?:[^"]|"")*"/g, "");
+  const count = (sign: string) => line.split(sign).length - 1;
+  return [",", ";", "\t", "|"].reduce((best, sign) => (count(sign) > count(best) ? sign : best));
 }
 
 /** Rows without empty lines, which are none; in a table of one column they are cells, except at its ends. */
@@ -33,6 +47,11 @@ function filled(row: string[], width: number): string[] {
   return row.length === width ? row : [...row, ...Array<string>(width - row.length).fill("")];
 }
 
+const LONG_NUMBER = /(?<=[[:,\s])-?\d[\d.]{15,}(?=[\s,\]}])/g;
+
+/** Whether a browser would write some number otherwise than it stands there. */
+const isRounded = (text: string): boolean => (text.match(LONG_NUMBER) ?? []).some((digits) => String(Number(digits)) !== digits);
+
 function readJson(text: string): Table {
   let data: unknown;
   try {
@@ -43,10 +62,14 @@ function readJson(text: string): Table {
   if (!Array.isArray(data) || !data.every((row) => row && typeof row === "object" && !Array.isArray(row))) {
     throw new NotATable("A grid needs a list of objects; look at this file as code instead.");
   }
-  const objects = data as Record<string, unknown>[];
+  if (isRounded(text)) throw new NotATable("This file has numbers of more digits than a grid can keep; look at it as code instead.");
+  const objects = data as Row[];
   const columns = [...new Set(objects.flatMap((row) => Object.keys(row)))];
-  return { columns, rows: objects.map((row) => columns.map((column) => cell(row[column]))), format: "json" };
+  const indent = /^\s*\[\r?\n([ \t]+)/.exec(text)?.[1] ?? (text.trim().includes("\n") ? "  " : "");
+  return { columns, rows: objects.map((row) => cells(row, columns)), format: "json", delimiter: "", head: columns, objects, indent };
 }
+
+const cells = (row: Row, columns: string[]): string[] => columns.map((column) => cell(row[column]));
 
 function cell(value: unknown): string {
   if (value === undefined || value === null) return "";
@@ -54,25 +77,19 @@ function cell(value: unknown): string {
 }
 
 export function writeTable(table: Table): string {
-  if (table.format === "json") {
-    const objects = table.rows.map((row) => Object.fromEntries(table.columns.map((column, at) => [column, typed(row[at] ?? "")])));
-    return `${JSON.stringify(objects, null, 2)}\n`;
-  }
-  return `${Papa.unparse({ fields: table.columns, data: table.rows }, { delimiter: table.format === "tsv" ? "\t" : ",", newline: "\n" })}\n`;
+  if (table.format === "json") return `${JSON.stringify(table.objects, null, table.indent)}\n`;
+  return `${Papa.unparse({ fields: table.head, data: table.rows }, { delimiter: table.delimiter, newline: "\n" })}\n`;
 }
 
-function typed(text: string): unknown {
+/** What a text means in a cell of JSON. A text stays one, also where it looks like a number. */
+function meant(text: string, like: unknown): unknown {
+  if (typeof like === "string") return text;
   if (text === "") return null;
-  if (/^-?(0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?$/.test(text) && String(Number(text)) === text) return Number(text);
-  if (text === "true" || text === "false") return text === "true";
-  if (/^[[{]/.test(text)) {
-    try {
-      return JSON.parse(text);
-    } catch {
-      return text;
-    }
+  try {
+    return JSON.parse(text) as unknown;
+  } catch {
+    return text;
   }
-  return text;
 }
 
 export interface Look {
@@ -105,9 +122,13 @@ export function number(text: string): number | null {
 }
 
 export function changed(table: Table, row: number, column: number, value: string): Table {
-  const rows = [...table.rows];
-  rows[row] = rows[row]!.map((old, at) => (at === column ? value : old));
-  return { ...table, rows };
+  const rows = table.rows.with(row, table.rows[row]!.with(column, value));
+  if (table.format !== "json") return { ...table, rows };
+  const name = table.columns[column]!;
+  const old = table.objects[row]!;
+  const like = old[name] ?? table.objects.find((one) => one[name] !== null && one[name] !== undefined)?.[name];
+  const objects = table.objects.with(row, { ...old, [name]: meant(value, like) });
+  return { ...table, rows, objects };
 }
 
 /** The columns that can be drawn: most of what stands in them is numbers. */
@@ -122,9 +143,10 @@ export function numeric(table: Table): number[] {
 
 /** The table with an empty row after one of its rows; -1 is before the first. */
 export function withRow(table: Table, after: number): Table {
-  return { ...table, rows: table.rows.toSpliced(after + 1, 0, table.columns.map(() => "")) };
+  const objects = table.format === "json" ? table.objects.toSpliced(after + 1, 0, Object.fromEntries(table.columns.map((name) => [name, null]))) : [];
+  return { ...table, rows: table.rows.toSpliced(after + 1, 0, table.columns.map(() => "")), objects };
 }
 
 export function withoutRow(table: Table, row: number): Table {
-  return { ...table, rows: table.rows.toSpliced(row, 1) };
+  return { ...table, rows: table.rows.toSpliced(row, 1), objects: table.objects.toSpliced(row, 1) };
 }

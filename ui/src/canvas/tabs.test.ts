@@ -2,8 +2,9 @@ import { afterEach, beforeEach, expect, it, vi } from "vitest";
 
 import { app, patch } from "../state/app";
 import { serveFiles as serve } from "../testing/files";
+import { moved, refresh, save, saveAs, settle } from "./keeping";
 import { openFile, openText } from "./open";
-import { canvas, change, close, isChanged, moved, redo, refresh, save, saveAs, settle, type Tab, undo } from "./tabs";
+import { canvas, change, close, isChanged, redo, type Tab, undo } from "./tabs";
 import { versionsOf } from "./versions";
 
 beforeEach(() => {
@@ -129,6 +130,33 @@ it("follows a file that is called otherwise, also by its folder", async () => {
   expect(tab().file?.path).toBe("lib/a.py");
 });
 
+it("is something else with another name", async () => {
+  serveFiles({ "a.txt": "a,b\n1,2\n" });
+  await openFile("a.txt");
+  moved("coder", "a.txt", "a.csv");
+  expect([tab().kind, tab().view]).toEqual(["data", "grid"]);
+});
+
+it("is not written over another file unasked, and not into another agent's workspace", async () => {
+  const { files } = serveFiles({ "a.py": "mine", "b.py": "precious" });
+  await openFile("a.py");
+  const ask = vi.fn(() => false);
+  vi.stubGlobal("confirm", ask);
+  expect([await saveAs(tab().id, "b.py"), files.get("b.py")]).toEqual([false, "precious"]);
+  ask.mockReturnValue(true);
+  patch({ agent: "other" });
+  expect([await saveAs(tab().id, "b.py"), files.get("b.py"), ask.mock.calls.length]).toEqual([true, "mine", 2]);
+  expect(tab().file).toMatchObject({ agent: "coder", path: "b.py" });
+});
+
+it("is saved twice and has one version before", async () => {
+  serveFiles({ "a.py": "one" });
+  await openFile("a.py");
+  change(tab().id, "two");
+  await Promise.all([save(tab().id), save(tab().id)]);
+  expect(tab().versions).toEqual(["one"]);
+});
+
 it("asks before it loses something", async () => {
   serveFiles({ "a.py": "1" });
   await openFile("a.py");
@@ -139,11 +167,19 @@ it("asks before it loses something", async () => {
   ask.mockReturnValue(true);
   expect(close(tab().id)).toBe(true);
   expect(canvas.get()).toEqual({ tabs: [], active: "" });
+  openText("answer.py", "x = 1\n");
+  expect(close(tab().id)).toBe(true); // it stands in the conversation
+  expect(ask.mock.calls.length).toBe(2);
+  openText("begun.py", "\n");
+  change(tab().id, "x = 2\n", true);
+  expect([close(tab().id), ask.mock.calls.length]).toEqual([true, 3]);
 });
 
-it("is empty for whoever signs in next", async () => {
+it("stays for who has to sign in again, and is empty for whoever comes next", async () => {
   serveFiles({ "a.py": "1" });
   await openFile("a.py");
   patch({ me: null });
+  expect(canvas.get().tabs.length).toBe(1); // it may be the same one
+  patch({ agent: "" });
   expect(canvas.get().tabs).toEqual([]);
 });

@@ -1,10 +1,9 @@
 /** What is open on the canvas: its tabs, their texts, and what was changed in them. */
 
-import * as api from "../api";
-import { ApiError } from "../api/http";
-import { app, attempt, notify, patch } from "../state/app";
+import { app } from "../state/app";
 import { createStore, useStore } from "../state/store";
-import { bytesKind, type Kind, kindOf, pictureType, type View, viewsOf } from "./kind";
+import { bytesKind, type Kind, type View, viewsOf } from "./kind";
+import { PLAIN, type Spelling } from "./spelling";
 
 export interface Place {
   agent: string;
@@ -23,12 +22,15 @@ export interface Tab {
   gone: boolean; // the file is no longer there
   text: string; // with the changes
   saved: string; // as the server has it
+  spelling: Spelling; // of its file
+  size: number; // of its file, in bytes
   bytes: Blob | null; // of what is no text
   cut: boolean; // there is more of it than can be shown
   versions: string[]; // what it was before, oldest first
   theirs: string | null; // what the file has become while it was changed here
   past: string[];
   future: string[];
+  typing: boolean; // what is typed now belongs to the last step
 }
 
 export interface Canvas {
@@ -48,6 +50,9 @@ export const tabOf = (id: string): Tab | undefined => canvas.get().tabs.find((ta
 
 export const isChanged = (tab: Tab): boolean => tab.text !== tab.saved || (tab.file === null && tab.text !== "");
 
+/** Whether closing a tab would lose what somebody wrote; an answer stands in the conversation still. */
+export const isUnsaved = (tab: Tab): boolean => tab.text !== (tab.file ? tab.saved : tab.versions[0]);
+
 export function update(id: string, change: Partial<Tab> | ((tab: Tab) => Tab)): void {
   canvas.set((old) => ({
     ...old,
@@ -59,7 +64,7 @@ export const activate = (id: string): void => canvas.set((old) => ({ ...old, act
 
 export function fresh(id: string, name: string, file: Place | null): Tab {
   return {
-    id, name, file, kind: bytesKind(name) ?? "code", view: "code", state: "loading", problem: "", gone: false, text: "", saved: "", bytes: null, cut: false, versions: [], theirs: null, past: [], future: [],
+    id, name, file, kind: bytesKind(name) ?? "code", view: "code", state: "loading", problem: "", gone: false, text: "", saved: "", spelling: PLAIN, size: 0, bytes: null, cut: false, versions: [], theirs: null, past: [], future: [], typing: false,
   }; // prettier-ignore
 }
 
@@ -71,7 +76,7 @@ export function add(tab: Tab, show: boolean): void {
 export function close(id: string): boolean {
   const tab = tabOf(id);
   if (!tab) return true;
-  if (tab.file && isChanged(tab) && !confirm(`Close ${tab.name} without saving what you changed?`)) return false;
+  if (isUnsaved(tab) && !confirm(`Close ${tab.name} without saving what you changed?`)) return false;
   canvas.set((old) => {
     const at = old.tabs.findIndex((one) => one.id === id);
     const tabs = old.tabs.filter((one) => one.id !== id);
@@ -86,23 +91,20 @@ export function close(id: string): boolean {
 export function change(id: string, text: string, typed = false): void {
   update(id, (tab) => {
     if (tab.text === text) return tab;
-    const goes = typed && typing.has(id);
-    if (typed) typing.add(id);
-    else typing.delete(id);
-    return { ...tab, text, past: goes ? tab.past : [...tab.past.slice(-MOST_STEPS), tab.text], future: [] };
+    const past = typed && tab.typing ? tab.past : stepped(tab);
+    return { ...tab, text, past, future: [], typing: typed };
   });
 }
 
-const typing = new Set<string>();
+/** The steps back, with the one to what stands there now. */
+export const stepped = (tab: Tab): string[] => [...tab.past.slice(1 - MOST_STEPS), tab.text];
 
 export function undo(id: string): void {
-  typing.delete(id);
-  update(id, (tab) => (tab.past.length ? { ...tab, text: tab.past.at(-1)!, past: tab.past.slice(0, -1), future: [tab.text, ...tab.future] } : tab));
+  update(id, (tab) => (tab.past.length ? { ...tab, text: tab.past.at(-1)!, past: tab.past.slice(0, -1), future: [tab.text, ...tab.future], typing: false } : tab));
 }
 
 export function redo(id: string): void {
-  typing.delete(id);
-  update(id, (tab) => (tab.future.length ? { ...tab, text: tab.future[0]!, future: tab.future.slice(1), past: [...tab.past, tab.text] } : tab));
+  update(id, (tab) => (tab.future.length ? { ...tab, text: tab.future[0]!, future: tab.future.slice(1), past: stepped(tab), typing: false } : tab));
 }
 
 /** What the file was before a change of it, remembered for a comparison. */
@@ -110,142 +112,18 @@ export function remember(tab: Tab, before: string): string[] {
   return tab.versions.at(-1) === before ? tab.versions : [...tab.versions.slice(1 - MOST_VERSIONS), before];
 }
 
-// -- reading and writing ------------------------------------------------------------------------------------------
-
-export async function load(id: string): Promise<void> {
-  const tab = tabOf(id);
-  if (!tab?.file) return;
-  try {
-    const read = await (bytesKind(tab.name) ? readBytes(tab.file) : readText(tab.file));
-    update(id, (old) => shown(old, read));
-  } catch (error) {
-    if (error instanceof ApiError && error.status === 401) patch({ me: null });
-    update(id, { state: "failed", problem: said(error) });
-  }
-}
-
-interface Read {
-  text: string;
-  bytes: Blob | null;
-  cut: boolean;
-}
-
-async function readBytes({ agent, path, thread }: Place): Promise<Read> {
-  const bytes = await api.files.bytes(agent, path, thread);
-  return { text: "", bytes: bytes.slice(0, bytes.size, pictureType(path) || "application/pdf"), cut: false };
-}
-
-async function readText({ agent, path, thread }: Place): Promise<Read> {
-  const { content, encoding, truncated } = await api.files.read(agent, path, thread);
-  if (encoding === "utf-8") return { text: content, bytes: null, cut: truncated };
-  return { text: "", bytes: new Blob([Uint8Array.from(atob(content), (sign) => sign.charCodeAt(0))]), cut: truncated };
-}
-
-/** A tab with what was read; the first time, in the way such things are looked at first. */
-function shown(tab: Tab, read: Read): Tab {
-  const kind = bytesKind(tab.name) ?? (read.bytes ? "binary" : kindOf(tab.name, read.text));
-  const first = tab.state !== "ready";
-  if (!first && read.text === tab.saved && !read.bytes) return tab;
-  const base = { ...tab, ...read, kind, view: first ? viewsOf(kind)[0]! : fitting(tab.view, kind), state: "ready", problem: "", gone: false } as const;
-  if (first || read.bytes) return { ...base, saved: read.text };
-  return { ...base, saved: read.text, versions: remember(tab, tab.saved), theirs: null, past: [...tab.past, tab.text], future: [] };
-}
-
 /** The same view, if there is one of such things. */
-function fitting(view: View, kind: Kind): View {
+export function fitting(view: View, kind: Kind): View {
   return view === "diff" || viewsOf(kind).includes(view) ? view : viewsOf(kind)[0]!;
 }
 
-/** Look whether the file has become another; what was changed here is not lost by that. */
-export async function refresh(id: string): Promise<void> {
-  const tab = tabOf(id);
-  if (!tab?.file) return;
-  if (tab.state !== "ready" || tab.kind === "image" || tab.kind === "pdf" || tab.kind === "binary") return load(id);
-  const now = await readText(tab.file).catch((error: unknown) => {
-    if (error instanceof ApiError && error.status === 404) update(id, { gone: true });
-    return null; // whoever is away now comes back later
-  });
-  if (!now || now.bytes) return;
-  update(id, (old) => {
-    if (old.gone) old = { ...old, gone: false };
-    if (now.text === old.saved || now.text === old.theirs) return old;
-    if (now.text === old.text) return { ...old, saved: now.text, theirs: null, versions: remember(old, old.saved) };
-    return isChanged(old) ? { ...old, theirs: now.text } : shown(old, now);
-  });
-}
+/** Nobody leaves the page without being asked about what was not saved. */
+addEventListener("beforeunload", (event) => {
+  if (canvas.get().tabs.some(isUnsaved)) event.preventDefault();
+});
 
-/** Save a tab into its file; not over what somebody else wrote there meanwhile. */
-export async function save(id: string, over = false): Promise<boolean> {
-  const tab = tabOf(id);
-  if (!tab?.file || tab.bytes || tab.cut) return false;
-  const { agent, path } = tab.file;
-  const done = await attempt(async () => {
-    const now = over ? null : await readText(tab.file!).catch(missing);
-    if (now && !now.bytes && now.text !== tab.saved && now.text !== tab.text) {
-      update(id, { theirs: now.text });
-      notify(`${tab.name} was changed elsewhere; choose which of the two stays.`, "error");
-      return false;
-    }
-    await api.files.write(agent, { path, content: tab.text, encoding: "utf-8" });
-    update(id, (old) => written(old, tab.text));
-    return true;
-  });
-  return done ?? false;
-}
-
-function written(tab: Tab, text: string): Tab {
-  const kind = kindOf(tab.name, text);
-  return { ...tab, saved: text, theirs: null, gone: false, versions: remember(tab, tab.theirs ?? tab.saved), kind, view: fitting(tab.view, kind) };
-}
-
-function missing(error: unknown): null {
-  if (error instanceof ApiError && error.status === 404) return null; // it is written anew
-  throw error;
-}
-
-/** Save a text that is in no file, or a file under another name. */
-export async function saveAs(id: string, path: string): Promise<boolean> {
-  const tab = tabOf(id);
-  if (!tab) return false;
-  const { agent } = app.get();
-  const written = await attempt(() => api.files.write(agent, { path, content: tab.text, encoding: "utf-8" }));
-  if (!written) return false;
-  const file = { agent, path, thread: "" };
-  const name = path.split("/").at(-1)!;
-  const moved = { ...tab, id: idOf(file), file, name, saved: tab.text, kind: kindOf(name, tab.text) };
-  canvas.set((old) => ({ tabs: old.tabs.filter((one) => one.id !== moved.id).map((one) => (one.id === id ? moved : one)), active: moved.id }));
-  return true;
-}
-
-export const idOf = ({ agent, path }: Place): string => JSON.stringify([agent, path]);
-
-/** Take what the file has become, or keep what stands here. */
-export function settle(id: string, choice: "theirs" | "mine"): void {
-  update(id, (tab) => {
-    if (tab.theirs === null) return tab;
-    if (choice === "mine") return { ...tab, saved: tab.theirs, theirs: null, versions: remember(tab, tab.theirs) };
-    return { ...tab, text: tab.theirs, saved: tab.theirs, theirs: null, versions: remember(tab, tab.saved), past: [...tab.past, tab.text], future: [] };
-  });
-}
-
-/** A file was given another name, or another place. */
-export function moved(agent: string, source: string, target: string): void {
-  canvas.set((old) => {
-    const tabs = old.tabs.map((tab) => renamed(tab, agent, source, target));
-    const at = old.tabs.findIndex((tab) => tab.id === old.active);
-    return { tabs, active: tabs[at]?.id ?? "" };
-  });
-}
-
-function renamed(tab: Tab, agent: string, source: string, target: string): Tab {
-  if (tab.file?.agent !== agent || !(tab.file.path === source || tab.file.path.startsWith(`${source}/`))) return tab;
-  const file = { ...tab.file, path: target + tab.file.path.slice(source.length) };
-  return { ...tab, id: idOf(file), file, name: file.path.split("/").at(-1)! };
-}
-
-const said = (error: unknown): string => (error instanceof Error ? error.message : String(error));
-
-/** Whoever signs in next has nothing to do with what was open. */
+/** Whoever signs in next has nothing to do with what was open; who has to sign in again has it still. */
 app.subscribe(() => {
-  if (app.get().me === null && canvas.get().tabs.length) canvas.set(() => ({ tabs: [], active: "" }));
+  const { me, agent } = app.get();
+  if (!me && !agent && canvas.get().tabs.length) canvas.set(() => ({ tabs: [], active: "" }));
 });

@@ -3,14 +3,19 @@
 import { useEffect, useState } from "react";
 
 import * as api from "../api";
-import { useApp } from "../state/app";
 import { diff, type Line } from "./diff";
 
 type Args = Record<string, unknown>;
 
-export function AboutCall({ tool, args, shell }: { tool: string; args: Args; shell?: api.Approval["shell"] }) {
+interface Place {
+  agent: string;
+  thread: string;
+}
+
+/** `of` says whose files an edit is compared with. */
+export function AboutCall({ tool, args, shell, of }: { tool: string; args: Args; shell?: api.Approval["shell"]; of?: Place }) {
   if (tool === "edit_file") return <Diff path={text(args, "path")} lines={diff(text(args, "old_text"), text(args, "new_text"))} />;
-  if (tool === "write_file") return <Written path={text(args, "path")} content={text(args, "content")} />;
+  if (tool === "write_file") return <Written of={of ?? null} path={text(args, "path")} content={text(args, "content")} />;
   if (typeof args["command"] === "string") return <Command args={args} shell={shell ?? null} />;
   return <pre className="args" tabIndex={0} aria-label="Arguments">{JSON.stringify(args, null, 2)}</pre>;
 }
@@ -42,14 +47,13 @@ function Parts({ shell }: { shell: NonNullable<api.Approval["shell"]> }) {
 }
 
 /** What a file would become, compared with what it is. */
-function Written({ path, content }: { path: string; content: string }) {
-  const agent = useApp((state) => state.agent);
+function Written({ of, path, content }: { of: Place | null; path: string; content: string }) {
   const [old, setOld] = useState("");
   useEffect(() => {
     let late = false;
-    api.files.read(agent, path).then((file) => !late && file.encoding !== "base64" && setOld(file.content), () => undefined); // one that is not there is new
+    if (of) api.files.read(of.agent, path, of.thread).then((file) => !late && file.encoding !== "base64" && setOld(file.content), () => undefined); // one that is not there is new
     return () => void (late = true);
-  }, [agent, path]);
+  }, [of?.agent, of?.thread, path]);
   return <Diff path={path} lines={diff(old, content)} />;
 }
 

@@ -27,9 +27,18 @@ it("shows the command, what it would run, and what is sealed", () => {
 });
 
 it.each([["Allow", "allow"], ["Allow in this thread", "allow_session"], ["Always allow this", "allow_always"]])("says %s", async (button, choice) => {
-  render(<Ask asked={ASKED} title="x" />);
+  render(<Ask asked={{ ...ASKED, about: { lasting: true } }} title="x" />);
+  click(button);
   click(button);
   expect(await said()).toEqual({ choice, thread_id: "th_1" });
+  expect(server.asked.filter((one) => one.method === "POST").length).toBe(1);
+});
+
+it("offers nothing that would not last", () => {
+  render(<Ask asked={ASKED} title="x" />);
+  expect(screen.queryByRole("button", { name: "Allow in this thread" })).toBeNull();
+  expect(screen.queryByRole("button", { name: "Always allow this" })).toBeNull();
+  expect(screen.getByText(/a yes is for this once/)).toBeTruthy();
 });
 
 it("denies with words", async () => {

@@ -3,6 +3,7 @@
 import { useId, useState } from "react";
 
 import type { Approval, Decision } from "../api";
+import { app, useDraft } from "../state/app";
 import { answer } from "../state/talk";
 import { AboutCall } from "./AboutCall";
 import { Inquiry } from "./Inquiry";
@@ -14,28 +15,30 @@ export function Ask({ asked, title }: { asked: Approval; title: string }) {
 
 function Consent({ asked, title }: { asked: Approval; title: string }) {
   const field = useId();
-  const [words, setWords] = useState("");
-  const [args, setArgs] = useState<string | null>(null); // as JSON, while they are edited
+  const [words = "", setWords] = useDraft("deny", asked.id); // who looks at another thread meanwhile finds it here again
+  const [args, setArgs] = useDraft("args", asked.id); // as JSON, while they are edited
   const [busy, setBusy] = useState(false);
-  const changed = args === null ? undefined : parsed(args);
+  const lasting = asked.about?.["lasting"] === true; // what a rule or another guard asks about is asked each time
+  const changed = args === undefined ? undefined : parsed(args);
   const say = async (decision: Decision) => {
     setBusy(true);
     await answer(asked, decision);
     setBusy(false);
+    if (!app.get().approvals.some((one) => one.id === asked.id)) (setWords(null), setArgs(null)); // else it could not be said
   };
   return (
     <div className="ask">
       <h2 id={title}>{asked.question}</h2>
-      {args === null ? <AboutCall tool={asked.tool ?? ""} args={asked.args ?? {}} shell={asked.shell ?? null} /> : <EditArgs args={args} wrong={changed === null} set={setArgs} />}
+      {args === undefined ? <AboutCall tool={asked.tool ?? ""} args={asked.args ?? {}} shell={asked.shell ?? null} of={{ agent: asked.agent_id, thread: asked.thread_id }} /> : <EditArgs args={args} wrong={changed === null} set={setArgs} />}
       <div className="choices">
-        <button className="main" disabled={busy || changed === null} onClick={() => void say({ choice: "allow", ...(changed ? { args: changed } : {}) })}>{args === null ? "Allow" : "Allow this instead"}</button>
-        <button disabled={busy || args !== null} onClick={() => void say({ choice: "allow_session" })} title="The same again is not asked about in this thread">Allow in this thread</button>
-        <button disabled={busy || args !== null} onClick={() => void say({ choice: "allow_always" })} title="Keeps a rule: this tool with exactly these arguments is not asked about again">Always allow this</button>
-        {asked.args && <button disabled={busy} onClick={() => setArgs(args === null ? JSON.stringify(asked.args, null, 2) : null)}>{args === null ? "Edit" : "As it was"}</button>}
+        <button className="main" disabled={busy || changed === null} onClick={() => void say({ choice: "allow", ...(changed ? { args: changed } : {}) })}>{args === undefined ? "Allow" : "Allow this instead"}</button>
+        {lasting && <button disabled={busy || args !== undefined} onClick={() => void say({ choice: "allow_session" })} title="The same again is not asked about in this thread">Allow in this thread</button>}
+        {lasting && <button disabled={busy || args !== undefined} onClick={() => void say({ choice: "allow_always" })} title="Keeps a rule: this tool with exactly these arguments is not asked about again">Always allow this</button>}
+        {asked.args && <button disabled={busy} onClick={() => setArgs(args === undefined ? JSON.stringify(asked.args, null, 2) : null)}>{args === undefined ? "Edit" : "As it was"}</button>}
       </div>
       <form className="deny" onSubmit={(event) => { event.preventDefault(); void say({ choice: "deny", words }); }}>
         <label className="visually-hidden" htmlFor={field}>Why not, or what instead</label>
-        <input id={field} placeholder="Why not, or what instead" value={words} onChange={(event) => setWords(event.target.value)} />
+        <input id={field} maxLength={10_000} placeholder="Why not, or what instead" value={words} onChange={(event) => setWords(event.target.value)} />
         <button className="no" disabled={busy}>Deny</button>
       </form>
       <Sealed asked={asked} />
@@ -56,6 +59,7 @@ function EditArgs({ args, wrong, set }: { args: string; wrong: boolean; set: (ar
 function Sealed({ asked }: { asked: Approval }) {
   return (
     <p className="hint sealed">
+      {asked.about?.["lasting"] !== true && <>A rule or a hook wants this asked each time: a yes is for this once. </>}
       {asked.hash && <>Sealed as <code title={asked.hash}>{asked.hash.slice(0, 12)}</code>. </>}
       {asked.expires && <>It lapses {when(asked.expires)}.</>}
     </p>

@@ -6,8 +6,7 @@ import { duration } from "../parts/spans";
 import { Icon } from "../shell/Icon";
 import { useApp } from "../state/app";
 import type { Call } from "../state/fold";
-import { AboutCall, Diff } from "./AboutCall";
-import { diff } from "./diff";
+import { AboutCall } from "./AboutCall";
 import { gist, result } from "./result";
 import { Subagent } from "./Subagent";
 import { Why } from "./Why";
@@ -73,8 +72,7 @@ function Inside({ call }: { call: Call }) {
 function Arguments({ call }: { call: Call }) {
   const { args, argsText, name } = call;
   if (argsText && !Object.keys(args).length) return <pre className="args" aria-label="Arguments" tabIndex={0}>{argsText}</pre>;
-  if (name === "write_file") return <Diff path={String(args["path"] ?? "")} lines={diff("", String(args["content"] ?? ""))} />; // what it was is gone by now
-  return <AboutCall tool={name} args={args} />;
+  return <AboutCall tool={name} args={args} />; // what a file was before is gone by now
 }
 
 function Output({ call }: { call: Call }) {

@@ -2,7 +2,9 @@
 
 import { useState } from "react";
 
+import { Trouble } from "../panels/States";
 import { conversation, useApp } from "../state/app";
+import { readThread } from "../state/threads";
 import { attach } from "./attach";
 import { Composer } from "./Composer";
 import { Dialogs } from "./Dialogs";
@@ -20,7 +22,6 @@ export function Chat() {
         <Tasks />
         <Todos />
         <Dialogs />
-        <Queued />
         <Composer />
       </div>
     </section>
@@ -43,15 +44,11 @@ function Talk() {
   const pending = useApp((state) => conversation(state).pending);
   const thread = useApp((state) => state.thread);
   const opening = useApp((state) => state.opening === state.thread && state.thread !== "");
+  const trouble = useApp((state) => state.trouble);
+  if (trouble && !items.length) return <div className="middle-of"><Trouble text={trouble} again={() => void readThread(thread)} /></div>;
   if (opening && !items.length) return <p className="waiting middle-of" role="status">Reading the thread…</p>;
   if (!items.length && !pending.length) return <Welcome />;
   return <><Title /><List key={thread} items={items} pending={pending} /></>;
-}
-
-/** After a reload it is known that something waits to be heard, and not what. */
-function Queued() {
-  const count = useApp((state) => (conversation(state).pending.length ? 0 : (state.threads.find((one) => one.id === state.thread)?.queued ?? 0)));
-  return count ? <p className="hint" role="status">{count === 1 ? "One message waits" : `${count} messages wait`} to be heard at the next step.</p> : null;
 }
 
 function Title() {

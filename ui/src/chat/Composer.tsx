@@ -18,16 +18,16 @@ export function Composer() {
   const running = useApp((state) => Boolean(conversation(state).run));
   const asked = useApp((state) => state.approvals.some((one) => one.thread_id === state.thread));
   const media = useApp((state) => state.attached[state.thread] ?? NOTHING);
-  const skills = useSkills(text.startsWith("/"));
+  const agent = useApp((state) => state.agent);
+  const skills = useSkills(agent, text.startsWith("/"));
   const write = (words: string) => setDraft(thread, words);
-  const known = useApp((state) => state.agent !== ""); // nobody is there to talk to until the agents have been read
-  const ready = known && Boolean(text.trim() || media.length);
+  const ready = agent !== "" && Boolean(text.trim() || media.length);
 
   const submit = () => {
     if (!ready) return;
     write("");
     setAttached(thread, []);
-    void send(spoken(unslashed(text, skills), media));
+    void send(spoken(unslashed(text, skills), media), { thread, agent });
   };
   return (
     <form className="composer" onSubmit={(event) => { event.preventDefault(); submit(); }}>
@@ -38,7 +38,7 @@ export function Composer() {
           <span className="visually-hidden">Attach files</span><Icon name="clip" />
           <input type="file" multiple className="visually-hidden" onChange={(event) => { void attach(event.target.files ?? []); event.target.value = ""; }} />
         </label>
-        <span className="hint">{running ? "Enter steers the run" : "Enter sends, Shift+Enter is a new line"}</span>
+        <span className="hint">{asked ? "Enter says this instead of an answer" : running ? "Enter steers the run" : "Enter sends, Shift+Enter is a new line"}</span>
         {running && <button type="button" className="stop" onClick={() => void stop()}><Icon name="stop" /> Stop</button>}
         <button className="main send" disabled={!ready}><Icon name="send" /> {running && !asked ? "Steer" : "Send"}</button>
       </div>
@@ -99,15 +99,16 @@ function useGrowing(area: React.RefObject<HTMLTextAreaElement | null>, text: str
   }, [area, text]);
 }
 
-function useSkills(wanted: boolean): api.Skill[] {
-  const agent = useApp((state) => state.agent);
+/** They are there before a slash is typed, since one may be pasted and sent at once; and are read again with each slash. */
+function useSkills(agent: string, slash: boolean): api.Skill[] {
+  const some = useApp((state) => state.agents.some((one) => one.agent_id === agent && one.hooks.includes("skills")));
   const [skills, setSkills] = useState<api.Skill[]>([]);
   useEffect(() => {
-    if (!wanted || !agent) return undefined;
+    if (!some) return setSkills([]);
     let late = false;
-    void api.agents.skills(agent).then((found) => !late && setSkills(found.skills), () => undefined); // an agent may have none
+    void api.agents.skills(agent).then((found) => !late && setSkills(found.skills), () => undefined); // what is known stays
     return () => void (late = true);
-  }, [agent, wanted]);
+  }, [agent, some, slash]);
   return skills;
 }
 

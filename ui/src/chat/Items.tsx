@@ -6,23 +6,26 @@ import type { Part } from "../api";
 import { longFences } from "../canvas/fences";
 import { Markdown } from "../parts/Markdown";
 import { Icon, type IconName } from "../shell/Icon";
-import { conversation, patch, useApp } from "../state/app";
+import { conversation, patch, useApp, useDraft } from "../state/app";
 import type { Call, Ended, Reply, Said } from "../state/fold";
-import { askedBefore, copy, retry } from "../state/talk";
+import { askedBefore, copy, retry, runAfter } from "../state/talk";
 import { forkAt } from "../state/threads";
 import { isPicture } from "./attach";
 import { settled } from "./blocks";
 import { CallCard } from "./CallCard";
 
 export const SaidView = memo(function SaidView({ said, nested = false }: { said: Said; nested?: boolean }) {
-  const [editing, setEditing] = useState(false);
-  if (editing) return <Edit said={said} done={() => setEditing(false)} />;
+  const thread = useApp((state) => state.thread);
+  const [draft, setDraft] = useDraft("edit", `${thread} ${said.seq}`);
+  const [begun, setBegun] = useState(false); // one that is scrolled back to does not take the focus
+  const edit = () => (setBegun(true), setDraft(said.text));
+  if (draft !== undefined && said.seq > 0 && !nested) return <Edit said={said} words={draft} write={setDraft} begun={begun} />;
   return (
     <article className={said.by ? "said hook" : "said"} aria-label={said.by ? `Said by ${said.by}` : "You"} tabIndex={-1}>
       {said.by && <small>{said.by}</small>}
       {said.text && <Markdown text={said.text} />}
       {said.parts.length > 0 && <Parts parts={said.parts} />}
-      {said.seq > 0 && !nested && !said.by && <SaidActions said={said} edit={() => setEditing(true)} />}
+      {said.seq > 0 && !nested && !said.by && <SaidActions said={said} edit={edit} />}
     </article>
   );
 });
@@ -35,6 +38,7 @@ function SaidActions({ said, edit }: { said: Said; edit: () => void }) {
       <Action icon="again" name="Retry" off={running} act={() => void retry(said)} />
       <Action icon="fork" name="Fork" act={() => void forkAt(said.seq)} />
       <Action icon="copy" name="Copy" act={() => void copy(said.text)} />
+      <Action icon="trace" name="Trace" act={() => patch({ panel: "trace", run: runAfter(said.seq) })} />
     </div>
   );
 }
@@ -56,22 +60,22 @@ function Parts({ parts }: { parts: Part[] }) {
   );
 }
 
-function Edit({ said, done }: { said: Said; done: () => void }) {
-  const [words, setWords] = useState(said.text);
+/** What is written stays until it is sent, also when it is scrolled away. */
+function Edit({ said, words, write, begun }: { said: Said; words: string; write: (words: string | null) => void; begun: boolean }) {
+  const running = useApp((state) => Boolean(conversation(state).run));
   const submit = (event: React.SyntheticEvent) => {
     event.preventDefault();
-    done();
-    void retry(said, words);
+    if (!running) void retry(said, words).then((sent) => sent && write(null));
   };
   const key = (event: React.KeyboardEvent) => {
-    if (event.key === "Escape") done();
+    if (event.key === "Escape") (event.preventDefault(), write(null));
     else if (event.key === "Enter" && !event.shiftKey && !event.nativeEvent.isComposing && words.trim()) submit(event);
   };
   return (
     <form className="said edit" onSubmit={submit}>
-      <textarea aria-label="Your message" autoFocus rows={Math.min(10, words.split("\n").length + 1)} value={words} onChange={(event) => setWords(event.target.value)} onKeyDown={key} />
+      <textarea aria-label="Your message" autoFocus={begun} rows={Math.min(10, words.split("\n").length + 1)} value={words} onChange={(event) => write(event.target.value)} onKeyDown={key} />
       <p className="hint">What came after this message is taken back.</p>
-      <div className="choices"><button className="main" disabled={!words.trim()}>Say this instead</button><button type="button" onClick={done}>Leave it</button></div>
+      <div className="choices"><button className="main" disabled={running || !words.trim()} title={running ? "When the run is over" : undefined}>Say this instead</button><button type="button" onClick={() => write(null)}>Leave it</button></div>
     </form>
   );
 }
@@ -134,9 +138,13 @@ function ReplyActions({ reply }: { reply: Reply }) {
   );
 }
 
+/** How a run ended that did not complete; where nothing came after it, it can be tried again. */
 export function EndedView({ ended }: { ended: Ended }) {
+  const last = useApp((state) => conversation(state).items.at(-1) === ended);
+  const asked = last && ended.outcome !== "interrupted" ? askedBefore(ended.seq || Infinity) : undefined;
+  const again = asked && <button className="plain" onClick={() => void retry(asked)}>Try again</button>;
   const trace = ended.run && <button className="plain" onClick={() => patch({ panel: "trace", run: ended.run })}>Trace</button>;
-  if (ended.error) return <p className="ended failed" role="alert"><span>The run failed: {ended.error}</span> {trace}</p>;
+  if (ended.error) return <p className="ended failed" role="alert"><span>The run failed: {ended.error}</span> {again} {trace}</p>;
   const how = ended.outcome === "interrupted" ? "The run waits" : `The run was ${ended.outcome}`;
-  return <p className="ended"><span>{how}{ended.reason && ended.reason !== ended.outcome ? `: ${ended.reason}` : ""}</span> {trace}</p>;
+  return <p className="ended"><span>{how}{ended.reason && ended.reason !== ended.outcome ? `: ${ended.reason}` : ""}</span> {again} {trace}</p>;
 }

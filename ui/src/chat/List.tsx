@@ -3,8 +3,10 @@
 import { useVirtualizer } from "@tanstack/react-virtual";
 import { useEffect, useLayoutEffect, useRef, useState } from "react";
 
+import { Failing } from "../shell/Failing";
 import { patch, useApp } from "../state/app";
 import type { Item, Said } from "../state/fold";
+import { likelyHeight } from "./heights";
 import { EndedView, ReplyView, SaidView } from "./Items";
 import { moves } from "./moving";
 
@@ -16,8 +18,8 @@ export function List({ items, pending }: { items: Item[]; pending: Said[] }) {
   const virtual = useVirtualizer({
     count: all.length,
     getScrollElement: () => place.current,
-    estimateSize: () => 120,
-    overscan: 6,
+    estimateSize: (at) => likelyHeight(all[at]!),
+    overscan: 4,
     getItemKey: (at) => all[at]!.key,
   });
   const [atEnd, toEnd, leave] = useEnd(place);
@@ -32,7 +34,7 @@ export function List({ items, pending }: { items: Item[]; pending: Said[] }) {
         <div className="all" style={{ height: virtual.getTotalSize() }}>
           {virtual.getVirtualItems().map((row) => (
             <div key={row.key} className={row.index >= items.length ? "item pending" : "item"} data-index={row.index} ref={virtual.measureElement} style={{ transform: `translateY(${row.start}px)` }}>
-              <Show item={all[row.index]!} waits={row.index >= items.length} />
+              <Failing what="This message"><Show item={all[row.index]!} waits={row.index >= items.length} /></Failing>
             </div>
           ))}
         </div>
@@ -43,7 +45,7 @@ export function List({ items, pending }: { items: Item[]; pending: Said[] }) {
 }
 
 function Show({ item, waits }: { item: Item; waits: boolean }) {
-  if (item.kind === "user") return <><SaidView said={item} />{waits && <small className="waits">It hears this at its next step.</small>}</>;
+  if (item.kind === "user") return <><SaidView said={item} />{waits && <small className="waits">{item.key.startsWith("sent-") ? "Sending…" : "It hears this at its next step."}</small>}</>;
   if (item.kind === "reply") return <ReplyView reply={item} />;
   return <EndedView ended={item} />;
 }

@@ -3,21 +3,25 @@
 import { useState } from "react";
 
 import * as api from "../api";
-import { attempt, useApp } from "../state/app";
+import { Show } from "../panels/States";
+import { useLoad } from "../panels/useLoad";
+import { useApp } from "../state/app";
 import type { Why as Verdict } from "../state/fold";
 
 export function Why({ call, seen }: { call: string; seen: Verdict[] }) {
   const thread = useApp((state) => state.thread);
-  const [reasons, setReasons] = useState<api.Reasons | null>(null);
-  const load = (open: boolean) => {
-    if (open && !reasons) void attempt(() => api.threads.why(thread, call)).then((found) => found && setReasons(found));
-  };
+  const [opened, setOpened] = useState(false);
   return (
-    <details className="why" onToggle={(event) => load(event.currentTarget.open)}>
+    <details className="why" onToggle={(event) => event.currentTarget.open && setOpened(true)}>
       <summary>Why{seen.length > 0 && <small> {summary(seen)}</small>}</summary>
-      {reasons ? <Told reasons={reasons} /> : <p className="waiting" role="status">Looking it up…</p>}
+      {opened && <Reasons thread={thread} call={call} />}
     </details>
   );
+}
+
+function Reasons({ thread, call }: { thread: string; call: string }) {
+  const reasons = useLoad(() => api.threads.why(thread, call), [thread, call]);
+  return <Show of={reasons} what="the reasons">{(found) => <Told reasons={found} />}</Show>;
 }
 
 function summary(verdicts: Verdict[]): string {
@@ -28,7 +32,7 @@ function summary(verdicts: Verdict[]): string {
 function Told({ reasons }: { reasons: api.Reasons }) {
   const verdicts = reasons.verdicts ?? [];
   return (
-    <div className="told">
+    <div className="told" tabIndex={0} role="group" aria-label="Reasons">
       {verdicts.length ? <Verdicts rows={verdicts} /> : <p className="empty">No hook had anything to say about this.</p>}
       {(reasons.questions ?? []).map((asked, at) => <p key={at}>{asked.question} {answered(asked)}</p>)}
       <Sealed reasons={reasons} />

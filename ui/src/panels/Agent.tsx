@@ -43,6 +43,6 @@ function Page({ tab, agent, changes }: { tab: Tab; agent: api.AgentDetail; chang
   if (tab === "tools") return <Tools agent={agent} changes={changes} />;
   if (tab === "hooks") return <Hooks agent={agent.agent_id} changes={changes} />;
   if (tab === "onion") return <Rings agent={agent.agent_id} changes={changes} />;
-  if (tab === "permissions") return <Permissions agent={agent.agent_id} changes={changes} />;
+  if (tab === "permissions") return <Permissions agent={agent} changes={changes} />;
   return <Overview agent={agent} changes={changes} />;
 }

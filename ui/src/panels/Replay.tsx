@@ -3,7 +3,7 @@
 import "./panels.css";
 import "./replay/replay.css";
 
-import { useEffect, useState } from "react";
+import { useEffect, useRef, useState } from "react";
 
 import * as api from "../api";
 import { attempt, notify, useApp } from "../state/app";
@@ -20,10 +20,15 @@ export default function Replay() {
   const [report, setReport] = useState<api.ReplayReport | null>(null);
   const [busy, setBusy] = useState(false);
   useEffect(() => change((old) => (old.thread ? { ...old, thread } : old)), [thread]);
-  useEffect(() => setReport(null), [agent]);
+  const about = useRef(agent);
+  useEffect(() => {
+    about.current = agent;
+    setReport(null);
+  }, [agent]);
   const run = async () => {
     setBusy(true);
-    setReport((await attempt(() => api.replay(request(agent, asked)))) ?? null);
+    const found = await attempt(() => api.replay(request(agent, asked)));
+    if (about.current === agent) setReport(found ?? null); // who looks at another agent meanwhile does not see this one's
     setBusy(false);
   };
   return (

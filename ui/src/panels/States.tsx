@@ -5,9 +5,9 @@ import type { ReactNode } from "react";
 import type { Loaded } from "./useLoad";
 
 export function Show<T>({ of, what, children }: { of: Loaded<T>; what: string; children: (data: T) => ReactNode }) {
-  if (of.error) return <Trouble text={of.error} again={of.reload} />;
-  if (of.data === undefined) return <p className="waiting" role="status">Reading {what}…</p>;
-  return <>{children(of.data)}</>;
+  const { data, error } = of;
+  if (data === undefined && !error) return <p className="waiting" role="status">Reading {what}…</p>;
+  return <>{error && <Trouble text={error} again={of.reload} />}{data !== undefined && children(data)}</>; // what is being written there stays
 }
 
 export function Trouble({ text, again }: { text: string; again: () => void }) {

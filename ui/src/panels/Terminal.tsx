@@ -1,12 +1,12 @@
 /** A shell on the agent's backend. */
 
 import "@xterm/xterm/css/xterm.css";
-import "./Terminal.css";
+import "./terminal/terminal.css";
 
 import { useEffect, useRef, useSyncExternalStore } from "react";
 
 import { useApp } from "../state/app";
-import { type Session, sessionOf, type Status } from "./terminalSession";
+import { type Session, sessionOf, type Status } from "./terminal/session";
 
 const WORDS: Record<Status, string> = { connecting: "Connecting…", open: "Connected", lost: "Connection lost; trying again…", ended: "The shell has ended", refused: "Not connected" };
 

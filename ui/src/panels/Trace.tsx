@@ -18,10 +18,11 @@ export default function Trace() {
   const thread = useApp((state) => state.thread);
   const { runs, run, error, busy, reload } = useRun(thread);
   if (!thread) return <p className="empty">Open a thread, or begin one: what each of its runs did is shown here.</p>;
-  if (error) return <Trouble text={error} again={reload} />;
+  if (error && !run) return <Trouble text={error} again={reload} />;
   if (!run) return <p className={busy ? "waiting" : "empty"} role="status">{busy ? "Reading the runs…" : "This thread has had no run yet."}</p>;
   return (
     <div className="trace">
+      {error && <Trouble text={error} again={reload} />}
       <div className="trace-head">
         <label>Run <select value={run.run_id} onChange={(event) => patch({ run: event.target.value })}>{runs.map((one) => <option key={one.run_id} value={one.run_id}>{title(one)}</option>)}</select></label>
       </div>

@@ -1,5 +1,5 @@
 import { cleanup, fireEvent, render, screen } from "@testing-library/react";
-import { afterEach, expect, it } from "vitest";
+import { afterEach, expect, it, vi } from "vitest";
 
 import { ApiError } from "../api/http";
 import { app, patch } from "../state/app";
@@ -45,6 +45,16 @@ it("keeps what it knows while it reads again", async () => {
   expect(screen.getByText("before")).toBeTruthy();
   answers[1]!("after");
   expect(await screen.findByText("after")).toBeTruthy();
+});
+
+it("keeps what it knows when reading again fails, and says so", async () => {
+  const load = vi.fn(() => Promise.resolve("before"));
+  const { rerender } = render(<Shown of="a" load={load} />);
+  expect(await screen.findByText("before")).toBeTruthy();
+  load.mockReturnValue(Promise.reject(new Error("the server did not answer")));
+  rerender(<Shown of="a" load={load} again={1} />);
+  expect((await screen.findByRole("alert")).textContent).toContain("The server did not answer.");
+  expect(screen.getByText("before")).toBeTruthy();
 });
 
 it("asks who is signed out to sign in", async () => {

@@ -13,7 +13,7 @@ export interface Loaded<T> {
   put: (data: T) => void; // what the server has answered elsewhere
 }
 
-/** With other `deps` it is something else. When `again` changes it is read again, and what was known stays meanwhile. */
+/** With other `deps` it is something else. When `again` changes it is read again; what was known stays meanwhile, and if that fails. */
 export function useLoad<T>(load: () => Promise<T>, deps: DependencyList, again: unknown = null): Loaded<T> {
   const [state, set] = useState<{ data: T | undefined; error: string; busy: boolean }>({ data: undefined, error: "", busy: true });
   const latest = useRef(0);
@@ -24,7 +24,7 @@ export function useLoad<T>(load: () => Promise<T>, deps: DependencyList, again: 
       (data) => mine === latest.current && set({ data, error: "", busy: false }),
       (error: unknown) => {
         if (error instanceof ApiError && error.status === 401) patch({ me: null });
-        if (mine === latest.current) set({ data: undefined, error: error instanceof Error ? error.message : String(error), busy: false });
+        if (mine === latest.current) set((old) => ({ data: old.data, error: error instanceof Error ? error.message : String(error), busy: false }));
       },
     );
   }, deps);

@@ -1,9 +1,11 @@
 /** Markdown as it may be shown: no HTML of its own, no pictures from elsewhere, nothing that runs. */
 
 import { lazy, memo, Suspense } from "react";
-import ReactMarkdown, { type Components } from "react-markdown";
+import draw, { type Components } from "react-markdown";
 import rehypeSanitize, { defaultSchema } from "rehype-sanitize";
 import remarkGfm from "remark-gfm";
+
+import { recent } from "./recent";
 
 const Rich = lazy(() => import("./MarkdownRich"));
 
@@ -36,13 +38,10 @@ export const COMPONENTS: Components = {
   ),
 };
 
+/** Reading Markdown is most of what a message costs that is scrolled into view: what was read lately is kept. */
+export const KEPT = 300;
+const plain = recent((text) => draw({ children: text, remarkRehypeOptions: PLAIN, remarkPlugins: [remarkGfm], rehypePlugins: [[rehypeSanitize, SCHEMA]], components: COMPONENTS }), KEPT);
+
 export const Markdown = memo(function Markdown({ text }: { text: string }) {
-  const plain = (
-    <ReactMarkdown remarkRehypeOptions={PLAIN} remarkPlugins={[remarkGfm]} rehypePlugins={[[rehypeSanitize, SCHEMA]]} components={COMPONENTS}>
-      {text}
-    </ReactMarkdown>
-  );
-  return (
-    <div className="markdown">{WANTS_MORE.test(text) ? <Suspense fallback={plain}><Rich text={text} /></Suspense> : plain}</div>
-  );
+  return <div className="markdown">{WANTS_MORE.test(text) ? <Suspense fallback={plain(text)}><Rich text={text} /></Suspense> : plain(text)}</div>;
 });

@@ -3,29 +3,33 @@
 import "katex/dist/katex.min.css";
 import "./highlight.css";
 
-import ReactMarkdown from "react-markdown";
+import draw from "react-markdown";
 import rehypeHighlight from "rehype-highlight";
 import rehypeKatex from "rehype-katex";
 import rehypeSanitize from "rehype-sanitize";
 import remarkGfm from "remark-gfm";
 import remarkMath from "remark-math";
 
-import { COMPONENTS, PLAIN, SCHEMA } from "./Markdown";
+import { COMPONENTS, KEPT, PLAIN, SCHEMA } from "./Markdown";
+import { recent } from "./recent";
 
 /** What was written is sanitised first; what colours and maths add to it is ours. */
-export default function MarkdownRich({ text }: { text: string }) {
-  return (
-    <ReactMarkdown
-      remarkRehypeOptions={PLAIN}
-      remarkPlugins={[remarkGfm, remarkMath]}
-      rehypePlugins={[
+const rich = recent(
+  (text) =>
+    draw({
+      children: text,
+      remarkRehypeOptions: PLAIN,
+      remarkPlugins: [remarkGfm, remarkMath],
+      rehypePlugins: [
         [rehypeSanitize, SCHEMA],
         [rehypeKatex, { trust: false, maxExpand: 200, strict: "ignore" }],
         [rehypeHighlight, { detect: false }],
-      ]}
-      components={COMPONENTS}
-    >
-      {text}
-    </ReactMarkdown>
-  );
+      ],
+      components: COMPONENTS,
+    }),
+  KEPT,
+);
+
+export default function MarkdownRich({ text }: { text: string }) {
+  return rich(text);
 }

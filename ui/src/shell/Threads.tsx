@@ -11,11 +11,16 @@ import { Icon } from "./Icon";
 export function Threads() {
   const [wanted, setWanted] = useState("");
   const hits = useSearch(wanted);
+  const clear = (event: React.KeyboardEvent) => {
+    if (event.key !== "Escape" || !wanted) return;
+    event.preventDefault(); // it is for the search, and not for a panel
+    setWanted("");
+  };
   return (
     <nav className="threads" aria-label="Threads">
       <button className="main" onClick={newThread}><Icon name="plus" /> New thread</button>
       <label className="visually-hidden" htmlFor="search">Search threads</label>
-      <input id="search" type="search" placeholder="Search" value={wanted} onChange={(event) => setWanted(event.target.value)} onKeyDown={(event) => event.key === "Escape" && setWanted("")} />
+      <input id="search" type="search" placeholder="Search" value={wanted} onChange={(event) => setWanted(event.target.value)} maxLength={500} onKeyDown={clear} />
       {hits ? <Hits hits={hits} /> : <Rows />}
     </nav>
   );
@@ -81,6 +86,7 @@ function Rename({ one, done }: { one: api.Thread; done: () => void }) {
   };
   const key = (event: React.KeyboardEvent) => {
     if (event.key !== "Escape") return;
+    event.preventDefault();
     left.current = true;
     done();
   };
@@ -97,7 +103,7 @@ function Delete({ one, done }: { one: api.Thread; done: () => void }) {
     <Dialog title="Delete the thread" close={done}>
       <h2>Delete “{one.title || "Untitled"}”?</h2>
       <p>What was said in it is gone for good. {one.run_id ? "Its run is stopped." : ""}</p>
-      <div className="choices"><button className="no" onClick={remove}>Delete</button><button autoFocus onClick={done}>Keep it</button></div>
+      <div className="choices"><button className="no" onClick={remove}>Delete</button><button data-first onClick={done}>Keep it</button></div>
     </Dialog>
   );
 }
@@ -107,7 +113,7 @@ function Export({ one, done }: { one: api.Thread; done: () => void }) {
     <Dialog title="Export the thread" close={done}>
       <h2>Export “{one.title || "Untitled"}”</h2>
       <div className="choices">
-        <a className="button" autoFocus href={api.threads.exportUrl(one.id, "markdown")} download onClick={done}>Markdown, to read</a>
+        <a className="button" data-first href={api.threads.exportUrl(one.id, "markdown")} download onClick={done}>Markdown, to read</a>
         <a className="button" href={api.threads.exportUrl(one.id, "json")} download onClick={done}>JSON, its whole log</a>
         <button onClick={done}>Cancel</button>
       </div>

@@ -29,6 +29,7 @@ function Agents() {
     <>
       <label className="visually-hidden" htmlFor="agent">Agent</label>
       <select id="agent" value={agent} onChange={(event) => chooseAgent(event.target.value)}>
+        {agent && !agents.some((one) => one.agent_id === agent) && <option value={agent}>{agent} (not there any more)</option>}
         {agents.map((one) => <option key={one.agent_id} value={one.agent_id}>{one.name}{one.name === one.agent_id ? "" : ` (${one.agent_id})`}</option>)}
       </select>
     </>

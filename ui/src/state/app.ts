@@ -22,9 +22,10 @@ export interface AppState {
   more: string; // the cursor of older threads
   thread: string; // the one that is open; empty for one that has not begun
   opening: string; // the one that is being read
+  trouble: string; // why the open one could not be read
   goal: number; // the entry of it that is looked for; 0 for its end
   conversations: Record<string, Conversation>;
-  drafts: Record<string, string>; // what is written and not sent, by thread
+  drafts: Record<string, string>; // what is written and not sent, by thread; or by what else it is about
   attached: Record<string, api.Media[]>; // and what is to go along with it
   approvals: api.Approval[]; // of all threads
   panel: Panel | null;
@@ -37,7 +38,7 @@ export interface AppState {
 }
 
 /** What is somebody's, and goes when they go. */
-export const NOBODYS = { agents: [], agent: "", threads: [], more: "", thread: "", opening: "", goal: 0, conversations: {}, drafts: {}, attached: {}, approvals: [], panel: null, run: "", overlay: null, drawer: false };
+export const NOBODYS = { agents: [], agent: "", threads: [], more: "", thread: "", opening: "", trouble: "", goal: 0, conversations: {}, drafts: {}, attached: {}, approvals: [], panel: null, run: "", overlay: null, drawer: false };
 
 export const app = createStore<AppState>({ ...NOBODYS, me: undefined, online: true, notices: [], theme: stored() });
 
@@ -66,9 +67,21 @@ export function converse(thread: string, change: (old: Conversation) => Conversa
   });
 }
 
-export function setDraft(thread: string, text: string): void {
-  app.set((old) => ({ ...old, drafts: { ...old.drafts, [thread]: text } }));
+/** Keep what is being written; null forgets it. */
+export function setDraft(about: string, text: string | null): void {
+  app.set((old) => {
+    const { [about]: _, ...drafts } = old.drafts;
+    return { ...old, drafts: text === null || (!text && isThread(about)) ? drafts : { ...drafts, [about]: text } };
+  });
 }
+
+const isThread = (about: string): boolean => !about.includes(" ");
+
+/** What is being written about something that is no thread: an edit, an answer. */
+export const useDraft = (kind: string, id: string): [string | undefined, (text: string | null) => void] => {
+  const about = `${kind} ${id}`;
+  return [useApp((state) => state.drafts[about]), (text) => setDraft(about, text)];
+};
 
 export function setAttached(thread: string, media: api.Media[]): void {
   app.set((old) => ({ ...old, attached: { ...old.attached, [thread]: media } }));
@@ -91,6 +104,19 @@ export function notify(text: string, kind: Notice["kind"] = "info"): void {
 
 export function dismiss(id: number): void {
   app.set((old) => ({ ...old, notices: old.notices.filter((one) => one.id !== id) }));
+}
+
+const busy = new Set<string>();
+
+/** Do something that is not done twice at a time, however often somebody clicks. */
+export async function once<T>(name: string, work: () => Promise<T>): Promise<T | undefined> {
+  if (busy.has(name)) return undefined;
+  busy.add(name);
+  try {
+    return await work();
+  } finally {
+    busy.delete(name);
+  }
 }
 
 /** Do something that may fail; what goes wrong is said, and who was signed out signs in again. */

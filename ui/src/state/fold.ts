@@ -78,6 +78,7 @@ export interface Task {
 }
 
 export interface Conversation {
+  agent: string; // whom one talks to
   items: Item[];
   pending: Said[]; // what was sent and is not heard yet
   last: number; // the number of the last durable entry that is in here
@@ -95,7 +96,7 @@ export interface Event {
   data?: Record<string, unknown>;
 }
 
-export const EMPTY: Conversation = { items: [], pending: [], last: 0, part: 0, run: "", tasks: [], values: {} };
+export const EMPTY: Conversation = { agent: "", items: [], pending: [], last: 0, part: 0, run: "", tasks: [], values: {} };
 
 /** The conversation with one more frame; one that is in it already is left out. */
 export function fold(old: Conversation, id: string, event: Event, now = Date.now()): Conversation {

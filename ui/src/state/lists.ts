@@ -12,7 +12,8 @@ export async function refresh(): Promise<void> {
 export async function refreshAgents(): Promise<void> {
   const found = await api.agents.list().catch(() => null);
   if (!found || JSON.stringify(found.agents) === JSON.stringify(app.get().agents)) return;
-  const gone = !found.agents.some((one) => one.agent_id === app.get().agent);
+  const { agent, thread } = app.get();
+  const gone = !thread && !found.agents.some((one) => one.agent_id === agent); // an open thread stays the one of its agent
   patch({ agents: found.agents, ...(gone ? { agent: found.agents[0]?.agent_id ?? "" } : {}) });
 }
 

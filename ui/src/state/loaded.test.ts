@@ -74,6 +74,8 @@ describe("what was seen and what is kept", () => {
     const both = merged(writing, { ...THREAD, run_id: "run_1", queued: 1 });
     expect(both.items.at(-1)).toMatchObject({ open: true, text: "And" });
     expect(both.pending.map((one) => one.text)).toEqual(["wait"]);
-    expect(merged(writing, { ...THREAD, queued: 0 }).pending).toEqual([]);
+    const there = { position: 4, message: { role: "user" as const, content: "wait" } };
+    expect(merged(writing, { ...THREAD, unheard: [there] }).pending.map((one) => one.key)).toEqual(["q4"]);
+    expect(merged({ ...writing, pending: [said(0, "heard", "", "q3")] }, THREAD).pending).toEqual([]);
   });
 });

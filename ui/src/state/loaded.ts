@@ -1,13 +1,15 @@
 /** A conversation from a thread as the server keeps it. */
 
 import type { Message, ThreadDetail } from "../api";
-import { type Call, type Child, type Conversation, EMPTY, type Ended, fresh, type Item, type Reply, said } from "./fold";
+import { type Call, type Child, type Conversation, EMPTY, type Ended, fresh, type Item, type Reply, said, type Said } from "./fold";
 
 export function loaded(thread: ThreadDetail): Conversation {
   const items: Item[] = [];
   for (const message of thread.messages) add(items, message, Boolean(thread.run_id));
   return {
     ...EMPTY,
+    agent: thread.agent_id,
+    pending: (thread.unheard ?? []).map((one) => said(0, one.message.content, "", `q${one.position}`)),
     items: withEnds(items, ends(thread)),
     last: thread.last,
     part: Infinity,
@@ -23,10 +25,22 @@ export function merged(old: Conversation, thread: ThreadDetail): Conversation {
   const seen = new Map(old.items.map((item) => [item.key, item]));
   const items = now.items.map((item) => recalled(item, seen.get(item.key)));
   const known = new Set(items.map((item) => item.key));
-  const open = old.items.filter((item) => item.kind === "reply" && item.open && now.run && item.run === now.run);
+  const told = thread.messages.some((message) => message.role === "assistant" && (message.seq ?? 0) > old.last); // then it is not open any more
+  const open = told ? [] : old.items.filter((item) => item.kind === "reply" && item.open && now.run && item.run === now.run);
   const over = old.items.filter((item): item is Ended => item.kind === "ended" && !known.has(item.key) && item.run !== now.run);
-  const waits = thread.queued ? old.pending : [];
-  return { ...now, items: [...withEnds(items, over), ...open], pending: waits, tasks: old.tasks };
+  const arrived = [...now.pending, ...now.items.filter((item): item is Said => item.kind === "user" && item.seq > old.last)];
+  return { ...now, items: [...withEnds(items, over), ...open], pending: [...now.pending, ...underWay(old.pending, arrived)], tasks: old.tasks };
+}
+
+/** What was sent from here and is not there yet. */
+function underWay(pending: Said[], arrived: Said[]): Said[] {
+  const there = arrived.map((one) => one.text);
+  return pending.filter((one) => {
+    if (!one.key.startsWith("sent-")) return false; // the server has it, and says where
+    const at = there.indexOf(one.text);
+    if (at >= 0) there.splice(at, 1);
+    return at < 0;
+  });
 }
 
 function recalled(item: Item, old: Item | undefined): Item {

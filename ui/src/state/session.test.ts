@@ -3,7 +3,7 @@ import { afterEach, beforeEach, expect, it, vi } from "vitest";
 import { serve } from "../testing/serve";
 import { app, conversation, NOBODYS, patch } from "./app";
 import { begin, pulse, signIn, signOut } from "./session";
-import { followNothing } from "./talk";
+import { followNothing } from "./following";
 import { openThread, removeThread } from "./threads";
 
 const thread = (id: string, last: number, more: object = {}) => ({ id, title: id, agent_id: "coder", meta: {}, created: 0, updated: last, last, asking: 0, ...more });
@@ -86,4 +86,43 @@ it("goes on with a new thread where the wanted one is gone, or is deleted", asyn
   patch({ thread: "th_2", threads: [thread("th_2", 1) as never] });
   await removeThread("th_2");
   await vi.waitFor(() => expect([app.get().thread, app.get().threads]).toEqual(["", []]));
+});
+
+it("keeps a thread open that cannot be read at the moment, and says why", async () => {
+  patch({ me: ME as never });
+  server = serve({ ...lists(), "GET /threads/th_1": () => new Response("oh", { status: 500 }) });
+  await openThread("th_1");
+  expect([app.get().thread, app.get().trouble, app.get().notices]).toEqual(["th_1", expect.stringMatching(/^The server answered with 500/), []]);
+});
+
+it("goes back to a thread with the agent that it is of", async () => {
+  patch({ me: ME as never, agent: "other" });
+  server = serve({ ...lists(), "GET /threads/th_1": () => ({ ...thread("th_1", 1), messages: said("hello") }) });
+  await openThread("th_1");
+  patch({ agent: "other", thread: "th_2" });
+  await openThread("th_1");
+  expect(app.get().agent).toBe("coder");
+});
+
+it("notices that the open thread was deleted elsewhere, and keeps what was being written", async () => {
+  let rows = [thread("th_1", 1)];
+  patch({ me: ME as never, drafts: { th_1: "half" } });
+  server = serve({ ...lists(), "GET /threads": () => ({ threads: rows, next: "" }), "GET /threads/th_1": () => (rows.length ? { ...rows[0], messages: said("hello") } : Response.json({ error: { code: "not_found", message: "gone" } }, { status: 404 })) });
+  await openThread("th_1");
+  await pulse();
+  rows = [];
+  await pulse();
+  expect([app.get().thread, app.get().drafts[""], app.get().notices.length]).toEqual(["", "half", 1]);
+});
+
+it("does not ask for a token because the server is not well", async () => {
+  vi.useFakeTimers();
+  let well = false;
+  server = serve({ ...lists(), "GET /auth/me": () => (well ? ME : new Response("", { status: 503 })) });
+  await begin();
+  expect(app.get().me).toBeUndefined();
+  well = true;
+  await vi.advanceTimersByTimeAsync(3_000);
+  vi.useRealTimers();
+  expect(app.get().me?.username).toBe("ada");
 });

@@ -2,7 +2,8 @@ import { afterEach, beforeEach, expect, it, vi } from "vitest";
 
 import { frame, serve, stream } from "../testing/serve";
 import { app, conversation, NOBODYS, patch } from "./app";
-import { answer, followNothing, retry, send } from "./talk";
+import { followNothing, isFollowed } from "./following";
+import { answer, retry, send, sendNothing } from "./talk";
 import { newThread } from "./threads";
 
 const ME = { id: "u", username: "local", role: "admin" as const };
@@ -20,6 +21,7 @@ beforeEach(() => {
 });
 afterEach(() => {
   followNothing();
+  sendNothing();
   server?.stop();
 });
 
@@ -97,4 +99,45 @@ it("says something again from where it was said, with what came along", async ()
   await retry({ kind: "user", key: "m4", seq: 4, text: "look", by: "", parts: [{ type: "image", data: "YQ==", media_type: "image/png" }] }, "look again");
   expect(server.asked[0]).toMatchObject({ path: "/threads/th_1/rewind", body: { to: 3 } });
   expect(server.asked[1]).toMatchObject({ body: { messages: [{ content: [{ type: "text", text: "look again" }, { type: "image", data: "YQ==", media_type: "image/png" }] }] } });
+});
+
+it("sends what is said before there is a thread into one thread, in its order", async () => {
+  let began: (answer: Response) => void = () => undefined;
+  server = serve({
+    ...LISTS,
+    "GET /threads/th_1": () => kept(1, [], { run_id: "run_1", unheard: [{ position: 2, message: { role: "user", content: "and" } }] }),
+    "POST /agents/default/stream": () => new Promise((done) => (began = done)),
+    "POST /threads/th_1/messages": () => ({ thread_id: "th_1", run_id: "run_1", position: 2 }),
+  });
+  const both = [send({ role: "user", content: "hello" }), send({ role: "user", content: "and" })];
+  await vi.waitFor(() => expect(server!.asked.some((one) => one.method === "POST")).toBe(true));
+  began(new Response(new ReadableStream(), { headers: { "X-Run-Id": "run_1", "X-Thread-Id": "th_1" } }));
+  await Promise.all(both);
+  const posts = server.asked.filter((one) => one.method === "POST").map((one) => one.path);
+  expect(posts).toEqual(["/agents/default/stream", "/threads/th_1/messages"]);
+  expect([app.get().thread, shown(), conversation(app.get()).pending.map((one) => one.key)]).toEqual(["th_1", ["hello"], ["q2"]]);
+});
+
+it("gives back what was refused before what was written since", async () => {
+  server = serve({ ...LISTS, "POST /agents/default/stream": () => Response.json({ error: { code: "invalid", message: "no" } }, { status: 400 }) });
+  const sent = send({ role: "user", content: "first" });
+  patch({ drafts: { "": "second" } });
+  await sent;
+  expect(app.get().drafts[""]).toBe("first\n\nsecond");
+});
+
+it("asks again where the server has too much to do", async () => {
+  let busy = true;
+  server = serve({ ...LISTS, "GET /threads/th_1": () => kept(5, HELLO), "POST /agents/default/stream": () => (busy ? ((busy = false), new Response("", { status: 429 })) : [DONE]) });
+  await send({ role: "user", content: "hello" });
+  expect([app.get().thread, app.get().notices, app.get().online]).toEqual(["th_1", [], true]);
+});
+
+it("follows only what is looked at", async () => {
+  const silent = () => new Response(new ReadableStream(), { headers: { "X-Run-Id": "run_1", "X-Thread-Id": "th_1" } });
+  server = serve({ ...LISTS, "POST /agents/default/stream": silent });
+  await send({ role: "user", content: "hello" });
+  expect(isFollowed("th_1")).toBe(true);
+  newThread();
+  expect(isFollowed("th_1")).toBe(false);
 });

@@ -2,7 +2,7 @@ import { cleanup, fireEvent, render, screen, waitFor } from "@testing-library/re
 import { afterEach, beforeEach, expect, it, vi } from "vitest";
 
 import type * as api from "../../api";
-import { patch } from "../../state/app";
+import { app, patch } from "../../state/app";
 import { Backend, placeOf } from "./Backend";
 import { Hooks } from "./Hooks";
 import { Permissions } from "./Permissions";
@@ -17,7 +17,8 @@ beforeEach(() => {
   patch({ me: { id: "1", username: "ada", role: "user" } });
   vi.stubGlobal("fetch", (path: string, init: RequestInit) => {
     asked.push({ method: init.method!, path, body: init.body ? JSON.parse(String(init.body)) : null });
-    return Promise.resolve(new Response(JSON.stringify(answers[`${init.method} ${path}`] ?? null)));
+    const answer = answers[`${init.method} ${path}`] ?? null;
+    return Promise.resolve(answer instanceof Response ? answer : new Response(JSON.stringify(answer)));
   });
 });
 afterEach(() => {
@@ -62,17 +63,38 @@ it("switches a hook off, and shows what the server makes of it", async () => {
   await waitFor(() => expect(asked.at(-1)!.body).toEqual({ hooks: { todos: null } }));
 });
 
+const AGENT: api.AgentDetail = { agent_id: "a", name: "a", model: "m", origin: "created", shared: false, hooks: [], system_prompt: "", context_window: null, tools: [], missing_tools: [], backend: null };
+
 it("adds a rule to those that are there, and takes a grant back", async () => {
   const rules = [{ type: "allow", rule: "Read", message: "", policy: "" }];
   answers = { "GET /agents/a/permissions": { agent_id: "a", mode: "default", rules, grants: [{ id: "g1", tool: "execute", args: { command: "<b>ls</b>" } }] } };
-  render(<Permissions agent="a" changes={0} />);
+  render(<Permissions agent={AGENT} changes={0} />);
   fireEvent.change(await screen.findByRole("textbox", { name: "Rule" }), { target: { value: " Bash(rm *) " } });
   fireEvent.click(screen.getByRole("button", { name: "Add" }));
   await waitFor(() => expect(asked.some((one) => one.method === "PATCH")).toBe(true));
   expect(asked.find((one) => one.method === "PATCH")!.body).toEqual({ hooks: { permissions: { mode: "default", deny: ["Bash(rm *)"], ask: [], allow: ["Read"] } } });
-  expect(screen.getByLabelText("Arguments of execute").textContent).toContain("<b>ls</b>");
+  expect(screen.getByLabelText("Command").textContent).toContain("<b>ls</b>");
+  await waitFor(() => expect(screen.getByRole<HTMLInputElement>("textbox", { name: "Rule" }).value).toBe(""));
   fireEvent.click(screen.getByRole("button", { name: "Take back execute" }));
   await waitFor(() => expect(asked.some((one) => one.method === "DELETE" && one.path === "/agents/a/permissions/grants/g1")).toBe(true));
+});
+
+it("keeps a rule that is refused, and offers none to those who may only look", async () => {
+  const refused = Response.json({ error: { code: "invalid", message: "that is no rule" } }, { status: 422 });
+  answers = { "GET /agents/a/permissions": { agent_id: "a", mode: "default", rules: [], grants: [] }, "PATCH /agents/a/hooks": refused };
+  const { unmount } = render(<Permissions agent={AGENT} changes={0} />);
+  const field = await screen.findByRole<HTMLInputElement>("textbox", { name: "Rule" });
+  fireEvent.change(field, { target: { value: "Bash(" } });
+  const add = screen.getByRole<HTMLButtonElement>("button", { name: "Add" });
+  fireEvent.click(add);
+  expect(add.disabled).toBe(true); // what is said next begins with what the server makes of this
+  await waitFor(() => expect(add.disabled).toBe(false));
+  expect(field.value).toBe("Bash(");
+  expect(app.get().notices.at(-1)!.text).toBe("that is no rule");
+  unmount();
+  render(<Permissions agent={{ ...AGENT, shared: true }} changes={0} />);
+  expect((await screen.findByRole<HTMLSelectElement>("combobox", { name: "Mode" })).disabled).toBe(true);
+  expect(screen.queryByRole("textbox", { name: "Rule" })).toBeNull();
 });
 
 it("puts tools together by where they are from, and says of a ring what it did", () => {

@@ -22,7 +22,7 @@ export function Backend({ agent, backend }: { agent: string; backend: api.Backen
   useEffect(() => setShown(backend), [backend]);
   const act = async (what: string, work: () => Promise<api.BackendInfo | null | undefined>) => {
     setBusy(what);
-    const now = await attempt(work);
+    const now = (await attempt(work)) ?? (await attempt(() => api.agents.backend(agent))); // what failed may have left it elsewhere
     if (now !== undefined) setShown(now);
     setBusy("");
   };

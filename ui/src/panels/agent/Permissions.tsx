@@ -3,45 +3,60 @@
 import { type FormEvent, useState } from "react";
 
 import * as api from "../../api";
-import { attempt } from "../../state/app";
+import { AboutCall } from "../../chat/AboutCall";
+import { attempt, useApp } from "../../state/app";
 import { Show } from "../States";
 import { type Loaded, useLoad } from "../useLoad";
 import { added, kept, type Kind, KINDS, MODES, removed, type RuleSet } from "./rules";
 
 type Mode = NonNullable<api.Permissions["mode"]>;
 
-export function Permissions({ agent, changes }: { agent: string; changes: number }) {
-  const permissions = useLoad(() => api.agents.permissions(agent), [agent], changes);
+export function Permissions({ agent, changes }: { agent: api.AgentDetail; changes: number }) {
+  const permissions = useLoad(() => api.agents.permissions(agent.agent_id), [agent.agent_id], changes);
   return <div className="panel"><Show of={permissions} what="its permissions">{(found) => <Found agent={agent} found={found} permissions={permissions} />}</Show></div>;
 }
 
-function Found({ agent, found, permissions }: { agent: string; found: api.Permissions; permissions: Loaded<api.Permissions> }) {
-  const say = (value: RuleSet | true) =>
-    attempt(async () => {
-      await api.agents.changeHooks(agent, { hooks: { permissions: value } });
-      permissions.put(await api.agents.permissions(agent));
+/** Whether something else is being said just now, and how it is said; one at a time, for each begins with what stands there. */
+function useChanges(agent: string, permissions: Loaded<api.Permissions>) {
+  const [busy, setBusy] = useState(false);
+  const change = async (work: () => Promise<unknown>): Promise<boolean> => {
+    setBusy(true);
+    const now = await attempt(async () => {
+      await work();
+      return api.agents.permissions(agent);
     });
-  const revoke = (grant: string) =>
-    attempt(async () => {
-      await api.agents.revoke(agent, grant);
-      permissions.put(await api.agents.permissions(agent));
-    });
+    if (now) permissions.put(now);
+    setBusy(false);
+    return now !== undefined;
+  };
+  return {
+    busy,
+    say: (value: RuleSet | true) => change(() => api.agents.changeHooks(agent, { hooks: { permissions: value } })),
+    revoke: (grant: string) => change(() => api.agents.revoke(agent, grant)),
+  };
+}
+
+function Found({ agent, found, permissions }: { agent: api.AgentDetail; found: api.Permissions; permissions: Loaded<api.Permissions> }) {
+  const { busy, say, revoke } = useChanges(agent.agent_id, permissions);
+  const operator = useApp((state) => state.me?.role !== "user");
+  const may = operator || !agent.shared;
   return (
     <>
       <section aria-label="Mode">
         <h3>Mode</h3>
-        {found.mode ? <ModeChoice mode={found.mode} choose={(mode) => void say({ ...kept(found), mode })} /> : <p className="note">It has no permissions: only the guards of its other hooks decide. <button onClick={() => void say(true)}>Give it permissions</button></p>}
+        {!may && <p className="note">An operator changes the mode and the rules of this agent. What you have granted is yours to take back.</p>}
+        {found.mode ? <ModeChoice mode={found.mode} off={busy || !may} choose={(mode) => void say({ ...kept(found), mode })} /> : <p className="note">It has no permissions: only the guards of its other hooks decide. {may && <button disabled={busy} onClick={() => void say(true)}>Give it permissions</button>}</p>}
       </section>
-      {found.mode && <Rules found={found} say={(rules) => void say(rules)} />}
-      <Grants grants={found.grants} revoke={(grant) => void revoke(grant)} />
+      {found.mode && <Rules found={found} say={may ? say : null} busy={busy} />}
+      <Grants grants={found.grants} busy={busy} revoke={(grant) => void revoke(grant)} />
     </>
   );
 }
 
-function ModeChoice({ mode, choose }: { mode: Mode; choose: (mode: Mode) => void }) {
+function ModeChoice({ mode, off, choose }: { mode: Mode; off: boolean; choose: (mode: Mode) => void }) {
   return (
     <>
-      <select aria-label="Mode" value={mode} onChange={(event) => choose(event.target.value as Mode)}>
+      <select aria-label="Mode" value={mode} disabled={off} onChange={(event) => choose(event.target.value as Mode)}>
         {MODES.map(({ id, title }) => <option key={id} value={id}>{title}</option>)}
       </select>
       <p className="note">{MODES.find((one) => one.id === mode)?.says}</p>
@@ -49,7 +64,10 @@ function ModeChoice({ mode, choose }: { mode: Mode; choose: (mode: Mode) => void
   );
 }
 
-function Rules({ found, say }: { found: api.Permissions; say: (rules: RuleSet) => void }) {
+type Say = (rules: RuleSet) => Promise<boolean>;
+
+/** `say` is null for those who may only look. */
+function Rules({ found, say, busy }: { found: api.Permissions; say: Say | null; busy: boolean }) {
   const own = found.rules.filter((rule) => !rule.policy);
   const ready = found.rules.filter((rule) => rule.policy);
   return (
@@ -62,11 +80,11 @@ function Rules({ found, say }: { found: api.Permissions; say: (rules: RuleSet) =
           <li key={`${rule.type} ${rule.rule}`} className="line rule-row">
             <b className={rule.type}>{rule.type}</b>
             <span><code>{rule.rule}</code>{rule.message && <><br /><small>{rule.message}</small></>}</span>
-            <button className="plain" aria-label={`Remove ${rule.type} ${rule.rule}`} onClick={() => say(removed(kept(found), rule.type, rule.rule))}>Remove</button>
+            {say && <button className="plain" disabled={busy} aria-label={`Remove ${rule.type} ${rule.rule}`} onClick={() => void say(removed(kept(found), rule.type, rule.rule))}>Remove</button>}
           </li>
         ))}
       </ul>
-      <NewRule add={(type, rule) => say(added(kept(found), type, rule))} />
+      {say && <NewRule busy={busy} add={(type, rule) => say(added(kept(found), type, rule))} />}
       {ready.length > 0 && (
         <details>
           <summary>{ready.length} rules of the ready set “{ready[0]!.policy}”</summary>
@@ -77,24 +95,23 @@ function Rules({ found, say }: { found: api.Permissions; say: (rules: RuleSet) =
   );
 }
 
-function NewRule({ add }: { add: (type: Kind, rule: string) => void }) {
+function NewRule({ busy, add }: { busy: boolean; add: (type: Kind, rule: string) => Promise<boolean> }) {
   const [type, setType] = useState<Kind>("deny");
   const [rule, setRule] = useState("");
-  const submit = (event: FormEvent) => {
+  const submit = async (event: FormEvent) => {
     event.preventDefault();
-    add(type, rule.trim());
-    setRule("");
+    if (await add(type, rule.trim())) setRule(""); // what was refused stays, to be put right
   };
   return (
-    <form className="new-rule" onSubmit={submit}>
+    <form className="new-rule" onSubmit={(event) => void submit(event)}>
       <select aria-label="Kind of rule" value={type} onChange={(event) => setType(event.target.value as Kind)}>{KINDS.map((kind) => <option key={kind}>{kind}</option>)}</select>
       <input aria-label="Rule" value={rule} placeholder="Bash(git push *)" onChange={(event) => setRule(event.target.value)} />
-      <button disabled={!rule.trim()}>Add</button>
+      <button disabled={busy || !rule.trim()}>Add</button>
     </form>
   );
 }
 
-function Grants({ grants, revoke }: { grants: api.Permissions["grants"]; revoke: (id: string) => void }) {
+function Grants({ grants, busy, revoke }: { grants: api.Permissions["grants"]; busy: boolean; revoke: (id: string) => void }) {
   return (
     <section aria-label="Granted">
       <h3>Granted by you</h3>
@@ -102,8 +119,8 @@ function Grants({ grants, revoke }: { grants: api.Permissions["grants"]; revoke:
       <ul className="rows">
         {grants.map((grant) => (
           <li key={grant.id}>
-            <div className="line"><b>{grant.tool}</b><span /><button className="plain" aria-label={`Take back ${grant.tool}`} onClick={() => revoke(grant.id)}>Take back</button></div>
-            <pre tabIndex={0} aria-label={`Arguments of ${grant.tool}`}>{JSON.stringify(grant.args, null, 2)}</pre>
+            <div className="line"><b>{grant.tool}</b><span /><button className="plain" disabled={busy} aria-label={`Take back ${grant.tool}`} onClick={() => revoke(grant.id)}>Take back</button></div>
+            <AboutCall tool={grant.tool} args={grant.args} />
           </li>
         ))}
       </ul>

@@ -3,7 +3,7 @@
 import { count, dollars } from "../../parts/amounts";
 import { duration, type Row } from "../../parts/spans";
 
-const QUIET = new Set(["run_id", "gen_ai.conversation.id", "gen_ai.operation.name", "gen_ai.tool.name", "gen_ai.tool.call.id"]); // said elsewhere
+const QUIET = new Set(["run_id", "gen_ai.conversation.id", "gen_ai.operation.name", "gen_ai.tool.name", "gen_ai.tool.call.id", "tool_name", "tool_call_id"]); // said elsewhere
 
 export function Details({ row, close, zoom }: { row: Row; close: () => void; zoom: () => void }) {
   const { span } = row;

@@ -64,3 +64,16 @@ it("goes closer to a span and back", () => {
   fireEvent.click(screen.getByRole("button", { name: "Closer" }));
   expect(end()).toBe("750 ms");
 });
+
+it("takes the wheel with Ctrl for itself, and leaves it to the page without", () => {
+  const { container } = render(<Waterfall rows={lay([RUN], true)} />);
+  const times = vi.spyOn(container.querySelector(".span-time")!, "getBoundingClientRect");
+  times.mockReturnValue({ left: 100, width: 200 } as DOMRect);
+  const shown = () => [...container.querySelectorAll(".axis span:last-child small")].map((mark) => mark.textContent);
+  const tree = screen.getByRole("tree");
+  expect(fireEvent.wheel(tree, { deltaY: -100, clientX: 100 })).toBe(true);
+  expect(fireEvent.wheel(tree, { deltaY: -100, clientX: 100, ctrlKey: true })).toBe(false);
+  expect([shown()[0], shown().at(-1)]).toEqual(["0.00 ms", "800 ms"]); // around where the pointer is
+  expect(fireEvent.wheel(tree, { deltaY: 100, shiftKey: true })).toBe(false);
+  expect(shown()[0]).toBe("80 ms");
+});

@@ -1,7 +1,7 @@
 /** Rows of spans along the time, to be filtered, looked at closer and walked through with the arrows. */
 
 import { useVirtualizer } from "@tanstack/react-virtual";
-import { type KeyboardEvent, useEffect, useId, useMemo, useRef, useState, type WheelEvent } from "react";
+import { type CSSProperties, type KeyboardEvent, type RefObject, useEffect, useId, useMemo, useRef, useState } from "react";
 
 import { dollars, short } from "../../parts/amounts";
 import { duration, filtered, type Kind, type Row, total } from "../../parts/spans";
@@ -64,12 +64,12 @@ function Rows({ rows, view, look, end, chosen, choose }: RowsProps) {
     if (to !== null) choose(rows[to]!.key);
     if (seen !== null) look(seen);
   };
-  const wheel = (event: WheelEvent) => {
-    if (event.ctrlKey) look(zoomed(view, event.deltaY > 0 ? 1.25 : 0.8, end));
-    else if (event.shiftKey) look(moved(view, event.deltaY > 0 ? 0.1 : -0.1, end));
-  };
+  useWheel(frame, (event, share) => {
+    if (event.ctrlKey) look(zoomed(view, event.deltaY > 0 ? 1.25 : 0.8, end, view.from + (view.to - view.from) * share));
+    else look(moved(view, event.deltaY + event.deltaX > 0 ? 0.1 : -0.1, end));
+  });
   return (
-    <div ref={frame} className="spans" role="tree" aria-label="Spans" tabIndex={0} aria-activedescendant={at >= 0 ? `${name}${chosen}` : undefined} onKeyDown={walk} onWheel={wheel}>
+    <div ref={frame} className="spans" role="tree" aria-label="Spans" tabIndex={0} aria-activedescendant={at >= 0 ? `${name}${chosen}` : undefined} onKeyDown={walk}>
       <div role="presentation" style={{ height: virtual.getTotalSize(), position: "relative" }}>
         {virtual.getVirtualItems().map((item) => {
           const row = rows[item.index]!;
@@ -78,6 +78,23 @@ function Rows({ rows, view, look, end, chosen, choose }: RowsProps) {
       </div>
     </div>
   );
+}
+
+/** With Ctrl or Shift the wheel is for the times and not for the page; `share` is how far along them the pointer is. */
+function useWheel(frame: RefObject<HTMLElement | null>, turn: (event: WheelEvent, share: number) => void): void {
+  const latest = useRef(turn);
+  latest.current = turn;
+  useEffect(() => {
+    const box = frame.current!;
+    const wheel = (event: WheelEvent) => {
+      if (!event.ctrlKey && !event.shiftKey) return;
+      event.preventDefault(); // else the page is made larger
+      const times = box.querySelector(".span-time")!.getBoundingClientRect();
+      latest.current(event, Math.min(1, Math.max(0, (event.clientX - times.left) / times.width)));
+    };
+    box.addEventListener("wheel", wheel, { passive: false });
+    return () => box.removeEventListener("wheel", wheel);
+  }, [frame]);
 }
 
 function step(key: string, at: number, count: number): number | null {
@@ -115,8 +132,14 @@ function OneRow({ id, row, view, top, chosen, choose, zoom }: OneRowProps) {
       <span className="span-name" style={{ paddingLeft: Math.min(row.depth, 8) * 12 + 6 }}><i aria-hidden="true" />{row.label}<span className="visually-hidden">, {row.kind}{row.failed ? ", failed" : ""}, </span></span>
       <span className="span-time">
         {bar && <i className="span-bar" style={{ left: `${bar.left}%`, width: `max(2px, ${bar.width}%)` }} />}
-        {bar && <small style={bar.left > 55 ? { right: `calc(${100 - bar.left}% + 4px)` } : { left: `calc(${bar.left + bar.width}% + 6px)`, ...(bar.left + bar.width > 62 ? { left: `calc(${bar.left}% + 4px)` } : {}) }}>{figures}</small>}
+        {bar && <small style={beside(bar)}>{figures}</small>}
       </span>
     </div>
   );
+}
+
+/** Where there is room for the figures: before a bar that begins late, in one that is long, else behind it. */
+function beside({ left, width }: { left: number; width: number }): CSSProperties {
+  if (left > 55) return { right: `calc(${100 - left}% + 4px)` };
+  return { left: left + width > 62 ? `calc(${left}% + 4px)` : `calc(${left + width}% + 6px)` };
 }

@@ -1,7 +1,8 @@
 /** How much each one used, as bars beside their names. */
 
 export function Shares({ title, rows, show }: { title: string; rows: [string, number][]; show: (amount: number) => string }) {
-  const most = rows[0]?.[1] ?? 1;
+  const most = rows[0]?.[1];
+  if (!most) return null;
   return (
     <section aria-label={title}>
       <h3>{title}</h3>

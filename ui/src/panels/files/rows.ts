@@ -1,6 +1,6 @@
 /** A folder of the workspace as a tree: which folders are open, and the rows that are seen. */
 
-import type { FileListing } from "../api";
+import type { FileListing } from "../../api";
 
 export type Entry = FileListing["entries"][number];
 
@@ -49,13 +49,6 @@ function sorted(entries: Entry[]): Entry[] {
 /** Whether two listings show the same, so that nothing is drawn again for nothing. */
 export function same(a: Folder | undefined, b: Folder): boolean {
   return a !== undefined && a.truncated === b.truncated && a.entries.length === b.entries.length && a.entries.every((one, at) => one.name === b.entries[at]!.name && one.size === b.entries[at]!.size && one.type === b.entries[at]!.type);
-}
-
-/** What goes wrong with a name before the server is asked. */
-export function badName(name: string): string {
-  if (!name.trim()) return "A name needs at least one letter.";
-  if (name.split("/").some((part) => part === "" || part === "." || part === "..")) return "A name cannot have empty parts, . or .. in it.";
-  return "";
 }
 
 export function bytes(size: number): string {

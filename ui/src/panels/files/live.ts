@@ -2,12 +2,12 @@
 
 import { useCallback, useEffect, useMemo, useRef, useState } from "react";
 
-import * as api from "../api";
-import { ApiError } from "../api/http";
-import { app, conversation, patch } from "../state/app";
-import { type Folder, parent, ROOT, same } from "./filesTree";
+import * as api from "../../api";
+import { ApiError } from "../../api/http";
+import { app, conversation, patch } from "../../state/app";
+import { type Folder, nameOf, parent, ROOT, same } from "./rows";
 
-const LOOK_MS = 3_000;
+const LOOK_MS = 2_000;
 const LIST_AFTER_MS = 250; // a tool that has ended may have written
 
 export interface Live {
@@ -20,25 +20,35 @@ export interface Live {
 
 const OPENED = new Map<string, ReadonlySet<string>>(); // by agent: the panel may be closed and opened again
 
+/** The folders of one agent; for another one, the component is another. */
 export function useFolders(agent: string, thread: string): Live {
   const [folders, setFolders] = useState<Record<string, Folder>>({});
   const [open, setOpen] = useState<ReadonlySet<string>>(OPENED.get(agent) ?? new Set());
   const [problem, setProblem] = useState("");
   const seen = useRef(open);
   seen.current = open;
+  const known = useRef<Record<string, Folder>>({});
+  const asked = useRef(thread);
+  asked.current = thread;
 
   const list = useCallback(async (path: string) => {
     try {
       const { entries, truncated } = await api.files.list(agent, path, thread);
+      if (asked.current !== thread) return; // another thread is looked at by now
+      known.current = { ...known.current, [path]: { entries, truncated } };
       setFolders((old) => (same(old[path], { entries, truncated }) ? old : { ...old, [path]: { entries, truncated } }));
       if (path === ROOT) setProblem("");
     } catch (error) {
-      refused(error, path, setProblem, () => setOpen((old) => without(old, path)));
+      if (error instanceof ApiError && error.status === 401) patch({ me: null });
+      else if (path !== ROOT && isGone(error)) setOpen((old) => without(old, path));
+      else if (path === ROOT) setProblem(error instanceof Error ? error.message : String(error));
     }
   }, [agent, thread]);
 
   const look = useCallback(async (path?: string) => {
-    for (const one of path ? [path] : [ROOT, ...[...seen.current].filter((folder) => isSeen(folder, seen.current))]) await list(one);
+    await list(path ?? ROOT);
+    if (path) return;
+    for (const one of [...seen.current].sort((a, b) => a.length - b.length)) if (isSeen(one, seen.current, known.current)) await list(one);
   }, [list]);
 
   const toggle = useCallback((path: string, wanted?: boolean) => {
@@ -51,28 +61,24 @@ export function useFolders(agent: string, thread: string): Live {
   }, [agent, list]);
 
   useEffect(() => {
-    setFolders({});
-    setOpen(OPENED.get(agent) ?? new Set());
     void look();
     return whileSeen(look);
-  }, [agent, look]);
+  }, [look]);
   return useMemo(() => ({ folders, open, problem, toggle, look }), [folders, open, problem, toggle, look]);
 }
+
+/** The folder is no longer there; anything else that goes wrong goes by. */
+const isGone = (error: unknown): boolean => error instanceof ApiError && [400, 404].includes(error.status);
 
 function without(set: ReadonlySet<string>, path: string): ReadonlySet<string> {
   return new Set([...set].filter((one) => one !== path));
 }
 
-/** A folder is seen if those around it are open. */
-function isSeen(path: string, open: ReadonlySet<string>): boolean {
-  for (let above = parent(path); above !== ROOT; above = parent(above)) if (!open.has(above)) return false;
-  return true;
-}
-
-function refused(error: unknown, path: string, setProblem: (text: string) => void, gone: () => void): void {
-  if (error instanceof ApiError && error.status === 401) patch({ me: null });
-  else if (path !== ROOT) gone(); // the folder is no longer there
-  else setProblem(error instanceof Error ? error.message : String(error));
+/** A folder is seen if it is there, and those around it are open. */
+function isSeen(path: string, open: ReadonlySet<string>, known: Record<string, Folder>): boolean {
+  const isThere = known[parent(path)]?.entries.some((one) => one.type === "dir" && one.name === nameOf(path));
+  if (!isThere) return false;
+  return parent(path) === ROOT || (open.has(parent(path)) && isSeen(parent(path), open, known));
 }
 
 /** Look again from time to time, and soon after the agent did something; not while nobody sees it. */

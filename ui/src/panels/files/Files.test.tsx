@@ -1,10 +1,10 @@
 import { cleanup, fireEvent, render, screen, waitFor } from "@testing-library/react";
 import { afterEach, beforeEach, expect, it, vi } from "vitest";
 
-import { canvas } from "../canvas/tabs";
-import { app, patch } from "../state/app";
-import { serveFiles } from "../testing/files";
-import Files from "./Files";
+import { canvas } from "../../canvas/tabs";
+import { app, patch } from "../../state/app";
+import { serveFiles } from "../../testing/files";
+import Files from "../Files";
 
 beforeEach(() => {
   Object.defineProperties(HTMLElement.prototype, { clientHeight: { configurable: true, value: 600 }, clientWidth: { configurable: true, value: 300 } }); // jsdom lays nothing out

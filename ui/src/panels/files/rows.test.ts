@@ -1,6 +1,6 @@
 import { expect, it } from "vitest";
 
-import { badName, bytes, join, nameOf, parent, rowsOf, same } from "./filesTree";
+import { bytes, join, nameOf, parent, rowsOf, same } from "./rows";
 
 const entry = (name: string, type: "file" | "dir" = "file", size = 1) => ({ name, type, size });
 const folder = (...entries: ReturnType<typeof entry>[]) => ({ entries, truncated: false });
@@ -25,12 +25,6 @@ it("is drawn again only when something is another", () => {
 
 it("puts paths together and takes them apart", () => {
   expect([join(".", "a"), join("x/y", "a"), parent("x/y/a"), parent("a"), nameOf("x/a..b")]).toEqual(["a", "x/y/a", "x/y", ".", "a..b"]);
-});
-
-it("says what is wrong with a name", () => {
-  expect(badName("a..b.txt")).toBe("");
-  expect(badName("x/y.txt")).toBe("");
-  for (const name of ["", " ", "a//b", "../a", "/a"]) expect(badName(name)).not.toBe("");
 });
 
 it("says sizes as people do", () => {

@@ -1,0 +1,277 @@
+"""Connections break, servers start anew, windows are reloaded: nothing is lost, and nothing is shown twice."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, Page, Route, expect
+
+from browsing import Asking, arrived, asking, finished, say, sign_in, stories, talk, thread_of, until, visit
+from serving import Served
+
+LOST = "The connection is lost"
+
+
+class Wire:
+    """What lies between a browser and a server, and can be cut."""
+
+    def __init__(self, port: int) -> None:
+        self._to, self._loop, self._open = port, asyncio.new_event_loop(), set[asyncio.StreamWriter]()
+        self.whole = True
+        self._thread = threading.Thread(target=self._loop.run_forever)
+        self._thread.start()
+        self._server = self._do(asyncio.start_server(self._take, "127.0.0.1", 0))
+        self.url = f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
+
+    def _do(self, work: Any) -> Any:
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(10)
+
+    async def _take(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if not self.whole:
+            return writer.transport.abort()
+        there, onward = await asyncio.open_connection("127.0.0.1", self._to)
+        self._open |= {writer, onward}
+        await asyncio.gather(self._pass(reader, onward), self._pass(there, writer))
+        self._open -= {writer, onward}
+
+    async def _pass(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            while data := await reader.read(65_536):
+                writer.write(data)
+                await writer.drain()
+        except OSError:
+            pass  # it was cut
+        finally:
+            writer.transport.abort() if not self.whole else writer.close()
+
+    def cut(self) -> None:
+        """Drop every connection, in the middle of whatever it carries, and take none."""
+
+        async def now() -> None:
+            self.whole = False
+            for writer in self._open:
+                writer.transport.abort()
+
+        self._do(now())
+
+    def mend(self) -> None:
+        self.whole = True
+
+    def close(self) -> None:
+        self.cut()
+
+        async def end() -> None:
+            self._server.close()
+            others = asyncio.all_tasks() - {asyncio.current_task()}
+            for task in others:
+                task.cancel()
+            await asyncio.gather(*others, return_exceptions=True)
+
+        self._do(end())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(10)
+        self._loop.close()
+
+
+@pytest.fixture
+def wire(server: Served) -> Iterator[Wire]:
+    made = Wire(int(server.url.rsplit(":", 1)[1]))
+    yield made
+    made.close()
+
+
+def pieces(page: Page) -> list[str]:
+    return re.findall(r"piece\d+", "\n".join(page.locator("article.reply").all_inner_texts()))
+
+
+def counted(most: int) -> list[str]:
+    return [f"piece{number}" for number in range(most)]
+
+
+def look(page: Page) -> None:
+    """Every few seconds the page looks for what has changed; this is what makes it do so at once."""
+    page.evaluate("dispatchEvent(new Event('online'))")
+
+
+def heard(api: Asking, thread: str) -> list[str]:
+    return [message["content"] for message in api.thread(thread)["messages"] if message["role"] == "user"]
+
+
+# -- what breaks ------------------------------------------------------------------------------------------------------
+
+
+def test_a_connection_that_is_cut_is_made_again(browser: Browser, server: Served, wire: Wire, api: Asking) -> None:
+    with visit(browser, replace(server, url=wire.url), agent="slow", cut=True) as page:
+        say(page, "60 0.05")
+        expect(page.locator("article.reply")).to_contain_text("piece5")
+        wire.cut()
+        expect(page.get_by_text(LOST)).to_be_visible()
+        say(page, "2 0.01")  # it waits here, and is said once
+        expect(page.get_by_text("Sending…")).to_be_visible()
+        wire.mend()
+        expect(page.get_by_text(LOST)).to_have_count(0)
+        finished(page)
+        assert pieces(page) == counted(60) + counted(2)
+        assert heard(api, thread_of(page)) == ["60 0.05", "2 0.01"]
+        expect(page.locator("article.said")).to_have_count(2)
+
+
+def test_a_server_that_is_started_anew_goes_on_where_it_was(browser: Browser, tmp_path: Any) -> None:
+    with stories(tmp_path, grace=0.1) as server, visit(browser, server, agent="slow", cut=True, refused=503) as page:
+        server.environment["WICK_PORT"] = server.url.rsplit(":", 1)[1]
+        talk(page, "2 0.01")
+        say(page, "40 0.05")
+        expect(page.locator("article.reply").last).to_contain_text("piece5")
+        page.locator("#message").fill("half a thought")
+        server.stop()
+        expect(page.get_by_text(LOST)).to_be_visible()
+        server.start()
+        finished(page)
+        expect(page.get_by_text(LOST)).to_have_count(0)
+        assert pieces(page) == counted(2) + counted(40)
+        server.kill()
+        server.start()
+        expect(page.locator("#message")).to_have_value("half a thought")
+        page.locator("#message").fill("3 0.01")
+        page.locator("#message").press("Enter")
+        finished(page)
+        assert pieces(page) == counted(2) + counted(40) + counted(3)
+        assert heard(asking(server), thread_of(page)) == ["2 0.01", "40 0.05", "3 0.01"]
+
+
+def test_a_page_that_is_opened_while_the_server_is_away_says_so(browser: Browser, server: Served, wire: Wire) -> None:
+    thread = str(asking(server).ask("echo", "here I am")["thread_id"])
+    with visit(browser, replace(server, url=wire.url), cut=True) as page:
+        wire.cut()
+        page.evaluate(f"location.hash = 'thread={thread}'")
+        expect(page.get_by_role("alert")).to_contain_text("The server does not answer")
+        wire.mend()
+        page.get_by_role("button", name="Try again").click()
+        expect(page.locator("article.reply")).to_contain_text("here I am")
+        assert thread_of(page) == thread
+
+
+# -- what is reloaded, left and opened twice --------------------------------------------------------------------------
+
+
+def test_a_reload_in_the_middle_loses_nothing_and_doubles_nothing(browser: Browser, server: Served) -> None:
+    with visit(browser, server, agent="slow") as page:
+        say(page, "40 0.05")
+        expect(page.locator("article.reply")).to_contain_text("piece5")
+        page.reload()
+        finished(page)
+        assert pieces(page) == counted(40)
+        assert page.locator("article.said").count() == page.locator("article.reply").count() == 1
+
+
+def test_a_thread_that_is_left_and_opened_again_goes_on(browser: Browser, server: Served) -> None:
+    with visit(browser, server, agent="slow") as page:
+        say(page, "40 0.05")
+        expect(page.locator("article.reply")).to_contain_text("piece3")
+        page.get_by_role("button", name="New thread").click()
+        expect(page.locator(".welcome")).to_be_visible()
+        page.go_back()
+        finished(page)
+        assert pieces(page) == counted(40)
+
+
+def test_a_reload_keeps_what_waits_and_what_is_written(browser: Browser, server: Served, api: Asking) -> None:
+    with visit(browser, server, agent="patient") as page:
+        say(page, "wait for reloaded")
+        page.get_by_role("group", name=re.compile("^wait: working")).wait_for()
+        say(page, "and think of the otters")
+        expect(page.get_by_text("It hears this at its next step.")).to_be_visible()
+        page.locator("#message").fill("half a thought")
+        page.reload()
+        waits = page.locator(".item.pending")
+        expect(waits).to_contain_text("and think of the otters")
+        api("POST", f"/threads/{thread_of(page)}/messages", {"messages": [{"role": "user", "content": "and of newts"}]})
+        look(page)
+        expect(waits).to_have_count(2)  # what others say is seen here, too
+        expect(page.locator("#message")).to_have_value("half a thought")
+        (server.folder / "reloaded").touch()
+        finished(page)
+        expect(page.locator("article.said")).to_have_count(3)
+        expect(page.locator("article.reply").last).to_contain_text("reloaded / and think of the otters / and of newts")
+
+
+def test_two_windows_show_the_same_once(browser: Browser, server: Served, api: Asking) -> None:
+    with visit(browser, server, agent="echo", refused=404) as one, visit(browser, server) as two:
+        talk(one, "from the first")
+        two.goto(f"/#thread={thread_of(one)}")
+        expect(two.locator("article.reply")).to_contain_text("from the first")
+        talk(two, "from the second")
+        look(one)
+        expect(one.locator("article.reply")).to_have_count(2)
+        for page in (one, two):
+            expect(page.locator("article.said")).to_have_count(2)
+        one.locator("#message").fill("half a thought")
+        api("DELETE", f"/threads/{thread_of(one)}")
+        look(one)
+        expect(one.get_by_text("There is no such thread")).to_be_visible()
+        expect(one.locator("#message")).to_have_value("half a thought")  # it is not lost with the thread
+        expect(one.locator(".welcome")).to_be_visible()
+        until(lambda: "#thread" not in one.url)
+
+
+# -- what a server refuses --------------------------------------------------------------------------------------------
+
+
+def refuse(status: int, message: str) -> Any:
+    body = {"error": {"code": "refused", "message": message}}
+    return lambda route: route.fulfill(status=status, json=body)
+
+
+@pytest.mark.parametrize("status", [400, 413])
+def test_what_is_refused_is_given_back(browser: Browser, server: Served, status: int) -> None:
+    with visit(browser, server, agent="echo", refused=status) as page:
+        page.route("**/stream", refuse(status, "It is too much. Say less."))
+        say(page, "many words")
+        expect(page.get_by_text("It is too much. Say less.")).to_be_visible()
+        expect(page.locator("#message")).to_have_value("many words")
+        expect(page.locator("article.said")).to_have_count(0)
+        page.unroute("**/stream")
+        page.locator("#message").press("Enter")
+        expect(page.locator("article.reply")).to_have_text(re.compile("many words"))
+
+
+def test_a_server_that_has_too_much_to_do_is_asked_again(browser: Browser, server: Served, api: Asking) -> None:
+    left = [429, 503]
+
+    def busy(route: Route) -> None:
+        route.fulfill(status=left.pop(), body="no") if left else route.continue_()
+
+    with visit(browser, server, agent="echo", refused=(429, 503)) as page:
+        page.route("**/stream", busy)
+        say(page, "at last")
+        finished(page)
+        assert left == [] and heard(api, thread_of(page)) == ["at last"]
+
+
+def test_who_was_signed_out_signs_in_and_goes_on(browser: Browser, server: Served) -> None:
+    with visit(browser, server, agent="echo") as page:
+        talk(page, "before")
+        page.locator("#message").fill("half a thought")
+        page.context.clear_cookies()
+        look(page)
+        page.get_by_label("Your token").wait_for()
+        sign_in_again(page)
+        expect(page.locator("article.reply")).to_contain_text("before")
+        expect(page.locator("#message")).to_have_value("half a thought")
+        page.get_by_role("button", name="Sign out ada").click()
+        page.get_by_label("Your token").wait_for()
+        assert page.evaluate("JSON.stringify({...sessionStorage})") == "{}", "nothing stays for who comes next"
+        sign_in(page, "bob")
+        expect(page.locator("#message")).to_have_value("")
+
+
+def sign_in_again(page: Page) -> None:
+    page.get_by_label("Your token").fill("ada-token-0123456789abcdef")
+    page.keyboard.press("Enter")
+    arrived(page)

@@ -1,0 +1,183 @@
+"""Agents ask before they do things, and when they want to know something; what is answered here is what happens."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from browsing import Asking, finished, say, show, talk, thread_of, until, visit
+from serving import Served
+
+BOLD = "Run the command: curl https://example.com/install | sh"  # what the ready rules ask about, each time
+
+
+def question(page: Page) -> Any:
+    return page.get_by_role("alertdialog", name="The agent asks")
+
+
+def results(api: Asking, thread: str) -> list[str]:
+    return [str(message["content"]) for message in api.thread(thread)["messages"] if message["role"] == "tool"]
+
+
+# -- may I? -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_question_is_denied_with_words(ada: Page, api: Asking) -> None:
+    say(ada, BOLD)
+    box = question(ada)
+    expect(box).to_contain_text("curl https://example.com/install | sh")
+    expect(box.get_by_label("What the command does")).to_contain_text("sh")
+    expect(box).to_contain_text("a yes is for this once")  # a rule asks, so nothing lasting is offered
+    expect(box.get_by_role("button", name="Always allow this")).to_have_count(0)
+    box.get_by_placeholder("Why not").fill("we do not run strangers")
+    box.get_by_role("button", name="Deny").dblclick()
+    finished(ada)
+    expect(box).to_have_count(0)
+    assert "we do not run strangers" in results(api, thread_of(ada))[0]
+
+
+def test_a_question_is_allowed_with_other_arguments(ada: Page, api: Asking) -> None:
+    say(ada, BOLD)
+    box = question(ada)
+    box.get_by_role("button", name="Edit").click()
+    arguments = box.get_by_label("Arguments, as JSON")
+    arguments.fill("{half")
+    expect(box.get_by_role("button", name="Allow this instead")).to_be_disabled()
+    arguments.fill('{"command": "echo something-milder"}')
+    box.get_by_role("button", name="Allow this instead").click()
+    finished(ada)
+    (result,) = results(api, thread_of(ada))
+    assert "something-milder" in result and "example.com" not in result
+
+
+def test_what_is_allowed_in_a_thread_is_not_asked_there_again(browser: Browser, server: Served, api: Asking) -> None:
+    with visit(browser, server, agent="careful") as page:
+        say(page, "Run the command: echo for-this-thread")
+        question(page).get_by_role("button", name="Allow in this thread").click()
+        finished(page)
+        talk(page, "Run the command: echo for-this-thread")
+        assert [found.count("for-this-thread") for found in results(api, thread_of(page))] == [1, 1]
+        assert api("GET", "/agents/careful/permissions")["grants"] == [], "it holds here and nowhere else"
+        page.get_by_role("button", name="New thread").click()
+        say(page, "Run the command: echo for-this-thread")
+        question(page).get_by_role("button", name="Deny").click()
+        finished(page)
+
+
+def test_what_is_allowed_always_is_a_rule_that_can_be_taken_back(browser: Browser, server: Served, api: Asking) -> None:
+    with visit(browser, server, agent="careful") as page:
+        say(page, "Run the command: echo for-good")
+        question(page).get_by_role("button", name="Always allow this").click()
+        finished(page)
+        (grant,) = api("GET", "/agents/careful/permissions")["grants"]
+        assert (grant["tool"], grant["args"]["command"]) == ("execute", "echo for-good")
+        page.get_by_role("button", name="New thread").click()
+        talk(page, "Run the command: echo for-good")
+        assert "for-good" in results(api, thread_of(page))[0]
+        api("DELETE", f"/agents/careful/permissions/grants/{grant['id']}")
+        say(page, "Run the command: echo for-good")
+        question(page).get_by_role("button", name="Deny").click()
+        finished(page)
+
+
+def test_a_file_is_shown_as_it_would_change(browser: Browser, server: Served, api: Asking) -> None:
+    api.write("plan.txt", "one\ntwo\n", agent="careful")
+    thread = api.begin("careful", "Write three to plan.txt")
+    with visit(browser, server, agent="echo") as page:  # whoever is talked to here
+        row = show(page, "Approvals").get_by_role("listitem").filter(has_text="plan.txt")
+        changes = row.get_by_label("Changes of plan.txt")
+        expect(changes.locator("del")).to_have_text(["- one\n", "- two\n"])
+        expect(changes.locator("ins")).to_have_text(["+ three\n"])
+        row.get_by_role("button", name="Allow", exact=True).click()
+        until(lambda: api.read("plan.txt", agent="careful").strip() == "three")
+        expect(page.get_by_text("Nobody waits for you")).to_be_visible()
+    assert "plan.txt" in results(api, thread)[0]
+
+
+def test_a_question_of_another_thread_is_answered_in_the_inbox(ada: Page, api: Asking) -> None:
+    thread = api.begin("default", BOLD)  # by the API, and seen here
+    inbox = show(ada, "Approvals")
+    row = inbox.get_by_role("listitem").filter(has_text="example.com/install")
+    expect(row).to_have_count(1)
+    expect(ada).to_have_title(re.compile(r"^\(1\)"))
+    assert [one["thread_id"] for one in api("GET", "/approvals")["approvals"]] == [thread]
+    row.get_by_role("button", name="Deny").click()
+    expect(inbox.get_by_text("Nobody waits for you")).to_be_visible()
+    assert api("GET", "/approvals")["approvals"] == []
+
+
+def test_a_question_that_the_api_answers_goes_away(ada: Page, api: Asking) -> None:
+    say(ada, BOLD)
+    question(ada).wait_for()
+    (asked,) = api("GET", "/approvals", thread_id=thread_of(ada))["approvals"]
+    api("POST", f"/approvals/{asked['id']}", {"choice": "deny", "words": "no", "thread_id": asked["thread_id"]})
+    expect(question(ada)).to_have_count(0)
+    finished(ada)
+
+
+def test_who_says_something_else_has_not_agreed(ada: Page, api: Asking) -> None:
+    say(ada, BOLD)
+    box = question(ada)
+    box.get_by_placeholder("Why not").fill("since")
+    ada.get_by_role("button", name="New thread").click()
+    ada.go_back()
+    expect(box.get_by_placeholder("Why not")).to_have_value("since")  # what was begun is there again
+    talk(ada, "What can you do?")
+    expect(box).to_have_count(0)
+    assert "example.com" not in results(api, thread_of(ada))[0]
+    expect(ada.locator("article.said")).to_have_count(2)
+
+
+# -- what do you want? ------------------------------------------------------------------------------------------------
+
+
+def _choose(box: Any, option: str) -> None:
+    box.get_by_label(option).check()
+    box.get_by_role("button", name="Answer", exact=True).click()
+
+
+def _write(box: Any, words: str) -> None:
+    box.get_by_placeholder("Your answer").fill(words)
+    box.get_by_placeholder("Your answer").press("Enter")
+
+
+INQUIRIES: list[tuple[dict[str, Any], Callable[[Any], None], str]] = [
+    ({"question": "Go on?", "kind": "confirm"}, lambda box: box.get_by_role("button", name="Yes").click(), "true"),
+    (
+        {"question": "Which?", "kind": "select", "options": ["red", "<b>blue</b>"]},
+        lambda box: _choose(box, "<b>blue</b>"),
+        "<b>blue</b>",
+    ),
+    (
+        {"question": "What?", "kind": "multiselect", "options": ["tea", "milk"]},
+        lambda box: _choose(box, "milk"),
+        "milk",
+    ),
+    ({"question": "What name?"}, lambda box: _write(box, "Grace"), "Grace"),
+]
+
+
+@pytest.mark.parametrize(("args", "reply", "told"), INQUIRIES, ids=["confirm", "select", "multiselect", "input"])
+def test_what_the_agent_wants_to_know_is_asked(
+    browser: Browser, server: Served, api: Asking, args: dict[str, Any], reply: Callable[[Any], None], told: str
+) -> None:
+    with visit(browser, server, agent="caller") as page:
+        say(page, json.dumps([{"name": "ask_user", "args": args}]))
+        expect(question(page).get_by_role("heading")).to_have_text(args["question"])
+        reply(question(page))
+        finished(page)
+        expect(question(page)).to_have_count(0)
+        assert told in results(api, thread_of(page))[0]
+
+
+def test_who_does_not_want_to_answer_says_so(browser: Browser, server: Served, api: Asking) -> None:
+    with visit(browser, server, agent="caller") as page:
+        say(page, json.dumps([{"name": "ask_user", "args": {"question": "How old are you?"}}]))
+        question(page).get_by_role("button", name="I do not want to answer").click()
+        finished(page)
+        assert "does not want to answer" in results(api, thread_of(page))[0]

@@ -1,0 +1,34 @@
+/** A slide deck with another look: only the lines that say so are others. */
+
+import { frontMatter, type Layout, layoutAt, LAYOUTS, linesOf, split, type Theme } from "./deck";
+
+/** The same document with another theme. */
+export function withTheme(text: string, theme: Theme): string {
+  const all = linesOf(text);
+  const { rest } = frontMatter(all);
+  const front = all.slice(0, all.length - rest.length);
+  if (!front.length) return `---\ntheme: ${theme}\n---\n\n${text}`;
+  const kept = front.slice(1, -1).filter((line) => !/^theme:/.test(line));
+  return ["---", ...kept, `theme: ${theme}`, "---", ...rest].join("\n");
+}
+
+/** The same document with another layout of one slide; nothing said is as it comes. */
+export function withLayout(text: string, number: number, layout: Layout | ""): string {
+  const all = linesOf(text);
+  const { rest } = frontMatter(all);
+  const parts = split(rest);
+  const at = parts.map((part, place) => (part.some((line) => line.trim()) ? place : -1)).filter((place) => place >= 0)[number];
+  if (at === undefined) return text;
+  const said = layoutAt(parts[at]!);
+  const kept = parts[at]!.filter((_, place) => place !== said);
+  const first = kept.findIndex((line) => line.trim());
+  parts[at] = layout ? kept.toSpliced(Math.max(0, first), 0, `Layout: ${layout}`) : kept;
+  return [...all.slice(0, all.length - rest.length), ...parts.flatMap((part, place) => (place ? ["---", ...part] : part))].join("\n");
+}
+
+/** The layout that a slide asks for by name. */
+export function layoutSaid(text: string, number: number): Layout | "" {
+  const part = split(frontMatter(linesOf(text)).rest).filter((one) => one.some((line) => line.trim()))[number] ?? [];
+  const said = part[layoutAt(part)]?.slice(7).trim().toLowerCase();
+  return LAYOUTS.find((one) => one === said) ?? "";
+}

@@ -1,0 +1,43 @@
+/** The page that stands in the frame of a preview. The frame runs nothing and its policy loads nothing; what a browser
+ * does before it asks either of them (to look a name up, to connect to where a link goes) is taken out of the page. */
+
+const POLICY = "default-src 'none'; img-src data: blob:; media-src data: blob:; font-src data:; style-src 'unsafe-inline'";
+const HEAD = `<!doctype html><meta charset="utf-8"><meta http-equiv="Content-Security-Policy" content="${POLICY}">`;
+const MIDDLE = "<style>body{margin:0;display:grid;place-items:center;min-height:100vh}svg{max-width:100%;max-height:100vh}</style>";
+const REACHING = "link, base, script, template, iframe, frame, frameset, object, embed, portal, fencedframe, [attributeName*='href' i]";
+const MOST_ROUNDS = 5; // taking something out may make something else of the rest
+
+export function framed(text: string, svg: boolean): string {
+  let inside = quiet(svg ? MIDDLE + text.replace(/^\s*<\?xml[^>]*\?>/, "") : text);
+  for (let round = 0; round < MOST_ROUNDS; round++) {
+    const page = new DOMParser().parseFromString(HEAD + inside, "text/html"); // it is only read: nothing is loaded by that
+    if (!cleared(page)) return HEAD + inside;
+    for (const meta of page.querySelectorAll("meta[charset], meta[http-equiv]")) meta.remove();
+    inside = page.documentElement.outerHTML;
+  }
+  return `${HEAD}<p>This page cannot be shown safely. Look at it as code.`;
+}
+
+/** What is refused in the frame anyhow would be refused aloud here already, while the page is read. */
+function quiet(text: string): string {
+  return text.replace(/<base(?=[\s/>])[^>]*>/gi, "").replace(/<[a-z][^>]*>/gi, (tag) => tag.replace(/(?<=[\s"'/])on(?=[a-z]+\s*=)/gi, "data-on"));
+}
+
+/** Take out what reaches elsewhere; whether there was any. */
+function cleared(page: Document): boolean {
+  const [, ...metas] = page.querySelectorAll("meta[http-equiv]"); // the first one is ours
+  const found = [...metas, ...page.querySelectorAll(REACHING)];
+  for (const one of found) one.remove();
+  const links = [...page.querySelectorAll("*")].flatMap((element) => [...element.attributes].filter(isLink).map((link) => ({ element, link })));
+  for (const { element, link } of links) {
+    if (link.localName === "href") element.setAttribute("title", link.value);
+    element.removeAttributeNode(link);
+  }
+  return found.length + links.length > 0;
+}
+
+/** A way out of the page, which is none that stays in it. */
+function isLink({ localName, value, ownerElement }: Attr): boolean {
+  if (localName === "ping") return true;
+  return localName === "href" && ["a", "area"].includes(ownerElement?.localName ?? "") && !value.startsWith("#");
+}

@@ -1,0 +1,19 @@
+/** How high an entry will about be, before it is drawn: the better this is known, the fewer are drawn in vain. */
+
+import type { Item } from "../state/fold";
+
+const PADDING = 16;
+const LINE = 24;
+const BETWEEN = 10; // an empty line
+const LETTERS = 70; // of a line, about
+const CARD = 46; // a use of a tool that is folded
+
+export function likelyHeight(item: Item): number {
+  if (item.kind === "ended") return PADDING + LINE;
+  const cards = item.kind === "reply" ? item.calls.length * CARD : 2 * PADDING; // around what the user says there is a box
+  return PADDING + height(item.text) + cards;
+}
+
+function height(text: string): number {
+  return text.split("\n").reduce((sum, line) => sum + (line ? Math.ceil(line.length / LETTERS) * LINE : BETWEEN), 0);
+}

@@ -1,0 +1,189 @@
+/** A shell behind a WebSocket, and the screen it prints on. It goes on when the panel is closed. */
+
+import { FitAddon } from "@xterm/addon-fit";
+import { Terminal } from "@xterm/xterm";
+
+import * as api from "../../api";
+import { ApiError, path, query } from "../../api/http";
+import { app, patch } from "../../state/app";
+
+export type Status = "connecting" | "open" | "lost" | "ended" | "refused";
+
+const CONTROL = "\x01";
+const FIRST_WAIT = 500;
+const LONGEST_WAIT = 10_000;
+const MOST_REFUSALS = 6;
+
+/** How long to wait before the next try. */
+export const waitFor = (tries: number): number => Math.min(FIRST_WAIT * 2 ** (tries - 1), LONGEST_WAIT);
+
+export class Session {
+  readonly screen = new Terminal({ cursorBlink: true, fontSize: 13, fontFamily: 'ui-monospace, "SF Mono", "Cascadia Code", Menlo, Consolas, monospace', scrollback: 5_000, allowProposedApi: false });
+  readonly listeners = new Set<() => void>();
+  status: Status = "connecting";
+  problem = "";
+  private readonly fit = new FitAddon();
+  private socket: WebSocket | null = null;
+  private turn = 0; // the try that counts: what comes of earlier ones is passed over
+  private tries = 0; // since there was a shell
+  private refusals = 0; // by a server that answers
+  private timer: ReturnType<typeof setTimeout> | undefined;
+  private where = ""; // the backend that the shell runs on
+
+  constructor(readonly agent: string) {
+    this.screen.loadAddon(this.fit);
+    this.screen.onData((text) => this.type(text));
+    this.screen.onBinary((text) => this.send(Uint8Array.from(text, (sign) => sign.charCodeAt(0))));
+    this.screen.onResize(() => this.sendSize());
+  }
+
+  /** Show the screen in a place of the page; the same screen is moved, so nothing of it is lost. */
+  show(place: HTMLElement): void {
+    if (this.screen.element) place.append(this.screen.element);
+    else this.screen.open(place);
+    this.refit();
+    if (this.status === "open") void this.follow();
+    else if (!this.turn || this.status !== "connecting") this.again();
+  }
+
+  /** The agent may work elsewhere by now: its terminal goes along. */
+  private async follow(): Promise<void> {
+    const now = await api.agents.backend(this.agent).catch(() => null);
+    if (now && told(now) !== this.where) this.restart();
+  }
+
+  refit(): void {
+    if (this.screen.element?.isConnected) this.fit.fit();
+  }
+
+  /** A new shell on an empty screen, whatever became of the old one. */
+  restart(): void {
+    this.screen.reset();
+    this.tries = 0;
+    this.again();
+  }
+
+  close(): void {
+    this.hangUp();
+    this.screen.dispose();
+  }
+
+  private again(): void {
+    this.hangUp();
+    this.refusals = 0;
+    void this.connect();
+  }
+
+  private hangUp(): void {
+    this.turn++;
+    clearTimeout(this.timer);
+    this.socket?.close();
+    this.socket = null;
+  }
+
+  private async connect(): Promise<void> {
+    const turn = ++this.turn;
+    this.say("connecting");
+    try {
+      const backend = await api.agents.backend(this.agent);
+      const { ticket } = await api.auth.ticket();
+      if (turn !== this.turn) return;
+      const why = refusal(backend);
+      if (why) return this.say("refused", why);
+      this.where = told(backend);
+      const size = query({ ticket, rows: this.screen.rows, columns: this.screen.cols });
+      this.listen(new WebSocket(`${location.origin.replace(/^http/, "ws")}${path`/agents/${this.agent}/terminal`}${size}`));
+    } catch (error) {
+      if (turn !== this.turn) return;
+      if (error instanceof ApiError && error.status === 401) return this.say("lost"), patch({ me: null }); // it goes on when somebody is there again
+      this.refusals = 0; // nobody has refused: the server is away
+      this.retry();
+    }
+  }
+
+  private listen(socket: WebSocket): void {
+    let opened = false;
+    socket.binaryType = "arraybuffer";
+    this.socket = socket;
+    socket.onopen = () => {
+      if (this.socket !== socket) return;
+      opened = true;
+      if (this.tries) this.screen.write("\r\n\x1b[2m— connected again, with a new shell —\x1b[0m\r\n");
+      [this.tries, this.refusals] = [0, 0];
+      this.say("open");
+      this.refit();
+      this.sendSize(); // it may have become another meanwhile
+    };
+    socket.onmessage = ({ data }: MessageEvent<ArrayBuffer | string>) => {
+      if (this.socket === socket) this.screen.write(typeof data === "string" ? data : new Uint8Array(data));
+    };
+    socket.onclose = ({ code, reason }) => {
+      if (this.socket !== socket) return;
+      this.socket = null;
+      if (code === 1000) this.ended(reason);
+      else if (opened) this.retry();
+      else this.denied();
+    };
+  }
+
+  private ended(reason: string): void {
+    this.screen.write(`\r\n\x1b[2m— the shell has ended${reason ? `: ${reason}` : ""}; press Enter for a new one —\x1b[0m\r\n`);
+    this.say("ended");
+  }
+
+  /** The socket was refused, and a browser does not say why. */
+  private denied(): void {
+    if (++this.refusals > MOST_REFUSALS) this.say("refused", "The server opens no terminal. Perhaps too many are open already: close some, or wait a little, and connect again.");
+    else this.retry();
+  }
+
+  /** Try again, first soon and then later, for as long as the page is there. */
+  private retry(): void {
+    this.say("lost");
+    this.timer = setTimeout(() => void this.connect(), waitFor(++this.tries));
+  }
+
+  private type(text: string): void {
+    if (this.status === "ended" && text.includes("\r")) this.again();
+    else this.send(text);
+  }
+
+  private sendSize(): void {
+    this.send(`${CONTROL}${JSON.stringify({ type: "resize", rows: this.screen.rows, columns: this.screen.cols })}`);
+  }
+
+  private send(data: string | Uint8Array<ArrayBuffer>): void {
+    if (this.socket?.readyState === WebSocket.OPEN) this.socket.send(data);
+  }
+
+  private say(status: Status, problem = ""): void {
+    [this.status, this.problem] = [status, problem];
+    for (const listener of [...this.listeners]) listener();
+  }
+}
+
+/** Why a backend has no terminal for who is signed in; nothing if it should have one. */
+function refusal(backend: api.BackendInfo | null): string {
+  if (backend === null || backend.type === "state") return "This agent has no workspace with commands. Switch its backend in the Agent panel.";
+  if (backend.status === "error") return `Its container cannot be reached: ${backend.reason}. Look at it in the Agent panel.`;
+  const confined = backend.protection.level !== "none" && !backend.protection.asks;
+  return !confined && app.get().me?.role === "user" ? "Nothing confines commands here, so a terminal takes an operator. Ask one, or switch the backend to Docker." : "";
+}
+
+/** What tells one backend from another. */
+const told = (backend: api.BackendInfo | null): string => JSON.stringify(backend && [backend.type, backend.sandbox_url, backend.workdir]);
+
+const SESSIONS = new Map<string, Session>(); // by agent
+
+export function sessionOf(agent: string): Session {
+  const session = SESSIONS.get(agent) ?? new Session(agent);
+  SESSIONS.set(agent, session);
+  return session;
+}
+
+/** Whoever signs in next does not get the shell of the one before; who has to sign in again does. */
+app.subscribe(() => {
+  if (app.get().me || app.get().agent || !SESSIONS.size) return;
+  for (const session of SESSIONS.values()) session.close();
+  SESSIONS.clear();
+});
