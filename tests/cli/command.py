@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -43,13 +44,13 @@ class Wick:
         assert "Traceback" not in err, err
         return Done(done.returncode, out, err)
 
-    def start(self, *words: str) -> subprocess.Popen[bytes]:
+    def start(self, *words: str, environment: Mapping[str, str] | None = None) -> subprocess.Popen[bytes]:
         """Begin it, and do not wait for its end."""
         pipe = subprocess.PIPE
         return subprocess.Popen(
             [*COMMAND, *words],
             cwd=self.folder,
-            env=self.environment,
+            env=self.environment | dict(environment or {}),
             stdin=subprocess.DEVNULL,
             stdout=pipe,
             stderr=pipe,

@@ -9,6 +9,9 @@ from typing import Any
 import pytest
 
 from cli.command import Done, Wick
+from cli.places import Somewhere
+from cli.ready import Quick
+from serving import Served
 
 NO_FORCE = """#!/bin/sh
 case "$1" in
@@ -20,7 +23,7 @@ esac
 
 @pytest.fixture
 def wick(tmp_path: Path) -> Wick:
-    return Wick(tmp_path)
+    return Quick(tmp_path)
 
 
 @pytest.fixture
@@ -133,6 +136,19 @@ def test_the_onion_shows_a_program_before_and_at_the_gate(local: Wick) -> None:
     told = json.loads(local("hooks", "onion", "--json").out)
     assert {"run", "step", "model_call", "tool_use"} == told.keys()
     assert ("guard", "no_force@guard_tool_use") in [(row["position"], row["name"]) for row in told["tool_use"]]
+
+
+def test_the_hooks_of_a_server(tmp_path: Path, cli_server: Served) -> None:
+    there = Somewhere(Quick(tmp_path), cli_server)
+    found = rows(there("hooks", "list", "--json"))
+    assert found["limits.check"]["point"] == "before_step" and found["permissions.check"]["fail"] == "closed"
+    assert isinstance(found["limits.check"]["ring"], int)
+    told = json.loads(there("hooks", "onion", "--json").out)
+    assert {"run", "step", "model_call", "tool_use"} == told.keys()
+    drawn = there("hooks", "onion", "--agent", "other").out
+    assert "limits.check" in drawn and "permissions.check" not in drawn
+    unknown = there("hooks", "list", "--agent", "nobody")
+    assert unknown.code == 2 and "nobody" in unknown.err and unknown.err.count("\n") == 1
 
 
 # -- test -----------------------------------------------------------------------------------------------------------

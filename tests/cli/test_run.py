@@ -2,16 +2,28 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import os
+import shlex
 import shutil
 import signal
+import sqlite3
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
-from cli.command import ROOT, Wick
+from cli.command import COMMAND, ROOT, Wick
+from cli.places import Somewhere
+from cli.ready import Quick
+from cli.terminal import terminal
+from cli.terminal import wick as line
+from serving import TOKENS, Served
+from wick.cli.desk import CameTo
+from wick.cli.remote import Remote
 
 WATCH = """
 import sys
@@ -29,8 +41,8 @@ AGENTS = "model: demo\nhooks: ['watching:show', 'watching:refuse']\n"
 
 
 @pytest.fixture
-def wick(tmp_path: Path) -> Wick:
-    return Wick(tmp_path)
+def wick(tmp_path: Path) -> Quick:
+    return Quick(tmp_path)
 
 
 @pytest.fixture
@@ -56,8 +68,26 @@ def test_the_plain_agent_reads_the_files_of_its_folder(wick: Wick) -> None:
 
 
 def test_the_plain_agent_changes_nothing_without_a_yes(wick: Wick) -> None:
-    wick("run", "Write hello to new.txt", "--model", "demo")
+    done = wick("run", "Write hello to new.txt", "--model", "demo")
+    assert done.code == 4 and "waiting for an answer to: May write_file be used: new.txt" in done.err
     assert not (wick.folder / "new.txt").exists()
+    thread = done.err.split("--thread ")[1].split()[0]
+    (asked,) = json.loads(wick("approvals", "--json").out)
+    assert wick("approvals", "allow", asked["id"]).code == 0
+    assert not (wick.folder / "new.txt").exists()  # nobody has gone on with it yet
+    went_on = wick("run", "--thread", thread)
+    assert went_on.code == 0 and "I wrote" in went_on.out, went_on
+    assert (wick.folder / "new.txt").read_text().strip() == "hello"
+    again = wick("run", "--thread", thread)
+    assert again.code == 1 and "nothing of thread" in again.err
+
+
+def test_who_says_something_else_has_not_agreed(wick: Wick) -> None:
+    asked = wick("run", "Write hello to new.txt", "--model", "demo", "--output", "json")
+    thread = json.loads(asked.out)["thread"]
+    done = wick("run", "Read new.txt", "--thread", thread, "--model", "demo")
+    assert done.code == 0 and not (wick.folder / "new.txt").exists(), done
+    assert json.loads(wick("approvals", "--json").out) == []
 
 
 def test_json_says_what_the_run_came_to(wick: Wick) -> None:
@@ -108,7 +138,7 @@ async def wait(run):
 """
 
 
-def test_a_run_that_is_interrupted_exits_with_130(wick: Wick) -> None:
+def test_a_run_that_is_interrupted_exits_with_130(wick: Quick) -> None:
     wick.write("waiting.py", SLOW)
     wick.write("agents.yaml", "model: demo\nhooks: ['waiting:wait']\n")
     process = wick.start("run", "Hi", "--agent", "agents.yaml")
@@ -144,8 +174,203 @@ def test_the_plain_agent_has_the_recipes_of_its_folder(wick: Wick) -> None:
     assert done.code == 2 and "there is no recipe 'som'" in done.err and "did you mean 'sum'?" in done.err
 
 
+def test_rules_of_the_command_line(wick: Wick) -> None:
+    done = wick("run", "Write hello to new.txt", "--model", "demo", "--allow", "Write(*.txt)")
+    assert done.code == 0 and (wick.folder / "new.txt").read_text().strip() == "hello", done
+    denied = wick("run", "Read new.txt", "--model", "demo", "--deny", "Read(new.*)", "--allow", "Read")
+    assert denied.code == 0 and "hello" not in denied.out and "Read(new.*)" in denied.out
+    bad = wick("run", "hi", "--model", "demo", "--allow", "Bash(git")
+    assert bad.code == 2 and bad.err.startswith("Error: the rule 'Bash(git' cannot be read")
+
+
+def test_rules_for_an_agent_that_has_none_let_the_rest_pass(wick: Wick) -> None:
+    wick.write("agents.yaml", "model: demo\nbackend: {type: local, workdir: .}\n")
+    words = ("--agent", "agents.yaml", "--deny", "Write(secret.txt)")
+    assert wick("run", "Write hello to new.txt", *words).code == 0
+    assert (wick.folder / "new.txt").exists()
+    wick("run", "Write hello to secret.txt", *words)
+    assert not (wick.folder / "secret.txt").exists()
+
+
+def test_a_budget_that_cannot_be_kept_stops_the_run(wick: Wick) -> None:
+    done = wick("run", "Hello!", "--model", "demo", "--budget", "0.5")
+    assert done.code == 3 and "stopped: budget: nobody knows what offline demo model costs" in done.err
+    assert wick("run", "hi", "--budget", "0").code == 2
+
+
+def test_a_thread_is_gone_on_with(place: Somewhere) -> None:
+    model = () if place.served else ("--model", "demo")
+    first = place("run", "Hello!", *model, "--output", "json")
+    assert first.code == 0, first.err
+    told = json.loads(first.out)
+    assert told["outcome"] == "completed" and told["run"].startswith("run_") and told["usage"]["input_tokens"] > 0
+    second = place("run", "Hello again!", *model, "--thread", told["thread"], "--output", "json")
+    assert json.loads(second.out)["thread"] == told["thread"]
+    said = place.json("threads", "show", told["thread"])
+    assert [row["content"] for row in said["messages"] if row["role"] == "user"] == ["Hello!", "Hello again!"]
+    assert said["folder"] == str(place.wick.folder)
+    gone = place("run", "hi", *model, "--thread", "th_gone")
+    assert gone.code == 2 and "th_gone" in gone.err
+
+
+def test_it_streams_pipes_and_waits_in_both_places(place: Somewhere) -> None:
+    model = () if place.served else ("--model", "demo")
+    done = place("run", "Hello!", *model, "--output", "events", stdin="some context")
+    names = [json.loads(line)["event"] for line in done.out.splitlines()]
+    assert names[0] == "on_chat_model_start" and names[-1] == "done" and "on_chat_model_stream" in names
+    waiting = place("run", "Write hello to new.txt", *model)
+    assert waiting.code == 4 and "waiting for an answer to: May write_file be used" in waiting.err
+    (asked,) = [one for one in place.json("approvals") if one["args"]["path"] == "new.txt"]  # others ask there, too
+    assert place("approvals", "deny", asked["id"], "not now").code == 0
+
+
+def test_a_thread_is_gone_on_with_by_its_own_agent(cli_server: Served) -> None:
+    async def talked() -> list[str]:
+        desk = Remote(cli_server.url, TOKENS["ada"])
+        try:
+            first = Remote(cli_server.url, TOKENS["ada"], "other")
+            thread = (await _talked(first, "Hello!")).thread
+            await first.close()
+            assert (await desk.agent()).id == "default"  # as `wick chat` asks before anything is said
+            return [(await _talked(desk, "Again!", thread)).outcome, (await desk.thread(thread)).agent]
+        finally:
+            await desk.close()
+
+    assert asyncio.run(talked()) == ["completed", "other"]
+
+
+async def _talked(desk: Remote, words: str, thread: str = "") -> CameTo:
+    talk = desk.talk(words, thread=thread)
+    async for _ in talk:
+        pass
+    return await talk.came_to()
+
+
+@pytest.mark.parametrize("option", ["--model=demo", "--allow=Read", "--deny=Read", "--max-steps=3", "--budget=1"])
+def test_what_only_the_server_says_is_refused(wick: Wick, cli_server: Served, option: str) -> None:
+    done = wick("run", "hi", option, WICK_SERVER=cli_server.url, WICK_TOKEN=TOKENS["ada"])
+    assert done.code == 2 and "has its model, rules and limits from the server" in done.err
+
+
+def test_servers_that_cannot_be_used_are_sentences(wick: Wick, cli_server: Served) -> None:
+    down = wick("run", "hi", "--server", "http://127.0.0.1:1")
+    assert down.code == 1 and "cannot be reached" in down.err and "check that the server runs" in down.err
+    assert wick("run", "hi", "--server", "127.0.0.1").code == 2
+    assert wick("run", "hi", "--server", "http://[::1").code == 2
+    nobody = wick("run", "hi", "--server", cli_server.url)
+    assert nobody.code == 1 and "say --token-file FILE, or set WICK_TOKEN" in nobody.err
+    wrong = wick("run", "hi", "--server", cli_server.url, WICK_TOKEN="no-token-of-this-server")
+    assert wrong.code == 1 and "does not know this token" in wrong.err
+    wick.write("token", TOKENS["ada"])
+    assert wick("run", "hi", "--server", cli_server.url, "--token-file", "token").code == 0
+    wick.write("none", "two words")
+    assert "has no token in it" in wick("run", "hi", "--server", cli_server.url, "--token-file", "none").err
+    assert wick("run", "hi", "--server", cli_server.url, "--token-file", "gone").code == 1
+    assert wick("run", "hi", "--token-file", "token").code == 2
+    agent = wick("run", "hi", "--server", cli_server.url, "--token-file", "token", "--agent", "nobody")
+    assert agent.code == 2 and "nobody" in agent.err
+
+
+def test_a_reader_that_has_read_enough_is_no_error(wick: Wick) -> None:
+    words = [*COMMAND, "run", "Hello!", "--model", "demo", "--output", "events"]
+    done = subprocess.run(
+        ["bash", "-c", f"{shlex.join(words)} </dev/null | head -c 1"],
+        cwd=wick.folder,
+        env=wick.environment,
+        capture_output=True,
+        timeout=60,
+        check=True,
+    )
+    assert done.stdout == b"{" and done.stderr == b""
+
+
+def test_what_cannot_be_printed_or_read_is_no_traceback(wick: Wick) -> None:
+    wick.write("notes.txt", "na\u00efve \u2603")
+    narrow = wick("run", "Read notes.txt", "--model", "demo", PYTHONIOENCODING="ascii", PYTHONUTF8="0")
+    assert narrow.code == 0, narrow
+    data = wick.folder / "data"
+    data.write_text("a file where a folder should be")
+    done = wick("run", "Hello!", "--model", "demo", WICK_DATA=str(data))
+    assert done.code == 1 and len(done.err.splitlines()) == 1
+
+
+ESCAPES = "\x1b[31mred \x1b]0;a title\x07 \x9b31m \x7f \u202e"
+
+
+def test_what_a_terminal_would_obey_does_not_reach_it(wick: Quick) -> None:
+    wick.write("notes.txt", ESCAPES)
+    told = wick("run", "Read notes.txt", "--model", "demo")
+    assert ESCAPES in told.out  # in a pipe it is what it is
+    data = wick("run", "Read notes.txt", "--model", "demo", "--output", "json")
+    assert ESCAPES in json.loads(data.out)["text"] and all(char.isprintable() or char == "\n" for char in data.out)
+    thread = json.loads(data.out)["thread"]
+    assert ESCAPES in wick("threads", "export", thread, "--format", "markdown").out
+    seen = "".join(_printed_to_a_terminal(wick, *words) for words in _that_show(thread))
+    for escape in ("\x1b[31m", "\x1b]0", "\x07", "\x9b", "\x7f", "\u202e"):
+        assert escape not in seen
+
+
+def _that_show(thread: str) -> list[list[str]]:
+    return [
+        ["run", "Read notes.txt", "--model", "demo"],
+        ["threads", "show", thread],
+        ["threads", "show", thread, "--json"],
+        ["threads", "export", thread, "--format", "markdown"],
+        ["threads", "export", f"th_{ESCAPES}"],
+    ]
+
+
+def _printed_to_a_terminal(wick: Wick, *words: str) -> str:
+    ours, theirs = os.openpty()
+    process = subprocess.Popen(
+        [*COMMAND, *words],
+        cwd=wick.folder,
+        env=wick.environment,
+        stdin=subprocess.DEVNULL,
+        stdout=theirs,
+        stderr=theirs,
+    )
+    os.close(theirs)
+    printed = b""
+    with suppress(OSError):  # the other end was closed
+        while more := os.read(ours, 65_536):
+            printed += more
+    os.close(ours)
+    process.wait(60)
+    return printed.decode(errors="replace")
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+def test_streams_that_are_closed_are_no_traceback(wick: Quick, closed: str) -> None:
+    words = shlex.join([*COMMAND, "threads", "list"])
+    done = subprocess.run(
+        ["bash", "-c", f"{words} {closed}"], cwd=wick.folder, env=wick.environment, capture_output=True, timeout=60
+    )
+    assert done.returncode == 0 and b"Traceback" not in done.stderr, done
+
+
+def test_who_sits_at_a_terminal_is_asked(wick: Wick) -> None:
+    with terminal() as screen:
+        command = f"{line('run', 'Write hello to new.txt', '--model', 'demo')} | cat"
+        screen.open(command, wick.folder, wick.environment)
+        screen.see("? May write_file be used: new.txt", "content: hello", "  >")
+        screen.say("y")
+        screen.see("I wrote", "EXIT 0")
+    assert (wick.folder / "new.txt").exists()
+
+
+def test_agents_of_files_keep_their_threads_apart_from_a_server(wick: Wick) -> None:
+    """A thread that was begun here has no agent that a server would take it up with."""
+    told = json.loads(wick("run", "Hello!", "--model", "demo", "--output", "json").out)
+    database = wick.home / ".local" / "share" / "wick" / "threads.db"
+    with sqlite3.connect(database) as db:
+        owner, meta = db.execute("SELECT owner, meta FROM threads WHERE id = ?", (told["thread"],)).fetchone()
+    assert owner == "local" and json.loads(meta) == {"folder": str(wick.folder), "agent_name": "wick", "agent_file": ""}
+
+
 WRONG = {
     "say what to do, as in: wick run": ["run"],
+    "there is no model named 'nope:nope'": ["run", "hi", "--model", "nope:nope"],
     "there is no file gone.yaml": ["run", "hi", "--agent", "gone.yaml"],
     "has no agent 'codr'; did you mean 'coder'?": ["run", "hi", "--agent", "several.yaml:codr"],
     "has several agents; say which, as in several.yaml:coder": ["run", "hi", "--agent", "several.yaml"],
@@ -163,6 +388,7 @@ def test_a_mistake_is_a_sentence_and_exits_with_2(wick: Wick, sentence: str) -> 
     done = wick(*WRONG[sentence])
     assert done.code == 2
     assert sentence in done.err
+    assert json.loads(wick("threads", "list", "--json").out) == []  # nothing was begun
 
 
 def test_help_loads_no_command(wick: Wick) -> None:

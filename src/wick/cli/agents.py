@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -11,37 +13,84 @@ import click
 
 from wick.agent import Agent
 from wick.capabilities.executables import Executables
+from wick.cli.completing import agent_specs
 from wick.config import DEFAULT, Config, load
 from wick.config_build import AgentConfig
 from wick.config_schema import nearest
 from wick.config_text import parse
-from wick.decisions import Asker
 from wick.errors import ConfigError
 from wick.executables.trust import at_home
+from wick.models import resolve
+from wick.protocols import Backend
+from wick.rules import rule
 
 HOME = "~/.wick"
-HARMLESS = ("Read", "LS", "Glob", "Grep", "calculate", "datetime", "write_todos", "update_todo")
+HARMLESS = (
+    *("Read", "LS", "Glob", "Grep", "calculate", "datetime"),
+    *("write_todos", "update_todo", "ask_user", "load_skill"),
+)
+SILENT = "bypassPermissions"  # where no rule decides, nothing is said
+PROMPT = """\
+You are wick, an assistant in a terminal. You work in the user's folder, with its files and a shell.
+Do what is asked, check what you did, and say plainly and briefly what you found. Answer in Markdown. When something
+cannot be done, or the user says no to it, say so."""
 
-AGENT = click.option("--agent", metavar="FILE[:ID]", help="An agent of an agents.yaml; without it, a plain one.")
+AGENT = click.option(
+    "--agent",
+    metavar="FILE[:ID]",
+    help="An agent of an agents.yaml; without it, a plain one.",
+    shell_complete=agent_specs,
+)
 FOLDER = click.option(
     "--folder", default=".", type=click.Path(exists=True, file_okay=False), help="The folder to work in."
 )
 
 
+@dataclass(frozen=True, slots=True)
+class Wishes:
+    """What a command wants to be different about its agent; what is empty stays as it is."""
+
+    model: str = ""
+    steps: int | None = None
+    dollars: float | None = None
+    allow: Sequence[str] = ()
+    deny: Sequence[str] = ()
+
+    def over(self, options: Mapping[str, Any]) -> dict[str, Any]:
+        """The options of an agent with these wishes."""
+        found = dict(options)
+        if self.model:
+            found["model"] = self.model
+        if self.steps is not None:
+            found["limits"] = {**_map(options.get("limits")), "steps": self.steps}
+        if self.dollars is not None:
+            found["budget"] = {**_map(options.get("budget")), "dollars": self.dollars}
+        for given in (*self.allow, *self.deny):
+            rule("allow", given)  # says what is wrong with it, before it is one of many
+        if self.allow or self.deny:
+            found["permissions"] = with_rules(options.get("permissions"), allow=self.allow, deny=self.deny)
+        return found
+
+
 class Chosen:
     """An agent that a command was given, and the file it is of, which ends what the agent has begun."""
 
-    def __init__(self, agent: str | None, folder: str) -> None:
-        path, id = _split(agent) if agent else (Path(), "")
+    def __init__(self, agent: str | None, folder: str, wishes: Wishes | None = None) -> None:
+        path, id = split(agent) if agent else (Path(), "")
         self.config = load(path) if agent else plain(Path(folder))
         self.part = _part(self.config, id)
+        self.part.options = (wishes or Wishes()).over(self.part.options)
 
-    def built(self, *, model: str = "", ask: Asker | None = None, steps: int | None = None) -> Agent:
-        """The agent, with another model, somebody to ask, and at most so many steps."""
-        given = {"model": model} if model else {}
-        limits = {"limits": _with_steps(self.part.options.get("limits"), steps)} if steps is not None else {}
-        self.part.options = {**self.part.options, **given, **limits}
-        return self.part.agent(ask=ask)
+    def built(self) -> Agent:
+        """The agent, the same each time."""
+        return self.part.agent()
+
+    def rebuilt(self, *, model: str = "", backend: Backend | None = None) -> Agent:
+        """The agent anew, as its options are now: with another model, and in the same place as before."""
+        wanted = model or self.part.options.get("model", "auto")
+        made = self.part.agent(model=resolve(wanted), backend=backend)
+        self.part.options = {**self.part.options, "model": wanted}
+        return made
 
     @property
     def executables(self) -> list[Executables]:
@@ -53,25 +102,39 @@ class Chosen:
 
 
 def plain(folder: Path) -> Config:
-    """The agent of a folder: its files and commands, its hooks and its recipes. It asks before it changes anything."""
+    """The agent of a folder: its files and commands, its hooks, recipes and skills, what its AGENTS.md says.
+
+    It asks before it changes anything.
+    """
     homes = [folder.absolute() / ".wick", *filter(None, [at_home(HOME)])]
-    recipes = [str(home / "recipes") for home in homes]
     options = {
         "name": "wick",
+        "system_prompt": PROMPT,
         "backend": {"type": "local", "workdir": str(folder.absolute())},
         "executables": {"folder": str(folder.absolute()), "claude": True},
-        "recipes": {"dirs": recipes},
+        "recipes": {"dirs": [str(home / "recipes") for home in homes]},
+        "skills": {"paths": [".wick/skills"]},  # those of elsewhere would be copied into the folder
+        "memory": {"paths": ["AGENTS.md"]},
         "builtins": ["calculate", "datetime"],
+        "ask_user": True,
         "permissions": {"allow": [*HARMLESS]},
     }
     text = json.dumps(options).replace("${", "$${")  # a folder's name is not a variable
     return Config(folder.absolute() / "the plain agent", parse(text, "the plain agent", os.environ))
 
 
-def _split(given: str) -> tuple[Path, str]:
+def split(given: str) -> tuple[Path, str]:
     """`agents.yaml:coder` is the agent `coder` of the file `agents.yaml`."""
     path, colon, id = given.rpartition(":")
     return (Path(path), id) if colon and path and not Path(given).exists() else (Path(given), "")
+
+
+def with_rules(permissions: Any, **more: Sequence[Any]) -> dict[str, Any]:
+    """Permissions with more rules, or grants; an agent that had none is not asked about the rest."""
+    if permissions is None or permissions is False:
+        permissions = {"mode": SILENT}
+    found = _map(permissions)
+    return {**found, **{type: [*found.get(type, ()), *rules] for type, rules in more.items() if rules}}
 
 
 def _part(config: Config, id: str) -> AgentConfig:
@@ -85,5 +148,5 @@ def _part(config: Config, id: str) -> AgentConfig:
     raise ConfigError(f"{config.path} has no agent {id!r}; {nearest(id, config.agents, 'its agents are')}")
 
 
-def _with_steps(limits: Any, steps: int) -> dict[str, Any]:
-    return {**(limits if isinstance(limits, dict) else {}), "steps": steps}
+def _map(value: Any) -> dict[str, Any]:
+    return {**value} if isinstance(value, Mapping) else {}

@@ -10,20 +10,33 @@
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
 from typing import Any
 
 import click
+from click.shell_completion import CompletionItem
 
-from wick.errors import ConfigError, WickError
+from wick.cli.printing import plain
+from wick.errors import ConfigError, MissingExtra, WickError
 
 DONE, FAILED, WRONG, STOPPED, WAITING, INTERRUPTED = 0, 1, 2, 3, 4, 130
 
 COMMANDS = {
+    "agents": "List agents, and check a file of them.",
+    "approvals": "See the questions that wait for an answer, and answer them.",
+    "chat": "Talk to an agent in the terminal.",
+    "doctor": "See what is installed, what confines, which models answer, and what to do.",
     "hooks": "See, trust, try and make hooks.",
+    "mcp": "See and try the MCP servers of agents, or serve an agent by MCP.",
+    "new": "Make a project: an agent, a hook, a tool and tests.",
+    "replay": "See what other guards or rules would have said about what was done.",
     "run": "Answer one prompt.",
     "serve": "Serve agents over HTTP, with a page to talk to them.",
+    "skills": "See the skills of an agent, and make one.",
+    "threads": "See, fork, export and delete threads.",
 }
+FILES = {"agents": "agents_command"}  # of those whose names other files have
 
 
 class Commands(click.Group):
@@ -35,24 +48,45 @@ class Commands(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
-        found: click.Command = import_module(f"wick.cli.{cmd_name}").command
+        found: click.Command = import_module(f"wick.cli.{FILES.get(cmd_name, cmd_name)}").command
         return found
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
             formatter.write_dl([*COMMANDS.items()])
 
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Commands and options, without loading a command."""
+        found = [CompletionItem(name, help=told) for name, told in COMMANDS.items() if name.startswith(incomplete)]
+        return [*found, *click.Command.shell_complete(self, ctx, incomplete)]
+
     def invoke(self, ctx: click.Context) -> Any:
         """A user's mistake is a sentence, not a traceback."""
         try:
             return super().invoke(ctx)
+        except BrokenPipeError:
+            raise  # who read has read enough
+        except (KeyboardInterrupt, click.Abort):
+            sys.exit(INTERRUPTED)
+        except ModuleNotFoundError as error:
+            if (error.name or "").partition(".")[0] not in ("prompt_toolkit", "rich"):
+                raise
+            raise _Wrong(str(MissingExtra("cli", error.name or "", "this command"))) from None
         except (WickError, OSError) as error:
-            kind = _Wrong if isinstance(error, ConfigError) else click.ClickException
-            raise kind(str(error)) from None
+            wrong = isinstance(error, ConfigError) or getattr(error, "code", "") in ("invalid", "not_found")
+            raise (_Wrong if wrong else click.ClickException)(_sentence(error)) from None
 
 
 class _Wrong(click.ClickException):
     exit_code = WRONG
+
+
+def _sentence(error: Exception) -> str:
+    """What went wrong; of the system's errors without their number."""
+    said = str(error)
+    if isinstance(error, OSError) and error.strerror:
+        said = error.strerror if error.filename is None else f"{error.filename}: {error.strerror}"
+    return plain(said)
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import sys
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import click
-from rich.console import Console
-from rich.table import Table
 
 from wick.agent import Agent
 from wick.capabilities.executables import Executables
 from wick.cli.agents import AGENT, FOLDER, HOME, Chosen
+from wick.cli.desk import RingInfo
 from wick.cli.frame import DONE, FAILED, STOPPED
+from wick.cli.onions import drawn
+from wick.cli.opening import PLACE, Place, opened
+from wick.cli.printing import JSON, plain, print_json, print_table, working
 from wick.cli.templates import EVENTS, LANGUAGES, program
 from wick.cli.trying import Verdict, tried, tried_handler
 from wick.errors import ConfigError
@@ -24,9 +28,6 @@ from wick.executables.found import Listed
 from wick.executables.trust import at_home
 from wick.hooks import Hook, rings
 from wick.operations import OPERATIONS
-
-JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-WIDTH = 200  # of what is not printed on a terminal
 
 
 @click.group("hooks")
@@ -52,20 +53,41 @@ class Row:
 
 
 @command.command("list")
-@AGENT
-@FOLDER
+@PLACE
 @JSON
-def list_hooks(agent: str | None, folder: str, as_json: bool) -> None:
+def list_hooks(place: Place, as_json: bool) -> None:
     """Show every hook: its point and ring, where it comes from, whether it is trusted, what its failure means."""
-    chosen = Chosen(agent, folder)
-    rows = hook_rows(chosen.built(), chosen.executables)
+    rows = _at_server(asyncio.run(_rings(place))) if place.server else _here(place)
     if as_json:
-        return _print_json([asdict(row) for row in rows])
-    table = _table("hook", "point", "ring", "source", "trust", "fail", "problem")
-    for row in rows:
-        ring = "-" if row.ring is None else f"{row.ring}{f' ({row.priority:+g})' if row.priority else ''}"
-        table.add_row(row.name, row.point or "-", ring, row.source, row.trust, row.fail, row.problem)
-    _print(table)
+        return print_json([asdict(row) for row in rows])
+    print_table(("hook", "point", "ring", "source", "trust", "fail", "problem"), map(_cells, rows))
+
+
+def _here(place: Place) -> list[Row]:
+    chosen = Chosen(place.agent or None, place.folder)
+    return hook_rows(chosen.built(), chosen.executables)
+
+
+def _at_server(found: list[RingInfo]) -> list[Row]:
+    """The same of an agent elsewhere; what is not trusted there is not among its hooks."""
+    counts = Counter[str]()
+    rows = []
+    for ring in found:
+        point, place = f"{ring.position}_{ring.operation}", counts[ring.operation]
+        rows.append(Row(ring.hook, point, place, 0.0, ring.source, "", ring.fail, ""))
+        counts[ring.operation] += 1
+    return rows
+
+
+async def _rings(place: Place) -> list[RingInfo]:
+    with working("looking at the agent"):
+        async with opened(place) as desk:
+            return await desk.onion()
+
+
+def _cells(row: Row) -> tuple[str, ...]:
+    ring = "-" if row.ring is None else f"{row.ring}{f' ({row.priority:+g})' if row.priority else ''}"
+    return row.name, row.point or "-", ring, row.source, row.trust, row.fail, row.problem
 
 
 def hook_rows(agent: Agent, programs: Sequence[Executables]) -> list[Row]:
@@ -98,39 +120,21 @@ def _source(hook: Hook) -> str:
 
 
 @command.command()
-@AGENT
-@FOLDER
+@PLACE
 @JSON
-def onion(agent: str | None, folder: str, as_json: bool) -> None:
+def onion(place: Place, as_json: bool) -> None:
     """Draw the rings around each operation, the outermost first."""
-    chosen = Chosen(agent, folder)
-    made = chosen.built()
-    programs = chosen.executables
-    drawn = {one.name: [hook for hook in rings(made.hooks, one) if hook.position != "guard"] for one in OPERATIONS}
-    gates = {one.name: [hook for hook in rings(made.hooks, one) if hook.position == "guard"] for one in OPERATIONS}
+    found = asyncio.run(_rings(place))
     if as_json:
-        return _print_json({name: [_named(hook, programs) for hook in (*drawn[name], *gates[name])] for name in drawn})
-    for name in drawn:
-        click.secho(name, bold=True)
-        for depth, hook in enumerate(drawn[name]):
-            click.echo(f"{'  ' * min(depth + 1, 20)}{hook.position:<7}{hook.name}{_remark(hook, programs)}")
-        inner = "  " * min(len(drawn[name]) + 1, 20)
-        for hook in gates[name]:
-            click.echo(f"{inner}guard  {hook.name}{_remark(hook, programs)}")
-        click.echo(f"{inner}● it is done\n")
+        told = {one.name: [_named(ring) for ring in found if ring.operation == one.name] for one in OPERATIONS}
+        return print_json(told)
+    for line in drawn(found):
+        click.echo(line)
 
 
-def _fails_open(hook: Hook, programs: Sequence[Executables]) -> bool:
-    return any(part.fails_open(hook) for part in programs)
-
-
-def _remark(hook: Hook, programs: Sequence[Executables]) -> str:
-    return "  (fail: open)" if _fails_open(hook, programs) else ""
-
-
-def _named(hook: Hook, programs: Sequence[Executables]) -> dict[str, Any]:
-    told = {"position": hook.position, "name": hook.name, "priority": hook.priority}
-    return {**told, "fail": "open"} if _fails_open(hook, programs) else told
+def _named(ring: RingInfo) -> dict[str, Any]:
+    told = {"position": ring.position, "name": ring.hook, "source": ring.source}
+    return {**told, "fail": "open"} if ring.fail == "open" else told
 
 
 # -- trust ----------------------------------------------------------------------------------------------------------
@@ -150,7 +154,7 @@ def trust(agent: str | None, folder: str, yes: bool, forget: bool) -> None:
     chosen.built()
     found = [(part.trust, _trusted(part, folder) if forget else part.untrusted()) for part in chosen.executables]
     for path in (path for _, files in found for path in files):
-        click.echo(str(path))
+        click.echo(plain(str(path)))
     if not any(files for _, files in found):
         return click.echo("nothing here was trusted" if forget else "there is nothing that needs trust")
     words = "Trust these files no more?" if forget else "These files will run with your rights. Trust them?"
@@ -185,11 +189,11 @@ def test(name: str, payload: Any, agent: str | None, folder: str, as_json: bool)
     chosen.built()
     verdict = _tried(chosen.executables, name, told)
     if as_json:
-        _print_json(asdict(verdict))
+        print_json(asdict(verdict))
     else:
-        click.echo(f"{verdict.word}{f': {verdict.reason}' if verdict.reason else ''}")
+        click.echo(plain(f"{verdict.word}{f': {verdict.reason}' if verdict.reason else ''}"))
         if verdict.answer:
-            click.echo(json.dumps(verdict.answer, indent=2, ensure_ascii=False))
+            print_json(verdict.answer)
         click.echo(f"{verdict.milliseconds:.0f} ms", err=True)
     sys.exit(_code(verdict))
 
@@ -251,21 +255,3 @@ def new(name: str, event: str, language: str, user: bool, folder: str) -> None:
     click.echo(str(path))
     if not user:
         click.echo("it came with this folder, so it runs once you have said: wick hooks trust", err=True)
-
-
-# -- shared ---------------------------------------------------------------------------------------------------------
-
-
-def _table(*columns: str) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for column in columns:
-        table.add_column(column, overflow="fold")
-    return table
-
-
-def _print(table: Table) -> None:
-    Console(width=None if sys.stdout.isatty() else WIDTH, highlight=False, markup=False).print(table)
-
-
-def _print_json(data: dict[str, Any] | Sequence[Any] | Iterable[Any]) -> None:
-    click.echo(json.dumps(data, indent=2, ensure_ascii=False))

@@ -5,19 +5,29 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
+from contextlib import ExitStack
 from typing import Any
 
 import click
 
-from wick.agent import Agent, Stream
-from wick.cli.agents import AGENT, FOLDER, Chosen
+from wick.cli.agents import Wishes
+from wick.cli.completing import thread_ids
+from wick.cli.desk import CameTo
+from wick.cli.following import Asker, follow
 from wick.cli.frame import DONE, FAILED, INTERRUPTED, STOPPED, WAITING
-from wick.decisions import Question
+from wick.cli.opening import PLACE, WISHES, Place, opened
+from wick.cli.printing import json_text, plain, print_text, working
 from wick.errors import ConfigError
-from wick.events import ChatModelRestart, ChatModelStream, Event, ToolStart
+from wick.events import (
+    ApprovalRequest,
+    ChatModelEnd,
+    ChatModelRestart,
+    ChatModelStart,
+    ChatModelStream,
+    Event,
+    ToolStart,
+)
 from wick.fencing import fenced, one_line
-from wick.operations import Result
-from wick.workers import in_thread
 
 MOST_PIPED = 1_000_000  # bytes
 CODES = {"completed": DONE, "failed": FAILED, "stopped": STOPPED, "interrupted": WAITING, "cancelled": INTERRUPTED}
@@ -25,29 +35,33 @@ CODES = {"completed": DONE, "failed": FAILED, "stopped": STOPPED, "interrupted":
 
 @click.command("run")
 @click.argument("prompt", default="")
-@click.option("--model", default="", help="A model, such as sonnet, ollama:llama3.1:8b or demo.")
-@AGENT
+@PLACE
+@WISHES
+@click.option(
+    "--thread",
+    default="",
+    metavar="ID",
+    shell_complete=thread_ids,
+    help="Go on with this thread; without a PROMPT, where it waits.",
+)
 @click.option("--recipe", default="", metavar="NAME", help="A recipe that says what is to be done.")
 @click.option("--output", type=click.Choice(["text", "json", "events"]), default="text", help="What is printed.")
-@click.option("--max-steps", type=click.IntRange(1), help="How often the model is asked at most.")
-@FOLDER
-def command(
-    prompt: str, model: str, agent: str | None, recipe: str, output: str, max_steps: int | None, folder: str
-) -> None:
-    """Answer PROMPT, with what is piped in as its context.
+def command(prompt: str, place: Place, wishes: Wishes, thread: str, recipe: str, output: str) -> None:
+    """Answer PROMPT in the current folder, with what is piped in as its context.
 
     The exit code is 0 if the run completed, 1 if it failed, 2 if the command is wrong, 3 if a hook or a limit stopped
-    it, 4 if it waits for an answer.
+    it, 4 if it waits for an answer that nobody is there to give, 130 if it was interrupted.
     """
-    words = _words(prompt, _piped())
-    if not words and not recipe:
+    words = as_text(_words(prompt, _piped()))
+    if not words and not recipe and not thread:
         raise click.UsageError("say what to do, as in: wick run 'What is in this folder?'")
-    chosen = Chosen(agent, folder)
-    made = chosen.built(model=model, ask=_ask if sys.stdin.isatty() else None, steps=max_steps)
-    try:
-        sys.exit(CODES[asyncio.run(_answer(chosen, made, words, recipe, _SHOWN[output]())).outcome])
-    except KeyboardInterrupt:
-        sys.exit(INTERRUPTED)
+    came_to = asyncio.run(_answered(place, wishes, words, thread, recipe, _SHOWN[output]()))
+    sys.exit(CODES[came_to.outcome])
+
+
+def as_text(words: str) -> str:
+    """What somebody typed, whatever its bytes were, as text."""
+    return words.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
 def _piped() -> str:
@@ -63,28 +77,25 @@ def _words(prompt: str, piped: str) -> str:
     return "\n\n".join(filter(None, (prompt, fenced("stdin", piped) if piped and prompt else piped)))
 
 
-async def _ask(question: Question) -> bool:
-    told = "".join(char for char in question.question if char.isprintable() or char == "\n")
-    return await in_thread(lambda: click.confirm(told, err=True), "the terminal")
+async def _answered(place: Place, wishes: Wishes, words: str, thread: str, recipe: str, shown: Shown) -> CameTo:
+    ask = _terminal()
+    async with opened(place, wishes, waits=ask is not None) as desk:
+        talk = desk.talk(words, thread=thread, recipe=recipe) if words or recipe else desk.take_up(thread)
+        await follow(desk, talk, lambda event: shown.event(event, mine=event.run_id == talk.run_id), ask)
+        came_to = await talk.came_to()
+    if came_to.code == "config_error":
+        raise ConfigError(came_to.error)
+    shown.end(came_to)
+    return came_to
 
 
-async def _answer(chosen: Chosen, agent: Agent, words: str, recipe: str, shown: Shown) -> Result:
-    try:
-        stream = agent.stream(words, recipe=recipe)
-        async for event in stream:
-            shown.event(event, mine=event.run_id == stream.run.id)
-        result = _came_to(stream)
-        shown.end(result, stream)
-        return result
-    finally:
-        await chosen.close()
+def _terminal() -> Asker | None:
+    """Who sits at the terminal, if anybody does."""
+    if sys.stdin is None or not (sys.stdin.isatty() and sys.stderr.isatty()):
+        return None
+    from wick.cli.asking import Terminal
 
-
-def _came_to(stream: Stream) -> Result:
-    result = stream.result
-    if result is None or isinstance(result.error, ConfigError):
-        raise (result.error if result else None) or ConfigError("the run did not begin")
-    return result
+    return Terminal(sys.stderr).ask
 
 
 # -- what is printed ------------------------------------------------------------------------------------------------
@@ -93,27 +104,71 @@ def _came_to(stream: Stream) -> Result:
 class Shown:
     """What a run prints: its answer, as it comes."""
 
-    def event(self, event: Event, *, mine: bool) -> None:
-        if mine and isinstance(event, ChatModelStream) and event.kind == "text":
-            click.echo(event.delta, nl=False)
-        elif mine and isinstance(event, ChatModelRestart):
-            click.echo(f"\n{event.content}", nl=False)
-        elif isinstance(event, ToolStart) and sys.stderr.isatty():
-            click.secho(f"\n→ {event.name} {one_line(json.dumps(event.args), 200)}", err=True, dim=True)
+    def __init__(self) -> None:
+        self.asked = ""
+        self._begun = False  # something stands on this line
+        self._doing = ExitStack()
 
-    def end(self, result: Result, stream: Stream) -> None:
-        click.echo()
-        if result.outcome != "completed":
-            click.echo(f"{result.outcome}: {result.error or result.reason}", err=True)
+    def event(self, event: Event, *, mine: bool) -> None:
+        self._doing.close()
+        self._show(event, mine)
+        if words := _doing(event):
+            self._doing.enter_context(working(words))
+
+    def _show(self, event: Event, mine: bool) -> None:
+        if mine and isinstance(event, ChatModelStream) and event.kind == "text":
+            self._say(event.delta)
+        elif mine and isinstance(event, ChatModelRestart):
+            self._break()
+            self._say(event.content)
+        elif mine and isinstance(event, ChatModelEnd):
+            self._break()
+        elif isinstance(event, ToolStart) and sys.stderr.isatty():
+            click.secho(f"→ {plain(event.name)} {plain(one_line(json.dumps(event.args), 200))}", err=True, dim=True)
+        elif isinstance(event, ApprovalRequest):
+            self.asked = event.question
+
+    def _say(self, words: str) -> None:
+        if words:
+            print_text(words)
+            self._begun = True
+
+    def _break(self) -> None:
+        if self._begun:
+            click.echo()
+            self._begun = False
+
+    def end(self, came_to: CameTo) -> None:
+        self._doing.close()
+        self._break()
+        if came_to.outcome == "interrupted" and self.asked:
+            return click.echo(waiting(came_to, self.asked), err=True)
+        if came_to.outcome != "completed":
+            click.echo(f"{came_to.outcome}: {plain(came_to.error or came_to.reason)}", err=True)
+
+
+def waiting(came_to: CameTo, question: str) -> str:
+    """What to do about a run that waits for an answer."""
+    return (
+        f"waiting for an answer to: {plain(question)}\n"
+        f"answer it with: wick approvals, and go on with: wick run --thread {came_to.thread}"
+    )
+
+
+def _doing(event: Event) -> str:
+    """What is being done after an event, where nothing else shows it."""
+    if isinstance(event, ChatModelStart):
+        return "thinking"
+    return event.name if isinstance(event, ToolStart) else ""
 
 
 class _Events(Shown):
     """Every event, one JSON object a line."""
 
     def event(self, event: Event, *, mine: bool) -> None:
-        click.echo(json.dumps(event.to_json(), ensure_ascii=False, default=str))
+        click.echo(json_text(event.to_json()))
 
-    def end(self, result: Result, stream: Stream) -> None:
+    def end(self, came_to: CameTo) -> None:
         """The last event has said it."""
 
 
@@ -123,12 +178,12 @@ class _Json(Shown):
     def event(self, event: Event, *, mine: bool) -> None:
         """Nothing before the end."""
 
-    def end(self, result: Result, stream: Stream) -> None:
-        told: dict[str, Any] = {"text": result.text, "outcome": result.outcome, "reason": result.reason}
-        told |= {"run": stream.run.id, "thread": stream.run.thread.id, "usage": result.usage.to_json()}
-        told |= {"price": str(result.price)} if result.price is not None else {}
-        told |= {"error": str(result.error)} if result.error is not None else {}
-        click.echo(json.dumps(told, ensure_ascii=False))
+    def end(self, came_to: CameTo) -> None:
+        names = ("text", "outcome", "reason", "run", "thread", "usage", "cost", "error")
+        told: dict[str, Any] = {name: getattr(came_to, name) for name in names}
+        click.echo(
+            json_text({name: value for name, value in told.items() if value not in (None, "") or name == "text"})
+        )
 
 
 _SHOWN: dict[str, type[Shown]] = {"text": Shown, "json": _Json, "events": _Events}

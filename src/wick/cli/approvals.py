@@ -1,0 +1,141 @@
+"""`wick approvals`: what agents ask, and what they are answered."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shlex
+import time
+from collections.abc import AsyncIterator
+from dataclasses import asdict
+from typing import Any
+
+import click
+
+from wick.cli.desk import Approval, Choice, Desk
+from wick.cli.opening import PLACE, Place, opened
+from wick.cli.printing import JSON, json_text, plain, print_json, print_table, working
+from wick.errors import ConfigError
+
+LOOK_SECONDS = 1.0  # between two looks at what is asked
+SHOWN_CHARS = 300  # of the arguments, in a list
+
+
+@click.group("approvals", invoke_without_command=True)
+@PLACE
+@click.option("--thread", default="", metavar="THREAD", help="Only the questions of this thread.")
+@click.option("--watch", is_flag=True, help="Go on, and show each question when it is asked, until Ctrl-C.")
+@JSON
+@click.pass_context
+def command(ctx: click.Context, place: Place, thread: str, watch: bool, as_json: bool) -> None:
+    """See the questions that wait for an answer, and answer them.
+
+    With --watch and --json each question is one line.
+    """
+    if ctx.invoked_subcommand is not None:
+        ctx.obj = place
+        return
+    if watch:
+        return asyncio.run(_watch(place, thread, as_json))
+    found = asyncio.run(_list(place, thread))
+    if as_json:
+        return print_json([asdict(one) for one in found])
+    rows = [(one.id, one.thread, one.agent, _what(one), _left(one)) for one in found]
+    print_table(("question", "thread", "agent", "what", "lapses in"), rows, nothing="nothing waits for an answer")
+
+
+async def _list(place: Place, thread: str) -> list[Approval]:
+    with working("looking for questions"):
+        async with opened(place) as desk:
+            return await desk.approvals(thread)
+
+
+async def _watch(place: Place, thread: str, as_json: bool) -> None:
+    async with opened(place) as desk:
+        async for one in _asked(desk, thread):
+            if as_json:
+                click.echo(json_text(asdict(one)))
+                continue
+            click.secho(f"{one.id}  {plain(one.agent)}  {one.thread}", bold=True)
+            click.echo(f"  {_what(one)}\n  wick approvals allow {one.id}  ·  wick approvals deny {one.id} 'why not'")
+
+
+async def _asked(desk: Desk, thread: str) -> AsyncIterator[Approval]:
+    """Each question once, when it is first seen."""
+    seen = set[tuple[str, str]]()
+    while True:
+        there = {(one.thread, one.id): one for one in await desk.approvals(thread)}
+        for key in there.keys() - seen:
+            yield there[key]
+        seen = {*there}
+        await asyncio.sleep(LOOK_SECONDS)
+
+
+def _what(one: Approval) -> str:
+    args = json.dumps(one.args, ensure_ascii=False) if one.args else ""
+    shown = f"{args[:SHOWN_CHARS]}…" if len(args) > SHOWN_CHARS else args
+    return plain(" ".join(filter(None, (one.question, f"[{one.tool}]" if one.tool else "", shown))))
+
+
+def _left(one: Approval) -> str:
+    if one.expires is None:
+        return "-"
+    minutes = max(0, int(one.expires - time.time())) // 60
+    return f"{minutes // 60} h {minutes % 60} min" if minutes >= 60 else f"{minutes} min"
+
+
+# -- answers --------------------------------------------------------------------------------------------------------
+
+QUESTION = click.argument("id", metavar="QUESTION")
+
+
+@command.command()
+@QUESTION
+@click.option("--session", is_flag=True, help="Also the same again, in this thread.")
+@click.option("--always", is_flag=True, help="Also the same again, for good.")
+@click.option(
+    "--args", "changed", metavar="JSON", help="Other arguments, which are used in place of those asked about."
+)
+@click.argument("words", default="")
+@PLACE
+@click.pass_obj
+def allow(above: Place, place: Place, id: str, session: bool, always: bool, changed: str | None, words: str) -> None:
+    """Say yes to QUESTION; where the agent asks for words, WORDS are the answer."""
+    if session and always:
+        raise click.UsageError("say --session or --always, not both")
+    choice: Choice = "allow_session" if session else "allow_always" if always else "allow"
+    asyncio.run(_answer(_said(place, above), id, choice, words, None if changed is None else _args(changed)))
+
+
+@command.command()
+@QUESTION
+@click.argument("words", default="")
+@PLACE
+@click.pass_obj
+def deny(above: Place, place: Place, id: str, words: str) -> None:
+    """Say no to QUESTION, and why, in WORDS that the agent reads."""
+    asyncio.run(_answer(_said(place, above), id, "deny", words, None))
+
+
+def _said(place: Place, above: Place) -> Place:
+    """Where it was asked: what stands behind `allow` or `deny` counts, or else what stands before it."""
+    return above if place == Place() else place
+
+
+async def _answer(place: Place, id: str, choice: Choice, words: str, args: dict[str, Any] | None) -> None:
+    async with opened(place) as desk:
+        thread = await desk.answer(id, choice, words=words, args=args)
+        click.echo(f"{'denied' if choice == 'deny' else 'allowed'}: {plain(id)}")
+        if not desk.remote and not (found := await desk.thread(thread)).running:
+            where = f" --folder {shlex.quote(found.folder)}" if found.folder not in ("", desk.name) else ""
+            click.echo(f"nobody runs its thread now; this goes on with it: wick run --thread {thread}{where}", err=True)
+
+
+def _args(text: str) -> dict[str, Any]:
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise ConfigError(f"--args is no JSON: {error}") from None
+    if not isinstance(found, dict):
+        raise ConfigError('--args is a JSON object, such as {"command": "git status"}')
+    return found

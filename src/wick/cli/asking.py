@@ -1,0 +1,148 @@
+"""Puts what an agent asks to who sits at the terminal: may it do this, and what only the user can know."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+import termios
+from contextlib import AbstractContextManager, nullcontext, suppress
+from typing import Any, TextIO
+
+from prompt_toolkit import PromptSession
+from prompt_toolkit.input.typeahead import clear_typeahead
+from prompt_toolkit.output import create_output
+from prompt_toolkit.patch_stdout import patch_stdout
+from rich.console import Console
+from rich.text import Text
+
+from wick.capabilities.ask_user import Inquiry, shown, typed
+from wick.cli.desk import Choice
+from wick.cli.following import Interrupted, Reply
+from wick.cli.printing import plain
+from wick.errors import WickError
+from wick.events import ApprovalRequest
+from wick.rules import rule
+
+WORDS: dict[str, Choice] = {
+    **dict.fromkeys(("y", "yes"), "allow"),
+    **dict.fromkeys(("n", "no"), "deny"),
+    **dict.fromkeys(("s", "session"), "allow_session"),
+    **dict.fromkeys(("a", "always"), "allow_always"),
+}
+ONCE = "y yes · n no, or say what to do instead"
+EDITED = "y yes · e edit · n no, or say what to do instead"
+LONGER = "y yes · s yes in this thread · a always, or a RULE · e edit · n no, or say what to do instead"
+RULE = re.compile(r"a(?:lways)?\s+(\w+\(.*)", re.DOTALL)  # as in: a Bash(git *)
+MOST_LINES = 20  # of an argument that are shown
+
+
+class Terminal:
+    """Who sits at the terminal that this file is."""
+
+    def __init__(self, file: TextIO) -> None:
+        self._session: PromptSession[str] = PromptSession(output=create_output(stdout=file))
+        self._console = Console(file=file, highlight=False)
+
+    async def ask(self, asked: ApprovalRequest) -> Reply:
+        """The answer to a question. Who ends the input says no; who interrupts it ends the run."""
+        self._forget_what_was_typed()
+        try:
+            return await (self._inquire(asked) if _is_inquiry(asked) else self._permit(asked))
+        except EOFError:
+            return Reply("deny")
+        except KeyboardInterrupt:
+            raise Interrupted from None
+
+    def _forget_what_was_typed(self) -> None:
+        """Nobody answers a question that they have not seen."""
+        clear_typeahead(self._session.input)
+        with suppress(termios.error, OSError, ValueError):
+            termios.tcflush(sys.stdin, termios.TCIFLUSH)
+
+    # -- may it do this ---------------------------------------------------------------------------------------------
+
+    async def _permit(self, asked: ApprovalRequest) -> Reply:
+        args = asked.about.get("args")
+        self._console.print(Text(f"? {plain(asked.question)}", style="bold yellow"))
+        for line in details(args):
+            self._console.print(Text(f"  {line}", style="dim"))
+        lasting = bool(asked.about.get("lasting"))  # a yes that holds for longer would silence this question
+        offered = LONGER if lasting else EDITED if isinstance(args, dict) else ONCE
+        self._console.print(Text(f"  {offered}", style="dim"))
+        while True:
+            said = (await self._line("  > ")).strip()
+            if said.lower() in ("e", "edit") and isinstance(args, dict):
+                if (changed := await self._edited(args)) is not None:
+                    return Reply("allow", args=changed)
+            elif (choice := WORDS.get(said.lower())) is not None:
+                if lasting or choice in ("allow", "deny"):
+                    return Reply(choice)
+                self._console.print(Text("  this is asked each time; say y or n", style="red"))
+            elif (found := RULE.fullmatch(said)) is not None:
+                if self._is_rule(found[1]):
+                    return Reply("allow", rule=found[1])
+            elif said:
+                return Reply("deny", words=said)
+
+    def _is_rule(self, text: str) -> bool:
+        try:
+            rule("allow", text)
+        except WickError as error:
+            self._console.print(Text(f"  {plain(str(error))}", style="red"))
+            return False
+        return True
+
+    async def _edited(self, args: dict[str, Any]) -> dict[str, Any] | None:
+        """The arguments as the user wants them: the command alone, or all of them as JSON."""
+        if isinstance(args.get("command"), str):
+            return {**args, "command": await self._line("  command: ", args["command"])}
+        said = await self._line("  arguments: ", json.dumps(args, ensure_ascii=False))
+        try:
+            changed = json.loads(said)
+        except ValueError as error:
+            self._console.print(Text(f"  that is no JSON: {error}", style="red"))
+            return None
+        if isinstance(changed, dict):
+            return changed
+        self._console.print(Text("  the arguments are a JSON object, as in {…}", style="red"))
+        return None
+
+    # -- what only the user can know --------------------------------------------------------------------------------
+
+    async def _inquire(self, asked: ApprovalRequest) -> Reply:
+        about = asked.about
+        inquiry = Inquiry(about["kind"], asked.question, tuple(about.get("options") or ()), about.get("default"))
+        while True:
+            *above, last = plain(shown(inquiry)).rstrip().split("\n")
+            for line in above:
+                self._console.print(Text(line, style="bold cyan"))
+            said = (await self._line(f"{last} ")).strip()
+            try:
+                return Reply("allow", args={"answer": inquiry.read(typed(inquiry, said))})
+            except ValueError as problem:
+                self._console.print(Text(plain(str(problem)), style="red"))
+
+    async def _line(self, words: str, default: str = "") -> str:
+        """A line; what is printed meanwhile stands above it."""
+        beside: AbstractContextManager[Any] = patch_stdout(raw=True) if sys.stdout.isatty() else nullcontext()
+        with beside:
+            return await self._session.prompt_async(words, default=default, handle_sigint=False)
+
+
+def details(args: Any) -> list[str]:
+    """What a tool would be given, as far as the question does not say it."""
+    lines = list[str]()
+    given = {name: value for name, value in args.items() if value not in (None, "")} if isinstance(args, dict) else {}
+    for name, value in given.items():
+        text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+        first, *rest = plain(text).rstrip().split("\n")
+        lines += [f"{name}: {first}", *(f"    {line}" for line in rest)]
+    left = len(lines) - MOST_LINES
+    return lines if left <= 0 else [*lines[:MOST_LINES], f"… and {left} lines more"]
+
+
+def _is_inquiry(asked: ApprovalRequest) -> bool:
+    return asked.about.get("tool") == "ask_user" and asked.about.get("kind") in (
+        *("confirm", "select", "multiselect", "input"),
+    )

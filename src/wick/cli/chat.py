@@ -1,0 +1,80 @@
+"""`wick chat`: talk to an agent in the terminal, in the current folder."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+
+import click
+
+from wick.cli.agents import Wishes
+from wick.cli.chatting import Chat
+from wick.cli.completing import thread_ids
+from wick.cli.desk import Desk
+from wick.cli.lines import Lines
+from wick.cli.opening import PLACE, WISHES, Place, opened
+from wick.cli.overhearing import terminal_restored
+from wick.cli.printing import working
+from wick.cli.run import as_text
+from wick.cli.slash import obey, words
+from wick.data_folder import data_folder
+from wick.errors import ConfigError
+
+HISTORY = "chat_history"  # in the data folder
+LEAVE = "Ctrl-C again leaves; so does Ctrl-D"
+
+
+@click.command("chat")
+@PLACE
+@WISHES
+@click.option("--continue", "goes_on", is_flag=True, help="Go on with the last thread of this folder.")
+@click.option("--thread", default="", metavar="ID", shell_complete=thread_ids, help="Go on with this thread.")
+def command(place: Place, wishes: Wishes, goes_on: bool, thread: str) -> None:
+    """Talk to an agent that works in the current folder.
+
+    It asks before it changes anything. Ctrl-C stops what it does and keeps the thread; /help shows what else there is.
+    """
+    if sys.stdin is None or not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise click.UsageError("this needs a terminal; in pipes, say: wick run 'What is in this folder?'")
+    if goes_on and thread:
+        raise click.UsageError("say --continue or --thread, not both")
+    with terminal_restored():
+        asyncio.run(_chat(place, wishes, goes_on, thread))
+
+
+async def _chat(place: Place, wishes: Wishes, goes_on: bool, thread: str) -> None:
+    async with opened(place, wishes, waits=True) as desk:
+        chat = Chat(desk)
+        with working("getting ready"):
+            thread = await _last(desk, place.here) if goes_on else thread
+            await chat.prepare()
+        await chat.open(thread)
+        await _converse(chat, Lines(data_folder() / HISTORY, lambda: words(chat)))
+        if chat.thread:
+            chat.tell(f"go on with: wick chat --thread {chat.thread}")
+
+
+async def _last(desk: Desk, here: str) -> str:
+    found = await desk.threads(limit=1, folder=here)
+    if not found:
+        raise ConfigError(f"there is no thread of {here} yet; begin one with: wick chat")
+    return found[0].id
+
+
+async def _converse(chat: Chat, lines: Lines) -> None:
+    warned = False
+    while not chat.over:
+        try:
+            said = chat.later.pop(0) if chat.later else as_text(await lines.read())
+        except EOFError:
+            return
+        except KeyboardInterrupt:
+            if warned and not lines.typed:
+                return
+            warned = not lines.typed
+            if warned:
+                chat.tell(LEAVE)
+            continue
+        warned = False
+        if not await obey(chat, said):
+            await chat.say(said)

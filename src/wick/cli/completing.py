@@ -1,0 +1,61 @@
+"""What a shell can complete beside the words of the command itself: threads, and agents of a file.
+
+Only what is quick to find is offered, and what cannot be found is not: a shell that waits is worse than none.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from pathlib import Path
+from typing import Any
+
+import click
+from click.shell_completion import CompletionItem
+
+from wick.fencing import one_line
+
+MOST = 50
+TITLE_CHARS = 60
+
+
+def thread_ids(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """The latest threads of this machine, with their titles."""
+    try:
+        return [
+            CompletionItem(head.id, help=one_line(head.title, TITLE_CHARS))
+            for head in ([] if ctx.params.get("server") else asyncio.run(_latest()))
+            if head.id.startswith(incomplete)
+        ]
+    except Exception:
+        return []
+
+
+async def _latest() -> list[Any]:
+    from wick.capabilities.sessions import LOCAL
+    from wick.data_folder import data_folder
+    from wick.stores.sqlite import Sqlite
+
+    path = data_folder() / "threads.db"
+    if not path.exists():
+        return []
+    store = Sqlite(path)
+    try:
+        return [*(await store.list(LOCAL, limit=MOST)).threads]
+    finally:
+        await store.close()
+
+
+def agent_specs(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """The agents of a file that is named, as FILE:ID; before that, the files."""
+    path, colon, id = incomplete.rpartition(":")
+    if not colon:
+        return [CompletionItem(incomplete, type="file")]
+    try:
+        from wick.config_text import read
+
+        agents = read(Path(path), os.environ).data.get("agents")
+        names = [*agents] if isinstance(agents, dict) else []
+        return [CompletionItem(f"{path}:{name}") for name in names if name.startswith(id)]
+    except Exception:
+        return []

@@ -1,0 +1,370 @@
+"""A desk in this process: agents of a file or of a folder, and the threads of this machine's data folder.
+
+The threads are those that `wick serve` has, of its local owner, so that each sees what the other wrote. One that a
+command made has no `agent` noted about it: a server shows it, and leaves it to commands to go on with it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import suppress
+from math import inf
+from pathlib import Path
+from typing import Any, Literal
+
+from wick.agent import Agent, Stream
+from wick.capabilities.executables import Executables
+from wick.capabilities.filesystem import Filesystem
+from wick.capabilities.sessions import LOCAL, Sessions
+from wick.capabilities.skills import Skills
+from wick.cli.agents import Chosen, Wishes, split, with_rules
+from wick.cli.desk import (
+    AgentDetail,
+    AgentInfo,
+    CameTo,
+    Changed,
+    Choice,
+    Replayed,
+    RingInfo,
+    SkillInfo,
+    ThreadInfo,
+    ToolInfo,
+    broken_skill,
+)
+from wick.cli.grants import Grants
+from wick.cli.shelf import Shelf, thread_info
+from wick.config_build import AgentConfig
+from wick.errors import ConfigError, StoreError, WickError
+from wick.events import Event
+from wick.hooks import Hook, rings
+from wick.operations import OPERATIONS
+from wick.protocols import Backend, Summary
+from wick.replay import replay
+from wick.skill import FILE as SKILL
+from wick.stores.sqlite import Sqlite
+from wick.threads import Thread
+from wick.workers import in_thread
+
+WENT_ON = "the user went on"
+
+
+class Embedded(Shelf):
+    """Agents in this process, in a folder. `waits` says whether somebody is there to answer questions."""
+
+    remote = False
+
+    def __init__(
+        self, data: Path, folder: Path, agent: str | None = None, wishes: Wishes | None = None, *, waits: bool = False
+    ) -> None:
+        store = Sqlite(data / "threads.db")
+        super().__init__(Sessions(store, busy="refuse", patience=inf if waits else 0.0))
+        self.folder, self._spec, self._wishes, self._grants = folder.absolute(), agent, wishes, Grants(data)
+        self._chosen: Chosen | None = None
+        self._agent: Agent | None = None
+
+    @property
+    def name(self) -> str:
+        return str(self.folder)
+
+    async def open(self) -> None:
+        """Nothing is opened before it is needed."""
+
+    async def close(self) -> None:
+        if self._chosen is not None:
+            await self._chosen.close()
+        await self.sessions.close()
+
+    # -- agents -------------------------------------------------------------------------------------------------------
+
+    @property
+    def chosen(self) -> Chosen:
+        """The agent's part of its file, read when it is first needed."""
+        if self._chosen is None:
+            self._chosen = Chosen(self._spec, str(self.folder), self._wishes)
+            part = self._chosen.part
+            whose = str(self.folder), self._owner(part)
+            part.options = {**part.options, "sessions": False}
+            if part.options.get("permissions"):
+                granted: dict[str, Sequence[Any]] = {
+                    "grants": self._grants.of(*whose),
+                    "allow": self._grants.rules(*whose),
+                }
+                part.options["permissions"] = with_rules(part.options["permissions"], **granted)
+        return self._chosen
+
+    def _owner(self, part: AgentConfig) -> str:
+        """For whom something is granted: an agent of a file, or the plain one."""
+        return f"{split(self._spec)[0].absolute()}:{part.id}" if self._spec else ""
+
+    def _made(self) -> Agent:
+        if self._agent is None:
+            self._agent = self.chosen.built().with_hooks(self.sessions)
+        return self._agent
+
+    def _again(self, model: str = "") -> Agent:
+        """The agent anew, in the same place."""
+        self._agent = self.chosen.rebuilt(model=model, backend=_backend(self._made())).with_hooks(self.sessions)
+        return self._agent
+
+    async def agents(self) -> list[AgentInfo]:
+        return [_info(part) for part in self.chosen.config.agents.values()]
+
+    async def agent(self, id: str = "") -> AgentDetail:
+        part, made = self._part(id), self._one(id)
+        backend = _backend(made)
+        told = {name: getattr(_info(part), name) for name in ("id", "name", "hooks")}
+        model = await in_thread(lambda: made.model, "finding a model")
+        return AgentDetail(
+            **told,
+            model=str(getattr(model, "name", "")),
+            system_prompt=made.system,
+            tools=[ToolInfo(tool.name, tool.description, tool.kind, tool.read_only) for tool in made.tools],
+            protection=backend.protection.says if backend is not None else "",
+        )
+
+    def _part(self, id: str) -> AgentConfig:
+        if id in ("", self.chosen.part.id):
+            return self.chosen.part
+        if id not in self.chosen.config.agents:
+            known = ", ".join(self.chosen.config.agents)
+            raise ConfigError(f"{self.chosen.config.path} has no agent {id!r}; there is {known}")
+        return self.chosen.config.agents[id]
+
+    def _one(self, id: str) -> Agent:
+        part = self._part(id)
+        return self._made() if part is self.chosen.part else part.agent()
+
+    async def onion(self, id: str = "") -> list[RingInfo]:
+        return onion_of(self._one(id))
+
+    async def skills(self, id: str = "") -> list[SkillInfo]:
+        parts = [part for part in self._one(id).capabilities if isinstance(part, Skills)]
+        found = [await part.discover() for part in parts]
+        listed = [skill for one in found for skill in one.skills]
+        broken = [
+            broken_skill(one.path, one.reason) for each in found for one in each.problems if one.path.endswith(SKILL)
+        ]
+        return [SkillInfo(one.name, one.description, one.path, one.enabled) for one in listed] + broken
+
+    async def use_model(self, model: str) -> str:
+        made = self._again(model)
+        return str(getattr(await in_thread(lambda: made.model, "finding a model"), "name", model))
+
+    # -- talking ------------------------------------------------------------------------------------------------------
+
+    def talk(self, words: str, *, thread: str = "", recipe: str = "") -> _Talk:
+        return _Talk(self, words, thread, recipe)
+
+    def take_up(self, thread: str) -> _Talk:
+        return _Talk(self, "", thread, "")
+
+    async def begun(self, words: str, thread: str, recipe: str, emit: Callable[[Event], None]) -> Stream:
+        """A run of a thread, ready to go. One that waits hears what is said as its next words."""
+        head = await self.store.head(LOCAL, thread) if thread else None
+        if head is not None:
+            self._check_is_free(head)
+        if head is not None and self._chosen is None and not self._spec:
+            self._spec = str(head.meta.get("agent_file") or "") or None  # the agent that the thread was begun with
+        made = self._made()
+        head = await self._new() if head is None else head
+        if not words and not recipe and not head.run and not head.queued:
+            raise StoreError(f"nothing of thread {head.id} is left to go on with; say something to it", "conflict")
+        if words and head.run and not recipe:
+            await self._deny_all(head.id)
+            await self.steer(head.id, words)
+            words = ""
+        try:
+            return made.stream(words, thread=head.id, user=LOCAL, emit=emit, recipe=recipe)
+        except WickError:  # such as that there is no such model
+            await self.forget_empty(head.id)
+            raise
+
+    def _check_is_free(self, head: Summary) -> None:
+        """What is under way elsewhere is not done here."""
+        if head.run and "agent" in head.meta:
+            raise ConfigError(f"thread {head.id} has something under way at a server; say --server URL")
+        if head.leased:
+            raise StoreError(f"another program works on thread {head.id} now; wait until it is done", "conflict")
+        where = str(head.meta.get("folder", self.folder))
+        if head.run and where != str(self.folder):  # what was allowed there would be done here
+            raise ConfigError(f"thread {head.id} has something under way in {where}; say --folder {where}")
+
+    async def _new(self) -> Summary:
+        part = self.chosen.part
+        meta = {"folder": str(self.folder), "agent_name": part.name, "agent_file": self._owner(part)}
+        return await self.store.create(LOCAL, Thread().id, meta=meta)
+
+    async def forget_empty(self, thread: str) -> None:
+        """A thread that was made for a run which could not begin is none."""
+        with suppress(StoreError):
+            head = await self.store.head(LOCAL, thread)
+            if not head.last and not head.queued:
+                await self.store.delete(LOCAL, thread)
+
+    async def _deny_all(self, thread: str) -> None:
+        """Who says something else instead of answering has not agreed."""
+        for question in await self.sessions.questions(thread):
+            with suppress(StoreError):  # somebody answers it at this moment, or it has lapsed
+                await self.sessions.answer(thread, question["id"], "deny", words=WENT_ON, by=LOCAL)
+
+    async def steer(self, thread: str, words: str) -> None:
+        await self.sessions.send(thread, words)
+
+    async def answer(
+        self, id: str, choice: Choice, *, words: str = "", args: Mapping[str, Any] | None = None, thread: str = ""
+    ) -> str:
+        asked = await self.asked(id, thread)
+        found = await super().answer(id, choice, words=words, args=args, thread=asked.thread)
+        if choice == "allow_always" and asked.operation == "tool_use" and asked.args is not None:
+            rule = {"operation": "tool_use", "tool": asked.tool, "args": dict(asked.args if args is None else args)}
+            await self._grant_in(asked.thread, rule)
+        return found
+
+    async def allow(self, rule: str) -> None:
+        if not self.chosen.part.options.get("permissions"):
+            raise ConfigError(f"the agent {self.chosen.part.id!r} has no permission rules; switch `permissions` on")
+        self._grant(rule)
+
+    async def _grant_in(self, thread: str, rule: dict[str, Any]) -> None:
+        """Remember it where a thread was begun, for its agent: it may be answered from any folder."""
+        meta = (await self.store.head(LOCAL, thread)).meta
+        folder, agent = str(meta.get("folder", "")), str(meta.get("agent_file", ""))
+        if (folder, agent) == (str(self.folder), self._owner(self.chosen.part)):
+            self._grant(rule)
+        elif folder:  # one of a server's threads has none, and the server's agents ask the server
+            self._grants.add(folder, agent, rule)
+
+    def _grant(self, rule: dict[str, Any] | str) -> None:
+        """Remember it for this folder; the agent knows of it from its next run on."""
+        part = self.chosen.part
+        more = {"allow": [rule]} if isinstance(rule, str) else {"grants": [rule]}
+        if part.options.get("permissions"):
+            part.options = {**part.options, "permissions": with_rules(part.options["permissions"], **more)}
+            self._agent = self._again() if self._agent is not None else None
+        self._grants.add(str(self.folder), self._owner(part), rule)
+
+    # -- replaying ----------------------------------------------------------------------------------------------------
+
+    async def replay(
+        self,
+        threads: Sequence[str] | None = None,
+        *,
+        rules: Mapping[Literal["deny", "ask", "allow"], Sequence[str]] | None = None,
+        guards: Sequence[Hook] = (),
+    ) -> Replayed:
+        part = self.chosen.part
+        more = {type: [*given] for type, given in (rules or {}).items() if given}
+        if more:
+            part.options = {**part.options, "permissions": with_rules(part.options.get("permissions"), **more)}
+        made = part.agent().with_hooks(*guards) if guards else part.agent()
+        titles = {head.id: head.title for head in await self._wanted(threads)}
+        report = await replay(made, self._loaded(titles))
+        changes = [_changed(change, titles) for change in report.changes]
+        return Replayed(report.threads, report.uses, changes, report.skipped)
+
+    async def _wanted(self, threads: Sequence[str] | None) -> list[ThreadInfo]:
+        if threads is None:
+            return await self.threads(limit=10_000, folder=str(self.folder))
+        return [thread_info(await self.store.head(LOCAL, id)) for id in dict.fromkeys(threads)]
+
+    async def _loaded(self, ids: Mapping[str, str]) -> AsyncIterator[Thread]:
+        for id in ids:
+            yield await self.sessions.load(id)
+
+
+class _Talk:
+    """A run of an embedded agent, performed while it is read."""
+
+    def __init__(self, desk: Embedded, words: str, thread: str, recipe: str) -> None:
+        self._desk, self._said, self._is_new = desk, (words, thread, recipe), not thread
+        self._events: asyncio.Queue[Event | None] = asyncio.Queue()
+        self._stream: Stream | None = None
+        self._task: asyncio.Task[None] | None = None
+        self.thread_id, self.run_id = thread, ""
+
+    async def __aiter__(self) -> AsyncIterator[Event]:
+        self._stream = await self._desk.begun(*self._said, self._events.put_nowait)
+        self.thread_id, self.run_id = self._stream.run.thread.id, self._stream.run.id
+        self._task = asyncio.create_task(self._perform(self._stream), name=self.run_id)
+        try:
+            while (event := await self._events.get()) is not None:
+                self.run_id = self._stream.run.id  # one that is taken up goes on under its own
+                yield event
+        finally:
+            await self.stop()
+            if self._is_new:
+                await self._desk.forget_empty(self.thread_id)
+
+    async def _perform(self, stream: Stream) -> None:
+        try:
+            await stream.finish()
+        except Exception:
+            """What it came to says so."""
+        finally:
+            self._events.put_nowait(None)
+
+    async def stop(self) -> None:
+        if self._task is not None and not self._task.done():
+            self._task.cancel()
+            await asyncio.wait((self._task,))
+
+    async def came_to(self) -> CameTo:
+        result = self._stream.result if self._stream is not None else None
+        if result is None:
+            return CameTo(self.run_id, self.thread_id, "cancelled", "user requested")
+        price = await in_thread(lambda: result.price, "a price") if result.charges else None
+        return CameTo(
+            self.run_id,
+            self.thread_id,
+            result.outcome,
+            result.reason,
+            result.text,
+            result.usage.to_json(),
+            None if price is None else float(price),
+            "" if result.error is None else str(result.error),
+            _code(result.error),
+        )
+
+
+def _code(error: Exception | None) -> str:
+    if isinstance(error, ConfigError):
+        return "config_error"
+    return "" if error is None else str(getattr(error, "code", "") or "error")
+
+
+def _info(part: AgentConfig) -> AgentInfo:
+    model = part.options.get("model", "auto")
+    named = model if isinstance(model, str) else str(model.get("model", "")) if isinstance(model, Mapping) else ""
+    on = [key for key, value in part.options.items() if value is not False and key not in _PLAIN]
+    return AgentInfo(part.id, part.name, named, on)
+
+
+_PLAIN = ("name", "model", "system_prompt", "backend", "tools", "settings", "context_window", "sessions")
+
+
+def _backend(agent: Agent) -> Backend | None:
+    return next((part.backend for part in agent.capabilities if isinstance(part, Filesystem)), None)
+
+
+def onion_of(agent: Agent) -> list[RingInfo]:
+    """The rings of an agent, operation by operation."""
+    return [_ring(agent, hook, one.name) for one in OPERATIONS for hook in _in_order(rings(agent.hooks, one))]
+
+
+def _in_order(found: Sequence[Hook]) -> list[Hook]:
+    """The rings, and then the guards, who stand innermost."""
+    return sorted(found, key=lambda hook: hook.position == "guard")
+
+
+def _ring(agent: Agent, hook: Hook, operation: str) -> RingInfo:
+    programs = [part for part in agent.capabilities if isinstance(part, Executables)]
+    is_open = hook.on_error == "log" or any(part.fails_open(hook) for part in programs)
+    program, is_program, _ = hook.name.partition("@")
+    source = hook.owner.name if hook.owner is not None else f"program {program}" if is_program else "code"
+    return RingInfo(operation, hook.position, hook.name, source, "open" if is_open else "closed")
+
+
+def _changed(change: Any, titles: Mapping[str, str]) -> Changed:
+    names = ("thread", "seq", "call_id", "tool", "args", "recorded", "now", "reason")
+    return Changed(title=titles.get(change.thread, ""), **{name: getattr(change, name) for name in names})

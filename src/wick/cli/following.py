@@ -1,0 +1,113 @@
+"""Sees a run through: shows each event, and puts what the agent asks to who sits at the terminal, one by one."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from wick.cli.desk import Choice, Desk, Talk
+from wick.errors import WickError
+from wick.events import ApprovalRequest, ApprovalResponse, Event
+from wick.turns import end
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What somebody answers to a question; `rule` is to be allowed from now on."""
+
+    choice: Choice
+    words: str = ""
+    rule: str = ""
+    args: Mapping[str, Any] | None = None
+
+
+class Interrupted(Exception):
+    """Who was asked interrupts the run in place of an answer."""
+
+
+Asker = Callable[[ApprovalRequest], Awaitable[Reply]]
+Show = Callable[[Event], None]
+
+
+async def follow(desk: Desk, talk: Talk, show: Show, ask: Asker | None = None) -> bool:
+    """Read a run to its end; False if it waits for an answer, and nobody is here to give one.
+
+    Who is interrupted stops the run. The thread stays.
+    """
+    questions = _Questions(desk, talk, ask)
+    try:
+        async for event in talk:
+            show(event)
+            if isinstance(event, ApprovalRequest):
+                if ask is None and desk.remote:
+                    return False  # it waits there; whoever answers lets it go on
+                questions.put(event)
+            elif isinstance(event, ApprovalResponse):
+                questions.forget(event.id)
+        if questions.problem is not None:
+            raise questions.problem
+        return True
+    except asyncio.CancelledError:
+        await talk.stop()
+        raise
+    finally:
+        await questions.close()
+
+
+class _Questions:
+    """The questions of a run, put one after the other; one that is answered elsewhere is put no more."""
+
+    def __init__(self, desk: Desk, talk: Talk, ask: Asker | None) -> None:
+        self._desk, self._talk, self._ask = desk, talk, ask
+        self._waiting: dict[str, ApprovalRequest] = {}
+        self._asking: asyncio.Task[None] | None = None
+        self._current = ""
+        self.problem: Exception | None = None  # why a question could not be put
+
+    def put(self, asked: ApprovalRequest) -> None:
+        if self._ask is None:
+            return
+        self._waiting[asked.id] = asked
+        self._next()
+
+    def forget(self, id: str) -> None:
+        self._waiting.pop(id, None)
+        if id == self._current and self._asking is not None:
+            self._asking.cancel()
+
+    def _next(self, *_: object) -> None:
+        if self._waiting and (self._asking is None or self._asking.done()):
+            self._current = next(iter(self._waiting))
+            asked = self._waiting.pop(self._current)
+            self._asking = asyncio.create_task(self._put(asked), name=f"asking {asked.id}")
+            self._asking.add_done_callback(self._next)
+
+    async def _put(self, asked: ApprovalRequest) -> None:
+        try:
+            await self._answer(asked)
+        except Interrupted:
+            await self._talk.stop()
+        except Exception as error:
+            self.problem = error
+            await self._talk.stop()
+
+    async def _answer(self, asked: ApprovalRequest) -> None:
+        assert self._ask is not None
+        reply = await self._ask(asked)
+        self._current = ""  # from here on it is answered, here or elsewhere
+        if reply.rule:
+            await self._desk.allow(reply.rule)
+        try:
+            await self._desk.answer(
+                asked.id, reply.choice, words=reply.words, args=reply.args, thread=self._talk.thread_id
+            )
+        except WickError as error:
+            if getattr(error, "code", "") not in ("conflict", "not_found"):  # somebody else was faster
+                raise
+
+    async def close(self) -> None:
+        self._waiting.clear()
+        if self._asking is not None and not self._asking.done():
+            await end((self._asking,))

@@ -1,0 +1,60 @@
+"""What a user has allowed for good at the terminal: for one agent, in one folder.
+
+It is kept beside the threads, never in the folder itself: what somebody else wrote there grants nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+FILE = "grants.jsonl"
+
+
+class Grants:
+    """The grants of a data folder; a line each, so that two programs may add theirs at once."""
+
+    def __init__(self, data: Path) -> None:
+        self.path = data / FILE
+
+    def of(self, folder: str, agent: str) -> list[dict[str, Any]]:
+        """The uses of tools that were allowed for good."""
+        return [row["rule"] for row in self._rows(dict) if (row["folder"], row["agent"]) == (folder, agent)]
+
+    def rules(self, folder: str, agent: str) -> list[str]:
+        """The permission rules that were added to what is allowed."""
+        return [row["rule"] for row in self._rows(str) if (row["folder"], row["agent"]) == (folder, agent)]
+
+    def add(self, folder: str, agent: str, rule: Mapping[str, Any] | str) -> None:
+        """Remember the use of a tool, or a rule, for an agent in a folder."""
+        kept = rule if isinstance(rule, str) else dict(rule)
+        row = json.dumps({"folder": folder, "agent": agent, "rule": kept}, ensure_ascii=False)
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        handle = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+        try:
+            os.write(handle, f"{row}\n".encode())
+        finally:
+            os.close(handle)
+
+    def _rows(self, kind: type) -> Iterator[dict[str, Any]]:
+        try:
+            lines = self.path.read_text(encoding="utf-8", errors="replace").splitlines()
+        except FileNotFoundError:
+            return
+        for line in lines:
+            if (row := _read(line)) is not None and isinstance(row["rule"], kind):
+                yield row
+
+
+def _read(line: str) -> dict[str, Any] | None:
+    """A grant; a line that is none, such as one that was cut off, grants nothing."""
+    try:
+        row = json.loads(line)
+        rule = row["rule"]
+        whole = isinstance(rule, str) or (isinstance(rule["tool"], str) and isinstance(rule["args"], dict))
+        return row if whole and {"folder", "agent"} <= row.keys() else None
+    except (ValueError, LookupError, TypeError, AttributeError):
+        return None

@@ -1,0 +1,63 @@
+"""An agent as an MCP server: one tool, `ask`, over the stdin and stdout. It needs the extra `mcp`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from mcp.server.mcpserver import Context, MCPServer
+from mcp.server.mcpserver.exceptions import ToolError
+from pydantic import BaseModel, Field
+
+from wick.cli.desk import CameTo, Desk
+from wick.errors import WickError
+from wick.events import ToolStart
+
+
+class Answer(BaseModel):
+    """What the agent answered, and the thread to go on in."""
+
+    text: str
+    thread: str
+    outcome: str
+
+
+async def served(desk: Desk) -> None:
+    """Serve the desk's agent until the stdin ends."""
+    agent = await desk.agent()
+    server = MCPServer(f"wick {agent.id}", instructions=f"Ask {agent.name}, an agent of wick.", log_level="CRITICAL")
+
+    async def ask(
+        prompt: Annotated[str, Field(description="what the agent is to do or to answer")],
+        ctx: Context,
+        thread: Annotated[str, Field(description="the thread of an earlier answer, to go on with it")] = "",
+    ) -> Answer:
+        try:
+            return await _answer(desk, prompt, thread, ctx)
+        except WickError as error:
+            raise ToolError(str(error)) from None
+
+    server.add_tool(ask, description=f"Ask {agent.name}: it answers, and works with its own tools where it has to.")
+    await server.run_stdio_async()
+
+
+async def _answer(desk: Desk, prompt: str, thread: str, ctx: Context) -> Answer:
+    talk, used = desk.talk(prompt, thread=thread), 0
+    async for event in talk:
+        if isinstance(event, ToolStart):
+            used += 1
+            await ctx.report_progress(used, message=f"uses {event.name}")
+    came_to = await talk.came_to()
+    if came_to.outcome == "failed":
+        raise ToolError(came_to.error or came_to.reason)
+    more = "" if came_to.outcome == "completed" else await _why(desk, came_to)
+    text = "\n\n".join(filter(None, (came_to.text, more)))
+    return Answer(text=text, thread=came_to.thread, outcome=came_to.outcome)
+
+
+async def _why(desk: Desk, came_to: CameTo) -> str:
+    """Why the agent did not come to its end: what it waits for, or what stopped it."""
+    asked = await desk.approvals(came_to.thread) if came_to.outcome == "interrupted" else []
+    if not asked:
+        return f"{came_to.outcome}: {came_to.reason}"
+    questions = "; ".join(f"{one.question} ({one.id})" for one in asked)
+    return f"The agent waits for its user's answer, by `wick approvals`: {questions}"

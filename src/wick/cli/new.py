@@ -1,0 +1,55 @@
+"""`wick new`: a project to begin with."""
+
+from __future__ import annotations
+
+import re
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import click
+
+from wick.cli.printing import JSON, print_json
+from wick.cli.project import project
+from wick.errors import ConfigError
+
+NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}")
+
+
+@click.command("new")
+@click.argument("path", metavar="NAME", type=click.Path(path_type=Path))
+@JSON
+def command(path: Path, as_json: bool) -> None:
+    """Make a folder NAME with an agent, a hook, a tool and tests that pass.
+
+    A folder that has something in it is left alone.
+    """
+    if path.exists() and (not path.is_dir() or any(path.iterdir())):
+        raise ConfigError(f"{path} is there already, and not empty; choose another name")
+    name = path.absolute().name
+    files = project(name, _module(name))
+    _make(path, files)
+    if as_json:
+        return print_json({"folder": str(path), "files": [*files]})
+    for file in files:
+        click.echo(str(path / file))
+    click.echo(f"\ncd {path}, then: pytest; wick agents check; wick chat --agent agents.yaml", err=True)
+
+
+def _module(name: str) -> str:
+    """The name of its Python file, which hides no other."""
+    if not NAME.fullmatch(name):
+        raise ConfigError(f"a project's name has letters, digits, `-` and `_`, and begins with a letter; not {name!r}")
+    module = name.replace("-", "_").lower()
+    found = find_spec(module)
+    taken = found is not None and found.origin is not None  # a folder alone is none
+    if taken or module in sys.stdlib_module_names or module == "tests":
+        raise ConfigError(f"there is a Python module {module!r} already; choose another name")
+    return module
+
+
+def _make(path: Path, files: dict[str, str]) -> None:
+    for file, text in files.items():
+        (path / file).parent.mkdir(parents=True, exist_ok=True)
+        with (path / file).open("x", encoding="utf-8") as made:
+            made.write(text)

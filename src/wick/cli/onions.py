@@ -1,0 +1,25 @@
+"""The rings around an agent's operations, drawn from the outside in."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import groupby
+
+import click
+
+from wick.cli.desk import RingInfo
+from wick.cli.printing import plain
+
+DEEPEST = 20  # where a drawing goes no further to the right
+
+
+def drawn(rings: Iterable[RingInfo]) -> Iterator[str]:
+    """The lines of a drawing: each ring one step further in, and the guards side by side at the gate."""
+    for operation, hooks in groupby(rings, lambda ring: ring.operation):
+        yield click.style(operation, bold=True)
+        depth = 1
+        for ring in hooks:
+            remark = "  (fail: open)" if ring.fail == "open" else ""
+            yield f"{'  ' * min(depth, DEEPEST)}{ring.position:<7}{plain(ring.hook)}{remark}"
+            depth += ring.position != "guard"
+        yield f"{'  ' * min(depth, DEEPEST)}● it is done\n"

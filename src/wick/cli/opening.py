@@ -1,0 +1,153 @@
+"""Where a command looks for agents and threads, by its options: here, or at a server."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from functools import wraps
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import click
+
+from wick.cli.agents import FOLDER, Wishes
+from wick.cli.completing import agent_specs
+from wick.cli.desk import Desk
+from wick.data_folder import data_folder
+from wick.errors import ConfigError
+
+MOST_TOKEN = 16_000  # characters
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """What a command was told about where to look."""
+
+    server: str = ""
+    token_file: str = ""
+    agent: str = ""
+    folder: str = "."
+
+    @property
+    def here(self) -> str:
+        """The folder, in full."""
+        return str(Path(self.folder).absolute())
+
+
+_OPTIONS = (
+    click.option(
+        "--server", metavar="URL", default="", envvar="WICK_SERVER", help="A wick server, in place of this process."
+    ),
+    click.option("--token-file", metavar="FILE", default="", help="A file with the token for that server."),
+    click.option(
+        "--agent",
+        metavar="FILE[:ID]",
+        default="",
+        help="An agent of an agents.yaml, or of the server its id.",
+        shell_complete=agent_specs,
+    ),
+    FOLDER,
+)
+
+
+def PLACE(command: Callable[..., Any]) -> Any:
+    """The options that say where a command looks; it is given them as `place`."""
+
+    @wraps(command)
+    def told(server: str, token_file: str, agent: str, folder: str, **others: Any) -> Any:
+        return command(place=Place(server, token_file, agent, folder), **others)
+
+    return _with(told, _OPTIONS)
+
+
+def _with(command: Any, options: Sequence[Callable[[Any], Any]]) -> Any:
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+_WISHES = (
+    click.option("--model", default="", help="A model, such as sonnet, ollama:llama3.1:8b or demo."),
+    click.option(
+        "--allow", multiple=True, metavar="RULE", help="Do this without asking, as in 'Bash(git *)'. Repeatable."
+    ),
+    click.option("--deny", multiple=True, metavar="RULE", help="Never do this, as in 'Write(*.env)'. Repeatable."),
+    click.option("--max-steps", type=click.IntRange(1), help="How often the model is asked at most, in a run."),
+    click.option("--budget", type=click.FloatRange(0, min_open=True), metavar="USD", help="What all of it may cost."),
+)
+
+
+def WISHES(command: Callable[..., Any]) -> Any:
+    """The options that say what is to be different about an agent; the command is given them as `wishes`."""
+
+    @wraps(command)
+    def told(
+        model: str,
+        allow: Sequence[str],
+        deny: Sequence[str],
+        max_steps: int | None,
+        budget: float | None,
+        **others: Any,
+    ) -> Any:
+        return command(wishes=Wishes(model, max_steps, budget, allow, deny), **others)
+
+    return _with(told, _WISHES)
+
+
+@asynccontextmanager
+async def opened(place: Place, wishes: Wishes | None = None, *, waits: bool = False) -> AsyncIterator[Desk]:
+    """The desk at a place. `waits` says that somebody is there to answer what an agent asks."""
+    desk = _remote(place, wishes) if place.server else _embedded(place, wishes, waits)
+    try:
+        await desk.open()
+        yield desk
+    finally:
+        await desk.close()
+
+
+def _embedded(place: Place, wishes: Wishes | None, waits: bool) -> Desk:
+    from wick.cli.embedded import Embedded
+
+    if place.token_file:
+        raise ConfigError("--token-file is for a server; say which, with --server URL")
+    return Embedded(data_folder(), Path(place.folder), place.agent or None, wishes, waits=waits)
+
+
+def _remote(place: Place, wishes: Wishes | None) -> Desk:
+    from wick.cli.remote import Remote
+
+    if wishes is not None and wishes != Wishes():
+        raise ConfigError(
+            "a server's agent has its model, rules and limits from the server; "
+            "leave out --model, --allow, --deny, --max-steps and --budget"
+        )
+    return Remote(place.server, token_for(place), place.agent, place.here)
+
+
+def token_for(place: Place) -> str:
+    """The token of the file that was named, of the environment, or of the server that this machine's data is of."""
+    if place.token_file:
+        return _token_in(Path(place.token_file))
+    if said := os.environ.get("WICK_TOKEN", ""):
+        return said
+    kept = data_folder() / "token"
+    return _token_in(kept) if _is_here(place.server) and kept.is_file() else ""
+
+
+def _token_in(path: Path) -> str:
+    text = path.read_text(encoding="utf-8", errors="replace")[:MOST_TOKEN].strip()
+    if not text or not text.isascii() or not text.isprintable() or " " in text:
+        raise ConfigError(f"{path} has no token in it; it is one line of letters, digits and signs")
+    return text
+
+
+def _is_here(url: str) -> bool:
+    try:
+        host = urlsplit(url).hostname or ""
+        return host == "localhost" or ip_address(host).is_loopback
+    except ValueError:
+        return False

@@ -1,0 +1,118 @@
+"""The files of a project to begin with: an agent, a hook, a tool, and tests that pass."""
+
+from __future__ import annotations
+
+_AGENTS = """\
+# What the agent is made of. Check it with: wick agents check
+name: {name}
+model: auto                # a key in the environment, else Ollama, else the offline demo model
+system_prompt: |
+  You are {name}. Do what is asked, check what you did, and say briefly what you found.
+backend:
+  type: local              # files and commands, in a sandbox
+  workdir: ./workspace
+tools: ["{module}:count_words"]
+hooks: ["{module}:no_force"]
+permissions:
+  allow: [Read, LS, Glob, Grep, count_words]   # it asks before anything else
+limits: {{steps: 25}}
+"""
+
+_MODULE = '''\
+"""The tools and hooks of {name}: agents.yaml names them as {module}:NAME."""
+
+from __future__ import annotations
+
+from wick import Block, ToolUse, guard, tool
+
+
+@tool(read_only=True)
+def count_words(text: str) -> int:
+    """Count the words of a text."""
+    return len(text.split())
+
+
+@guard(ToolUse, match="execute")
+def no_force(use: ToolUse) -> Block | None:
+    """A guard sees exactly what will be done, and has the last word on it."""
+    if "--force" in use.args["command"]:
+        return Block("force is not allowed here")
+    return None
+'''
+
+_TEST = '''\
+"""What the agent does and does not do. The model is scripted: nothing is asked, and nothing is paid."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from wick import Result, Scripted, ToolCall
+from wick.config import load
+
+AGENTS = Path(__file__).parent.parent / "agents.yaml"
+
+
+def run(*replies: ToolCall | str) -> Result:
+    """One run of the agent whose model says exactly this."""
+    (part,) = load(AGENTS).agents.values()
+    return part.agent(model=Scripted(*replies)).run_sync("Go on.")
+
+
+def test_it_counts_words() -> None:
+    result = run(ToolCall("1", "count_words", {{"text": "one two three"}}), "There are three.")
+    (counted,) = result.messages.tool_messages()
+    assert counted.text == "3"
+    assert result.text == "There are three."
+
+
+def test_it_never_forces() -> None:
+    result = run(ToolCall("1", "execute", {{"command": "git push --force"}}), "I may not do that.")
+    (refused,) = result.messages.tool_messages()
+    assert "force is not allowed here" in refused.text
+'''
+
+_PYPROJECT = """\
+[project]
+name = "{name}"
+version = "0.1.0"
+requires-python = ">=3.11"
+dependencies = ["wick-agent[cli,files,permissions]"]
+
+[tool.pytest.ini_options]
+testpaths = ["tests"]
+pythonpath = ["."]
+"""
+
+_README = """\
+# {name}
+
+| | |
+|---|---|
+| `agents.yaml` | what the agent is made of |
+| `{module}.py` | its tool `count_words`, and its guard `no_force` |
+| `tests/` | what it does and does not do, without asking a model |
+
+```sh
+pytest                                                     # the tests
+wick agents check                                          # is agents.yaml right, and what stands around the agent
+wick run --agent agents.yaml --model demo "What is in this folder?"
+wick chat --agent agents.yaml
+wick serve agents.yaml
+```
+"""
+
+FILES = {
+    "agents.yaml": _AGENTS,
+    "{module}.py": _MODULE,
+    "tests/test_{module}.py": _TEST,
+    "pyproject.toml": _PYPROJECT,
+    "README.md": _README,
+    ".gitignore": "workspace/\n__pycache__/\n.pytest_cache/\n.venv/\n",
+}
+
+
+def project(name: str, module: str) -> dict[str, str]:
+    """The files of a project, by their paths in it; `module` is the name of its Python file."""
+    told = {"name": name, "module": module}
+    return {path.format(**told): text.format(**told) for path, text in FILES.items()}

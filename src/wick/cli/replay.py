@@ -1,0 +1,98 @@
+"""`wick replay`: what other guards or rules would have said about what was done."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+import click
+
+from wick.capability import Capability
+from wick.cli.completing import thread_ids
+from wick.cli.desk import Changed, Replayed
+from wick.cli.frame import DONE, STOPPED
+from wick.cli.opening import PLACE, Place, opened
+from wick.cli.printing import JSON, counted, plain, print_json, print_table, working
+from wick.config_build import of_python
+from wick.errors import ConfigError
+from wick.hooks import Hook
+
+Type = Literal["deny", "ask", "allow"]
+SHOWN_CHARS = 100
+
+
+@click.command("replay")
+@click.argument("threads", metavar="[THREAD]…", nargs=-1, shell_complete=thread_ids)
+@PLACE
+@click.option(
+    "--rule", "rules", multiple=True, metavar="'TYPE RULE'", help="A rule beside the agent's: 'deny Bash(git push *)'."
+)
+@click.option("--guard", "guards", multiple=True, metavar="MODULE:NAME", help="A guard of Python beside the agent's.")
+@JSON
+def command(
+    threads: tuple[str, ...], place: Place, rules: tuple[str, ...], guards: tuple[str, ...], as_json: bool
+) -> None:
+    """Put what was done in THREADs before the guards of an agent, and say about what they would decide otherwise.
+
+    Without a THREAD it is those of this folder, or with a server those of the agent. Nothing is run, asked or written.
+    The exit code is 3 if a verdict changes, and 0 if none does.
+    """
+    told = asyncio.run(_replay(place, threads, _rules(rules), _guards(guards, Path(place.folder))))
+    if as_json:
+        print_json(asdict(told))
+    else:
+        _print(told)
+    sys.exit(STOPPED if told.changes else DONE)
+
+
+async def _replay(place: Place, threads: tuple[str, ...], rules: dict[Type, list[str]], guards: list[Hook]) -> Replayed:
+    with working("asking the guards about what was done"):
+        async with opened(place) as desk:
+            return await desk.replay(threads or None, rules=rules, guards=guards)
+
+
+def _rules(given: tuple[str, ...]) -> dict[Type, list[str]]:
+    found: dict[Type, list[str]] = {}
+    for text in given:
+        type, _, rule = text.strip().partition(" ")
+        if type not in get_args(Type) or not rule.strip():
+            raise ConfigError(f"a rule to replay begins with deny, ask or allow, as in 'deny Bash(rm *)'; not {text!r}")
+        found.setdefault(type, []).append(rule.strip())  # type: ignore[arg-type]
+    return found
+
+
+def _guards(given: tuple[str, ...], folder: Path) -> list[Hook]:
+    return [hook for name in given for hook in _guards_of(name, of_python(name, folder))]
+
+
+def _guards_of(name: str, found: Any) -> list[Hook]:
+    """A hook, or those of a capability; only guards say something here."""
+    if isinstance(found, type) and issubclass(found, Capability):
+        found = found()
+    hooks = found.hooks() if isinstance(found, Capability) else [found]
+    guards = [hook for hook in hooks if isinstance(hook, Hook) and hook.position == "guard"]
+    if not guards:
+        raise ConfigError(f"{name} is no guard: decorate it with @guard(ToolUse), or name a capability that has one")
+    return guards
+
+
+def _print(told: Replayed) -> None:
+    rows = [(one.thread, one.seq, one.tool, _args(one), one.recorded, one.now, one.reason) for one in told.changes]
+    if rows:
+        print_table(("thread", "entry", "tool", "arguments", "was", "would be", "because"), rows)
+    for line in told.skipped:
+        click.echo(f"nothing can be said of {plain(line)}", err=True)
+    changed = f"{len(rows)} would go another way" if rows else "nothing would change"
+    looked_at = f"{counted(told.threads, 'thread')}, {counted(told.uses, 'tool use')}"
+    click.echo(f"{looked_at}: {changed}", err=bool(rows))
+    if told.more:
+        click.echo("there are more threads than were looked at; name those that matter", err=True)
+
+
+def _args(one: Changed) -> str:
+    text = json.dumps(one.args, ensure_ascii=False)
+    return f"{text[:SHOWN_CHARS]}…" if len(text) > SHOWN_CHARS else text

@@ -1,0 +1,262 @@
+"""A run on a terminal: the answer as Markdown while it comes, a card for each tool, what is to do, how it ended."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from time import monotonic
+from typing import Any
+
+from rich.console import Console, RenderableType
+from rich.live import Live
+from rich.markdown import Markdown
+from rich.spinner import Spinner
+from rich.text import Text
+
+from wick.cli.desk import CameTo
+from wick.cli.printing import plain
+from wick.events import (
+    ApprovalRequest,
+    ApprovalResponse,
+    ChatModelEnd,
+    ChatModelRestart,
+    ChatModelStart,
+    ChatModelStream,
+    Event,
+    StateChange,
+    SubagentEnd,
+    SubagentStart,
+    ToolEnd,
+    ToolStart,
+    ToolStream,
+    UserMessage,
+)
+from wick.fencing import one_line
+
+OUTPUT_LINES = 6  # of a tool that are shown
+TAIL_LINES = 12  # of a paragraph that still grows
+CHARS = 200
+MARKS = {"done": "✔", "in_progress": "▸", "pending": "○"}
+MAIN = ("command", "path", "pattern", "query", "url", "question", "name")  # what tells most about a tool use
+
+
+class Screen:
+    """Shows what a run says."""
+
+    def __init__(self, console: Console) -> None:
+        self.console = console
+        self._live: Live | None = None
+        self._text = ""  # of the answer, as far as it is not printed for good
+        self._begun: dict[str, float] = {}
+        self._todos: Any = None
+
+    def show(self, event: Event, *, mine: bool = True) -> None:
+        """Show an event; of what subagents say, which tools they use is enough."""
+        if not mine and not isinstance(event, ToolStart | SubagentStart | SubagentEnd | ApprovalRequest):
+            return
+        for kind, shown in _SHOWN.items():
+            if isinstance(event, kind):
+                shown(self, event)
+                return
+
+    def begin(self) -> None:
+        """Something is being done, and nothing can be told of it yet."""
+        self._waiting("thinking")
+
+    def end(self, came_to: CameTo | None = None) -> None:
+        self._settle()
+        self._quiet()
+        if came_to is None:
+            return
+        if came_to.outcome != "completed":
+            said = came_to.error or came_to.reason
+            self._line(f"{came_to.outcome}: {plain(said)}", "red" if came_to.outcome == "failed" else "yellow")
+        self._line(spent(came_to.usage, came_to.cost), "dim")
+
+    def said(self, messages: Sequence[Mapping[str, Any]]) -> None:
+        """What was said before, as far as people said it."""
+        for message in messages:
+            text = _text_of(message)
+            if message.get("role") == "user" and text:
+                self._line(f"› {plain(text)}", "bold")
+            elif message.get("role") == "assistant" and text:
+                self.console.print(Markdown(plain(text)))
+
+    def todos(self, todos: Sequence[Mapping[str, Any]]) -> None:
+        for todo in todos:
+            mark = MARKS.get(str(todo.get("status")), "○")
+            style = "dim" if todo.get("status") == "done" else ""
+            self._line(f"  {mark} {plain(str(todo.get('title', '')))}", style)
+
+    # -- what is below everything that is printed ---------------------------------------------------------------------
+
+    def _below(self, shown: RenderableType) -> None:
+        if self._live is None:
+            self._live = Live(shown, console=self.console, refresh_per_second=8, transient=True)
+            self._live.start()
+        else:
+            self._live.update(shown)
+
+    def _waiting(self, words: str) -> None:
+        self._below(Spinner("dots", Text(one_line(plain(words), CHARS), style="dim")))
+
+    def _quiet(self) -> None:
+        if self._live is not None:
+            self._live.stop()
+            self._live = None
+
+    def _line(self, words: str, style: str = "") -> None:
+        self.console.print(Text(words, style=style))
+
+    # -- the answer ---------------------------------------------------------------------------------------------------
+
+    def _asked(self, event: ChatModelStart) -> None:
+        self._waiting("thinking")
+
+    def _piece(self, event: ChatModelStream) -> None:
+        if event.kind == "reasoning":
+            last = event.delta.strip().rpartition("\n")[2]
+            return self._waiting(f"thinking: {last}") if last and not self._text else None
+        if event.kind != "text":
+            return None
+        self._text += plain(event.delta)
+        done, self._text = settled(self._text)
+        if done.strip():
+            self.console.print(Markdown(done))
+        self._below(Markdown(_tail(self._text) or "…"))
+        return None
+
+    def _settle(self) -> None:
+        """Print for good what is left of the answer."""
+        text, self._text = self._text, ""
+        if text.strip():
+            self._quiet()
+            self.console.print(Markdown(text))
+
+    def _restart(self, event: ChatModelRestart) -> None:
+        self._text = ""
+        self._quiet()
+        self._line("(the answer begins anew)", "dim")
+        self._piece(ChatModelStream(delta=event.content))
+
+    def _answered(self, event: ChatModelEnd) -> None:
+        self._settle()
+        self._quiet()
+
+    # -- tools --------------------------------------------------------------------------------------------------------
+
+    def _tool(self, event: ToolStart) -> None:
+        self._begun[event.call_id] = monotonic()
+        self._line(f"● {plain(event.name)} {gist(event.args)}", "cyan")
+        self._waiting(event.name)
+
+    def _output(self, event: ToolStream) -> None:
+        if last := event.delta.strip().rpartition("\n")[2]:
+            self._waiting(f"{event.name}: {last}")
+
+    def _done(self, event: ToolEnd) -> None:
+        self._quiet()
+        took = monotonic() - self._begun.pop(event.call_id, monotonic())
+        lines = [line for line in plain(event.error or printed(event.output)).split("\n") if line.strip()]
+        for number, line in enumerate(lines[:OUTPUT_LINES]):
+            self._line(f"  {'└' if number == 0 else ' '} {line[:CHARS]}", "red" if event.error else "dim")
+        left = len(lines) - OUTPUT_LINES
+        more = [f"{left} lines more"] if left > 0 else []
+        if more or took >= 1:
+            self._line(f"    … {', '.join([*more, f'{took:.1f} s'])}", "dim")
+
+    def _child(self, event: SubagentStart) -> None:
+        self._line(f"▸ {plain(event.name)}: {one_line(plain(event.prompt), CHARS)}", "magenta")
+
+    def _child_done(self, event: SubagentEnd) -> None:
+        self._line(f"◂ {plain(event.name)} {event.outcome}", "magenta")
+
+    # -- the rest -----------------------------------------------------------------------------------------------------
+
+    def _state(self, event: StateChange) -> None:
+        todos = event.values.get("todos")
+        if isinstance(todos, list) and todos != self._todos:
+            self._todos = todos
+            self.todos(todos)
+
+    def _question(self, event: ApprovalRequest) -> None:
+        self._settle()
+        self._quiet()  # the line where the answer is typed is the last one
+
+    def _replied(self, event: ApprovalResponse) -> None:
+        words = "allowed" if event.allowed else f"denied: {plain(event.reason)}"
+        self._line(f"  {words}", "green" if event.allowed else "yellow")
+
+    def _heard(self, event: UserMessage) -> None:
+        self._line(f"› {plain(_text_of(event.message))}", "bold")
+
+
+_SHOWN: dict[type[Event], Any] = {
+    ChatModelStart: Screen._asked,
+    ChatModelStream: Screen._piece,
+    ChatModelRestart: Screen._restart,
+    ChatModelEnd: Screen._answered,
+    ToolStart: Screen._tool,
+    ToolStream: Screen._output,
+    ToolEnd: Screen._done,
+    StateChange: Screen._state,
+    ApprovalRequest: Screen._question,
+    ApprovalResponse: Screen._replied,
+    SubagentStart: Screen._child,
+    SubagentEnd: Screen._child_done,
+    UserMessage: Screen._heard,
+}
+
+
+def settled(text: str) -> tuple[str, str]:
+    """A Markdown text in two: what does not change any more whatever follows, and the rest."""
+    cut, fence, place = 0, "", 0
+    for line in text.splitlines(keepends=True):
+        place += len(line)
+        bare = line.strip()
+        if fence:
+            fence = "" if bare.startswith(fence) and not bare.strip(fence[0]) else fence
+        elif bare.startswith(("```", "~~~")):
+            fence = bare[: len(bare) - len(bare.lstrip(bare[0]))]
+        elif not bare and line.endswith("\n"):
+            cut = place
+    return text[:cut], text[cut:]
+
+
+def _tail(text: str) -> str:
+    """The end of what still grows; of a block of code, with the line that begins it."""
+    lines = text.strip("\n").split("\n")
+    first = lines[:1] if lines[0].lstrip().startswith(("```", "~~~")) else []
+    return text if len(lines) <= TAIL_LINES else "\n".join([*first, *lines[-TAIL_LINES:]])
+
+
+def gist(args: Mapping[str, Any]) -> str:
+    """What a tool is given, on a line."""
+    if isinstance(args.get("todos"), list):
+        return ""  # the list is shown
+    main = next((args[name] for name in MAIN if isinstance(args.get(name), str)), None)
+    return one_line(plain(main if main is not None else json.dumps(args, ensure_ascii=False) if args else ""), CHARS)
+
+
+def printed(output: str) -> str:
+    """What a tool said; of a command, what it printed."""
+    try:
+        said = json.loads(output) if output.startswith('{"stdout"') else None
+    except ValueError:
+        said = None
+    if not isinstance(said, dict):
+        return output
+    ended = f"exit code {said['exit_code']}" if said.get("exit_code") else ""
+    return "\n".join(filter(None, (str(said.get("stdout", "")), str(said.get("stderr", "")), ended)))
+
+
+def spent(usage: Mapping[str, int], cost: float | None) -> str:
+    tokens = f"{usage.get('input_tokens', 0):,} tokens in, {usage.get('output_tokens', 0):,} out"
+    return tokens if not cost else f"{tokens}, ${cost:.4f}"
+
+
+def _text_of(message: Mapping[str, Any]) -> str:
+    content = message.get("content", "")
+    if isinstance(content, str):
+        return content
+    return "\n".join(str(part.get("text") or f"[{part.get('type')}]") for part in content if isinstance(part, Mapping))

@@ -1,0 +1,93 @@
+"""`wick skills`: instructions for particular tasks; which an agent has, and one of your own."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from dataclasses import asdict
+from pathlib import Path
+
+import click
+
+from wick.cli.agents import FOLDER
+from wick.cli.desk import SkillInfo
+from wick.cli.opening import PLACE, Place, opened
+from wick.cli.printing import JSON, print_json, print_table, working
+from wick.errors import ConfigError
+from wick.skill import FILE, described, slug
+
+PLACE_OF_SKILLS = ".wick/skills"  # in a folder
+
+SKILL = """\
+---
+name: {name}
+description: {description}
+---
+# {title}
+
+Say here, step by step, how this is done: the agent reads it when a task calls for it.
+
+1. …
+2. …
+
+Other files of this folder can be named, such as `reference.md` or `check.py`; paths begin at this folder.
+"""
+DESCRIPTION = "Say in one sentence what this is for, and when to use it; the agent decides by it."
+
+
+@click.group("skills")
+def command() -> None:
+    """See the skills of an agent, and make one."""
+
+
+@command.command("list")
+@PLACE
+@click.option("--shipped", is_flag=True, help="Those that come with wick, which an agent has with `skills: true`.")
+@JSON
+def list_skills(place: Place, shipped: bool, as_json: bool) -> None:
+    """List the skills of an agent; without one, those of this folder."""
+    found = asyncio.run(_shipped() if shipped else _list(place))
+    if as_json:
+        return print_json([asdict(skill) for skill in found])
+    rows = [(one.name, _state(one), one.problem or one.description, one.path) for one in found]
+    print_table(
+        ("skill", "", "description", "path"), rows, nothing="there are no skills; make one with: wick skills new NAME"
+    )
+
+
+def _state(skill: SkillInfo) -> str:
+    return "broken" if skill.problem else "on" if skill.enabled else "off"
+
+
+async def _list(place: Place) -> list[SkillInfo]:
+    with working("looking for skills"):
+        async with opened(place) as desk:
+            return await desk.skills()
+
+
+async def _shipped() -> list[SkillInfo]:
+    from wick.capabilities.skills import Skills
+
+    found = (await Skills(shipped=True).discover()).skills
+    return [SkillInfo(skill.name, skill.description, skill.path, skill.enabled) for skill in found]
+
+
+@command.command()
+@click.argument("name")
+@click.option("--description", default=DESCRIPTION, help="What it is for, and when to use it.")
+@FOLDER
+def new(name: str, description: str, folder: str) -> None:
+    """Write a skill to begin with, in .wick/skills of this folder, and print where it is."""
+    if slug(name) != name:
+        raise ConfigError(f"a skill's name has letters, digits, `_`, `.` and `-`, not {name!r}")
+    title = name.replace("-", " ").replace("_", " ").capitalize()
+    text = SKILL.format(name=json.dumps(name), description=json.dumps(description, ensure_ascii=False), title=title)
+    described(text)  # what an agent would refuse is not written
+    path = Path(folder) / PLACE_OF_SKILLS / name / FILE
+    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        with path.open("x", encoding="utf-8") as file:
+            file.write(text)
+    except FileExistsError:
+        raise ConfigError(f"there is a file {path} already; choose another name") from None
+    click.echo(str(path))

@@ -1,0 +1,25 @@
+"""A server for the tests of commands, and the two places where commands look."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from cli.places import AGENTS, Somewhere
+from cli.ready import Quick
+from serving import Served, serving
+
+
+@pytest.fixture(scope="session")
+def cli_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    with serving(tmp_path_factory.mktemp("cli_server"), config=AGENTS) as found:
+        yield found
+
+
+@pytest.fixture(params=["here", "server"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Somewhere:
+    """Each test runs twice: on this machine's data folder, and at a server."""
+    served = request.getfixturevalue("cli_server") if request.param == "server" else None
+    return Somewhere(Quick(tmp_path), served)

@@ -1,0 +1,130 @@
+"""`wick approvals`, as a process: on this machine's data folder, and at a server."""
+
+from __future__ import annotations
+
+import json
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cli.command import Wick
+from cli.places import Somewhere
+from cli.ready import Quick
+
+
+def question(place: Somewhere, thread: str) -> dict[str, Any]:
+    (found,) = place.json("approvals", "--thread", thread)
+    assert found["thread"] == thread
+    return dict(found)
+
+
+def results(place: Somewhere, thread: str) -> list[str]:
+    """What tools gave back, once the run is over."""
+    for _ in range(100):
+        told = place.json("threads", "show", thread)
+        texts = [message["content"] for message in told["messages"] if message["role"] == "tool"]
+        if texts and not told["run"]:
+            return texts
+        if place.served is None:
+            assert place("run", "--thread", thread).code == 0
+        time.sleep(0.05)
+    raise AssertionError("the run did not end")
+
+
+def test_a_question_is_listed_and_allowed(place: Somewhere) -> None:
+    thread = place.say("Write 'milk' to list.txt")
+    asked = question(place, thread)
+    assert (asked["tool"], asked["args"]["path"]) == ("write_file", "list.txt")
+    listed = place("approvals", "--thread", thread).out.splitlines()
+    assert listed[0].split()[:2] == ["question", "thread"]
+    assert asked["id"] in listed[1] and "list.txt" in listed[1] and "23 h 59 min" in listed[1]
+    done = place("approvals", "allow", asked["id"])
+    assert (done.code, done.out.strip()) == (0, f"allowed: {asked['id']}"), done.err
+    if place.served is None:
+        assert f"wick run --thread {thread}" in done.err
+    assert "list.txt" in results(place, thread)[0]
+    again = place("approvals", "allow", asked["id"])
+    assert again.code == 2 and asked["id"] in again.err
+    assert place.json("approvals", "--thread", thread) == []
+
+
+def test_a_question_is_denied_with_words(place: Somewhere) -> None:
+    thread = place.say("Write 'milk' to list.txt")
+    done = place("approvals", "deny", question(place, thread)["id"], "not before breakfast")
+    assert done.code == 0 and done.out.startswith("denied: ")
+    assert "not before breakfast" in results(place, thread)[0]
+
+
+def test_other_arguments_and_where_the_place_is_said(place: Somewhere) -> None:
+    thread = place.say("Write 'milk' to list.txt")
+    asked = question(place, thread)["id"]
+    for bad, sentence in (("[]", "--args is a JSON object"), ("{", "--args is no JSON")):
+        done = place("approvals", "allow", asked, "--args", bad)
+        assert done.code == 2 and sentence in done.err
+    changed = json.dumps({"path": "other.txt", "content": "bread"})
+    done = place("approvals", "--folder", ".", "allow", asked, "--args", changed)
+    assert done.code == 0, done.err
+    assert "other.txt" in results(place, thread)[0]
+
+
+def test_always_is_remembered(place: Somewhere) -> None:
+    thread = place.say("Write 'always' to always.txt")
+    assert place("approvals", "allow", question(place, thread)["id"], "--always").code == 0
+    results(place, thread)
+    again = place.say("Write 'always' to always.txt")
+    assert place.json("approvals", "--thread", again) == []
+    assert len(results(place, again)) == 1
+
+
+def test_always_is_meant_for_the_folder_that_asked(tmp_path: Path) -> None:
+    here = Somewhere(Quick(tmp_path))
+    here.wick.write("elsewhere/file", "")
+    thread = here.say("Write 'milk' to list.txt")
+    from_elsewhere = here("approvals", "allow", question(here, thread)["id"], "--always", "--folder", "elsewhere")
+    assert from_elsewhere.code == 0
+    assert from_elsewhere.err.strip().endswith(f"wick run --thread {thread} --folder {here.wick.folder}")
+    wrong = here("run", "--thread", thread, "--folder", "elsewhere")  # where it would write another file
+    assert wrong.code == 2 and f"say --folder {here.wick.folder}" in wrong.err
+    assert here("run", "--thread", thread).code == 0 and (here.wick.folder / "list.txt").is_file()
+    assert here("run", "--model", "demo", "Write 'milk' to list.txt").code == 0
+    assert here("run", "--model", "demo", "--folder", "elsewhere", "Write 'milk' to list.txt").code == 4
+
+
+def test_questions_are_shown_as_they_come(place: Somewhere) -> None:
+    watching = place.wick.start("approvals", "--watch", "--json", environment=place.environment)
+    try:
+        thread = place.say("Write 'bees' to bees.txt")
+        assert watching.stdout is not None
+        for raw in watching.stdout:
+            if (asked := json.loads(raw))["thread"] == thread:
+                break
+        assert asked["args"]["path"] == "bees.txt"
+        watching.send_signal(signal.SIGINT)
+        assert watching.wait(30) == 130
+        assert watching.stderr is not None and b"Traceback" not in watching.stderr.read()
+    finally:
+        watching.kill()
+        watching.communicate()
+
+
+def test_nothing_waits(tmp_path: Path) -> None:
+    done = Wick(tmp_path)("approvals")
+    assert (done.code, done.out) == (0, "") and "nothing waits for an answer" in done.err
+
+
+def test_bad_input_is_a_sentence(place: Somewhere) -> None:
+    for words in (["allow", "ask_none"], ["deny", "ask_none", "why"]):
+        done = place("approvals", *words)
+        assert done.code == 2 and "ask_none" in done.err and done.err.count("\n") == 1
+    for words in (["allow"], ["allow", "x", "--session", "--always"], ["nonsense"], ["--thread"]):
+        assert place("approvals", *words).code == 2
+    assert place("approvals", "--thread", "th_none").code == 2
+
+
+@pytest.mark.parametrize("flags", [[], ["--watch"]])
+def test_a_server_that_is_not_there(tmp_path: Path, flags: list[str]) -> None:
+    done = Somewhere(Quick(tmp_path))("approvals", *flags, "--server", "http://127.0.0.1:1")
+    assert done.code == 1 and done.err.startswith("Error: ") and done.err.count("\n") == 1

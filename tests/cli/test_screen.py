@@ -1,0 +1,104 @@
+"""What stands on a terminal: Markdown as it comes, what a tool was given, and grants that stay."""
+
+from __future__ import annotations
+
+import json
+import re
+from io import StringIO
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.console import Console
+
+from cli.command import ROOT
+from wick.cli.asking import details
+from wick.cli.desk import CameTo
+from wick.cli.grants import Grants
+from wick.cli.screen import Screen, gist, printed, settled
+from wick.cli.slash import COMMANDS
+from wick.events import ChatModelEnd, ChatModelRestart, ChatModelStream, Event, ToolEnd, ToolStart
+
+ANSWER = "# Title\n\nOne *word*.\n\n```python\na = 1\n\nb = 2\n```\n\n- x\n- y\n"
+
+
+def shown(*events: Event, mine: bool = True) -> str:
+    """What is left on a screen after these events."""
+    file = StringIO()
+    screen = Screen(Console(file=file, width=80, force_terminal=False))
+    for event in events:
+        screen.show(event, mine=mine)
+    screen.end(CameTo("r", "t", "completed", "completed"))
+    return file.getvalue()
+
+
+@given(st.lists(st.sampled_from(["a", " ", "\n", "\n\n", "```", "~~~~", "- ", "# x"])).map("".join))
+def test_what_is_settled_and_the_rest_are_the_whole(text: str) -> None:
+    done, rest = settled(text)
+    assert done + rest == text
+    for end in range(len(text)):
+        assert done.startswith(settled(text[:end])[0])  # what was printed stays as it was
+
+
+def test_a_block_of_code_is_not_cut() -> None:
+    assert settled("a\n\n```\nx\n\ny\n") == ("a\n\n", "```\nx\n\ny\n")
+    assert settled("```\nx\n```\n\nrest") == ("```\nx\n```\n\n", "rest")
+
+
+@pytest.mark.parametrize("size", [1, 7, 1000])
+def test_the_answer_is_the_same_however_it_comes(size: int) -> None:
+    pieces = [ChatModelStream(delta=ANSWER[at : at + size]) for at in range(0, len(ANSWER), size)]
+    text = shown(*pieces, ChatModelEnd())
+    assert "Title" in text and "One word." in text and re.search(r"a = 1\s+b = 2", text) and "• x" in text
+    assert text.count("One word.") == 1 and "```" not in text
+
+
+def test_what_a_model_says_does_not_steer_the_terminal() -> None:
+    text = shown(ChatModelStream(delta="safe\x1b[2J\x07 text"), ChatModelEnd(), ToolStart(name="\x1b]0;x", call_id="c"))
+    assert "safe" in text and "\x1b" not in text and "\x07" not in text
+
+
+def test_an_answer_that_begins_anew_is_told_from_the_first() -> None:
+    text = shown(ChatModelStream(delta="wrong"), ChatModelRestart(content="right"), ChatModelEnd())
+    assert "(the answer begins anew)" in text and text.rstrip().split("\n")[-2].strip() == "right"
+
+
+def test_a_tool_is_a_card() -> None:
+    output = json.dumps({"stdout": "\n".join(map(str, range(30))), "stderr": "oh", "exit_code": 3})
+    text = shown(
+        ToolStart(name="execute", call_id="c", args={"command": "seq 30"}),
+        ToolEnd(name="execute", call_id="c", output=output.replace('{"stdout": ', '{"stdout":')),
+    )
+    assert "● execute seq 30" in text and "└ 0" in text and "26 lines more" in text
+    failed = shown(ToolEnd(name="execute", call_id="c", error="no such tool"))
+    assert "└ no such tool" in failed
+    assert printed('{"stdout":"x","stderr":"","exit_code":2}') == "x\nexit code 2" and printed("{") == "{"
+
+
+def test_of_subagents_the_tools_are_shown() -> None:
+    text = shown(ToolStart(name="ls", args={"path": "src"}), ChatModelStream(delta="secret"), mine=False)
+    assert "● ls src" in text and "secret" not in text
+
+
+def test_what_a_tool_would_be_given() -> None:
+    assert details({"path": "a", "content": "x\ny\n", "mode": None}) == ["path: a", "content: x", "    y"]
+    assert details({"content": "x\n" * 99})[-1] == "… and 79 lines more" and details(None) == []
+    assert gist({"n": 1}) == '{"n": 1}' and gist({}) == "" and gist({"todos": [1]}) == ""
+
+
+def test_grants_are_of_one_agent_in_one_folder(tmp_path: Path) -> None:
+    grants, rule = Grants(tmp_path / "data"), {"operation": "tool_use", "tool": "execute", "args": {"command": "ls"}}
+    assert grants.of("/a", "") == []
+    grants.add("/a", "", rule)
+    grants.add("/a", "", "Bash(git *)")
+    with grants.path.open("a") as file:
+        file.write('nonsense\n[]\n{"rule": 1}\n{"folder": "/a", "agent": "", "rule": {"tool": 1}}\n{"fold')
+    assert (grants.of("/a", ""), grants.rules("/a", "")) == ([rule], ["Bash(git *)"])
+    assert grants.of("/b", "") == grants.of("/a", "other") == grants.rules("/b", "") == []
+    assert grants.path.stat().st_mode & 0o077 == 0
+
+
+def test_every_command_of_the_chat_is_in_the_docs() -> None:
+    page = (ROOT / "docs" / "guide" / "cli.md").read_text(encoding="utf-8")
+    assert not [word for word in COMMANDS if not re.search(rf"`/{word}\b", page)]
