@@ -8,7 +8,7 @@ from __future__ import annotations
 import stat
 import zlib
 from io import BytesIO
-from zipfile import BadZipFile, ZipFile, ZipInfo
+from zipfile import ZIP_DEFLATED, ZIP_STORED, BadZipFile, ZipFile, ZipInfo
 
 from wick.caps import ARCHIVE_BYTES, ARCHIVE_ENTRIES, ARCHIVE_UNPACKED_BYTES
 from wick.errors import ConfigError
@@ -16,6 +16,7 @@ from wick.errors import ConfigError
 NAME_CHARS = 500
 _DIRECTORY_BYTES = 1_000_000  # of the list of entries at the end; it is read whole
 _END, _END_BYTES, _LOCATOR = b"PK\x05\x06", 22, b"PK\x06\x07"
+_PIECE_BYTES = 1_000_000  # unpacked at once
 _NOISE = ("__MACOSX/", ".DS_Store")  # what file managers add
 
 
@@ -72,13 +73,17 @@ def _checked(entry: ZipInfo) -> str:
         raise ConfigError(f"{name} in the archive is a link or a device; pack plain files only")
     if entry.flag_bits & 0x1:
         raise ConfigError(f"{name} in the archive is encrypted; pack it without a password")
+    if entry.compress_type not in (ZIP_STORED, ZIP_DEFLATED):  # Python unpacks the others at one go, however large
+        raise ConfigError(f"{name} in the archive is packed in an uncommon way; pack it as plain zip does (deflate)")
     return name
 
 
 def _content(archive: ZipFile, entry: ZipInfo, room: int) -> bytes:
-    """What is in an entry; what it says about its size may be a lie, so that is not believed."""
-    with archive.open(entry) as file:
-        data = file.read(room + 1)
-    if len(data) > room:
+    """What is in an entry. No more is read than it says it has, so one that lies is found out by its checksum."""
+    if entry.file_size > room:
         raise ConfigError(f"the archive would have more than {ARCHIVE_UNPACKED_BYTES:,} bytes when it is unpacked")
-    return data
+    data = BytesIO()  # which gives its bytes away without a second copy of them
+    with archive.open(entry) as file:
+        while piece := file.read(_PIECE_BYTES):
+            data.write(piece)
+    return data.getvalue()

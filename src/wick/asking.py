@@ -24,7 +24,8 @@ async def ask(op: Operation[Any], sealed: Operation[Any], asks: Sequence[Ask]) -
     await op.before_asking()
     start = perf_counter()
     text = "\n".join(dict.fromkeys(ask.question for ask in asks))
-    question = Question(text, new_id(), sealed.hash, sealed.about(), sealed)
+    lasting = {"lasting": True} if text == op.trail.default_question else {}  # a grant silences this one from then on
+    question = Question(text, new_id(), sealed.hash, sealed.about() | lasting, sealed)
     answer = op.trail.answers.get(question.hash) or await put(op.run, question)
     if isinstance(answer, Allow) and answer.args is not None and "args" not in op.editable:
         answer = Block("only a tool's arguments can be changed by an answer")

@@ -67,9 +67,9 @@ class AgentConfig:
             self._agent = _Building(self, None).agent(None, None)
         return self._agent
 
-    def wrong(self, key: str, what: object) -> ConfigError:
-        """An error that names the line on which a key of this agent stands, or the agent itself."""
-        return self.file.source.wrong(self.at(key), f"{key or f'the agent {self.id!r}'}: {what}")
+    def wrong(self, key: str, what: object, *within: str | int) -> ConfigError:
+        """An error that names the line on which a key of this agent stands, or something of it, or the agent itself."""
+        return self.file.source.wrong((*self.at(key), *within), f"{key or f'the agent {self.id!r}'}: {what}")
 
     def at(self, key: str) -> At:
         """Where a key stands: in the agent's own part, or among the defaults."""
@@ -103,24 +103,28 @@ class _Building:
             )
 
     @contextmanager
-    def _telling(self, key: str = "") -> Iterator[None]:
-        """What goes wrong while a key is carried out is told with its line."""
+    def _telling(self, key: str = "", *within: str | int) -> Iterator[None]:
+        """What goes wrong while a key is carried out, or an item of it, is told with its line."""
         try:
             yield
         except (WickError, OSError) as error:
-            raise self.config.wrong(key, error) from error
+            raise self.config.wrong(key, error, *within) from error
 
     # -- rings --
 
     def _parts(self, ring: Ring) -> list[Hook | Capability]:
+        if ring.key == "hooks":
+            given = self.options.get("hooks", ())
+            return [] if isinstance(given, Mapping) else [self._listed(*item) for item in enumerate(given)]
         with self._telling(ring.key):
-            if ring.key == "hooks":
-                given = self.options.get("hooks", ())
-                return [] if isinstance(given, Mapping) else [self._hook(item) for item in given]
             made = self._shared(ring) if ring.shared and not self.config.is_own(ring.key) else self._capability(ring)
         if made is None and ring.key in _EVERYONES:
             made = _nothing(ring.key)
         return [] if made is None else [made]
+
+    def _listed(self, number: int, given: str | Mapping[str, Any]) -> Hook | Capability:
+        with self._telling("hooks", number):
+            return self._hook(given)
 
     def _shared(self, ring: Ring) -> Capability | None:
         shared = self.config.file.shared
@@ -317,11 +321,14 @@ class _Building:
         return self._beside(place) if place.startswith((".", "~")) or "/" in place else place
 
     def _tools(self) -> list[Tool | Callable[..., object]]:
-        with self._telling("tools"):
-            given = [item for item in self.options.get("tools", ()) if _tool_word(item) not in BUILTIN]
-            return [self._tool(item) if isinstance(item, str) else HttpTool(**item) for item in given]
+        listed = enumerate(self.options.get("tools", ()))
+        return [self._tool(number, item) for number, item in listed if _tool_word(item) not in BUILTIN]
 
-    def _tool(self, name: str) -> Tool | Callable[..., object]:
+    def _tool(self, number: int, given: Any) -> Tool | Callable[..., object]:
+        with self._telling("tools", number):
+            return self._named_tool(given) if isinstance(given, str) else HttpTool(**given)
+
+    def _named_tool(self, name: str) -> Tool | Callable[..., object]:
         found = self._named(name, "wick.tools", "tool", BUILTIN)
         if not isinstance(found, Tool) and (isinstance(found, type) or not callable(found)):
             raise ConfigError(f"{name} is neither a tool nor a function")
@@ -359,16 +366,20 @@ class _Building:
         raise ConfigError(f"there is no {what} {name!r}; {there if known or points else 'say module:name'}")
 
     def _python(self, name: str) -> Any:
-        """Something of Python, by module:name; a module may stand beside the file."""
-        module, _, names = name.partition(":")
-        if not re.fullmatch(r"[\w.]+:[\w.]+", name):
-            raise ConfigError(f"{name!r} is not written as module:name")
-        with _importable(self.folder):
-            return _loaded(lambda: _within(import_module(module), names), name)
+        return of_python(name, self.folder)
 
     def _beside(self, path: str) -> str:
         """A path of this machine; a relative one begins where the file is."""
         return str(self.folder / Path(path).expanduser())
+
+
+def of_python(name: str, folder: Path) -> Any:
+    """Something of Python, by module:name; a module may stand in this folder."""
+    module, _, names = name.partition(":")
+    if not re.fullmatch(r"[\w.]+:[\w.]+", name):
+        raise ConfigError(f"{name!r} is not written as module:name")
+    with _importable(folder):
+        return _loaded(lambda: _within(import_module(module), names), name)
 
 
 def _tool_word(given: Any) -> str:

@@ -33,6 +33,14 @@ class Filled(str):
     __slots__ = ()
 
 
+class WrongAt(ConfigError):
+    """Something is wrong at a place of a file."""
+
+    def __init__(self, name: str, line: int, at: At, what: str) -> None:
+        super().__init__(f"{name}, line {line}: {what}")
+        self.line, self.at, self.what = line, at, what
+
+
 @dataclass(frozen=True, slots=True)
 class Source:
     """What a file says, and where."""
@@ -44,7 +52,7 @@ class Source:
     def wrong(self, at: At, what: str) -> ConfigError:
         """An error that names the line on which something stands, or else that of what it stands in."""
         line = next(self.lines[at[:end]] for end in range(len(at), -1, -1) if at[:end] in self.lines)
-        return ConfigError(f"{self.name}, line {line}: {what}")
+        return WrongAt(self.name, line, at, what)
 
 
 def read(path: Path, environment: Mapping[str, str]) -> Source:

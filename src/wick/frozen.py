@@ -68,6 +68,8 @@ class FrozenList(list[Any]):
 
 def freeze(value: Any, depth: int = JSON_DEPTH) -> Any:
     """A read-only deep copy of JSON data; a TypeError or ValueError says what is not JSON."""
+    if type(value) is str and value.isascii():  # most of it
+        return value
     if isinstance(value, str):
         return _utf8(value)
     if value is None or isinstance(value, int):
@@ -79,13 +81,15 @@ def freeze(value: Any, depth: int = JSON_DEPTH) -> Any:
     if depth == 0:
         raise ValueError(f"the data is nested more than {JSON_DEPTH} levels deep")
     if isinstance(value, dict):
-        return FrozenDict([(_key(key), freeze(item, depth - 1)) for key, item in value.items()])
+        return FrozenDict({_key(key): freeze(item, depth - 1) for key, item in value.items()})
     if isinstance(value, (list, tuple)):
         return FrozenList([freeze(item, depth - 1) for item in value])
     _not_json(value)
 
 
 def _key(key: object) -> str:
+    if type(key) is str and key.isascii():
+        return key
     if not isinstance(key, str):
         raise TypeError("the keys of a JSON object must be strings")
     return _utf8(key)

@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache
+from operator import attrgetter
 from typing import Annotated, Any, ClassVar, Literal, NoReturn, TypeVar, get_args, overload
 
 from pydantic import BeforeValidator, Field, TypeAdapter, ValidationError
@@ -38,12 +39,19 @@ class _Data:
 
 
 def _tidy(data: _Data) -> None:
-    for name in data.__match_args__:
-        value = getattr(data, name)
+    kind: Any = type(data)
+    names, read = _fields(kind)
+    for name, value in zip(names, read(data), strict=True):
         if type(value) is str and not value.isascii():
             _set(data, name, _legible(value))
         elif type(value) is list:
             _set(data, name, tuple(value))
+
+
+@cache
+def _fields(kind: Any) -> tuple[tuple[str, ...], Callable[[_Data], tuple[Any, ...]]]:
+    """The fields of a kind of data, and what reads them all at once."""
+    return kind.__match_args__, attrgetter(*kind.__match_args__)
 
 
 def _legible(text: str) -> str:

@@ -197,7 +197,8 @@ async def _review(hook: Hook, op: Operation[Any]) -> None:
     try:
         if not hook.matches(op):
             return
-        verdict = _checked(hook, op, await _call(hook, op) or op.implied(result))
+        answer = await _call(hook, op)
+        verdict = _checked(hook, op, op.implied(result) if answer is None else answer)
         if op.error is not error and op.error is not None:
             op.result = None  # it is an error now
         elif op.result is not None:
@@ -290,11 +291,10 @@ async def _call(hook: Hook, *args: Any) -> Any:
 
 def _stands(hook: Hook, op: Operation[Any]) -> bool:
     """Whether a hook is for this operation; a predicate that fails is the hook's failure."""
-    start = perf_counter()
     try:
         return hook.matches(op)
     except Exception as error:
-        _record(hook, op, start, error)
+        _record(hook, op, perf_counter(), error)
         if hook.on_error == "fail":
             raise
         return False

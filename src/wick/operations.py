@@ -142,7 +142,7 @@ class Operation(Generic[R]):
 
     def mark(self) -> dict[str, Any]:
         """What a hook may change, as it is now."""
-        return {name: copied(getattr(self, name)) for name in self.editable}
+        return {name: copied(getattr(self, name)) for name in self.editable} if self.editable else {}
 
     def whose(self) -> dict[str, Any]:
         """What no hook may change, as it is now."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import fields
 from functools import cache
+from operator import attrgetter
 from typing import Any, NoReturn, TypeVar
 
 from wick.errors import Sealed
@@ -46,15 +48,19 @@ def copied(value: Any) -> Any:
 
 def _remade(op: T, kind: Any, changes: dict[str, Any]) -> T:
     new: T = object.__new__(kind)
-    put = object.__setattr__
-    for name in _names(kind):
-        put(new, name, changes[name] if name in changes else getattr(op, name))
+    read, puts = _slots(kind)
+    for put, value in zip(puts.values(), read(op), strict=True):
+        put(new, value)
+    for name, value in changes.items():
+        puts[name](new, value)
     return new
 
 
 @cache
-def _names(kind: Any) -> tuple[str, ...]:
-    return tuple(field.name for field in fields(kind))
+def _slots(kind: Any) -> tuple[Callable[[Any], tuple[Any, ...]], dict[str, Callable[[Any, Any], None]]]:
+    """What reads all fields of a kind at once, and what sets each, past the seal as well."""
+    names = [field.name for field in fields(kind)]
+    return attrgetter(*names), {name: getattr(kind, name).__set__ for name in names}
 
 
 @cache

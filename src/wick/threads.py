@@ -227,8 +227,8 @@ class Thread:
 
     def fate(self, call_id: str) -> Fate:
         """What became of a call so far: "" never began, "unknown" began and may or may not have happened."""
-        fates = self.fates.get(call_id, ())
-        return next((fate for fate in ("unknown", "done", "failed") if fate in fates), "")
+        fates = self.fates.get(call_id)
+        return "" if not fates else next((fate for fate in ("unknown", "done", "failed") if fate in fates), "")
 
     def chain(self, messages: Sequence[Message]) -> str:
         """The hash of a list of messages; what it shares with this thread is hashed only once."""

@@ -164,15 +164,15 @@ class Terminal:
             if gone.is_set():
                 return None
             output = self._output or sys.stdout
-            output.write(_shown(inquiry))
+            output.write(shown(inquiry))
             output.flush()
             line = (self._input or sys.stdin).readline()
         if not line:
             raise EOFError("nobody is at the terminal")
-        return _typed(inquiry, line.strip())
+        return typed(inquiry, line.strip())
 
 
-def _shown(inquiry: Inquiry) -> str:
+def shown(inquiry: Inquiry) -> str:
     """A question as it stands in a terminal; what a model wrote cannot move the cursor."""
     lines = [inquiry.problem, inquiry.question, *(f"  {n}) {option}" for n, option in enumerate(inquiry.options, 1))]
     hint = {
@@ -193,7 +193,7 @@ def _word(default: Answered) -> str:
     return default if isinstance(default, str) else ", ".join(default)
 
 
-def _typed(inquiry: Inquiry, line: str) -> Any:
+def typed(inquiry: Inquiry, line: str) -> Any:
     """What somebody typed: numbers stand for options."""
     if not line:
         return None

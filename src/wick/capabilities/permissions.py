@@ -56,7 +56,7 @@ class Permissions(Capability):
         allow: Iterable[Given] = (),
         mode: Mode = "default",
         policy: str | Sequence[str] = (),
-        grants: Iterable[Mapping[str, Any]] = (),
+        grants: Iterable[Mapping[str, Any]] | None = None,
         backend: Backend | None = None,
     ) -> None:
         if mode not in get_args(Mode):
@@ -67,7 +67,8 @@ class Permissions(Capability):
             *_rules("ask", _listed("ask", ask)),
             *_rules("allow", _listed("allow", allow)),
         )
-        self.grants = frozenset(_granted(grant) for grant in _listed("grants", grants))
+        self.grants = frozenset(_granted(grant) for grant in _listed("grants", grants or ()))
+        self._are_kept = grants is not None  # elsewhere, where they can be taken back
 
     def hooks(self) -> list[Hook]:
         """The guard, and one for each tool that only some agents have: an agent without it refuses the rule."""
@@ -103,7 +104,7 @@ class Permissions(Capability):
             args = {ARGUMENTS.get(name, {}).get(key, key): value for key, value in args.items()}
             kind = KINDS.get(name, "")
             subject, read_only = Subject(name, names, names, kind, args, workdir), kind == "read"
-        granted = self.grants | (_grants(thread.lineage()) if thread is not None else frozenset())
+        granted = self.grants | (_grants(thread.lineage(), self._are_kept) if thread is not None else frozenset())
         return self._decide(subject, read_only, (name, canonical(args)) in granted)
 
     def _decide(self, subject: Subject, read_only: bool, granted: bool) -> Verdict:
@@ -146,7 +147,7 @@ class Permissions(Capability):
         thread, scratch = run.root.thread, run.root.scratch
         seen, granted = scratch.get(self, (0, frozenset()))
         fresh = thread.entries[seen:] if seen else thread.lineage()
-        scratch[self] = len(thread.entries), granted | _grants(fresh)
+        scratch[self] = len(thread.entries), granted | _grants(fresh, self._are_kept)
         return scratch[self][1]  # type: ignore[no-any-return]
 
     async def _linked(self, subject: Subject) -> frozenset[str]:
@@ -202,19 +203,21 @@ def _granted(grant: Any) -> tuple[str, bytes]:
     return grant["tool"], canonical(grant["args"])
 
 
-def _grants(entries: Iterable[Any]) -> frozenset[tuple[str, bytes]]:
-    """What the answers among a thread's entries granted for longer than once."""
-    found = set()
+def _grants(entries: Iterable[Any], kept: bool) -> frozenset[tuple[str, bytes]]:
+    """What the answers among a thread's entries granted for longer than once.
+
+    Where grants are kept, one for good counts here for its own run alone: afterwards it may have been taken back.
+    """
+    found: dict[str, set[tuple[str, bytes]]] = {"session": set(), "always": set()}
     for entry in entries:
+        if kept and entry.kind == "run_start":
+            found["always"].clear()
         said = entry.data if entry.kind == "answered" else {}
         proposed = said.get("rule", {})
-        if (
-            said.get("allowed")
-            and said.get("scope") in ("session", "always")
-            and proposed.get("operation") == "tool_use"
-        ):
-            found.add((proposed["tool"], canonical(said.get("args", proposed["args"]))))  # as the user changed them
-    return frozenset(found)
+        if said.get("allowed") and said.get("scope") in found and proposed.get("operation") == "tool_use":
+            use = (proposed["tool"], canonical(said.get("args", proposed["args"])))  # as the user changed them
+            found[said["scope"]].add(use)
+    return frozenset(found["session"] | found["always"])
 
 
 def _is_edit(subject: Subject) -> bool:

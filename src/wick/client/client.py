@@ -25,13 +25,20 @@ from wick.client.types import (
     Approval,
     FileEntry,
     Hit,
+    HookInfo,
+    LimitsInfo,
     Me,
+    PermissionsInfo,
     Queued,
     Reasons,
+    ReplayReport,
+    Rings,
     RunState,
+    SkillInfo,
     ThreadDetail,
     ThreadInfo,
     ThreadPage,
+    ThreadRun,
     Trace,
     UsageReport,
 )
@@ -153,6 +160,28 @@ class Client:
         async with self._http.asked("GET", path, query=query) as response:
             return await response.text("utf-8")
 
+    async def thread_runs(self, thread_id: str) -> list[ThreadRun]:
+        """The runs of a thread, the earliest first."""
+        found = await self._http.call("GET", f"/threads/{_part(thread_id)}/runs")
+        return [ThreadRun.model_validate(run) for run in found["runs"]]
+
+    async def replay(
+        self,
+        agent: str,
+        thread_ids: Sequence[str] | None = None,
+        *,
+        hooks: Mapping[str, Any] | None = None,
+        rules: Mapping[str, Sequence[str]] | None = None,
+    ) -> ReplayReport:
+        """Put what was done in your threads before an agent's guards, with other hooks or more rules; nothing is run.
+
+        `rules` are texts under `deny`, `ask` and `allow`. Without `thread_ids` it is all threads with this agent.
+        """
+        body: dict[str, Any] = {"agent_id": agent, "hooks": dict(hooks or {})}
+        body |= {"rules": {type: [*texts] for type, texts in (rules or {}).items()}}
+        body |= {"thread_ids": [*thread_ids]} if thread_ids is not None else {}
+        return ReplayReport.model_validate(await self._http.call("POST", "/replay", json=body))
+
     async def why(self, thread_id: str, call_id: str, *, seq: int | None = None) -> Reasons:
         """All that decided about one tool call."""
         path = f"/threads/{_part(thread_id)}/calls/{_part(call_id)}/why"
@@ -192,6 +221,55 @@ class Client:
         """Delete an agent that was made over HTTP; with `files`, those of your workspace, too."""
         await self._http.call("DELETE", f"/agents/{_part(id)}", query={"files": files})
 
+    async def onion(self, agent: str) -> list[Rings]:
+        """What stands around each operation of an agent, outermost first, and the guards at its gate."""
+        found = await self._http.call("GET", f"/agents/{_part(agent)}/onion")
+        return [Rings.model_validate(operation) for operation in found["operations"]]
+
+    async def hooks(self, agent: str) -> list[HookInfo]:
+        """The capabilities of an agent, outermost first."""
+        found = await self._http.call("GET", f"/agents/{_part(agent)}/hooks")
+        return [HookInfo.model_validate(hook) for hook in found["hooks"]]
+
+    async def change_hooks(
+        self, agent: str, hooks: Mapping[str, Any], *, order: Sequence[str] | None = None, everyone: bool = False
+    ) -> list[HookInfo]:
+        """Switch capabilities on (`True`, or options) and off (`False`), or back (`None`); from the next run on."""
+        body: dict[str, Any] = {"hooks": dict(hooks), **({"order": [*order]} if order is not None else {})}
+        path, query = f"/agents/{_part(agent)}/hooks", {"everyone": everyone}
+        found = await self._http.call("PATCH", path, json=body, query=query)
+        return [HookInfo.model_validate(hook) for hook in found["hooks"]]
+
+    async def permissions(self, agent: str) -> PermissionsInfo:
+        """What an agent may do by itself, must ask for, and may never do; and what you have granted it for good."""
+        return PermissionsInfo.model_validate(await self._http.call("GET", f"/agents/{_part(agent)}/permissions"))
+
+    async def revoke_grant(self, agent: str, grant: str) -> None:
+        """Take back what you have granted; from the next run on the agent asks again."""
+        await self._http.call("DELETE", f"/agents/{_part(agent)}/permissions/grants/{_part(grant)}")
+
+    async def limits(self, agent: str) -> LimitsInfo:
+        """What a run of an agent may take, and what is left of its budgets."""
+        return LimitsInfo.model_validate(await self._http.call("GET", f"/agents/{_part(agent)}/limits"))
+
+    async def skills(self, agent: str) -> list[SkillInfo]:
+        """The skills of an agent."""
+        return _skills(await self._http.call("GET", f"/agents/{_part(agent)}/skills"))
+
+    async def switch_skills(
+        self, agent: str, *, enable: Sequence[str] = (), disable: Sequence[str] = ()
+    ) -> list[SkillInfo]:
+        """Switch skills of an agent on and off, from its next run on."""
+        body = {"enable": [*enable], "disable": [*disable]}
+        return _skills(await self._http.call("PATCH", f"/agents/{_part(agent)}/skills", json=body))
+
+    async def upload_skill(self, agent: str, content: str | bytes, *, overwrite: bool = False) -> SkillInfo:
+        """Give an agent another skill: the text of a SKILL.md, or the bytes of a zip archive that has one."""
+        data = content.encode() if isinstance(content, str) else content
+        path, headers = f"/agents/{_part(agent)}/skills", {"Content-Type": "application/octet-stream"}
+        said = await self._http.call("POST", path, query={"overwrite": overwrite}, body=data, headers=headers)
+        return SkillInfo.model_validate(said)
+
     # -- files --------------------------------------------------------------------------------------------------------
 
     async def list_files(self, agent: str, path: str = ".") -> list[FileEntry]:
@@ -216,6 +294,11 @@ class Client:
         place, headers = f"/agents/{_part(agent)}/files/upload", {"Content-Type": "application/octet-stream"}
         said = await self._http.call("POST", place, query={"path": path}, body=data, headers=headers)
         return int(said["bytes_written"])
+
+    async def move_file(self, agent: str, source: str, target: str) -> None:
+        """Give a file or a folder of the workspace another name, or another place; what is there already stays."""
+        body = {"source": source, "target": target}
+        await self._http.call("POST", f"/agents/{_part(agent)}/files/move", json=body)
 
     async def delete_file(self, agent: str, path: str, *, recursive: bool = False) -> None:
         """Delete a file of the workspace, or a folder."""
@@ -259,6 +342,10 @@ def _part(name: str) -> str:
     if name in ("", ".", ".."):
         raise ServerError(f"{name!r} is no name", "invalid")
     return quote(name, safe="")
+
+
+def _skills(found: Any) -> list[SkillInfo]:
+    return [SkillInfo.model_validate(skill) for skill in found["skills"]]
 
 
 def _asked(words: Words, thread_id: str | None, recipe: str) -> dict[str, Any]:

@@ -17,13 +17,21 @@ SILENCE_SECONDS = 45.0  # a stream says something every 15 s; one that is silent
 CONNECT_SECONDS = 10.0
 
 
+def _address(url: str) -> URL:
+    try:
+        found = URL(url.rstrip("/"))
+    except ValueError:  # such as an IPv6 address without its end
+        found = URL()
+    if found.scheme not in ("http", "https") or not found.host:
+        raise ServerError(f"a server's address is like http://127.0.0.1:8000, not {url!r}", "invalid")
+    return found
+
+
 class Connection:
     """A server and who asks it."""
 
     def __init__(self, url: str, token: str = "", *, timeout: float | None = None) -> None:
-        self.url, self.timeout = URL(url.rstrip("/")), timeout
-        if self.url.scheme not in ("http", "https") or not self.url.host:
-            raise ServerError(f"a server's address is like http://127.0.0.1:8000, not {url!r}", "invalid")
+        self.url, self.timeout = _address(url), timeout
         self._headers = {"Authorization": f"Bearer {token}"} if token else {}
         self._session: aiohttp.ClientSession | None = None
 

@@ -269,3 +269,140 @@ class Me(_Answer):
     id: str
     username: str
     role: str
+
+
+class ThreadRun(_Answer):
+    """A run of a thread: its first entry in the log and its last, which is None while it goes on."""
+
+    run_id: str
+    first: int
+    last: int | None = None
+    started: float
+    ended: float | None = None
+    outcome: str = ""
+    reason: str = ""
+    traced: bool
+
+
+class Ring(_Answer):
+    """A hook where it stands; `match` are the tools that it is for."""
+
+    hook: str
+    capability: str | None
+    source: str
+    position: str
+    point: str
+    match: list[str] | None
+    priority: float | None
+    timeout: float | None
+    inherit: bool
+    shadow: bool
+    fail: Literal["closed", "open"]
+
+
+class Rings(_Answer):
+    """An operation, its rings outermost first, and the guards at its gate."""
+
+    operation: str
+    rings: list[Ring]
+    guards: list[Ring]
+
+
+class HookInfo(_Answer):
+    """A capability of an agent, by its key in agents.yaml."""
+
+    name: str
+    on: bool
+    changed: bool
+    options: Any
+    points: list[str]
+    tools: list[str]
+
+
+class RuleInfo(_Answer):
+    """A permission rule as it was written."""
+
+    type: Literal["deny", "ask", "allow"]
+    rule: str
+    message: str
+    policy: str
+
+
+class Grant(_Answer):
+    """A tool that may be used with exactly these arguments."""
+
+    id: str
+    tool: str
+    args: Json
+
+
+class PermissionsInfo(_Answer):
+    """What an agent may do; `mode` decides where no rule does."""
+
+    agent_id: str
+    mode: str | None
+    rules: list[RuleInfo]
+    grants: list[Grant]
+
+
+class RunLimits(_Answer):
+    """What one run may take; None is no limit."""
+
+    steps: int | None
+    tokens: int | None
+    seconds: float | None
+    cost: float | None
+    tool_calls: int | None
+
+
+class BudgetInfo(_Answer):
+    """A sum for all runs of everyone who shares it, and what is left of it."""
+
+    name: str
+    tokens: int | None
+    dollars: float | None
+    spent_tokens: int
+    spent_dollars: float
+    reserved_tokens: int
+    reserved_dollars: float
+
+
+class LimitsInfo(_Answer):
+    """What a run of an agent may take; `limits` is None if nothing limits it."""
+
+    agent_id: str
+    limits: RunLimits | None
+    budgets: list[BudgetInfo]
+
+
+class SkillInfo(_Answer):
+    """Instructions for a particular task."""
+
+    name: str
+    description: str
+    path: str
+    enabled: bool
+
+
+class ChangedVerdict(_Answer):
+    """A tool use about which something else would be said: the first one of its thread."""
+
+    thread_id: str
+    title: str
+    seq: int
+    call_id: str
+    tool: str
+    args: Json
+    recorded: Literal["allow", "ask", "block"]
+    now: Literal["allow", "ask", "block"]
+    reason: str
+
+
+class ReplayReport(_Answer):
+    """What came of a replay; `more` says that there are threads which were not looked at."""
+
+    threads: int
+    uses: int
+    changes: list[ChangedVerdict]
+    skipped: list[str]
+    more: bool

@@ -6,6 +6,8 @@ that is complete. Comments, other fields, CRLF and data in several lines are und
 
 from __future__ import annotations
 
+from codecs import BOM_UTF8
+
 from wick.caps import SSE_LINE_BYTES
 from wick.errors import ModelError
 
@@ -48,6 +50,8 @@ class Events:
                     data.clear()
             elif line.startswith(b"data:"):
                 data.append(line[5:].strip())  # it is JSON, where space around a line means nothing
+            elif not line.isascii() and not line.partition(b":")[0].removeprefix(BOM_UTF8).isascii():
+                raise ModelError("the model's server sent a stream that was damaged on the way", retryable=True)
         return done
 
 

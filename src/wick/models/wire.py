@@ -6,6 +6,7 @@ import json
 import os
 import re
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from operator import is_
 from typing import Any, TypeVar
 from urllib.parse import SplitResult, urlsplit
@@ -175,6 +176,7 @@ def called(call: ToolCall) -> dict[str, str]:
     return {"name": _word(call.name), "arguments": args}
 
 
+@lru_cache(1024)
 def _word(text: str) -> str:
     return re.sub(r"[^a-zA-Z0-9_-]", "_", text)[:64]
 

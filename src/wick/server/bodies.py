@@ -250,7 +250,8 @@ class ThreadOut(BaseModel):
     queued: int = Field(0, description="what was said and is not heard yet")
 
 
-OWN_META = ("agent", "parent", "forked_from", "forked_at")  # what the server says about a thread
+# What only the server says about a thread, and a command that began it: `agent_file` names code.
+OWN_META = ("agent", "parent", "forked_from", "forked_at", "agent_name", "agent_file")
 
 
 def thread_out(head: Summary) -> ThreadOut:

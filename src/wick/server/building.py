@@ -128,7 +128,7 @@ def options(template: Template, said: Overrides, grants: Sequence[Any] = (), has
     found = dict(config.options)
     if "skills" in found:
         found["skills"] = said.skill_options(found["skills"], has_folder)
-    if found.get("permissions") and grants:
+    if found.get("permissions"):
         rules: dict[str, Any] = {} if found["permissions"] is True else found["permissions"]
         found["permissions"] = {**rules, "grants": [*rules.get("grants", ()), *grants]}
     return AgentConfig(config.file, config.id, found, ((),))

@@ -89,6 +89,9 @@ class Conversations:
 def agent_of(head: Summary) -> str:
     """The agent that a thread is one of; that of a subagent is none's to talk to."""
     agent = head.meta.get("agent")
+    if "parent" not in head.meta and agent is None:
+        message = f"thread {head.id} was begun at the command line; go on with it there: wick chat --thread {head.id}"
+        raise ApiError(409, "conflict", message)
     if "parent" in head.meta or not isinstance(agent, str):
         raise ApiError(409, "conflict", f"thread {head.id} is that of a subagent; speak to the thread above it")
     return agent

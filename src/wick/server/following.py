@@ -91,14 +91,16 @@ class Following:
             self.readers -= 1
 
     async def _sources(self, info: RunInfo, reader: Reader) -> Batches:
-        """From here while the run goes on here, else from its log."""
-        while not self.board.closed:
+        """From here while the run goes on here, else from its log; who comes when the server stops has a look, too."""
+        while True:
             hub = self.board.of(info)
             source = self._log(info, reader) if hub is None else hub.listen(reader, self.beat)
             async with aclosing(source) as batches:
                 async for frames in batches:
                     yield frames
-            if hub.end in ("told", "stopped") if hub is not None else self.board.of(info) is None:
+            if self.board.closed or (
+                hub.end in ("told", "stopped") if hub is not None else self.board.of(info) is None
+            ):
                 return
 
     def _count(self, frames: list[Frame]) -> None:
@@ -112,11 +114,13 @@ class Following:
         telling, watching = _Told(info), self.store.watch(info.owner, info.thread)
         news: asyncio.Future[News] | None = None
         try:
-            while not self.board.closed and self.board.of(info) is None:
+            while self.board.of(info) is None:
                 async for frames in self._new(info, telling, reader):
                     yield frames
                 if (last := await self._end(info, telling, reader)) is not None:
                     yield [*last]
+                    return
+                if self.board.closed:
                     return
                 news = news or asyncio.ensure_future(anext(watching))
                 await self.board.next(info, news, self.beat)

@@ -166,6 +166,12 @@ class Hub:
             for frame in self._telling.tell(entry.to_json()):
                 self._broadcast(frame)
 
+    @property
+    def open(self) -> bool:
+        """Whether the run, as far as it is saved, has begun and not ended."""
+        self.flush()
+        return self.thread.open_run is not None or (self._telling.going and not self._telling.over)
+
     def _broadcast(self, frame: Frame) -> None:
         if frame.place is not None and isinstance(frame.event, ChatModelEnd):
             self._open = None

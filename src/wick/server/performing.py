@@ -10,7 +10,7 @@ from typing import Any
 
 from wick import journal
 from wick.errors import StoreError
-from wick.events import Failed
+from wick.events import Done, Failed
 from wick.keeping import hold
 from wick.operations import Result, Run
 from wick.protocols import Store
@@ -116,11 +116,14 @@ class Performing:
             result = CANCELLED if problem is None else Result(outcome="failed", reason="error", error=problem)
         if problem is not None:
             logger.warning("run %s failed: %s", running.info.id, problem)
-            running.hub.emit(_last_words(running, problem))
-            if running.hub.thread.open_run is not None:  # it was to be taken up, and may be yet
-                return replace(result, outcome="interrupted", reason=str(problem), error=None)
+            running.hub.emit(_failed(running, problem))
+            if running.hub.open or (not _has_begun(running) and _passes(problem)):  # it may be taken up yet
+                return _left_open(running, result, problem)
         if not _has_begun(running) and (running.cancelled or problem is not None):
-            await self.give_up(running.info, result)
+            try:
+                await self.give_up(running.info, result)
+            except StoreError as error:  # what was said still waits to be heard
+                return _left_open(running, result, error)
         return result
 
     async def give_up(self, info: RunInfo, result: Result) -> bool:
@@ -169,6 +172,18 @@ def _is_elsewhere(error: Exception) -> bool:
     return isinstance(error, StoreError) and error.code in ("conflict", "fenced")
 
 
-def _last_words(running: Running, problem: Exception) -> Failed:
+def _passes(error: Exception) -> bool:
+    """Whether the store could not just now; what it has is as it was, and can be gone on with."""
+    return isinstance(error, StoreError) and error.code in ("full", "locked", "unavailable")
+
+
+def _failed(running: Running, problem: Exception) -> Failed:
     words = str(problem) or repr(problem)
     return Failed(running.info.id, thread_id=running.info.thread, code=code_of(problem), message=words)
+
+
+def _left_open(running: Running, result: Result, problem: Exception) -> Result:
+    """A run that is not over for good has not failed: its readers are told that it waits, for it has one end only."""
+    words = str(problem) or repr(problem)
+    running.hub.emit(Done(running.info.id, thread_id=running.info.thread, outcome="interrupted", reason=words))
+    return replace(result, outcome="interrupted", reason=words, error=None)

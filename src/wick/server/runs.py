@@ -348,6 +348,8 @@ class Runs:
         asked = (await self.sessions.load(thread, owner=user.id)).questions.get(question)
         await self.sessions.answer(thread, question, choice, owner=user.id, words=words, args=args, by=user.name)
         head = await self.store.head(user.id, thread)
+        if "agent" not in head.meta:
+            return  # a thread of the command line: whoever holds it goes on with it
         if choice == "allow_always" and asked is not None:
             rule = {key: asked[key] for key in ("operation", "tool", "args") if key in asked}
             changed = {} if args is None else {"args": args}  # what is granted is what the user let through

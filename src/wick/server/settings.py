@@ -11,6 +11,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from wick.config_text import Source, read
+from wick.data_folder import default_data
 from wick.errors import ConfigError
 
 ENVIRONMENT = {
@@ -64,7 +65,7 @@ class Settings(_Part):
 
     host: str = "127.0.0.1"
     port: int = Field(default=8000, ge=0, le=65_535)
-    data: Path = Field(default_factory=lambda: default_data())
+    data: Path = Field(default_factory=default_data)
     config: Path | None = None
     token: str = Field(default="", repr=False)
     tokens: tuple[StaticToken, ...] = ()
@@ -106,12 +107,6 @@ class Settings(_Part):
         if self.gateway and not self.gateway.startswith(("http://", "https://")):
             raise ConfigError(f"the gateway is an address http://… or https://…, not {self.gateway!r}")
         return self
-
-
-def default_data() -> Path:
-    """Where a server keeps its data if nobody says where."""
-    root = os.environ.get("XDG_DATA_HOME", "")
-    return (Path(root) if root.startswith("/") else Path.home() / ".local" / "share") / "wick"
 
 
 def is_loopback(host: str) -> bool:

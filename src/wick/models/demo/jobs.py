@@ -213,7 +213,7 @@ def ask_user(clause: Clause) -> Job:
     said = said or clause.tail
     if between := re.search(r"\bbetween (.+)", said, _I):
         options = [option.strip() for option in re.split(r",| and | or ", between[1]) if option.strip()]
-        return _one("ask_user", question="Which one do you choose?", options=options)
+        return _one("ask_user", question="Which one do you choose?", kind="select", options=options)
     return _one("ask_user", question=papers.title(said).rstrip("?.") + "?" if said else "What should I do next?")
 
 

@@ -208,7 +208,9 @@ async def _writing(wick: Service, user: User, id: str) -> AsyncIterator[Backend]
 def _there(instance: Instance) -> Backend:
     backend = instance.backend
     if backend is None:
-        raise ApiError(409, "conflict", f"the agent {instance.id!r} has no workspace")
+        raise ApiError(
+            409, "conflict", f"the agent {instance.id!r} has no workspace; switch its backend to one that has"
+        )
     return backend
 
 

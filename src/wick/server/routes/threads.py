@@ -8,13 +8,24 @@ from fastapi import APIRouter, Query
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 from starlette.responses import JSONResponse, Response
 
-from wick.frozen import canonical
+from wick.frozen import canonical, thaw
 from wick.keeping import load
-from wick.server.bodies import OWN_META, Kept, ThreadOut, UsageOut, Words, kept, listed, messages_of, thread_out
+from wick.server.bodies import (
+    OWN_META,
+    Kept,
+    MessageOut,
+    ThreadOut,
+    UsageOut,
+    Words,
+    kept,
+    listed,
+    messages_of,
+    thread_out,
+)
 from wick.server.dependencies import Caller, Wick
 from wick.server.errors import ApiError
-from wick.server.markdown import as_markdown
 from wick.server.routes.invoke import IdempotencyKey
+from wick.transcript import as_markdown
 
 router = APIRouter(prefix="/threads", tags=["threads"])
 
@@ -28,10 +39,18 @@ class Threads(BaseModel):
     next: str = ""
 
 
+class Unheard(BaseModel):
+    """Something that was said, and is not in the thread yet: the run hears it at its next step."""
+
+    position: int
+    message: MessageOut
+
+
 class ThreadDetail(ThreadOut, Kept):
     """A thread, and what was said in it."""
 
     usage: UsageOut = UsageOut()
+    unheard: list[Unheard] = Field([], description="what was said and is not heard yet, in its order")
 
 
 class HitOut(BaseModel):
@@ -137,7 +156,10 @@ async def one(id: str, caller: Caller, wick: Wick) -> ThreadDetail:
     """A thread and what was said in it."""
     head = await wick.store.head(caller.id, id)
     thread = await load(wick.store, caller.id, id)
-    about = thread_out(head).model_dump()
+    queue = await wick.store.inbox(caller.id, id) if head.queued else ()  # after the log: nothing is in both
+    unheard = [{"position": row.position, "message": row.data} for row in queue if row.kind == "message"]
+    last = len(thread.entries)  # it may have grown since its head was read, and `last` is of these messages
+    about = {**thread_out(head).model_dump(), "last": last, "unheard": thaw(unheard)}
     return ThreadDetail.model_validate({**about, **kept(thread), "usage": thread.usage})
 
 
