@@ -27,6 +27,7 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from wick.agent import Agent
+from wick.capabilities.limits import Limits
 from wick.messages import Message, ToolCall, assistant
 from wick.models.scripted import FunctionModel
 from wick.protocols import Delta, Finish, Request, TextDelta, Usage
@@ -65,7 +66,8 @@ def noting(request: Request) -> Message:
     """A model that notes as many numbers as it is told to, one at a time, and says something about each."""
     before = list(takewhile(lambda message: message.role != "user", reversed(request.messages)))
     number, asked = len(before) // 2, request.messages[-len(before) - 1].text
-    words = f"Number **{number}** has a `square` of {number**2}, and more to it:\n\n- {number + 1}\n- {number + 2}\n"
+    at = len(request.messages)  # so that nothing is said twice
+    words = f"Number **{at}** has a `square` of {at**2}, and more to it:\n\n- {at + 1}\n- {at + 2}\n"
     more = [ToolCall(f"call_{len(request.messages)}", "note", {"number": number})] if number < int(asked) else []
     return assistant(words * (number % 3 + 1), *more)
 
@@ -74,7 +76,8 @@ def wick(folder: str) -> Server:
     quotas = {"runs": 0, "threads": 0, "streams": 0, "requests_per_second": 0}
     server = Server(port=0, data=folder, token=TOKEN, quotas=quotas, grace=1.0)
     server.register_agent("ticker", Agent(Ticker(), name="ticker"))
-    return server.register_agent("noting", Agent(FunctionModel(noting), name="noting", tools=[note]))
+    noter = Agent(FunctionModel(noting), name="noting", tools=[note], hooks=[Limits(steps=None)])
+    return server.register_agent("noting", noter)
 
 
 # -- without wick ---------------------------------------------------------------------------------------------------

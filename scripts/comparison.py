@@ -1,0 +1,95 @@
+#!/usr/bin/env python3
+"""Put the tables of the comparison into docs/comparison.md, and the first of them into the README.
+
+    make comparison                  runs the programs of tests/comparison, and writes bench/results/comparison.json
+    python scripts/comparison.py     puts what is there into both
+
+The speeds are those of bench/numbers.json, which scripts/readme_numbers.py takes from what `make bench-peers` measured.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parent.parent
+RECORD, PAGE = ROOT / "bench" / "results" / "comparison.json", ROOT / "docs" / "comparison.md"
+README = ROOT / "README.md"
+NUMBERS = ROOT / "bench" / "numbers.json"
+BLOCK = r"(<!-- {0} -->\n).*?(<!-- /{0} -->)"
+
+QUESTIONS = {
+    "rewrite": "A guard refuses a command. A hook behind it makes that command of a harmless one. Is it executed?",
+    "subagent": "The agent has a guard. Is it passed when a child does the deed?",
+    "failing": "A guard crashes, hangs, or answers nonsense. Is the command executed all the same?",
+    "resume": "The process is killed while a tool works, and the run is taken up. Does the tool run twice?",
+    "budget": "Eight runs share a budget for four requests. Is more spent?",
+    "shell": "`rm` is not allowed. Is a file deleted in one of 15 ways to write it?",
+    "cancelled": "A run is cancelled while a tool works. Does the provider refuse the next message?",
+    "background": "A command leaves a child running and ends. Does the agent wait for the child?",
+    "output": "A command prints a gigabyte. Does the process take more than half of that in memory?",
+}
+SIGNS = {"held": "held", "leaked": "**leaked**", "no such thing": "–", "failed": "(failed)"}
+
+
+def leaks(record: Mapping[str, Any]) -> str:
+    """The verdicts as a table, and below it what each rests on."""
+    rests_on = (_evidence(leak, asked, record["frameworks"]) for leak, asked in QUESTIONS.items())
+    return verdicts(record) + "".join(rests_on)
+
+
+def verdicts(record: Mapping[str, Any], page: str = "") -> str:
+    """The verdicts as a table, each linked to what it rests on."""
+    frameworks = record["frameworks"]
+    rows = [
+        (f"[{leak}]({page}#{leak})", *(SIGNS[told["leaks"][leak]["verdict"]] for told in frameworks.values()))
+        for leak in QUESTIONS
+    ]
+    versions = ", ".join(f"{name} {told['version']}" for name, told in frameworks.items())
+    return _table(("", *frameworks), rows) + f"\nRecorded on {record['date']}: {versions}.\n"
+
+
+def _evidence(leak: str, asked: str, frameworks: Mapping[str, Any]) -> str:
+    told = {name: found["leaks"][leak] for name, found in frameworks.items()}
+    rows = [(name, SIGNS[one["verdict"]], one["evidence"].replace("|", "\\|")) for name, one in told.items()]
+    return f"\n### {leak}\n\n{asked}\n\n{_table(('', '', 'by what, and what happened'), rows)}"
+
+
+def speeds(numbers: Mapping[str, Any]) -> str:
+    """What the same work costs, as far as it has been measured."""
+    peers = numbers.get("peers", {})
+    if not peers:
+        return "Not measured yet: `make bench-peers` measures it.\n"
+    sys.path.insert(0, str(Path(__file__).parent))
+    from readme_numbers import _peers
+
+    return _peers(peers).lstrip("\n")
+
+
+def rendered(page: str, record: Mapping[str, Any], numbers: Mapping[str, Any]) -> str:
+    """A page with its tables made anew."""
+    tables = {"leaks": leaks(record), "speeds": speeds(numbers), "comparison": verdicts(record, "docs/comparison.md")}
+    for name, text in tables.items():
+        page = re.sub(BLOCK.format(name), lambda found, text=text: f"{found[1]}{text}{found[2]}", page, flags=re.DOTALL)
+    return page
+
+
+def _table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
+    lines = [[*head], *([*row] for row in rows)]
+    drawn = [f"| {' | '.join(line)} |" for line in lines]
+    return "\n".join([drawn[0], "|---" * len(lines[0]) + "|", *drawn[1:]]) + "\n"
+
+
+def read(path: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(path.read_text("utf-8"))
+    return found
+
+
+if __name__ == "__main__":
+    for path in (PAGE, README):
+        path.write_text(rendered(path.read_text("utf-8"), read(RECORD), read(NUMBERS)), encoding="utf-8")
+        print(f"wrote {path.relative_to(ROOT)}")
