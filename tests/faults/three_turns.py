@@ -2,8 +2,9 @@
 
     python three_turns.py <folder>
 
-It goes on wherever it was, and ends with the line `finished`. A line `ack <number> <kind>` says that the entry with
-that number was announced. Every effect of a tool is a line in `effects`, written at once, with the key of the call.
+It goes on wherever it was, and ends with the line `finished`, or when a run fails. A line `ack <number> <kind>` says
+that the entry with that number was announced. Every effect of a tool is a line in `effects`, written at once, with the
+key of the call.
 """
 
 from __future__ import annotations
@@ -16,8 +17,9 @@ from pathlib import Path
 from wick import Agent, Ask, FunctionModel, Message, Thread, ToolCall, ToolUse, assistant, guard, tool
 from wick.capabilities.sessions import Sessions
 from wick.errors import StoreError
-from wick.events import Event
+from wick.events import Event, Failed, ToolEnd
 from wick.protocols import Request
+from wick.threads import Entry
 
 FOLDER = Path(sys.argv[1])
 TURNS = ("count", "write", "pay")
@@ -82,6 +84,8 @@ async def main() -> None:
         stream = agent.stream(words, thread=ID)
         async for event in stream:
             _tell(event, stream.run.thread)
+            if isinstance(event, Failed):
+                return await sessions.close()
     print("finished", flush=True)
     await sessions.close()
 
@@ -97,11 +101,21 @@ async def _look(sessions: Sessions) -> Thread:
 
 def _tell(event: Event, thread: Thread) -> None:
     """What carries content, and the end, were saved before they were announced."""
-    if event.event in ("on_chat_model_end", "on_tool_end", "on_approval_request", "done"):
-        kinds = {"on_chat_model_end": "message", "on_tool_end": "message", "on_approval_request": "asked"}
-        wanted = kinds.get(event.event, "run_end")
-        seq = max(entry.seq for entry in thread.entries if entry.kind == wanted)
-        print("ack", seq, wanted, flush=True)
+    kinds = {
+        "on_chat_model_end": "message",
+        "on_tool_end": "message",
+        "on_approval_request": "asked",
+        "done": "run_end",
+    }
+    if wanted := kinds.get(event.event):
+        call = event.call_id if isinstance(event, ToolEnd) else ""
+        about = [entry.seq for entry in thread.entries if entry.kind == wanted and (not call or _answers(entry, call))]
+        print("ack", about[-1], wanted, flush=True)
+
+
+def _answers(entry: Entry, call: str) -> bool:
+    """With several tools at once, a later result may be in the log that is not announced yet."""
+    return bool(entry.data.tool_call_id == call)
 
 
 if __name__ == "__main__":

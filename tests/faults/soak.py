@@ -1,0 +1,77 @@
+"""A long time with many people, and something that breaks every other second.
+
+    python tests/faults/soak.py                        # 60 minutes
+    python tests/faults/soak.py --minutes 3 --users 20
+    python tests/faults/soak.py --store postgres --keep
+
+It shows a table while it goes on, and ends with a report. `--keep` writes that to bench/results/soak.json, and its
+picture to docs/images/soak.svg. The exit code is 1 if anything was lost, duplicated, invalid, leaked or refused.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import signal
+import sys
+import tempfile
+from pathlib import Path
+from shutil import rmtree
+from typing import Any
+
+HERE = Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE.parent), str(HERE.parents[1] / "src")]
+
+import uvloop  # noqa: E402
+
+from soaking.picture import picture  # noqa: E402
+from soaking.report import text, violated  # noqa: E402
+from soaking.scene import Plan, Soak  # noqa: E402
+from soaking.showing import Showing  # noqa: E402
+
+RESULT = HERE.parents[1] / "bench" / "results" / "soak.json"
+PICTURE = HERE.parents[1] / "docs" / "images" / "soak.svg"
+ROWS = 240  # samples that are kept in the file
+
+
+def soak(plan: Plan, *, quiet: bool = False, log: Path | None = None) -> dict[str, Any]:
+    """Soak, and say what was found."""
+    folder = Path(tempfile.mkdtemp(prefix="soak-"))
+    try:
+        with Showing(plan.seconds, quiet) as showing, asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            return runner.run(Soak(plan, folder).run(showing.tell))
+    finally:
+        if (folder / "serve.log").exists() and log is not None:
+            log.write_bytes((folder / "serve.log").read_bytes())
+        rmtree(folder, ignore_errors=True)
+
+
+def keep(report: dict[str, Any]) -> None:
+    """Write the report and its picture into the repository."""
+    PICTURE.write_text(picture(report))
+    step = max(1, len(report["samples"]) // ROWS)
+    RESULT.write_text(json.dumps(report | {"samples": report["samples"][::step]}, indent=1) + "\n")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--minutes", type=float, default=60.0)
+    parser.add_argument("--users", type=int, default=50)
+    parser.add_argument("--store", choices=("sqlite", "postgres"), default="sqlite")
+    parser.add_argument("--every", type=float, default=2.0, help="seconds between two faults")
+    parser.add_argument("--chance", type=int, default=1)
+    parser.add_argument("--keep", action="store_true", help="write the report and its picture into the repository")
+    parser.add_argument("--log", type=Path, help="where to put what the server said")
+    said = parser.parse_args()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # whoever ends it finds nothing left of it
+    plan = Plan(said.minutes * 60, said.users, every=said.every, store=said.store, chance=said.chance)
+    report = soak(plan, log=said.log)
+    print(text(report))
+    if said.keep:
+        keep(report)
+    return 1 if violated(report) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

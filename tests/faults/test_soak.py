@@ -1,0 +1,163 @@
+"""The soak in its short form: some people, some seconds, a fault of every kind; what is planted is found.
+
+The short form itself is one of the long tests (WICK_FULL); what judges it is tried each time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+import xml.etree.ElementTree as ET
+from collections.abc import Iterator
+from pathlib import Path
+from shutil import rmtree
+from tempfile import mkdtemp
+from typing import Any
+
+import pytest
+
+from faults.tally import FULL
+from soaking.ledger import Ledger, Turn
+from soaking.people import Person, _check_calls
+from soaking.picture import picture
+from soaking.report import BAD, text, violated
+from soaking.scene import Plan, Soak
+from soaking.vitals import slope
+
+SHORT = Plan(seconds=20.0, users=3, talks=1, terminals=1, words=8, pace=0.2, think=0.3, turns=3, every=1.9, chance=4)
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    made = Path(mkdtemp(prefix="soak-"))
+    yield made
+    rmtree(made, ignore_errors=True)
+
+
+if FULL:
+
+    @pytest.mark.timeout(300)
+    async def test_nothing_is_lost_or_told_twice_or_left_behind(folder: Path) -> None:
+        report = await Soak(SHORT, folder).run()
+        print(text(report))
+        assert violated(report) == 0, text(report)
+        assert report["turns"] >= 5 and set(report["untouched"]) <= {"completed"}, text(report)
+        assert {"kill", "provider", "cut", "tool", "slow", "cancel", "input"} <= set(report["faults"])
+        assert report["checked_threads"] and report["checked_runs"]
+        assert ET.fromstring(picture(report)).tag.endswith("svg")
+        json.dumps(report)
+
+
+# -- what is planted is found ---------------------------------------------------------------------------------------
+
+
+class Told:
+    """An answer of a server that says what it was given."""
+
+    def __init__(self, body: Any) -> None:
+        self.body, self.status = body, 200
+        self.content = self._lines()
+
+    async def _lines(self) -> Any:
+        for line in self.body if isinstance(self.body, list) else ():
+            yield line.encode()
+
+    async def json(self) -> Any:
+        return self.body
+
+    async def __aenter__(self) -> Told:
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        return None
+
+
+@pytest.fixture
+async def person() -> Any:
+    made = Person("a-token", "http://127.0.0.1:9", Ledger(), lambda: True, 1)
+    yield made
+    await made.close()
+
+
+def frame(id: str, event: str, **data: Any) -> dict[str, Any]:
+    return {"id": id, "event": event, "data": {"data": data}}
+
+
+async def test_a_frame_that_comes_twice_is_found(person: Person) -> None:
+    turn = Turn("talker", "talk 1 0")
+    for id in ("4", "5.1", "5", "5.1"):
+        await person._hear(turn, frame(id, "on_chat_model_end"))
+    assert person.ledger.counts["duplicated"] == 1
+
+
+async def test_a_frame_that_is_gone_is_found(person: Person, monkeypatch: pytest.MonkeyPatch) -> None:
+    turn = Turn("talker", "talk 1 0", run="run_1")
+    for id, name in (("4", "on_chat_model_end"), ("7", "done")):
+        await person._hear(turn, frame(id, name, outcome="completed"))
+    whole = [
+        "id: 4\n",
+        "event: on_chat_model_end\n",
+        "data: {}\n",
+        "\n",
+        "id: 6\n",
+        "event: done\n",
+        "data: {}\n",
+        "\n",
+    ]
+    monkeypatch.setattr(person.client, "get", lambda path: Told(whole))
+    await person._check_run(turn)
+    assert person.ledger.counts["lost"] == 2  # 6 was never told, and 7 is gone
+
+
+async def test_a_message_that_is_lost_or_there_twice_is_found(person: Person, monkeypatch: pytest.MonkeyPatch) -> None:
+    said = [Turn("talker", "talk 1 0", thread="th_1", outcome="completed") for _ in range(2)]
+    there = [{"role": "user", "content": said[0].text}] * 2
+    monkeypatch.setattr(person.client, "get", lambda path: Told({"thread_id": "th_1", "messages": there}))
+    await person._check_thread(said)
+    assert (person.ledger.counts["lost"], person.ledger.counts["duplicated"]) == (1, 1)
+
+
+def test_a_call_without_its_result_is_found() -> None:
+    ledger, call = Ledger(), {"role": "assistant", "tool_calls": [{"id": "c1"}]}
+    _check_calls({"thread_id": "th_1", "messages": [call, {"role": "user"}, call]}, ledger)
+    _check_calls({"thread_id": "th_1", "messages": [{"role": "tool", "tool_call_id": "c1"}]}, ledger)
+    assert ledger.counts["invalid"] == 3
+
+
+def test_what_is_done_twice_or_not_at_all_or_left_is_found(folder: Path) -> None:
+    soak = Soak(SHORT, folder)
+    (folder / "data").mkdir()
+    (folder / "tmp").mkdir()
+    (folder / "tmp" / "left").touch()
+    (folder / "data" / "effects.log").write_text("turn-1.0\nturn-1.1\nturn-1.0\n")
+    person = object.__new__(Person)
+    person.told = ["turn-1.1", "turn-1.2"]
+    soak.people = [person]
+    soak._effects()
+    soak._leaks()
+    assert {kind: soak.ledger.counts[kind] for kind in BAD if soak.ledger.counts[kind]} == {
+        "lost": 1,
+        "duplicated": 1,
+        "leaked": 1,
+    }
+
+
+async def test_a_process_that_is_left_is_found(folder: Path) -> None:
+    (folder / "tmp").mkdir()
+    left = await asyncio.create_subprocess_exec("sh", "-c", f"sleep 30; : {folder}")
+    soak = Soak(SHORT, folder)
+    try:
+        soak._leaks()
+    finally:
+        left.kill()
+        await left.wait()
+    assert soak.ledger.counts["leaked"] == 1
+
+
+def test_memory_that_grows_is_seen() -> None:
+    noise = random.Random(1)
+    assert slope([(minute / 10, 100 + 3 * minute / 10 + noise.random()) for minute in range(100)]) == pytest.approx(
+        3, abs=0.2
+    )
+    assert slope([(0.0, 1.0)]) is None

@@ -1,0 +1,95 @@
+"""The way to the server: everything goes through here, and can be cut."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import socket
+import struct
+from contextlib import suppress
+
+CHUNK = 65_536
+
+
+class Door:
+    """Passes connections on to a port, and breaks some of them when it is told to."""
+
+    def __init__(self, target: int) -> None:
+        self.target, self.port = target, 0
+        self._pairs: set[tuple[asyncio.StreamWriter, asyncio.StreamWriter]] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def __aenter__(self) -> Door:
+        self._server = await asyncio.start_server(self._come, "127.0.0.1", 0, backlog=1024)
+        self.port = self._server.sockets[0].getsockname()[1]
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        self._server.close()
+        for task in self._tasks:
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+        await self._server.wait_closed()
+
+    @property
+    def open(self) -> int:
+        return len(self._pairs)
+
+    def cut(self, chance: random.Random, share: float) -> int:
+        """Break that share of the connections: some are reset, some closed, some half."""
+        chosen = [pair for pair in [*self._pairs] if chance.random() < share]
+        for client, server in chosen:
+            how = chance.choice(("reset", "close", "half"))
+            if how == "reset":
+                _reset(client)
+            elif how == "close":
+                client.close()
+                server.close()
+            else:
+                with suppress(OSError, RuntimeError):
+                    client.write_eof()
+                server.close()
+        return len(chosen)
+
+    async def _come(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._tasks.add(task)
+        try:
+            there, onward = await asyncio.open_connection("127.0.0.1", self.target)
+        except OSError:
+            _reset(writer)
+            self._tasks.discard(task)
+            return
+        pair = writer, onward
+        self._pairs.add(pair)
+        try:
+            ways = [asyncio.ensure_future(_pass(reader, onward)), asyncio.ensure_future(_pass(there, writer))]
+            try:
+                await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                for way in ways:
+                    way.cancel()
+                await asyncio.gather(*ways, return_exceptions=True)
+        except asyncio.CancelledError:
+            """The door is shut."""
+        finally:
+            self._pairs.discard(pair)
+            self._tasks.discard(task)
+            for end in pair:
+                end.close()
+
+
+async def _pass(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    with suppress(OSError, RuntimeError):
+        while data := await reader.read(CHUNK):
+            writer.write(data)
+            await writer.drain()
+
+
+def _reset(writer: asyncio.StreamWriter) -> None:
+    link = writer.get_extra_info("socket")
+    with suppress(OSError):
+        link.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    writer.transport.abort()
