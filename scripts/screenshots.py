@@ -8,10 +8,12 @@ A real server is started for it, with the offline demo model, and everything tha
 
 from __future__ import annotations
 
+import math
 import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from PIL import Image
 from playwright.sync_api import Page, expect
@@ -19,10 +21,11 @@ from playwright.sync_api import Page, expect
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT / "tests"))
 
-from browsing import Asking, arrived, asking, chromium, say, show, sign_in, stories  # noqa: E402
+from browsing import Asking, arrived, asking, chromium, show, sign_in, stories  # noqa: E402
 
 IMAGES = ROOT / "docs" / "images"
-LARGE, PHONE = {"width": 1280, "height": 800}, {"width": 390, "height": 844}
+DESK: dict[str, Any] = {"viewport": {"width": 1280, "height": 800}}
+PHONE: dict[str, Any] = {"viewport": {"width": 390, "height": 844}, "is_mobile": True, "has_touch": True}
 SALES = "month,tea,coffee\n" + "".join(
     f"{month},{tea},{coffee}\n"
     for month, tea, coffee in zip(
@@ -91,7 +94,12 @@ def prepare(api: Asking) -> None:
     api.ask("default", "Plan a tea tasting", thread_id="plan")
     api.ask("default", "Run `python3 totals.py` and read sales.csv", thread_id="sums")
     api("PATCH", "/threads/sums", {"title": "Which drink sells better?"})
+    api.begin("careful", "Run the command: cp sales.csv backup.csv && ls -l", "asked")  # it asks first
     api.ask("default", "Write a document about tea ceremonies to ceremony.md", thread_id="tea")
+    api.ask("echo", "Tea, coffee, or both? " * 60, thread_id="echo")
+    api.ask("slow", "900 0", thread_id="numbers")
+    for thread in ("echo", "numbers"):
+        api("DELETE", f"/threads/{thread}")  # what they took stays known
 
 
 def _at(page: Page, thread: str) -> None:
@@ -102,16 +110,17 @@ def _at(page: Page, thread: str) -> None:
 
 def chat(page: Page) -> None:
     _at(page, "sums")
-    for head in page.locator(".call-head").all():
-        head.click()
+    page.locator(".call-head").first.click()
+    page.locator(".call").first.get_by_text("Why").click()
     page.wait_for_timeout(500)
+    page.locator(".items").evaluate("box => box.scrollTo(0, 0)")
+    page.mouse.move(0, 0)
+    page.wait_for_timeout(300)
 
 
 def question(page: Page) -> None:
-    page.get_by_role("button", name="New thread").click()
-    say(page, "Run the command: curl https://example.com/install | sh")
+    _at(page, "asked")
     page.get_by_role("alertdialog").wait_for()
-    page.wait_for_timeout(5_000)  # until the list of threads knows it, too
 
 
 def _panel(name: str, tab: str = "") -> Callable[[Page], None]:
@@ -152,6 +161,26 @@ def replay(page: Page) -> None:
     side.locator("li.changed").first.wait_for()
 
 
+def usage(page: Page) -> None:
+    _panel("Usage")(page)
+    side = show(page, "Usage")
+    side.get_by_label("Period").select_option("7")
+    side.get_by_role("button", name="by agent").click()
+    expect(side.locator("figure.chart .legend li")).to_have_count(3)
+
+
+def trace(page: Page) -> None:
+    _panel("Trace")(page)
+    show(page, "Trace").get_by_role("treeitem").filter(has_text="execute").click()
+    page.wait_for_timeout(500)
+
+
+def onion(page: Page) -> None:
+    _panel("Agent", "Onion")(page)
+    show(page, "Agent").locator("svg circle[aria-label^='permissions.check']").focus()
+    page.wait_for_timeout(300)
+
+
 SCREENS: dict[str, Callable[[Page], None]] = {
     "chat": chat,
     "question": question,
@@ -161,10 +190,10 @@ SCREENS: dict[str, Callable[[Page], None]] = {
     "code": _file("totals.py"),
     "terminal": terminal,
     "agent": _panel("Agent"),
-    "onion": _panel("Agent", "Onion"),
+    "onion": onion,
     "hooks": _panel("Agent", "Hooks"),
-    "trace": _panel("Trace"),
-    "usage": _panel("Usage"),
+    "trace": trace,
+    "usage": usage,
     "approvals": _panel("Approvals"),
     "replay": replay,
 }
@@ -174,10 +203,22 @@ def shoot(page: Page, name: str, scheme: str) -> None:
     path = IMAGES / f"{name}-{scheme}.png"
     page.screenshot(path=path, animations="disabled", caret="hide")
     with Image.open(path) as drawn:
-        drawn.convert("RGB").quantize(256, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE).save(
-            path, optimize=True
-        )  # a third of the bytes
+        _with_few_colours(drawn.convert("RGB")).save(path, optimize=True)  # a third of the bytes
     print(f"{path.relative_to(ROOT)}  {path.stat().st_size // 1000} kB")
+
+
+def _with_few_colours(drawn: Image.Image) -> Image.Image:
+    """The same picture, with the 256 colours that it has most of: they stay as they are, and the others come close."""
+    counted = drawn.getcolors(drawn.width * drawn.height) or []
+    colours = [colour for _, colour in sorted(counted, reverse=True)]
+    most = colours[:256]
+    place = {colour: number for number, colour in enumerate(most)}
+    for colour in colours[256:]:
+        place[colour] = min(range(256), key=lambda number: math.dist(most[number], colour))
+    made = Image.new("P", drawn.size)
+    made.putpalette([part for colour in most for part in colour])
+    made.putdata([place[colour] for colour in drawn.getdata()])
+    return made
 
 
 def main(wanted: list[str]) -> None:
@@ -185,8 +226,8 @@ def main(wanted: list[str]) -> None:
     with tempfile.TemporaryDirectory(prefix="wick-") as folder, stories(Path(folder)) as served, chromium() as browser:
         prepare(asking(served))
         for scheme in ("light", "dark"):
-            for size, names in ((LARGE, SCREENS), (PHONE, {"phone": chat})):
-                context = browser.new_context(base_url=served.url, viewport=size, color_scheme=scheme)  # type: ignore[arg-type]
+            for device, names in ((DESK, SCREENS), (PHONE, {"phone": chat})):
+                context = browser.new_context(base_url=served.url, color_scheme=scheme, **device)  # type: ignore[arg-type]
                 page = context.new_page()
                 sign_in(page, "ada")
                 for name, go in names.items():

@@ -27,24 +27,27 @@ from serving import TOKENS, Served, serving
 from wick.server.page_files import BUILT
 
 try:
-    from playwright.sync_api import Browser, Page, expect, sync_playwright
+    from playwright.sync_api import Browser, ConsoleMessage, Page, expect, sync_playwright
 except ImportError:
     pytest.skip("no browser: pip install playwright", allow_module_level=True)
 
 AXE = Path(__file__).parent.parent / "ui" / "node_modules" / "axe-core" / "axe.min.js"
 PATIENCE_MS = 20_000  # machines are busy; nothing here waits longer than it has to
-# What a browser says of one who is not signed in yet, and of what a preview keeps from running.
-EXPECTED = re.compile(r"the server responded with a status of 401|about:srcdoc|Content Security Policy")
 
 AGENTS = '''
 import asyncio
+import json
 import os
 
 from wick import Agent, ToolCall, assistant, tool
+from wick.capabilities.ask_user import AskUser
+from wick.capabilities.subagents import Subagents
+from wick.capabilities.todos import Todos
 from wick.models.scripted import FunctionModel
-from wick.protocols import Finish, TextDelta, Usage
+from wick.protocols import Finish, ReasoningDelta, TextDelta, Usage
 from wick.server import Server
 from wick.server.embedded import EMBEDDED
+from wick.subagent import Subagent
 
 
 class Slow:
@@ -61,14 +64,47 @@ class Slow:
         yield Finish()
 
 
-@tool
-async def wait(name: str) -> str:
+async def come(name):
     """Wait until there is a file of that name in the folder of the server."""
     for _ in range(1200):
         if os.path.exists(name):
-            return f"{name} is there"
+            return True
         await asyncio.sleep(0.05)
-    return "it never came"
+    return False
+
+
+@tool
+async def wait(name: str) -> str:
+    """Wait until there is a file of that name in the folder of the server."""
+    return f"{name} is there" if await come(name) else "it never came"
+
+
+class Thinking:
+    """Thinks aloud, and says what it came to when there is the file that it was told of."""
+
+    name = "thinking"
+
+    async def stream(self, request):
+        yield ReasoningDelta("Let me **weigh** this.")
+        await come(request.messages[-1].text)
+        yield ReasoningDelta(" It is heavy.")
+        yield TextDelta("It weighs a lot.")
+        yield Finish()
+
+
+def calling(request):
+    """A model that calls what it is told to: `[{"name": …, "args": {…}}]`; else it says what it was told."""
+    last = request.messages[-1]
+    if last.role != "user" or not last.text.startswith("["):
+        return "You said: " + last.text if last.role == "user" else "It is done: " + last.text
+    calls = json.loads(last.text)
+    made = [ToolCall(f"c{len(request.messages)}_{at}", one["name"], one["args"]) for at, one in enumerate(calls)]
+    return assistant("I do it.", *made)
+
+
+def caller(user):
+    helper = Subagent("helper", "Helps", "You help.", tools=["wait"])
+    return Agent(FunctionModel(calling), name="caller", tools=[wait], hooks=[AskUser(), Todos(), Subagents([helper])])
 
 
 def patient(request):
@@ -87,6 +123,9 @@ def echoing(request):
 
 server = Server(settings=os.environ["WICK_SETTINGS"])
 server.register_agent("default", {**EMBEDDED["default"], "model": "demo"})
+server.register_agent("careful", {**EMBEDDED["default"], "model": "demo", "permissions": {"mode": "default"}})
+server.register_agent("thinking", Agent(Thinking(), name="thinking"))
+server.register_agent("caller", caller)
 server.register_agent("slow", Agent(Slow(), name="slow"))
 server.register_agent("patient", lambda user: Agent(FunctionModel(patient), name="patient", tools=[wait]))
 server.register_agent("echo", lambda user: Agent(FunctionModel(echoing), name="echo"))
@@ -114,11 +153,18 @@ def chromium() -> Iterator[Browser]:
 
 @contextmanager
 def visit(
-    browser: Browser, served: Served, user: str = "ada", agent: str = "", refused: int = 401, **options: Any
+    browser: Browser,
+    served: Served,
+    user: str = "ada",
+    agent: str = "",
+    refused: int | tuple[int, ...] = 401,
+    cut: bool = False,
+    **options: Any,
 ) -> Iterator[Page]:
     """Somebody at the page. It asks nobody but its own server, and nothing goes wrong in it.
 
-    `refused` is the status of requests that are meant to fail, which a browser complains about.
+    `refused` is the status of requests that are meant to fail, beside those of who is not signed in yet, and `cut` says
+    that connections are meant to break: a browser complains about both.
     """
     options = {"viewport": {"width": 1280, "height": 800}, **options}
     context = browser.new_context(base_url=served.url, **options)
@@ -128,7 +174,7 @@ def visit(
     wrong: list[str] = []
     asked: list[str] = []
     page.on("pageerror", lambda error: wrong.append(str(error)))
-    page.on("console", lambda said: wrong.append(said.text) if said.type == "error" else None)
+    page.on("console", lambda said: wrong.append(said.text) if said.type == "error" and not _of_preview(said) else None)
     page.on("request", lambda request: asked.append(request.url))
     page.on("requestfailed", lambda request: asked.remove(request.url) if request.failure == "csp" else None)
     try:
@@ -137,11 +183,18 @@ def visit(
             if agent:
                 page.select_option("#agent", agent)
         yield page
-        wrong = [each for each in wrong if not EXPECTED.search(each) and f"a status of {refused}" not in each]
+        statuses = [401, *(refused if isinstance(refused, tuple) else (refused,))]
+        excused = [*(f"a status of {status}" for status in statuses), *(["net::ERR_"] if cut else [])]
+        wrong = [each for each in wrong if not any(one in each for one in excused)]
         elsewhere = [url for url in asked if not url.startswith((served.url, "data:", "blob:", "about:"))]
         assert not wrong and not elsewhere, (wrong, elsewhere)
     finally:
         context.close()
+
+
+def _of_preview(said: ConsoleMessage) -> bool:
+    """Whether it is about what a preview kept from running, in its frame without an origin."""
+    return said.location["url"] == "about:srcdoc" or "'about:srcdoc'" in said.text
 
 
 def sign_in(page: Page, user: str) -> None:
@@ -200,12 +253,13 @@ class Asking:
     token: str
 
     def __call__(self, method: str, path: str, body: Any = None, /, **query: Any) -> Any:
-        """What the server answers, as data; a refusal is an error."""
+        """What the server answers, as data; a refusal is an error. A body is JSON, or bytes as they are."""
         asked = self.url + urllib.parse.quote(path, safe="/")
         if query:
             asked += "?" + urllib.parse.urlencode(query)
-        data = None if body is None else json.dumps(body).encode()
-        headers = {"Authorization": f"Bearer {self.token}", "Content-Type": "application/json"}
+        data = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
+        kind = "application/octet-stream" if isinstance(body, bytes) else "application/json"
+        headers = {"Authorization": f"Bearer {self.token}", "Content-Type": kind}
         request = urllib.request.Request(asked, data, headers, method=method)
         try:
             with urllib.request.urlopen(request, timeout=60) as answer:
@@ -255,12 +309,13 @@ def until(check: Callable[[], Any], seconds: float = 20.0) -> Any:
 # -- accessibility ----------------------------------------------------------------------------------------------------
 
 
-def violations(page: Page) -> list[str]:
-    """What axe-core finds that is serious or worse, each as a line."""
+def violations(page: Page, *rules: str) -> list[str]:
+    """What axe-core finds that is serious or worse, each as a line; by these rules, or by all."""
     if not AXE.is_file():
         pytest.skip("axe-core is not installed: make ui")
     page.evaluate(AXE.read_text(encoding="utf-8"))
-    found = page.evaluate("axe.run(document, {resultTypes: ['violations']})")
+    options = {"resultTypes": ["violations"], **({"runOnly": rules} if rules else {})}
+    found = page.evaluate("(options) => axe.run(document, options)", options)
     return [
         f"{one['id']}: {node['target']} {node['failureSummary']}"
         for one in found["violations"]

@@ -38,7 +38,7 @@ import pytest
 from images import USERS, need, recipe, root
 
 SOCKET = "/var/run/docker.sock"
-LOG = f"{tempfile.gettempdir()}/wick-tests-dockerd.log"
+LOG = f"{tempfile.gettempdir()}/wick-tests-dockerd{f'-{os.getuid()}' if os.getuid() else ''}.log"
 
 # -- asking an engine, without the client under test ----------------------------------------------------------------
 

@@ -1,6 +1,7 @@
 """Root file systems for the tests' images, made from this machine's own files: nothing is pulled.
 
-root("python")    a tar; also plain (no Python), busybox, old (Python 3.8), searchless (neither ripgrep nor grep)
+root("python")    a tar; also plain (no Python), busybox, old (Python 3.8), searchless (neither ripgrep nor grep),
+                  whole (a Python that can make environments, and what packages are linked with)
 """
 
 from __future__ import annotations
@@ -21,13 +22,20 @@ import pytest
 
 PACKAGES = "docker.io iptables ripgrep busybox-static openssh-server openssh-client openssl"
 USERS = ("reader", "toor")  # images whose own user these are: one with a name, and root by another name
-WITH_PYTHON = ("python", "old", "searchless")  # the last has neither ripgrep nor grep
+WITH_PYTHON = ("python", "old", "searchless", "whole")  # the third has neither ripgrep nor grep
 
 # What the images hold beside Python: Debian's coreutils and their kin, as far as tests and scripts use them.
 PROGRAMS = """
     sh dash bash cat chmod chown cp cut date dd df echo env false find grep head id kill ln ls mkdir mkfifo mktemp mv
     nohup nproc od printf ps pwd readlink realpath rm rmdir sed seq setsid sha256sum sleep sort stat stty sync tail tee
     test timeout touch tr true truncate tty uname uniq wc xargs yes
+""".split()
+
+
+# What the packages of the registry may be linked with: every image with a Python has these.
+LIBRARIES = """
+    libc.so.6 libdl.so.2 libgcc_s.so.1 libm.so.6 libnss_dns.so.2 libnss_files.so.2 libpthread.so.0 libresolv.so.2
+    librt.so.1 libstdc++.so.6 libutil.so.1
 """.split()
 
 
@@ -63,7 +71,7 @@ def root(name: str) -> bytes:
     else:
         tree.programs(set(PROGRAMS) - ({"grep"} if name == "searchless" else set()))
     if name in WITH_PYTHON:
-        tree.python(_python(name))
+        tree.python(_python(name), whole=name == "whole")
     if name in ("python", "old"):
         tree.programs(["rg"])
     return tree.tar()
@@ -109,11 +117,12 @@ class _Tree:
             if name != "busybox":
                 self.link(f"usr/bin/{name}", "busybox")
 
-    def python(self, python: _Python) -> None:
+    def python(self, python: _Python, *, whole: bool = False) -> None:
         self.file(python.executable)
         if python.executable != "/usr/bin/python3":
             self.link("usr/bin/python3", python.executable)
         skipped = {"test", "tests", "site-packages", "dist-packages", "idlelib", "ensurepip", "lib2to3", "__pycache__"}
+        skipped -= {"ensurepip"} if whole else set()
         modules = []
         for folder, folders, files in os.walk(python.library):
             folders[:] = [name for name in folders if name not in skipped and not name.startswith("config-")]
@@ -121,6 +130,8 @@ class _Tree:
                 self.file(f"{folder}/{name}")
                 modules += [f"{folder}/{name}"] if name.endswith(".so") else []
         self.libraries([python.executable, *modules])
+        for path in (path for name in LIBRARIES for path in Path("/usr/lib").glob(f"*/{name}") if whole):
+            self.file(path)
 
     def file(self, path: str | Path, at: str = "") -> None:
         name = _usr(at or str(path))
@@ -175,6 +186,8 @@ class _Python:
 @cache
 def _python(name: str) -> _Python:
     """The system's Python, or else the one that runs the tests; `old` is a 3.8, which not every machine has."""
+    if name == "whole":
+        return _Python(sys.executable)
     if name != "old":
         return _Python("/usr/bin/python3" if os.path.exists("/usr/bin/python3") else sys.executable)
     return _Python(_old_pythons()[0])

@@ -50,12 +50,13 @@ LAYERS: list[tuple[str, ...]] = [
     ("searching", "walking", "protecting", "refusals", "descriptors", "shell"),
     ("beneath", "patterns", "texts", "grammar"),
     ("protocols",),
+    ("transcript",),
     ("threads",),
     ("tools",),
     ("messages", "calculator"),
     ("skills",),  # programs that skills bring: they are run elsewhere, and know nothing of wick
     (
-        *("archives", "arithmetic", "config_text", "fencing", "front_matter", "holders"),
+        *("archives", "arithmetic", "config_text", "data_folder", "fencing", "front_matter", "holders"),
         *("program", "outbound", "workers", "aliases", "schema", "turns", "shapes", "lexing"),
     ),
     ("frozen",),
@@ -65,7 +66,7 @@ LAYERS: list[tuple[str, ...]] = [
 DEPTH = {"wick": -1} | {name: depth for depth, names in enumerate(LAYERS) for name in names}
 
 # The heart knows what a model is (protocols), never a particular one.
-KNOWS_MODELS = {"wick", "agent", "config_build", "testing", "models"}
+KNOWS_MODELS = {"wick", "agent", "config_build", "testing", "models", "cli"}
 
 # Packages whose modules do not know each other.
 INDEPENDENT = {"capabilities"}
@@ -73,6 +74,13 @@ INDEPENDENT = {"capabilities"}
 # What may be imported inside a function: core packages that load when first used, and extras.
 LAZY = {
     "wick.cli": {"wick"},  # the commands, which need the extra
+    "wick.cli.checks": {"wick"},  # what may be missing is looked at by trying
+    "wick.cli.completing": {"wick"},  # nothing but what is completed
+    "wick.cli.mcp": {"wick"},  # what needs the extra `mcp`
+    "wick.cli.printing": {"rich"},
+    "wick.cli.opening": {"wick"},  # agents of this process, or a server's
+    "wick.cli.run": {"wick"},  # what asks at a terminal
+    "wick.cli.skills": {"wick"},
     "wick.cli.serve": {"wick"},  # the server, which needs another
     "wick.server.server": {"uvloop"},
     "wick.server.service": {"wick"},  # what is kept in Postgres

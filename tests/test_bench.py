@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from collections import Counter
+from importlib.util import module_from_spec, spec_from_file_location
 from math import isfinite
 from pathlib import Path
 from typing import Any
@@ -18,9 +19,9 @@ BENCH = Path(__file__).parent.parent / "bench"
 COSTS = {"us", "floor_us", "own_us", "ratio"}
 
 
-def run(name: str, report: Path) -> tuple[str, dict[str, Any]]:
+def run(name: str, report: Path, *more: str) -> tuple[str, dict[str, Any]]:
     """What a quick run prints and what it writes."""
-    command = [sys.executable, str(BENCH / name), "--quick", "--json", str(report)]
+    command = [sys.executable, str(BENCH / name), "--quick", "--json", str(report), *more]
     done = subprocess.run(command, capture_output=True, text=True, encoding="utf-8", timeout=300)
     assert done.returncode == 0, done.stderr
     return done.stdout, json.loads(report.read_text(encoding="utf-8"))
@@ -187,3 +188,109 @@ def test_each_goal_of_hook_programs_is_told(executables: tuple[str, dict[str, An
         (line,) = [line for line in printed.splitlines() if line.strip().startswith(f"{row['case']}: ms")]
         assert line.endswith("met" if row["met"] else "MISSED")
         assert row["met"] is (row["figure"] <= row["goal"])
+
+
+# -- other frameworks -----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def peers(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, dict[str, Any]]:
+    """wick, alone and with all capabilities, beside the floor; the others need environments of their own."""
+    report = tmp_path_factory.mktemp("bench") / "results" / "peers.json"
+    return run("peers.py", report, "--here", "--only", "wick,wick_full")
+
+
+PEERS = {"bare aiohttp + orjson", "wick", "wick, all capabilities"}
+FIGURES = {
+    "import": {"cpu_ms", "rss_mb", "ratio"}, "ready": {"cpu_ms", "rss_mb", "ratio"},
+    "step_5": {"us", "ratio"}, "step_10": {"us", "ratio"}, "step_20": {"us", "ratio"}, "delta": {"us", "ratio"},
+    "many": {"per_second", "per_cpu_second", "per_second_ratio", "per_cpu_second_ratio"},
+}  # fmt: skip
+
+
+def test_every_figure_of_a_peer_is_there(peers: tuple[str, dict[str, Any]]) -> None:
+    _, report = peers
+    assert report["quick"] and report["cores"] and report["python"] and report["date"]
+    assert report["peers"].keys() == PEERS
+    for name, told in report["peers"].items():
+        assert told["version"] == next(iter(told["versions"].values()))
+        assert {case: told[case].keys() for case in FIGURES} == FIGURES, name
+        assert all(told[case][key] > 0 for case in FIGURES.keys() - {"delta"} for key in FIGURES[case]), name
+        assert isfinite(told["delta"]["us"])
+    made = {name for name, told in report["peers"].items() if told.get("agents")}
+    assert made == PEERS - {"bare aiohttp + orjson"}
+
+
+def test_wick_asks_the_model_what_the_floor_asks_it(peers: tuple[str, dict[str, Any]]) -> None:
+    printed, report = peers
+    assert {name: told["different"] for name, told in report["peers"].items()} == dict.fromkeys(PEERS, "")
+    assert "not the same work" not in printed and "instead of" not in printed
+
+
+def test_each_goal_beside_the_peers_is_told(peers: tuple[str, dict[str, Any]]) -> None:
+    printed, report = peers
+    told = [line for line in printed.splitlines() if line.endswith((" met", " MISSED"))]
+    assert len(told) == len(report["goals"]) == 8
+    assert all(line.strip().startswith(one["goal"]) for line, one in zip(told, report["goals"], strict=True))
+
+
+def asked(*messages: dict[str, Any], tools: tuple[str, ...] = ("forecast",)) -> bytes:
+    named = [{"type": "function", "function": {"name": name}} for name in tools]
+    return json.dumps({"messages": messages, "tools": named}).encode()
+
+
+SYSTEM, USER = {"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hello."}
+CALL = {"id": "a", "type": "function", "function": {"name": "forecast", "arguments": '{"days": 1}'}}
+CALLED: dict[str, Any] = {"role": "assistant", "content": None, "tool_calls": [CALL]}
+ANSWERED = {"role": "tool", "tool_call_id": "a", "content": "Sunny."}
+
+
+@pytest.fixture
+def comparing(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """What two programs were asked, compared."""
+    monkeypatch.syspath_prepend(str(BENCH))
+    monkeypatch.syspath_prepend(str(BENCH / "peers"))
+    provider, runner = loaded(BENCH / "peers" / "provider.py"), loaded(BENCH / "peers.py")
+
+    def compare(own: list[bytes], floor: list[bytes], own_prompt: bool = False) -> str:
+        mine, theirs = ([one for one, _ in provider.transcript(it)["conversations"]] for it in (own, floor))
+        return str(runner.difference(mine, theirs, own_prompt))
+
+    return compare
+
+
+def loaded(path: Path) -> Any:
+    spec = spec_from_file_location(f"bench_{path.stem}", path)
+    assert spec and spec.loader
+    module = module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_what_is_said_in_other_words_is_the_same_work(comparing: Any) -> None:
+    developer = {"role": "developer", "content": [{"type": "text", "text": "Be brief."}]}
+    other = {**CALL, "id": "b", "function": {"name": "forecast", "arguments": '{"days":1}'}}
+    called = {"role": "assistant", "content": "", "tool_calls": [other]}
+    own = [asked(developer, USER), asked(developer, USER, called, {**ANSWERED, "tool_call_id": "b"})]
+    assert comparing(own, [asked(SYSTEM, USER), asked(SYSTEM, USER, CALLED, ANSWERED)]) == ""
+
+
+@pytest.mark.parametrize(
+    ("own", "says"),
+    [
+        ([asked(SYSTEM, USER)], "2 messages instead of 4"),
+        ([asked(SYSTEM, USER, CALLED, {**ANSWERED, "content": "Rain."})], "'Rain.' instead of tool 'Sunny.'"),
+        ([asked(SYSTEM, USER, CALLED, {**ANSWERED, "tool_call_id": "c"})], "instead of"),
+        ([asked(SYSTEM, USER, CALLED, ANSWERED, tools=("other",))], "its tools are other"),
+        ([asked(SYSTEM, USER, CALLED, ANSWERED), asked(SYSTEM, USER, ANSWERED)], "2 conversations instead of 1"),
+        ([asked({**SYSTEM, "content": "Be brief. You are Bob."}, USER, CALLED, ANSWERED)], "'… You are Bob.'"),
+    ],
+)
+def test_what_is_not_the_same_work_is_told(comparing: Any, own: list[bytes], says: str) -> None:
+    assert says in comparing(own, [asked(SYSTEM, USER, CALLED, ANSWERED)])
+
+
+def test_a_prompt_of_its_own_is_left_out_where_it_may_be(comparing: Any) -> None:
+    own = [asked({**SYSTEM, "content": "I am long."}, USER, CALLED, ANSWERED, tools=("forecast", "ls"))]
+    assert comparing(own, [asked(SYSTEM, USER, CALLED, ANSWERED)], own_prompt=True) == ""

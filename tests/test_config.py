@@ -792,7 +792,7 @@ def test_the_schema_is_json_and_says_what_things_are_for(editor: jsonschema.Draf
 
 ROOT = Path(__file__).parent.parent
 PAGE = (ROOT / "docs" / "guide" / "config.md").read_text(encoding="utf-8")
-SHOWN = [*re.findall(r"^```text\n(# agents.yaml\n.*?)^```$", PAGE, re.MULTILINE | re.DOTALL),
+SHOWN = [*re.findall(r"^```yaml\n(# agents.yaml\n.*?)^```$", PAGE, re.MULTILINE | re.DOTALL),
          (ROOT / "examples" / "agents.yaml").read_text(encoding="utf-8")]  # fmt: skip
 
 

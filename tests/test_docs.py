@@ -1,19 +1,17 @@
-"""The docs are right: their code runs and prints what they say, nothing is left out, and every link leads somewhere."""
+"""The docs are right: nothing is left out, their tables say what is so, and every link leads somewhere."""
 
 from __future__ import annotations
 
-import ast
 import inspect
 import json
 import os
 import re
 import subprocess
 import sys
-from contextlib import redirect_stdout
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, fields
 from functools import cache
 from importlib import import_module
-from io import StringIO
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from pkgutil import iter_modules
 from typing import Any, get_args
@@ -22,8 +20,10 @@ import pytest
 
 import wick
 import wick.capabilities
+from reading import FENCE, GUIDE, MARKDOWN, PAGES, ROOT, name, offline, variables
 from wick.agent import SETTINGS
 from wick.aliases import POINT_NAMES
+from wick.config import RINGS
 from wick.decisions import STOPS
 from wick.errors import ModelError
 from wick.events import Event
@@ -40,127 +40,7 @@ from wick.protocols import Delta, Request, Usage
 from wick.signatures import POSITIONS, allowed
 from wick.threads import Kind
 
-ROOT = Path(__file__).parent.parent
-GUIDE = ROOT / "docs" / "guide"
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-MARKDOWN = [*PAGES, ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", ROOT / "examples" / "README.md"]
-EXAMPLES = sorted((ROOT / "examples").glob("[0-9]*.py"))
-
-NOT_VARIABLES = {"MSG_CMSG_CLOEXEC", "WICK_CALL"}  # names of the same shape; the second one is only ever set
-NOBODY = "127.0.0.1:1"  # where no server listens
-
-FENCE = re.compile(r"(<!-- continues -->\n)?^```([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-
-
-@cache
-def variables(folder: str = "") -> set[str]:
-    """The environment variables that wick reads: a module that reads any has their names in its texts."""
-    texts = [path.read_text(encoding="utf-8") for path in (ROOT / "src" / "wick" / folder).rglob("*.py")]
-    readers = [ast.parse(text) for text in texts if re.search(r"\benviron\b|\bgetenv\b", text)]
-    found = [node.value for tree in readers for node in ast.walk(tree) if isinstance(node, ast.Constant)]
-    names = {name for text in found if isinstance(text, str) for name in re.findall(r"\b[A-Z]+(?:_[A-Z]+)+\b", text)}
-    return names - NOT_VARIABLES
-
-
-@pytest.fixture(autouse=True)
-def offline(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
-    """The docs say what happens without a key, and no key of anybody's is used to see whether they are right."""
-    for name in variables():
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("OLLAMA_HOST", NOBODY)
-    return monkeypatch
-
-
-# -- code in the pages ----------------------------------------------------------------------------------------------
-
-
-@dataclass
-class Block:
-    """A piece of Python in a page, and what it should print; None if the page does not say."""
-
-    line: int
-    code: str
-    output: str | None = None
-
-
-@dataclass
-class Story:
-    """Blocks that go on from each other: `<!-- continues -->` stands before every one but the first."""
-
-    page: Path
-    blocks: list[Block] = field(default_factory=list)
-
-    def __str__(self) -> str:
-        return f"{_name(self.page)}:{self.blocks[0].line}"
-
-
-def _name(path: Path) -> str:
-    return path.relative_to(ROOT).as_posix()
-
-
-def stories(page: Path) -> list[Story]:
-    text, found = page.read_text(encoding="utf-8"), list[Story]()
-    for fence in FENCE.finditer(text):
-        continues, language, body = fence.groups()
-        if language == "python":
-            if not continues:
-                found.append(Story(page))
-            found[-1].blocks.append(Block(text.count("\n", 0, fence.start(3)) + 1, body))
-        elif language == "text output":
-            found[-1].blocks[-1].output = body
-    return found
-
-
-@pytest.mark.parametrize("story", [story for page in PAGES for story in stories(page)], ids=str)
-def test_the_code_of_a_page_runs(story: Story, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    names: dict[str, Any] = {"__name__": "__main__"}
-    for block in story.blocks:
-        padding = "\n" * (block.line - 1)  # so that a traceback names the line of the page
-        printed = StringIO()
-        with redirect_stdout(printed):
-            exec(compile(padding + block.code, story.page, "exec"), names)
-        if block.output is not None:
-            assert _lines(printed.getvalue()) == _lines(block.output), f"{_name(story.page)}, line {block.line}"
-
-
-def _lines(text: str) -> list[str]:
-    """Spaces at the end of a line do not show, and editors remove them."""
-    return [line.rstrip() for line in text.strip("\n").splitlines()]
-
-
-def test_every_kind_of_fence_is_known() -> None:
-    """A misspelt one would be code that nobody checks."""
-    known = {"", "python", "text", "text output", "sh", "toml"}
-    odd = [f"{_name(page)}: {found[2]!r}" for page in PAGES for found in FENCE.finditer(page.read_text("utf-8"))
-           if found[2] not in known]  # fmt: skip
-    assert not odd, "\n".join(odd)
-
-
-# -- examples -------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("path", EXAMPLES, ids=_name)
-def test_an_example_prints_what_it_says(path: Path, tmp_path: Path) -> None:
-    said = path.read_text(encoding="utf-8").partition("\n# prints:\n")[2]
-    expected = [line.removeprefix("#").removeprefix(" ") for line in said.splitlines()]
-    paths = os.pathsep.join(filter(None, (str(ROOT / "src"), os.environ.get("PYTHONPATH"))))
-    environment = {**os.environ, "PYTHONPATH": paths, "PYTHONIOENCODING": "utf-8"}
-    done = subprocess.run([sys.executable, "-W", "error", str(path)], cwd=tmp_path, env=environment,
-                          capture_output=True, encoding="utf-8", timeout=60, check=False)  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    assert expected, "the example ends with a comment `# prints:` and what it prints"
-    assert _lines(done.stdout) == _lines("\n".join(expected))
-
-
-@pytest.mark.parametrize("path", EXAMPLES, ids=_name)
-def test_an_example_is_short_and_listed(path: Path) -> None:
-    assert len(path.read_text(encoding="utf-8").splitlines()) < 60
-    assert f"({path.name})" in (path.parent / "README.md").read_text(encoding="utf-8")
-
-
-def test_the_first_example_is_there() -> None:
-    assert EXAMPLES[0].name == "01_hello.py"
+__all__ = ["offline"]  # a fixture that counts for every test here
 
 
 # -- nothing is left out --------------------------------------------------------------------------------------------
@@ -258,7 +138,7 @@ def test_every_name_is_in_the_docs(what: str) -> None:
     names, page = NAMES[what]
     assert names
     left_out = missing(names, *([page] if page else []))
-    assert not left_out, f"{_name(page) if page else 'the docs'} say nothing of these {what}: {', '.join(left_out)}"
+    assert not left_out, f"{name(page) if page else 'the docs'} say nothing of these {what}: {', '.join(left_out)}"
 
 
 def test_the_table_of_points_says_what_may_be_answered() -> None:
@@ -291,6 +171,24 @@ def test_every_capability_has_a_section_with_its_options(file: str) -> None:
         assert _options(kind) <= set(re.findall(r"\w+", " ".join(codes(found))))
 
 
+def test_the_list_of_capabilities_has_them_all() -> None:
+    listed = {row[1].strip(" `"): codes(row[0])[0] for row in rows(GUIDE / "capabilities.md", 1).values()}
+    assert listed == {ring.key: ring.kind for ring in RINGS if ring.kind}
+
+
+@pytest.mark.parametrize("page", sorted((ROOT / "docs" / "coming-from").glob("*.md")), ids=name)
+def test_the_words_for_those_who_come_from_elsewhere_are_ours(page: Path) -> None:
+    """What stands on our side of a table is there, and takes the options that are named."""
+    places = ("wick", "wick.backends.local", "wick.backends.state", "wick.capabilities.mcp")
+    known = {kind: value for place in places for kind, value in vars(import_module(place)).items()}
+    known |= {ring.kind: ring.load() for ring in RINGS if ring.kind}
+    for code in [code for row in rows(page, 1).values() for code in codes(row[1])]:
+        if found := re.match(r"@?([A-Z][a-z]\w+)(\(.*)?", code):
+            assert found[1] in known, f"{code} is no name of wick"
+            options = set(re.findall(r"(\w+)=", found[2] or ""))
+            assert options <= set(inspect.signature(known[found[1]]).parameters), code
+
+
 # -- models ---------------------------------------------------------------------------------------------------------
 
 MODELS = GUIDE / "models.md"
@@ -317,7 +215,7 @@ def test_the_environment_variables_are_all_that_is_read(monkeypatch: pytest.Monk
 def table(page: Path, heading: str, first: str) -> list[list[str]]:
     """The rows of the table under a heading whose first column is headed so."""
     found = re.search(rf"^\| {first} \|.*\n.*\n((?:\|.*\n)+)", section(page, heading), re.MULTILINE)
-    assert found, f"{_name(page)} has no table of {first} under {heading}"
+    assert found, f"{name(page)} has no table of {first} under {heading}"
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in found[1].splitlines()]
 
 
@@ -437,6 +335,54 @@ def test_every_span_and_attribute_is_in_the_docs() -> None:
     assert missing(names, GUIDE / "agents.md") == []
 
 
+# -- numbers --------------------------------------------------------------------------------------------------------
+
+
+def _numbers() -> Any:
+    spec = spec_from_file_location("numbers_of_the_readme", ROOT / "scripts" / "readme_numbers.py")
+    assert spec and spec.loader
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_numbers_of_the_readme_are_those_of_the_benchmarks() -> None:
+    numbers = _numbers()
+    shown = numbers.BLOCK.search((ROOT / "README.md").read_text("utf-8"))
+    kept = json.loads(numbers.KEPT.read_text("utf-8"))
+    assert shown, "README.md has a place for the numbers, between <!-- numbers --> and <!-- /numbers -->"
+    expected = f"{shown[1]}{numbers.rendered(kept)}{shown[2]}"
+    assert shown[0] == expected, "run python scripts/readme_numbers.py"
+    assert "wick's client" in shown[0]
+
+
+def test_a_quick_run_changes_no_number(tmp_path: Path) -> None:
+    numbers = _numbers()
+    kept = json.loads(numbers.KEPT.read_text("utf-8"))
+    rows = [{**row, field: 1.0} for _, row, field in numbers.PICKED.values()]
+    for file in {file for file, _, _ in numbers.PICKED.values()}:
+        measured = {"quick": True, "python": "3.14", "cpus": 64, "rows": rows}
+        (tmp_path / f"{file}.json").write_text(json.dumps(measured), encoding="utf-8")
+    assert numbers.taken(tmp_path, kept) == kept
+    for path in tmp_path.iterdir():
+        path.write_text(path.read_text("utf-8").replace("true", "false"), encoding="utf-8")
+    changed = numbers.taken(tmp_path, kept)
+    assert {*changed["figures"].values()} == {1.0}
+    assert "64 cores, Python 3.14" in numbers.rendered(changed)
+
+
+def test_frameworks_stand_beside_each_other_in_the_readme(tmp_path: Path) -> None:
+    numbers = _numbers()
+    wick_ = {"version": "0.1", "different": "", "step_20": {"us": 400.0, "ratio": 1.2}, "delta": {"us": 9.0}}
+    peers = {"wick": wick_, "other": {"version": "2", "different": "a message more"}, "lost": {"version": ""}}
+    measured = {"quick": False, "date": "2026-01-01", "python": "3.11", "cores": 2, "peers": peers}
+    (tmp_path / "peers.json").write_text(json.dumps(measured), encoding="utf-8")
+    shown = numbers.rendered(numbers.taken(tmp_path, json.loads(numbers.KEPT.read_text("utf-8"))))
+    assert "| wick | 0.1 | 0.4 ms |  | 9 µs |  |" in shown
+    assert "| other | 2 | not the same work |  |  |  |" in shown
+    assert "| lost |  |  |  |  |  |" in shown
+
+
 # -- links ----------------------------------------------------------------------------------------------------------
 
 
@@ -456,11 +402,11 @@ def _broken(page: Path) -> list[str]:
         path, _, anchor = target.partition("#")
         there = (page.parent / path).resolve() if path else page
         if not there.exists() or (anchor and anchor not in _anchors(there)):
-            broken.append(f"{_name(page)}: {target}")
+            broken.append(f"{name(page)}: {target}")
     return broken
 
 
-@pytest.mark.parametrize("page", MARKDOWN, ids=_name)
+@pytest.mark.parametrize("page", MARKDOWN, ids=name)
 def test_every_link_leads_somewhere(page: Path) -> None:
     assert _broken(page) == []
 
@@ -474,4 +420,4 @@ def test_every_page_can_be_reached_from_the_index() -> None:
         reached.add(page)
         links = re.findall(r"\]\(([^)#\s]+\.md)", page.read_text(encoding="utf-8"))
         todo += [(page.parent / link).resolve() for link in links if "://" not in link]
-    assert {_name(page) for page in PAGES[1:]} - {_name(page) for page in reached} == set()
+    assert {name(page) for page in PAGES[1:]} - {name(page) for page in reached} == set()

@@ -254,6 +254,15 @@ async def test_a_grant_is_for_what_the_user_agreed_to() -> None:
     assert await again(store, permissions, call("pay", "c3", amount=500)) == "interrupted"
 
 
+@pytest.mark.parametrize(("given", "lasts"), [({}, True), ({"ask": ["Bash(ls)"]}, False)])
+async def test_a_question_says_whether_a_grant_would_silence_it(given: Any, lasts: bool) -> None:
+    """Only then is it worth offering one."""
+    sessions = Sessions(InMemory())
+    await agent(RUN, hooks=[sessions, Permissions(**given)]).run("go", thread="t")
+    (question,) = await sessions.questions("t")
+    assert question.get("lasting", False) is lasts
+
+
 async def test_a_grant_silences_no_rule() -> None:
     store = InMemory()
     await answered(store, Permissions(), "allow_session", RUN)
@@ -277,6 +286,17 @@ async def test_grants_that_an_operator_keeps() -> None:
     assert await said(permissions, RUN) == "ran ls"
     assert "nobody is there" in await said(permissions, runs("ls "))
     assert permissions.explain(execute, {"command": "ls"}) == Verdict("allow", "grant")
+
+
+async def test_a_grant_for_good_that_is_kept_elsewhere_can_be_taken_back_there() -> None:
+    store, kept = InMemory(), {"operation": "tool_use", "tool": "pay", "args": {"amount": 1}}
+    sessions = await answered(store, Permissions(grants=[]), "allow_always", PAY, call("pay", "c2", amount=1))
+    assert [said["allowed"] for said in entries(await sessions.load("t"), "answered")] == [True], "one run asks once"
+    assert await again(store, Permissions(grants=[kept]), call("pay", "c3", amount=1)) == "completed"
+    assert await again(store, Permissions(grants=[]), call("pay", "c4", amount=1)) == "interrupted"
+    thread = await sessions.load("t")
+    assert Permissions(grants=[]).explain("pay", {"amount": 1}, thread=thread).by == "mode"
+    assert Permissions().explain("pay", {"amount": 1}, thread=thread).by == "grant"
 
 
 # -- children -------------------------------------------------------------------------------------------------------

@@ -293,6 +293,64 @@ async def test_a_stream_that_is_refused_is_not_tried_again(ada: Client) -> None:
     assert refused.value.status == 404
 
 
+# -- hooks, rules, skills -------------------------------------------------------------------------------------------
+
+
+async def test_the_onion_and_its_hooks(ada: Client) -> None:
+    onion = {one.operation: one for one in await ada.onion("asking")}
+    assert [ring.hook for ring in onion["tool_use"].guards][-1] == "careful"
+    changed = await ada.change_hooks("default", {"todos": False})
+    assert {hook.name: (hook.on, hook.changed) for hook in changed}["todos"] == (False, True)
+    assert [hook.name for hook in await ada.change_hooks("default", {"todos": None}) if hook.changed] == []
+    assert "todos" in {hook.name for hook in await ada.hooks("default") if hook.on}
+    assert (await ada.limits("default")).limits is not None
+
+
+async def test_what_is_granted_can_be_taken_back(ada: Client) -> None:
+    options = {"model": "demo", "backend": "state", "recorder": True, "permissions": {"deny": ["Read"]}}
+    await ada.create_agent("granting", options)
+    stream = ada.stream("granting", "Write 'milk' to list.txt")
+    async for event in stream:
+        if isinstance(event, ApprovalRequest):
+            await ada.answer(event.id, "allow_always")
+    found = await ada.permissions("granting")
+    assert [(rule.type, rule.rule) for rule in found.rules] == [("deny", "Read")] and found.mode == "default"
+    (grant,) = found.grants
+    assert grant.tool == "write_file"
+    await ada.revoke_grant("granting", grant.id)
+    assert (await ada.permissions("granting")).grants == []
+    with pytest.raises(ServerError, match="there is no grant"):
+        await ada.revoke_grant("granting", grant.id)
+    (run,) = await ada.thread_runs(stream.thread_id)
+    assert (run.run_id, run.outcome, run.traced) == (stream.run_id, "completed", True)
+    report = await ada.replay("granting", [stream.thread_id], rules={"deny": ["Write"]})
+    assert [(one.tool, one.recorded, one.now) for one in report.changes] == [("write_file", "ask", "block")]
+    assert (report.threads, report.uses, report.more) == (1, 1, False)
+    await ada.delete_agent("granting")
+
+
+SKILL = "---\nname: haiku\ndescription: Write a haiku.\n---\nThree lines.\n"
+
+
+async def test_skills(ada: Client) -> None:
+    await ada.change_hooks("default", {"skills": True})
+    assert "slides" in {skill.name for skill in await ada.skills("default")}
+    assert (await ada.upload_skill("default", SKILL)).name == "haiku"
+    with pytest.raises(ServerError, match="already"):
+        await ada.upload_skill("default", SKILL)
+    await ada.upload_skill("default", SKILL.encode(), overwrite=True)
+    off = await ada.switch_skills("default", disable=["haiku"])
+    assert {skill.name: skill.enabled for skill in off}["haiku"] is False
+
+
+async def test_a_file_is_moved(ada: Client) -> None:
+    await ada.write_file("default", "old.txt", "hello")
+    await ada.move_file("default", "old.txt", "folder/new.txt")
+    assert await ada.read_file("default", "folder/new.txt") == b"hello"
+    with pytest.raises(ServerError):
+        await ada.read_file("default", "old.txt")
+
+
 # -- without async --------------------------------------------------------------------------------------------------
 
 

@@ -516,7 +516,12 @@ def test_a_greeting_is_answered_with_who_it_is(said: str) -> None:
         ("Run `echo hi`, but ask for approval first", [("execute", {"command": "echo hi"})]),
         (
             "ask me to choose between red, green and blue",
-            [("ask_user", {"question": "Which one do you choose?", "options": ["red", "green", "blue"]})],
+            [
+                (
+                    "ask_user",
+                    {"question": "Which one do you choose?", "kind": "select", "options": ["red", "green", "blue"]},
+                )
+            ],
         ),
         ("ask me: what is your name?", [("ask_user", {"question": "What is your name?"})]),
         ("run echo ok to permission", [("execute", {"command": "echo ok to permission"})]),

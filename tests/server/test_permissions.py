@@ -19,8 +19,8 @@ def asking() -> dict[str, Any]:
     return {"model": model, "backend": {"type": "local"}, "permissions": rules}
 
 
-async def begun(there: Hosted) -> str:
-    body = {"messages": [{"role": "user", "content": "go"}]}
+async def begun(there: Hosted, thread: str = "") -> str:
+    body = {"messages": [{"role": "user", "content": "go"}], **({"thread_id": thread} if thread else {})}
     async with there.client("ada") as ada, ada.post("/agents/asker/stream", json=body) as answer:
         return answer.headers["X-Run-Id"]
 
@@ -58,7 +58,7 @@ async def test_an_agent_without_permissions_has_none(served: Served) -> None:
 
 async def test_what_was_granted_is_shown_and_taken_back(tmp_path: Path) -> None:
     async with hosted(tmp_path, agents={"asker": asking()}) as there:
-        run = await begun(there)
+        run = await begun(there, "granted")
         body = {"choice": "allow_always"}
         assert (await ask(there, "ada", "POST", f"/approvals/{await question(there)}", json=body))[0] == 200
         assert (await ended(there, run))["outcome"] == "completed"
@@ -72,7 +72,7 @@ async def test_what_was_granted_is_shown_and_taken_back(tmp_path: Path) -> None:
         assert (await ask(there, "ada", "DELETE", path))[0] == 204
         assert await code(there, "ada", "DELETE", path) == (404, "not_found")
         assert (await ask(there, "ada", "GET", "/agents/asker/permissions"))[1]["grants"] == []
-        run = await begun(there)
+        run = await begun(there, "granted")  # also where it was granted
         assert await question(there), "it asks again"
         (asked,) = (await ask(there, "ada", "GET", "/approvals"))[1]["approvals"]
         assert asked["tool"] == "write_file" and asked["shell"] is None

@@ -13,6 +13,7 @@ import pytest
 from serving import Hosted, events, eventually, hosted, talking
 from talkers import Gate, agents, answer, get, names, say
 from wick import asking
+from wick.errors import StoreError
 from wick.keeping import hold
 from wick.server.errors import ApiError
 from wick.server.resuming import Resuming
@@ -170,3 +171,53 @@ async def test_an_agent_that_is_gone_leaves_its_threads_readable(tmp_path: Path,
         thread = await get(client, "/threads/th_1")
         assert [message["content"] for message in thread["messages"]] == ["One.", "You said: One.", "Two."]
         assert (await answer(client, "echo", say("Three.", "th_1"), 404))["error"]["code"] == "not_found"
+
+
+async def test_a_run_that_cannot_be_saved_is_told_as_one_that_waits(
+    server: Hosted, client: aiohttp.ClientSession, gate: Gate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It goes on once there is room again, so nobody is told that it has failed: it has one end."""
+
+    async def full(*given: Any, **options: Any) -> None:
+        raise StoreError("the disk is full; make room, and go on", "full")
+
+    async with client.post("/agents/gate/stream", json=say("Hello.", "th_1")) as response:
+        await gate.asked.wait()
+        monkeypatch.setattr(server.service.store, "append", full)
+        gate.answers.put_nowait("")
+        seen = await events(response)
+    last, run = seen[-1], response.headers["X-Run-Id"]
+    assert (last["event"], last["data"]["data"]["outcome"]) == ("done", "interrupted")
+    assert "the disk is full" in last["data"]["data"]["reason"]
+    assert (await get(client, f"/runs/{run}"))["state"] == "interrupted"
+    monkeypatch.undo()
+    gate.answers.put_nowait("")
+    await settled(server)
+    await server.service._resuming.take_up_all()
+    async with client.get(f"/runs/{run}/events") as response:
+        whole = await events(response)
+    assert [name for name in names(whole) if name in ("done", "error")] == ["done"]
+    assert whole[-1]["data"]["data"]["outcome"] == "completed"
+
+
+async def test_a_run_that_is_taken_up_while_there_is_no_room_is_not_given_up(
+    server: Hosted, client: aiohttp.ClientSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await answer(client, "echo", say("One.", "th_1"))
+    owner = (await get(client, "/auth/me"))["id"]
+    await server.service.store.enqueue(owner, "th_1", {"role": "user", "content": "Two."})
+    lease, tried = server.service.store.lease, asyncio.Event()
+
+    async def full(*given: Any, **options: Any) -> Any:
+        if tried.is_set():
+            return await lease(*given, **options)  # there is room again, so that it could be given up
+        tried.set()
+        raise StoreError("the disk is full; make room, and go on", "full")
+
+    monkeypatch.setattr(server.service.store, "lease", full)
+    await server.service._resuming.take_up_all()
+    await settled(server)
+    assert tried.is_set() and (await get(client, "/threads/th_1"))["queued"] == 1
+    await Resuming(server.service.runs).take_up_all()
+    await settled(server)
+    assert (await get(client, "/threads/th_1"))["messages"][-1]["content"] == "You said: Two."

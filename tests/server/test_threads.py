@@ -219,6 +219,28 @@ async def test_what_is_said_to_a_thread_that_rests_begins_a_run(client: aiohttp.
     await call(client, "POST", "/threads/nowhere/messages", 404, json=HELLO)
 
 
+async def test_what_nobody_has_heard_yet_is_told(server: Hosted, client: aiohttp.ClientSession, gate: Gate) -> None:
+    """After a reload a page shows it; what has been heard is in one place only."""
+    asked = asyncio.create_task(answer(client, "gate", say("One.", "th_1")))
+    await gate.asked.wait()
+    said = await call(client, "POST", "/threads/th_1/messages", 202, json=say("Two."))
+    thread = await get(client, "/threads/th_1")
+    (waits,) = thread["unheard"]
+    assert (waits["position"], waits["message"]["content"]) == (said["position"], "Two.")
+    assert [message["content"] for message in thread["messages"]] == ["One."] and thread["queued"] == 1
+    for _ in range(2):
+        gate.answers.put_nowait("")
+    await asked
+    await eventually(lambda: _said_last(client, "You said: Two."))
+    thread = await get(client, "/threads/th_1")
+    assert thread["unheard"] == [] and [m["content"] for m in thread["messages"]].count("Two.") == 1
+    assert thread["last"] == (await get(client, "/threads/th_1/export"))["entries"][-1]["seq"]
+
+
+async def _said_last(client: aiohttp.ClientSession, words: str) -> bool:
+    return bool((await get(client, "/threads/th_1"))["messages"][-1]["content"] == words)
+
+
 async def test_the_same_said_to_a_thread_under_its_key_is_said_once(client: aiohttp.ClientSession) -> None:
     await answer(client, "echo", say("One.", "th_1"))
     key = {"Idempotency-Key": "k1"}

@@ -1,0 +1,130 @@
+#!/usr/bin/env python3
+"""Put the figures of the benchmarks into the README.
+
+    make bench                          measures, and writes bench/results/*.json, which are not kept
+    python scripts/readme_numbers.py    takes some figures into bench/numbers.json, which is kept, and into the README
+
+A benchmark that was not run here leaves its figures as they are. Quick runs do not count.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parent.parent
+RESULTS, KEPT, README = ROOT / "bench" / "results", ROOT / "bench" / "numbers.json", ROOT / "README.md"
+BLOCK = re.compile(r"(<!-- numbers -->\n).*?(<!-- /numbers -->)", re.DOTALL)
+
+FLOOR, SDK, OURS = "bare aiohttp + orjson", "the vendor's SDK", "wick's client"
+# name → file, rows that count, the field
+PICKED: dict[str, tuple[str, dict[str, Any], str]] = {
+    **{f"call {count} {case}": ("models", {"group": "call", "case": case, "messages": count}, "us")
+       for count in (20, 200) for case in (OURS, FLOOR, SDK)},
+    **{f"delta {case}": ("models", {"group": "delta", "case": case, "pace": "burst"}, "us")
+       for case in (OURS, FLOOR, SDK)},
+    "program kept": ("executables", {"group": "call", "case": "Python, kept", "in_flight": 1}, "p50_ms"),
+    "program started": (
+        "executables",
+        {"group": "call", "case": "Python, started each time", "in_flight": 1},
+        "p50_ms",
+    ),
+    "memory": ("server", {"group": "memory", "case": "10,000 threads and 1,000 streams"}, "megabytes"),
+    "event": ("server", {"group": "burst", "case": "wick"}, "us"),
+    "event bare": ("server", {"group": "burst", "case": "bare"}, "us"),
+}  # fmt: skip
+STEPS = ("step_20", "step_200")
+PROSE = """
+A hook that is a program answers in {program_kept} if it is kept, in {program_started} if Python is started for it.
+The server spends {event} of CPU on a piece of a reply that it streams (a bare response without users, runs and a log:
+{event_bare}), and takes {memory:.0f} MB with 10,000 threads and 1,000 open streams.
+"""
+HOW = "\nMeasured on {}, by `make bench` ([how](bench/README.md)). Ratios travel, microseconds do not.\n"
+
+
+def taken(results: Path, kept: Mapping[str, Any]) -> dict[str, Any]:
+    """The figures that are kept, with those that were measured anew in their place."""
+    figures, machines = dict(kept.get("figures", {})), dict(kept.get("machines", {}))
+    for name, (file, row, field) in PICKED.items():
+        if found := _read(results / f"{file}.json"):
+            figures[name] = next(one[field] for one in found["rows"] if row.items() <= one.items())
+            machines[file] = {"python": found["python"], "cores": found["cpus"]}
+    peers = kept.get("peers", {})
+    if found := _read(results / "peers.json"):
+        peers = {name: _peer(told) for name, told in found["peers"].items()}
+        machines["peers"] = {key: found[key] for key in ("python", "cores", "date")}
+    return {"machines": machines, "figures": figures, **({"peers": peers} if peers else {})}
+
+
+def _read(path: Path) -> dict[str, Any] | None:
+    found: dict[str, Any] | None = json.loads(path.read_text("utf-8")) if path.exists() else None
+    return None if found is None or found.get("quick") else found
+
+
+def _peer(told: Mapping[str, Any]) -> dict[str, Any]:
+    """What is told of one framework; what it did not do, or did otherwise, is named."""
+    if told.get("different"):
+        return {"version": told.get("version", ""), "different": told["different"]}
+    cases = {key: told.get(key, {}) for key in (*STEPS, "delta", "import")}
+    figures = {
+        key: {name: case[name] for name in ("us", "ratio", "cpu_ms") if name in case} for key, case in cases.items()
+    }
+    return {"version": told.get("version", ""), **figures}
+
+
+def rendered(numbers: Mapping[str, Any]) -> str:
+    """The figures as they stand in the README."""
+    figures = numbers["figures"]
+    named = {name: figures.get(name) for name in PICKED}
+    if None in named.values():
+        return ""
+    wide = [(what, *(_time(named[f"{key} {case}"]) for case in (OURS, FLOOR, SDK))) for what, key in (
+        ("CPU to ask a model, 20 messages into a conversation", "call 20"),
+        ("the same, 200 messages into it", "call 200"),
+        ("CPU for a piece of a streamed reply", "delta"),
+    )]  # fmt: skip
+    text = _table(("", "wick's client", "a bare aiohttp loop", "the OpenAI SDK"), wide)
+    times = {"program kept": 1_000, "program started": 1_000, "event": 1, "event bare": 1}
+    told = {name.replace(" ", "_"): _time(scale * named[name]) for name, scale in times.items()}
+    text += PROSE.format(**told, memory=named["memory"])
+    return text + _peers(numbers.get("peers", {})) + _how(numbers["machines"])
+
+
+def _peers(peers: Mapping[str, Any]) -> str:
+    rows = [(name, told["version"], *_cells(told)) for name, told in peers.items()]
+    head = ("CPU of", "version", "a step, 20 in", "a step, 200 in", "a streamed piece", "`import`")
+    return f"\n{_table(head, rows)}" if rows else ""
+
+
+def _cells(told: Mapping[str, Any]) -> list[str]:
+    if told.get("different"):
+        return ["not the same work", "", "", ""]
+    own = [told.get(key, {}).get("us") for key in (*STEPS, "delta")]
+    ready = told.get("import", {}).get("cpu_ms")
+    return [*(_time(one) if one is not None else "" for one in own), f"{ready:.0f} ms" if ready is not None else ""]
+
+
+def _how(machines: Mapping[str, Any]) -> str:
+    said = sorted({f"{one['cores']} cores, Python {one['python']}" for one in machines.values()})
+    return HOW.format(" and ".join(said))
+
+
+def _time(us: float) -> str:
+    return f"{us / 1_000:,.0f} ms" if us >= 10_000 else f"{us / 1_000:.2g} ms" if us >= 100 else f"{us:.0f} µs"
+
+
+def _table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
+    lines = [[*head], *([*row] for row in rows)]
+    drawn = [f"| {' | '.join(line)} |" for line in lines]
+    return "\n".join([drawn[0], "|---" * len(lines[0]) + "|", *drawn[1:]]) + "\n"
+
+
+if __name__ == "__main__":
+    numbers = taken(RESULTS, json.loads(KEPT.read_text("utf-8")) if KEPT.exists() else {})
+    KEPT.write_text(json.dumps(numbers, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    text = README.read_text("utf-8")
+    README.write_text(BLOCK.sub(lambda found: f"{found[1]}{rendered(numbers)}{found[2]}", text), encoding="utf-8")
+    print(f"wrote {KEPT.name} and {README.name}")

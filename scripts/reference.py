@@ -1,0 +1,243 @@
+#!/usr/bin/env python3
+"""The pages of the reference, made from the source: docstrings, signatures, schemas and tables.
+
+    python scripts/reference.py FOLDER      writes them there, to look at them
+
+They are made whenever the site is built, so they are never out of date and are not kept.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import re
+import sys
+from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
+from pkgutil import iter_modules
+from typing import Any
+
+from reference_files import agents_yaml, http, server_yaml
+from reference_text import doc, explained, first, signature, table, type_
+
+import wick
+import wick.capabilities
+from wick import caps, errors, events
+from wick.config import RINGS
+from wick.operations import OPERATIONS
+from wick.signatures import POSITIONS, allowed
+
+MORE = {  # what is public beside the names of `wick` itself
+    "wick.backends.local": ["Local"],
+    "wick.backends.docker": ["Docker"],
+    "wick.backends.state": ["State"],
+    "wick.client": ["Client", "SyncClient"],
+    "wick.config": ["load", "schema", "Config"],
+    "wick.models": ["resolve"],
+    "wick.models.anthropic": ["Anthropic"],
+    "wick.models.local": ["Local"],
+    "wick.models.openai": ["OpenAI"],
+    "wick.models.responses": ["OpenAIResponses"],
+    "wick.prices": ["price"],
+    "wick.program": ["program"],
+    "wick.protocols": ["Model", "Request", "Usage", "Backend", "Store"],
+    "wick.replay": ["replay", "Report"],
+    "wick.server": ["Server"],
+    "wick.stores.in_memory": ["InMemory"],
+    "wick.stores.postgres": ["Postgres"],
+    "wick.stores.sqlite": ["Sqlite"],
+    "wick.subagent": ["Subagent"],
+}
+GROUPS = {
+    "Agents": ["Agent", "Result", "Limits", "Thread"],
+    "Operations": ["Operation", "Run", "Step", "ModelCall", "ToolUse"],
+    "Positions": ["before", "wrap", "after", "guard", "Hook", "Next", "Capability"],
+    "Decisions": ["Block", "Ask", "Stop", "Continue", "Question", "Allow", "Paused"],
+    "Tools": ["tool", "Tool", "HttpTool", "ToolError"],
+    "Messages": ["Message", "Messages", "ToolCall", "ToolResult", "user", "system", "assistant", "tool_message"],
+    "For tests": ["Scripted", "FunctionModel"],
+    "Errors": ["WickError"],
+}
+
+
+# -- the public API -------------------------------------------------------------------------------------------------
+
+
+def api() -> str:
+    """Every public name, with its signature and what it says about itself."""
+    lost = {*wick.__all__} ^ {name for names in GROUPS.values() for name in names}
+    if lost:
+        raise SystemExit(f"scripts/reference.py puts these public names into no group: {', '.join(sorted(lost))}")
+    parts = ["# The public API\n", "All of these come from `wick` itself, unless a module is named.\n"]
+    for group, names in GROUPS.items():
+        parts += [f"## {group}\n", *(_entry(name, getattr(wick, name)) for name in names)]
+    for module, names in MORE.items():
+        parts += [f"## {module}\n", *(_entry(name, getattr(import_module(module), name)) for name in names)]
+    return "\n".join(parts)
+
+
+def _entry(name: str, value: Any, level: int = 3) -> str:
+    parts = [f"{'#' * level} {name}\n", signature(name, value), doc(value)]
+    if isinstance(value, type) and not issubclass(value, BaseException):
+        parts += [_fields(value), *(_method(name, *found) for found in _methods(value))]
+    return "\n".join(part for part in parts if part)
+
+
+def _fields(kind: type) -> str:
+    if not dataclasses.is_dataclass(kind):
+        return ""
+    told = [(field.name, type_(field.type)) for field in dataclasses.fields(kind) if not field.name.startswith("_")]
+    return table(("field", "type"), [(f"`{name}`", f"`{type}`") for name, type in told])
+
+
+def _methods(kind: type) -> list[tuple[str, Any]]:
+    listed = {getattr(wick, name) for name in wick.__all__} - {kind}
+    above = [cls for cls in reversed(kind.__mro__) if cls.__module__.startswith("wick") and cls not in listed]
+    own = [(name, value) for cls in above for name, value in vars(cls).items()]
+    public = {name: value for name, value in own if not name.startswith("_")}
+    return [(name, value) for name, value in public.items() if _is_method(value)]
+
+
+def _is_method(value: Any) -> bool:
+    return inspect.isfunction(value) or isinstance(value, property | classmethod | staticmethod)
+
+
+def _method(owner: str, name: str, value: Any) -> str:
+    fn = value.fget if isinstance(value, property) else getattr(value, "__func__", value)
+    if isinstance(value, property):
+        return f"#### {owner}.{name}\n\n{doc(fn)}"
+    return f"#### {owner}.{name}\n\n{signature(name, fn)}\n{doc(fn)}"
+
+
+# -- capabilities ---------------------------------------------------------------------------------------------------
+
+
+def capabilities() -> str:
+    """Every capability: what it takes, and where its hooks stand."""
+    parts = ["# Capabilities\n", "In the order in which a file has them, outermost first. Each has a module of its own,"
+             " `wick.capabilities.<key>`.\n"]  # fmt: skip
+    for ring in RINGS:
+        if ring.kind:
+            kind: Any = ring.load()
+            where = f"Key in agents.yaml: `{ring.key}`" + ("; on unless it is `false`" if ring.always else "") + ".\n"
+            about = f"{where.rstrip()} {explained(ring.key)}"
+            parts += [f"## {ring.kind}\n", signature(ring.kind, kind), doc(kind), about, _standing(kind)]
+    named = {ring.key for ring in RINGS}
+    rest = [found.name for found in iter_modules(wick.capabilities.__path__) if found.name not in named]
+    if rest:
+        raise SystemExit(f"these capabilities are no ring of wick.config: {', '.join(rest)}")
+    return "\n".join(parts)
+
+
+def _standing(kind: type) -> str:
+    hooks = [value for cls in reversed(kind.__mro__) for value in vars(cls).values() if isinstance(value, wick.Hook)]
+    tools = [value for cls in reversed(kind.__mro__) for value in vars(cls).values() if isinstance(value, wick.Tool)]
+    rows = [(f"`{hook.position}_{hook.operation.name}`", f"`{hook.name}`", first(hook.fn)) for hook in hooks]
+    rows += [("tool", f"`{tool.name}`", first(tool.fn)) for tool in tools]
+    return table(("stands at", "as", "to"), rows) if rows else ""
+
+
+# -- points, events, errors, caps -----------------------------------------------------------------------------------
+
+
+def points() -> str:
+    """The sixteen points, and the decisions that each of them takes."""
+    decisions = ("Block", "Ask", "Stop", "Continue")
+    rows = []
+    for operation in OPERATIONS:
+        for position in POSITIONS:
+            can = {kind.__name__ for kind in allowed(position, operation.name)}
+            rows.append((f"`{position}_{operation.name}`", *("yes" if one in can else "" for one in decisions)))
+    changes = [(f"`{op.__name__}`", ", ".join(f"`{name}`" for name in op.editable) or "nothing", first(op))
+               for op in OPERATIONS]  # fmt: skip
+    return "\n".join([
+        "# Hook points\n",
+        "A point is a position at an operation. Returning nothing is possible at each.\n",
+        table(("point", *decisions), rows),
+        "## What can be changed there\n",
+        table(("operation", "`before` and `wrap` may change", ""), changes),
+    ])  # fmt: skip
+
+
+def event_page() -> str:
+    """Every event, with its fields."""
+    parts = ["# Events\n", doc(events), "Each is a class of `wick.events`; `to_json()` is what goes over the wire.\n"]
+    for kind in events.Event.__subclasses__():
+        fields = [field for field in dataclasses.fields(kind) if field.name not in _names(events.Event)]
+        last = " It is the last event of its run." if kind.terminal else ""
+        rows = [(f"`{field.name}`", f"`{type_(field.type)}`") for field in fields]
+        parts += [f"## {kind.event}\n", f"`{kind.__name__}`: {first(kind)}{last}\n", table(("field", "type"), rows)]
+    return "\n".join(parts)
+
+
+def _names(kind: Any) -> set[str]:
+    return {field.name for field in dataclasses.fields(kind)}
+
+
+def error_page() -> str:
+    """The tree of errors, and each of them."""
+    kinds = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, BaseException)]
+    parts = ["# Errors\n", doc(errors)]
+    for kind in kinds:
+        above = kind.__mro__[1].__name__
+        parts += [f"## {kind.__name__}\n", f"{first(kind)} It is a kind of `{above}`.\n"]
+        parts += [signature(kind.__name__, kind)] if "__init__" in vars(kind) else []
+    return "\n".join(parts)
+
+
+def cap_page() -> str:
+    """Every cap, as caps.py has it."""
+    parts = ["# Caps\n", "Everything that comes from outside has a limit, and all limits stand in one file,"
+             " `wick.caps`. Those that an option can change are named in the guide.\n"]  # fmt: skip
+    rows: list[tuple[str, str, str]] = []
+    title = ""
+    for line in inspect.getsource(caps).splitlines():
+        if line.startswith("# "):
+            parts += _caps_of(title, rows)
+            title, rows = line[2:], []
+        elif found := re.match(r"([A-Z_]+(?: = [A-Z_]+)*) = (.+?)(?:  # (.*))?$", line):
+            rows += [(f"`{name}`", _number(getattr(caps, name)), found[3] or "") for name in found[1].split(" = ")]
+    return "\n".join([*parts, *_caps_of(title, rows)])
+
+
+def _caps_of(title: str, rows: list[tuple[str, str, str]]) -> list[str]:
+    return [f"## {title[:1].upper()}{title[1:]}\n", table(("cap", "value", ""), rows)] if rows else []
+
+
+def _number(value: Any) -> str:
+    if isinstance(value, tuple):
+        return " to ".join(map(_number, value))
+    return f"{value:,}" if isinstance(value, int) else f"{value:,g}"
+
+
+# -- all of them ----------------------------------------------------------------------------------------------------
+
+PAGES: dict[str, tuple[str, Callable[[], str]]] = {
+    "api.md": ("every public name, with its signature", api),
+    "capabilities.md": ("every capability, its options, and where its hooks stand", capabilities),
+    "points.md": ("the sixteen points, and what may be answered there", points),
+    "events.md": ("what a run announces", event_page),
+    "errors.md": ("the tree of errors", error_page),
+    "agents-yaml.md": ("every key of agents.yaml", agents_yaml),
+    "server-yaml.md": ("every key of server.yaml", server_yaml),
+    "http.md": ("every route of the server, who may use it, what it takes and gives", http),
+    "caps.md": ("every limit, and its value", cap_page),
+}
+
+
+def pages() -> dict[str, str]:
+    """The pages by their names, and one that lists them."""
+    made = {name: make() for name, (_, make) in PAGES.items()}
+    rows = [(f"[{text.partition(chr(10))[0].lstrip('# ')}]({name})", PAGES[name][0]) for name, text in made.items()]
+    rows += [("[Hook programs](executable-hooks.md)", "which fields of each format do what; made from the tests")]
+    return {
+        "index.md": "# Reference\n\nMade from the source when this site was built.\n\n" + table(("", ""), rows),
+        **made,
+    }
+
+
+if __name__ == "__main__":
+    for name, text in pages().items():
+        (Path(sys.argv[1]) / name).write_text(text, encoding="utf-8")
+    print(f"wrote {len(PAGES) + 1} pages")

@@ -1,0 +1,162 @@
+"""The pages of the reference about files of configuration and about HTTP, made from their schemas."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from openapi import described
+from reference_text import doc, explained, table, type_
+
+from wick.config import RINGS
+from wick.config_keys import agent_keys, agent_schema
+from wick.server.access import ACCESS
+from wick.server.settings import ENVIRONMENT, Settings
+
+Schema = Mapping[str, Any]
+
+
+# -- files of configuration -----------------------------------------------------------------------------------------
+
+
+def agents_yaml() -> str:
+    """Every key of agents.yaml, with the form of its value."""
+    schema = agent_schema(RINGS, agent_keys(RINGS))
+    parts = ["# agents.yaml\n", "Every key that an agent may have. `${NAME}` and `${NAME:-default}` may stand for any"
+             " value. `wick.config.schema()` gives all of this as JSON Schema, for editors.\n"]  # fmt: skip
+    for key, form in schema["properties"].items():
+        about = f"\nA value is {_form(form)}. {explained(key)}".rstrip()
+        parts += [f"## {key}\n", form.get("description", ""), f"{about}\n", _keys(form)]
+    several = [("`agents`", "a map of ids to agents"), ("`defaults`", "keys that all of them have")]
+    return "\n".join([*parts, "## Several agents in a file\n", table(("key", "is"), several)])
+
+
+def _keys(schema: Schema) -> str:
+    """The keys of a map, form by form where there are several."""
+    forms = [form for form in schema.get("anyOf", [schema]) if form.get("properties")]
+    tables = []
+    for form in forms:
+        kind = next((one["const"] for one in form["properties"].values() if "const" in one), None)
+        rows = [(f"`{name}`", _form(one), _default(one)) for name, one in form["properties"].items()]
+        title = f"With `type: {kind}`:\n\n" if kind else ""
+        tables.append(title + table(("key", "is", "if not said"), rows))
+    return "\n".join(tables)
+
+
+def _default(schema: Schema) -> str:
+    value = schema.get("default")
+    return "" if value is None else f"`{json.dumps(value)}`"
+
+
+def _form(schema: Schema) -> str:
+    """What a value is, in words."""
+    if "anyOf" in schema:
+        return " or ".join(dict.fromkeys(_form(one) for one in schema["anyOf"] if one != {"type": "null"}))
+    if "const" in schema:
+        return f"`{json.dumps(schema['const'])}`"
+    if "enum" in schema:
+        return ", ".join(f"`{one}`" for one in schema["enum"])
+    if schema.get("pattern"):
+        return "`module:name`"
+    if schema.get("type") == "array":
+        return f"a list of {_several(_form(schema['items']))}" if schema.get("items") else "a list"
+    plain = {"string": "a text", "boolean": "`true` or `false`", "integer": "a whole number", "number": "a number",
+             "object": "a map", "null": "`null`", None: "any value"}  # fmt: skip
+    return plain[schema.get("type")]
+
+
+def _several(words: str) -> str:
+    """More than one of them: `a text` becomes `texts`."""
+    return re.sub(r"\ba (whole )?(text|map|number|list)\b", r"\1\2s", words)
+
+
+def server_yaml() -> str:
+    """Every key of server.yaml, from the class that reads it."""
+    variables = {name: variable for variable, name in ENVIRONMENT.items()}
+    where = "It stands in the data folder, or where `--settings` says. Flags and the environment come before it.\n"
+    parts = ["# server.yaml\n", where, _settings(Settings, variables)]
+    for name, field in Settings.model_fields.items():
+        for kind in _models(field.annotation):
+            parts += [f"## {name}\n", doc(kind), _settings(kind, {})]
+    return "\n".join(parts)
+
+
+def _models(hint: Any) -> list[Any]:
+    inner = [*getattr(hint, "__args__", ()), hint]
+    return [one for one in inner if isinstance(one, type) and hasattr(one, "model_fields")]
+
+
+def _settings(kind: Any, variables: Mapping[str, str]) -> str:
+    rows = []
+    for name, field in kind.model_fields.items():
+        default = "needed" if field.is_required() else "" if field.default_factory else f"`{_plain(field.default)}`"
+        variable = f"`{variables[name]}`" if name in variables else ""
+        rows.append((f"`{name}`", f"`{type_(field.annotation)}`", default, variable))
+    named = ("key", "type", "if not said", "environment") if variables else ("key", "type", "if not said")
+    return table(named, [row[: len(named)] for row in rows])
+
+
+def _plain(value: Any) -> str:
+    if hasattr(value, "model_dump"):
+        value = value.model_dump()
+    return json.dumps(value, default=list)
+
+
+# -- routes ---------------------------------------------------------------------------------------------------------
+
+
+def http() -> str:
+    """Every route, who may use it, and what it takes and gives."""
+    document = json.loads(described())
+    doors = table(("", "route", "who"), [(f"`{method}`", f"`{path}`", who) for method, path, who in ACCESS])
+    parts = ["# HTTP routes\n", "What the server says about itself at `/openapi.json`. `WS` is a WebSocket.\n", doors]
+    for path, methods in sorted(document["paths"].items()):
+        for method, told in methods.items():
+            parts += [f"## {method.upper()} {path}\n", *_route(told)]
+    parts += ["# What is sent and answered\n"]
+    for name, schema in sorted(document["components"]["schemas"].items()):
+        about = schema.get("description", "").replace("\n", " ")
+        parts += [f"## {name}\n", f"{about}\n", _properties(schema) or f"It is {_shape(schema)}.\n"]
+    return "\n".join(parts)
+
+
+def _route(told: Mapping[str, Any]) -> Iterable[str]:
+    yield told.get("description", "") + "\n"
+    rows = [(f"`{one['name']}`", one["in"], _shape(one.get("schema", {})), one.get("description", ""))
+            for one in told.get("parameters", [])]  # fmt: skip
+    if rows:
+        yield table(("parameter", "in", "is", ""), rows)
+    body = told.get("requestBody", {}).get("content", {})
+    if body:
+        yield f"Takes {' or '.join(_content(*one) for one in body.items())}.\n"
+    good = {code: answer for code, answer in told.get("responses", {}).items() if code.startswith("2")}
+    for code, answer in good.items():
+        what = " or ".join(_content(*one) for one in answer.get("content", {}).items())
+        yield f"Answers {code}{f' with {what}' if what else ''}.\n"
+
+
+def _content(type: str, told: Mapping[str, Any]) -> str:
+    return _shape(told["schema"]) if type == "application/json" and told.get("schema") else f"`{type}`"
+
+
+def _shape(schema: Mapping[str, Any]) -> str:
+    """A schema of the API in words, with a link to what has a name."""
+    if "$ref" in schema:
+        name = schema["$ref"].rpartition("/")[2]
+        return f"[{name}](#{name.lower()})"
+    if "anyOf" in schema:
+        return " or ".join(dict.fromkeys(_shape(one) for one in schema["anyOf"]))
+    if schema.get("type") == "array":
+        return f"a list of {_several(_shape(schema.get('items', {})))}"
+    return _form(schema) if schema.get("type") != "object" else "an object"
+
+
+def _properties(schema: Mapping[str, Any]) -> str:
+    needed = schema.get("required", ())
+    rows = []
+    for name, one in schema.get("properties", {}).items():
+        default = "needed" if name in needed and "default" not in one else _default(one)
+        rows.append((f"`{name}`", _shape(one), default, one.get("description", "").replace("\n", " ")))
+    return table(("field", "is", "if not said", ""), rows)

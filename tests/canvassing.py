@@ -1,0 +1,55 @@
+"""At the canvas: what the tests of the web interface do there again and again."""
+
+from __future__ import annotations
+
+import re
+from base64 import b64encode
+from typing import Any
+
+from playwright.sync_api import Page
+
+from browsing import Asking, show, until
+
+
+def opened(page: Page, path: str) -> Any:
+    """Open a file by the tree, its folders first; the panel of the canvas."""
+    files = show(page, "Files")
+    *folders, name = path.split("/")
+    for depth in range(len(folders)):
+        folder = files.locator(f"[data-path='{'/'.join(folders[: depth + 1])}']")
+        folder.wait_for()
+        if folder.get_attribute("aria-expanded") == "false":
+            folder.click()
+    files.locator(f"[data-path='{path}']").click()
+    page.get_by_role("tab", name=re.compile(f"^{re.escape(name)}")).wait_for()
+    return page.get_by_role("complementary", name="Canvas")
+
+
+def seen_as(page: Page, view: str) -> None:
+    page.get_by_role("group", name="Look at it as").get_by_role("button", name=view).click()
+
+
+def saved(page: Page) -> None:
+    page.get_by_role("toolbar").get_by_role("button", name="Save", exact=True).click()
+
+
+def answers(page: Page, *, yes: bool) -> list[str]:
+    """Answer every question of the browser's own from now on; what was asked."""
+    asked: list[str] = []
+
+    def answer(dialog: Any) -> None:
+        asked.append(dialog.message or dialog.type)
+        dialog.accept() if yes else dialog.dismiss()
+
+    page.on("dialog", answer)
+    return asked
+
+
+def becomes(api: Asking, path: str, text: str) -> None:
+    """Wait until a file has this text."""
+    until(lambda: api.read(path) == text)
+
+
+def put_bytes(api: Asking, path: str, data: bytes) -> None:
+    body = {"path": path, "content": b64encode(data).decode(), "encoding": "base64"}
+    api("PUT", "/agents/default/files/write", body)

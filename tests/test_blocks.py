@@ -1,0 +1,236 @@
+"""The code of the docs runs and prints what they say, and so does that of the examples."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import json
+import os
+import re
+import subprocess
+import sys
+import threading
+import tomllib
+from ast import PyCF_ALLOW_TOP_LEVEL_AWAIT
+from collections.abc import Iterator
+from configparser import ConfigParser
+from contextlib import contextmanager, nullcontext, redirect_stdout
+from dataclasses import dataclass, field
+from io import StringIO
+from pathlib import Path
+from queue import SimpleQueue
+from types import FunctionType
+from typing import Any
+
+import pytest
+import yaml
+
+from reading import MARKDOWN, PAGES, ROOT, fences, name, offline
+from wick.config import load
+from wick.server import Server
+from wick.server.access import ACCESS
+from wick.server.settings import load_settings
+
+__all__ = ["offline"]  # a fixture that counts for every test here
+
+CONTINUES, SERVED, NOT_RUN = "continues", "with a server", "not run: "  # what may stand in the comment before a block
+ADDRESS = "http://127.0.0.1:8000"  # where pages say that a server is
+TOKEN = "a-secret-that-is-long-enough"
+ELSEWHERE = {ROOT / "docs" / "tour.md"}  # its blocks are run in order, in an empty folder, by tests of their own
+RUN = [page for page in MARKDOWN if page not in ELSEWHERE]
+EXAMPLES = sorted((ROOT / "examples").glob("[0-9]*.py"))
+
+
+@dataclass
+class Block:
+    """A piece of Python in a page, and what it should print; None if the page does not say."""
+
+    line: int
+    code: str
+    output: str | None = None
+
+
+@dataclass
+class Story:
+    """Blocks that go on from each other: `<!-- continues -->` stands before every one but the first."""
+
+    page: Path
+    blocks: list[Block] = field(default_factory=list)
+    served: bool = False
+
+    def __str__(self) -> str:
+        return f"{name(self.page)}:{self.blocks[0].line}"
+
+
+def stories(page: Path) -> list[Story]:
+    found = list[Story]()
+    for about, line, language, body in fences(page, "python", "text output"):
+        if about.startswith(NOT_RUN):
+            continue
+        if language == "text output":
+            found[-1].blocks[-1].output = body
+            continue
+        if about != CONTINUES:
+            found.append(Story(page, served=about == SERVED))
+        found[-1].blocks.append(Block(line, body))
+    return found
+
+
+@pytest.mark.parametrize("story", [story for page in RUN for story in stories(page)], ids=str)
+def test_the_code_of_a_page_runs(story: Story, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {"__name__": "__main__", "token": TOKEN}
+    with _server(tmp_path / "data") if story.served else nullcontext(ADDRESS) as url:
+        for block in story.blocks:
+            padding = "\n" * (block.line - 1)  # so that a traceback names the line of the page
+            code = padding + block.code.replace(ADDRESS, url)
+            printed = StringIO()
+            with redirect_stdout(printed):
+                _run(compile(code, story.page, "exec", PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True), names)
+            if block.output is not None:
+                assert _lines(printed.getvalue()) == _lines(block.output), f"{name(story.page)}, line {block.line}"
+
+
+def _run(block: Any, names: dict[str, Any]) -> None:
+    """Run a block; one that awaits something, as in a notebook, in an event loop."""
+    if block.co_flags & inspect.CO_COROUTINE:
+        asyncio.run(FunctionType(block, names)())
+    else:
+        exec(block, names)
+
+
+@contextmanager
+def _server(data: Path) -> Iterator[str]:
+    """A server with the demo model, as `wick serve` starts one, and its address."""
+    server = Server(port=0, data=str(data), token=TOKEN).register_agent("default", {"model": "demo"})
+    said = SimpleQueue[str]()
+    serving = threading.Thread(target=lambda: server.start(tell=said.put))
+    serving.start()
+    try:
+        yield said.get(timeout=60).split()[-1]
+    finally:
+        server.shutdown()
+        serving.join(60)
+
+
+@pytest.mark.parametrize(
+    ("page", "line", "body"),
+    [(page, line, body) for page in RUN for about, line, _, body in fences(page, "sh") if not about],
+    ids=lambda value: name(value) if isinstance(value, Path) else str(value)[:8],
+)
+def test_the_commands_of_a_page_run(page: Path, line: int, body: str, tmp_path: Path) -> None:
+    programs = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    environment = {**os.environ, "PATH": programs, "HOME": str(tmp_path)}
+    project = tmp_path / "project"
+    project.mkdir()
+    done = subprocess.run(["bash", "-eu", "-c", body], cwd=project, env=environment, timeout=60,
+                          stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)  # fmt: skip
+    assert done.returncode == 0, f"{name(page)}, line {line}: {done.stdout}{done.stderr}"
+
+
+@pytest.mark.parametrize("page", RUN, ids=name)
+def test_files_that_a_page_shows_can_be_read(page: Path, tmp_path: Path) -> None:
+    for about, line, language, body in fences(page, "yaml", "json", "ini", "toml"):
+        if not about.startswith(NOT_RUN):
+            _read(language, body, tmp_path, f"{name(page)}, line {line}")
+
+
+def _read(language: str, body: str, folder: Path, where: str) -> None:
+    named = re.match(r"# (?:\S*/)?(\S+)\n", body)
+    if language == "yaml":
+        assert named, f"{where}: the first line of a YAML block names its file: # agents.yaml"
+        path = folder / named[1]
+        path.write_text(body, encoding="utf-8")
+        variables = dict.fromkeys(re.findall(r"\$\{(\w+)", body), "value")
+        readers = {
+            "agents.yaml": lambda: load(path, environment=variables).agents,
+            "server.yaml": lambda: load_settings({"data": str(folder)}, environment={}, file=path),
+            "compose.yaml": lambda: yaml.safe_load(body)["services"],
+        }
+        assert readers[named[1]](), where
+    elif language == "json":
+        assert json.loads(body), where
+    elif language == "toml":
+        assert tomllib.loads(body), where
+    else:
+        parser = ConfigParser(strict=False, interpolation=None)
+        parser.optionxform = str  # type: ignore[assignment, method-assign]
+        parser.read_string(body)
+        assert parser.sections(), where
+
+
+def test_the_requests_that_a_page_shows_are_known() -> None:
+    """`POST /replay {…}` is a route of the server, and what is sent is JSON."""
+    shown = re.findall(
+        r"^(GET|POST|PUT|PATCH|DELETE) +(/\S+)((?: +|\n +)\{.*?\})?(?=  |$|\n)", _requests(), re.M | re.S
+    )
+    assert len(shown) > 5
+    for method, path, body in shown:
+        patterns = [re.sub(r"\{\w+\}", "[^/]+", known) for verb, known, _ in ACCESS if verb == method]
+        assert any(re.fullmatch(pattern, path.partition("?")[0]) for pattern in patterns), f"{method} {path}"
+        assert not body or _is_json(body), f"{method} {path} {body}"
+
+
+def _requests() -> str:
+    return "\n".join(body for page in PAGES for _, _, _, body in fences(page, "text"))
+
+
+def _is_json(text: str) -> bool:
+    try:
+        json.JSONDecoder().raw_decode(text.strip())
+    except ValueError:
+        return False
+    return True
+
+
+def test_what_is_not_run_says_why() -> None:
+    """All blocks of code are run or read; the few that cannot be are these, and the reason stands before them."""
+    said = {CONTINUES, SERVED, ""}
+    odd = [f"{name(page)}, line {line}: {about}" for page in RUN for about, line, _, _ in fences(page)
+           if about not in said and not re.match(rf"{NOT_RUN}\w.{{5,}}", about)]  # fmt: skip
+    assert not odd, "\n".join(odd)
+    skipped = [(page, about) for page in RUN for about, _, _, _ in fences(page) if about.startswith(NOT_RUN)]
+    for page in RUN:
+        for _, line, _, body in fences(page, "python"):
+            compile("\n" * (line - 1) + body, page, "exec", PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
+    theirs = [about for page, about in skipped if page.parent.name == "coming-from"]
+    assert len(skipped) - len(theirs) <= 10, "run it, or say more in prose"
+
+
+def _lines(text: str) -> list[str]:
+    """Spaces at the end of a line do not show, and editors remove them."""
+    return [line.rstrip() for line in text.strip("\n").splitlines()]
+
+
+def test_every_kind_of_fence_is_known() -> None:
+    """A misspelt one would be code that nobody checks."""
+    known = {"", "python", "text", "text output", "sh", "toml", "yaml", "json", "ini"}
+    odd = [f"{name(page)}: {language!r}" for page in RUN for _, _, language, _ in fences(page)
+           if language not in known]  # fmt: skip
+    assert not odd, "\n".join(odd)
+
+
+# -- examples -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=name)
+def test_an_example_prints_what_it_says(path: Path, tmp_path: Path) -> None:
+    said = path.read_text(encoding="utf-8").partition("\n# prints:\n")[2]
+    expected = [line.removeprefix("#").removeprefix(" ") for line in said.splitlines()]
+    paths = os.pathsep.join(filter(None, (str(ROOT / "src"), os.environ.get("PYTHONPATH"))))
+    environment = {**os.environ, "PYTHONPATH": paths, "PYTHONIOENCODING": "utf-8"}
+    done = subprocess.run([sys.executable, "-W", "error", str(path)], cwd=tmp_path, env=environment,
+                          capture_output=True, encoding="utf-8", timeout=60, check=False)  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert expected, "the example ends with a comment `# prints:` and what it prints"
+    assert _lines(done.stdout) == _lines("\n".join(expected))
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=name)
+def test_an_example_is_short_and_listed(path: Path) -> None:
+    assert len(path.read_text(encoding="utf-8").splitlines()) < 60
+    assert f"({path.name})" in (path.parent / "README.md").read_text(encoding="utf-8")
+
+
+def test_the_first_example_is_there() -> None:
+    assert EXAMPLES[0].name == "01_hello.py"

@@ -1,0 +1,173 @@
+"""The image is built, signs people in, keeps what it was told, and is nobody's root."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import time
+from collections.abc import Iterator
+from typing import Any
+from uuid import uuid4
+
+import pytest
+import yaml
+
+import engines
+from images import need
+from installing import ROOT, wheelhouse
+from wick.client import ServerError, SyncClient
+from wick.events import ChatModelStream
+from wick.server.page_files import BUILT
+from wick.server.settings import ENVIRONMENT
+
+pytestmark = pytest.mark.timeout(300)  # an image is built
+TOKEN = "a-token-that-is-long-enough"
+MOST_MB = 200  # that it adds to its base
+
+
+def docker(*words: str, seconds: int = 100) -> str:
+    """What a command of docker prints; the builder is the one that every engine has."""
+    environment = {**os.environ, "DOCKER_HOST": engines.here().url, "DOCKER_BUILDKIT": "0"}
+    done = subprocess.run(["docker", *words], capture_output=True, text=True, timeout=seconds, env=environment)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return (done.stdout + done.stderr).strip() if words[0] == "logs" else done.stdout.strip()
+
+
+@pytest.fixture(scope="module")
+def image(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The image, on a base made of this machine's files, with packages from a folder: nothing is pulled."""
+    need("docker")
+    if not (BUILT / "index.html").is_file():
+        pytest.skip("the interface is not built: make ui")
+    base = engines.here().image("whole")
+    folder = tmp_path_factory.mktemp("image")
+    context = folder / "context"
+    kept = shutil.ignore_patterns("node_modules", "__pycache__")
+    for name in ("src", "ui", "scripts"):
+        shutil.copytree(ROOT / name, context / name, ignore=kept)
+    for name in ("pyproject.toml", "README.md", "LICENSE", "Dockerfile", ".dockerignore"):
+        shutil.copy(ROOT / name, context)
+    wheelhouse(folder, f"{ROOT}[server,postgres,mcp]", "hatchling").rename(context / "wheelhouse")
+    name = f"wick-test-image:{uuid4().hex[:8]}"
+    bases = ["--build-arg", f"PYTHON={base}", "--build-arg", f"NODE={base}"]
+    told = docker("build", "--network=none", "--force-rm", "--tag", name, *bases, str(context), seconds=290)
+    yield name
+    forget(name, told, base)
+
+
+def forget(name: str, told: str, base: str) -> None:
+    """Remove an image and what was made on the way to it, and leave its base."""
+    engine = engines.here()
+    kept = engine.ask("GET", f"/images/{base}/json")["Id"].removeprefix("sha256:")
+    for id in (name, *reversed(re.findall(r"^ ---> ([0-9a-f]{12})$", told, re.MULTILINE))):
+        if not kept.startswith(id):
+            engines.ask(engine.path, "DELETE", f"/images/{id}?force=true")
+
+
+class Container:
+    """The image, running, with a port of this machine."""
+
+    def __init__(self, image: str, *options: str) -> None:
+        self.port = engines.free_port()
+        options = ("--init", "--publish", f"127.0.0.1:{self.port}:8000", "--env", f"WICK_TOKEN={TOKEN}", *options)
+        self.id = docker("run", "--detach", "--label", "wick.test.image=1", *options, image)
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def inspect(self) -> dict[str, Any]:
+        return engines.here().inspect(self.id)
+
+    def log(self) -> str:
+        return docker("logs", self.id)
+
+    def healthy(self) -> bool:
+        """Wait for what the health check says."""
+        for _ in range(600):
+            state = self.inspect()["State"]
+            assert state["Running"], self.log()
+            if state["Health"]["Status"] != "starting":
+                return bool(state["Health"]["Status"] == "healthy")
+            time.sleep(0.1)
+        return False
+
+
+@pytest.fixture(scope="module")
+def container(image: str) -> Iterator[Container]:
+    volume = f"wick-test-{uuid4().hex[:8]}"
+    made = Container(image, "--volume", f"{volume}:/data", "--health-interval", "1s")
+    yield made
+    docker("rm", "--force", "--volumes", made.id)
+    docker("volume", "rm", "--force", volume)
+
+
+def said(client: SyncClient, words: str) -> tuple[str, str]:
+    """What is answered, and in which thread."""
+    stream = client.stream("default", words)
+    text = "".join(event.delta for event in stream if isinstance(event, ChatModelStream) and event.kind == "text")
+    return text, stream.thread_id
+
+
+def test_it_answers_those_with_a_token_and_keeps_what_they_said(container: Container) -> None:
+    assert container.healthy()
+    with SyncClient(container.url, "somebody-elses-token") as stranger, pytest.raises(ServerError):
+        stranger.agents()
+    with SyncClient(container.url, TOKEN) as client:
+        text, thread = said(client, "What can you do?")
+        assert "Offline demo model" in text
+    docker("stop", "--time", "30", container.id)
+    assert container.inspect()["State"]["ExitCode"] == 0, "it ends by itself when it is told to"
+    docker("start", container.id)
+    assert container.healthy()
+    with SyncClient(container.url, TOKEN) as client:
+        assert [message.role for message in client.thread(thread).messages] == ["user", "assistant"]
+
+
+def test_it_shows_the_page(container: Container) -> None:
+    assert container.healthy()
+    page = subprocess.run(["curl", "--silent", container.url], capture_output=True, text=True, timeout=20).stdout
+    assert '<div id="root">' in page
+
+
+def test_it_is_not_root(container: Container) -> None:
+    assert docker("exec", container.id, "id", "-u") == "10001"
+    owners = docker("exec", container.id, "sh", "-c", "stat -c %u /proc/1 /data /data/threads.db; stat -c %u /opt/wick")
+    assert owners.split() == ["10001", "10001", "10001", "0"]
+
+
+def test_it_has_python_for_scripts_of_skills_and_no_more(container: Container) -> None:
+    code = "import sys, pptx, psycopg, mcp; print(sys.version_info >= (3, 11))"
+    assert docker("exec", container.id, "python3", "-c", code) == "True"
+    found = docker("exec", container.id, "sh", "-c", "command -v node npm cc gcc pip || true")
+    assert found == ""
+
+
+def test_without_anybody_who_may_come_in_it_says_so(image: str) -> None:
+    environment = {**os.environ, "DOCKER_HOST": engines.here().url}
+    command = ["docker", "run", "--rm", image]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, env=environment)
+    assert done.returncode == 2
+    assert "nobody has said who may come in" in done.stderr and "Traceback" not in done.stderr
+
+
+def test_it_is_small(image: str) -> None:
+    sizes = [engines.here().ask("GET", f"/images/{name}/json")["Size"] for name in (image, "wick-test:whole")]
+    added = (sizes[0] - sizes[1]) / 1e6
+    print(f"the image adds {added:.0f} MB to its base")
+    assert added < MOST_MB
+
+
+# -- with Postgres ----------------------------------------------------------------------------------------------------
+
+
+def test_the_compose_file_says_what_the_server_reads() -> None:
+    told = yaml.safe_load((ROOT / "compose.yaml").read_text(encoding="utf-8"))
+    wick, db = told["services"]["wick"], told["services"]["db"]
+    ours = {name for name in wick["environment"] if name.startswith("WICK_")}
+    assert ours and ours <= set(ENVIRONMENT)
+    assert wick["depends_on"]["db"]["condition"] == "service_healthy" and db["healthcheck"]
+    assert wick["ports"][0].startswith("127.0.0.1:"), "nobody else reaches it unless somebody says so"
+    assert {volume.partition(":")[0] for part in (wick, db) for volume in part["volumes"]} == {*told["volumes"]}
