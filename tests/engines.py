@@ -130,20 +130,21 @@ def here() -> Running:
     return Running(SOCKET)
 
 
-_children: dict[int, subprocess.Popen[bytes]] = {}
-
-
 def _start_main(note: IO[str]) -> None:
-    need("dockerd", "containerd", "runc")
+    """Start it as nobody's child: a test that looks at its own descendants must not find everybody's containers."""
+    need("dockerd", "containerd", "runc", "setsid")
     if os.getuid() != 0:
         pytest.skip("an engine can be started by root only: start one, or run the tests as root")
+    command = ["setsid", "--fork", "dockerd", "-H", f"unix://{SOCKET}", f"--pidfile={LOG}.engine"]
     with open(LOG, "wb") as log:
-        command = ["dockerd", "-H", f"unix://{SOCKET}"]
-        engine = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
-    _children[engine.pid] = engine
+        subprocess.run(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, check=True, timeout=60)
+    deadline = time.monotonic() + 60
+    while not answers(SOCKET):
+        if time.monotonic() > deadline:
+            pytest.fail(f"the engine did not start:\n{Path(LOG).read_text(errors='replace')[-2_000:]}")
+        time.sleep(0.1)
     note.truncate(0)
-    note.write(str(engine.pid))
-    _await(SOCKET, engine, Path(LOG))
+    note.write(Path(f"{LOG}.engine").read_text())
 
 
 def _leave(users: int) -> None:
@@ -162,10 +163,9 @@ def _end_main(pid: int) -> None:
         return  # it is long gone, and its number is somebody else's
     os.kill(pid, signal.SIGTERM)
     deadline = time.monotonic() + 30
-    while os.path.exists(f"/proc/{pid}") and time.monotonic() < deadline:
-        if pid in _children:  # else it is another run's
-            _children[pid].poll()
-        time.sleep(0.1)
+    with suppress(OSError):
+        while Path(f"/proc/{pid}/cmdline").read_bytes() and time.monotonic() < deadline:  # a zombie's is empty
+            time.sleep(0.1)
 
 
 def _await(path: str, engine: subprocess.Popen[bytes], log: Path) -> None:

@@ -145,7 +145,7 @@ def test_what_is_done_twice_or_not_at_all_or_left_is_found(folder: Path) -> None
 
 async def test_a_process_that_is_left_is_found(folder: Path) -> None:
     (folder / "tmp").mkdir()
-    left = await asyncio.create_subprocess_exec("sh", "-c", f"sleep 30; : {folder}")
+    left = await asyncio.create_subprocess_exec("tail", "-f", "/dev/null", str(folder))
     soak = Soak(SHORT, folder)
     try:
         soak._leaks()

@@ -139,6 +139,29 @@ async def test_a_failure_is_told_with_its_words(tmp_path: Path) -> None:
         assert run["outcome"] == "failed" and run["error"]["message"] == "no tea"
 
 
+@pytest.mark.parametrize("agent", ["broken", "fine"])
+async def test_what_a_run_came_to_is_noted_before_its_end_is_told(tmp_path: Path, agent: str) -> None:
+    """However slow the store: who is told the end can ask at once what it was."""
+
+    def broken(request: Request) -> str:
+        raise RuntimeError("no tea")
+
+    made = {"broken": Agent(FunctionModel(broken)), "fine": Agent(FunctionModel(echoing))}
+    async with hosted(tmp_path, agents=made) as server, talking(server) as client:
+        records = server.service.runs.performing.records
+        put = records.put
+
+        async def slowly(*words: Any) -> None:
+            await asyncio.sleep(0.2)
+            await put(*words)
+
+        async with client.post(f"/agents/{agent}/stream", json=HELLO) as response:
+            records.put = slowly  # type: ignore[method-assign]
+            await events(response, until="error" if agent == "broken" else "done")
+            run = await get(client, f"/runs/{response.headers['X-Run-Id']}")
+        assert run["outcome"] == {"broken": "failed", "fine": "completed"}[agent]
+
+
 # -- readers --------------------------------------------------------------------------------------------------------
 
 

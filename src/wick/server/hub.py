@@ -31,7 +31,7 @@ from wick.events import (
 )
 from wick.keeping import Kept
 from wick.server.frames import Frame, Place, Telling, transient
-from wick.threads import Thread
+from wick.threads import Entry, Thread
 
 LOGGED = (ChatModelEnd, ToolStart, ToolEnd, StateChange)  # of the run itself, the log tells of these
 ASKED = (ApprovalRequest, ApprovalResponse)  # and of these, whoever asks
@@ -156,21 +156,35 @@ class Hub:
         return True
 
     def flush(self) -> None:
-        """Tell what is saved by now."""
+        """Tell what is saved by now, up to the run's end: of that only `finish` tells."""
+        saved = self._saved()
+        while self._told < saved and not self._ends(self.thread.entries[self._told]):
+            self._tell_next()
+
+    def _saved(self) -> int:
+        """How many entries are saved."""
         if isinstance(self.thread.keeper, Kept):
             self._kept = self.thread.keeper
-        saved = self._kept.written if self._kept is not None else self._told
-        while self._told < min(saved, len(self.thread.entries)):
-            entry = self.thread.entries[self._told]
-            self._told += 1
-            for frame in self._telling.tell(entry.to_json()):
-                self._broadcast(frame)
+        return min(self._kept.written, len(self.thread.entries)) if self._kept is not None else self._told
+
+    def _ends(self, entry: Entry) -> bool:
+        """Whether an entry ends the run for good."""
+        if entry.kind == "run_end":
+            return self._telling.going and entry.data["outcome"] != "interrupted"
+        return entry.kind == "rewind" and self._telling.going
+
+    def _tell_next(self) -> None:
+        entry = self.thread.entries[self._told]
+        self._told += 1
+        for frame in self._telling.tell(entry.to_json()):
+            self._broadcast(frame)
 
     @property
     def open(self) -> bool:
         """Whether the run, as far as it is saved, has begun and not ended."""
         self.flush()
-        return self.thread.open_run is not None or (self._telling.going and not self._telling.over)
+        ended = self._telling.over or self._told < self._saved()
+        return self.thread.open_run is not None or (self._telling.going and not ended)
 
     def _broadcast(self, frame: Frame) -> None:
         if frame.place is not None and isinstance(frame.event, ChatModelEnd):
@@ -180,7 +194,8 @@ class Hub:
 
     def finish(self, end: End) -> None:
         """The run is over here: that is told, or it is not for us to tell."""
-        self.flush()
+        while self._told < self._saved():
+            self._tell_next()
         if end == "told" and not self._telling.over:
             self._ending = self._for_now()
             self._broadcast(self._ending)
