@@ -13,6 +13,8 @@ import pytest
 from hypothesis import HealthCheck, settings
 from pytest_asyncio import is_async_test
 
+import leaking
+
 # A slow machine is not a bug, so nothing here has a deadline. CI generates the same examples every time;
 # at home they are new ones each run, and `make test-full` generates many more.
 settings.register_profile("home", deadline=None)
@@ -27,6 +29,14 @@ def pytest_configure(config: pytest.Config) -> None:
     if hasattr(config, "workerinput"):
         config.option.basetemp = mkdtemp(prefix="w")
         atexit.register(rmtree, config.option.basetemp, ignore_errors=True)
+    config.pluginmanager.register(leaking, "leaking")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Long tests are for `make test-full`; elsewhere they are left out, and counted."""
+    if not os.environ.get("WICK_FULL"):
+        config.hook.pytest_deselected(items=[item for item in items if item.get_closest_marker("long")])
+        items[:] = [item for item in items if not item.get_closest_marker("long")]
 
 
 @pytest.hookimpl(wrapper=True)

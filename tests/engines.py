@@ -23,7 +23,6 @@ import signal
 import socket
 import ssl
 import subprocess
-import tempfile
 import threading
 import time
 from collections.abc import Iterator
@@ -36,9 +35,10 @@ from urllib.parse import quote
 import pytest
 
 from images import USERS, need, recipe, root
+from leaking import lasting
 
 SOCKET = "/var/run/docker.sock"
-LOG = f"{tempfile.gettempdir()}/wick-tests-dockerd{f'-{os.getuid()}' if os.getuid() else ''}.log"
+LOG = f"/tmp/wick-tests-dockerd{f'-{os.getuid()}' if os.getuid() else ''}.log"
 
 # -- asking an engine, without the client under test ----------------------------------------------------------------
 
@@ -120,8 +120,8 @@ def here() -> Running:
 
     Several test runs may share it, too: the last one ends it, if one of them started it.
     """
-    users = os.open(f"{LOG}.users", os.O_RDWR | os.O_CREAT, 0o600)
-    with open(f"{LOG}.pid", "a+") as starting:
+    with lasting(), open(f"{LOG}.pid", "a+") as starting:
+        users = os.open(f"{LOG}.users", os.O_RDWR | os.O_CREAT, 0o600)
         fcntl.flock(starting, fcntl.LOCK_EX)
         fcntl.flock(users, fcntl.LOCK_SH)
         atexit.register(_leave, users)
@@ -136,8 +136,13 @@ def _start_main(note: IO[str]) -> None:
     if os.getuid() != 0:
         pytest.skip("an engine can be started by root only: start one, or run the tests as root")
     command = ["setsid", "--fork", "dockerd", "-H", f"unix://{SOCKET}", f"--pidfile={LOG}.engine"]
+    environment = {
+        name: value for name, value in os.environ.items() if name != "TMPDIR"
+    }  # it outlives this run's folder
     with open(LOG, "wb") as log:
-        subprocess.run(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, check=True, timeout=60)
+        subprocess.run(
+            command, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log, check=True, timeout=60
+        )
     deadline = time.monotonic() + 60
     while not answers(SOCKET):
         if time.monotonic() > deadline:
@@ -207,9 +212,9 @@ class Private(Running):
         command = ["unshare", "-n", "dockerd", "--bridge=none", "--iptables=false", "--ip6tables=false"]
         command += ["-H", self.url, f"--data-root={self.folder}/data", f"--exec-root={self.folder}/exec"]
         command += [f"--pidfile={self.folder}/engine.pid", "--shutdown-timeout=2"]
-        with (self.folder / "log").open("ab") as log:
+        with lasting("module"), (self.folder / "log").open("ab") as log:
             self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
-        _await(self.path, self.process, self.folder / "log")
+            _await(self.path, self.process, self.folder / "log")
 
     def signal(self, number: int) -> None:
         assert self.process is not None
@@ -282,7 +287,8 @@ def podman(folder: Path) -> Iterator[Running]:
     (folder / "containers.conf").write_text(f"[containers]\ndefault_ulimits={json.dumps(limits)}\n")
     command = ["podman", f"--root={folder}/data", f"--runroot={folder}/run", "--runtime=runc"]
     command += ["--cgroup-manager=cgroupfs", "system", "service", "--time=0", f"unix://{folder}/engine.sock"]
-    environment = {**os.environ, "CONTAINERS_CONF": f"{folder}/containers.conf"}
+    # It leaves the images that it was sent in the folder for temporary files.
+    environment = {**os.environ, "CONTAINERS_CONF": f"{folder}/containers.conf", "TMPDIR": str(folder)}
     with (folder / "log").open("wb") as log:
         engine = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment)
     try:

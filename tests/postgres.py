@@ -20,6 +20,8 @@ from pathlib import Path
 
 import pytest
 
+from leaking import lasting
+
 FOLDERS = sorted(Path("/usr/lib/postgresql").glob("*/bin"), key=lambda path: float(path.parent.name), reverse=True)
 PARENT_DIED = 1  # PR_SET_PDEATHSIG
 _schemas = count(1)
@@ -84,7 +86,8 @@ class Server:
 @cache
 def server() -> Server:
     """The server that all tests share; each has a schema of its own in it."""
-    return new_server()
+    with lasting():
+        return new_server()
 
 
 def new_server() -> Server:

@@ -21,6 +21,7 @@ import aiohttp
 import yaml
 
 from postgres import server as postgres_server
+from wick import cli
 from wick.server.server import Server
 from wick.server.service import Service
 from wick.server.settings import Settings
@@ -32,6 +33,7 @@ TOKENS = {  # ada and bob are users like any other, olga is an operator, root an
     "root": "root-token-0123456789abcdef",
 }
 ROLES = {"ada": "user", "bob": "user", "olga": "operator", "root": "admin"}
+CLI = Path(cli.__file__).with_name("__main__.py")
 DEMO: Mapping[str, Any] = {
     "agents": {
         "default": {"model": "demo", "backend": {"type": "local"}, "skills": True, "recorder": True},
@@ -120,9 +122,12 @@ def serving(
     flags: tuple[str, ...] = (),
     environment: Mapping[str, str] | None = None,
     script: str = "",
+    planted: str = "",
     **more: Any,
 ) -> Iterator[Served]:
     """A server in a process of its own; `script` is a Python program that starts one, in place of `wick serve`.
+
+    `planted` names a fault of tests/faults/planted.py that is planted into it.
 
     `more` are settings of server.yaml. A script finds them in the file that WICK_SETTINGS names, and prints what
     `wick serve` prints.
@@ -132,9 +137,10 @@ def serving(
     said.write_text(yaml.safe_dump(settings(store, folder, **more)))
     if script:
         (folder / "served.py").write_text(script)
-        command = [sys.executable, str(folder / "served.py")]
+        command = [sys.executable, *_plant(planted), str(folder / "served.py")]
     else:
-        command = [sys.executable, "-m", "wick.cli", "serve", "--settings", str(said), "--port", "0", *flags]
+        program = [*_plant(planted), str(CLI)] if planted else ["-m", "wick.cli"]
+        command = [sys.executable, *program, "serve", "--settings", str(said), "--port", "0", *flags]
         command += ["--data", str(folder / "data")]
         if config is not None:
             agents = folder / "agents.yaml"
@@ -153,6 +159,10 @@ def serving(
             with suppress(subprocess.TimeoutExpired):
                 served.stop()
         served.kill()
+
+
+def _plant(fault: str) -> list[str]:
+    return [str(Path(__file__).parent / "faults" / "planted.py"), fault] if fault else []
 
 
 @dataclass

@@ -83,11 +83,15 @@ LAZY = {
     "wick.cli.skills": {"wick"},
     "wick.cli.serve": {"wick"},  # the server, which needs another
     "wick.server.server": {"uvloop"},
+    "wick.server.building": {"aiohttp"},  # before a run needs it: to load it takes a while
+    "wick.server.places": {"wick"},  # containers, where there are any
+    "wick.server.routes.slides": {"wick"},  # what makes them
     "wick.server.service": {"wick"},  # what is kept in Postgres
+    "wick.server.verify": {"wick"},  # whoever else knows tokens, if somebody does
     "wick.mcp_servers.transports": {"anyio", "httpx2", "mcp", "mcp_types"},
     "wick.models": {"wick"},  # a model's client, when its name is resolved
     "wick.models.named": {"wick"},
-    "wick.models.http": {"aiohttp"},
+    "wick.models.http": {"email"},  # for a date, where a server names one
     "wick.models.local": {"wick", "xllamacpp"},
     "wick.prices": {"genai_prices"},
     "wick.capabilities.sessions": {"wick"},  # the store of a folder

@@ -130,6 +130,7 @@ def test_the_tables_have_a_line_for_each_client(models: tuple[str, dict[str, Any
 # -- backends -------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_every_way_to_a_command_and_a_file_is_measured(backends: tuple[str, dict[str, Any]]) -> None:
     _, report = backends
     assert Counter(row["group"] for row in report["rows"]) == {"command": 21, "file": 24, "goal": 5}
@@ -139,6 +140,7 @@ def test_every_way_to_a_command_and_a_file_is_measured(backends: tuple[str, dict
     assert all(row["per_second"] > 0 for row in rows(report, "command"))
 
 
+@pytest.mark.long
 def test_what_is_compared_with_itself_is_one(backends: tuple[str, dict[str, Any]]) -> None:
     _, report = backends
     own = [row for row in rows(report, "command") if row["case"] == "the docker exec command"]
@@ -146,6 +148,7 @@ def test_what_is_compared_with_itself_is_one(backends: tuple[str, dict[str, Any]
     assert len(own) == 7 and {row["ratio"] for row in own} == {1.0}
 
 
+@pytest.mark.long
 def test_each_goal_is_told(backends: tuple[str, dict[str, Any]]) -> None:
     printed, report = backends
     for row in rows(report, "goal"):
@@ -155,6 +158,7 @@ def test_each_goal_is_told(backends: tuple[str, dict[str, Any]]) -> None:
         assert met is row["met"] or row["figure"] == row["goal"]  # a figure is rounded
 
 
+@pytest.mark.long
 def test_what_serving_costs(server: tuple[str, dict[str, Any]]) -> None:
     printed, report = server
     assert Counter((row["group"], row["case"]) for row in rows(report, "streams", "burst", "first event")) == {
@@ -173,6 +177,7 @@ def test_what_serving_costs(server: tuple[str, dict[str, Any]]) -> None:
 # -- hook programs --------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_every_way_to_a_hook_program_is_measured(executables: tuple[str, dict[str, Any]]) -> None:
     _, report = executables
     assert Counter(row["group"] for row in report["rows"]) == {"call": 12, "goal": 2}
@@ -182,6 +187,7 @@ def test_every_way_to_a_hook_program_is_measured(executables: tuple[str, dict[st
     assert len(floors) == 2 and {row["ratio"] for row in floors} == {1.0}
 
 
+@pytest.mark.long
 def test_each_goal_of_hook_programs_is_told(executables: tuple[str, dict[str, Any]]) -> None:
     printed, report = executables
     for row in rows(report, "goal"):

@@ -111,6 +111,7 @@ def said(client: SyncClient, words: str) -> tuple[str, str]:
     return text, stream.thread_id
 
 
+@pytest.mark.long
 def test_it_answers_those_with_a_token_and_keeps_what_they_said(container: Container) -> None:
     assert container.healthy()
     with SyncClient(container.url, "somebody-elses-token") as stranger, pytest.raises(ServerError):
@@ -126,18 +127,21 @@ def test_it_answers_those_with_a_token_and_keeps_what_they_said(container: Conta
         assert [message.role for message in client.thread(thread).messages] == ["user", "assistant"]
 
 
+@pytest.mark.long
 def test_it_shows_the_page(container: Container) -> None:
     assert container.healthy()
     page = subprocess.run(["curl", "--silent", container.url], capture_output=True, text=True, timeout=20).stdout
     assert '<div id="root">' in page
 
 
+@pytest.mark.long
 def test_it_is_not_root(container: Container) -> None:
     assert docker("exec", container.id, "id", "-u") == "10001"
     owners = docker("exec", container.id, "sh", "-c", "stat -c %u /proc/1 /data /data/threads.db; stat -c %u /opt/wick")
     assert owners.split() == ["10001", "10001", "10001", "0"]
 
 
+@pytest.mark.long
 def test_it_has_python_for_scripts_of_skills_and_no_more(container: Container) -> None:
     code = "import sys, pptx, psycopg, mcp; print(sys.version_info >= (3, 11))"
     assert docker("exec", container.id, "python3", "-c", code) == "True"
@@ -145,6 +149,7 @@ def test_it_has_python_for_scripts_of_skills_and_no_more(container: Container) -
     assert found == ""
 
 
+@pytest.mark.long
 def test_without_anybody_who_may_come_in_it_says_so(image: str) -> None:
     environment = {**os.environ, "DOCKER_HOST": engines.here().url}
     command = ["docker", "run", "--rm", image]
@@ -153,6 +158,7 @@ def test_without_anybody_who_may_come_in_it_says_so(image: str) -> None:
     assert "nobody has said who may come in" in done.stderr and "Traceback" not in done.stderr
 
 
+@pytest.mark.long
 def test_it_is_small(image: str) -> None:
     sizes = [engines.here().ask("GET", f"/images/{name}/json")["Size"] for name in (image, "wick-test:whole")]
     added = (sizes[0] - sizes[1]) / 1e6

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import threading
 from pathlib import Path
@@ -546,7 +547,7 @@ def test_to_rewind_is_to_be_as_one_was(to: int) -> None:
     messages, values = thread.messages, thread.values
     thread.rewind(to)
     assert told(thread) == told(talk().fork(to))
-    assert messages == thread.messages and values is thread.values, "whoever holds them sees it too"
+    assert messages == thread.messages and dict(values) == dict(thread.values), "whoever holds them sees it too"
     added = 1 + len(thread.questions)  # what waits is asked again
     assert len(thread.entries) == len(talk().entries) + added, "nothing is taken out of the log"
     assert state(Thread.from_json(json.loads(json.dumps(thread.to_json())))) == state(thread)
@@ -686,3 +687,22 @@ def test_a_thread_of_schema_1_opens() -> None:
     assert thread.to_json()["entries"] == data["entries"], "nothing is lost on the way"
     thread.add(tool_message(thread.pending[0].id, "pay", "no"), user("go on"))
     assert thread.messages.last_content == "go on"
+
+
+def test_a_thread_that_nobody_holds_is_gone_at_once() -> None:
+    """Not only when Python looks for garbage: a server that looks seldom would hold thousands of them."""
+
+    def there() -> int:
+        return sum(type(each) is Thread for each in gc.get_objects())
+
+    gc.collect()
+    gc.disable()
+    try:
+        before, thread = there(), Thread()
+        thread.values["todos"] = [1]
+        thread.add(user("hello"))
+        assert there() == before + 1
+        del thread
+        assert there() == before
+    finally:
+        gc.enable()

@@ -150,6 +150,7 @@ def test_the_wheel_has_it(tmp_path: Path) -> None:
     assert not [name for name in shipped if "node_modules" in name]
 
 
+@pytest.mark.long
 def test_what_is_loaded_first_is_small(tmp_path: Path) -> None:
     """In a real browser; and the editor, the terminal and the like come when they are asked for."""
     built()

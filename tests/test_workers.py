@@ -206,3 +206,25 @@ assert os.waitpid(child, 0)[1] == 0
         [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, env={"PYTHONPATH": SOURCE}
     )
     assert (done.returncode, done.stdout) == (0, "child\n"), done.stderr
+
+
+async def test_an_error_that_was_dealt_with_is_gone_at_once() -> None:
+    """It knows every frame that it came through, and those know all that a request was about."""
+
+    def fail() -> None:
+        raise ValueError("no")
+
+    gc.collect()
+    gc.disable()
+    try:
+        try:
+            await in_thread(fail, "failing")
+        except ValueError as error:
+            known = weakref.ref(error)
+        for _ in range(1_000):  # the Python thread that has raised it forgets it, too
+            if known() is None:
+                break
+            await asyncio.sleep(0.005)
+        assert known() is None
+    finally:
+        gc.enable()

@@ -12,6 +12,7 @@ from wick.frozen import freeze
 from wick.messages import Message, Reasoning, ToolCall
 from wick.protocols import CallArgs, CallStart, Delta, Finish, ReasoningDelta, TextDelta, Usage
 
+_NONE_USED = Usage()
 _CUT_OFF = ("length", "max_tokens", "content_filter")
 
 
@@ -26,7 +27,7 @@ class Reply:
         self._starts: dict[int, CallStart] = {}
         self._args: dict[int, list[str]] = {}
         self._size = 0
-        self.usage = Usage()
+        self.usage = _NONE_USED
         self.finish = ""
 
     def feed(self, delta: Delta) -> None:

@@ -139,9 +139,11 @@ class Beneath:
         try:
             fd = _openat2(self.fd, path, flags, True)
         except OSError as error:
-            if error.errno not in (errno.EXDEV, errno.EAGAIN):
+            if error.errno not in (errno.EXDEV, errno.EAGAIN, errno.ELOOP):
                 raise
-            return self._walk(path, flags)  # an absolute link back into the folder, or it leads out by hand, too
+            # An absolute link back into the folder, or it leads out by hand, too. And a kernel that begins a lookup
+            # anew, as it does when others rename things, counts the links of both: half as many are too many then.
+            return self._walk(path, flags)
         names = self._names(fd)
         if names is not None:
             return fd, names

@@ -33,6 +33,11 @@ REPLY_CALLS = 128
 SSE_LINE_BYTES = 16_000_000  # the longest line of a stream
 ERROR_BODY_BYTES = 64_000  # how much of a refusal is read
 CONNECT_SECONDS = 10.0
+CONNECTION_STAGGER_SECONDS = 0.25  # for one of a server's addresses to answer, before the next one is tried as well
+CONNECTION_IDLE_SECONDS = 15.0  # for which a connection is kept that nobody needs
+CONNECTION_BUFFER_BYTES = 256_000  # of an answer that nobody has read, before its server waits
+HTTP_HEAD_BYTES = 64_000  # the longest head of an answer
+INFLATED_BYTES = 256_000  # made at once of an answer that comes compressed
 FIRST_BYTE_SECONDS = 120.0  # until a reply begins
 CHUNK_SECONDS = 60.0  # between two pieces of it
 REPLY_SECONDS = 900.0  # until it ends
@@ -217,10 +222,11 @@ HEAD_BYTES = 64_000  # of a request without its body; what comes at once may be 
 HEAD_SECONDS = 20.0  # in which it comes
 BODY_SECONDS = 30.0  # in which the next piece of a body comes, and all of it; but longer by a second
 BODY_PACE = 2_000  # for so many bytes
+JSON_VALUES = 100_000  # in the JSON of one: to read it holds up everybody
 
 # streams of a server
 READER_FRAMES = 1_000  # that wait for one reader; who has more waiting is told what they missed, later
-READER_BYTES = 1_000_000
+READER_BYTES = 250_000
 TOLD_FRAMES = 200  # of what a reader has missed, sent at once
 BEAT_SECONDS = 15.0  # between two signs of life while nothing happens
 

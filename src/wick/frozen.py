@@ -80,16 +80,18 @@ def freeze(value: Any, depth: int = JSON_DEPTH) -> Any:
         return value
     if depth == 0:
         raise ValueError(f"the data is nested more than {JSON_DEPTH} levels deep")
-    if isinstance(value, dict):
-        return FrozenDict({_key(key): freeze(item, depth - 1) for key, item in value.items()})
+    if isinstance(value, dict):  # what is plain is not worth a call of its own
+        return FrozenDict({
+            key if type(key) is str and key.isascii() else _key(key):
+            item if type(item) is str and item.isascii() else freeze(item, depth - 1)
+            for key, item in value.items()
+        })  # fmt: skip
     if isinstance(value, (list, tuple)):
         return FrozenList([freeze(item, depth - 1) for item in value])
     _not_json(value)
 
 
 def _key(key: object) -> str:
-    if type(key) is str and key.isascii():
-        return key
     if not isinstance(key, str):
         raise TypeError("the keys of a JSON object must be strings")
     return _utf8(key)

@@ -12,7 +12,7 @@ from typing import Any
 
 from wick.asking import new_id, put
 from wick.decisions import Allow, Block, Continue, Question, Stop
-from wick.errors import ConfigError
+from wick.errors import ConfigError, StoreError
 from wick.events import (
     ChatModelEnd,
     ChatModelRestart,
@@ -33,6 +33,8 @@ from wick.threads import Fate, Thread
 
 async def receive(run: Run) -> None:
     """What was said to a kept thread before its run began is the run's input, so that every hook of a run sees it."""
+    if run.thread.has_ended(run.id):  # somebody ended it while it was to be taken up; what waits is for the next one
+        raise StoreError(f"run {run.id} of thread {run.thread.id} is over", "conflict")
     if not run.input and not run.resumed and not run.thread.busy and run.thread.keeper is not None:
         run.progress.waited = [*await run.thread.keeper.said()]
         run.input = [*run.progress.waited]

@@ -130,7 +130,7 @@ class Kept:
         self._taken: set[int] = set()  # the positions of what is in the log by now
         self._given: set[str] = set()  # the questions whose answer somebody is about to log
         self._failed: StoreError | None = None
-        self._renewing = self._loop.create_task(self._renew(), name=f"lease of {thread.id}")
+        self._renewing: asyncio.Task[None] | None = self._loop.create_task(self._renew(), name=f"lease of {thread.id}")
 
     @property
     def written(self) -> int:
@@ -289,7 +289,8 @@ class Kept:
         """Write what is left and let the next one write."""
         with suppress(StoreError):
             await self.saved()
-        await end((self._renewing,))
+        renewing, self._renewing = self._renewing, None  # which would keep this alive, as it was cancelled in here
+        await end(() if renewing is None else (renewing,))
         try:
             await self.store.release(self.owner, self.thread.id, self.lease.fence)
         except StoreError as error:  # it lapses by itself

@@ -41,8 +41,15 @@ class _Data:
 def _tidy(data: _Data) -> None:
     kind: Any = type(data)
     names, read = _fields(kind)
-    for name, value in zip(names, read(data), strict=True):
-        if type(value) is str and not value.isascii():
+    values = read(data)
+    for value in values:
+        if type(value) is list or (type(value) is str and not value.isascii()):
+            return _mend(data, names, values)
+
+
+def _mend(data: _Data, names: tuple[str, ...], values: tuple[Any, ...]) -> None:
+    for name, value in zip(names, values, strict=True):
+        if type(value) is str:
             _set(data, name, _legible(value))
         elif type(value) is list:
             _set(data, name, tuple(value))

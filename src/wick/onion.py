@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Awaitable, Iterable, Sequence
 from functools import partial
 from inspect import isawaitable
 from time import perf_counter
@@ -76,9 +76,12 @@ async def _look(hook: Hook, op: Operation[Any]) -> Any:
     return verdict
 
 
-async def _wrap(hook: Hook, next: Next[Any], op: Operation[Any]) -> Any:
-    if op.trail.invalid or not _stands(hook, op):
-        return await next(op)
+def _wrap(hook: Hook, next: Next[Any], op: Operation[Any]) -> Awaitable[Any]:
+    """One that does not stand around this operation is no ring of it."""
+    return next(op) if op.trail.invalid or not _stands(hook, op) else _around(hook, next, op)
+
+
+async def _around(hook: Hook, next: Next[Any], op: Operation[Any]) -> Any:
     start, mark, attempts = perf_counter(), op.mark(), _Attempts(op, next)
     try:
         answer = await _call(hook, op, attempts)
@@ -100,11 +103,14 @@ async def _wrap(hook: Hook, next: Next[Any], op: Operation[Any]) -> Any:
 
 def _meant(hook: Hook, op: Operation[Any], attempts: _Attempts, answer: Any) -> tuple[Any, Any]:
     """What a wrap's answer is: a decision of its own, or a result."""
+    kept = attempts.kept(answer)
+    if answer is not None and answer is kept[0]:  # simply what an attempt came to
+        return None, op.reconcile(kept, answer)
     if answer is None or isawaitable(answer):
         what = "nothing" if answer is None else "what it should have waited for"
         raise HookError(f"the hook {hook.name!r} returned {what}; its result is missing: `return await next(…)`")
-    if not isinstance(answer, DECISIONS) or attempts.gave(answer):
-        return None, op.reconcile(attempts.kept(answer), answer)
+    if not isinstance(answer, DECISIONS):
+        return None, op.reconcile(kept, answer)
     verdict = _checked(hook, op, answer)
     if isinstance(verdict, Ask) and attempts.made:
         raise HookError(f"the hook {hook.name!r} asked about what it had already begun; ask first, then call next")
@@ -141,20 +147,16 @@ class _Attempts:
         """A copy for the rings further in; whatever the hook passes on, whose it is and what is asked stay."""
         if not isinstance(op, type(self.op)):
             raise HookError(f"next takes the {self.op.name} that the hook was given, or a copy of it, not {op!r}")
-        asks = (*self.asks, *(ask for ask in op.asks if ask not in self.asks))
-        inner = op.fork(asks=asks, **self.whose)
+        new = () if op.asks is self.asks else tuple(ask for ask in op.asks if ask not in self.asks)
+        inner = op.fork(asks=(*self.asks, *new), **self.whose)
         if op is not self.op:
             self.changed = inner.changed_since(self.op.mark())
         return inner
 
-    def gave(self, answer: object) -> bool:
-        """Whether an answer is simply what an attempt came to."""
-        return any(answer is result for result, _ in self.given)
-
     def kept(self, answer: object) -> tuple[Any, Any]:
         """The attempt that an answer is of; the last one if it is the hook's own."""
-        given = [kept for kept in self.given if kept[0] is answer] or self.given or [(None, None)]
-        return given[-1]
+        own = self.given[-1] if self.given else (None, None)
+        return next((kept for kept in reversed(self.given) if kept[0] is answer), own)
 
     async def outcome(self) -> Any:
         """What it comes to without the hook."""
@@ -272,14 +274,16 @@ async def _guard(hook: Hook, sealed: Operation[Any]) -> Any:
 
 async def _call(hook: Hook, *args: Any) -> Any:
     """Call a hook, within its time limit. A cancellation that it swallows is raised again."""
-    task = asyncio.current_task()
-    cancels = task.cancelling() if task else 0
+    task = None
     try:
         start, answer = perf_counter(), hook.fn(*args)
-        if answer is not None and isawaitable(answer):
-            answer = await (within(hook.timeout, answer, f"the hook {hook.name!r}") if hook.timeout else answer)
-        elif hook.timeout and perf_counter() - start > hook.timeout:
-            raise TimeoutError(f"the hook {hook.name!r} took longer than its {hook.timeout:g} s")
+        if answer is None or not isawaitable(answer):
+            if hook.timeout and perf_counter() - start > hook.timeout:
+                raise TimeoutError(f"the hook {hook.name!r} took longer than its {hook.timeout:g} s")
+            return answer
+        task = asyncio.current_task()
+        cancels = task.cancelling() if task else 0
+        answer = await (within(hook.timeout, answer, f"the hook {hook.name!r}") if hook.timeout else answer)
     except asyncio.CancelledError:
         if task and task.cancelling() > cancels:
             raise

@@ -155,7 +155,7 @@ class Operation(Generic[R]):
     def changed_since(self, mark: dict[str, Any]) -> dict[str, Any] | None:
         """Which fields a hook changed; not how, for that may be what it took out."""
         changed = [name for name, value in mark.items() if getattr(self, name) != value]
-        return dict.fromkeys(changed, "changed") or None
+        return dict.fromkeys(changed, "changed") if changed else None
 
     def place(self) -> dict[str, Any]:
         """What tells this operation apart in the log."""

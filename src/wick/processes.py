@@ -43,7 +43,7 @@ Perform = Callable[[Json], bytes]
 # -- asking the kernel ----------------------------------------------------------------------------------------------
 
 _libc: Any = ctypes.CDLL(None, use_errno=True) if LINUX and "ctypes" in sys.modules else None
-PDEATHSIG, _DUMPABLE, _SUBREAPER, _NO_NEW_PRIVS = 1, 4, 36, 38
+PDEATHSIG, _DUMPABLE, _SECCOMP, _SUBREAPER, _NO_NEW_PRIVS = 1, 4, 22, 36, 38
 
 
 def prctl(option: int, value: int) -> bool:
@@ -63,6 +63,16 @@ def adopt_orphans() -> bool:
 def hide_memory() -> None:
     """Keep other processes of the same user from looking into this one, or steering it."""
     prctl(_DUMPABLE, 0)
+
+
+_KEYCTL, _JOIN_SESSION_KEYRING = {"x86_64": 250, "aarch64": 219}, 1
+
+
+def forget_keys() -> None:
+    """Part with the keys that the kernel holds for this session: nothing that is started from here on has them."""
+    number = _KEYCTL.get(os.uname().machine)
+    if _libc is not None and number is not None:
+        _libc.syscall(number, _JOIN_SESSION_KEYRING, None)
 
 
 def close_from(first: int) -> None:
@@ -464,6 +474,16 @@ def _confine(allowed: Json) -> None:
     prctl(_NO_NEW_PRIVS, 1)
     _landlock(_RESTRICT_SELF, ruleset, 0)
     os.close(ruleset)
+    _filter_calls(bytes.fromhex(allowed.get("filter", "")))
+
+
+def _filter_calls(program: bytes) -> None:
+    """Have the kernel ask a filter about every system call from here on; nothing, if there is none."""
+    if program:
+        steps = ctypes.create_string_buffer(program, len(program))
+        told = ctypes.create_string_buffer(struct.pack("@HP", len(program) // 8, ctypes.addressof(steps)))
+        if _libc.prctl(_SECCOMP, ctypes.c_ulong(2), told, 0, 0) != 0:
+            raise NotStarted(f"the filter of system calls was refused: {os.strerror(ctypes.get_errno())}")
 
 
 def _allow(ruleset: int, path: str, access: int) -> None:

@@ -74,6 +74,20 @@ class Search:
             at, line = end + 1, line + 1
 
 
+def standing(blocks: Iterable[bytes], matches: Iterable[Match]) -> Iterator[Match]:
+    """Those matches of a file whose text stands in its line. The blocks are those of that file."""
+    wanted, number = {match["line"]: match for match in matches}, 1
+    for piece in _pieces(blocks):
+        if not wanted:
+            return
+        last = number + piece.count(b"\n")
+        if any(number <= line <= last for line in wanted):
+            for line, text in enumerate(piece.split(b"\n"), number):
+                if line in wanted and wanted[line]["text"].strip("…") in text_of(text):
+                    yield wanted.pop(line)
+        number = last
+
+
 def _pieces(blocks: Iterable[bytes]) -> Iterator[bytes]:
     """Whole lines; of one that is too long for the memory pieces that overlap."""
     rest = b""

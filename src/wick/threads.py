@@ -66,13 +66,18 @@ class Keeper(Protocol):
 
 
 class Values(MutableMapping[str, Any]):
-    """What capabilities keep with a thread. Setting a value logs it; what was set is read-only."""
+    """What capabilities keep with a thread. Setting a value logs it; what was set is read-only.
 
-    __slots__ = ("_data", "_log")
+    It is a view: a thread that held it would hold itself, and nothing but a search for garbage would ever free it.
+    """
 
-    def __init__(self, log: Callable[[Kind, Any], Entry]) -> None:
-        self._data: dict[str, Any] = {}
-        self._log = log
+    __slots__ = ("_data", "_thread")
+
+    def __init__(self, thread: Thread) -> None:
+        self._thread, self._data = thread, thread._values
+
+    def _log(self, kind: Kind, data: Any) -> None:
+        self._thread.append(kind, data)
 
     def __getitem__(self, key: str) -> Any:
         return self._data[key]
@@ -120,15 +125,15 @@ class Thread:
     """One conversation."""
 
     __slots__ = (
-        *("id", "entries", "messages", "values", "waiting", "fates", "answers", "questions", "compacted", "keeper"),
+        *("id", "entries", "messages", "waiting", "fates", "answers", "questions", "compacted", "keeper"),
         *("busy", "touched", "open_run", "output_from", "steps"),
-        *("_items", "_since", "_order", "_chain", "_spent", "_one_by_one"),
+        *("_items", "_values", "_since", "_order", "_chain", "_spent", "_one_by_one"),
     )
 
     def __init__(self, id: str = "") -> None:
         self.id = id or f"th_{uuid4().hex[:12]}"
         self.entries: list[Entry] = []
-        self.values = Values(self.append)
+        self._values: dict[str, Any] = {}
         self._items: list[Message] = []
         self.messages = Messages.view(self._items)
         self.waiting: dict[str, ToolCall] = {}  # the calls of the last reply that nobody has answered yet
@@ -147,6 +152,11 @@ class Thread:
         self._chain: list[bytes] = []
         self._spent: dict[str, FrozenDict] = {}  # the tokens of each run
         self._one_by_one = Lock()  # tools that run in threads set values, too
+
+    @property
+    def values(self) -> Values:
+        """What capabilities keep with it."""
+        return Values(self)
 
     def __repr__(self) -> str:
         return f"Thread({self.id!r}, {len(self.entries)} entries, {len(self._items)} messages)"
@@ -215,6 +225,10 @@ class Thread:
             for name, count in spent.items():
                 total[name] = total.get(name, 0) + count
         return total
+
+    def has_ended(self, run: str) -> bool:
+        """Whether a run is over for good, so that nobody takes it up again."""
+        return run in self._spent and (self.open_run is None or self.open_run["run"] != run)
 
     @property
     def pending(self) -> tuple[ToolCall, ...]:
@@ -330,7 +344,7 @@ class Thread:
         self.answers.setdefault(data["hash"], data)  # the first answer wins
 
     def _fold_value(self, data: FrozenDict) -> None:
-        key, values = data["key"], self.values._data
+        key, values = data["key"], self._values
         if "item" in data:
             _items(values, key, data["item"]).fold(data)
         elif "value" in data:
@@ -370,10 +384,12 @@ class Thread:
         before = Thread(self.id)
         for entry in self.lineage(data["to"]):
             before._fold(entry)
-        self._items[:], self.values._data = before._items, before.values._data
+        self._items[:] = before._items
+        self._values.clear()
+        self._values |= before._values
         for name in _FOLDED:
             setattr(self, name, getattr(before, name))
-        self.touched |= dict.fromkeys(self.values)
+        self.touched |= dict.fromkeys(self._values)
 
 
 _FOLDS: dict[Kind, Callable[[Thread, Any], None]] = {

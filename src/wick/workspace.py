@@ -20,7 +20,7 @@ import os
 import stat
 import threading
 from contextlib import contextmanager, suppress
-from itertools import takewhile
+from itertools import groupby, takewhile
 from typing import Callable, Iterable, Iterator, Sequence
 
 from wick.beneath import ANYTHING, FOLDER, MOST_LINKS, Beneath, Names, Step, kind
@@ -41,7 +41,7 @@ from wick.errors import BackendError
 from wick.patterns import Glob
 from wick.protecting import PROTECTED, Protected
 from wick.refusals import check_range, check_regular, checked, explained, fail
-from wick.searching import Search
+from wick.searching import Search, standing
 from wick.shapes import Content, Edited, Found, Lines, Listing, Match, Matches, Stat, Written
 from wick.texts import content_of, edited, encoded, is_binary, lines_of, searchable
 from wick.walking import Budget, DiskWalk, Rules, ignore_text
@@ -158,6 +158,14 @@ class Workspace:
                 if budget.over:
                     break
         return {"matches": matches, "truncated": budget.spent}
+
+    def standing(self, matches: Iterable[Match]) -> list[Match]:
+        """Those of some matches that stand in the workspace, for what another program has found by its paths.
+
+        What a path leads to may have been exchanged for a link while that program searched.
+        """
+        files = groupby(matches, lambda match: match["file"])
+        return [match for file, found in files for match in standing(self._text_blocks(file, Budget()), found)]
 
     # -- changing --
 

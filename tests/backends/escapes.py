@@ -1,7 +1,7 @@
 """Ways out of a sandbox, each tried in a process of its own. Runs inside: the standard library only.
 
-Started with what there is to find (see `Around` in test_escapes.py) as JSON in argv[1]; prints what came of each probe
-as JSON: "held: …" or "ESCAPED: …". A probe returns something if it got out, and nothing (or an error) if not.
+Started with what there is to find (see `Around` in faults/s3_around.py) as JSON in argv[1]; prints what came of each
+probe as JSON: "held: …" or "ESCAPED: …". A probe returns something if it got out, and nothing (or an error) if not.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import glob
 import json
 import os
 import re
+import resource
 import signal
 import socket
 import struct
@@ -51,7 +52,9 @@ def opens(path: str, flags: int) -> str:
     return path
 
 
-def call(number: int, *args: Any) -> int:
+def call(which: int | str, *args: Any) -> int:
+    """A system call, by its number or its name; numbers are not the same on every kind of machine."""
+    number = AROUND["numbers"][which] if isinstance(which, str) else which
     ctypes.set_errno(0)
     result: int = libc.syscall(ctypes.c_long(number), *args)
     if result < 0:
@@ -162,7 +165,7 @@ def break_out_by_chroot() -> str:
 @probe
 def a_file_by_its_handle() -> int:
     handle = struct.pack("Ii", 8, 1) + struct.pack("II", 2, 0)
-    return call(304 if os.uname().machine == "x86_64" else 265, os.open(".", os.O_RDONLY), handle, 0)
+    return call("open_by_handle_at", os.open(".", os.O_RDONLY), handle, 0)
 
 
 @probe
@@ -214,14 +217,12 @@ def write_where_programs_are() -> list[str]:
 
 @probe
 def make_the_root_writable_again() -> int:
-    return call(165 if os.uname().machine == "x86_64" else 40, None, b"/usr", None, ctypes.c_ulong(32 | 4096), None)
+    return call("mount", None, b"/usr", None, ctypes.c_ulong(32 | 4096), None)
 
 
 @probe
 def take_a_mount_away() -> int:
-    return call(
-        166 if os.uname().machine == "x86_64" else 39, os.fsencode(AROUND["workspace"] + "/.env"), ctypes.c_int(2)
-    )
+    return call("umount2", os.fsencode(AROUND["workspace"] + "/.env"), ctypes.c_int(2))
 
 
 # -- secrets in the workspace ---------------------------------------------------------------------------------------
@@ -345,7 +346,7 @@ def signal_everybody() -> str:
 
 @probe
 def trace_the_first_process() -> int:
-    return call(101 if os.uname().machine == "x86_64" else 117, ctypes.c_long(16), ctypes.c_long(1), None, None)
+    return call("ptrace", ctypes.c_long(16), ctypes.c_long(1), None, None)
 
 
 @probe
@@ -419,7 +420,7 @@ def a_new_user_namespace() -> str:
 @probe
 def a_namespace_of_another_process() -> int:
     descriptor = os.open("/proc/1/ns/mnt", os.O_RDONLY)
-    return call(308 if os.uname().machine == "x86_64" else 268, descriptor, 0)
+    return call("setns", descriptor, 0)
 
 
 @probe
@@ -589,6 +590,450 @@ def queues_and_segments_of_the_host() -> list[str]:
 @probe
 def the_name_of_the_host() -> str:
     return "" if os.uname().nodename == "wick" else os.uname().nodename
+
+
+# -- mounts and namespaces ------------------------------------------------------------------------------------------
+
+
+def _done(result: int) -> str:
+    if result < 0:
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+    return "worked"
+
+
+@probe
+def mount_a_folder_in_memory() -> str:
+    os.makedirs("mounted", exist_ok=True)
+    return _done(libc.mount(b"tmpfs", b"mounted", b"tmpfs", 0, None))
+
+
+@probe
+def mount_a_folder_of_the_host() -> str:
+    os.makedirs("bound", exist_ok=True)
+    _done(libc.mount(os.fsencode(os.path.dirname(AROUND["beside"])), b"bound", None, 4096, None))
+    return leaked("bound/" + os.path.basename(AROUND["beside"])) or "mounted"
+
+
+@probe
+def mount_the_processes_of_the_host() -> str:
+    os.makedirs("processes", exist_ok=True)
+    return _done(libc.mount(b"proc", b"processes", b"proc", 0, None))
+
+
+@probe
+def take_the_processes_away_to_see_what_is_below() -> str:
+    return _done(libc.umount2(b"/proc", 2))
+
+
+@probe
+def another_root() -> str:
+    return _done(libc.syscall(ctypes.c_long(AROUND["numbers"]["pivot_root"]), b".", b"."))
+
+
+def namespace(name: str, flag: int) -> None:
+    """A namespace of one's own, in which one would be root."""
+
+    def leave() -> str:
+        return _done(libc.unshare(flag))
+
+    def begin() -> str:
+        child = call("clone", ctypes.c_ulong(flag | signal.SIGCHLD), None, None, None, None)
+        if child == 0:
+            os._exit(0)
+        os.waitpid(child, 0)
+        return "worked"
+
+    PROBES[f"unshare a namespace of {name}"] = leave
+    PROBES[f"a child in a namespace of {name}"] = begin
+
+
+for _name, _flag in {
+    "mounts": 17,
+    "groups": 25,
+    "names": 26,
+    "ipc": 27,
+    "users": 28,
+    "pids": 29,
+    "networks": 30,
+}.items():
+    namespace(_name, 1 << _flag)
+
+
+@probe
+def every_namespace_of_the_first_process() -> list[str]:
+    found = []
+    for path in glob.glob("/proc/1/ns/*"):
+        try:
+            call("setns", os.open(path, os.O_RDONLY), 0)
+            found.append(path)
+        except OSError:
+            continue
+    return found
+
+
+# -- wick, and other processes --------------------------------------------------------------------------------------
+
+
+@probe
+def trace_wick() -> int:
+    return call("ptrace", ctypes.c_long(16), ctypes.c_long(AROUND["pid"]), None, None)
+
+
+@probe
+def trace_the_parent() -> int:
+    return call("ptrace", ctypes.c_long(0x4206), ctypes.c_long(_stranger()), None, None)
+
+
+def _stranger() -> int:
+    """A process above this one that is no part of the probes; where none is seen, the first one."""
+    with open(f"/proc/{os.getppid()}/stat") as file:
+        above = int(file.read().rpartition(")")[2].split()[1])
+    return above or 1
+
+
+@probe
+def read_the_memory_of_wick() -> int:
+    buffer = ctypes.create_string_buffer(16)
+    there = (ctypes.c_size_t * 2)(ctypes.addressof(buffer), 16)
+    return call("process_vm_readv", ctypes.c_long(AROUND["pid"]), there, 1, there, 1, 0)
+
+
+@probe
+def a_descriptor_of_wick() -> int:
+    there = call(434, ctypes.c_long(AROUND["pid"]), 0)
+    return call(438, there, ctypes.c_long(0), 0) + 1
+
+
+@probe
+def signal_wick_by_a_descriptor() -> str:
+    return str(call(424, call(434, ctypes.c_long(AROUND["pid"]), 0), 0, None, 0) + 1)
+
+
+@probe
+def signal_the_group_of_wick() -> str:
+    os.killpg(AROUND["group"], 0)
+    return "it is there"
+
+
+@probe
+def signal_a_thread_of_wick() -> int:
+    return call("tgkill", ctypes.c_long(AROUND["pid"]), ctypes.c_long(AROUND["pid"]), 0) + 1
+
+
+@probe
+def the_limits_of_wick() -> Any:
+    return resource.prlimit(AROUND["pid"], resource.RLIMIT_NOFILE)
+
+
+@probe
+def the_program_of_wick() -> str:
+    return os.readlink(f"/proc/{AROUND['pid']}/exe")
+
+
+@probe
+def the_descriptors_of_wick() -> list[str]:
+    return os.listdir(f"/proc/{AROUND['pid']}/fd")
+
+
+@probe
+def what_wick_has_mapped() -> str:
+    with open(f"/proc/{AROUND['pid']}/maps") as file:
+        return file.readline()
+
+
+@probe
+def what_other_processes_were_started_with() -> str:
+    return leaked(*glob.glob("/proc/[0-9]*/cmdline"))
+
+
+@probe
+def write_to_a_program_that_runs() -> str:
+    return opens("/proc/self/exe", os.O_WRONLY)
+
+
+@probe
+def write_to_the_program_of_the_first_process() -> str:
+    return opens("/proc/1/exe", os.O_WRONLY)
+
+
+@probe
+def a_folder_above_by_its_descriptor() -> list[str]:
+    above = os.open("..", os.O_PATH)
+    return [name for name in os.listdir(f"/proc/self/fd/{above}") if name != os.path.basename(os.getcwd())]
+
+
+@probe
+def the_root_by_its_descriptor() -> str:
+    root = os.open("/", os.O_RDONLY)
+    os.fchdir(root)
+    return leaked(
+        AROUND["beside"].lstrip("/"), f"/proc/self/cwd{AROUND['beside']}", f"/proc/self/root{AROUND['beside']}"
+    )
+
+
+# -- rights ---------------------------------------------------------------------------------------------------------
+
+
+@probe
+def become_the_group_of_root() -> str:
+    os.setgid(0)
+    return "gid 0"
+
+
+@probe
+def groups_of_root() -> str:
+    os.setgroups([0])
+    return "groups"
+
+
+@probe
+def all_rights_at_once() -> str:
+    header, rights = struct.pack("=Ii", 0x20080522, 0), struct.pack("=6I", *[0xFFFFFFFF] * 3, *[0xFFFFFFFF] * 3)
+    return _done(libc.capset(header, rights))
+
+
+@probe
+def rights_that_stay() -> str:
+    return _done(libc.prctl(47, 2, 21, 0, 0))  # raise CAP_SYS_ADMIN among the ambient ones
+
+
+@probe
+def rights_of_a_file() -> str:
+    with open("capable", "w"):
+        pass
+    os.setxattr("capable", "security.capability", struct.pack("<5I", 0x2000001, 1 << 21, 0, 0, 0))
+    return "set"
+
+
+@probe
+def a_file_of_root() -> str:
+    with open("owned", "w"):
+        pass
+    if os.stat("owned").st_uid == 0:
+        return ""  # it was root's before: there is nothing to win
+    os.chown("owned", 0, 0)
+    return "owned"
+
+
+@probe
+def a_file_that_nobody_can_delete() -> str:
+    descriptor = os.open("stuck", os.O_CREAT | os.O_RDWR)
+    fcntl.ioctl(descriptor, 0x40086602, struct.pack("l", 0x10))
+    return "immutable"
+
+
+@probe
+def the_bit_of_root_by_a_program() -> str:
+    subprocess.run(["cp", "/bin/true", "copied"], check=True)
+    subprocess.run(["chmod", "u+s,g+s", "copied"], capture_output=True, check=False)
+    return "setuid" if os.stat("copied").st_mode & 0o6000 else ""
+
+
+@probe
+def a_device_of_memory() -> str:
+    os.mknod("memory", 0o600 | 0o020000, os.makedev(1, 1))
+    return opens("memory", os.O_RDONLY)
+
+
+@probe
+def programs_of_root() -> str:
+    for program in ("su", "sudo", "mount", "newgrp", "pkexec"):
+        done = subprocess.run(["sh", "-c", f"{program} -c id </dev/null"], capture_output=True, check=False, text=True)
+        if "uid=0" in done.stdout:
+            return program
+    return ""
+
+
+@probe
+def a_filter_that_is_missing() -> str:
+    with open("/proc/self/status") as file:
+        return "" if "Seccomp:\t2" in file.read() else "no filter of system calls"
+
+
+@probe
+def memory_where_it_is_expected() -> str:
+    return _done(libc.personality(ctypes.c_ulong(0x40000)))
+
+
+@probe
+def typing_with_more_bits() -> int:
+    _, slave = os.openpty()
+    return call("ioctl", slave, ctypes.c_ulong(termios.TIOCSTI | 1 << 32), b"x") + 1
+
+
+@probe
+def typing_into_what_controls_this() -> str:
+    fcntl.ioctl(os.open("/dev/tty", os.O_RDWR), termios.TIOCSTI, b"x")
+    return "typed"
+
+
+@probe
+def pasting_into_a_console() -> int:
+    _, slave = os.openpty()
+    return call("ioctl", slave, ctypes.c_ulong(0x541C), b"\x03") + 1
+
+
+# -- more of the kernel ---------------------------------------------------------------------------------------------
+
+
+@probe
+def keys_of_others() -> list[str]:
+    with open("/proc/keys") as file:
+        return [line for line in file.read().splitlines() if AROUND["key"] in line]
+
+
+@probe
+def read_a_key() -> int:
+    return call("keyctl", ctypes.c_long(11), ctypes.c_long(AROUND["key_id"]), None, None) + 1
+
+
+@probe
+def addresses_of_the_kernel() -> str:
+    with open("/proc/kallsyms") as file:
+        first = file.readline()
+    return first if int(first.split()[0], 16) else ""
+
+
+@probe
+def messages_of_the_kernel() -> str:
+    return opens("/dev/kmsg", os.O_RDONLY | os.O_NONBLOCK)
+
+
+@probe
+def programs_for_other_machines() -> str:
+    return opens("/proc/sys/fs/binfmt_misc/register", os.O_WRONLY)
+
+
+@probe
+def what_the_kernel_runs_for_devices() -> str:
+    return opens("/sys/kernel/uevent_helper", os.O_WRONLY)
+
+
+@probe
+def what_the_kernel_runs_for_modules() -> str:
+    return opens("/proc/sys/kernel/modprobe", os.O_WRONLY)
+
+
+@probe
+def traces_of_the_kernel() -> list[str]:
+    return [*glob.glob("/sys/kernel/tracing/*"), *glob.glob("/sys/kernel/debug/*"), *glob.glob("/sys/firmware/efi/*")]
+
+
+@probe
+def what_runs_when_a_control_group_ends() -> list[str]:
+    found = []
+    for path in [*glob.glob("/sys/fs/cgroup/release_agent"), *glob.glob("/sys/fs/cgroup/*/release_agent")]:
+        found.append(opens(path, os.O_WRONLY))
+    return found
+
+
+@probe
+def a_control_group_of_ones_own() -> str:
+    os.mkdir("/sys/fs/cgroup/wick-probe")
+    return "made"
+
+
+@probe
+def leave_the_control_group() -> str:
+    for path in AROUND["cgroups"]:
+        try:
+            with open(path, "w") as file:
+                file.write("0")
+            return str(path)
+        except OSError:
+            continue
+    return ""
+
+
+@probe
+def limits_of_the_control_group() -> list[str]:
+    patterns = ("memory.max", "pids.max", "cpu.max", "*/memory.limit_in_bytes", "*/pids.max")
+    found = []
+    for path in (path for pattern in patterns for path in glob.glob(f"/sys/fs/cgroup/{pattern}")):
+        try:
+            found.append(opens(path, os.O_WRONLY))
+        except OSError:
+            continue
+    return found
+
+
+# -- more of sockets and memory -------------------------------------------------------------------------------------
+
+
+@probe
+def connect_to_the_host_by_its_other_address() -> str:
+    socket.create_connection(("::1", AROUND["port6"]), timeout=2).close()
+    return "connected"
+
+
+@probe
+def a_datagram_to_the_host() -> str:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
+        sender.sendto(b"probe", ("127.0.0.1", AROUND["datagrams"]))
+    return ""  # whether it came is seen outside
+
+
+@probe
+def an_abstract_datagram() -> str:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as client:
+        client.connect("\0" + AROUND["abstract"] + "-datagrams")
+    return "connected"
+
+
+@probe
+def the_docker_socket() -> str:
+    for path in ("/var/run/docker.sock", "/run/docker.sock", *AROUND["engines"]):
+        with socket.socket(socket.AF_UNIX) as client:
+            try:
+                client.connect(path)
+                return path
+            except OSError:
+                continue
+    return ""
+
+
+@probe
+def connections_of_the_host() -> list[str]:
+    found = []
+    for path in ("/proc/net/tcp", "/proc/net/tcp6"):
+        with open(path) as file:
+            found += [line for line in file if f":{AROUND['port']:04X} " in line or f":{AROUND['port6']:04X} " in line]
+    return found
+
+
+@probe
+def names_of_the_sockets_of_the_host() -> list[str]:
+    with open("/proc/net/unix") as file:
+        return [line for line in file if AROUND["abstract"] in line]
+
+
+@probe
+def a_segment_of_the_host() -> str:
+    libc.shmat.restype = ctypes.c_void_p
+    there = libc.shmat(AROUND["segment"], None, 0o10000)
+    if there in (None, ctypes.c_void_p(-1).value):
+        return ""
+    return "attached" if TOKEN.search(ctypes.string_at(there, 64)) else ""
+
+
+@probe
+def memory_with_a_name() -> str:
+    return leaked(f"/dev/shm/{AROUND['shared']}")
+
+
+@probe
+def queues_with_a_name() -> list[str]:
+    return os.listdir("/dev/mqueue")
+
+
+@probe
+def a_pipe_of_the_host() -> str:
+    return opens(AROUND["pipe"], os.O_RDWR | os.O_NONBLOCK)
+
+
+@probe
+def the_configuration_of_wick() -> str:
+    return leaked(AROUND["config"], os.path.join(os.path.dirname(AROUND["home"]), ".wick/server.yaml"))
 
 
 # -- one by one -----------------------------------------------------------------------------------------------------

@@ -51,7 +51,7 @@ def test_only_the_workspace_can_be_written() -> None:
     assert options_of(flags, "--bind", 2) == [["/srv/project", "/srv/project"]]
     assert {one for (one,) in options_of(flags, "--tmpfs", 1)} == {"/tmp", "/dev/shm"}
     assert {one for (one,) in options_of(flags, "--remount-ro", 1)} == {"/proc", "/dev"}
-    shown = [source for source, _ in options_of(flags, "--ro-bind", 2)]
+    shown = [source for source, covered in options_of(flags, "--ro-bind", 2) if covered != "/proc/keys"]
     assert not [path for path in shown if not path.startswith(("/usr", "/bin", "/sbin", "/lib", "/etc/"))]
     assert not [path for path in shown if "shadow" in path or "ssh" in path or path in ("/etc", "/etc/ssl")]
 

@@ -137,7 +137,10 @@ def test_a_filter_is_as_short_as_the_kernel_wants_it() -> None:
         assert all(step.true < 256 and step.false < 256 for step in steps)
 
 
-@pytest.mark.parametrize("column", [0, 1], ids=MACHINES)
+OF_THIS = [column for column, machine in enumerate(MACHINES) if column == 1 or machine == os.uname().machine]
+
+
+@pytest.mark.parametrize("column", OF_THIS, ids=lambda column: MACHINES[column])  # ARM's are everybody's headers
 def test_the_numbers_are_those_of_the_kernel(column: int) -> None:
     if not HEADERS[column].exists():
         pytest.skip("the kernel's headers are not installed: apt-get install linux-libc-dev")

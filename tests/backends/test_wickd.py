@@ -23,6 +23,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from leaking import lasting
 from wick import caps
 from wick.backends.wickd import bundle
 from wick.backends.wickd.outputs import HeadAndTail, Ring, whole_end, whole_start
@@ -342,7 +343,8 @@ class Fuzzed:
 
     @classmethod
     def one(cls) -> Wickd:
-        cls._one = cls._one or Wickd()
+        with lasting("module"):
+            cls._one = cls._one or Wickd()
         return cls._one
 
     @classmethod

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import shutil
+import signal
 import subprocess
 import sys
 from collections import Counter
@@ -18,6 +19,7 @@ from wick.capabilities.sessions import Sessions
 HERE = Path(__file__).parent
 PROGRAM = HERE / "three_turns.py"
 WRITES = "write,pwrite64,fsync,fdatasync"
+PATIENCE = 600  # seconds: a machine that has no time for it breaks no promise
 
 
 def strace(folder: Path, *options: str) -> list[str]:
@@ -41,14 +43,30 @@ def command(folder: Path, fault: str = "") -> list[str]:
 
 def converse(folder: Path, *before: str, fault: str = "") -> list[str]:
     """Run the program, perhaps to its death; what it has printed."""
-    done = subprocess.run([*before, *command(folder, fault)], capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(
+        [*before, *command(folder, fault)], capture_output=True, text=True, timeout=PATIENCE, check=False
+    )
     return done.stdout.splitlines()
+
+
+def killed_at(folder: Path, when: int, fault: str = "") -> tuple[list[str], bool]:
+    """Kill the program at that write of any of its threads: what it has printed, and whether it came to that."""
+    killing = strace(folder, f"-einject={WRITES}:signal=SIGKILL:when={when}")
+    done = subprocess.run(
+        [*killing, *command(folder, fault)], capture_output=True, text=True, timeout=PATIENCE, check=False
+    )
+    return done.stdout.splitlines(), done.returncode == -signal.SIGKILL
+
+
+def writes(folder: Path) -> list[int]:
+    """How often each thread wrote: those that opened, wrote and closed the database, in this order."""
+    lines = (folder / "trace").read_text().splitlines()
+    return [*Counter(line.split()[0] for line in lines).values()]
 
 
 def most_writes(folder: Path) -> int:
     """How often the thread that wrote most wrote."""
-    lines = (folder / "trace").read_text().splitlines()
-    return max(Counter(line.split()[0] for line in lines).values())
+    return max(writes(folder))
 
 
 def look(db: Path) -> Thread:

@@ -7,6 +7,7 @@ A fault is planted from outside, into the classes of this one process: nothing i
 
 from __future__ import annotations
 
+import asyncio
 import runpy
 import sqlite3
 import sys
@@ -55,7 +56,50 @@ def forgetful() -> None:
     service.Sqlite = lambda path: InMemory()  # type: ignore[attr-defined]
 
 
-FAULTS: dict[str, Callable[[], None]] = {"unsynced": unsynced, "unsaved": unsaved, "forgetful": forgetful}
+def blocking() -> None:
+    """Whoever comes to a server with a token holds up everybody else."""
+    from wick.server.verify import Verifier
+
+    real = Verifier.user
+
+    async def slow(self: Verifier, bearer: str) -> Any:
+        time.sleep(0.3)  # noqa: ASYNC251
+        return await real(self, bearer)
+
+    Verifier.user = slow  # type: ignore[method-assign]
+
+
+def late() -> None:
+    """A server takes its time until it is ready."""
+    from wick.server.registry import Registry
+
+    real = Registry.start
+
+    async def start(self: Registry) -> None:
+        await asyncio.sleep(2.5)
+        await real(self)
+
+    Registry.start = start  # type: ignore[method-assign]
+
+
+def idle() -> None:
+    """A server takes nothing up that was going on when it last ended."""
+    from wick.server.resuming import Resuming
+
+    async def nothing(self: Resuming) -> None:
+        return None
+
+    Resuming.take_up_all = nothing  # type: ignore[method-assign]
+
+
+FAULTS: dict[str, Callable[[], None]] = {
+    "unsynced": unsynced,
+    "unsaved": unsaved,
+    "forgetful": forgetful,
+    "blocking": blocking,
+    "late": late,
+    "idle": idle,
+}
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ from threading import Thread as Listening
 
 import pytest
 
-from faults.conversing import announced, check, command, converse, look, once, strace, traced
+from faults.conversing import announced, check, command, converse, killed_at, look, once, strace, traced, writes
 from faults.power import Disk, Step, disk, grow, left_over, recorded, recording, small
 from faults.tally import FULL, Tally, Violated
 from faults.validity import valid
@@ -37,29 +37,58 @@ LONG = 7200 if FULL else 120
 # -- each write -----------------------------------------------------------------------------------------------------
 
 
-def die_at(folder: Path, points: Sequence[int], fault: str = "") -> None:
+# A write is counted by the thread that makes it, so the threads have to be met one by one: the one that makes the
+# database is the first to write so often, the one that writes it where it is there already, and the one that closes it
+# where all is said.
+Points = dict[str, Sequence[int]]
+
+
+def begin(place: Path, where: str) -> None:
+    """What is there before the conversation is killed."""
+    place.mkdir()
+    if where == "an empty database":
+        (place / "db").mkdir()
+        _look(place / "db")
+    elif where == "all is said":
+        (place / "db").mkdir()
+        subprocess.run([*command(place), "unclosed"], capture_output=True, timeout=60, check=True)
+
+
+def die_at(folder: Path, points: Points, fault: str = "") -> None:
     """Kill the conversation at these of its writes, and take it up again."""
     with Tally("R1", "crash points of three turns", planted=bool(fault)) as tally:
-        for when in points:
-            place = folder / str(when)
-            place.mkdir()
-            with tally.trying(f"write {when}"):
-                killed = f"-einject=write,pwrite64,fsync,fdatasync:signal=SIGKILL:when={when}"
-                told = converse(place, *strace(place, killed), fault=fault)
-                assert "finished" not in told or when > LEAST, "nothing was killed"
+        deaths = 0
+        for where, when in ((where, when) for where, every in points.items() for when in every):
+            place = folder / f"{where} {when}".replace(" ", "_")
+            with tally.trying(f"write {when}, from {where}"):
+                begin(place, where)
+                told, killed = killed_at(place, when, fault)
+                deaths += killed
                 assert converse(place)[-1] == "finished"
                 check(place, told)
+        tally.note(killed=deaths)
+        assert deaths > tally.tried * 0.9, f"it was killed {deaths} times only"
+
+
+def every_point(folder: Path) -> Points:
+    """Each write of the conversation when nothing kills it."""
+    folder.mkdir()
+    assert converse(folder, *strace(folder))[-1] == "finished"
+    opening, writing, closing = writes(folder)
+    assert opening > LEAST / 10 and writing > LEAST * 2, f"only {opening} and {writing} writes were seen"
+    numbers = {"nothing": writing, "an empty database": opening, "all is said": closing}
+    return {where: range(1, number + 1) for where, number in numbers.items()}
 
 
 @pytest.mark.timeout(LONG)
 def test_every_crash_point(tmp_path: Path) -> None:
-    every = range(1, 260)
-    die_at(tmp_path, every if FULL else sorted(random.Random(5).sample(every[:200], 6)))
+    few: Points = {"nothing": (8, 53, 96, 170), "an empty database": (17,), "all is said": (4,)}
+    die_at(tmp_path, every_point(tmp_path / "clean") if FULL else few)
 
 
 def test_crash_points_find_what_is_told_before_it_is_written(tmp_path: Path) -> None:
     with pytest.raises(Violated, match="was announced and is not there"):
-        die_at(tmp_path, (60, 90), fault="unsaved")
+        die_at(tmp_path, {"nothing": (60, 90)}, fault="unsaved")
 
 
 # -- power cuts -----------------------------------------------------------------------------------------------------

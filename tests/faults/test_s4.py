@@ -443,6 +443,7 @@ async def done_is_decided(tries: int, planted: bool = False) -> None:
         tally.note(done=done)
 
 
+@pytest.mark.timeout(1800)
 async def test_what_is_done_is_what_was_decided() -> None:
     await done_is_decided(5_000 if FULL else 150)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import json
 import random
+import sys
 import xml.etree.ElementTree as ET
 from collections.abc import Iterator
 from pathlib import Path
@@ -145,7 +146,7 @@ def test_what_is_done_twice_or_not_at_all_or_left_is_found(folder: Path) -> None
 
 async def test_a_process_that_is_left_is_found(folder: Path) -> None:
     (folder / "tmp").mkdir()
-    left = await asyncio.create_subprocess_exec("tail", "-f", "/dev/null", str(folder))
+    left = await asyncio.create_subprocess_exec(sys.executable, "-c", "import time; time.sleep(60)", str(folder))
     soak = Soak(SHORT, folder)
     try:
         soak._leaks()

@@ -1,10 +1,10 @@
 """A conversation of three turns with tools, a file and a question, to be killed at any moment and run again.
 
-    python three_turns.py <folder>
+    python three_turns.py <folder> [unclosed]
 
 It goes on wherever it was, and ends with the line `finished`, or when a run fails. A line `ack <number> <kind>` says
 that the entry with that number was announced. Every effect of a tool is a line in `effects`, written at once, with the
-key of the call.
+key of the call. With `unclosed` it dies when all is said, and leaves its database as it is then.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from wick.events import Event, Failed, ToolEnd
 from wick.protocols import Request
 from wick.threads import Entry
 
-FOLDER = Path(sys.argv[1])
+FOLDER, UNCLOSED = Path(sys.argv[1]), sys.argv[2:] == ["unclosed"]
 TURNS = ("count", "write", "pay")
 ID = "th_1"
 
@@ -87,6 +87,8 @@ async def main() -> None:
             if isinstance(event, Failed):
                 return await sessions.close()
     print("finished", flush=True)
+    if UNCLOSED:
+        os._exit(0)
     await sessions.close()
 
 

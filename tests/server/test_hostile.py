@@ -5,15 +5,19 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 import aiohttp
 import pytest
+from starlette.websockets import WebSocket
 from yarl import URL
 
 from serving import TOKENS, Served, talking
 from wick.server.access import ACCESS
+from wick.server.page_files import PATH_CHARS, Files
+from wick.server.routes.terminal import _accepted
 
 ADA = f"Authorization: Bearer {TOKENS['ada']}\r\n"
 SECONDS = 20.0  # in which everything is answered; it shows that nothing hangs
@@ -166,6 +170,15 @@ async def test_another_spelling_opens_nothing(served: Served, path: str) -> None
         assert await asked(nobody, "GET", URL(served.url + path, encoded=True)) in (401, 404)
 
 
+def test_a_path_of_many_parts_is_not_looked_for(tmp_path: Path) -> None:
+    """To look for it would take seconds, and anybody may ask; not even one that is there is found."""
+    for letter, length in (("a", 400), ("b", 800)):
+        name = "/".join([letter * 99] * (length // 100))
+        (tmp_path / name).parent.mkdir(parents=True)
+        (tmp_path / name).write_text("x")
+        assert (Files(tmp_path).lookup_path(name)[1] is not None) == (length < PATH_CHARS)
+
+
 @pytest.mark.parametrize("id", ["tools", "skills", "events", "hooks", "", ".", "..", "a/b", "a b", "\0", "x" * 500])
 async def test_words_of_the_api_are_no_agents(served: Served, id: str) -> None:
     async with talking(served) as ada, ada.post("/agents/", json={"agent_id": id, "model": "demo"}) as answer:
@@ -181,6 +194,16 @@ async def test_a_method_cannot_be_another(served: Served) -> None:
             assert answer.status == 200
         async with ada.get("/agents/stays") as there, ada.delete("/agents/stays") as gone:
             assert (there.status, gone.status) == (200, 204)
+
+
+async def test_who_leaves_before_a_terminal_is_open_is_no_error_of_the_server() -> None:
+    async def asks() -> Any:
+        return {"type": "websocket.connect"}
+
+    async def has_left(message: Any) -> None:
+        raise OSError("gone")
+
+    assert not await _accepted(WebSocket({"type": "websocket", "headers": []}, asks, has_left))
 
 
 # -- bodies -----------------------------------------------------------------------------------------------------------

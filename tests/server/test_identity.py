@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
 from serving import hosted
+from soaking.lag import buckets, late_ms
 from wick.server.identity import LOCAL, ROLES, User
 from wick.server.metrics import Metrics
-from wick.server.pulse import Pulse, memory_bytes, open_files
+from wick.server.pulse import Pulse, lags, memory_bytes, open_files
 from wick.server.records_sqlite import SqliteRecords
 from wick.server.sealed import name_of, new_secret, seal, unseal
 from wick.server.users import Users
@@ -62,12 +64,31 @@ async def test_the_pulse_says_how_the_process_is() -> None:
     metrics = Metrics()
     pulse = Pulse(metrics)
     pulse.start()
-    await asyncio.sleep(0)
-    await pulse.stop()
-    await pulse.stop()
+    while "wick_loop_lag_seconds_count 0" in (said := metrics.text()) or "wick_loop_lag" not in said:
+        await asyncio.sleep(0.01)
+    pulse.stop()
+    pulse.stop()
     assert memory_bytes() > 1_000_000 and open_files() > 0
-    for name in ("wick_loop_lag_seconds", "wick_memory_bytes", "wick_open_files"):
-        assert f"\n{name} " in metrics.text()
+    for name in ("wick_loop_lag_seconds_sum", "wick_memory_bytes", "wick_open_files"):
+        assert f"\n{name} " in said
+
+
+def test_a_loop_that_stands_still_is_late_for_all_who_would_have_come_meanwhile() -> None:
+    assert lags(0.0) == [0.0] and lags(-1.0) == [0.0]
+    assert lags(0.05) == pytest.approx([0.05, 0.03, 0.01])
+    assert len(lags(1e9)) == len(lags(10.0))  # one look never takes long
+
+
+async def test_the_pulse_sees_a_loop_that_stands_still() -> None:
+    metrics = Metrics()
+    pulse = Pulse(metrics)
+    pulse.start()
+    time.sleep(0.3)  # noqa: ASYNC251  # this is what the pulse is there for
+    while 'le="0.25"' not in (said := metrics.text()):
+        await asyncio.sleep(0.01)
+    pulse.stop()
+    late = late_ms(buckets(said))
+    assert late is not None and late > 150
 
 
 async def test_who_asks_too_often_is_told_when_to_come_back(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +13,14 @@ import pytest
 
 from serving import Hosted, events, eventually, hosted, talking
 from talkers import Gate, agents, answer, get, names, say
-from wick import asking
+from wick import Agent, FunctionModel, Run, asking, assistant, user
+from wick.capability import Capability
 from wick.errors import StoreError
 from wick.keeping import hold
 from wick.server.errors import ApiError
+from wick.server.identity import User
 from wick.server.resuming import Resuming
+from wick.server.run_info import run_id
 from wick.threads import Thread
 
 
@@ -200,6 +204,27 @@ async def test_a_run_that_cannot_be_saved_is_told_as_one_that_waits(
     assert whole[-1]["data"]["data"]["outcome"] == "completed"
 
 
+async def test_a_run_whose_beginning_cannot_be_saved_is_told_as_one_that_waits(
+    server: Hosted, client: aiohttp.ClientSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In memory it has begun and failed; in the log, which counts, what was said still waits to be heard."""
+
+    async def full(*given: Any, **options: Any) -> None:
+        raise StoreError("the disk is full; make room, and go on", "full")
+
+    monkeypatch.setattr(server.service.store, "append", full)
+    async with client.post("/agents/echo/stream", json=say("Hello.", "th_1")) as response:
+        seen, run = await events(response), response.headers["X-Run-Id"]
+    assert [(frame["event"], frame["data"]["data"].get("outcome")) for frame in seen] == [("done", "interrupted")]
+    await settled(server)
+    monkeypatch.undo()
+    await Resuming(server.service.runs).take_up_all()
+    await settled(server)
+    async with client.get(f"/runs/{run}/events") as response:
+        whole = await events(response)
+    assert names(whole) == ["on_chat_model_end", "done"] and whole[-1]["data"]["data"]["outcome"] == "completed"
+
+
 async def test_a_run_that_is_taken_up_while_there_is_no_room_is_not_given_up(
     server: Hosted, client: aiohttp.ClientSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -221,3 +246,52 @@ async def test_a_run_that_is_taken_up_while_there_is_no_room_is_not_given_up(
     await Resuming(server.service.runs).take_up_all()
     await settled(server)
     assert (await get(client, "/threads/th_1"))["messages"][-1]["content"] == "You said: Two."
+
+
+async def test_the_end_of_a_run_that_had_only_to_end_is_told_as_the_log_has_it(tmp_path: Path) -> None:
+    """Its server was killed between its last words and its end, so it says nothing when it is taken up."""
+    opens = asyncio.Event()
+
+    class Waiting(Capability):
+        @asynccontextmanager
+        async def holding(self, run: Run) -> AsyncIterator[None]:
+            await opens.wait()
+            yield
+
+    waiting = Agent(FunctionModel(lambda request: "Never asked."), hooks=[Waiting()])
+    async with hosted(tmp_path, agents={"waiting": waiting}) as server, talking(server) as client:
+        owner, store = (await get(client, "/auth/me"))["id"], server.service.store
+        await store.create(owner, "th_1", meta={"agent": "waiting"})
+        async with hold(store, owner, thread := Thread("th_1")):
+            thread.add(user("Hello."))
+            thread.append("run_start", {"run": "run_1", "agent": "", "guards": [], "resumed": False, "input": 1})
+            thread.add(assistant("Hello yourself."))
+        await server.service._resuming.take_up_all()
+        response = await client.get("/runs/run_1/events")
+        opens.set()
+        seen = await events(response)
+        async with client.get("/runs/run_1/events") as again:
+            there = await events(again)
+    assert names(there) == ["on_chat_model_end", "done"] and seen == there
+
+
+async def test_a_run_that_is_over_does_not_hear_what_was_said_to_the_next(
+    server: Hosted, client: aiohttp.ClientSession
+) -> None:
+    """It was to be taken up, and somebody ended it just then."""
+    first = await answer(client, "echo", say("One.", "th_1"))
+    me, runs = await get(client, "/auth/me"), server.service.runs
+    over = await runs.info(User(me["id"], ""), first["run_id"])
+    position = await runs.store.enqueue(me["id"], "th_1", {"role": "user", "content": "Two."})
+    head = await runs.store.head(me["id"], "th_1")
+    runs.performing.begin(over.user, over, runs._go_on)
+
+    async def heard() -> bool:
+        return (await runs.store.head(me["id"], "th_1")).queued == 0
+
+    await eventually(heard)
+    async with client.get(f"/runs/{run_id(head, position)}/events") as response:
+        assert names(await events(response))[-1] == "done"
+    log = [row async for batch in runs.store.read(me["id"], "th_1") for row in batch]
+    started = [row["data"]["run"] for row in log if row["kind"] == "run_start"]
+    assert started == [over.id, run_id(head, position)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from serving import Hosted, events, eventually, hosted, talking
 from talkers import HELLO, Gate, agents, answer, echoing, get, ids, names, say
 from wick import Agent, Block, FunctionModel, Run, after, before
 from wick.capabilities.recipes import Recipes
+from wick.capability import Capability
 from wick.protocols import Request
 
 
@@ -330,6 +332,40 @@ async def test_a_run_is_cancelled(client: aiohttp.ClientSession, gate: Gate) -> 
         assert await again.json() == run
     gate.answers.put_nowait("Fine.")
     assert (await answer(client, "gate", say("And now?", run["thread_id"])))["response"] == "Fine."
+
+
+@pytest.mark.parametrize("how", ["cancelled", "failed"])
+async def test_the_end_of_a_run_that_never_began_is_told_as_the_log_has_it(tmp_path: Path, how: str) -> None:
+    opens = asyncio.Event()
+
+    class Shut(Capability):
+        @asynccontextmanager
+        async def holding(self, run: Run) -> AsyncIterator[None]:
+            await opens.wait()
+            raise ValueError("nobody comes in here")
+            yield
+
+    shut = Agent(FunctionModel(echoing), hooks=[Shut()])
+    async with hosted(tmp_path, agents={"shut": shut}) as server, talking(server) as client:
+        response = await client.post("/agents/shut/stream", json=HELLO)
+        run = response.headers["X-Run-Id"]
+        if how == "cancelled":
+            async with client.post(f"/runs/{run}/cancel") as cancelled:
+                assert (await cancelled.json())["outcome"] == "cancelled"
+        opens.set()
+        seen = await events(response)
+        async with client.get(f"/runs/{run}/events") as again:
+            there = await events(again)
+    assert seen[-1]["event"] == ("done" if how == "cancelled" else "error") and seen[-1]["id"]
+    assert seen[-1] == there[-1]
+
+
+async def test_an_agent_that_cannot_be_made_keeps_no_server_from_starting(tmp_path: Path) -> None:
+    def make(user: Any) -> Agent:
+        raise ValueError("this agent cannot be made")
+
+    async with hosted(tmp_path, agents={"default": make}) as server, talking(server) as client:
+        assert (await get(client, "/health"))["agents"] == 1
 
 
 async def test_a_run_that_waits_for_an_answer_is_cancelled(client: aiohttp.ClientSession) -> None:

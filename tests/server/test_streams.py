@@ -12,10 +12,12 @@ import aiohttp
 import pytest
 
 from serving import TOKENS, Served, events, eventually, hosted, talking
-from talkers import HELLO, Gate, agents, names, say
+from talkers import HELLO, Gate, agents, get, names, say
 from wick import FunctionModel, ToolCall, assistant
 from wick import events as module
 from wick.protocols import Request
+from wick.server.frames import START
+from wick.server.run_info import RunInfo
 from wick.server.streams import EventName, StreamEvent
 
 
@@ -133,3 +135,15 @@ async def test_a_browser_follows_a_run(tmp_path: Path) -> None:
         assert [name for name, _, _ in seen] == ["on_chat_model_stream", "on_chat_model_end", "done"]
         assert {run for _, _, run in seen} == {response.headers["X-Run-Id"]} and seen[-1][1].isdecimal()
         await events(response)
+
+
+async def test_a_run_that_went_with_its_thread_is_followed_to_no_end(tmp_path: Path) -> None:
+    """Also when there is another thread of that name by now."""
+    async with hosted(tmp_path, agents=agents(Gate())) as server, talking(server) as client:
+        async with client.post("/agents/echo/invoke", json=say("Hello.", "th_1")) as answer:
+            assert answer.status == 200
+        runs = server.service.runs
+        gone = RunInfo("run_gone", (await get(client, "/auth/me"))["id"], "th_1", "echo")
+        async with asyncio.timeout(20):
+            frames = [frame async for batch in runs.following.follow(gone, START) for frame in batch]
+        assert isinstance(frames[-1].event, module.Failed) and frames[-1].event.code == "not_found"

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from urllib.parse import urlsplit
 
+import aiohttp
 import pytest
 
 from serving import TOKENS, Hosted, hosted, talking
@@ -114,3 +115,19 @@ async def test_a_stream_whose_own_body_never_comes_ends(server: Hosted) -> None:
     head = b"GET /agents/events HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\nAuthorization: Bearer %s\r\n\r\n"
     answer = await answered(server, head % TOKENS["ada"].encode())
     assert answer.startswith(b"HTTP/1.1 200 ")
+
+
+@pytest.mark.parametrize("head", [b"X: " + b"x" * 9_000 + b"\r\n", b"X: x\r\n" * 200], ids=["a line", "lines"])
+async def test_a_web_socket_with_a_head_that_is_too_long_is_refused(server: Hosted, head: bytes) -> None:
+    start = b"GET /agents/default/terminal HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
+    answer = await answered(server, start + head + b"\r\n")
+    assert answer.startswith(b"HTTP/1.1 400 ")
+
+
+async def test_a_web_socket_that_is_refused_is_no_error_of_the_server(
+    server: Hosted, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with talking(server, "") as nobody:
+        with pytest.raises(aiohttp.WSServerHandshakeError, match="401"):
+            await nobody.ws_connect("/agents/default/terminal")
+    assert "without completing handshake" not in caplog.text

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import random
 import re
 from collections import deque
@@ -15,7 +16,7 @@ from provider.flow import Flow, pause
 from provider.script import Call, Reply
 from provider.server import WIRES, Answer, Asked, Script, ScriptedServer, _refuse, _respond
 
-MARK = "soak-mark"  # stands in every command, so that its processes can be found
+MARK = f"soak-mark-{os.getpid()}"  # stands in every command, so that its processes, and no other soak's, can be found
 KINDS: tuple[Callable[[float], Fault], ...] = (
     lambda place: cut(place),
     lambda place: reset(place),

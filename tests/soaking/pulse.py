@@ -1,4 +1,4 @@
-"""How soon a server answers, seen by a process that does nothing else: `pulse.py PORT FILE`."""
+"""How soon a server answers, seen by a process that does nothing else: `pulse.py PORT FILE [SECONDS]`."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ def once(port: int) -> float | None:
         return None
 
 
-def main(port: int, file: str) -> None:
+def main(port: int, file: str, pause: float = 0.1) -> None:
     parent = os.getppid()
     with open(file, "w", buffering=1) as out:
         while os.getppid() == parent:
             sent = time.time()
             took = once(port)
             out.write(f"{sent:.3f} {'-' if took is None else f'{took:.2f}'}\n")
-            time.sleep(0.1)
+            time.sleep(pause)
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), sys.argv[2])
+    main(int(sys.argv[1]), sys.argv[2], *map(float, sys.argv[3:]))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
@@ -14,6 +13,7 @@ from typing import Any
 import aiohttp
 
 from serving import Served
+from soaking.lag import Buckets, buckets, late_ms, looks, since, together
 from soaking.ledger import Ledger
 from soaking.people import BROKEN
 
@@ -31,7 +31,7 @@ class Sample:
     streams: int
     ended: int
     faults: int
-    lag_ms: float | None = None
+    lag_ms: float | None = None  # that 99 of 100 looks since the last sample stayed below
 
 
 @dataclass
@@ -40,18 +40,24 @@ class Vitals:
 
     began: float = field(default_factory=time)
     samples: list[Sample] = field(default_factory=list)
+    lags: dict[int, Buckets] = field(default_factory=dict)  # by life
 
     async def look(self, served: Served, ledger: Ledger, client: aiohttp.ClientSession) -> None:
         if served.process is None or served.process.poll() is not None:
             return
         life, pid = served.starts, served.process.pid
-        lag = await _lag(client)
+        lag = self._lag(life, await _lags(client))
         with suppress(OSError):
             memory = _megabytes(pid)
             files = len(os.listdir(f"/proc/{pid}/fd"))
             ended, faults = sum(ledger.ended.values()), sum(ledger.faults.values())
             streams = ledger.open_streams
             self.samples.append(Sample(time() - self.began, life, memory, files, streams, ended, faults, lag))
+
+    def _lag(self, life: int, found: Buckets) -> float | None:
+        """How late the loop was since the last look at this life of the server."""
+        before, self.lags[life] = self.lags.get(life, {}), found or self.lags.get(life, {})
+        return late_ms(since(found, before))
 
     def longest(self) -> list[Sample]:
         """The longest life of the server, without its first seconds."""
@@ -64,13 +70,14 @@ class Vitals:
     def figures(self, health: Path) -> dict[str, Any]:
         life = self.longest()
         answers = [float(ms) for _, ms in _lines(health) if ms != "-"]
-        lags = [sample.lag_ms for sample in self.samples if sample.lag_ms is not None]
+        lags = together(self.lags.values())
         return {
             "memory_mb_most": round(max((sample.megabytes for sample in self.samples), default=0.0), 1),
             "memory_slope_mb_per_minute": slope([(each.at / 60, each.megabytes) for each in life]),
             "longest_life_minutes": round((life[-1].at - life[0].at) / 60, 1) if life else 0.0,
             "files_most": max((sample.files for sample in self.samples), default=0),
-            "lag_p99_ms": part(lags, 0.99),
+            "lag_p99_ms": late_ms(lags),
+            "lag_looks": looks(lags),
             "health_p50_ms": part(answers, 0.5),
             "health_p99_ms": part(answers, 0.99),
             "health_asked": len(answers),
@@ -85,13 +92,12 @@ def _megabytes(pid: int) -> float:
     return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 2**20
 
 
-async def _lag(client: aiohttp.ClientSession) -> float | None:
-    """How late the server says that its event loop was; None while there is no server."""
+async def _lags(client: aiohttp.ClientSession) -> Buckets:
+    """How late the server says that its event loop was since it started; nothing while there is no server."""
     with suppress(*BROKEN):
         async with client.get("/metrics", timeout=aiohttp.ClientTimeout(total=5)) as answer:
-            found = re.search(r"^wick_loop_lag_seconds (\S+)$", await answer.text(), re.MULTILINE)
-            return float(found[1]) * 1000 if found else None
-    return None
+            return buckets(await answer.text())
+    return {}
 
 
 def _lines(file: Path) -> list[list[str]]:

@@ -22,7 +22,7 @@ from wick.errors import StoreError
 from wick.stores.sqlite import Sqlite
 
 FULL = bool(os.environ.get("WICK_FULL"))
-EXAMPLES = {"in_memory": 100, "sqlite": 30, "postgres": 15}
+EXAMPLES = {"in_memory": 50, "sqlite": 15, "postgres": 6}
 
 IDS = st.sampled_from(["a", "a", "a", "b", "c"])
 RARELY = st.integers(0, 7)  # 0: do it
@@ -339,7 +339,7 @@ def _fold(kept: Kept, rows: list[dict[str, Any]], took: list[int], strict: bool 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_store_does_what_the_model_does(kind: str) -> None:
     machine = type("Machine", (Machine,), {"kind": kind})
-    examples = EXAMPLES[kind] * (20 if FULL else 1)
+    examples = EXAMPLES[kind] * (40 if FULL else 1)
     run_state_machine_as_test(
         machine,
         settings=settings(

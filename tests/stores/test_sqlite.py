@@ -15,6 +15,7 @@ from contextlib import closing
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
+from weakref import ref
 
 import pytest
 
@@ -463,3 +464,24 @@ async def test_many_who_read_at_once_share_a_few_connections(path: Path, monkeyp
             await store.head("ada", "nothing")
     assert opened.count(False) <= 4 and opened.count(True) == 1
     await store.close()
+
+
+async def test_what_was_refused_is_forgotten_at_once(tmp_path: Path) -> None:
+    """An error knows every frame that it came through; what those know must not wait for a search for garbage."""
+    store = Sqlite(tmp_path / "threads.db")
+    await store.create("ada", "th_1")
+    gc.collect()
+    gc.disable()
+    try:
+        try:
+            await store.create("ada", "th_1")
+        except StoreError as error:
+            known = ref(error)
+        for _ in range(1_000):
+            if known() is None:
+                break
+            await asyncio.sleep(0.005)
+        assert known() is None
+    finally:
+        gc.enable()
+        await store.close()

@@ -12,12 +12,12 @@ import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
-from tempfile import gettempdir
 from typing import Any
 
 import pytest
 
 from keeping import Held, entries, entry, held, numbers, read, refused
+from wick.errors import StoreError
 from wick.stores.sqlite import Sqlite
 
 FULL = bool(os.environ.get("WICK_FULL"))
@@ -104,10 +104,31 @@ async def test_what_is_too_large_is_only_its_own_problem(tmp_path: Path) -> None
 def test_a_file_that_is_read_only(tmp_path: Path) -> None:
     tmp_path.chmod(0o777)
     for parent in tmp_path.parents:  # pytest's folders are closed to others
-        if parent == Path(gettempdir()):
+        if parent.stat().st_mode & 0o001:
             break
         parent.chmod(0o755)
     recovered(in_trouble("read_only", tmp_path), "read_only")
+
+
+async def test_an_error_that_is_kept_does_not_keep_the_file_open(tmp_path: Path) -> None:
+    """It knows where it was raised, and what was going on there."""
+    store = Sqlite(tmp_path / "threads.db")
+    mine = await held(store)
+    await store.put_blob(mine.owner, mine.id, b"x")
+    kept = []
+    for doing in (
+        mine.append(entry(9), expect=8),
+        store.append(mine.owner, mine.id, [entry(1)], expect=0, fence=99),
+        store.fork(mine.owner, mine.id, 5, "other"),
+        store.get_blob(mine.owner, mine.id, "0" * 64),
+        store.head(mine.owner, "nobody"),
+    ):
+        with pytest.raises(StoreError) as caught:
+            await doing
+        kept.append(caught.value)
+    await store.close()
+    opened = [os.readlink(path) for path in Path("/proc/self/fd").iterdir() if os.path.exists(path)]
+    assert not [path for path in opened if path.startswith(str(tmp_path))] and len(kept) == 5
 
 
 HOLD = """

@@ -93,13 +93,20 @@ class Wire(asyncio.Protocol):
         """Take what came, in pieces of any size."""
         self._said += data
         while (end := self._said.find(END_LINE, self._searched)) >= 0:
-            line = bytes(self._said[:end])
-            del self._said[: end + 1]
-            self._searched = 0
-            self._take(line)
+            self._take(self._cut(end + 1))
         self._searched = len(self._said)
         if self._searched > caps.WIRE_LINE_BYTES:
             self.leave(f"it sent more than {caps.WIRE_LINE_BYTES} bytes in one line")
+
+    def _cut(self, size: int) -> bytearray:
+        """The next line, of that size; one that stands alone is not copied, for it may be large."""
+        self._searched = 0
+        if size == len(self._said):
+            line, self._said = self._said, bytearray()
+        else:
+            line = self._said[:size]
+            del self._said[:size]
+        return line
 
     def read_from(self, reader: Any) -> None:
         """For asyncio's streams, which are read, where transports call back; a task does it until the end."""
@@ -117,7 +124,7 @@ class Wire(asyncio.Protocol):
 
     # -- replies ----------------------------------------------------------------------------------------------------
 
-    def _take(self, line: bytes) -> None:
+    def _take(self, line: bytearray) -> None:
         try:
             reply = json.loads(line)
             pending = self._pending.get(reply["id"])

@@ -77,10 +77,13 @@ async def _fetched(backend: Backend, path: str) -> tuple[str, bool]:
 def _read(path: str) -> tuple[str, bool]:
     """The beginning of a text file; what is no regular file might never end."""
     file = os.open(Path(path).expanduser(), os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    with os.fdopen(file, "rb") as opened:
+    try:
         if not S_ISREG(os.fstat(file).st_mode):
             raise ValueError("it is no file")
-        data = opened.read(CONTEXT_FILE_BYTES + 1)
+        with os.fdopen(file, "rb", closefd=False) as opened:
+            data = opened.read(CONTEXT_FILE_BYTES + 1)
+    finally:
+        os.close(file)
     return _decoded(data[:CONTEXT_FILE_BYTES]), len(data) > CONTEXT_FILE_BYTES
 
 

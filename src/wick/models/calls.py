@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import orjson
@@ -21,19 +20,21 @@ class Calls:
         self.known: dict[int | str, int] = {}  # the calls by the server's index and by their ids
         self.last: tuple[int, list[str]] = (-1, [])  # the call that pieces came for last, and these
 
-    def deltas(self, piece: dict[str, Any]) -> Iterator[Delta]:
+    def deltas(self, piece: dict[str, Any]) -> list[Delta]:
+        found: list[Delta] = []
         function = piece.get("function") or {}
         id, name, args = str(piece.get("id") or ""), str(function.get("name") or ""), function.get("arguments")
         number = self._find(piece.get("index"), id, name)
         if number is None:
             number = self._begin(piece.get("index"), id, name)
-            yield self.begun[number]
+            found.append(self.begun[number])
         if number != self.last[0]:
             self.last = (number, [])
         if args:
             text = args if isinstance(args, str) else dumps(args).decode()
             self.last[1].append(text)
-            yield CallArgs(number, text)
+            found.append(CallArgs(number, text))
+        return found
 
     def _find(self, index: Any, id: str, name: str) -> int | None:
         """The call that a piece belongs to, unless it begins one."""

@@ -1,26 +1,26 @@
-"""Asking a model's server: one pooled client for each event loop, a time limit for each part, and plain errors."""
+"""Asking a model's server: connections kept for each event loop, a time limit for each part, and plain errors."""
 
 from __future__ import annotations
 
 import asyncio
-import socket
+import zlib
 from collections.abc import AsyncGenerator, Iterator, Mapping
-from contextvars import ContextVar
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
-from errno import EPIPE
-from functools import cache
 from json import loads
-from typing import Any, Protocol
+from time import monotonic
+from typing import Protocol
+from urllib.parse import SplitResult, quote, urlsplit
 from weakref import WeakKeyDictionary
 
 from wick import caps
-from wick.errors import ModelError
+from wick.errors import ConfigError, ModelError
+from wick.models.connections import Broken, Connection, Place, Pool, Unreachable
 from wick.models.sse import Events, Whole
 from wick.protocols import Delta, Finish
 
 RETRYABLE = frozenset((408, 409, 425, 429, 500, 502, 503, 504, 529))
+_SAFE = "/?:@!$&'()*+,;=-._~%"  # what stands in an address as it is
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +43,37 @@ class Server:
     limits: TimeLimits = field(default_factory=TimeLimits)
     unreachable: str = ""
     unauthorized: str = ""
+    place: Place = field(init=False, repr=False)
+    head: bytes = field(init=False, repr=False)  # of every question, but for its length
+
+    def __post_init__(self) -> None:
+        parts, host, port = _parts(self.name, self.url)
+        tls = parts.scheme == "https"
+        object.__setattr__(self, "place", Place(host, port or (443 if tls else 80), tls))
+        object.__setattr__(self, "head", _head(self.name, _host(host, port), parts, self.headers))
+
+
+def _parts(name: str, url: str) -> tuple[SplitResult, str, int | None]:
+    try:
+        parts = urlsplit(url)
+        return parts, (parts.hostname or "").encode("idna").decode(), parts.port
+    except ValueError:  # a port that is no number, a name that no host can have
+        raise ConfigError(f"the address of {name} must be like http://host:port/path, not {url!r}") from None
+
+
+def _host(host: str, port: int | None) -> str:
+    named = f"[{host}]" if ":" in host else host
+    return f"{named}:{port}" if port else named
+
+
+def _head(name: str, host: str, parts: SplitResult, headers: Mapping[str, str]) -> bytes:
+    target = quote(parts.path or "/", safe=_SAFE) + (f"?{quote(parts.query, safe=_SAFE)}" if parts.query else "")
+    told = {"host": host, "user-agent": "wick", "accept-encoding": "identity"}
+    told |= {key.lower(): value for key, value in headers.items()}
+    lines = [f"{key}: {value}" for key, value in told.items()]
+    if any(sign in line for line in lines for sign in "\r\n\0"):
+        raise ConfigError(f"a header for {name} has more than one line; write it in one")
+    return "\r\n".join([f"POST {target} HTTP/1.1", *lines, ""]).encode()
 
 
 class Reply(Protocol):
@@ -65,27 +96,28 @@ async def stream(server: Server, body: bytes, reply: Reply) -> AsyncGenerator[De
 
     Some servers answer with one JSON document although a stream was asked for; it counts as one event.
     """
-    import aiohttp
-
-    limits, began = server.limits, False
-    deadline = asyncio.get_running_loop().time() + limits.whole
+    limits, began, pool = server.limits, False, await _pool()
+    deadline, patience = monotonic() + limits.whole, limits.first_byte
     try:
-        response = await _post(server, body)
-        events = Whole() if _is_json(response.headers.get("content-type", "")) else Events()
+        connection = await _asked(pool, server, body)
         try:
-            while chunk := await _next(response.content, limits.between if began else limits.first_byte, deadline):
-                began = True
+            if connection.status != 200:
+                raise await _refusal(server, connection)
+            answer, headers = _plain(connection), connection.headers
+            events = Whole() if _is_json(headers.get("content-type", "")) else Events()
+            while chunk := await answer.read(min(patience, deadline - monotonic())):
+                began, patience = True, limits.between
                 for delta in reply.deltas(events.feed(chunk)):
                     yield delta
                 if reply.done:
-                    await _read_to_end(response.content)
+                    await _read_to_end(connection)
                     break
             else:
                 for delta in reply.deltas(events.close()):
                     yield delta
         finally:
-            response.close()  # gives the connection back when all was read, ends it otherwise
-    except (ModelError, aiohttp.ClientError, OSError) as error:
+            pool.give_back(connection)
+    except (ModelError, OSError) as error:
         if not (reply.finish or reply.done):  # else all was said, and only the usage or the last line was lost
             raise _trouble(server, error, began, deadline) from None
     yield reply.end()
@@ -95,84 +127,66 @@ def _is_json(kind: str) -> bool:
     return kind.partition(";")[0].strip().lower() == "application/json"
 
 
-async def _post(server: Server, body: bytes) -> Any:
-    import aiohttp
-
-    session = await client()
-    async with asyncio.timeout(server.limits.first_byte):
-        response = await _answer(session, server, body)
-    if response.status == 200:
-        return response
-    try:
-        async with asyncio.timeout(server.limits.between):
-            said = await response.content.read(caps.ERROR_BODY_BYTES)
-    except (aiohttp.ClientError, OSError, TimeoutError):
-        said = b""
-    finally:
-        response.close()
-    raise _refusal(server, response.status, response.headers, said)
-
-
-async def _answer(session: Any, server: Server, body: bytes) -> Any:
-    """The head of the answer. Some servers promise to keep a connection and close it; one like that is passed over."""
-    import aiohttp
-
-    limit = _connecting(server.limits.connect)
+async def _asked(pool: Pool, server: Server, body: bytes) -> Connection:
+    """A connection with the head of the answer. Some servers promise to keep one and close it; it is passed over."""
+    limits = server.limits
+    until = monotonic() + limits.first_byte
     while True:
-        opened: list[bool] = []
-        _opened.set(opened)
+        connection = await pool.take(server.place, min(limits.connect, until - monotonic()))
         try:
-            return await session.post(
-                server.url, data=body, headers=server.headers, allow_redirects=False, timeout=limit
-            )
-        except aiohttp.ClientConnectorError:
-            raise  # also where no socket was opened, for a name that is not known
-        except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError) as error:
-            if opened or not _is_unanswered(error):
+            await connection.ask(server.head, body, until - monotonic())
+            return connection
+        except BaseException as error:
+            pool.give_back(connection)
+            if not (isinstance(error, Broken) and connection.unanswered and connection.asked > 1):
                 raise
 
 
-def _is_unanswered(error: Any) -> bool:
-    """Whether a connection was closed before the question; of one that was reset later, nobody can say."""
-    if isinstance(error, OSError):
-        return error.errno in (None, EPIPE)  # it could not be sent
-    return isinstance(error.message, str)  # else it is the part of the answer that came
-
-
-@cache
-def _connecting(seconds: float) -> Any:
-    import aiohttp
-
-    return aiohttp.ClientTimeout(total=None, sock_connect=seconds)
-
-
-async def _next(content: Any, seconds: float, deadline: float) -> bytes:
-    """The next bytes, or none at the end. Only waiting needs a time limit, and one costs more than the bytes."""
-    chunk: bytes = content.read_nowait()
-    if not chunk and not content.at_eof():
-        left = deadline - asyncio.get_running_loop().time()
-        async with asyncio.timeout(min(seconds, left)):
-            chunk = await content.readany()
-    return chunk
-
-
-async def _read_to_end(content: Any) -> None:
+async def _read_to_end(connection: Connection) -> None:
     """All has been said; reading the end of the response as well lets its connection be used again."""
-    deadline = asyncio.get_running_loop().time() + caps.LAST_BYTE_SECONDS
-    while await _next(content, caps.LAST_BYTE_SECONDS, deadline):
-        pass
+    until = monotonic() + caps.LAST_BYTE_SECONDS
+    while not connection.whole:
+        await connection.read(until - monotonic())
+
+
+class _Inflated:
+    """An answer that comes compressed although nobody asked for that; never more than a piece of it is there."""
+
+    __slots__ = ("_answer", "_inflate")
+
+    def __init__(self, answer: Connection) -> None:
+        self._answer, self._inflate = answer, zlib.decompressobj(wbits=32 + zlib.MAX_WBITS)
+
+    async def read(self, seconds: float) -> bytes:
+        while True:
+            data = self._inflate.unconsumed_tail or await self._answer.read(seconds)
+            try:
+                plain = self._inflate.decompress(data, caps.INFLATED_BYTES)
+            except zlib.error:
+                raise Broken("its compression is broken") from None
+            if not data and not self._inflate.eof:
+                raise Broken("it was compressed, and cut short")
+            if plain or not data:
+                return plain
+
+
+def _plain(connection: Connection) -> Connection | _Inflated:
+    coding = connection.headers.get("content-encoding", "").strip().lower()
+    if coding in ("", "identity"):
+        return connection
+    if coding not in ("gzip", "x-gzip", "deflate"):
+        raise Broken(f"it is compressed as {coding[:40]!r}, which nobody asked for")
+    return _Inflated(connection)
 
 
 def _trouble(server: Server, error: Exception, began: bool, deadline: float) -> ModelError:
     """What went wrong, as a sentence."""
-    import aiohttp
-
     if isinstance(error, ModelError):
         return error
     if isinstance(error, TimeoutError):
         return _late(server, began, deadline)
-    if isinstance(error, aiohttp.ClientConnectorError):
-        where = f"{server.name} cannot be reached at {server.url}: {error.strerror or error}"
+    if isinstance(error, Unreachable):
+        where = f"{server.name} cannot be reached at {server.url}: {error}"
         return ModelError(f"{where}; {server.unreachable or 'check the address'}", retryable=True)
     said = " ".join(str(error).split())[:300] or type(error).__name__  # it may hold all that the server sent
     return ModelError(f"the connection to {server.name} broke off: {said}", retryable=True)
@@ -180,7 +194,7 @@ def _trouble(server: Server, error: Exception, began: bool, deadline: float) -> 
 
 def _late(server: Server, began: bool, deadline: float) -> ModelError:
     limits = server.limits
-    if asyncio.get_running_loop().time() >= deadline:
+    if monotonic() >= deadline:
         return ModelError(f"{server.name} did not finish its answer within {limits.whole:g} s")
     if began:
         return ModelError(
@@ -189,11 +203,24 @@ def _late(server: Server, began: bool, deadline: float) -> ModelError:
     return ModelError(f"{server.name} did not begin to answer within {limits.first_byte:g} s", retryable=True)
 
 
-def _refusal(server: Server, status: int, headers: Mapping[str, str], said: bytes) -> ModelError:
-    text = f"{server.name} answered {status}: {_reason(said)}"
+async def _refusal(server: Server, connection: Connection) -> ModelError:
+    status, headers = connection.status, connection.headers
+    text = f"{server.name} answered {status}: {_reason(await _explanation(connection, server.limits.between))}"
     if status in (401, 403) and server.unauthorized:
         text = f"{text}; {server.unauthorized}"
     return ModelError(text, status=status, retryable=status in RETRYABLE, retry_after=_retry_after(headers))
+
+
+async def _explanation(connection: Connection, seconds: float) -> bytes:
+    """What a refusal says, as far as it comes."""
+    said, until = b"", monotonic() + seconds
+    try:
+        answer = _plain(connection)
+        while len(said) < caps.ERROR_BODY_BYTES and (piece := await answer.read(until - monotonic())):
+            said += piece
+    except OSError:
+        pass
+    return said[: caps.ERROR_BODY_BYTES]
 
 
 def _reason(said: bytes) -> str:
@@ -209,6 +236,8 @@ def _reason(said: bytes) -> str:
 
 def _retry_after(headers: Mapping[str, str]) -> float | None:
     """How long the server wants to be left alone: seconds, milliseconds or a date."""
+    from email.utils import parsedate_to_datetime  # loads much that nobody else needs
+
     try:
         if (ms := headers.get("retry-after-ms")) is not None:
             return max(0.0, float(ms) / 1000)
@@ -221,40 +250,31 @@ def _retry_after(headers: Mapping[str, str]) -> float | None:
         return None
 
 
-_opened: ContextVar[list[bool]] = ContextVar("_opened")  # what the question that is being asked has opened
-_clients: WeakKeyDictionary[asyncio.AbstractEventLoop, Any] = WeakKeyDictionary()
+_pools: WeakKeyDictionary[asyncio.AbstractEventLoop, tuple[Pool, AsyncGenerator[Pool, None]]] = WeakKeyDictionary()
 
 
-async def client() -> Any:
+async def _pool() -> Pool:
     """The connections of this event loop, made when first needed and closed when the loop ends."""
     loop = asyncio.get_running_loop()
-    session = _clients.get(loop)
-    if session is None or session[0].closed:
+    found = _pools.get(loop)
+    if found is None:
         keeper = _keep_open()
-        session = _clients[loop] = (await anext(keeper), keeper)
-    return session[0]
+        found = _pools[loop] = (await anext(keeper), keeper)
+    return found[0]
 
 
-async def _keep_open() -> AsyncGenerator[Any, None]:
+async def _keep_open() -> AsyncGenerator[Pool, None]:
     """Holds the connections. A loop that ends closes its async generators, and so the connections."""
-    import aiohttp
-
-    connector = aiohttp.TCPConnector(limit=0, ttl_dns_cache=60, socket_factory=_open)
-    session = aiohttp.ClientSession(connector=connector, cookie_jar=aiohttp.DummyCookieJar(), trust_env=False)
+    pool = Pool()
     try:
-        yield session
+        yield pool
     finally:
-        _clients.pop(asyncio.get_running_loop(), None)  # it refers to its loop, which would never be freed
-        await session.close()
-
-
-def _open(address: Any) -> socket.socket:
-    _opened.get([]).append(True)
-    return socket.socket(*address[:3])
+        _pools.pop(asyncio.get_running_loop(), None)  # it refers to its loop, which would never be freed
+        await pool.close()
 
 
 async def close() -> None:
     """Close the connections of this event loop now."""
-    found = _clients.pop(asyncio.get_running_loop(), None)
+    found = _pools.pop(asyncio.get_running_loop(), None)
     if found is not None:
         await found[1].aclose()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping
+from functools import lru_cache
 from typing import Any
 
 import orjson
@@ -74,15 +75,16 @@ class OpenAI:
 
     def body(self, request: Request) -> bytes:
         """The request as bytes: each message is encoded once, in its life, and each tool."""
-        head = wire.with_extra(self.server, self._head(request), request, "messages", "tools")
+        if request.settings:
+            head = wire.with_extra(self.server, self._head(request), request, "messages", "tools")
+        else:
+            head = _plain_head(self.model, self.stream_usage)
         tools = b",".join(wire.tools("openai", request.tools, _tool))
         tail = b'],"tools":[' + tools + b"]}" if tools else b"]}"
         return wire.listed(head + b',"messages":[', self._messages(request), tail)
 
     def _head(self, request: Request) -> dict[str, Any]:
-        head = {"model": self.model, "stream": True, **wire.settings(self.server, request)}
-        if self.stream_usage:
-            head["stream_options"] = {"include_usage": True}
+        head = _options(self.model, self.stream_usage) | wire.settings(self.server, request)
         if "max_tokens" in head and (self._at_openai or _NEWER.match(self.model)):
             head["max_completion_tokens"] = head.pop("max_tokens")  # OpenAI gave it another name
         if tool := wire.named(head.get("tool_choice", "auto")):
@@ -159,6 +161,17 @@ class OpenAI:
         return shown
 
 
+def _options(model: str, usage: bool) -> dict[str, Any]:
+    options = {"model": model, "stream": True}
+    return options | {"stream_options": {"include_usage": True}} if usage else options
+
+
+@lru_cache(256)
+def _plain_head(model: str, usage: bool) -> bytes:
+    """How a question begins where nothing is set, still open at its end."""
+    return wire.dumps(_options(model, usage))[:-1]
+
+
 def _media(part: ImagePart | FilePart) -> dict[str, Any]:
     if isinstance(part, ImagePart) or wire.media_type(part).startswith("image/"):
         return {"type": "image_url", "image_url": {"url": wire.media_url(part)}}
@@ -214,7 +227,8 @@ class _Completion:
                 raise wire.unreadable(self.server, data) from None
 
     def _choice(self, choice: dict[str, Any]) -> list[Delta]:
-        delta, found = choice.get("delta"), list[Delta]()
+        delta = choice.get("delta")
+        found: list[Delta] = []
         if delta is None:  # some servers do not stream although they are asked to
             delta, self.done = choice.get("message") or {}, "message" in choice
         if thought := delta.get("reasoning_content") or delta.get("reasoning"):

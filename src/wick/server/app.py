@@ -25,6 +25,7 @@ from wick.server.page_files import page_routes
 from wick.server.refusing import Bounded, Caught, Stamped
 from wick.server.routes import ROUTERS
 from wick.server.service import Service
+from wick.server.unread import Unread
 from wick.workers import in_thread
 
 
@@ -32,7 +33,7 @@ def create_app(service: Service) -> ASGIApp:
     """A service as an ASGI app. The outermost layer comes first."""
     api = create_api(service)
     settings, doors = service.settings, Doors(api.router.routes, (*ACCESS, *page_routes(service.static)[1]))
-    app: ASGIApp = Bounded(Caught(api))
+    app: ASGIApp = Bounded(Unread(Caught(api)))
     app = Auth(app, settings, service.guests, doors, service.limits, service.metrics)
     if settings.cors_origins:
         app = CORSMiddleware(

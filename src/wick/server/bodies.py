@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, TypeAdapter
+from starlette.responses import Response
 
 from wick.frozen import thaw
 from wick.messages import Message
@@ -15,6 +16,7 @@ from wick.server.history import History
 from wick.server.run_info import RunInfo
 from wick.server.runs import State
 from wick.threads import Thread
+from wick.workers import in_thread
 
 MESSAGE_CHARS = 2_000_000
 MEDIA_CHARS = 14_000_000  # ten megabytes in base64
@@ -133,6 +135,10 @@ class MessageOut(BaseModel):
     ms: float | None = None
 
 
+_MESSAGES = TypeAdapter(list[MessageOut], config=ConfigDict(defer_build=True))
+AT_ONCE = 100  # messages
+
+
 class ErrorOut(BaseModel):
     """Why a run failed."""
 
@@ -190,13 +196,32 @@ class Kept(BaseModel):
 def kept(thread: Thread) -> dict[str, Any]:
     """What is kept with a thread, as `Kept` has it."""
     history = History.of(thread)
+    return {"messages": [history.told(message) for message in thread.messages], **_beside(thread, history)}
+
+
+def _beside(thread: Thread, history: History) -> dict[str, Any]:
     return {
-        "messages": [history.told(message) for message in thread.messages],
         "todos": thaw(thread.values.get("todos", [])),
         "files": thaw(thread.values.get("files", {})),
         "tasks": thaw(thread.values.get("tasks", {})),
         "ends": thaw(history.ends),
     }
+
+
+async def whole(kind: type[Kept], about: Mapping[str, Any], thread: Thread) -> Response:
+    """A thread with what is said about it, made beside the event loop: a long one would hold up everybody."""
+    return Response(await in_thread(lambda: _whole(kind, about, thread), "a thread"), media_type="application/json")
+
+
+def _whole(kind: type[Kept], about: Mapping[str, Any], thread: Thread) -> bytes:
+    """The JSON of it, some messages at a time: Python goes on with nothing else while it checks or writes a list."""
+    history = History.of(thread)
+    rest = kind.model_validate({**about, **_beside(thread, history), "messages": []})
+    pieces = []
+    for at in range(0, len(thread.messages), AT_ONCE):
+        told = [history.told(message) for message in thread.messages[at : at + AT_ONCE]]
+        pieces.append(_MESSAGES.dump_json(_MESSAGES.validate_python(told))[1:-1])
+    return b'{"messages":[%s],%s' % (b",".join(pieces), rest.model_dump_json(exclude={"messages"})[1:].encode())
 
 
 # -- runs and threads -----------------------------------------------------------------------------------------------

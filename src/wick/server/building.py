@@ -87,6 +87,7 @@ class Building:
         """Give an instance its agent, and the place where that works."""
         template = instance.template
         if make := template.make:
+            await in_thread(_load, "agent")
             made = await in_thread(lambda: make(user), "agent")
             instance.agent = made.with_hooks(InUse(instance), self.sessions, self.redaction)
             return instance
@@ -100,6 +101,7 @@ class Building:
         return instance
 
     def _build(self, instance: Instance, kept: Sequence[Kept], grants: Sequence[Any]) -> None:
+        _load()
         template, backend = instance.template, instance.place.backend if instance.place is not None else None
         config = options(template, instance.said, grants, backend is not None and backend.name != "state")
         tools = self.toolbox.chosen(template.id, config.options.get("tools", ()), kept)
@@ -120,6 +122,11 @@ class Building:
         if key not in self._budgets:
             self._budgets[key] = Budget(**said)
         return {"budget": self._budgets[key]}
+
+
+def _load() -> None:
+    """What a model's client asks with; it is loaded here, where nobody else waits, and not when a run first asks."""
+    import aiohttp  # noqa: F401
 
 
 def options(template: Template, said: Overrides, grants: Sequence[Any] = (), has_folder: bool = True) -> AgentConfig:

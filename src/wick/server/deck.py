@@ -13,8 +13,6 @@ from wick.server.errors import ApiError
 from wick.skills.slides.build_deck import PICTURE_BYTES, PICTURES, Slide, powerpoint, read, table
 from wick.workers import in_thread
 
-MEDIA_TYPE = "application/vnd.openxmlformats-officedocument.presentationml.presentation"
-DECK_BYTES = 1_000_000  # of Markdown
 DECK_SLIDES = 300
 DECK_CELLS = 10_000  # of all tables and charts
 DECK_PICTURES = 100

@@ -159,7 +159,9 @@ class Following:
         if (pause := told.telling.pause) is not None and pause.place is not None and pause.place > reader.place:
             return [pause]
         row = await self.records.get(KIND, info.owner, info.id)
-        now = info if row is None else RunInfo.from_json(info.owner, info.id, row)
+        if row is None:  # it went with its thread, and another may have that name by now
+            return [transient(Failed(info.id, thread_id=info.thread, code="not_found", message=f"{info.id} is gone"))]
+        now = RunInfo.from_json(info.owner, info.id, row)
         return [transient(now.last_event())] if now.ended and not await self._written(info, told) else None
 
     async def _written(self, info: RunInfo, told: _Told) -> bool:

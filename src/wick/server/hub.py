@@ -10,8 +10,8 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import deque
-from collections.abc import AsyncGenerator, Iterator, Sequence
-from typing import Literal
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
+from typing import Any, Literal
 
 from wick.caps import READER_BYTES, READER_FRAMES, TOLD_FRAMES
 from wick.events import (
@@ -35,6 +35,7 @@ from wick.threads import Entry, Thread
 
 LOGGED = (ChatModelEnd, ToolStart, ToolEnd, StateChange)  # of the run itself, the log tells of these
 ASKED = (ApprovalRequest, ApprovalResponse)  # and of these, whoever asks
+Row = Mapping[str, Any]
 End = Literal["", "told", "elsewhere", "stopped"]  # it goes on; it has ended; somebody else has it; the server stops
 
 
@@ -104,8 +105,9 @@ class Reader:
 class Hub:
     """The readers of one run, and what they are told."""
 
-    def __init__(self, thread: Thread, run: str, begin: int) -> None:
+    def __init__(self, thread: Thread, run: str, begin: int, hide: Callable[[Row], Row] = lambda row: row) -> None:
         self.thread, self.run, self.begin = thread, run, begin
+        self._hide = hide  # secrets in an entry
         self.end: End = ""
         self._ending: Frame | None = None  # the last one, if it is not in the log for good
         self._telling = Telling(thread.id, run)
@@ -161,10 +163,14 @@ class Hub:
         while self._told < saved and not self._ends(self.thread.entries[self._told]):
             self._tell_next()
 
+    def kept_by(self, keeper: object) -> None:
+        """Who keeps the thread, and knows what is saved; a run that said nothing has shown nobody to us."""
+        if isinstance(keeper, Kept):
+            self._kept = keeper
+
     def _saved(self) -> int:
         """How many entries are saved."""
-        if isinstance(self.thread.keeper, Kept):
-            self._kept = self.thread.keeper
+        self.kept_by(self.thread.keeper)
         return min(self._kept.written, len(self.thread.entries)) if self._kept is not None else self._told
 
     def _ends(self, entry: Entry) -> bool:
@@ -176,8 +182,14 @@ class Hub:
     def _tell_next(self) -> None:
         entry = self.thread.entries[self._told]
         self._told += 1
-        for frame in self._telling.tell(entry.to_json()):
+        for frame in self._telling.tell(self._hide(entry.to_json())):
             self._broadcast(frame)
+
+    @property
+    def begun(self) -> bool:
+        """Whether the run, as far as it is saved, has begun; what is only in memory is as if it had not been."""
+        self.flush()
+        return self._telling.going or self._telling.over
 
     @property
     def open(self) -> bool:
@@ -239,9 +251,9 @@ class Hub:
         telling, at = Telling(self.thread.id, self.run), self.begin
         frames: list[Frame] = []
         while at < self._told:
-            frames += telling.tell(self.thread.entries[at].to_json(), reader.place)
+            frames += telling.tell(self._hide(self.thread.entries[at].to_json()), reader.place)
             at += 1
-            if len(frames) >= TOLD_FRAMES or (frames and at == self._told):
+            if len(frames) >= TOLD_FRAMES or _size(frames) >= READER_BYTES or (frames and at == self._told):
                 reader.passed(frames)
                 yield frames
                 frames = []
@@ -252,3 +264,7 @@ class Hub:
         if self._open:
             self._open = ["".join(self._open)]
             reader.offer(transient(ChatModelRestart(self.run, content=self._open[0])))
+
+
+def _size(frames: Sequence[Frame]) -> int:
+    return sum(len(frame.text) for frame in frames)

@@ -21,6 +21,7 @@ class RunSessions(Sessions):
     @asynccontextmanager
     async def holding(self, run: Run) -> AsyncIterator[None]:
         async with super().holding(run):
+            run.scratch[self] = run.thread.keeper  # which knows what is saved, also when the run is over
             if run.parent is None and not run.input and run.thread.open_run is None:
                 queued = await self.store.inbox(run.user or LOCAL, run.thread.id)
                 if not any(row.kind == "message" for row in queued):

@@ -26,7 +26,7 @@ HELP = {
     "wick_cost_dollars_total": "What they cost, as far as prices are known.",
     "wick_frames_total": "Frames that were sent to readers of streams.",
     "wick_resyncs_total": "Readers of streams that could not keep up and began anew from the log.",
-    "wick_loop_lag_seconds": "How late the event loop was when it was last looked at.",
+    "wick_loop_lag_seconds": "How late the event loop was, whenever it was looked at.",
     "wick_open_files": "Descriptors that the server has open.",
     "wick_memory_bytes": "Memory that the server holds.",
 }

@@ -20,6 +20,7 @@ logger = logging.getLogger("wick.server")
 OWN = Path(__file__).parent / "static"  # what comes with wick
 BUILT = Path(__file__).parent / "ui"  # the same, where the user interface has been built
 HASHED = "public, max-age=31536000, immutable"  # what is below assets/ has its hash in its name
+PATH_CHARS = 500  # of a file that is looked for: to look for a path of many parts takes long, and nobody has one
 _TAKEN = {path.split("/")[1] for _, path, _ in ACCESS}
 
 Row = tuple[str, str, Access]
@@ -33,6 +34,9 @@ class Files(StaticFiles):
         self.directory = None  # so that a folder that is not there is no error
         self.all_directories = [str(folder) for folder in folders]
         self._cache = cache
+
+    def lookup_path(self, path: str) -> tuple[str, os.stat_result | None]:
+        return super().lookup_path(path) if len(path) <= PATH_CHARS else ("", None)
 
     def file_response(self, *args: Any, **options: Any) -> Response:
         answer = super().file_response(*args, **options)

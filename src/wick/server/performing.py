@@ -40,6 +40,7 @@ class Running:
     run: Run | None = None
     cancelled: bool = False  # by its user
     over: bool = False  # it has ended, and is being written down
+    given_up: bool = False  # it never began, and its end was written for it: the log tells of that
 
 
 class Performing:
@@ -66,7 +67,7 @@ class Performing:
         key = info.owner, info.thread
         if key in self.running:
             return
-        running = self.running[key] = Running(user, info, Hub(Thread(info.thread), info.id, info.begin))
+        running = self.running[key] = Running(user, info, self._hub(info))
         self.board.put(info.owner, running.hub)
         running.task = asyncio.create_task(self._perform(running, then), name=info.id)
 
@@ -81,12 +82,14 @@ class Performing:
         except Exception as error:
             problem, end = error, "elsewhere" if _is_elsewhere(error) else "told"
         running.over = True  # from here on nobody cancels it
+        if running.run is not None:
+            running.hub.kept_by(running.run.scratch.get(self.registry.sessions))
         if end == "told":
             await self._note(running, problem)
         del self.running[running.info.owner, running.info.thread]
-        running.hub.finish(end)
+        running.hub.finish("elsewhere" if running.given_up else end)
         self.board.take(running.info.owner, running.hub)
-        if end == "told" and (problem is None or _has_begun(running)):
+        if end == "elsewhere" or (end == "told" and (problem is None or running.hub.begun)):
             await then(running)
 
     async def _run(self, running: Running) -> None:
@@ -102,12 +105,20 @@ class Performing:
         try:
             result = await self._result(running, problem)
             price = await in_thread(lambda: result.price, "a price") if result.charges else None
-            running.info = running.info.came_to(result, None if price is None else float(price))
+            running.info = self._hidden(running.info.came_to(result, None if price is None else float(price)))
             await self.records.put(KIND, running.info.owner, running.info.id, running.info.to_json())
             await self.usage.count(running.user, running.info.agent, result, run=running.info.id)
             self.metrics.add("wick_runs_total", outcome=result.outcome)
         except Exception:
             logger.exception("what run %s came to could not be noted", running.info.id)
+
+    def _hub(self, info: RunInfo) -> Hub:
+        return Hub(Thread(info.thread), info.id, info.begin, self.registry.secrets.without_entry)
+
+    def _hidden(self, info: RunInfo) -> RunInfo:
+        """What is noted of a run, without secrets."""
+        hide = self.registry.secrets.without_any
+        return replace(info, reason=hide(info.reason), error=hide(info.error))
 
     async def _result(self, running: Running, problem: Exception | None) -> Result:
         """What a run came to. One that could not even begin, or was cancelled before that, is ended in its log."""
@@ -116,12 +127,12 @@ class Performing:
             result = CANCELLED if problem is None else Result(outcome="failed", reason="error", error=problem)
         if problem is not None:
             logger.warning("run %s failed: %s", running.info.id, problem)
-            running.hub.emit(_failed(running, problem))
-            if running.hub.open or (not _has_begun(running) and _passes(problem)):  # it may be taken up yet
+            Unsaid(self.registry.secrets, running.hub.emit)(_failed(running, problem))
+            if running.hub.open or (not running.hub.begun and _passes(problem)):  # it may be taken up yet
                 return _left_open(running, result, problem)
-        if not _has_begun(running) and (running.cancelled or problem is not None):
+        if not running.hub.begun and (running.cancelled or problem is not None):
             try:
-                await self.give_up(running.info, result)
+                running.given_up = await self.give_up(running.info, result)
             except StoreError as error:  # what was said still waits to be heard
                 return _left_open(running, result, error)
         return result
@@ -161,10 +172,6 @@ class Performing:
 
 
 CANCELLED = Result(outcome="cancelled", reason="user requested")
-
-
-def _has_begun(running: Running) -> bool:
-    return running.run is not None and running.run.progress.output_from is not None
 
 
 def _is_elsewhere(error: Exception) -> bool:

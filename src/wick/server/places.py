@@ -16,10 +16,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from shutil import rmtree
+from types import ModuleType
 from typing import Any
 
-from wick.backends.containers.engine import Engine
-from wick.backends.docker import Docker, reap
 from wick.backends.local import Local
 from wick.backends.state import State
 from wick.errors import BackendError, ConfigError
@@ -72,8 +71,11 @@ class Places:
                 await self._reap(row.data["engine"])
 
     async def _reap(self, engine: str) -> None:
+        docker = await in_thread(_docker, "containers")
+        there = [place.backend for place in self._open.values()]
+        keep = [backend.id for backend in there if isinstance(backend, docker.Docker)]
         try:
-            gone = await reap(engine, server=self.server, keep=self._containers())
+            gone = await docker.reap(engine, server=self.server, keep=keep)
         except (BackendError, ConfigError) as error:
             logger.warning("containers of an earlier start could not be looked for: %s", error)
             return
@@ -133,7 +135,7 @@ class Places:
         await in_thread(lambda: rmtree(folder, ignore_errors=True), "delete")
         for row in await self.records.list(KIND, self.server):
             with suppress(BackendError, ConfigError):
-                engine = Engine(row.data["engine"])
+                engine = (await in_thread(_docker, "containers")).Engine(row.data["engine"])
                 try:
                     await engine.ask("DELETE", f"/volumes/{self._volume(user, template.id)}")
                 finally:
@@ -172,16 +174,20 @@ class Places:
         """The name of what outlives the container: the same on every server that has the same users."""
         return f"wick-{digest(canonical([self.realm, user, agent]))[:24]}"
 
-    def _containers(self) -> list[str]:
-        return [place.backend.id for place in self._open.values() if isinstance(place.backend, Docker)]
-
 
 def _made(wanted: Mapping[str, Any]) -> Backend:
     options = dict(wanted)
     kind = options.pop("type")
     if kind == "local":
         return Local(options.pop("path"), **options)
-    return Docker(**options) if kind == "docker" else State(**options)
+    return _docker().Docker(**options) if kind == "docker" else State(**options)
+
+
+def _docker() -> ModuleType:
+    """What drives containers; it is loaded when there are any, for that takes a while, and beside the event loop."""
+    from wick.backends import docker
+
+    return docker
 
 
 def _beside(folder: Path, source: str) -> str:

@@ -8,37 +8,41 @@ import resource
 import sys
 from contextlib import suppress
 
-from wick.server.metrics import Metrics
+from wick.server.metrics import BUCKETS, Metrics
 
-LOOK_SECONDS = 1.0
+LOOK_SECONDS = 0.02
 
 
 class Pulse:
-    """Looks after the event loop once a second, from `start` to `stop`."""
+    """Looks fifty times a second how late the event loop is, from `start` to `stop`."""
 
     def __init__(self, metrics: Metrics) -> None:
-        self.lag = 0.0
-        self._task: asyncio.Task[None] | None = None
-        metrics.gauge("wick_loop_lag_seconds", lambda: self.lag)
+        self._metrics = metrics
+        self._due = 0.0
+        self._timer: asyncio.TimerHandle | None = None
         metrics.gauge("wick_memory_bytes", memory_bytes)
         metrics.gauge("wick_open_files", open_files)
 
     def start(self) -> None:
-        self._task = asyncio.create_task(self._look(), name="wick pulse")
-
-    async def stop(self) -> None:
-        task, self._task = self._task, None
-        if task is not None:
-            task.cancel()
-            with suppress(asyncio.CancelledError):
-                await task
-
-    async def _look(self) -> None:
         loop = asyncio.get_running_loop()
-        while True:
-            before = loop.time()
-            await asyncio.sleep(LOOK_SECONDS)
-            self.lag = max(0.0, loop.time() - before - LOOK_SECONDS)
+        self._due = loop.time() + LOOK_SECONDS
+        self._timer = loop.call_at(self._due, self._look, loop)
+
+    def stop(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _look(self, loop: asyncio.AbstractEventLoop) -> None:
+        for lag in lags(loop.time() - self._due):
+            self._metrics.observe("wick_loop_lag_seconds", lag)
+        self.start()
+
+
+def lags(late: float) -> list[float]:
+    """How late each look was that this one has kept from being: who comes while a loop stands still waits, too."""
+    late = min(max(late, 0.0), BUCKETS[-1])
+    return [late - missed * LOOK_SECONDS for missed in range(int(late / LOOK_SECONDS) + 1)]
 
 
 def memory_bytes() -> float:

@@ -33,7 +33,7 @@ from wick.server.overrides import Overrides
 from wick.server.places import Places
 from wick.server.records import Records
 from wick.server.reload import Watched
-from wick.server.secrets import NO_SECRETS, Redaction, Secrets
+from wick.server.secrets import NO_SECRETS, Redaction, Secrets, secrets_in
 from wick.server.settings import Settings
 from wick.server.templates import (
     EVERYONE,
@@ -66,6 +66,7 @@ class Registry:
     def __init__(
         self, settings: Settings, records: Records, store: Store, bus: Bus, secrets: Secrets = NO_SECRETS
     ) -> None:
+        secrets = Secrets() if secrets is NO_SECRETS else secrets
         self.settings, self.records, self.bus, self.secrets = settings, records, bus, secrets
         self.sessions = RunSessions(store, patience=PATIENCE, busy="wait")
         self.places, self.toolbox = Places(settings.data, records), Toolbox(records)
@@ -87,6 +88,7 @@ class Registry:
     def register_agent(self, id: str, given: Mapping[str, Any] | Agent | Make) -> None:
         """Add an agent: options as in agents.yaml, an Agent, or a function that makes one for a user."""
         self._code[id] = of_code(id, given, self.settings.data.absolute())
+        self.secrets.learn(secrets_in(self._code[id].options))
 
     def register_tool(self, given: Tool | Callable[..., Any]) -> None:
         """Add a tool that agents may name."""
@@ -99,7 +101,7 @@ class Registry:
         await self.places.start()
         if self.settings.config is not None:
             self._watched = Watched(self.settings.config)
-            self._file = of_file(await self._watched.read())
+            self._file = self._of_file(await self._watched.read())
         self._tasks = [asyncio.create_task(work, name=name) for name, work in self._chores()]
 
     def _chores(self) -> Iterator[tuple[str, Any]]:
@@ -119,8 +121,14 @@ class Registry:
         await asyncio.gather(*(self._ended(instance) for instance in there))
         await self.places.stop()
 
+    def _of_file(self, config: Config) -> dict[str, Template]:
+        """The agents of the file; its keys are secrets from now on."""
+        found = of_file(config)
+        self.secrets.learn(secret for template in found.values() for secret in secrets_in(template.options))
+        return found
+
     def _reloaded(self, config: Config) -> None:
-        before, self._file = self._file, of_file(config)
+        before, self._file = self._file, self._of_file(config)
         if told := _difference(before, self._file):
             self.bus.publish("config_reloaded", told)
 

@@ -294,9 +294,10 @@ class Runs:
         return self.following.follow(info, after)
 
     async def waits(self, info: RunInfo, position: int) -> bool:
-        """Whether what was said at a position waits to be heard by the next run."""
+        """Whether what was said at a position waits to be heard by another run, the next."""
         head = await self.store.head(info.owner, info.thread)
-        return not head.run and position in await self._waiting(head)
+        waiting = [] if head.run else await self._waiting(head)
+        return position in waiting and run_id(head, waiting[0]) != info.id
 
     # -- stopping and answering -------------------------------------------------------------------------------------
 

@@ -32,12 +32,12 @@ from wick.server.identity import User
 from wick.server.secrets import keep_out_of_logs
 from wick.server.service import Service
 from wick.server.settings import Settings, load_settings
-from wick.server.wire import Wire
+from wick.server.wire import SocketWire, Wire
 from wick.tools import Tool, tool
 
 CLOSE_SECONDS = 5  # for connections to end when the server stops
 BACKLOG = 4096
-COLLECT = (20_000, 20, 20)  # how many new objects make Python look for garbage, and how often it looks at older ones
+COLLECT = (20_000, 5, 5)  # how many new objects make Python look for garbage, and how often it looks at older ones
 
 
 def _say(line: str) -> None:
@@ -117,7 +117,7 @@ class Server:
         config = uvicorn.Config(
             app,
             http=Wire,
-            ws="websockets-sansio",
+            ws=SocketWire,
             lifespan="off",
             log_level="warning",
             access_log=False,

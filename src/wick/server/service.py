@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
-from wick.errors import WickError
 from wick.protocols import Store
 from wick.server.auth import Guests
 from wick.server.browsers import Browsers
@@ -24,10 +24,9 @@ from wick.server.records_sqlite import SqliteRecords
 from wick.server.registry import Registry
 from wick.server.resuming import Resuming
 from wick.server.runs import Runs
-from wick.server.secrets import Secrets, known_secrets
+from wick.server.secrets import Secrets, Unwritten, known_secrets
 from wick.server.settings import Settings
 from wick.server.tickets import Tickets
-from wick.server.uploads import Turns
 from wick.server.users import Users
 from wick.server.verify import Verifier
 from wick.stores.sqlite import Sqlite
@@ -49,14 +48,14 @@ class Service:
         self.settings, self.clock = settings, clock
         settings.data.mkdir(mode=0o700, parents=True, exist_ok=True)
         self.records: Records = open_records(settings)
-        self.store: Store = open_store(settings)
         self.metrics = Metrics()
         self.limits = Limits(settings.quotas)
-        self.uploads = Turns()
+        self.files, self.loading = asyncio.Lock(), asyncio.Lock()  # one large file is in memory at a time, one thread
         self.users = Users(self.records)
         self.tickets = Tickets(self.records, clock)
         verifier = Verifier(settings, self.users)
         self.secrets = Secrets(known_secrets(settings, verifier.local))
+        self.store = cast(Store, Unwritten(open_store(settings), self.secrets))
         self.guests = Guests(verifier, Browsers(self.records, clock), self.tickets)
         self.bus = Bus()
         self.usage = Ledger(self.records)
@@ -90,7 +89,7 @@ class Service:
         try:
             instance = await self.registry.agent(LOCAL, id)
             model = await in_thread(lambda: instance.agent.model, "finding a model")
-        except WickError as error:  # whoever talks to it is told the same; the others can be talked to
+        except Exception as error:  # whoever talks to it is told the same; the others can be talked to
             return [("trouble", f"the agent {id!r} cannot be made: {error}")]
         found = [("model", getattr(model, "why", "") or str(getattr(model, "name", id)))]
         if instance.backend is not None:
@@ -112,7 +111,7 @@ class Service:
     async def stop(self) -> None:
         """Drain, and let go of everything."""
         await self.drain()
-        await self.pulse.stop()
+        self.pulse.stop()
         await self.registry.stop()
         await self.guests.verifier.close()
         await self.store.close()

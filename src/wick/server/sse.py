@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, aclosing, nullcontext, suppress
 from typing import Any
 
@@ -18,6 +18,7 @@ HEADERS = {
     "cache-control": "no-store",
     "x-accel-buffering": "no",  # a proxy that waits for more would hold up every event
 }
+PORTION_BYTES = 65_536
 BEAT = b": \n\n"  # a comment: it shows that the connection stands
 
 Frames = AsyncIterator[Sequence[Frame]]
@@ -46,9 +47,22 @@ class EventStream(Response):
     async def _write(self, send: Send) -> None:
         async with aclosing(self._frames()) as batches:
             async for batch in batches:
-                text = b"".join([frame.text for frame in batch]) or BEAT
-                await send({"type": "http.response.body", "body": text, "more_body": True})
+                for text in _portions(batch):
+                    await send({"type": "http.response.body", "body": text, "more_body": True})
         await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+
+def _portions(batch: Sequence[Frame]) -> Iterator[bytes]:
+    """What is sent at once: some frames in one go, and no more than some, for it is held until it is read."""
+    texts, size = list[bytes](), 0
+    for frame in batch:
+        texts.append(frame.text)
+        size += len(frame.text)
+        if size >= PORTION_BYTES:
+            yield b"".join(texts)
+            texts, size = [], 0
+    if texts or not batch:
+        yield b"".join(texts) or BEAT
 
 
 async def _until_gone(work: Any, receive: Receive) -> None:

@@ -1,18 +1,22 @@
-"""A file that comes with a request: as a form, or as the body itself. What is too large is not read to its end."""
+"""A file that comes with a request: as a form, or as the body itself. What is too large is not read to its end.
+
+It waits on disk until all of it is here, so that nobody who sends slowly, or much, has a large file in memory.
+"""
 
 from __future__ import annotations
 
-import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from io import BytesIO
+from tempfile import SpooledTemporaryFile
 from typing import Any
-from weakref import WeakValueDictionary
 
-from starlette.datastructures import UploadFile
+from starlette.datastructures import FormData, UploadFile
 from starlette.requests import Request
 
 from wick.server.errors import ApiError
 
+SMALL_BYTES = 1_000_000  # of a file that needs no disk
 _BINARY = {"type": "string", "format": "binary"}
 UPLOAD: dict[str, Any] = {
     "requestBody": {
@@ -34,44 +38,51 @@ UPLOAD: dict[str, Any] = {
 
 @dataclass(frozen=True, slots=True)
 class Uploaded:
-    """The bytes, and what the form said about them."""
+    """A file that is here, and what the form said about it."""
 
-    data: bytes
-    name: str = ""
+    file: UploadFile
     path: str = ""
 
+    @property
+    def name(self) -> str:
+        return self.file.filename or ""
 
-class Turns:
-    """One file of a user is in memory at a time, and the others wait: nobody fills the memory of all."""
+    @property
+    def large(self) -> bool:
+        """Whether reading it takes memory that others may need."""
+        return (self.file.size or 0) > SMALL_BYTES
 
-    def __init__(self) -> None:
-        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
-
-    def of(self, user: str) -> asyncio.Lock:
-        return self._locks.setdefault(user, asyncio.Lock())
+    async def read(self) -> bytes:
+        return await self.file.read()
 
 
-async def uploaded(request: Request, most: int) -> Uploaded:
-    """The file of a request, of at most so many bytes."""
+@asynccontextmanager
+async def uploaded(request: Request, most: int) -> AsyncIterator[Uploaded]:
+    """The file of a request, of at most so many bytes, for as long as this is open."""
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() == "multipart/form-data":
-        return await _of_form(request, most)
-    data = BytesIO()  # whose bytes are taken out without a copy
-    async for chunk in request.stream():
-        data.write(chunk)
-        if data.tell() > most:
-            raise _too_large(most)
-    return Uploaded(data.getvalue())
+        async with request.form(max_files=1, max_fields=4, max_part_size=10_000) as form:
+            yield _of_form(form, most)
+        return
+    with SpooledTemporaryFile(SMALL_BYTES) as spooled:
+        file = UploadFile(spooled, size=0)  # type: ignore[arg-type]
+        async for chunk in request.stream():
+            await file.write(chunk)
+            _check(file, most)
+        await file.seek(0)
+        yield Uploaded(file)
 
 
-async def _of_form(request: Request, most: int) -> Uploaded:
-    async with request.form(max_files=1, max_fields=4, max_part_size=10_000) as form:
-        file, path = form.get("file"), form.get("path", "")
-        if not isinstance(file, UploadFile):
-            raise ApiError(422, "invalid", "the form has no file in its field `file`")
-        data = await file.read(most + 1)
-    if len(data) > most:
+def _of_form(form: FormData, most: int) -> Uploaded:
+    file, path = form.get("file"), form.get("path", "")
+    if not isinstance(file, UploadFile):
+        raise ApiError(422, "invalid", "the form has no file in its field `file`")
+    _check(file, most)
+    return Uploaded(file, path if isinstance(path, str) else "")
+
+
+def _check(file: UploadFile, most: int) -> None:
+    if (file.size or 0) > most:
         raise _too_large(most)
-    return Uploaded(data, file.filename or "", path if isinstance(path, str) else "")
 
 
 def _too_large(most: int) -> ApiError:

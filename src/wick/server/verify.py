@@ -6,14 +6,25 @@ import os
 from hashlib import sha256
 from hmac import compare_digest
 from pathlib import Path
+from typing import Protocol
 
 from wick.errors import ConfigError
-from wick.server.gateway import Gateway
-from wick.server.identity import LOCAL, User
-from wick.server.jwt import Signed
+from wick.server.identity import LOCAL, Role, User
 from wick.server.sealed import new_secret
 from wick.server.settings import Settings
 from wick.server.users import Users
+
+
+class Signing(Protocol):
+    """Somebody who knows whose a token is: a login and a role."""
+
+    async def claim(self, bearer: str) -> tuple[str, Role] | None: ...
+
+
+class Vouching(Signing, Protocol):
+    """One of them who has to be let go of."""
+
+    async def close(self) -> None: ...
 
 
 class Verifier:
@@ -23,8 +34,8 @@ class Verifier:
         self.local = settings.token or ("" if settings.has_provider else kept_token(settings.data))
         self._local = _digest(self.local) if self.local else ""
         self._listed = settings.tokens
-        self._signed = Signed(settings.jwt) if settings.jwt else None
-        self._gateway = Gateway(settings.gateway) if settings.gateway else None
+        self._signed = _signed(settings)
+        self._gateway = _gateway(settings)
         self._users = users
 
     async def user(self, bearer: str) -> User | None:
@@ -49,6 +60,24 @@ class Verifier:
         if self._gateway is not None and (claim := await self._gateway.claim(bearer)):
             return await self._users.user("gateway", *claim)
         return None
+
+
+def _signed(settings: Settings) -> Signing | None:
+    """What checks signed tokens; it is loaded only where there are any, for that takes a while."""
+    if not settings.jwt:
+        return None
+    from wick.server.jwt import Signed
+
+    return Signed(settings.jwt)
+
+
+def _gateway(settings: Settings) -> Vouching | None:
+    """The same for tokens that a gateway knows."""
+    if not settings.gateway:
+        return None
+    from wick.server.gateway import Gateway
+
+    return Gateway(settings.gateway)
 
 
 def kept_token(data: Path) -> str:

@@ -15,6 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
 from threading import Thread
+from traceback import clear_frames
 from typing import Any, TypeVar
 
 from wick.errors import StoreError
@@ -54,12 +55,14 @@ class _Job:
         return self.answer is not None and self.answer.cancelled()
 
     def deliver(self) -> None:
-        if self.answer is None or self.answer.done():
+        answer, self.answer = self.answer, None  # the error knows this job, which must not know the error
+        error, self.error = self.error, None
+        if answer is None or answer.done():
             return
-        if self.error is not None:
-            self.answer.set_exception(self.error)
+        if error is not None:
+            answer.set_exception(error)
         else:
-            self.answer.set_result(self.value)
+            answer.set_result(self.value)
 
 
 class Writer:
@@ -82,7 +85,10 @@ class Writer:
         """Do this and wait until it is on disk."""
         answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         self._jobs.put(_Job(work, answer))
-        return await answer
+        try:
+            return await answer
+        finally:  # an error knows where it was raised, and that must not know the error
+            del answer
 
     def wake(self) -> None:
         """Somebody watches now: look what other processes write."""
@@ -152,6 +158,7 @@ class Writer:
             if link.db.in_transaction:
                 link.db.execute("COMMIT")
         except TROUBLE as error:
+            clear_frames(error.__traceback__)
             raise explained(error, self._file.path) from error
         link.check()  # before anybody is told that it is on disk
         return transaction.news
@@ -210,6 +217,7 @@ def _try(job: _Job, transaction: Transaction, *, alone: bool) -> None:
     except TROUBLE:
         raise
     except Exception as error:
+        clear_frames(error.__traceback__)  # whoever keeps the error would keep cursors, and so the file open
         job.error = error
         del transaction.news[told:]
         db.execute("ROLLBACK" if alone else "ROLLBACK TO work")

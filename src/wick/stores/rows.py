@@ -22,7 +22,7 @@ from wick.frozen import FrozenDict, digest, freeze
 from wick.holders import has_ended
 from wick.protocols import Page, Queued, Summary
 
-BATCH_ROWS, BATCH_BYTES = 500, 1_000_000  # how much is read at once
+BATCH_ROWS, BATCH_BYTES = 500, 128_000  # how much is read at once
 PAGE_ROWS = 500  # the most threads or messages of one answer
 BLOB_BYTES, BLOBS_BYTES = 1_000_000, 10_000_000  # of one blob, and of all of a thread
 NAME_CHARS = 200

@@ -7,6 +7,7 @@ import sqlite3
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
+from traceback import clear_frames
 from typing import TypeVar
 from weakref import WeakKeyDictionary
 
@@ -40,10 +41,12 @@ class Readers:
             link.db.execute("BEGIN")
             found = work(link.db)
             self._put_back(link)
-        except StoreError:
+        except StoreError as error:
+            clear_frames(error.__traceback__)  # whoever keeps the error would keep cursors, and so the file open
             self._put_back(link)
             raise
         except BaseException as error:
+            clear_frames(error.__traceback__)
             link.close()
             if isinstance(error, TROUBLE):
                 raise explained(error, self._file.path) from error

@@ -1,8 +1,9 @@
 """Commands in a container by the engine's exec, where no daemon runs: slower, and the same to whoever asks.
 
 A command runs under a small sh script. What it starts carries a mark in its environment, by which it is found and ended
-when the command has ended, reached its time limit or was cancelled. A process that wiped its environment and left its
-parents is found by nobody: it stays inside the container, and ends with it.
+when the command has ended, reached its time limit or was cancelled, and when wick itself is gone: one more process in
+there waits for that. A process that wiped its environment and left its parents is found by nobody: it stays inside the
+container, and ends with it.
 """
 
 from __future__ import annotations
@@ -80,6 +81,12 @@ fi
 sweep "$1" KILL
 """
 
+# $1 how all marks of this program begin. Its input ends when the program does, however that may be.
+LIFELINE = f"""{SWEEP}
+while read -r _; do :; done
+sweep "$1" KILL
+"""
+
 # $1 the folder. The mark is in the environment already.
 SHELL = f"""{DECODE}
 text "$1"
@@ -102,9 +109,9 @@ class _Call:
     """One command on its way: what is known of it so far."""
 
     limit: float
+    mark: str
     on_output: OnOutput | None = None
     began: float = field(default_factory=time.monotonic)
-    mark: str = field(default_factory=lambda: secrets.token_hex(12))
     outputs: dict[int, HeadAndTail] = field(
         default_factory=lambda: {n: HeadAndTail(caps.OUTPUT_HEAD_BYTES, caps.OUTPUT_TAIL_BYTES) for n in STREAMS}
     )
@@ -138,6 +145,19 @@ class Plain:
         self._engine, self._container = engine, container
         self._jobs: dict[str, _Job] = {}
         self._terminals: WeakSet[PlainTerminal] = WeakSet()
+        self._name = secrets.token_hex(8)
+        self._lifeline: asyncio.Task[None] | None = None
+        self._holding = asyncio.Lock()
+
+    def _mark(self) -> str:
+        return f"{self._name}-{secrets.token_hex(12)}"
+
+    async def _hold(self) -> None:
+        """See to it that somebody inside ends what is begun here if this program is killed."""
+        async with self._holding:
+            if self._lifeline is None or self._lifeline.done():  # a command may have ended it
+                process = await self.start(["sh", "-c", LIFELINE, "wick", self._name], stdin=True)
+                self._lifeline = asyncio.create_task(_until_over(process), name="a lifeline")
 
     async def run(
         self,
@@ -150,7 +170,8 @@ class Plain:
         on_output: OnOutput | None = None,
     ) -> Executed:
         """Run a shell command to its end, its time limit, or until it is cancelled."""
-        call = _Call(timeout, on_output)
+        await self._hold()
+        call = _Call(timeout, self._mark(), on_output)
         process = await self._begin(call, command, workdir, stdin, env)
         feeding = asyncio.create_task(_feed(process, stdin))
         try:
@@ -235,7 +256,8 @@ class Plain:
     async def job(self, command: str, *, workdir: str, env: Mapping[str, str] | None = None) -> Job:
         if sum(job.running for job in self._jobs.values()) >= caps.JOBS_AT_ONCE:
             raise BackendError(f"{caps.JOBS_AT_ONCE} commands run in the background already; end one first", "failed")
-        job = _Job(command)
+        await self._hold()
+        job = _Job(command, self._mark())
         argv = ["sh", "-c", RUN, "wick", escaped(workdir), job.mark, "0", escaped(command)]
         process = await self.start(argv, env=env)
         self._jobs[job.id] = job
@@ -266,7 +288,8 @@ class Plain:
         return self._jobs[id]
 
     async def terminal(self, rows: int, columns: int, *, workdir: str, env: Mapping[str, str]) -> PlainTerminal:
-        mark = secrets.token_hex(12)
+        await self._hold()
+        mark = self._mark()
         argv = ["sh", "-c", SHELL, "wick", escaped(workdir)]
         process = await self._engine.exec(
             self._container, argv, stdin=True, tty=(rows, columns), env={"TERM": "xterm", **env, MARK: mark}
@@ -276,10 +299,10 @@ class Plain:
         return terminal
 
     async def close(self) -> None:
-        """Let go of what runs in the background and in terminals; it ends with the container."""
+        """End what runs in the background and in terminals: the lifeline does, when it is let go."""
         for terminal in self._terminals:
             terminal.let_go()
-        tasks = [job.task for job in self._jobs.values() if job.task]
+        tasks = [job.task for job in self._jobs.values() if job.task] + ([self._lifeline] if self._lifeline else [])
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -289,9 +312,9 @@ class Plain:
 class _Job(Background):
     """A command in the background, and the last of what it has printed."""
 
-    def __init__(self, command: str) -> None:
+    def __init__(self, command: str, mark: str) -> None:
         super().__init__(secrets.token_hex(4), command)
-        self.mark = secrets.token_hex(12)
+        self.mark = mark
         self.task: asyncio.Task[None] | None = None
 
     async def follow(self, process: Process) -> None:
@@ -350,6 +373,16 @@ async def _look(process: Process) -> list[tuple[int, bytes]]:
         except TimeoutError:
             if not await process.running():
                 return []
+
+
+async def _until_over(process: Process) -> None:
+    """Hold on to a process; who is cancelled lets it go."""
+    try:
+        with suppress(OSError):
+            while await process.read():
+                pass
+    finally:
+        process.close()
 
 
 async def _feed(process: Process, data: bytes) -> None:

@@ -107,7 +107,7 @@ class Bubblewrap:
         size = ["--size", str(view.memory)] if view.memory and "--size" in self.options else []
         return [
             # Read-only: where wick is root, a command could otherwise write /proc/sys, which is root's everywhere.
-            *("--proc", "/proc", "--remount-ro", "/proc"),
+            *("--proc", "/proc", *_no_keys(), "--remount-ro", "/proc"),
             *("--dev", "/dev", *size, "--tmpfs", "/dev/shm", "--remount-ro", "/dev"),
             *(*size, "--tmpfs", "/tmp"),
         ]
@@ -139,6 +139,12 @@ def _etc(network: bool) -> list[str]:
     if os.path.islink("/etc/localtime"):
         return [*found, "--symlink", os.readlink("/etc/localtime"), "/etc/localtime"]
     return found
+
+
+@cache
+def _no_keys() -> list[str]:
+    """The kernel lists the keys of a user there, by their names, whatever namespace asks."""
+    return ["--ro-bind", "/dev/null", "/proc/keys"] if os.path.exists("/proc/keys") else []
 
 
 def _bound(paths: Sequence[str]) -> list[str]:

@@ -3,16 +3,18 @@
 A command sees which files there are and which processes run; what it cannot do is open a file outside, look into other
 processes, or (where the kernel is new enough) connect by TCP. UDP, sockets that have a path, and the protected paths of
 the workspace stay open to it. So this sandbox calls itself weak. Landlock takes no rights away from root, who could
-make a disk's device and open that; `setpriv` takes them.
+make a disk's device and open that; `setpriv` takes them. `seccomp` takes away the same system calls as in bubblewrap.
 """
 
 from __future__ import annotations
 
 import os
 import shutil
+from base64 import b64encode
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from wick.backends.sandbox import seccomp
 from wick.backends.sandbox.confining import Command, NotThere, View, environment
 from wick.processes import DEFAULT_PATH, landlock_version
 from wick.protocols import Protection
@@ -48,7 +50,8 @@ class Landlock:
     def command(self, argv: Sequence[str], view: View) -> Command:
         readable = [*READABLE, *(READABLE_WITH_NETWORK if view.network else ()), *view.readable]
         writable = [*WRITABLE, view.workspace, view.scratch]
-        rules = {"read": readable, "write": writable, "network": view.network}
+        calls = b64encode(seccomp.program(os.uname().machine) or b"").decode()
+        rules = {"read": readable, "write": writable, "network": view.network, "filter": calls}
         return Command(
             [*self.without_rights, *argv], view.workdir, {**environment(view.scratch), **view.env}, landlock=rules
         )

@@ -29,7 +29,7 @@ from wick.backends.wickd.commands import Commands
 from wick.backends.wickd.polling import Loop
 from wick.backends.wickd.server import Connection
 from wick.backends.wickd.supervisors import guard
-from wick.processes import hide_memory
+from wick.processes import forget_keys, hide_memory
 
 TCP, UNIX = "127.0.0.1:9090", "/tmp/wick-daemon.sock"
 TOKEN = "WICK_DAEMON_TOKEN"
@@ -101,6 +101,7 @@ def _prepare(parent: int | None) -> None:
     """Be a parent for orphans, keep secrets, start with clean signals, and have nothing to collect in forks."""
     os.environ.pop(TOKEN, None)
     hide_memory()
+    forget_keys()
     guard(parent)
     for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
         if signal.getsignal(number) == signal.SIG_IGN and number not in (signal.SIGPIPE, signal.SIGXFSZ):

@@ -26,7 +26,7 @@ def grep(workspace: Workspace, pattern: str, path: str = ".", *, ignore_case: bo
     exit_code = _feed(argv, errors, reading.feed)
     os.lseek(errors, 0, os.SEEK_SET)
     found: Matches = reading.result(exit_code, os.read(errors, 2_000).decode("utf-8", "replace"))
-    return found
+    return {**found, "matches": workspace.standing(found["matches"])}
 
 
 def _engine() -> tuple[Callable[..., list[str]], Any]:

@@ -134,7 +134,8 @@ class Wanted:
             return None
         inner = Wanted(allowed)
         network = allowed.get("network", True) is True
-        return {"read": inner.texts("read"), "write": inner.texts("write"), "network": network}
+        paths = {"read": inner.texts("read"), "write": inner.texts("write")}
+        return {**paths, "network": network, "filter": inner.bytes64("filter").hex()}
 
     def file_call(self) -> Json:
         """A file operation: its name, where, and its arguments."""

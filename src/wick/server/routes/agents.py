@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Query
+from fastapi import Query
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, create_model
 
 from wick.agent import Agent
@@ -18,12 +18,13 @@ from wick.server.dependencies import Caller, Wick
 from wick.server.errors import ApiError
 from wick.server.registry import AGENT
 from wick.server.routes.backend import BackendInfo, backend_info
+from wick.server.routing import Router
 from wick.server.showing import model_name, switched_on
 from wick.server.templates import EVERYONE, Template
 from wick.tools import Tool
 from wick.workers import in_thread
 
-router = APIRouter(tags=["agents"])
+router = Router(tags=["agents"])
 
 Option = bool | str | list[JsonValue] | dict[str, JsonValue] | None
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Mapping
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Query
+from fastapi import Query
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
 from wick.frozen import thaw
@@ -13,11 +13,12 @@ from wick.protocols import Summary
 from wick.server.dependencies import Caller, Wick
 from wick.server.errors import not_found
 from wick.server.identity import User
+from wick.server.routing import Router
 from wick.server.service import Service
 from wick.shell import read
 from wick.workers import in_thread
 
-router = APIRouter(prefix="/approvals", tags=["approvals"])
+router = Router(prefix="/approvals", tags=["approvals"])
 
 ABOUT = ("id", "question", "run", "operation", "tool", "call_id", "args", "hash", "expires")
 

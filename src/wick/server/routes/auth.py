@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Request, Response
+from fastapi import Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from wick.server.auth import cookie_name
@@ -13,9 +13,10 @@ from wick.server.credentials import shown
 from wick.server.dependencies import Caller, Wick
 from wick.server.errors import ApiError
 from wick.server.identity import Role, User
+from wick.server.routing import Router
 from wick.server.tickets import TICKET_SECONDS
 
-router = APIRouter(prefix="/auth", tags=["sign-in"])
+router = Router(prefix="/auth", tags=["sign-in"])
 
 
 class SignIn(BaseModel):

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Literal
 
-from fastapi import APIRouter
 from pydantic import BaseModel, ConfigDict, Field
 
 from wick.server.building import Instance
@@ -13,9 +12,10 @@ from wick.server.dependencies import Caller, Wick
 from wick.server.errors import ApiError
 from wick.server.identity import User
 from wick.server.overrides import Overrides
+from wick.server.routing import Router
 from wick.server.showing import shown
 
-router = APIRouter(tags=["backend"])
+router = Router(tags=["backend"])
 
 LEVELS = ("none", "weak", "strong")
 

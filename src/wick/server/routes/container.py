@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Literal
 
-from fastapi import APIRouter
 from pydantic import BaseModel, ConfigDict
 
 from wick.protocols import Backend
 from wick.server.dependencies import Caller, Wick
 from wick.server.errors import ApiError
+from wick.server.routing import Router
 
-router = APIRouter(tags=["container"])
+router = Router(tags=["container"])
 
 
 class ContainerAction(BaseModel):

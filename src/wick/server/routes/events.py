@@ -8,15 +8,15 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 import orjson
-from fastapi import APIRouter
 from starlette.responses import Response
 
 from wick.server.bus import Bus, News
 from wick.server.dependencies import Caller, Wick
 from wick.server.identity import User
+from wick.server.routing import Router
 from wick.server.sse import EventStream
 
-router = APIRouter(tags=["events"])
+router = Router(tags=["events"])
 
 BEAT_SECONDS = 15.0
 

@@ -7,12 +7,12 @@ import posixpath
 from base64 import b64decode
 from binascii import Error as NotBase64
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from typing import Annotated, Any, Literal
 from urllib.parse import quote
 
 import orjson
-from fastapi import APIRouter, Query
+from fastapi import Query
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
@@ -24,13 +24,15 @@ from wick.server.building import Instance
 from wick.server.dependencies import Caller, Wick
 from wick.server.errors import ApiError
 from wick.server.identity import User
+from wick.server.routing import Router
 from wick.server.service import Service
 from wick.server.uploads import UPLOAD, uploaded
 from wick.shapes import Content
 
-router = APIRouter(tags=["files"])
+router = Router(tags=["files"])
 
-PIECE_BYTES = 1_000_000  # of a download
+PIECE_BYTES = 128_000  # of a download: some are in memory for everybody who does not read theirs
+SMALL_BYTES = 250_000  # of a file that is read with others at the same time
 SAFE = {"Content-Security-Policy": "default-src 'none'; sandbox", "X-Content-Type-Options": "nosniff"}
 
 FilePath = Annotated[str, Query(max_length=4_096, description="relative to the workspace")]
@@ -120,7 +122,13 @@ async def read_file(
 ) -> Response:
     """Bytes of a file of your workspace."""
     async with _reading(wick, caller, id, thread_id) as backend:
-        return Json(await backend.read(path, offset=offset, limit=limit))
+        wanted = FILE_READ_BYTES if limit is None else limit
+        found = await backend.read(path, offset=offset, limit=min(wanted, SMALL_BYTES))
+        if not found["truncated"] or wanted <= SMALL_BYTES:
+            return Json(found)
+        del found
+        async with wick.files:
+            return Json(await backend.read(path, offset=offset, limit=limit))
 
 
 @router.put("/agents/{id}/files/write", response_model=FileWritten)
@@ -141,12 +149,12 @@ async def upload_file(
     ] = "",
 ) -> Response:
     """Put a file into your workspace: in the field `file` of a form, or as the body itself."""
-    async with _writing(wick, caller, id) as backend, wick.uploads.of(caller.id):
-        file = await uploaded(request, FILE_WRITE_BYTES)
+    async with _writing(wick, caller, id) as backend, uploaded(request, FILE_WRITE_BYTES) as file:
         target = path or file.path or posixpath.basename(file.name.replace("\\", "/"))
         if not target:
             raise ApiError(422, "invalid", "say where the file goes, with ?path=")
-        return Json(await backend.write(target, file.data), 201)
+        async with wick.files if file.large else nullcontext():
+            return Json(await backend.write(target, await file.read()), 201)
 
 
 @router.get(

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Literal
 
-from fastapi import APIRouter
 from pydantic import BaseModel
 
 from wick.server.dependencies import Wick
+from wick.server.routing import Router
 
-router = APIRouter(tags=["server"])
+router = Router(tags=["server"])
 
 
 class Health(BaseModel):

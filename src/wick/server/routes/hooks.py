@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query
+from fastapi import Query
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
 from wick.config import BY_KEY
@@ -16,10 +16,11 @@ from wick.server.dependencies import Caller, Wick
 from wick.server.errors import ApiError
 from wick.server.identity import User
 from wick.server.overrides import Overrides
+from wick.server.routing import Router
 from wick.server.showing import shown, switched_on
 from wick.server.templates import in_order
 
-router = APIRouter(tags=["hooks"])
+router = Router(tags=["hooks"])
 
 Option = bool | str | list[JsonValue] | dict[str, JsonValue] | None
 

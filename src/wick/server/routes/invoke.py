@@ -5,17 +5,19 @@ from __future__ import annotations
 from contextlib import ExitStack
 from typing import Annotated
 
-from fastapi import APIRouter, Header
+from fastapi import Header
+from starlette.responses import Response
 
 from wick.keeping import load
-from wick.server.bodies import Asked, Kept, UsageOut, kept, messages_of
+from wick.server.bodies import Asked, Kept, UsageOut, messages_of, whole
 from wick.server.dependencies import Caller, Wick
 from wick.server.errors import ApiError
+from wick.server.routing import Router
 from wick.server.runs import Turn
 from wick.server.sse import EventStream
 from wick.server.streams import STREAM
 
-router = APIRouter(prefix="/agents", tags=["runs"])
+router = Router(prefix="/agents", tags=["runs"])
 
 IdempotencyKey = Annotated[
     str,
@@ -39,8 +41,8 @@ class Answer(Kept):
     cost: float | None = None
 
 
-@router.post("/{id}/invoke")
-async def invoke(id: str, body: Asked, caller: Caller, wick: Wick, key: IdempotencyKey = "") -> Answer:
+@router.post("/{id}/invoke", response_model=Answer)
+async def invoke(id: str, body: Asked, caller: Caller, wick: Wick, key: IdempotencyKey = "") -> Response:
     """Ask an agent, and get its whole answer. The run goes on if the connection breaks."""
     turn = await _begin(id, body, caller, wick, key)
     info = await turn.ended()
@@ -52,7 +54,7 @@ async def invoke(id: str, body: Asked, caller: Caller, wick: Wick, key: Idempote
     came_to = {"outcome": info.outcome, "reason": info.reason, "usage": info.usage or {}, "cost": info.cost}
     response = next((message.text for message in reversed(thread.messages) if message.role == "assistant"), "")
     whose = {"thread_id": turn.thread_id, "run_id": turn.run_id, "response": response}
-    return Answer.model_validate(whose | came_to | kept(thread))
+    return await whole(Answer, whose | came_to, thread)
 
 
 @router.post("/{id}/stream", status_code=200, response_class=EventStream, responses=STREAM)

@@ -6,7 +6,6 @@ from collections.abc import Iterable
 from math import isfinite
 from typing import Literal
 
-from fastapi import APIRouter
 from pydantic import BaseModel, Field
 
 from wick.agent import Agent
@@ -15,8 +14,9 @@ from wick.hooks import Hook, rings
 from wick.matching import patterns
 from wick.operations import OPERATIONS
 from wick.server.dependencies import Caller, Wick
+from wick.server.routing import Router
 
-router = APIRouter(tags=["hooks"])
+router = Router(tags=["hooks"])
 
 
 class RingInfo(BaseModel):

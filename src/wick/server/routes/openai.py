@@ -9,9 +9,8 @@ from time import time
 from typing import Annotated, Any
 
 import orjson
-from fastapi import APIRouter, Header, Request, Response
+from fastapi import Header, Request, Response
 from fastapi.exceptions import RequestValidationError
-from fastapi.routing import APIRoute
 
 from wick.errors import WickError
 from wick.events import Done, Event, Failed
@@ -35,11 +34,12 @@ from wick.server.completions import (
 from wick.server.dependencies import Caller, Wick
 from wick.server.errors import ApiError, as_api_error, validation_message
 from wick.server.frames import Frame
+from wick.server.routing import Route, Router
 from wick.server.runs import Turn
 from wick.server.sse import EventStream
 
 
-class OpenAIRoute(APIRoute):
+class OpenAIRoute(Route):
     """A route whose refusals have the shape that OpenAI's clients read."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
@@ -63,7 +63,7 @@ def _in_their_shape(error: Exception) -> Exception:
     return OpenAIError(known.status, known.code, known.message, known.headers)
 
 
-router = APIRouter(prefix="/v1", tags=["openai"], route_class=OpenAIRoute)
+router = Router(prefix="/v1", tags=["openai"], route_class=OpenAIRoute)
 
 
 @router.get("/models")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Literal
 
-from fastapi import APIRouter
 from pydantic import BaseModel, Field, JsonValue
 
 from wick.capabilities.permissions import Mode, Permissions
@@ -12,8 +11,9 @@ from wick.rules import POLICIES, Rule
 from wick.server.building import Instance
 from wick.server.dependencies import Caller, Wick
 from wick.server.errors import not_found
+from wick.server.routing import Router
 
-router = APIRouter(tags=["permissions"])
+router = Router(tags=["permissions"])
 
 _READY = {item["rule"]: name for name, items in POLICIES.items() for item in items if not isinstance(item, str)}
 

@@ -8,7 +8,6 @@ from dataclasses import replace
 from time import monotonic
 from typing import Any, Literal
 
-from fastapi import APIRouter
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
 from wick.agent import Agent
@@ -22,11 +21,12 @@ from wick.server.dependencies import Caller, Wick
 from wick.server.identity import User
 from wick.server.overrides import Overrides
 from wick.server.routes.hooks import Option
+from wick.server.routing import Router
 from wick.server.service import Service
 from wick.server.templates import Template
 from wick.threads import Thread
 
-router = APIRouter(tags=["replay"])
+router = Router(tags=["replay"])
 
 MOST_THREADS = 500
 SECONDS = 20.0  # after which no other thread is begun

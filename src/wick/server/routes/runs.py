@@ -5,18 +5,19 @@ from __future__ import annotations
 from contextlib import aclosing
 from typing import Annotated
 
-from fastapi import APIRouter, Header, Query
+from fastapi import Header, Query
 from starlette.responses import Response
 
 from wick.server.bodies import RunOut, run_out
 from wick.server.dependencies import Caller, Wick
 from wick.server.frames import START, Place, place_of
+from wick.server.routing import Router
 from wick.server.run_info import RunInfo
 from wick.server.service import Service
 from wick.server.sse import EventStream
 from wick.server.streams import STREAM
 
-router = APIRouter(prefix="/runs", tags=["runs"])
+router = Router(prefix="/runs", tags=["runs"])
 
 LastSeen = Annotated[str, Header(alias="Last-Event-ID", max_length=40, description="the id of the last frame seen")]
 LastSeenQuery = Annotated[str, Query(max_length=40, description="the same, for clients that cannot send the header")]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from fastapi import APIRouter
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.requests import Request
 
@@ -14,10 +13,11 @@ from wick.caps import ARCHIVE_BYTES
 from wick.server.building import Instance
 from wick.server.dependencies import Caller, Wick
 from wick.server.errors import ApiError
+from wick.server.routing import Router
 from wick.server.uploads import UPLOAD, uploaded
 from wick.skill import BROUGHT, FILE, Catalogue, Skill, slug
 
-router = APIRouter(tags=["skills"])
+router = Router(tags=["skills"])
 
 
 class SkillInfo(BaseModel):
@@ -86,8 +86,7 @@ async def switch_skills(id: str, change: SkillChange, caller: Caller, wick: Wick
 async def upload_skill(request: Request, id: str, caller: Caller, wick: Wick, overwrite: bool = False) -> SkillInfo:
     """Give your agent another skill: a SKILL.md, or a zip archive that has one."""
     _skills(await wick.registry.agent(caller, id))
-    async with wick.uploads.of(caller.id):
-        file = await uploaded(request, ARCHIVE_BYTES)
+    async with uploaded(request, ARCHIVE_BYTES) as file, wick.files:  # a small archive may be large inside
         if not (await wick.registry.said(caller, id)).uploads:
             await wick.registry.change(caller, id, lambda said: replace(said, uploads=True))
         instance = await wick.registry.agent(caller, id)
@@ -95,7 +94,7 @@ async def upload_skill(request: Request, id: str, caller: Caller, wick: Wick, ov
         if not skills.paths or skills.backend is None:
             raise ApiError(409, "conflict", f"the agent {id!r} has no folder for skills that are uploaded")
         with instance.using():
-            skill = await skills.upload(file.data, replace=overwrite)
+            skill = await skills.upload(await file.read(), replace=overwrite)
     wick.bus.publish("skills_changed", {"agent_id": id, "skills": {skill.name: True}}, caller.id)
     return _info(skill)
 

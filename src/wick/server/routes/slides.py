@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import posixpath
 import re
+from types import ModuleType
 from typing import Any
 
-from fastapi import APIRouter, Response
+from fastapi import Response
 from pydantic import BaseModel, Field, model_validator
 
-from wick.server.deck import DECK_BYTES, MEDIA_TYPE, export
 from wick.server.dependencies import Caller, Wick
 from wick.server.errors import ApiError
+from wick.server.routing import Router
+from wick.workers import in_thread
 
-router = APIRouter(tags=["slides"])
+MEDIA_TYPE = "application/vnd.openxmlformats-officedocument.presentationml.presentation"
+DECK_BYTES = 1_000_000  # of Markdown
+
+router = Router(tags=["slides"])
 
 
 class SlidesExport(BaseModel):
@@ -49,7 +54,15 @@ async def export_slides(id: str, asked: SlidesExport, caller: Caller, wick: Wick
         if read["truncated"] or read["encoding"] != "utf-8":
             raise ApiError(415, "not_text", f"{asked.path} is no text, or longer than {DECK_BYTES:,} bytes")
         text = read["content"]
-    data = await export(text, backend, posixpath.dirname(asked.path))
+    deck = await in_thread(_deck, "slides")
+    data = await deck.export(text, backend, posixpath.dirname(asked.path))
     name = re.sub(r"[^\w.-]+", "-", posixpath.splitext(posixpath.basename(asked.path))[0], flags=re.ASCII) or "slides"
     headers = {"Content-Disposition": f'attachment; filename="{name}.pptx"'}
     return Response(data, media_type=MEDIA_TYPE, headers=headers)
+
+
+def _deck() -> ModuleType:
+    """What makes slides; few want any, and to load it takes a while."""
+    from wick.server import deck
+
+    return deck

@@ -9,7 +9,6 @@ import asyncio
 from contextlib import suppress
 from typing import Literal
 
-from fastapi import APIRouter
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
@@ -18,9 +17,10 @@ from wick.protocols import Backend, Terminal
 from wick.server.dependencies import Caller, Wick
 from wick.server.errors import ApiError, as_api_error
 from wick.server.identity import User
+from wick.server.routing import Router
 from wick.server.service import Service
 
-router = APIRouter(tags=["terminal"])
+router = Router(tags=["terminal"])
 
 CONTROL = 0x01
 INPUT_BYTES = 1_000_000  # of one message
@@ -58,10 +58,19 @@ async def _serve(socket: WebSocket, id: str, user: User, wick: Service, rows: in
     with wick.limits.hold("terminals", user.id), instance.using():
         terminal = await backend.terminal(**size, approved=user.may("operator"))
         try:
-            await socket.accept()
-            await _join(socket, terminal)
+            if await _accepted(socket):
+                await _join(socket, terminal)
         finally:
             await _end(terminal)
+
+
+async def _accepted(socket: WebSocket) -> bool:
+    """Let the other side in; False if it has left meanwhile."""
+    try:
+        await socket.accept()
+    except OSError:
+        return False
+    return True
 
 
 def _check(backend: Backend, user: User) -> None:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Query
+import orjson
+from fastapi import Query
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 from starlette.responses import JSONResponse, Response
 
@@ -17,17 +21,22 @@ from wick.server.bodies import (
     ThreadOut,
     UsageOut,
     Words,
-    kept,
     listed,
     messages_of,
     thread_out,
+    whole,
 )
 from wick.server.dependencies import Caller, Wick
 from wick.server.errors import ApiError
+from wick.server.identity import User
 from wick.server.routes.invoke import IdempotencyKey
+from wick.server.routing import Router
+from wick.server.service import Service
+from wick.threads import SCHEMA, Thread
 from wick.transcript import as_markdown
+from wick.workers import in_thread
 
-router = APIRouter(prefix="/threads", tags=["threads"])
+router = Router(prefix="/threads", tags=["threads"])
 
 META_BYTES = 10_000
 
@@ -151,16 +160,23 @@ async def search(
     return Hits(hits=[HitOut(thread_id=h.thread, title=h.title, seq=h.seq, at=h.at, text=h.text) for h in hits])
 
 
-@router.get("/{id}")
-async def one(id: str, caller: Caller, wick: Wick) -> ThreadDetail:
+@router.get("/{id}", response_model=ThreadDetail)
+async def one(id: str, caller: Caller, wick: Wick) -> Response:
     """A thread and what was said in it."""
     head = await wick.store.head(caller.id, id)
-    thread = await load(wick.store, caller.id, id)
-    queue = await wick.store.inbox(caller.id, id) if head.queued else ()  # after the log: nothing is in both
-    unheard = [{"position": row.position, "message": row.data} for row in queue if row.kind == "message"]
-    last = len(thread.entries)  # it may have grown since its head was read, and `last` is of these messages
-    about = {**thread_out(head).model_dump(), "last": last, "unheard": thaw(unheard)}
-    return ThreadDetail.model_validate({**about, **kept(thread), "usage": thread.usage})
+    async with _loaded(wick, caller, id) as thread:
+        queue = await wick.store.inbox(caller.id, id) if head.queued else ()  # after the log: nothing is in both
+        unheard = [{"position": row.position, "message": row.data} for row in queue if row.kind == "message"]
+        last = len(thread.entries)  # it may have grown since its head was read, and `last` is of these messages
+        about = {**thread_out(head).model_dump(), "last": last, "unheard": thaw(unheard)}
+        return await whole(ThreadDetail, {**about, "usage": thread.usage}, thread)
+
+
+@asynccontextmanager
+async def _loaded(wick: Service, user: User, id: str) -> AsyncIterator[Thread]:
+    """A thread as it is. One is in memory at a time, however many ask for theirs, for it may be large."""
+    async with wick.loading:
+        yield await load(wick.store, user.id, id)
 
 
 @router.patch("/{id}")
@@ -186,8 +202,8 @@ async def fork(id: str, body: Fork, caller: Caller, wick: Wick) -> ThreadOut:
     return thread_out(await wick.runs.fork(caller, id, body.at, body.title))
 
 
-@router.post("/{id}/rewind")
-async def rewind(id: str, body: Rewind, caller: Caller, wick: Wick) -> ThreadDetail:
+@router.post("/{id}/rewind", response_model=ThreadDetail)
+async def rewind(id: str, body: Rewind, caller: Caller, wick: Wick) -> Response:
     """Go back to how a thread was after an entry; what came later stays in the log and counts no more."""
     await wick.runs.sessions.rewind(id, body.to, owner=caller.id)
     return await one(id, caller, wick)
@@ -210,10 +226,26 @@ _EXPORTS: dict[int | str, dict[str, Any]] = {
 async def export(id: str, caller: Caller, wick: Wick, format: Literal["json", "markdown"] = "json") -> Response:
     """All of a thread: its log as JSON, or what was said as Markdown."""
     head = await wick.store.head(caller.id, id)
-    thread = await load(wick.store, caller.id, id)
-    name = "".join(char if char.isascii() and (char.isalnum() or char in "-_.") else "-" for char in id)
-    suffix = "json" if format == "json" else "md"
-    headers = {"Content-Disposition": f'attachment; filename="{name}.{suffix}"'}
-    if format == "json":
-        return JSONResponse(thread.to_json(), headers=headers)
-    return Response(as_markdown(head.title or id, thread), media_type="text/markdown; charset=utf-8", headers=headers)
+    async with _loaded(wick, caller, id) as thread:
+        name = "".join(char if char.isascii() and (char.isalnum() or char in "-_.") else "-" for char in id)
+        suffix = "json" if format == "json" else "md"
+        headers = {"Content-Disposition": f'attachment; filename="{name}.{suffix}"'}
+        if format == "json":
+            return Response(
+                await in_thread(lambda: _log(thread), "export"), media_type="application/json", headers=headers
+            )
+        text = await in_thread(lambda: as_markdown(head.title or id, thread), "export")
+        return Response(text, media_type="text/markdown; charset=utf-8", headers=headers)
+
+
+def _log(thread: Thread) -> bytes:
+    """The JSON of a thread, entry by entry: all at once, it would hold up everybody."""
+    head = orjson.dumps({"schema": SCHEMA, "id": thread.id})[:-1]
+    return b'%s,"entries":[%s]}' % (head, b",".join([_json(entry.to_json()) for entry in thread.entries]))
+
+
+def _json(data: object) -> bytes:
+    try:
+        return orjson.dumps(data)
+    except TypeError:  # a number beyond 64 bits, or half a character
+        return json.dumps(data, separators=(",", ":")).encode("ascii")

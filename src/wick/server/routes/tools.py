@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import Literal
 
-from fastapi import APIRouter
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
 from wick.caps import CALLBACK_SECONDS
 from wick.config_build import BUILTIN
 from wick.server.dependencies import Caller, Wick
 from wick.server.errors import ApiError
+from wick.server.routing import Router
 from wick.server.showing import shown
 from wick.server.templates import EVERYONE
 from wick.server.toolbox import Kept
 
-router = APIRouter(tags=["tools"])
+router = Router(tags=["tools"])
 
 
 class AvailableTool(BaseModel):

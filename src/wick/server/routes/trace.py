@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from fastapi import APIRouter
 from pydantic import BaseModel, Field, JsonValue
 
 from wick.capabilities.recorder import VALUE
@@ -15,10 +14,11 @@ from wick.protocols import Usage
 from wick.server.dependencies import Caller, Wick
 from wick.server.errors import not_found
 from wick.server.reasons import Verdict
+from wick.server.routing import Router
 from wick.threads import Thread
 from wick.workers import in_thread
 
-router = APIRouter(tags=["runs"])
+router = Router(tags=["runs"])
 
 COUNTED = ("input_tokens", "output_tokens", "cache_read.input_tokens")  # in the order of Usage
 

@@ -6,14 +6,15 @@ from dataclasses import asdict
 from datetime import date
 from typing import Annotated
 
-from fastapi import APIRouter, Query
+from fastapi import Query
 from pydantic import BaseModel
 
 from wick.server.dependencies import Caller, Wick
 from wick.server.errors import ApiError
 from wick.server.ledger import Line, Used, total
+from wick.server.routing import Router
 
-router = APIRouter(tags=["usage"])
+router = Router(tags=["usage"])
 
 EVERYBODY = "*"
 

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Query
+from fastapi import Query
 
 from wick.keeping import load
 from wick.server.dependencies import Caller, Wick
 from wick.server.errors import not_found
 from wick.server.reasons import Reasons, reasons
+from wick.server.routing import Router
 
-router = APIRouter(tags=["threads"])
+router = Router(tags=["threads"])
 
 
 @router.get("/threads/{id}/calls/{call_id}/why")

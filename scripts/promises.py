@@ -1,0 +1,123 @@
+#!/usr/bin/env python3
+"""Put what was tried and what was violated into docs/promises.md.
+
+    make test-full                  tries each promise in full; each test adds a line to bench/results/faults/
+    make soak                       an hour with many people and many faults; writes bench/results/soak.json
+    python scripts/promises.py      takes the last line of each into bench/promises.json, which is kept, and the page
+
+What was not tried here stays as it is.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parent.parent
+RESULTS, KEPT, PAGE = ROOT / "bench" / "results", ROOT / "bench" / "promises.json", ROOT / "docs" / "promises.md"
+BLOCK = r"(<!-- {0} -->\n).*?(<!-- /{0} -->)"
+
+PROMISES = {
+    "R1": "Nothing that was acknowledged is lost or duplicated, and no thread becomes unusable.",
+    "R2": "Nothing is left: no process, container, descriptor, temporary file or control group.",
+    "R3": "Memory is bounded: 64 MB more at most, 250 MB with 10,000 threads and 1,000 streams at rest.",
+    "R4": "It always answers: the event loop is late by 50 ms at most and `/health` takes 100 ms at most (99 %).",
+    "R5": "Load is held for an hour, 99.9 % of the runs nothing is done to complete; ready in 2 s after a kill.",
+    "R6": "Whatever a provider does, a run ends once, no tool runs on half an argument, the thread stays valid.",
+    "R7": "It stops when told: a second after a cancel or a time limit everything is dead.",
+    "S1": "Nobody gets in, and nobody sees a neighbour.",
+    "S2": "Files stay inside: no escape, no false refusal, also while folders are swapped.",
+    "S3": "The sandbox holds, and no secret is seen in a child, a log, a trace or an event.",
+    "S4": "Hooks are law: who fails has not agreed, any deny denies, what is done is what was decided.",
+    "S5": "Bad input never breaks the server: no 5xx, no hang, no script, no request to the outside.",
+    "S6": "Stored bytes are only data: a flipped bit is an error or the same data, never code.",
+}
+OURS = ("promise", "what", "tried", "violated", "seconds", "at")  # of a line; what else is there was measured
+SOAKED = ("minutes", "users", "most_streams", "streams_median", "tool_calls_per_second", "store", "faults", "turns",
+          "untouched", "share", "touched", "through_kills", "checked_runs", "checked_threads", "effects", "reconnects",
+          "answers", "terminal_lines", "lost", "duplicated", "invalid", "leaked", "refused", "ready_p50_ms",
+          "ready_p99_ms", "health_p50_ms", "health_p99_ms", "lag_p99_ms", "memory_mb_most",
+          "memory_slope_mb_per_minute", "longest_life_minutes", "files_most", "files_idle",
+          "files_after")  # fmt: skip
+
+
+def taken(results: Path, kept: Mapping[str, Any]) -> dict[str, Any]:
+    """What is kept, with what was tried since in its place."""
+    tried = {promise: dict(kept.get("tried", {}).get(promise, {})) for promise in PROMISES}
+    for promise, ways in tried.items():
+        for line in _lines(results / "faults" / f"{promise}.json"):
+            ways[line["what"]] = {key: value for key, value in line.items() if key not in ("promise", "what")}
+    soak = kept.get("soak")
+    if (results / "soak.json").exists():
+        found = json.loads((results / "soak.json").read_text("utf-8"))
+        soak = {name: found[name] for name in SOAKED if name in found}
+    return {"machine": _machine(), "tried": tried, "soak": soak}
+
+
+def _lines(path: Path) -> Iterator[dict[str, Any]]:
+    text = path.read_text("utf-8") if path.exists() else ""
+    yield from map(json.loads, text.splitlines())
+
+
+def _machine() -> str:
+    return f"{os.cpu_count()} cores ({platform.machine()}), Python {platform.python_version()}"
+
+
+def promises(record: Mapping[str, Any]) -> str:
+    """Each promise with how often it was tried and violated, and below that each way it was tried."""
+    rows = [_row(promise, told, record["tried"][promise]) for promise, told in PROMISES.items()]
+    head = "| | promise | tried | violated |\n|---|---|---:|---:|\n"
+    ways = "".join(_ways(promise, record["tried"][promise]) for promise in PROMISES)
+    return f"{head}{''.join(rows)}\nTried on {record['machine']}.\n{ways}"
+
+
+def _row(promise: str, told: str, ways: Mapping[str, Any]) -> str:
+    if not ways:
+        return f"| {promise} | {told} | not yet in full | |\n"
+    tried, violated = (sum(way[key] for way in ways.values()) for key in ("tried", "violated"))
+    return f"| [{promise}](#{promise.lower()}) | {told} | {tried:,} | {violated:,} |\n"
+
+
+def _ways(promise: str, ways: Mapping[str, Any]) -> str:
+    if not ways:
+        return ""
+    lines = [f"| {what} | {way['tried']:,} | {way['violated']:,} | {_measured(way)} |\n" for what, way in ways.items()]
+    return f"\n### {promise}\n\n| | tried | violated | measured |\n|---|---:|---:|---|\n{''.join(lines)}"
+
+
+def _measured(way: Mapping[str, Any]) -> str:
+    own = [f"{name.replace('_', ' ')} {value}" for name, value in way.items() if name not in OURS]
+    return ", ".join([*own, way["at"][:10]])
+
+
+def soaked(record: Mapping[str, Any]) -> str:
+    """The report of the last long soak."""
+    if not record["soak"]:
+        return "Not soaked yet: `make soak`.\n"
+    rows = (f"| {name.replace('_', ' ')} | {_said(value)} |\n" for name, value in record["soak"].items())
+    return f"| | |\n|---|---|\n{''.join(rows)}"
+
+
+def _said(value: Any) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {count:,}" for name, count in sorted(value.items())) or "none"
+    return f"{value:,}" if isinstance(value, int) else str(value)
+
+
+def rendered(page: str, record: Mapping[str, Any]) -> str:
+    """The page with its tables made anew."""
+    for name, text in {"promises": promises(record), "soak": soaked(record)}.items():
+        page = re.sub(BLOCK.format(name), lambda found, text=text: f"{found[1]}{text}{found[2]}", page, flags=re.DOTALL)
+    return page
+
+
+if __name__ == "__main__":
+    record = taken(RESULTS, json.loads(KEPT.read_text("utf-8")) if KEPT.exists() else {})
+    KEPT.write_text(json.dumps(record, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    PAGE.write_text(rendered(PAGE.read_text("utf-8"), record), encoding="utf-8")
+    print(f"wrote {KEPT.name} and {PAGE.name}")

@@ -1,0 +1,119 @@
+"""How routes are made: late, when somebody first comes, and with bodies that hold up nobody else.
+
+    router = Router(prefix="/threads", tags=["threads"])
+
+To make all of them takes longer than everything else that a server does until it is ready.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterable
+from functools import partial
+from threading import RLock
+from typing import Any
+
+import orjson
+from fastapi import APIRouter, HTTPException, Request, Response
+from fastapi.routing import APIRoute, APIWebSocketRoute
+from starlette.routing import compile_path
+
+from wick.caps import JSON_VALUES
+from wick.workers import in_thread
+
+SMALL_BYTES = 100_000  # of a body that is read at once, whatever is in it
+
+_making = RLock()  # the description of the API is made in another Python thread
+
+
+class _Late:
+    """What a route learns when it is first needed, for it takes a while."""
+
+    _make: Callable[[], None]
+
+    def __getattr__(self, name: str) -> Any:
+        with _making:
+            make = self.__dict__.pop("_make", None)
+            if make is not None:
+                make()
+        return object.__getattribute__(self, name)
+
+
+class Route(_Late, APIRoute):
+    """A route that knows its path, its methods and its function until somebody comes."""
+
+    def __init__(
+        self, path: str, endpoint: Callable[..., Any], *, methods: Iterable[str] | None = None, **options: Any
+    ) -> None:
+        self.path, self.endpoint = path, endpoint
+        self.methods = {method.upper() for method in methods or ("GET",)}
+        self.path_regex, self.path_format, self.param_convertors = compile_path(path)
+        self._make = partial(APIRoute.__init__, self, path, endpoint, methods=[*self.methods], **options)
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        handle = super().get_route_handler()
+
+        async def answer(request: Request) -> Response:
+            return await handle(_Request(request.scope, request.receive))
+
+        return answer
+
+
+class SocketRoute(_Late, APIWebSocketRoute):
+    """The same for a WebSocket."""
+
+    def __init__(self, path: str, endpoint: Callable[..., Any], **options: Any) -> None:
+        self.path, self.endpoint = path, endpoint
+        self.path_regex, self.path_format, self.param_convertors = compile_path(path)
+        self._make = partial(APIWebSocketRoute.__init__, self, path, endpoint, **options)
+
+
+class Router(APIRouter):
+    """A router with such routes."""
+
+    def __init__(self, *, route_class: type[Route] = Route, **options: Any) -> None:
+        super().__init__(route_class=route_class, **options)
+
+    def add_api_websocket_route(self, path: str, endpoint: Callable[..., Any], *given: Any, **options: Any) -> None:
+        self.routes.append(SocketRoute(self.prefix + path, endpoint))
+
+
+class _Request(Request):
+    """A request whose JSON is looked through before it is read, for to read it stops everything else."""
+
+    async def json(self) -> Any:
+        if not hasattr(self, "_json"):
+            body = await self.body()
+            if len(body) > SMALL_BYTES and await in_thread(lambda: has_many(body), "looking through a body"):
+                raise HTTPException(413, f"the JSON of a request has at most {JSON_VALUES:,} values")
+            self._json = orjson.loads(body)
+            await asyncio.sleep(0)  # others first; to check it takes its time too
+        return self._json
+
+
+def has_many(body: bytes, most: int = JSON_VALUES) -> bool:
+    """Whether JSON has more values than that, as far as its commas and brackets tell; what stands in texts is no value.
+
+    It is looked through piece by piece, so that a Python thread that does so lets the others go on.
+    """
+    if _signs(body, 0, len(body)) <= most:
+        return False
+    plain = body.replace(b"\\\\", b"").replace(b'\\"', b"")
+    if plain.count(b'"') > 4 * (most + 1):  # two to a text, and two texts to a value: its key, and itself
+        return True
+    found, at = 0, 0
+    while found <= most and at < len(plain):
+        begins = _place(plain, at)
+        found += _signs(plain, at, begins)
+        at = _place(plain, begins + 1) + 1
+    return found > most
+
+
+def _signs(body: bytes, start: int, end: int) -> int:
+    return sum(body.count(sign, start, end) for sign in (b",", b"[", b"{"))
+
+
+def _place(body: bytes, start: int) -> int:
+    """Where the next quotation mark is, or the end."""
+    found = body.find(b'"', start)
+    return len(body) if found < 0 else found

@@ -1,0 +1,68 @@
+"""A large answer that waits for its reader does so on disk: whoever never reads theirs fills nobody's memory."""
+
+from __future__ import annotations
+
+from tempfile import TemporaryFile
+from typing import IO
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from wick.workers import in_thread
+
+LARGE_BYTES = 250_000  # of an answer that is kept on disk
+PIECE_BYTES = 131_072  # sent of it at once
+
+
+class Unread:
+    """Takes a large answer that is there as a whole, lets whoever made it go, and sends it piece by piece."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        kept: list[IO[bytes]] = []
+
+        async def put_by(message: Message) -> None:
+            if not _is_large(message) or not await _keep(message["body"], kept):
+                await send(message)
+
+        await self._app(scope, receive, put_by)
+        for file in kept:
+            with file:
+                await _send_all(file, send)
+
+
+def _is_large(message: Message) -> bool:
+    whole = message["type"] == "http.response.body" and not message.get("more_body")
+    return whole and len(message.get("body", b"")) > LARGE_BYTES
+
+
+async def _keep(body: bytes, kept: list[IO[bytes]]) -> bool:
+    """Write an answer to a file; whether that was possible: the disk may be full."""
+    try:
+        kept.append(await in_thread(lambda: _written(body), "keeping an answer"))
+    except OSError:
+        return False
+    return True
+
+
+def _written(body: bytes) -> IO[bytes]:
+    file = TemporaryFile(buffering=0)  # noqa: SIM115 - it is closed when it has been sent
+    try:
+        left = memoryview(body)
+        while left:
+            left = left[file.write(left) :]
+        file.seek(0)
+    except BaseException:
+        file.close()
+        raise
+    return file
+
+
+async def _send_all(file: IO[bytes], send: Send) -> None:
+    while piece := await in_thread(lambda: file.read(PIECE_BYTES), "sending an answer"):
+        await send({"type": "http.response.body", "body": piece, "more_body": True})
+    await send({"type": "http.response.body", "body": b"", "more_body": False})

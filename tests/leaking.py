@@ -1,0 +1,368 @@
+"""What a test leaves behind: processes, descriptors, temporary files, control groups, containers, memory.
+
+conftest.py registers this as a plugin, and then every test is looked at: what came while it ran, and is still there
+when it is over, makes it fail. What belongs to more than one test is not its leak:
+
+    a fixture of a wider scope    what comes while one is set up is compared where its scope ends
+    a wider event loop            has descriptors, files and a wickd until it ends: they are compared there
+    `with lasting():`             what helpers make once and keep until the end of the run
+
+Only the cheap look is taken every time; the rest is read when something is left, which has a moment to go.
+"""
+
+from __future__ import annotations
+
+import atexit
+import gc
+import json
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, fields
+from functools import cache
+from pathlib import Path
+from shutil import rmtree
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+
+from wick.backends.sandbox import cgroups
+
+GRACE = 5.0  # seconds that something has to go: a busy machine takes its time
+MOST_MEMORY = 300_000_000  # bytes that a module may leave in use: caches grow
+SCOPES = ("function", "class", "module", "package", "session")
+FAILED = pytest.StashKey[bool]()  # of such a test only its failure is told: what it holds is part of that
+HERE = os.path.isdir("/proc/self/fd")
+SHARED_MEMORY = "/dev/shm"
+
+
+# -- a folder of one's own ------------------------------------------------------------------------------------------
+
+
+def settle() -> None:
+    """Temporary files of this process, and of those it starts, are in a folder of its own from now on."""
+    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", tempfile.gettempdir())  # what tests leave for people to look at
+    folder = tempfile.mkdtemp(prefix="t")
+    os.chmod(folder, 0o711)  # some tests start programs as another user
+    os.environ["TMPDIR"] = tempfile.tempdir = folder
+    atexit.register(rmtree, folder, ignore_errors=True)
+
+
+# -- a look ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class Look:
+    """What is there at a moment."""
+
+    open: set[str] = field(default_factory=set)
+    files: set[str] = field(default_factory=set)
+    shared: set[str] = field(default_factory=set)
+    processes: set[str] = field(default_factory=set)
+    groups: set[str] = field(default_factory=set)
+    containers: set[str] = field(default_factory=set)
+
+    def since(self, before: Look) -> Look:
+        """What is there now, and was not then."""
+        return Look(*(getattr(self, one.name) - getattr(before, one.name) for one in fields(self)))
+
+    def add(self, more: Look) -> None:
+        for one in fields(self):
+            getattr(self, one.name).update(getattr(more, one.name))
+
+    def __bool__(self) -> bool:
+        return any(getattr(self, one.name) for one in fields(self))
+
+
+@dataclass(slots=True)
+class _Seen:
+    """What was read last, and need not be read again while nothing has changed."""
+
+    last: bytes = b""
+    processes: set[str] = field(default_factory=set)
+    groups: set[str] = field(default_factory=set)
+    at: int = -1
+    containers: set[str] = field(default_factory=set)
+
+
+_seen = _Seen()
+
+
+def look() -> Look:
+    """What this process has open, the files of its folder, all processes there are, and its groups and containers."""
+    _look_at_processes()
+    _look_at_containers()
+    files, shared = set(os.listdir(tempfile.gettempdir())), set(_listed(SHARED_MEMORY))
+    return Look(_open(), files, shared, _seen.processes, _seen.groups, _seen.containers)
+
+
+def _open() -> set[str]:
+    """The numbers of the descriptors, without the one that reads them: that has the lowest that is free."""
+    free = os.dup(0)
+    os.close(free)
+    return set(os.listdir("/proc/self/fd")) - {str(free)}
+
+
+def _listed(folder: str) -> list[str]:
+    try:
+        return os.listdir(folder)
+    except OSError:
+        return []
+
+
+def _look_at_processes() -> None:
+    """Whose number is the last that was given away tells whether anything has begun since."""
+    with open("/proc/loadavg", "rb", buffering=0) as file:
+        last = file.read().rsplit(b" ", 1)[1]
+    if last != _seen.last:
+        _seen.last = last
+        _seen.processes = set(filter(str.isdigit, os.listdir("/proc")))
+        _seen.groups = _groups()
+
+
+def _groups() -> set[str]:
+    """The control groups of this process's commands; those that it keeps for the next are not counted."""
+    if not cgroups.controllers.cache_info().currsize:
+        return set()
+    folders = {controller.folder for controller in cgroups.controllers().values()}
+    there = {name for folder in folders for name in _listed(folder) if name.startswith(f"wick-{os.getpid()}-")}
+    return there - {group.name for group in cgroups.kept()}
+
+
+def _look_at_containers() -> None:
+    """A run that has asked for the engine looks at its containers, whenever some have come or gone."""
+    engines = sys.modules.get("engines")
+    if engines is None or not engines.here.cache_info().currsize:
+        return
+    try:
+        at = os.stat(f"{_root(engines.here())}/containers").st_mtime_ns
+    except OSError:
+        at = -1  # it is somewhere else: it has to be asked
+    if at != _seen.at or at == -1:
+        _seen.at, _seen.containers = at, _containers(engines.here())
+
+
+@cache
+def _root(engine: Any) -> str:
+    """The folder in which an engine keeps everything."""
+    return str(engine.ask("GET", "/info")["DockerRootDir"])
+
+
+def _containers(engine: Any) -> set[str]:
+    """The containers that share something with the folders of this process: others run tests, too."""
+    filters = quote(json.dumps({"label": ["wick.id"]}))
+    found = engine.ask("GET", f"/containers/json?all=true&filters={filters}")
+    return {one["Id"][:12] for one in found if tempfile.gettempdir() in json.dumps(one["Mounts"])}
+
+
+# -- what is ours ---------------------------------------------------------------------------------------------------
+
+
+def _descriptors(numbers: set[str]) -> list[str]:
+    found = []
+    for number in sorted(numbers, key=int):
+        with suppress(OSError):
+            found.append(f"descriptor {number}: {os.readlink(f'/proc/self/fd/{number}')}")
+    return found
+
+
+def _running(pids: set[str], before: set[str]) -> list[str]:
+    found = []
+    for pid in sorted(pids, key=int):
+        with suppress(OSError, IndexError):
+            state, parent = _stat(pid)
+            if state not in "ZX" and (_below(parent, before) or _marked(pid, parent)):
+                line = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+                found.append(f"process {pid}: {line.strip()}")
+    return found
+
+
+def _stat(pid: str) -> tuple[str, str]:
+    """The state of a process, and its parent."""
+    words = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
+    return words[0], words[1]
+
+
+def _below(parent: str, before: set[str]) -> bool:
+    """Whether it is this process that has started it, and not one that was there before: a server, say."""
+    while parent not in before:
+        parent = _stat(parent)[1]
+    return parent == str(os.getpid())
+
+
+def _marked(pid: str, parent: str) -> bool:
+    """Whether an orphan was started from here: it has the folder of this process in its environment."""
+    if parent not in _adopters():
+        return False
+    mark = f"TMPDIR={tempfile.gettempdir()}".encode()
+    return mark in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+
+
+def _adopters() -> list[str]:
+    """Who may adopt the orphans of this process: its ancestors."""
+    found = [_stat(str(os.getpid()))[1]]
+    while found[-1] not in "01":
+        found.append(_stat(found[-1])[1])
+    return [*found, "1"]
+
+
+def is_wickd(line: str) -> bool:
+    """Whether this is wickd itself, its guard, or a supervisor that waits: they end with their event loop."""
+    return "wick.backends.wickd.__main__" in line and "--parent" in line
+
+
+def _shared(names: set[str]) -> list[str]:
+    """Those files of the shared memory that this process maps or has named after itself: others are there, too."""
+    if not names:
+        return []
+    mapped, own = Path("/proc/self/maps").read_text(errors="replace"), str(os.getpid())
+    there = names & set(_listed(SHARED_MEMORY))
+    return [f"shared memory {name}" for name in sorted(there) if own in name or f"{SHARED_MEMORY}/{name}" in mapped]
+
+
+# -- watching -------------------------------------------------------------------------------------------------------
+
+_watches: list[Watch] = []
+_wide_loops: set[str] = set()
+
+
+class Watch:
+    """What was there when it began, and what has come since that is somebody else's."""
+
+    def __init__(self, scope: str) -> None:
+        self.scope = scope
+        self.before = Look()
+        self.before.add(look())
+
+    def left(self) -> list[str]:
+        """What has come since, and is still there, each with its kind."""
+        new = look().since(self.before)
+        if not new:
+            return []
+        shares = self.scope == "function" and bool(_wide_loops)
+        found = [line for line in _running(new.processes, self.before.processes) if not shares or not is_wickd(line)]
+        found += [f"control group {name}" for name in sorted(new.groups and new.groups & _groups())]
+        found += [f"container {id}" for id in sorted(new.containers)]
+        found += _shared(new.shared)
+        if not shares:
+            found += [f"temporary file {name}" for name in sorted(new.files)]
+            found += _descriptors(new.open)
+        return found
+
+    def finally_left(self) -> list[str]:
+        """What is left though it had time to go, and nobody refers to it any more."""
+        until, pause = time.monotonic() + GRACE, 0.001
+        while (there := self.left()) and time.monotonic() < until:
+            time.sleep(pause)
+            pause *= 2
+            if pause > 0.1:
+                gc.collect()
+                pause = 0.02
+        return there
+
+
+@contextmanager
+def watching(scope: str) -> Iterator[Watch]:
+    watch = Watch(scope)
+    _watches.append(watch)
+    try:
+        yield watch
+    finally:
+        _watches.remove(watch)
+
+
+@contextmanager
+def lasting(scope: str = "session") -> Iterator[None]:
+    """What comes meanwhile, and stays, is no leak of anything narrower."""
+    if not HERE or not _watches:
+        yield
+        return
+    before = Look()
+    before.add(look())
+    try:
+        yield
+    finally:
+        new = look().since(before)
+        for watch in _watches:
+            if SCOPES.index(watch.scope) < SCOPES.index(scope):
+                watch.before.add(new)
+
+
+def tell_once(watch: Watch) -> None:
+    """What a test was told of is not told again where its module ends."""
+    new = look().since(watch.before)
+    for other in _watches:
+        other.before.add(new)
+
+
+def memory() -> int:
+    """What this process holds, in bytes."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+# -- the plugin -----------------------------------------------------------------------------------------------------
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config: pytest.Config) -> None:
+    """Those who run tests have a folder of their own; one who only hands them out has not."""
+    if hasattr(config, "workerinput") or config.getoption("dist", "no") == "no":
+        settle()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_fixture_setup(fixturedef: pytest.FixtureDef[Any]) -> Generator[None, Any, Any]:
+    """What a fixture of a wider scope makes is not a leak of the test that asks for it first."""
+    if fixturedef.scope == "function":
+        return (yield)
+    if fixturedef.argname.endswith("_scoped_runner"):
+        _wide_loops.add(fixturedef.argname)
+    with lasting(fixturedef.scope):
+        return (yield)
+
+
+def pytest_fixture_post_finalizer(fixturedef: pytest.FixtureDef[Any]) -> None:
+    _wide_loops.discard(fixturedef.argname)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    if report.outcome != "passed":
+        item.stash[FAILED] = True
+    return report
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _module_leaves_nothing() -> Iterator[None]:
+    """A module leaves nothing behind that its fixtures have made, nor much memory."""
+    if not HERE:
+        yield
+        return
+    held = memory()
+    with watching("module") as watch:
+        yield
+        left = watch.finally_left()
+    if memory() - held > MOST_MEMORY:
+        gc.collect()
+    if (more := memory() - held) > MOST_MEMORY:
+        left.append(f"{more // 1_000_000} MB of memory")
+    assert not left, f"the module left behind: {'; '.join(left)}"
+
+
+@pytest.fixture(autouse=True)
+def _leaves_nothing(request: pytest.FixtureRequest, _module_leaves_nothing: None) -> Iterator[None]:
+    """A test leaves nothing behind."""
+    if not HERE:
+        yield
+        return
+    with watching("function") as watch:
+        yield
+        left = [] if request.node.stash.get(FAILED, False) else watch.finally_left()
+        if left or FAILED in request.node.stash:
+            tell_once(watch)
+    assert not left, f"the test left behind: {'; '.join(left)}"

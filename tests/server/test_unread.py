@@ -1,0 +1,56 @@
+"""Large answers that wait on disk: they come whole, in pieces, and from memory where there is no disk for them."""
+
+from __future__ import annotations
+
+import errno
+import os
+from typing import Any
+
+import pytest
+
+from wick.server import unread
+from wick.server.unread import LARGE_BYTES, PIECE_BYTES, Unread
+
+LARGE = os.urandom(LARGE_BYTES + 1)
+
+
+async def answered(body: bytes, **more: Any) -> list[dict[str, Any]]:
+    """What is sent of an answer, and that whoever made it was done before the first piece."""
+    sent: list[dict[str, Any]] = []
+    done: list[int] = []
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": body, **more})
+        done.append(len(sent))
+
+    async def send(message: Any) -> None:
+        sent.append(dict(message))
+
+    await Unread(app)({"type": "http"}, None, send)  # type: ignore[arg-type]
+    assert sent.pop(0)["type"] == "http.response.start"
+    assert b"".join(message["body"] for message in sent) == body
+    assert done == [1 if len(sent) > 1 else 2]
+    return sent
+
+
+async def test_a_small_answer_is_sent_as_it_is() -> None:
+    assert await answered(b"x" * LARGE_BYTES) == [{"type": "http.response.body", "body": b"x" * LARGE_BYTES}]
+
+
+async def test_a_large_answer_comes_in_pieces_after_its_maker_is_gone() -> None:
+    sent = await answered(LARGE)
+    assert max(len(message["body"]) for message in sent) == PIECE_BYTES
+    assert [message["more_body"] for message in sent] == [True] * (len(sent) - 1) + [False]
+
+
+async def test_a_stream_is_sent_as_it_comes() -> None:
+    assert await answered(LARGE, more_body=True) == [{"type": "http.response.body", "body": LARGE, "more_body": True}]
+
+
+async def test_without_a_disk_an_answer_is_sent_from_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(**options: Any) -> Any:
+        raise OSError(errno.ENOSPC, "the disk is full")
+
+    monkeypatch.setattr(unread, "TemporaryFile", full)
+    assert await answered(LARGE) == [{"type": "http.response.body", "body": LARGE}]

@@ -1,0 +1,46 @@
+"""How late the event loop of a server was, as its histogram `wick_loop_lag_seconds` says."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from itertools import pairwise
+
+_BUCKET = re.compile(r'^wick_loop_lag_seconds_bucket\{le="([^"]+)"\} (\S+)$', re.MULTILINE)
+
+Buckets = dict[float, float]  # how many looks were at most so many seconds late
+
+
+def buckets(metrics: str) -> Buckets:
+    """The histogram in the text of /metrics; none before the first look."""
+    return {float(bound): float(count) for bound, count in _BUCKET.findall(metrics)}
+
+
+def since(now: Buckets, before: Buckets) -> Buckets:
+    """What came since."""
+    return {bound: count - before.get(bound, 0.0) for bound, count in now.items()}
+
+
+def together(several: Iterable[Buckets]) -> Buckets:
+    """All of them in one."""
+    total: Buckets = {}
+    for one in several:
+        for bound, count in one.items():
+            total[bound] = total.get(bound, 0.0) + count
+    return total
+
+
+def looks(found: Buckets) -> int:
+    return int(max(found.values(), default=0.0))
+
+
+def late_ms(found: Buckets, share: float = 0.99) -> float | None:
+    """The lag that this share of the looks stayed below, in milliseconds: straight between two bounds."""
+    if not looks(found):
+        return None
+    wanted = share * looks(found)
+    for (low, below), (high, count) in pairwise([(0.0, 0.0), *sorted(found.items())]):
+        if count >= wanted:
+            bound = low if high == float("inf") else high
+            return round((low + (bound - low) * (wanted - below) / (count - below)) * 1000, 2)
+    return None
