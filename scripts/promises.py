@@ -20,6 +20,7 @@ from typing import Any
 
 ROOT = Path(__file__).parent.parent
 RESULTS, KEPT, PAGE = ROOT / "bench" / "results", ROOT / "bench" / "promises.json", ROOT / "docs" / "promises.md"
+PICTURE = "![What ended, how many streams were open and what memory was taken, minute by minute](images/soak.svg)"
 BLOCK = r"(<!-- {0} -->\n).*?(<!-- /{0} -->)"
 
 PROMISES = {
@@ -98,9 +99,9 @@ def _measured(way: Mapping[str, Any]) -> str:
 def soaked(record: Mapping[str, Any]) -> str:
     """The report of the last long soak."""
     if not record["soak"]:
-        return "Not soaked yet: `make soak`.\n"
+        return "Not soaked for an hour yet.\n"
     rows = (f"| {name.replace('_', ' ')} | {_said(value)} |\n" for name, value in record["soak"].items())
-    return f"| | |\n|---|---|\n{''.join(rows)}"
+    return f"{PICTURE}\n\n| | |\n|---|---|\n{''.join(rows)}"
 
 
 def _said(value: Any) -> str:

@@ -339,7 +339,11 @@ def test_every_span_and_attribute_is_in_the_docs() -> None:
 
 
 def _numbers() -> Any:
-    spec = spec_from_file_location("numbers_of_the_readme", ROOT / "scripts" / "readme_numbers.py")
+    return _script("readme_numbers")
+
+
+def _script(name: str) -> Any:
+    spec = spec_from_file_location(f"script_{name}", ROOT / "scripts" / f"{name}.py")
     assert spec and spec.loader
     module = module_from_spec(spec)
     spec.loader.exec_module(module)
@@ -421,3 +425,37 @@ def test_every_page_can_be_reached_from_the_index() -> None:
         links = re.findall(r"\]\(([^)#\s]+\.md)", page.read_text(encoding="utf-8"))
         todo += [(page.parent / link).resolve() for link in links if "://" not in link]
     assert {name(page) for page in PAGES[1:]} - {name(page) for page in reached} == set()
+
+
+# -- promises -------------------------------------------------------------------------------------------------------
+
+
+def test_the_promises_are_shown_as_they_were_tried() -> None:
+    promises = _script("promises")
+    page, kept = promises.PAGE.read_text("utf-8"), json.loads(promises.KEPT.read_text("utf-8"))
+    assert page == promises.rendered(page, kept), "run python scripts/promises.py"
+    assert all(f"| {told} |" in page for told in promises.PROMISES.values())
+
+
+def test_each_promise_is_tried_and_so_is_a_planted_fault() -> None:
+    for promise in _script("promises").PROMISES:
+        files = [path.read_text("utf-8") for path in (ROOT / "tests" / "faults").glob(f"test_{promise.lower()}*.py")]
+        tallies = [found for text in files for found in re.findall(r"\bTally\([^\n]*", text) if f'"{promise}"' in found]
+        assert tallies, f"tests/faults/test_{promise.lower()}.py tries {promise}"
+        assert any("planted=" in tally for tally in tallies), f"a planted fault shows that {promise} is tried"
+
+
+def test_what_was_not_tried_again_stays(tmp_path: Path) -> None:
+    promises = _script("promises")
+    (tmp_path / "faults").mkdir()
+    line = {"promise": "R1", "what": "cancels", "tried": 5, "violated": 1, "seconds": 1.0, "at": "2026-01-01T00:00:00Z"}
+    (tmp_path / "faults" / "R1.json").write_text(json.dumps(line) + "\n")
+    kept = {
+        "tried": {"R1": {"cancels": {**line, "tried": 7}, "races": line}, "S6": {"bits": line}},
+        "soak": {"lost": 0},
+    }
+    found = promises.taken(tmp_path, kept)
+    assert found["tried"]["R1"]["cancels"]["tried"] == 5 and found["tried"]["R1"]["races"] == line
+    assert found["tried"]["S6"] == {"bits": line} and found["soak"] == {"lost": 0}
+    shown = promises.promises(found)
+    assert "| [R1](#r1) |" in shown and "| 10 | 2 |" in shown and "| cancels | 5 | 1 | 2026-01-01 |" in shown
