@@ -33,6 +33,7 @@ except ImportError:
 
 AXE = Path(__file__).parent.parent / "ui" / "node_modules" / "axe-core" / "axe.min.js"
 PATIENCE_MS = 20_000  # machines are busy; nothing here waits longer than it has to
+KEPT = ("csp", "origin")  # why the browser itself keeps a request from being sent
 
 AGENTS = '''
 import asyncio
@@ -176,7 +177,7 @@ def visit(
     page.on("pageerror", lambda error: wrong.append(str(error)))
     page.on("console", lambda said: wrong.append(said.text) if said.type == "error" and not _of_preview(said) else None)
     page.on("request", lambda request: asked.append(request.url))
-    page.on("requestfailed", lambda request: asked.remove(request.url) if request.failure == "csp" else None)
+    page.on("requestfailed", lambda request: asked.remove(request.url) if request.failure in KEPT else None)
     try:
         if user:
             sign_in(page, user)

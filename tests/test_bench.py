@@ -98,6 +98,7 @@ def test_it_prints_a_table_for_each_group(bench: tuple[str, dict[str, Any]]) -> 
 # -- models ---------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_every_client_is_measured_in_every_way(models: tuple[str, dict[str, Any]]) -> None:
     _, report = models
     assert Counter(row["group"] for row in report["rows"]) == {"call": 21, "delta": 14, "growth": 7}
@@ -106,6 +107,7 @@ def test_every_client_is_measured_in_every_way(models: tuple[str, dict[str, Any]
     assert len({row["case"] for row in report["rows"]}) == 7
 
 
+@pytest.mark.long
 def test_asking_costs_something_and_the_floor_is_its_own_measure(models: tuple[str, dict[str, Any]]) -> None:
     _, report = models
     assert all(row["us"] > 0 and row["ratio"] > 0 for row in rows(report, "call"))
@@ -114,6 +116,7 @@ def test_asking_costs_something_and_the_floor_is_its_own_measure(models: tuple[s
     assert len(floors) == 10 and {row["ratio"] for row in floors} == {1.0}
 
 
+@pytest.mark.long
 def test_goals_stand_beside_our_clients_alone(models: tuple[str, dict[str, Any]]) -> None:
     _, report = models
     for row in rows(report, "call", "delta"):
@@ -121,6 +124,7 @@ def test_goals_stand_beside_our_clients_alone(models: tuple[str, dict[str, Any]]
         assert row["goal_ratio"] == (goal if row["case"].endswith("wick's client") else None), row
 
 
+@pytest.mark.long
 def test_the_tables_have_a_line_for_each_client(models: tuple[str, dict[str, Any]]) -> None:
     printed, report = models
     lines = Counter(line.strip().split("  ")[0] for line in printed.splitlines())

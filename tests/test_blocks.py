@@ -25,6 +25,7 @@ from typing import Any
 import pytest
 import yaml
 
+from leaking import lasting
 from reading import MARKDOWN, PAGES, ROOT, fences, name, offline
 from wick.config import load
 from wick.server import Server
@@ -80,7 +81,8 @@ def stories(page: Path) -> list[Story]:
 def test_the_code_of_a_page_runs(story: Story, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     names: dict[str, Any] = {"__name__": "__main__", "token": TOKEN}
-    with _server(tmp_path / "data") if story.served else nullcontext(ADDRESS) as url:
+    # The first server of a process makes things that stay.
+    with lasting(), _server(tmp_path / "data") if story.served else nullcontext(ADDRESS) as url:
         for block in story.blocks:
             padding = "\n" * (block.line - 1)  # so that a traceback names the line of the page
             code = padding + block.code.replace(ADDRESS, url)

@@ -211,15 +211,18 @@ assert os.waitpid(child, 0)[1] == 0
 async def test_an_error_that_was_dealt_with_is_gone_at_once() -> None:
     """It knows every frame that it came through, and those know all that a request was about."""
 
+    class Known(ValueError):
+        """One that can be referred to weakly."""
+
     def fail() -> None:
-        raise ValueError("no")
+        raise Known("no")
 
     gc.collect()
     gc.disable()
     try:
         try:
             await in_thread(fail, "failing")
-        except ValueError as error:
+        except Known as error:
             known = weakref.ref(error)
         for _ in range(1_000):  # the Python thread that has raised it forgets it, too
             if known() is None:

@@ -274,16 +274,14 @@ async def _guard(hook: Hook, sealed: Operation[Any]) -> Any:
 
 async def _call(hook: Hook, *args: Any) -> Any:
     """Call a hook, within its time limit. A cancellation that it swallows is raised again."""
-    task = None
+    task = asyncio.current_task()
+    cancels = task.cancelling() if task else 0
     try:
         start, answer = perf_counter(), hook.fn(*args)
-        if answer is None or not isawaitable(answer):
-            if hook.timeout and perf_counter() - start > hook.timeout:
-                raise TimeoutError(f"the hook {hook.name!r} took longer than its {hook.timeout:g} s")
-            return answer
-        task = asyncio.current_task()
-        cancels = task.cancelling() if task else 0
-        answer = await (within(hook.timeout, answer, f"the hook {hook.name!r}") if hook.timeout else answer)
+        if answer is not None and isawaitable(answer):
+            answer = await (within(hook.timeout, answer, f"the hook {hook.name!r}") if hook.timeout else answer)
+        elif hook.timeout and perf_counter() - start > hook.timeout:
+            raise TimeoutError(f"the hook {hook.name!r} took longer than its {hook.timeout:g} s")
     except asyncio.CancelledError:
         if task and task.cancelling() > cancels:
             raise

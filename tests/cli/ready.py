@@ -18,6 +18,7 @@ from functools import cache
 from pathlib import Path
 
 from cli.command import Done, Wick
+from leaking import lasting
 
 SECONDS = 60.0
 FORKED = Path(__file__).with_name("forked.py")
@@ -27,6 +28,12 @@ class Ready:
     """A process that has loaded the commands, and forks for each that is to be run."""
 
     def __init__(self) -> None:
+        with lasting():
+            self._begin()
+        self.socket.settimeout(SECONDS)
+        atexit.register(self.close)
+
+    def _begin(self) -> None:
         self.socket, theirs = socket.socketpair()
         with theirs:
             words = [sys.executable, "-W", "error", str(FORKED), str(theirs.fileno())]
@@ -36,8 +43,6 @@ class Ready:
                 stdin=subprocess.DEVNULL,
                 env={**os.environ, "PYTHONIOENCODING": "utf-8", "PYTHONUNBUFFERED": "1"},
             )
-        self.socket.settimeout(SECONDS)
-        atexit.register(self.close)
 
     def run(
         self, words: list[str], folder: Path, environment: Mapping[str, str], stdin: bytes

@@ -23,7 +23,7 @@ from pathlib import Path
 import pytest
 
 SECTOR = 512
-CALLS = "openat,write,pwrite64,fsync,fdatasync,ftruncate,unlink"
+CALLS = "openat,write,pwrite64,fsync,fdatasync,ftruncate,?unlink,unlinkat"  # not every machine has the old one
 SHUT_DOWN, WITHOUT_A_FLUSH = 0x8004587D, struct.pack("I", 2)  # EXT4_IOC_SHUTDOWN
 ESCAPED = re.compile(r"(?:\\x[0-9a-f]{2})+")
 
@@ -64,7 +64,7 @@ def _steps(call: str, folder: Path) -> Iterator[Step]:
     texts = [bytes.fromhex(text.replace("\\x", "")) for text in ESCAPED.findall(rest)]
     if not texts:
         return
-    path = Path(os.fsdecode(texts[1 if name == "openat" else 0]))
+    path = Path(os.fsdecode(texts[1 if name.endswith("at") else 0]))
     data = texts[1] if len(texts) > 1 else b""
     if name == "write" and rest.startswith("1<"):
         yield Step("said", data=data)
@@ -86,7 +86,7 @@ def _of_file(name: str, file: str, rest: str, data: bytes) -> Iterator[Step]:
         yield Step("cut", file, offset=int(numbers[-1]))
     elif name in ("fsync", "fdatasync"):
         yield Step("sync", file)
-    elif name == "unlink":
+    elif name in ("unlink", "unlinkat"):
         yield Step("unlink", file)
 
 
@@ -172,7 +172,11 @@ class Disk:
         _run("mount", "-o", "loop", str(self.image), str(self.folder))
 
     def unmount(self) -> None:
+        """Take what is on the disk, to mount that: sandboxes that began meanwhile may hold the old one for a while."""
         _run("umount", str(self.folder))
+        left, self.image = self.image, self.image.with_name(f"{self.image.name}+")
+        _run("cp", "--sparse=always", str(left), str(self.image))
+        left.unlink()
 
     def cut(self) -> None:
         """The power fails: from now on nothing reaches the disk, also not what was written and not synced."""

@@ -178,9 +178,7 @@ def _shut_down_one(made: Disk, acknowledged: Counter[str], seconds: float, fault
         listening.start()
         with suppress(subprocess.TimeoutExpired):
             writer.wait(seconds)
-        told = len(
-            lines
-        )  # without power nobody is told anything: what is said while the disk shuts down does not count
+        told = len(lines)  # without power nobody is told anything, also not while the disk shuts down
         made.cut()
         writer.send_signal(signal.SIGKILL)
         listening.join()

@@ -7,7 +7,7 @@ import os
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AsyncExitStack, ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -67,14 +67,15 @@ def _serving(folder: Path, fault: str = "") -> Iterator[Served]:
 
 async def busy(served: Served, watch: Watch, number: int) -> None:
     """Have everything started, see that it runs, and kill the server while it does."""
-    async with talking(served) as client:
+    async with talking(served) as client, AsyncExitStack() as begun:
         for agent in ("stuck", "starting", "hooked"):
             for one in range(RUNS):
                 body = _words(f"th_{agent}{number}-{one}")
-                await client.post(f"/agents/{agent}/stream", json=body)
+                begun.callback((await client.post(f"/agents/{agent}/stream", json=body)).close)
         for _ in range(RUNS):
             terminal = await client.ws_connect("/agents/stuck/terminal")
             await terminal.send_bytes(f"{STUCK}\n".encode())
+            begun.push_async_callback(terminal.close)
         await _runs(watch, 3 * RUNS * SLEEPERS + RUNS)
         served.kill()
 
@@ -113,7 +114,7 @@ def test_nothing_is_left_of_a_server_that_was_killed(tmp_path: Path) -> None:
         killed(tally, watch, served, KILLS)
 
 
-@pytest.mark.skipif(not FULL, reason="it takes a server of its own: set WICK_FULL")
+@pytest.mark.long
 def test_a_server_that_leaves_something_is_noticed(tmp_path: Path) -> None:
     tally = Tally("R2", "kills of a server, planted", planted=True)
     with ExitStack() as stack:

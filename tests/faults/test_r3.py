@@ -19,7 +19,7 @@ MOST = 64 * MB  # more than before
 PROGRAM = Path(__file__).parent / "eating.py"
 SIZES = {"hook output": 100, "archive": 49}  # megabytes; of the rest as much as promised
 SIZE = 1_000 if FULL else 120
-SAMPLED = ("tool output", "hook output", "provider text", "archive bomb", "archive bomb by bzip2")
+SAMPLED = ("tool output", "provider text", "archive bomb by bzip2")
 # Megabytes that are enough to show that nothing holds them back; zeros take six bytes each on their way.
 PLANTED = {"tool output": 15, "archive bomb": 150, "hook output": 15, "provider line": 100}
 
@@ -49,7 +49,7 @@ def test_it_grows_by_little(kind: str) -> None:
         bounded(tally, kind, megabytes)
 
 
-@pytest.mark.parametrize("kind", PLANTED if FULL else [*PLANTED][:2])
+@pytest.mark.parametrize("kind", PLANTED if FULL else [*PLANTED][:1])
 def test_caps_that_are_lifted_are_noticed(kind: str) -> None:
     with pytest.raises(Violated, match="it grew by"), Tally("R3", f"{kind}, planted", planted=True) as tally:
         bounded(tally, kind, PLANTED[kind], "lifted")

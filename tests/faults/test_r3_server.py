@@ -76,13 +76,13 @@ def idling(tally: Tally, served: Served, threads: int, streams: int) -> None:
     tally.check(whole <= WHOLE, f"with {threads} threads and {streams} streams it holds {after / MB:.0f} MB")
 
 
-@pytest.mark.skipif(not FULL, reason="it takes a server of its own: set WICK_FULL")
+@pytest.mark.long
 def test_a_server_with_nothing_to_do_is_small(served: Served) -> None:
     with Tally("R3", f"{THREADS} idle threads, {STREAMS} idle streams") as tally:
         idling(tally, served, THREADS, STREAMS)
 
 
-@pytest.mark.skipif(not FULL, reason="it takes a server of its own: set WICK_FULL")
+@pytest.mark.long
 def test_heavy_streams_are_noticed(lifted: Served) -> None:
     with pytest.raises(Violated, match="it holds"), Tally("R3", "idle, planted", planted=True) as tally:
         idling(tally, lifted, 40, 20)
@@ -103,7 +103,7 @@ def test_a_server_grows_by_little(served: Served, kind: str) -> None:
         bounded(tally, served, kind)
 
 
-@pytest.mark.skipif(not FULL, reason="it takes a server of its own: set WICK_FULL")
+@pytest.mark.long
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_server_without_caps_is_noticed(lifted: Served, kind: str) -> None:
     with pytest.raises(Violated), Tally("R3", f"a server, {kind}, planted", planted=True) as tally:

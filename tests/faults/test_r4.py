@@ -144,7 +144,7 @@ async def disturb(scene: Scene, watch: Watch, name: str, tally: Tally, slack: fl
     await asyncio.sleep(SETTLE_SECONDS)
 
 
-@pytest.mark.skipif(not FULL, reason="all kinds take minutes; say WICK_FULL=1")
+@pytest.mark.long
 async def test_everybody_is_answered_whatever_is_done(tmp_path: Path) -> None:
     with Tally("R4", f"questions while {len(KINDS)} kinds of trouble are made") as tally:
         async with watched(tmp_path, long=True) as (scene, watch):

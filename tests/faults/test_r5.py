@@ -156,7 +156,7 @@ async def test_one_that_takes_its_time_is_noticed(tmp_path: Path) -> None:
         await restart_often(tmp_path, 1, READY_SECONDS, "late")
 
 
-@pytest.mark.skipif(not FULL, reason="to start servers takes a while; say WICK_FULL=1")
+@pytest.mark.long
 async def test_one_that_goes_on_with_nothing_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("faults.test_r5.PATIENCE", 2.0)
     with pytest.raises(Violated, match="TimeoutError"):

@@ -244,7 +244,7 @@ async def test_the_head_of_a_question() -> None:
 
 @pytest.mark.parametrize("value", ["a\r\nx: y", "a\nb", "a\rb", "a\0b"])
 def test_a_header_cannot_begin_another(value: str) -> None:
-    with pytest.raises(ConfigError, match="a header for here has more than one line"):
+    with pytest.raises(ConfigError, match="there is a line break in what here is sent as 'x'"):
         OpenAI("m", base_url="http://127.0.0.1:1/v1", name="here", headers={"x": value})
 
 

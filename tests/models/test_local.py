@@ -21,7 +21,7 @@ import aiohttp
 import pytest
 from pydantic import BaseModel, Field
 
-from smollm2 import needs_smollm2
+from smollm2 import loaded, needs_smollm2
 from wick import Agent, Message, ToolCall, assistant, tool, user
 from wick.assemble import Reply
 from wick.errors import ConfigError, ModelError
@@ -60,8 +60,7 @@ async def weather(city: City, days: int) -> str:
 
 @pytest.fixture(scope="module")
 def small() -> Iterator[Local]:
-    """Loaded by whichever test asks it first."""
-    model = Local("smollm2", **SMALL)
+    model = loaded(Local("smollm2", **SMALL))
     yield model
     asyncio.run(model.close())
 

@@ -223,7 +223,7 @@ def test_a_key_with_a_line_break_is_a_sentence(env: pytest.MonkeyPatch, spec: st
 
 
 def test_a_header_with_a_line_break_is_a_sentence(keys: Any) -> None:
-    with pytest.raises(ConfigError, match="there is a line break in what openai:gpt-4o is sent as 'x-team'"):
+    with pytest.raises(ConfigError, match="there is a line break in what openai is sent as 'x-team'"):
         resolve({"model": "gpt-4o", "headers": {"X-Team": "a\r\nb: c"}})
 
 

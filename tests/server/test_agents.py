@@ -86,7 +86,7 @@ async def test_an_operator_makes_agents_for_everyone(served: Served) -> None:
         ({"backend": {"type": "docker", "image": "x", "volumes": {"/": "/x"}}}, (403, "not_allowed")),
         ({"mcp": {"servers": {"x": {"command": "sh"}}}}, (403, "not_allowed")),
         ({"context": {"texts": ["\ud800"]}}, (422, "invalid")),
-        ({"recorder": {"runs": 2**70}}, (422, "invalid")),
+        ({"recorder": {"runs": 2**70}}, (400, "invalid")),
         ({"todos": {"nudges": "many"}}, (400, "invalid")),
         ({"skills": {"shiped": True}}, (403, "not_allowed")),
     ],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -62,7 +63,7 @@ def check(whole: list[dict[str, Any]], seen: list[dict[str, Any]]) -> None:
     assert whole[-1]["data"]["data"]["text"] == "All done."
 
 
-@pytest.mark.parametrize("most", [1, 8, 23])
+@pytest.mark.parametrize("most", [1, 8, 23] if os.environ.get("WICK_FULL") else [8])
 async def test_killed_in_the_middle_of_a_stream(tmp_path: Path, store: str, most: int) -> None:
     with serving(tmp_path, store=store, script=SCRIPT) as served:
         async with talking(served) as client:
@@ -76,6 +77,7 @@ async def test_killed_in_the_middle_of_a_stream(tmp_path: Path, store: str, most
                 assert (await response.json())["outcome"] == "completed"
 
 
+@pytest.mark.long  # tests/faults/test_r1_server.py samples it
 async def test_killed_again_and_again(tmp_path: Path) -> None:
     with serving(tmp_path, script=SCRIPT) as served:
         async with talking(served) as client:

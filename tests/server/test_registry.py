@@ -46,8 +46,8 @@ async def registry(
     made = Registry(Settings(data=data, config=config), records, store, Bus())
     for id, given in (code or {}).items():
         made.register_agent(id, given)
-    await made.start()
     try:
+        await made.start()
         yield made
     finally:
         await made.stop()

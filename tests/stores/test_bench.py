@@ -8,9 +8,12 @@ import sys
 from collections import Counter
 from pathlib import Path
 
+import pytest
+
 BENCH = Path(__file__).parent.parent.parent / "bench" / "threads.py"
 
 
+@pytest.mark.long
 def test_every_figure_is_there(tmp_path: Path) -> None:
     command = [sys.executable, str(BENCH), "--quick", "--json", str(tmp_path / "threads.json")]
     done = subprocess.run(command, capture_output=True, text=True, encoding="utf-8", timeout=300, check=False)

@@ -25,7 +25,7 @@ from wick.errors import StoreError
 from wick.protocols import Store
 
 FULL = bool(os.environ.get("WICK_FULL"))
-KILLS = 2_000 if FULL else 20
+KILLS = 2_000 if FULL else 8
 THREADS = 6
 CALLS = ("pwrite64", "fdatasync", "fsync", "write", "ftruncate", "?unlink", "unlinkat")  # not all have the old one
 

@@ -70,9 +70,10 @@ def _head(name: str, host: str, parts: SplitResult, headers: Mapping[str, str]) 
     target = quote(parts.path or "/", safe=_SAFE) + (f"?{quote(parts.query, safe=_SAFE)}" if parts.query else "")
     told = {"host": host, "user-agent": "wick", "accept-encoding": "identity"}
     told |= {key.lower(): value for key, value in headers.items()}
+    for key, value in told.items():
+        if any(sign in key + value for sign in "\r\n\0"):
+            raise ConfigError(f"there is a line break in what {name} is sent as {key!r}; check its key and headers")
     lines = [f"{key}: {value}" for key, value in told.items()]
-    if any(sign in line for line in lines for sign in "\r\n\0"):
-        raise ConfigError(f"a header for {name} has more than one line; write it in one")
     return "\r\n".join([f"POST {target} HTTP/1.1", *lines, ""]).encode()
 
 
