@@ -18,7 +18,9 @@ import leaking
 # A slow machine is not a bug, so nothing here has a deadline. CI generates the same examples every time;
 # at home they are new ones each run, and `make test-full` generates many more.
 settings.register_profile("home", deadline=None)
-settings.register_profile("ci", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile(
+    "ci", deadline=None, max_examples=50, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
+)
 settings.register_profile("full", deadline=None, max_examples=2_000, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("full" if os.environ.get("WICK_FULL") else "ci" if os.environ.get("CI") else "home")
 
