@@ -184,8 +184,6 @@ class Runs:
         with nullcontext() if head.run else self._room(user):
             position = await self.store.enqueue(user.id, head.id, *said, key=key)
             info = await self.answering(user, wanted, position)
-        if self.stopping and self.performing.of(user.id, head.id) is None:
-            raise _stopping()  # it came too late to be begun here, and is answered after the restart
         return Turn(self, info, position, START if info.begin >= last else (last, inf))
 
     def _room(self, user: User) -> AbstractContextManager[None]:
