@@ -153,6 +153,7 @@ async def test_a_server_that_is_killed(tmp_path: Path) -> None:
 
 
 @pytest.mark.timeout(LONG)
+@pytest.mark.long
 async def test_killing_finds_what_is_not_written(tmp_path: Path) -> None:
     with pytest.raises(Violated, match="was taken, and now"):
         await kill_again_and_again(tmp_path, 4, planted=True)

@@ -223,6 +223,7 @@ async def test_races(tmp_path: Path) -> None:
     await race_often(tmp_path, 500 if FULL else 45)
 
 
+@pytest.mark.long
 async def test_races_find_a_missing_fence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sqlite_queries, "FENCED", "owner = ? AND id = ? AND ? > 0 AND holder != ''")
     with pytest.raises(Violated, match="one of them was not to write"):

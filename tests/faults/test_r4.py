@@ -160,6 +160,7 @@ async def test_everybody_is_answered(tmp_path: Path) -> None:
                 await disturb(scene, watch, name, tally, SLACK)
 
 
+@pytest.mark.long
 async def test_one_who_holds_up_everybody_is_noticed(tmp_path: Path) -> None:
     with pytest.raises(Violated, match="event loop lag"), Tally("R4", "planted", planted=True) as tally:
         async with watched(tmp_path, "blocking") as (scene, watch):

@@ -151,6 +151,7 @@ async def test_a_server_that_was_killed_is_soon_ready(tmp_path: Path) -> None:
     await restart_often(tmp_path, RESTARTS, WITHIN)
 
 
+@pytest.mark.long
 async def test_one_that_takes_its_time_is_noticed(tmp_path: Path) -> None:
     with pytest.raises(Violated, match="it was ready after"):
         await restart_often(tmp_path, 1, READY_SECONDS, "late")
