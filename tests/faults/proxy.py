@@ -16,6 +16,8 @@ import struct
 from dataclasses import dataclass
 from typing import Literal, get_args
 
+from listening import Listener
+
 Kind = Literal["fine", "delay", "throttle", "corrupt", "cut", "reset", "half-close", "stall"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 CHUNK = 65_536
@@ -44,36 +46,22 @@ class _Ends(Exception):
     """The answer ends here."""
 
 
-class Proxy:
+class Proxy(Listener):
     """Carries connections from a port of its own to another one of this machine, while it is entered."""
 
     def __init__(self, target: int, trouble: Trouble = FINE, times: int = 1) -> None:
+        super().__init__()
         self.target, self.trouble, self.times = target, trouble, times
-        self.port = 0
         self.accepted = 0  # how many connections there were
         self.carried = 0  # how many bytes of answers were let through
         self.struck = 0  # how often there was trouble
-        self._tasks: set[asyncio.Task[None]] = set()
-
-    async def __aenter__(self) -> Proxy:
-        self._server = await asyncio.start_server(self._come, "127.0.0.1", 0, backlog=1024)
-        self.port = self._server.sockets[0].getsockname()[1]
-        return self
-
-    async def __aexit__(self, *exc: object) -> None:
-        self._server.close()
-        for task in self._tasks:
-            task.cancel()
-        if self._tasks:
-            await asyncio.wait(self._tasks)
-        await self._server.wait_closed()
 
     @property
     def open(self) -> int:
         """How many connections there are."""
         return len(self._tasks)
 
-    async def _come(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def come(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         assert task is not None
         self._tasks.add(task)

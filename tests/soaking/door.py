@@ -8,29 +8,18 @@ import socket
 import struct
 from contextlib import suppress
 
+from listening import Listener
+
 CHUNK = 65_536
 
 
-class Door:
+class Door(Listener):
     """Passes connections on to a port, and breaks some of them when it is told to."""
 
     def __init__(self, target: int) -> None:
-        self.target, self.port = target, 0
+        super().__init__()
+        self.target = target
         self._pairs: set[tuple[asyncio.StreamWriter, asyncio.StreamWriter]] = set()
-        self._tasks: set[asyncio.Task[None]] = set()
-
-    async def __aenter__(self) -> Door:
-        self._server = await asyncio.start_server(self._come, "127.0.0.1", 0, backlog=1024)
-        self.port = self._server.sockets[0].getsockname()[1]
-        return self
-
-    async def __aexit__(self, *exc: object) -> None:
-        self._server.close()
-        for task in self._tasks:
-            task.cancel()
-        if self._tasks:
-            await asyncio.wait(self._tasks)
-        await self._server.wait_closed()
 
     @property
     def open(self) -> int:
@@ -52,7 +41,7 @@ class Door:
                 server.close()
         return len(chosen)
 
-    async def _come(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def come(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         assert task is not None
         self._tasks.add(task)
