@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
 
+from listening import Listener
 from provider.chat import Chat
 from provider.checks import Refused
 from provider.faults import FINE, Fault
@@ -123,15 +124,14 @@ def _respond(answer: Answer, wire: Wire, body: Any) -> Flow:
     return fault.apply("wire", frame(fault.apply("head", head, wire), flow), wire)  # type: ignore[no-any-return]
 
 
-class ScriptedServer:
+class ScriptedServer(Listener):
     """Speaks HTTP/1.1 on a free port of this machine while it is entered."""
 
     def __init__(self, strict: bool = True) -> None:
+        super().__init__()
         self.strict = strict
-        self.port = 0
         self._scripts: dict[str, Script] = {}
         self._names = map(str, count(1))
-        self._tasks: set[asyncio.Task[None]] = set()
         self.accepted = 0  # how many connections there were
         self.answering = 0  # how many answers are under way
 
@@ -147,19 +147,6 @@ class ScriptedServer:
         self._scripts[name] = Script(f"http://127.0.0.1:{self.port}/{name}/v1", whole, self.strict)
         return self._scripts[name]
 
-    async def __aenter__(self) -> ScriptedServer:
-        self._server = await asyncio.start_server(self._connected, "127.0.0.1", self.port, backlog=1024)
-        self.port = self._server.sockets[0].getsockname()[1]
-        return self
-
-    async def __aexit__(self, *exc: object) -> None:
-        self._server.close()
-        for task in self._tasks:
-            task.cancel()
-        if self._tasks:
-            await asyncio.wait(self._tasks)
-        await self._server.wait_closed()
-
     async def idle(self, seconds: float = 1.0) -> bool:
         """Whether no answer is under way any more, at the latest after that time."""
         return await _soon(lambda: not self.answering, seconds)
@@ -168,7 +155,7 @@ class ScriptedServer:
         """Whether no connection is left, at the latest after that time."""
         return await _soon(lambda: not self._tasks, seconds)
 
-    async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def come(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         assert task is not None
         self._tasks.add(task)
