@@ -212,8 +212,9 @@ class Private(Running):
         command = ["unshare", "-n", "dockerd", "--bridge=none", "--iptables=false", "--ip6tables=false"]
         command += ["-H", self.url, f"--data-root={self.folder}/data", f"--exec-root={self.folder}/exec"]
         command += [f"--pidfile={self.folder}/engine.pid", "--shutdown-timeout=2"]
+        environment = {**os.environ, "TMPDIR": str(self.folder)}  # for what containerd writes when it is asked why
         with lasting("module"), (self.folder / "log").open("ab") as log:
-            self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+            self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment)
             _await(self.path, self.process, self.folder / "log")
 
     def signal(self, number: int) -> None:

@@ -59,7 +59,9 @@ def test_ending_process_groups_alone_in_a_container_is_noticed(monkeypatch: pyte
     plant_group_only(monkeypatch)
     tally = Tally("R2", "hostile commands in a container, planted", planted=True)
     with labelled() as server, pytest.raises(Violated, match="sleep 600"), tally:
-        asyncio.run(leave_nothing(tally, Contained(server, "python"), 2, 0.5))
+        for _ in range(20):  # whoever is ended before it has left its group is found all the same
+            if not tally.violations:
+                asyncio.run(leave_nothing(tally, Contained(server, "python"), 2, 0.5))
 
 
 def test_a_container_that_outlives_its_backend_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -28,7 +28,8 @@ async def tick(number: int) -> str:
 def answer(request):
     since = [m.role for m in request.messages][::-1].index("user")
     done = sum(m.role == "tool" for m in request.messages[len(request.messages) - since:])
-    return assistant(f"Step {done}.", ToolCall(f"c{done}", "tick", {"number": done})) if done < 12 else "All done."
+    most = 1_000 if "without end" in request.messages[len(request.messages) - since - 1].text else 12
+    return assistant(f"Step {done}.", ToolCall(f"c{done}", "tick", {"number": done})) if done < most else "All done."
 
 agent = Agent(FunctionModel(answer), tools=[tick])
 Server(settings=os.environ["WICK_SETTINGS"]).register_agent("ticker", agent).start()
@@ -148,10 +149,10 @@ async def test_of_two_servers_one_is_killed(tmp_path: Path) -> None:
     shared = {"store": "postgres", "script": SCRIPT, "store_schema": postgres_server().schema()}
     with serving(tmp_path / "a", **shared) as first, serving(tmp_path / "b", **shared) as second:
         async with talking(first) as here, talking(second) as there:
-            run, seen = await begin(here, 5)
-            other, _ = await begin(here, 1)
+            other, _ = await begin(here, 1, messages=[{"role": "user", "content": "Tick without end."}])
             async with there.post(f"/runs/{other}/cancel") as response:
                 assert (await response.json())["outcome"] == "cancelled"
+            run, seen = await begin(here, 5)
             first.kill()
             seen += await read_on(there, run, seen[-1]["id"])
             check(await read_on(there, run, ""), seen)
