@@ -7,6 +7,7 @@ import os
 from typing import Any
 
 import pytest
+from starlette.responses import Response
 
 from wick.server import unread
 from wick.server.unread import LARGE_BYTES, PIECE_BYTES, Unread
@@ -54,3 +55,23 @@ async def test_without_a_disk_an_answer_is_sent_from_memory(monkeypatch: pytest.
 
     monkeypatch.setattr(unread, "TemporaryFile", full)
     assert await answered(LARGE) == [{"type": "http.response.body", "body": LARGE}]
+
+
+async def test_an_answer_that_is_put_by_is_the_same() -> None:
+    made = Response(LARGE, 201, {"X-Of": "it"}, "text/plain")
+    kept = await unread.put_by(made)
+    assert kept is not made and not kept.body
+    sent: list[Any] = []
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    await kept({"type": "http"}, None, send)  # type: ignore[arg-type]
+    assert sent[0] == {"type": "http.response.start", "status": 201, "headers": made.raw_headers}
+    assert b"".join(message["body"] for message in sent[1:]) == LARGE
+    assert [message["more_body"] for message in sent[1:]] == [True] * (len(sent) - 2) + [False]
+
+
+async def test_a_small_answer_is_not_put_by() -> None:
+    small = Response(b"x" * LARGE_BYTES)
+    assert await unread.put_by(small) is small

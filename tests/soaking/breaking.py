@@ -195,19 +195,21 @@ class Breaking:
         assert self.disk is not None
         ballast = self.disk / "ballast"
         async with self.alive:
-            self._mark_all("disk")
+            self._do_to_all("disk")
             try:
                 free = os.statvfs(self.disk)
                 size = max(0, free.f_bavail * free.f_frsize - LEFT_FREE)
                 with ballast.open("wb") as file, suppress(OSError):
                     os.posix_fallocate(file.fileno(), 0, size)
                 await asyncio.sleep(FULL_SECONDS)
-                self._mark_all("disk")
             finally:
+                self.ledger.everywhere = ""
                 ballast.unlink(missing_ok=True)
         return f"for {FULL_SECONDS:g} s"
 
-    def _mark_all(self, fault: str) -> None:
+    def _do_to_all(self, fault: str) -> None:
+        """To all turns that go on, and to those that begin meanwhile."""
+        self.ledger.everywhere = fault
         for turn in self.ledger.live.values():
             turn.faults.add(fault)
 

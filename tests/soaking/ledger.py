@@ -60,12 +60,14 @@ class Ledger:
     through_kills: Counter[str] = field(default_factory=Counter)
     touched: Counter[str] = field(default_factory=Counter)
     ready_ms: list[float] = field(default_factory=list)
+    everywhere: str = ""  # what is done to all turns just now
     open_streams: int = 0
     most_streams: int = 0
     recent: deque[str] = field(default_factory=lambda: deque(maxlen=5))
 
     def begin(self, turn: Turn) -> Turn:
         self.live[turn.name] = turn
+        turn.faults |= {self.everywhere} - {""}
         return turn
 
     def end(self, turn: Turn) -> None:

@@ -8,13 +8,14 @@
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import errno
 import gc
 import os
 import signal
 import socket
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cached_property
 from pathlib import Path
 from threading import current_thread, main_thread
@@ -37,6 +38,8 @@ from wick.tools import Tool, tool
 
 CLOSE_SECONDS = 5  # for connections to end when the server stops
 BACKLOG = 4096
+M_MMAP_THRESHOLD, M_ARENA_MAX = -3, -8  # of mallopt, in malloc.h
+LARGE_BLOCK, ARENAS = 262_144, 2  # what is larger has pages of its own; how many heaps share the rest
 COLLECT = (20_000, 5, 5)  # how many new objects make Python look for garbage, and how often it looks at older ones
 
 
@@ -105,6 +108,7 @@ class Server:
 
     def start(self, *, tell: Callable[[str], None] | None = _say) -> None:
         """Serve until a signal or `shutdown` ends it. `tell` is told where, once it can be reached."""
+        _give_back_what_is_large()
         self.app()
         with asyncio.Runner(loop_factory=_loop_factory()) as runner, _collecting_rarely():
             runner.run(self.serve(tell=tell))
@@ -215,6 +219,14 @@ def _collecting_rarely() -> Iterator[None]:
     finally:
         gc.set_threshold(*usual)
         gc.unfreeze()
+
+
+def _give_back_what_is_large() -> None:
+    """Have glibc return large blocks at once: it would keep what was freed, for each thread that had some."""
+    with suppress(OSError, AttributeError):  # another C library has its own ways
+        library = ctypes.CDLL(None)
+        library.mallopt(M_MMAP_THRESHOLD, LARGE_BLOCK)
+        library.mallopt(M_ARENA_MAX, ARENAS)
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:

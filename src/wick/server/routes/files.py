@@ -26,6 +26,7 @@ from wick.server.errors import ApiError
 from wick.server.identity import User
 from wick.server.routing import Router
 from wick.server.service import Service
+from wick.server.unread import put_by
 from wick.server.uploads import UPLOAD, uploaded
 from wick.shapes import Content
 
@@ -128,7 +129,7 @@ async def read_file(
             return Json(found)
         del found
         async with wick.files:
-            return Json(await backend.read(path, offset=offset, limit=limit))
+            return await put_by(Json(await backend.read(path, offset=offset, limit=limit)))
 
 
 @router.put("/agents/{id}/files/write", response_model=FileWritten)

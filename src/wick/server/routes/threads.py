@@ -32,6 +32,7 @@ from wick.server.identity import User
 from wick.server.routes.invoke import IdempotencyKey
 from wick.server.routing import Router
 from wick.server.service import Service
+from wick.server.unread import put_by
 from wick.threads import SCHEMA, Thread
 from wick.transcript import as_markdown
 from wick.workers import in_thread
@@ -169,7 +170,7 @@ async def one(id: str, caller: Caller, wick: Wick) -> Response:
         unheard = [{"position": row.position, "message": row.data} for row in queue if row.kind == "message"]
         last = len(thread.entries)  # it may have grown since its head was read, and `last` is of these messages
         about = {**thread_out(head).model_dump(), "last": last, "unheard": thaw(unheard)}
-        return await whole(ThreadDetail, {**about, "usage": thread.usage}, thread)
+        return await put_by(await whole(ThreadDetail, {**about, "usage": thread.usage}, thread))
 
 
 @asynccontextmanager
@@ -231,11 +232,10 @@ async def export(id: str, caller: Caller, wick: Wick, format: Literal["json", "m
         suffix = "json" if format == "json" else "md"
         headers = {"Content-Disposition": f'attachment; filename="{name}.{suffix}"'}
         if format == "json":
-            return Response(
-                await in_thread(lambda: _log(thread), "export"), media_type="application/json", headers=headers
-            )
+            log = await in_thread(lambda: _log(thread), "export")
+            return await put_by(Response(log, media_type="application/json", headers=headers))
         text = await in_thread(lambda: as_markdown(head.title or id, thread), "export")
-        return Response(text, media_type="text/markdown; charset=utf-8", headers=headers)
+        return await put_by(Response(text, media_type="text/markdown; charset=utf-8", headers=headers))
 
 
 def _log(thread: Thread) -> bytes:
