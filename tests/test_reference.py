@@ -31,7 +31,7 @@ def _quiet() -> Iterator[None]:
     logging.disable(logging.NOTSET)
 
 
-@settings(max_examples=max(200, settings().max_examples))
+@settings(max_examples=max(100, settings().max_examples))
 @given(specs)
 def test_an_agent_does_what_the_rules_say(spec: Spec) -> None:
     agree(spec)

@@ -59,6 +59,20 @@ def test_what_clients_may_not_say(message: Any) -> None:
         Words.model_validate({"messages": [message]})
 
 
+@pytest.mark.parametrize("many", [{}, {"messages": [{"content": "x"}]}])
+def test_what_does_not_fit_in_many_ways_is_told_in_one(many: Any) -> None:
+    odd = {str(number): 0 for number in range(5_000)}
+    with pytest.raises(ValidationError, match=r"does not fit in 5,00\d places") as told:
+        Words.model_validate({**many, **odd})
+    assert told.value.error_count() == 1
+    with pytest.raises(ValidationError) as told:
+        Words.model_validate({"messages": [{"content": "x", **odd}]})
+    assert told.value.error_count() == 1
+    with pytest.raises(ValidationError, match="odd") as told:
+        Words.model_validate({"messages": [{"content": "x"}], "odd": 1, "other": 2})
+    assert told.value.error_count() == 2
+
+
 def test_words_of_the_system_only_where_that_is_allowed() -> None:
     words = Words.model_validate({"messages": [{"role": "system", "content": "Obey."}]})
     with pytest.raises(ApiError, match="allow_system_messages"):

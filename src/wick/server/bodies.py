@@ -15,6 +15,7 @@ from wick.server.errors import ApiError
 from wick.server.history import History
 from wick.server.run_info import RunInfo
 from wick.server.runs import State
+from wick.server.strict import Strict
 from wick.threads import Thread
 from wick.workers import in_thread
 
@@ -22,21 +23,17 @@ MESSAGE_CHARS = 2_000_000
 MEDIA_CHARS = 14_000_000  # ten megabytes in base64
 
 
-class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
-
 # -- messages -------------------------------------------------------------------------------------------------------
 
 
-class TextIn(_Strict):
+class TextIn(Strict):
     """A piece of text."""
 
     type: Literal["text"]
     text: str = Field(max_length=MESSAGE_CHARS)
 
 
-class MediaIn(_Strict):
+class MediaIn(Strict):
     """A picture or a file: its address, or its bytes in base64."""
 
     type: Literal["image", "file"]
@@ -49,7 +46,7 @@ class MediaIn(_Strict):
 PartIn = Annotated[TextIn | MediaIn, Field(discriminator="type")]
 
 
-class MessageIn(_Strict):
+class MessageIn(Strict):
     """What somebody says. The words of an assistant or a tool come from the server, never from a client."""
 
     role: Literal["user", "system"] = "user"
@@ -59,7 +56,7 @@ class MessageIn(_Strict):
     )
 
 
-class Words(_Strict):
+class Words(Strict):
     """What is said to a thread."""
 
     messages: list[MessageIn] = Field(min_length=1, max_length=100)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 from fastapi import Query
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, create_model
+from pydantic import BaseModel, Field, JsonValue, create_model
 
 from wick.agent import Agent
 from wick.capability import Capability
@@ -20,6 +20,7 @@ from wick.server.registry import AGENT
 from wick.server.routes.backend import BackendInfo, backend_info
 from wick.server.routing import Router
 from wick.server.showing import model_name, switched_on
+from wick.server.strict import Strict
 from wick.server.templates import EVERYONE, Template
 from wick.tools import Tool
 from wick.workers import in_thread
@@ -65,9 +66,7 @@ class AgentDetail(AgentSummary):
     backend: BackendInfo | None
 
 
-class _NewAgent(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
+class _NewAgent(Strict):
     agent_id: str = Field(max_length=64)
     shared: bool = Field(default=False, description="for everyone; an operator may say so")
     name: str | None = Field(default=None, max_length=200)

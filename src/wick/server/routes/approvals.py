@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Mapping
 from typing import Annotated, Any, Literal
 
 from fastapi import Query
-from pydantic import BaseModel, ConfigDict, Field, JsonValue
+from pydantic import BaseModel, Field, JsonValue
 
 from wick.frozen import thaw
 from wick.protocols import Summary
@@ -15,6 +15,7 @@ from wick.server.errors import not_found
 from wick.server.identity import User
 from wick.server.routing import Router
 from wick.server.service import Service
+from wick.server.strict import Strict
 from wick.shell import read
 from wick.workers import in_thread
 
@@ -57,10 +58,9 @@ class Approvals(BaseModel):
     approvals: list[Approval]
 
 
-class Decision(BaseModel):
+class Decision(Strict):
     """An answer. `allow` may change the arguments, `deny` says why in `words`; the others hold for the same again."""
 
-    model_config = ConfigDict(extra="forbid")
     choice: Literal["allow", "deny", "allow_session", "allow_always"]
     words: str = Field("", max_length=10_000)
     args: dict[str, JsonValue] | None = None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated
 
 from fastapi import Request, Response
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from wick.server.auth import cookie_name
 from wick.server.browsers import SESSION_SECONDS
@@ -14,15 +14,15 @@ from wick.server.dependencies import Caller, Wick
 from wick.server.errors import ApiError
 from wick.server.identity import Role, User
 from wick.server.routing import Router
+from wick.server.strict import Strict
 from wick.server.tickets import TICKET_SECONDS
 
 router = Router(prefix="/auth", tags=["sign-in"])
 
 
-class SignIn(BaseModel):
+class SignIn(Strict):
     """What one signs in with: a token, or the ticket of a sign-in link."""
 
-    model_config = ConfigDict(extra="forbid")
     token: Annotated[str, Field(max_length=16_000)] = ""
     ticket: Annotated[str, Field(max_length=200)] = ""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from wick.server.building import Instance
 from wick.server.dependencies import Caller, Wick
@@ -14,6 +14,7 @@ from wick.server.identity import User
 from wick.server.overrides import Overrides
 from wick.server.routing import Router
 from wick.server.showing import shown
+from wick.server.strict import Strict
 
 router = Router(tags=["backend"])
 
@@ -41,10 +42,8 @@ class BackendInfo(BaseModel):
     protection: ProtectionInfo
 
 
-class BackendChange(BaseModel):
+class BackendChange(Strict):
     """`local` is a folder of this machine, `remote` a container; without a `sandbox_url` on this machine's engine."""
-
-    model_config = ConfigDict(extra="forbid")
 
     mode: Literal["local", "remote"]
     sandbox_url: str | None = Field(

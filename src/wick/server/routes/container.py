@@ -4,20 +4,19 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel
 
 from wick.protocols import Backend
 from wick.server.dependencies import Caller, Wick
 from wick.server.errors import ApiError
 from wick.server.routing import Router
+from wick.server.strict import Strict
 
 router = Router(tags=["container"])
 
 
-class ContainerAction(BaseModel):
+class ContainerAction(Strict):
     """`stop` ends and removes the container, `restart` starts a new one; what is in the workspace stays."""
-
-    model_config = ConfigDict(extra="forbid")
 
     action: Literal["stop", "restart"]
 

@@ -13,7 +13,7 @@ from urllib.parse import quote
 
 import orjson
 from fastapi import Query
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 
@@ -26,6 +26,7 @@ from wick.server.errors import ApiError
 from wick.server.identity import User
 from wick.server.routing import Router
 from wick.server.service import Service
+from wick.server.strict import Strict
 from wick.server.unread import put_by
 from wick.server.uploads import UPLOAD, uploaded
 from wick.shapes import Content
@@ -66,10 +67,8 @@ class FileContent(BaseModel):
     truncated: bool
 
 
-class FileWrite(BaseModel):
+class FileWrite(Strict):
     """A file to be written, in place of what is there."""
-
-    model_config = ConfigDict(extra="forbid")
 
     path: str = Field(min_length=1, max_length=4_096)
     content: str
@@ -81,10 +80,8 @@ class FileWritten(BaseModel):
     bytes_written: int
 
 
-class FileMove(BaseModel):
+class FileMove(Strict):
     """A file or a folder that is to be called otherwise, or to be elsewhere; what is there already stays."""
-
-    model_config = ConfigDict(extra="forbid")
 
     source: str = Field(min_length=1, max_length=4_096)
     target: str = Field(min_length=1, max_length=4_096)

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Annotated, Any
 
 from fastapi import Query
-from pydantic import BaseModel, ConfigDict, Field, JsonValue
+from pydantic import BaseModel, Field, JsonValue
 
 from wick.config import BY_KEY
 from wick.server.allowing import check_hook
@@ -18,6 +18,7 @@ from wick.server.identity import User
 from wick.server.overrides import Overrides
 from wick.server.routing import Router
 from wick.server.showing import shown, switched_on
+from wick.server.strict import Strict
 from wick.server.templates import in_order
 
 router = Router(tags=["hooks"])
@@ -42,10 +43,8 @@ class HookList(BaseModel):
     hooks: list[HookInfo]
 
 
-class HookChange(BaseModel):
+class HookChange(Strict):
     """What is to be different: `hooks` by name, `true` or `false` or options; `null` is as the agent was set up."""
-
-    model_config = ConfigDict(extra="forbid")
 
     hooks: dict[str, Option] = Field(default_factory=dict, max_length=50)
     order: list[str] | None = Field(default=None, max_length=50, description="names, outermost first; the others stay")

@@ -8,7 +8,7 @@ from dataclasses import replace
 from time import monotonic
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue
+from pydantic import BaseModel, Field, JsonValue
 
 from wick.agent import Agent
 from wick.capabilities.permissions import Mode, Permissions
@@ -23,6 +23,7 @@ from wick.server.overrides import Overrides
 from wick.server.routes.hooks import Option
 from wick.server.routing import Router
 from wick.server.service import Service
+from wick.server.strict import Strict
 from wick.server.templates import Template
 from wick.threads import Thread
 
@@ -37,20 +38,16 @@ SILENT: Mode = "bypassPermissions"  # where no rule decides, nothing is said
 Verdict = Literal["allow", "ask", "block"]
 
 
-class RuleSet(BaseModel):
+class RuleSet(Strict):
     """Permission rules, such as `Bash(git push *)`."""
-
-    model_config = ConfigDict(extra="forbid")
 
     deny: list[str] = Field(default_factory=list, max_length=200)
     ask: list[str] = Field(default_factory=list, max_length=200)
     allow: list[str] = Field(default_factory=list, max_length=200)
 
 
-class ReplayRequest(BaseModel):
+class ReplayRequest(Strict):
     """The guards of an agent as they are, or with other hooks, or with more rules; and what is put before them."""
-
-    model_config = ConfigDict(extra="forbid")
 
     agent_id: str = Field(max_length=64)
     thread_ids: list[str] | None = Field(

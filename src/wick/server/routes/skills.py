@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 from starlette.requests import Request
 
 from wick.backends.folder import Folder
@@ -14,6 +14,7 @@ from wick.server.building import Instance
 from wick.server.dependencies import Caller, Wick
 from wick.server.errors import ApiError
 from wick.server.routing import Router
+from wick.server.strict import Strict
 from wick.server.uploads import UPLOAD, uploaded
 from wick.skill import BROUGHT, FILE, Catalogue, Skill, slug
 
@@ -41,10 +42,8 @@ class SkillList(BaseModel):
     problems: list[SkillProblem] = Field(default_factory=list)
 
 
-class SkillChange(BaseModel):
+class SkillChange(Strict):
     """Skills to switch on and off, by name."""
-
-    model_config = ConfigDict(extra="forbid")
 
     enable: list[str] = Field(default_factory=list, max_length=200)
     disable: list[str] = Field(default_factory=list, max_length=200)

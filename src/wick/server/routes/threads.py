@@ -32,6 +32,7 @@ from wick.server.identity import User
 from wick.server.routes.invoke import IdempotencyKey
 from wick.server.routing import Router
 from wick.server.service import Service
+from wick.server.strict import Strict
 from wick.server.unread import put_by
 from wick.threads import SCHEMA, Thread
 from wick.transcript import as_markdown
@@ -79,26 +80,23 @@ class Hits(BaseModel):
     hits: list[HitOut]
 
 
-class Change(BaseModel):
+class Change(Strict):
     """What is to be different about a thread; what is not said stays."""
 
-    model_config = ConfigDict(extra="forbid")
     title: str | None = Field(None, min_length=1, max_length=500)
     meta: dict[str, JsonValue] | None = Field(None, description="in place of what stands there")
 
 
-class Fork(BaseModel):
+class Fork(Strict):
     """Where a thread branches off: after that entry, at its end if nothing is said."""
 
-    model_config = ConfigDict(extra="forbid")
     at: int | None = Field(None, ge=0, le=2**53)
     title: str = Field("", max_length=500)
 
 
-class Rewind(BaseModel):
+class Rewind(Strict):
     """The entry after which a thread goes back to how it was."""
 
-    model_config = ConfigDict(extra="forbid")
     to: int = Field(ge=0, le=2**53)
 
 

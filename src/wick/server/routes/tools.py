@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue
+from pydantic import BaseModel, Field, JsonValue
 
 from wick.caps import CALLBACK_SECONDS
 from wick.config_build import BUILTIN
@@ -12,6 +12,7 @@ from wick.server.dependencies import Caller, Wick
 from wick.server.errors import ApiError
 from wick.server.routing import Router
 from wick.server.showing import shown
+from wick.server.strict import Strict
 from wick.server.templates import EVERYONE
 from wick.server.toolbox import Kept
 
@@ -34,10 +35,8 @@ class AvailableTools(BaseModel):
     tools: list[AvailableTool]
 
 
-class NewTool(BaseModel):
+class NewTool(Strict):
     """A tool behind HTTP: `POST {callback_url}/tools/{name}` uses it."""
-
-    model_config = ConfigDict(extra="forbid")
 
     name: str = Field(pattern=r"^[A-Za-z_][A-Za-z0-9_-]{0,63}$")
     description: str = Field(min_length=1, max_length=4_000)
