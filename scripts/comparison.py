@@ -65,9 +65,40 @@ def speeds(numbers: Mapping[str, Any]) -> str:
     if not peers:
         return "Not measured yet: `make bench-peers` measures it.\n"
     sys.path.insert(0, str(Path(__file__).parent))
-    from readme_numbers import _peers
+    from readme_numbers import _name, beside
 
-    return _peers(peers).lstrip("\n")
+    steps = [
+        (_name(name, told), *(beside(told.get(key, {}), "us") for key in ("step_20", "step_100", "step_200", "delta")))
+        for name, told in peers.items()
+    ]
+    rest = [(_name(name, told), *_rest(told)) for name, told in peers.items()]
+    machine = numbers["machines"]["peers"]
+    return (
+        _table(("CPU, and times the floor", "a step, 20 in", "100 in", "200 in", "a streamed piece"), steps)
+        + "\n"
+        + _table(("", "runs/s, 100 at once", "`import`", "ready: a first run", "ready", "an agent more"), rest)
+        + _differing(peers)
+        + f"\nMeasured on {machine['date']}, on {machine['cores']} cores with Python {machine['python']}. The floor is "
+        "the first line: a loop by hand that writes each message once.\n"
+    )
+
+
+def _differing(peers: Mapping[str, Any]) -> str:
+    """Who did not do quite the same, and in which way."""
+    odd = {name: told["different"].replace("\\n", " ") for name, told in peers.items() if told.get("different")}
+    said = "".join(f"- {name}: {' '.join(why.split())}\n" for name, why in odd.items())
+    return f"\n\\* not quite the same work, for it cannot be told otherwise:\n\n{said}" if odd else ""
+
+
+def _rest(told: Mapping[str, Any]) -> list[str]:
+    many, ready, agent = (told.get(key, {}) for key in ("many", "ready", "agents"))
+    return [
+        f"{many['per_second']:,.0f}" if many else "",
+        f"{told['import']['cpu_ms']:,.0f} ms" if told.get("import") else "",
+        f"{ready['cpu_ms']:,.0f} ms" if ready else "",
+        f"{ready['rss_mb']:,.0f} MB" if ready else "",
+        f"{agent['us']:,.0f} µs, {agent['kb']:,.1f} kB" if agent else "",
+    ]
 
 
 def rendered(page: str, record: Mapping[str, Any], numbers: Mapping[str, Any]) -> str:

@@ -37,6 +37,7 @@ PICKED: dict[str, tuple[str, dict[str, Any], str]] = {
     "event bare": ("server", {"group": "burst", "case": "bare"}, "us"),
 }  # fmt: skip
 STEPS = ("step_20", "step_200")
+CASES = ("import", "ready", "step_20", "step_100", "step_200", "many", "delta", "agents")
 PROSE = """
 A hook that is a program answers in {program_kept} if it is kept, in {program_started} if Python is started for it.
 The server spends {event} of CPU on a piece of a reply that it streams (a bare response without users, runs and a log:
@@ -65,14 +66,9 @@ def _read(path: Path) -> dict[str, Any] | None:
 
 
 def _peer(told: Mapping[str, Any]) -> dict[str, Any]:
-    """What is told of one framework; what it did not do, or did otherwise, is named."""
-    if told.get("different"):
-        return {"version": told.get("version", ""), "different": told["different"]}
-    cases = {key: told.get(key, {}) for key in (*STEPS, "delta", "import")}
-    figures = {
-        key: {name: case[name] for name in ("us", "ratio", "cpu_ms") if name in case} for key, case in cases.items()
-    }
-    return {"version": told.get("version", ""), **figures}
+    """What is told of one framework, and in which way it did not do quite the same."""
+    about = {"version": told.get("version", ""), "different": told.get("different", "")}
+    return about | {key: told[key] for key in CASES if told.get(key)}
 
 
 def rendered(numbers: Mapping[str, Any]) -> str:
@@ -94,17 +90,29 @@ def rendered(numbers: Mapping[str, Any]) -> str:
 
 
 def _peers(peers: Mapping[str, Any]) -> str:
-    rows = [(name, told["version"], *_cells(told)) for name, told in peers.items()]
+    """What a step, a piece of a reply and an import cost, each also as a multiple of the floor."""
+    rows = [(_name(name, told), told["version"], *_cells(told)) for name, told in peers.items()]
     head = ("CPU of", "version", "a step, 20 in", "a step, 200 in", "a streamed piece", "`import`")
-    return f"\n{_table(head, rows)}" if rows else ""
+    odd = any(told.get("different") for told in peers.values())
+    note = "\n\\* not quite the same work: [why](docs/comparison.md#speed)\n" if odd else ""
+    return f"\n{_table(head, rows)}{note}" if rows else ""
+
+
+def _name(name: str, told: Mapping[str, Any]) -> str:
+    return f"{name} \\*" if told.get("different") else name
 
 
 def _cells(told: Mapping[str, Any]) -> list[str]:
-    if told.get("different"):
-        return ["not the same work", "", "", ""]
-    own = [told.get(key, {}).get("us") for key in (*STEPS, "delta")]
-    ready = told.get("import", {}).get("cpu_ms")
-    return [*(_time(one) if one is not None else "" for one in own), f"{ready:.0f} ms" if ready is not None else ""]
+    return [beside(told.get(key, {}), "us") for key in (*STEPS, "delta")] + [beside(told.get("import", {}), "cpu_ms")]
+
+
+def beside(case: Mapping[str, Any], field: str) -> str:
+    """A time, and how many times the floor it is."""
+    if field not in case:
+        return ""
+    ratio = case.get("ratio", 0.0)
+    times = f" ({ratio:,.0f}×)" if ratio >= 10 else f" ({ratio:.1f}×)" if ratio else ""
+    return _time(case[field] * (1_000 if field == "cpu_ms" else 1)) + times
 
 
 def _how(machines: Mapping[str, Any]) -> str:

@@ -378,12 +378,13 @@ def test_a_quick_run_changes_no_number(tmp_path: Path) -> None:
 def test_frameworks_stand_beside_each_other_in_the_readme(tmp_path: Path) -> None:
     numbers = _numbers()
     wick_ = {"version": "0.1", "different": "", "step_20": {"us": 400.0, "ratio": 1.2}, "delta": {"us": 9.0}}
-    peers = {"wick": wick_, "other": {"version": "2", "different": "a message more"}, "lost": {"version": ""}}
+    other = {"version": "2", "different": "a message more", "delta": {"us": 7.0, "ratio": 14.0}}
+    peers = {"wick": wick_, "other": other, "lost": {"version": ""}}
     measured = {"quick": False, "date": "2026-01-01", "python": "3.11", "cores": 2, "peers": peers}
     (tmp_path / "peers.json").write_text(json.dumps(measured), encoding="utf-8")
     shown = numbers.rendered(numbers.taken(tmp_path, json.loads(numbers.KEPT.read_text("utf-8"))))
-    assert "| wick | 0.1 | 0.4 ms |  | 9 µs |  |" in shown
-    assert "| other | 2 | not the same work |  |  |  |" in shown
+    assert "| wick | 0.1 | 0.4 ms (1.2×) |  | 9 µs |  |" in shown
+    assert "| other \\* | 2 |  |  | 7 µs (14×) |  |" in shown and "not quite the same work" in shown
     assert "| lost |  |  |  |  |  |" in shown
 
 
