@@ -94,6 +94,8 @@ async def watched(folder: Path, planted: str = "", *, long: bool = False) -> Asy
             _first(served.process.pid)
             async with talking(served) as client, talking(served, "root") as operator:
                 scene = Scene(served, client, model)
+                await scene.do("nap", seconds=0.0)  # what is loaded for the first who comes is nobody's fault
+                await scene.talk(1, 0.0)
                 if long:
                     scene.long = await _long(served, client)
                 with _asking(scene.port, folder / "health.txt"):

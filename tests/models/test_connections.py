@@ -171,8 +171,34 @@ async def test_a_server_waits_for_who_reads_slowly() -> None:
     await asking
     connection.data_received(b"x" * (caps.CONNECTION_BUFFER_BYTES + 1))
     assert wire.calls == ["pause"]
-    assert len(await connection.read(1)) == caps.CONNECTION_BUFFER_BYTES + 1
-    assert wire.calls == ["pause", "resume"]
+    read = len(await connection.read(1))
+    assert read == connections.PORTION_BYTES and wire.calls == ["pause", "resume"]
+    while read <= caps.CONNECTION_BUFFER_BYTES:
+        read += len(await connection.read(1))
+    assert read == caps.CONNECTION_BUFFER_BYTES + 1 and wire.calls == ["pause", "resume"]
+
+
+async def test_of_much_that_comes_at_once_some_is_read_and_others_have_a_turn() -> None:
+    connection, _ = connected()
+    asking = asyncio.create_task(connection.ask(b"", b"", 1))
+    await asyncio.sleep(0)
+    body = bytes(range(256)) * 400
+    connection.data_received(OK + sized(body))
+    await asking
+    turns: list[int] = []
+
+    async def others() -> None:
+        while True:
+            turns.append(len(read))
+            await asyncio.sleep(0)
+
+    read: list[bytes] = []
+    other = asyncio.create_task(others())
+    while piece := await connection.read(1):
+        read.append(piece)
+    other.cancel()
+    assert b"".join(read) == body and max(map(len, read)) == connections.PORTION_BYTES
+    assert turns == list(range(1, len(read) + 1)) or turns == list(range(1, len(read)))
 
 
 async def test_waiting_ends_when_its_time_is_over_also_after_a_longer_one() -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from serving import hosted, talking
 from wick.caps import JSON_VALUES
+from wick.server import routing
 from wick.server.routing import Router, has_many
 
 
@@ -34,11 +35,14 @@ def test_a_route_learns_what_it_needs_when_it_is_needed() -> None:
         (b'["\\\\", 1, 2, 3, 4, 5]', True),
         (b'["\\",,,,,,", 1]', False),
         (b"[[[[[[[[", True),
-        (b'""""""""""""""""""""""""""""""""""""""""""",,,,,,', True),
+        (b'"' * 44 + b",,,,,,", True),
+        (b'"' * 43 + b",,,,,,", False),  # no JSON, which is told when it is read
         (b'{"a": "' + b"," * 100, False),
     ],
 )
-def test_what_stands_in_texts_is_no_value(body: bytes, many: bool) -> None:
+@pytest.mark.parametrize("piece", [1, 2, 3, 7, 32_768])
+def test_what_stands_in_texts_is_no_value(body: bytes, many: bool, piece: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(routing, "PIECE_BYTES", piece)
     assert has_many(body, 5) is many
 
 

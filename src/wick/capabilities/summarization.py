@@ -187,7 +187,7 @@ class Summarization(Capability):
                 return self._leave(run, size, refusal)
         old, before, entry = [*size.summary, *new], size.total, size.entry
         try:
-            text = await self._sum_up(run, [_trimmed(message) for message in old], words)
+            text = await self._sum_up(run, old, words)
         except Exception as error:
             return self._leave(run, size, f"the summary failed: {type(error).__name__}: {error}")
         if thread.compacted is not entry:
@@ -211,11 +211,13 @@ class Summarization(Capability):
         run.record("compaction_failed", reason=reason)
         return reason
 
-    async def _sum_up(self, run: Run, old: list[Message], words: str) -> str:
+    async def _sum_up(self, run: Run, whole: list[Message], words: str) -> str:
+        old = await in_thread(lambda: [_trimmed(message) for message in whole], "summing up")  # there may be thousands
         if self.summarizer is not None:
             return _text(await _called(self.summarizer, Messages(old)))
         told = f"\nWhat matters most, the user says: {words}" if words else ""
-        told = QUESTION.format(conversation=self._transcript(old), words=SUMMARY_WORDS, more=told)
+        transcript = await in_thread(lambda: self._transcript(old), "summing up")
+        told = QUESTION.format(conversation=transcript, words=SUMMARY_WORDS, more=told)
         settings = {name: value for name, value in run.settings.items() if name in SETTINGS}
         model = {"model": self.model} if self.model is not None else {}
         reply = await run.call_model([user(told)], purpose="summary", system=SYSTEM, settings=thaw(settings), **model)

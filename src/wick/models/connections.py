@@ -30,6 +30,7 @@ _FIELD = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]+):[ \t]*([^\r\n\0]*)")
 _SIZE = re.compile(rb"([0-9A-Fa-f]{1,15})[ \t]*(?:;[^\r\n]*)?\r\n")
 _NEXT_SIZE = re.compile(rb"\r\n" + _SIZE.pattern)  # what ends a chunk is read with what begins the next one
 _NO_BODY = (204, 304)
+PORTION_BYTES = 16_384  # that are handed out at once: some hundred pieces of a reply
 
 
 class Place(NamedTuple):
@@ -53,7 +54,7 @@ class Connection(asyncio.Protocol):
 
     __slots__ = (
         *("asked", "headers", "idle_since", "lost", "place", "status", "whole"),
-        *("_began", "_error", "_held", "_keeps", "_left", "_line", "_pieces", "_read", "_rest"),
+        *("_began", "_cut", "_error", "_held", "_keeps", "_left", "_line", "_pieces", "_read", "_rest"),
         *("_loop", "_timer", "_transport", "_until", "_waiter"),
     )
     _transport: asyncio.Transport
@@ -79,6 +80,7 @@ class Connection(asyncio.Protocol):
         self._error: OSError | None = None
         self._pieces: list[bytes] = []
         self._held = 0  # bytes in them
+        self._cut = False  # they are the rest of what came at once
         self._rest = b""  # of something that has not ended yet
         self._left = 0  # bytes until the body ends, or the chunk
         self._line = _SIZE
@@ -105,16 +107,22 @@ class Connection(asyncio.Protocol):
             await self._wait(seconds)
 
     async def read(self, seconds: float) -> bytes:
-        """The next bytes of the answer; none at its end."""
+        """The next bytes of the answer; none at its end. Of what came at once, some; others have a turn in between."""
+        if self._cut:
+            if seconds <= 0:
+                raise TimeoutError
+            await asyncio.sleep(0)
         while not self._pieces:
             if self.whole:
                 return b""
             await self._wait(seconds)
-        pieces, self._pieces = self._pieces, []
-        if self._held > CONNECTION_BUFFER_BYTES and not self.lost:
+        data = b"".join(self._pieces)
+        self._cut = len(data) > PORTION_BYTES
+        self._pieces = [data[PORTION_BYTES:]] if self._cut else []
+        was, self._held = self._held, max(0, len(data) - PORTION_BYTES)
+        if was > CONNECTION_BUFFER_BYTES >= self._held and not self.lost:
             self._transport.resume_reading()
-        self._held = 0
-        return b"".join(pieces)
+        return data[:PORTION_BYTES]
 
     async def _wait(self, seconds: float) -> None:
         """Wait until something comes, but no longer than that."""

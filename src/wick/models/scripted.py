@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
@@ -11,6 +12,8 @@ from typing import Any
 from wick.errors import ModelError
 from wick.messages import Message, ToolCall
 from wick.protocols import CallArgs, CallStart, Delta, Finish, ReasoningDelta, Request, TextDelta, Usage
+
+TURN = 100  # pieces of a reply, after which others have a turn
 
 Reply = str | Message | ToolCall | Sequence[ToolCall] | BaseException
 
@@ -65,8 +68,10 @@ class FunctionModel:
         self.requests.append(request)
         answer = self.fn(request)
         reply = await answer if isawaitable(answer) else answer
-        for delta in _deltas(reply, request):
+        for number, delta in enumerate(_deltas(reply, request), 1):
             yield delta
+            if number % TURN == 0:
+                await asyncio.sleep(0)  # others first
 
 
 def _deltas(reply: Reply, request: Request) -> Iterator[Delta]:

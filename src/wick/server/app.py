@@ -19,6 +19,7 @@ from starlette.types import ASGIApp
 from wick.errors import WickError
 from wick.server.access import ACCESS, Doors, in_order
 from wick.server.auth import Auth
+from wick.server.crowds import Crowds
 from wick.server.errors import ApiError, on_error, on_http, on_invalid
 from wick.server.openapi import document
 from wick.server.page_files import page_routes
@@ -43,7 +44,7 @@ def create_app(service: Service) -> ASGIApp:
             allow_headers=["Authorization", "Content-Type", "Idempotency-Key", "Last-Event-ID"],
             expose_headers=["Retry-After", "X-Request-Id", "X-Run-Id", "X-Thread-Id"],
         )
-    return Stamped(app, service.metrics)
+    return Crowds(Stamped(app, service.metrics))
 
 
 def create_api(service: Service) -> FastAPI:

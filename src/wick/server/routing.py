@@ -8,8 +8,9 @@ To make all of them takes longer than everything else that a server does until i
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable, Iterator
 from functools import partial
+from itertools import accumulate
 from threading import RLock
 from typing import Any
 
@@ -22,6 +23,7 @@ from wick.caps import JSON_VALUES
 from wick.workers import in_thread
 
 SMALL_BYTES = 100_000  # of a body that is read at once, whatever is in it
+PIECE_BYTES = 32_768  # that are looked through at once
 
 _making = RLock()  # the description of the API is made in another Python thread
 
@@ -96,24 +98,24 @@ def has_many(body: bytes, most: int = JSON_VALUES) -> bool:
 
     It is looked through piece by piece, so that a Python thread that does so lets the others go on.
     """
-    if _signs(body, 0, len(body)) <= most:
-        return False
-    plain = body.replace(b"\\\\", b"").replace(b'\\"', b"")
-    if plain.count(b'"') > 4 * (most + 1):  # two to a text, and two texts to a value: its key, and itself
-        return True
-    found, at = 0, 0
-    while found <= most and at < len(plain):
-        begins = _place(plain, at)
-        found += _signs(plain, at, begins)
-        at = _place(plain, begins + 1) + 1
-    return found > most
+    found = (_signs(body[at : at + PIECE_BYTES]) for at in range(0, len(body), PIECE_BYTES))
+    return _exceed(found, most) and _exceed(_outside_texts(body), most)
 
 
-def _signs(body: bytes, start: int, end: int) -> int:
-    return sum(body.count(sign, start, end) for sign in (b",", b"[", b"{"))
+def _exceed(counts: Iterable[int], most: int) -> bool:
+    return any(total > most for total in accumulate(counts))
 
 
-def _place(body: bytes, start: int) -> int:
-    """Where the next quotation mark is, or the end."""
-    found = body.find(b'"', start)
-    return len(body) if found < 0 else found
+def _outside_texts(body: bytes) -> Iterator[int]:
+    """How many signs stand between the texts of each piece."""
+    inside = escaped = False
+    for at in range(0, len(body), PIECE_BYTES):
+        piece = body[at + escaped : at + PIECE_BYTES]
+        escaped = (len(piece) - len(piece.rstrip(b"\\"))) % 2 == 1  # what comes first in the next piece belongs to it
+        parts = piece.replace(b"\\\\", b"").replace(b'\\"', b"").split(b'"')
+        yield sum(_signs(part) for part in parts[inside::2])
+        inside ^= len(parts) % 2 == 0
+
+
+def _signs(piece: bytes) -> int:
+    return sum(piece.count(sign) for sign in (b",", b"[", b"{"))

@@ -22,6 +22,7 @@ from threading import current_thread, main_thread
 from typing import Any, TypedDict, Unpack
 
 import uvicorn
+from fastapi.routing import APIRoute
 from starlette.types import ASGIApp
 
 from wick.agent import Agent
@@ -35,6 +36,7 @@ from wick.server.service import Service
 from wick.server.settings import Settings, load_settings
 from wick.server.wire import SocketWire, Wire
 from wick.tools import Tool, tool
+from wick.workers import in_thread
 
 CLOSE_SECONDS = 5  # for connections to end when the server stops
 BACKLOG = 4096
@@ -178,10 +180,17 @@ class _Uvicorn(uvicorn.Server):
             host, port = self.servers[0].sockets[0].getsockname()[:2]
             for line in await announcement(self._service, host, port, self._notes):
                 self._tell(line)
+        if self.started:
+            self._warming = asyncio.create_task(in_thread(_warm, "warming up"))
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         await self._service.drain()
         await super().shutdown(sockets)
+
+
+def _warm() -> None:
+    """Load, beside the event loop, what FastAPI would load for the first who comes."""
+    APIRoute("/", _warm, response_model=int)
 
 
 def bound_socket(host: str, port: int) -> socket.socket:

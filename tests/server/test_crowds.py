@@ -1,0 +1,69 @@
+"""Hundreds who come at once: some begin in each turn of the event loop, in their order, and nobody is forgotten."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from wick.server.crowds import AT_ONCE, Crowds
+
+
+class Turns:
+    """An app that notes who began in which turn of the event loop."""
+
+    def __init__(self) -> None:
+        self.turn = 0
+        self.began: list[tuple[int, int]] = []  # the turn, and who
+        self.crowds = Crowds(self)
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        self.began.append((self.turn, scope["number"]))
+
+    async def count(self) -> None:
+        while True:
+            self.turn += 1
+            await asyncio.sleep(0)
+
+    def come(self, number: int, path: str = "/threads") -> asyncio.Task[None]:
+        scope = {"type": "http", "path": path, "number": number}
+        return asyncio.create_task(self.crowds(scope, None, None))  # type: ignore[arg-type]
+
+
+async def test_some_begin_in_each_turn_in_their_order() -> None:
+    turns = Turns()
+    counting = asyncio.create_task(turns.count())
+    await asyncio.gather(*(turns.come(number) for number in range(100)))
+    counting.cancel()
+    assert [who for _, who in turns.began] == [*range(100)]
+    in_turn = [turn for turn, _ in turns.began]
+    assert max(in_turn.count(turn) for turn in in_turn) <= AT_ONCE
+    assert len({*in_turn}) >= 100 // AT_ONCE
+
+
+async def test_a_look_whether_it_is_well_waits_for_nobody() -> None:
+    turns = Turns()
+    crowd = [turns.come(number) for number in range(50)]
+    await turns.come(99, "/health")
+    assert turns.began[-1][1] == 99 and len(turns.began) <= 2 * AT_ONCE + 1
+    await asyncio.gather(*crowd)
+
+
+async def test_who_goes_while_waiting_holds_up_nobody() -> None:
+    turns = Turns()
+    crowd = [turns.come(number) for number in range(60)]
+    await asyncio.sleep(0)
+    for task in crowd[AT_ONCE : 2 * AT_ONCE]:
+        task.cancel()
+    await asyncio.gather(*crowd, return_exceptions=True)
+    gone = [*range(AT_ONCE, 2 * AT_ONCE)]
+    assert [who for _, who in turns.began] == [number for number in range(60) if number not in gone]
+    await turns.come(60)
+    assert turns.began[-1][1] == 60
+
+
+async def test_one_after_the_other_nobody_waits() -> None:
+    turns = Turns()
+    for number in range(30):
+        task = turns.come(number)
+        await asyncio.sleep(0)
+        assert task.done()
