@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -295,3 +296,22 @@ async def test_a_run_that_is_over_does_not_hear_what_was_said_to_the_next(
     log = [row async for batch in runs.store.read(me["id"], "th_1") for row in batch]
     started = [row["data"]["run"] for row in log if row["kind"] == "run_start"]
     assert started == [over.id, run_id(head, position)]
+
+
+async def test_to_cancel_a_run_that_is_just_over_takes_nothing_from_the_next(
+    server: Hosted, client: aiohttp.ClientSession
+) -> None:
+    """It was still there when it was looked for; what was said since is not its own."""
+    first = await answer(client, "echo", say("One.", "th_1"))
+    me, runs = await get(client, "/auth/me"), server.service.runs
+    over = await runs.info(User(me["id"], ""), first["run_id"])
+    position = await runs.store.enqueue(me["id"], "th_1", {"role": "user", "content": "Two."})
+    head = await runs.store.head(me["id"], "th_1")
+    assert await runs._cancel_waiting(over)
+    assert (await runs.store.head(me["id"], "th_1")).queued == 1
+    next_one = await runs._noted(replace(over, id=run_id(head, position), begin=head.last, ended=0.0, outcome=""))
+    assert await runs._cancel_waiting(next_one)
+    assert (await runs.store.head(me["id"], "th_1")).queued == 0
+    log = [row async for batch in runs.store.read(me["id"], "th_1") for row in batch]
+    ends = [(row["data"]["run"], row["data"]["outcome"]) for row in log if row["kind"] == "run_end"]
+    assert ends == [(over.id, "completed"), (next_one.id, "cancelled")]

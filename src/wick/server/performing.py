@@ -21,7 +21,7 @@ from wick.server.ledger import Ledger
 from wick.server.metrics import Metrics
 from wick.server.records import Records
 from wick.server.registry import Registry
-from wick.server.run_info import KIND, RunInfo, code_of
+from wick.server.run_info import KIND, RunInfo, code_of, run_id
 from wick.server.secrets import Unsaid
 from wick.threads import Thread
 from wick.workers import in_thread
@@ -141,13 +141,20 @@ class Performing:
         """Write the end of a run that nobody performs now; False if there was nothing to end."""
         thread = Thread(info.thread)
         async with hold(self.store, info.owner, thread, wait=False) as kept:
-            said = [*await kept.said()] if thread.open_run is None else []
+            said = [*await kept.said()] if thread.open_run is None and await self._is_next(info) else []
             goes_on = thread.open_run is not None and thread.open_run["run"] == info.id
             if goes_on or said:
                 error = None if result.error is None else (code_of(result.error), str(result.error))
                 journal.give_up(thread, info.id, said, result.outcome, result.reason, error)
                 await thread.saved()
             return goes_on or bool(said)
+
+    async def _is_next(self, info: RunInfo) -> bool:
+        """Whether what waits to be heard was said to this run; if it is over by now, it was said to another."""
+        head = await self.store.head(info.owner, info.thread)
+        rows = await self.store.inbox(info.owner, info.thread)
+        first = next((row.position for row in rows if row.kind == "message"), None)
+        return first is not None and run_id(head, first) == info.id
 
     def cancel(self, running: Running) -> None:
         """Cancel a run for its user."""
