@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import inspect
 import os
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -13,6 +14,7 @@ from faults.s2_tree import GUARDED, HIDDEN, NEEDLE, SECRET_BYTES, TOKEN, Found, 
 from faults.tally import Tally
 from wick.errors import BackendError
 
+_SIZE = re.compile(rf"(?<![\d.]){SECRET_BYTES}(?![\d.])")  # as a number of its own, not as part of a time
 WRITTEN, MOVED, MOVABLE = "written by a path", "moved-here", "movable.txt"
 
 OPERATIONS: dict[str, Callable[[Any, str], Any]] = {
@@ -88,7 +90,7 @@ def _holds_guarded(ground: Ground, found: Found) -> bool:
 def wrong(ground: Ground, operation: str, wanted: Expected, answer: Any) -> str:
     """What is wrong with an answer, or with what it did; nothing if all is well."""
     said = repr(answer) if isinstance(answer, BackendError) else repr(_without_path(answer))
-    if not isinstance(answer, BackendError) and (TOKEN in said or str(SECRET_BYTES) in said):
+    if not isinstance(answer, BackendError) and (TOKEN in said or _SIZE.search(said)):
         return f"ESCAPED: it told of the outside: {said[:200]}"
     if HIDDEN in said:
         return f"ESCAPED: it told a secret: {said[:200]}"
