@@ -7,7 +7,7 @@ modules := ui/node_modules/.ready
 page := src/wick/server/ui/index.html
 page_sources := $(shell find ui/src ui/public -type f ! -name '*.test.*') $(wildcard ui/*.html ui/*.ts ui/tsconfig.json)
 workers := $(shell n=$$(getconf _NPROCESSORS_ONLN); echo $$((n < 4 ? n + 2 : 6)))  # more than cores: many tests wait
-side_by_side := --numprocesses $(workers) --dist loadfile
+side_by_side := --numprocesses $(workers) --dist loadfile --no-loadscope-reorder
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)

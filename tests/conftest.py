@@ -25,6 +25,21 @@ settings.register_profile("full", deadline=None, max_examples=2_000, suppress_he
 settings.load_profile("full" if os.environ.get("WICK_FULL") else "ci" if os.environ.get("CI") else "home")
 
 
+SLOWEST = (  # files that take long: begun last, they would be waited for
+    *(
+        "test_tour",
+        "test_everywhere",
+        "test_reference",
+        "test_r1",
+        "test_ui",
+        "test_page",
+        "test_model",
+        "test_crashes",
+    ),
+    *("test_data_and_slides", "test_r1_server", "test_properties", "test_r3", "test_packaging", "test_chat"),
+)
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
     """Side by side, each process has a folder of its own for temporary files, with a short path: sockets need one."""
@@ -35,7 +50,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Long tests are for `make test-full`; elsewhere they are left out, and counted."""
+    """The slowest come first. Long tests are for `make test-full`; elsewhere they are left out, and counted."""
+    order = {name: place for place, name in enumerate(SLOWEST)}
+    items.sort(key=lambda item: order.get(item.path.stem, len(order)))
     if not os.environ.get("WICK_FULL"):
         config.hook.pytest_deselected(items=[item for item in items if item.get_closest_marker("long")])
         items[:] = [item for item in items if not item.get_closest_marker("long")]

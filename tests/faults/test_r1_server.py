@@ -24,7 +24,7 @@ from wick import Thread
 
 LONG = 14_400 if FULL else 300
 PATIENCE = 120  # seconds that people have to finish what they began
-KILLS = int(os.environ.get("WICK_KILLS") or (2_000 if FULL else 3))
+KILLS = int(os.environ.get("WICK_KILLS") or (2_000 if FULL else 2))
 NO_QUOTAS = {"runs": 0, "requests_per_second": 0}
 
 

@@ -22,7 +22,7 @@ from wick.errors import StoreError
 from wick.stores.sqlite import Sqlite
 
 FULL = bool(os.environ.get("WICK_FULL"))
-EXAMPLES = {"in_memory": 50, "sqlite": 15, "postgres": 6}
+EXAMPLES = {"in_memory": 40, "sqlite": 8, "postgres": 3}
 
 IDS = st.sampled_from(["a", "a", "a", "b", "c"])
 RARELY = st.integers(0, 7)  # 0: do it
