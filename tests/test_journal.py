@@ -972,6 +972,29 @@ async def test_what_a_run_may_not_answer_waits_for_no_other() -> None:
     await store.close()
 
 
+async def test_what_was_cancelled_before_it_was_decided_about_is_kept_and_heard_by_nobody() -> None:
+    store, asked = await kept_store(), asyncio.Event()
+
+    @guard(Run)
+    async def slow(run: Run) -> None:
+        asked.set()
+        await asyncio.sleep(60)
+
+    await store.enqueue("local", "th_1", user("hello").to_json())
+    running = asyncio.create_task(Agent(Scripted(), hooks=[Sessions(store), slow]).run(thread="th_1"))
+    await asked.wait()
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert (await store.head("local", "th_1")).queued == 0
+    log = [row async for batch in store.read("local", "th_1") for row in batch]
+    (unheard,) = [row["data"] for row in log if row["kind"] == "event"]
+    assert unheard["name"] == "message_unheard" and unheard["data"]["message"]["content"] == "hello"
+    result = await Agent(Scripted("Yes."), hooks=[Sessions(store)]).run("And now?", thread="th_1")
+    assert [message.text for message in result.messages] == ["And now?", "Yes."]
+    await store.close()
+
+
 async def test_a_run_that_pauses_before_it_begins_takes_its_input_along() -> None:
     store = await kept_store()
 

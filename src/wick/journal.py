@@ -259,9 +259,12 @@ def _sign_off(run: Run, result: Result, words: Sequence[Message]) -> None:
 
 
 def _refuse(run: Run, result: Result) -> None:
-    """A run that was not allowed to begin does not leave its input to the next one."""
-    for _ in run.progress.waited:
-        run.record("message_refused", hook="", reason=result.reason)
+    """A run that was not allowed to begin does not leave its input to the next one; what its user cancelled is kept."""
+    for message in run.progress.waited:
+        if result.outcome == "cancelled":  # nobody has decided about it, so that no model hears of it
+            run.record("message_unheard", message=message.to_json())
+        else:
+            run.record("message_refused", hook="", reason=result.reason)
     _taken(run)
 
 

@@ -114,9 +114,18 @@ async def test_a_frame_that_is_gone_is_found(person: Person, monkeypatch: pytest
 async def test_a_message_that_is_lost_or_there_twice_is_found(person: Person, monkeypatch: pytest.MonkeyPatch) -> None:
     said = [Turn("talker", "talk 1 0", thread="th_1", outcome="completed") for _ in range(2)]
     there = [{"role": "user", "content": said[0].text}] * 2
-    monkeypatch.setattr(person.client, "get", lambda path: Told({"thread_id": "th_1", "messages": there}))
+    log: list[Any] = []
+    told = {"/threads/th_1": {"thread_id": "th_1", "messages": there}, "/threads/th_1/export": {"entries": log}}
+    monkeypatch.setattr(person.client, "get", lambda path: Told(told[path]))
     await person._check_thread(said)
     assert (person.ledger.counts["lost"], person.ledger.counts["duplicated"]) == (1, 1)
+    about = {"name": "message_unheard", "data": {"message": {"role": "user", "content": said[1].text}}}
+    log.append({"kind": "event", "data": about})
+    await person._check_thread(said)
+    assert person.ledger.counts["lost"] == 2  # nobody has cancelled it
+    said[1].outcome = "cancelled"
+    await person._check_thread(said)
+    assert person.ledger.counts["lost"] == 2
 
 
 def test_a_call_without_its_result_is_found() -> None:

@@ -187,10 +187,21 @@ class Person:
         there = [text for text in there if text.startswith("turn-")]
         wanted = [turn.text for turn in said]
         if missing := [text for text in wanted if text not in there]:
-            self.ledger.say("lost", f"{said[0].thread}: {missing} is gone")
+            await self._check_unheard(said, missing)
         if there != [*dict.fromkeys(there)] or len(there) > len(wanted):
             self.ledger.say("duplicated", f"{said[0].thread}: {there}")
         _check_calls(thread, self.ledger)
+
+    async def _check_unheard(self, said: list[Turn], missing: list[str]) -> None:
+        """What was cancelled before anything was decided about it is in the log, where no model hears of it."""
+        async with self.client.get(f"/threads/{said[0].thread}/export") as answer:
+            if answer.status != 200:
+                raise aiohttp.ClientError(str(answer.status))
+            log = (await answer.json())["entries"]
+        unheard = [_words(row["data"]["data"]["message"]) for row in log if _is_unheard(row)]
+        cancelled = [turn.text for turn in said if turn.outcome == "cancelled"]
+        if gone := [text for text in missing if text not in unheard or text not in cancelled]:
+            self.ledger.say("lost", f"{said[0].thread}: {gone} is gone")
 
     # -- watching, and a shell --------------------------------------------------------------------------------------
 
@@ -239,6 +250,10 @@ async def _printed(shell: aiohttp.ClientWebSocketResponse, text: bytes) -> None:
 def _words(message: dict[str, Any]) -> str:
     content = message.get("content") or ""
     return content if isinstance(content, str) else "".join(part.get("text", "") for part in content)
+
+
+def _is_unheard(row: dict[str, Any]) -> bool:
+    return row["kind"] == "event" and row["data"].get("name") == "message_unheard"
 
 
 def _check_calls(thread: dict[str, Any], ledger: Ledger) -> None:
