@@ -222,7 +222,7 @@ HEAD_BYTES = 64_000  # of a request without its body; what comes at once may be 
 HEAD_SECONDS = 20.0  # in which it comes
 BODY_SECONDS = 30.0  # in which the next piece of a body comes, and all of it; but longer by a second
 BODY_PACE = 2_000  # for so many bytes
-JSON_VALUES = 100_000  # in the JSON of one: to read it holds up everybody
+JSON_VALUES = 50_000  # in the JSON of one: to read it holds up everybody
 
 # streams of a server
 READER_FRAMES = 1_000  # that wait for one reader; who has more waiting is told what they missed, later

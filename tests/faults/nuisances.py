@@ -27,6 +27,7 @@ from faults.leaks import family, is_wickd
 from serving import TOKENS, Served
 from soaking.model import Soaked
 from wick import Thread, ToolCall, assistant, user
+from wick.caps import JSON_VALUES
 from wick.keeping import hold
 from wick.messages import tool_message
 from wick.stores.sqlite import Sqlite
@@ -153,6 +154,7 @@ def _json(data: object) -> bytes:
 
 
 SIZE = MEGABYTES * 1_000_000
+MANY = JSON_VALUES // 2 - 10  # objects: just as many as are read
 INVOKE = "/agents/does/invoke"
 SAYS = b'{"messages": [{"role": "user", "content": "%s"}]}'
 YAML = b"---\na: &a [x]\n" + b"b: [*a, *a]\n" * 4_000 + b"---\n"
@@ -160,13 +162,13 @@ RULES = {"agent_id": "does", "rules": {"deny": [f"Bash({'*a' * 900})"] * 200}}
 _posts("deep JSON", INVOKE, lambda: b"[" * SIZE)
 _posts("wide JSON", INVOKE, lambda: b"[" + b"[]," * (SIZE // 3) + b"[]]")
 _posts("many numbers", INVOKE, lambda: b"[" + b"1e9," * (SIZE // 4) + b"0]")
-_posts("many keys", INVOKE, lambda: _json(dict.fromkeys(map(str, range(90_000)), 0)))
-_posts("many messages", INVOKE, lambda: _json({"messages": [{"a": 1}] * 45_000}))
+_posts("many keys", INVOKE, lambda: _json(dict.fromkeys(map(str, range(JSON_VALUES - 10)), 0)))
+_posts("many messages", INVOKE, lambda: _json({"messages": [{"a": 1}] * MANY}))
 _posts("JSON that does not end", INVOKE, lambda: b'{"messages": "' + b"a" * SIZE)
 _posts("JSON of escapes", INVOKE, lambda: SAYS % (b"\\u00e9" * (SIZE // 6)))
 _posts("a text of brackets", INVOKE, lambda: SAYS % (b'{[,\\"' * (SIZE // 5)))
 _posts("no UTF-8", INVOKE, lambda: SAYS % (b"\xff" * SIZE))
-_posts("a chat of many", "/v1/chat/completions", lambda: _json({"model": "does", "messages": [{}] * 45_000}))
+_posts("a chat of many", "/v1/chat/completions", lambda: _json({"model": "does", "messages": [{}] * MANY}))
 _posts("long rules", "/replay", lambda: _json(RULES))
 _posts("hostile slides", "/agents/does/slides/export", lambda: _json({"content": "**a*`" * 99_000 + "\n---\n" * 250}))
 _posts(

@@ -77,7 +77,7 @@ def _asking(port: int, file: Path) -> Iterator[None]:
 def _first(pid: int) -> None:
     """Those who are measured come before those who disturb, where we may say so."""
     with suppress(OSError):
-        os.setpriority(os.PRIO_PROCESS, pid, 0)
+        os.setpriority(os.PRIO_PROCESS, pid, min(0, os.getpriority(os.PRIO_PROCESS, 0)))
 
 
 @asynccontextmanager

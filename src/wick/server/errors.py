@@ -124,7 +124,9 @@ def explained(error: Exception, scope: Scope) -> ApiError:
 async def on_invalid(request: Request, error: Exception) -> Response:
     """A body or a parameter that does not fit is told in one sentence."""
     assert isinstance(error, RequestValidationError)
-    return ApiError(422, "invalid", validation_message(error.errors())).response()
+    told = ApiError(422, "invalid", validation_message(error.errors()))
+    error.body = error.__traceback__ = None  # which know of each other, and of all that came: it may be much
+    return told.response()
 
 
 def validation_message(errors: Any) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Self
 
 from pydantic import BaseModel, ConfigDict, ModelWrapValidatorHandler, ValidationError, model_validator
+from pydantic_core import PydanticCustomError
 
 FAULTS = 100  # that are told one by one
 
@@ -22,4 +23,5 @@ class Strict(BaseModel):
         except ValidationError as error:
             if (found := error.error_count()) <= FAULTS:
                 raise
-        raise ValueError(f"it does not fit in {found:,} places; see /docs for what it may say")
+        told = f"it does not fit in {found:,} places; see /docs for what it may say"
+        raise PydanticCustomError("many_faults", "{told}", {"told": told})  # which does not keep all that came
