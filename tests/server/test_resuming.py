@@ -14,7 +14,7 @@ import pytest
 
 from serving import Hosted, events, eventually, hosted, talking
 from talkers import Gate, agents, answer, get, names, say
-from wick import Agent, FunctionModel, Run, asking, assistant, user
+from wick import Agent, FunctionModel, Run, asking, assistant, before, user
 from wick.capability import Capability
 from wick.errors import StoreError
 from wick.keeping import hold
@@ -315,3 +315,41 @@ async def test_to_cancel_a_run_that_is_just_over_takes_nothing_from_the_next(
     log = [row async for batch in runs.store.read(me["id"], "th_1") for row in batch]
     ends = [(row["data"]["run"], row["data"]["outcome"]) for row in log if row["kind"] == "run_end"]
     assert ends == [(over.id, "completed"), (next_one.id, "cancelled")]
+
+
+@pytest.mark.parametrize("holding", [True, False])
+async def test_to_cancel_a_run_that_is_just_being_taken_up_ends_it(tmp_path: Path, holding: bool) -> None:
+    """Its log is there, and it has not gone on yet: what its readers are told is what the log says."""
+
+    class Waiting(Capability):
+        @asynccontextmanager
+        async def holding(self, run: Run) -> AsyncIterator[None]:
+            await asyncio.sleep(60 * holding)
+            yield
+
+        @before(Run)
+        async def wait(self, run: Run) -> None:
+            await asyncio.sleep(60)
+
+    waiting = Agent(FunctionModel(lambda request: "Never asked."), hooks=[Waiting()])
+    async with hosted(tmp_path, agents={"waiting": waiting}) as server, talking(server) as client:
+        owner, store = (await get(client, "/auth/me"))["id"], server.service.store
+        await store.create(owner, "th_1", meta={"agent": "waiting"})
+        async with hold(store, owner, thread := Thread("th_1")):
+            thread.add(user("Hello."))
+            thread.append("run_start", {"run": "run_1", "agent": "", "guards": [], "resumed": False, "input": 1})
+        await server.service._resuming.take_up_all()
+        await asyncio.sleep(0.3)
+        reading = asyncio.create_task(_read(client, "/runs/run_1/events"))
+        await asyncio.sleep(0.1)
+        async with client.post("/runs/run_1/cancel") as response:
+            assert (await response.json())["outcome"] == "cancelled"
+        seen, there = await reading, await _read(client, "/runs/run_1/events")
+        log = [row async for batch in store.read(owner, "th_1") for row in batch]
+    assert seen == there and there[-1]["id"] and there[-1]["data"]["data"]["outcome"] == "cancelled"
+    assert [row["data"]["outcome"] for row in log if row["kind"] == "run_end"] == ["cancelled"]
+
+
+async def _read(client: aiohttp.ClientSession, path: str) -> list[Any]:
+    async with client.get(path) as response:
+        return await events(response)

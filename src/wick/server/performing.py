@@ -130,7 +130,8 @@ class Performing:
             Unsaid(self.registry.secrets, running.hub.emit)(_failed(running, problem))
             if running.hub.open or (not running.hub.begun and _passes(problem)):  # it may be taken up yet
                 return _left_open(running, result, problem)
-        if not running.hub.begun and (running.cancelled or problem is not None):
+        unended = not running.hub.begun or (running.cancelled and running.hub.open)  # as far as the log says
+        if unended and (running.cancelled or problem is not None):
             try:
                 running.given_up = await self.give_up(running.info, result)
             except StoreError as error:  # what was said still waits to be heard
