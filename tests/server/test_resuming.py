@@ -22,6 +22,7 @@ from wick.server.errors import ApiError
 from wick.server.identity import User
 from wick.server.resuming import Resuming
 from wick.server.run_info import run_id
+from wick.server.runs import Turn
 from wick.threads import Thread
 
 
@@ -353,3 +354,21 @@ async def test_to_cancel_a_run_that_is_just_being_taken_up_ends_it(tmp_path: Pat
 async def _read(client: aiohttp.ClientSession, path: str) -> list[Any]:
     async with client.get(path) as response:
         return await events(response)
+
+
+async def test_who_was_heard_by_the_next_run_already_is_told_of_that(
+    server: Hosted, client: aiohttp.ClientSession
+) -> None:
+    """It was said while a run was ending, and the next one was quicker than who looked."""
+    first = await answer(client, "echo", say("One.", "th_1"))
+    me, runs = await get(client, "/auth/me"), server.service.runs
+    over = await runs.info(User(me["id"], ""), first["run_id"])
+    position = await runs.store.enqueue(me["id"], "th_1", {"role": "user", "content": "Two."})
+    head = await runs.store.head(me["id"], "th_1")
+    await runs.take_up(over.user, head)
+    await settled(server)
+    told = [frame async for frames in Turn(runs, over, position).frames() for frame in frames]
+    assert [frame.terminal for frame in told].count(True) == 1 and told[-1].terminal
+    assert run_id(head, position).encode() in told[-1].text
+    turn = Turn(runs, over, position)
+    assert (await turn.ended()).id == turn.run_id == run_id(head, position)

@@ -72,16 +72,16 @@ class Turn:
     async def frames(self) -> Batches:
         """The frames of the run; if it ends before it has heard what was said, those of the one that does so too."""
         while True:
-            unheard = False
+            next_one: RunInfo | None = None
             async for frames in self.runs.follow(self.info, self.after):
                 if frames and frames[-1].terminal:
-                    unheard = await self.runs.waits(self.info, self.position)
-                told = frames[:-1] if unheard else frames
+                    next_one = await self.runs.hearing(self.info, self.position)
+                told = frames if next_one is None else frames[:-1]
                 self.after = max((frame.place for frame in told if frame.place is not None), default=self.after)
                 yield told
-            if not unheard:
+            if next_one is None:
                 return
-            self.info = await self.runs.answering(self.info.user, self.info, self.position)
+            self.info = next_one
 
     async def ended(self) -> RunInfo:
         """Wait until the run is over, or over for now, and say what it came to."""
@@ -293,11 +293,15 @@ class Runs:
         """The frames of a run after a place."""
         return self.following.follow(info, after)
 
-    async def waits(self, info: RunInfo, position: int) -> bool:
-        """Whether what was said at a position waits to be heard by another run, the next."""
-        head = await self.store.head(info.owner, info.thread)
+    async def hearing(self, over: RunInfo, position: int) -> RunInfo | None:
+        """The run that hears what was said at a position, or has heard it by now, if it is not this one."""
+        head = await self.store.head(over.owner, over.thread)
         waiting = [] if head.run else await self._waiting(head)
-        return position in waiting and run_id(head, waiting[0]) != info.id
+        if position in waiting:
+            return None if run_id(head, waiting[0]) == over.id else await self.answering(over.user, over, position)
+        other = run_id(head, position)
+        row = None if other == over.id else await self.records.get(KIND, over.owner, other)
+        return None if row is None else RunInfo.from_json(over.owner, other, row)
 
     # -- stopping and answering -------------------------------------------------------------------------------------
 
