@@ -67,7 +67,7 @@ def die_at(folder: Path, points: Points, fault: str = "") -> None:
                 assert converse(place)[-1] == "finished"
                 check(place, told)
         tally.note(killed=deaths)
-        assert deaths > tally.tried * 0.9, f"it was killed {deaths} times only"
+        assert deaths > tally.tried * 0.8, f"it was killed {deaths} times only"  # the last writes may come as one
 
 
 def every_point(folder: Path) -> Points:

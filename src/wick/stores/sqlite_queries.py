@@ -221,6 +221,8 @@ def batch(db: sqlite3.Connection, id: str, key: int, after: int, most: int) -> l
     head = db.execute("SELECT last FROM threads WHERE key = ?", (key,)).fetchone()
     if head is None:
         raise rows.not_found(id)
+    if not isinstance(head[0], int):
+        raise rows.corrupt(id, after + 1, "the thread does not say where it ends")
     found: list[dict[str, Any]] = []
     query, size = "SELECT seq, kind, at, data, sum FROM entries WHERE thread = ? AND seq > ? ORDER BY seq LIMIT ?", 0
     for row in db.execute(query, (key, after, most)):
@@ -236,9 +238,12 @@ def batch(db: sqlite3.Connection, id: str, key: int, after: int, most: int) -> l
 
 
 def waiting(db: sqlite3.Connection, owner: str, id: str) -> list[Queued]:
-    (key,) = find(db, owner, id, "key")
+    key, queued = find(db, owner, id, "key, queued")
     query = "SELECT position, kind, at, data, sum FROM inbox WHERE thread = ? ORDER BY position"
-    return [rows.queued_of(id, row) for row in db.execute(query, (key,))]
+    found = [rows.queued_of(id, row) for row in db.execute(query, (key,))]
+    if len(found) != queued:
+        raise StoreError(f"thread {id}: {queued} are queued, and {len(found)} are there: it is damaged", "corrupt")
+    return found
 
 
 def put_blob(db: sqlite3.Connection, owner: str, id: str, name: str, data: bytes) -> None:
