@@ -64,7 +64,7 @@ class Place:
         except OSError:
             there = None
         if there is None or (there.st_dev, there.st_ino) != _identity(self.tree):
-            raise BackendError(f"the workspace {self.tree.path} is not there any more; stop the backend", "not_running")
+            raise _gone(self.tree)
 
     def inside(self, path: str) -> tuple[str, ...]:
         """The names that really lead to a folder of the workspace."""
@@ -235,8 +235,15 @@ _lock = Lock()
 
 
 def _identity(tree: Beneath) -> Identity:
-    info = os.fstat(tree.fd)
+    try:
+        info = os.fstat(tree.fd)
+    except OSError:  # somebody has stopped it just now
+        raise _gone(tree) from None
     return info.st_dev, info.st_ino
+
+
+def _gone(tree: Beneath) -> BackendError:
+    return BackendError(f"the workspace {tree.path} is not there any more; stop the backend", "not_running")
 
 
 def _enter(workspace: Identity, entries: protected.Entries) -> frozenset[Identity]:
