@@ -86,6 +86,7 @@ def test_every_crash_point(tmp_path: Path) -> None:
     die_at(tmp_path, every_point(tmp_path / "clean") if FULL else few)
 
 
+@pytest.mark.long  # power cuts and full disks find the same in less time
 def test_crash_points_find_what_is_told_before_it_is_written(tmp_path: Path) -> None:
     with pytest.raises(Violated, match="was announced and is not there"):
         die_at(tmp_path, {"nothing": (60, 90)}, fault="unsaved")
