@@ -18,10 +18,11 @@ from wick import Agent, FunctionModel, Run, asking, assistant, before, user
 from wick.capability import Capability
 from wick.errors import StoreError
 from wick.keeping import hold
+from wick.protocols import Summary
 from wick.server.errors import ApiError
 from wick.server.identity import User
 from wick.server.resuming import Resuming
-from wick.server.run_info import run_id
+from wick.server.run_info import RunInfo, run_id
 from wick.server.runs import Turn
 from wick.threads import Thread
 
@@ -277,24 +278,30 @@ async def test_the_end_of_a_run_that_had_only_to_end_is_told_as_the_log_has_it(t
     assert names(there) == ["on_chat_model_end", "done"] and seen == there
 
 
+async def one_over_one_waiting(server: Hosted, client: aiohttp.ClientSession) -> tuple[RunInfo, Summary, int]:
+    """A run that is over, and its thread, with a message at a position that nobody has heard."""
+    first = await answer(client, "echo", say("One.", "th_1"))
+    me, runs = await get(client, "/auth/me"), server.service.runs
+    position = await runs.store.enqueue(me["id"], "th_1", {"role": "user", "content": "Two."})
+    over = await runs.info(User(me["id"], ""), first["run_id"])
+    return over, await runs.store.head(me["id"], "th_1"), position
+
+
 async def test_a_run_that_is_over_does_not_hear_what_was_said_to_the_next(
     server: Hosted, client: aiohttp.ClientSession
 ) -> None:
     """It was to be taken up, and somebody ended it just then."""
-    first = await answer(client, "echo", say("One.", "th_1"))
-    me, runs = await get(client, "/auth/me"), server.service.runs
-    over = await runs.info(User(me["id"], ""), first["run_id"])
-    position = await runs.store.enqueue(me["id"], "th_1", {"role": "user", "content": "Two."})
-    head = await runs.store.head(me["id"], "th_1")
+    runs = server.service.runs
+    over, head, position = await one_over_one_waiting(server, client)
     runs.performing.begin(over.user, over, runs._go_on)
 
     async def heard() -> bool:
-        return (await runs.store.head(me["id"], "th_1")).queued == 0
+        return (await runs.store.head(over.owner, "th_1")).queued == 0
 
     await eventually(heard)
     async with client.get(f"/runs/{run_id(head, position)}/events") as response:
         assert names(await events(response))[-1] == "done"
-    log = [row async for batch in runs.store.read(me["id"], "th_1") for row in batch]
+    log = [row async for batch in runs.store.read(over.owner, "th_1") for row in batch]
     started = [row["data"]["run"] for row in log if row["kind"] == "run_start"]
     assert started == [over.id, run_id(head, position)]
 
@@ -303,17 +310,14 @@ async def test_to_cancel_a_run_that_is_just_over_takes_nothing_from_the_next(
     server: Hosted, client: aiohttp.ClientSession
 ) -> None:
     """It was still there when it was looked for; what was said since is not its own."""
-    first = await answer(client, "echo", say("One.", "th_1"))
-    me, runs = await get(client, "/auth/me"), server.service.runs
-    over = await runs.info(User(me["id"], ""), first["run_id"])
-    position = await runs.store.enqueue(me["id"], "th_1", {"role": "user", "content": "Two."})
-    head = await runs.store.head(me["id"], "th_1")
+    runs = server.service.runs
+    over, head, position = await one_over_one_waiting(server, client)
     assert await runs._cancel_waiting(over)
-    assert (await runs.store.head(me["id"], "th_1")).queued == 1
+    assert (await runs.store.head(over.owner, "th_1")).queued == 1
     next_one = await runs._noted(replace(over, id=run_id(head, position), begin=head.last, ended=0.0, outcome=""))
     assert await runs._cancel_waiting(next_one)
-    assert (await runs.store.head(me["id"], "th_1")).queued == 0
-    log = [row async for batch in runs.store.read(me["id"], "th_1") for row in batch]
+    assert (await runs.store.head(over.owner, "th_1")).queued == 0
+    log = [row async for batch in runs.store.read(over.owner, "th_1") for row in batch]
     ends = [(row["data"]["run"], row["data"]["outcome"]) for row in log if row["kind"] == "run_end"]
     assert ends == [(over.id, "completed"), (next_one.id, "cancelled")]
 
@@ -322,14 +326,21 @@ async def test_to_cancel_a_run_that_is_just_over_takes_nothing_from_the_next(
 async def test_to_cancel_a_run_that_is_just_being_taken_up_ends_it(tmp_path: Path, holding: bool) -> None:
     """Its log is there, and it has not gone on yet: what its readers are told is what the log says."""
 
+    there = asyncio.Event()
+
     class Waiting(Capability):
         @asynccontextmanager
         async def holding(self, run: Run) -> AsyncIterator[None]:
-            await asyncio.sleep(60 * holding)
+            if holding:
+                await self.wait_long()
             yield
 
         @before(Run)
         async def wait(self, run: Run) -> None:
+            await self.wait_long()
+
+        async def wait_long(self) -> None:
+            there.set()
             await asyncio.sleep(60)
 
     waiting = Agent(FunctionModel(lambda request: "Never asked."), hooks=[Waiting()])
@@ -340,31 +351,24 @@ async def test_to_cancel_a_run_that_is_just_being_taken_up_ends_it(tmp_path: Pat
             thread.add(user("Hello."))
             thread.append("run_start", {"run": "run_1", "agent": "", "guards": [], "resumed": False, "input": 1})
         await server.service._resuming.take_up_all()
-        await asyncio.sleep(0.3)
-        reading = asyncio.create_task(_read(client, "/runs/run_1/events"))
-        await asyncio.sleep(0.1)
-        async with client.post("/runs/run_1/cancel") as response:
-            assert (await response.json())["outcome"] == "cancelled"
-        seen, there = await reading, await _read(client, "/runs/run_1/events")
+        await there.wait()
+        async with client.get("/runs/run_1/events") as reading:
+            async with client.post("/runs/run_1/cancel") as response:
+                assert (await response.json())["outcome"] == "cancelled"
+            seen = await events(reading)
+        async with client.get("/runs/run_1/events") as again:
+            whole = await events(again)
         log = [row async for batch in store.read(owner, "th_1") for row in batch]
-    assert seen == there and there[-1]["id"] and there[-1]["data"]["data"]["outcome"] == "cancelled"
+    assert seen == whole and whole[-1]["id"] and whole[-1]["data"]["data"]["outcome"] == "cancelled"
     assert [row["data"]["outcome"] for row in log if row["kind"] == "run_end"] == ["cancelled"]
-
-
-async def _read(client: aiohttp.ClientSession, path: str) -> list[Any]:
-    async with client.get(path) as response:
-        return await events(response)
 
 
 async def test_who_was_heard_by_the_next_run_already_is_told_of_that(
     server: Hosted, client: aiohttp.ClientSession
 ) -> None:
     """It was said while a run was ending, and the next one was quicker than who looked."""
-    first = await answer(client, "echo", say("One.", "th_1"))
-    me, runs = await get(client, "/auth/me"), server.service.runs
-    over = await runs.info(User(me["id"], ""), first["run_id"])
-    position = await runs.store.enqueue(me["id"], "th_1", {"role": "user", "content": "Two."})
-    head = await runs.store.head(me["id"], "th_1")
+    runs = server.service.runs
+    over, head, position = await one_over_one_waiting(server, client)
     await runs.take_up(over.user, head)
     await settled(server)
     told = [frame async for frames in Turn(runs, over, position).frames() for frame in frames]

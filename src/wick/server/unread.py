@@ -27,8 +27,11 @@ class Unread:
         kept: list[IO[bytes]] = []
 
         async def put_by(message: Message) -> None:
-            if not _is_large(message) or not await _keep(message["body"], kept):
+            file = await _kept(message["body"]) if _is_large(message) else None
+            if file is None:
                 await send(message)
+            else:
+                kept.append(file)
 
         await self._app(scope, receive, put_by)
         for file in kept:
@@ -38,10 +41,8 @@ class Unread:
 
 async def put_by(response: Response) -> Response:
     """The same answer; a large one is on disk, before whoever made it lets the next one be made."""
-    kept: list[IO[bytes]] = []
-    if len(response.body) <= LARGE_BYTES or not await _keep(bytes(response.body), kept):
-        return response
-    return _PutBy(response, kept[0])
+    file = await _kept(bytes(response.body)) if len(response.body) > LARGE_BYTES else None
+    return response if file is None else _PutBy(response, file)
 
 
 class _PutBy(Response):
@@ -62,13 +63,12 @@ def _is_large(message: Message) -> bool:
     return whole and len(message.get("body", b"")) > LARGE_BYTES
 
 
-async def _keep(body: bytes, kept: list[IO[bytes]]) -> bool:
-    """Write an answer to a file; whether that was possible: the disk may be full."""
+async def _kept(body: bytes) -> IO[bytes] | None:
+    """A file with an answer in it; None if that was not possible: the disk may be full."""
     try:
-        kept.append(await in_thread(lambda: _written(body), "keeping an answer"))
+        return await in_thread(lambda: _written(body), "keeping an answer")
     except OSError:
-        return False
-    return True
+        return None
 
 
 def _written(body: bytes) -> IO[bytes]:
