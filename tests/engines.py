@@ -324,23 +324,35 @@ def await_port(port: int) -> None:
 @contextmanager
 def relay(path: str, tls: ssl.SSLContext | None = None) -> Iterator[int]:
     """A TCP port on loopback that leads to a unix socket; an event loop in a thread of its own carries the bytes."""
-    ready, loop = threading.Event(), asyncio.new_event_loop()
+    ready, over, loop = threading.Event(), asyncio.Event(), asyncio.new_event_loop()
     found: list[int] = []
+    joined: set[asyncio.Task[None] | None] = set()
+    ends: list[asyncio.StreamWriter] = []
 
     async def serve() -> None:
         server = await asyncio.start_server(join, "127.0.0.1", 0, ssl=tls)
         found.append(server.sockets[0].getsockname()[1])
         ready.set()
-        await server.serve_forever()
+        await over.wait()
+        server.close()
+        while others := asyncio.all_tasks() - {asyncio.current_task()}:
+            for one in others & joined:
+                one.cancel()
+            await asyncio.wait(others, return_when=asyncio.FIRST_COMPLETED)
+        for end in ends:
+            end.transport.abort()
+        await asyncio.sleep(0)  # what was aborted is closed in the next turn of the loop
 
     async def join(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        joined.add(asyncio.current_task())
+        ends.append(writer)
         opening = asyncio.ensure_future(asyncio.open_unix_connection(path))
         try:
             there, to = await asyncio.shield(opening)
         except asyncio.CancelledError:  # it may come about all the same
-            (await opening)[1].transport.abort()
-            writer.transport.abort()
+            ends.append((await opening)[1])
             raise
+        ends.append(to)
         pumps = [asyncio.create_task(pump(reader, to)), asyncio.create_task(pump(there, writer))]
         try:
             await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)
@@ -359,9 +371,7 @@ def relay(path: str, tls: ssl.SSLContext | None = None) -> Iterator[int]:
 
     def run() -> None:
         with asyncio.Runner(loop_factory=lambda: loop) as runner:
-            with suppress(asyncio.CancelledError):
-                runner.run(serve())
-            runner.run(asyncio.sleep(0.05))  # for what was aborted to be closed
+            runner.run(serve())
 
     thread = threading.Thread(target=run, daemon=True)
     thread.start()
@@ -369,6 +379,5 @@ def relay(path: str, tls: ssl.SSLContext | None = None) -> Iterator[int]:
     try:
         yield found[0]
     finally:
-        for task in asyncio.all_tasks(loop):
-            loop.call_soon_threadsafe(task.cancel)
+        loop.call_soon_threadsafe(over.set)
         thread.join(10)
