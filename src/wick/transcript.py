@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from datetime import UTC, datetime
 
@@ -46,6 +47,6 @@ def _said(message: Message) -> Iterator[str]:
 
 def _block(text: str, language: str = "") -> str:
     """A block that its text cannot close."""
-    longest = max((len(run) for run in "".join(c if c == "`" else " " for c in text).split()), default=0)
+    longest = max(map(len, re.findall("`+", text)), default=0)
     fence = "`" * max(3, longest + 1)
     return f"{fence}{language}\n{text}\n{fence}"

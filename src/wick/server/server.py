@@ -42,7 +42,7 @@ CLOSE_SECONDS = 5  # for connections to end when the server stops
 BACKLOG = 4096
 M_MMAP_THRESHOLD, M_ARENA_MAX = -3, -8  # of mallopt, in malloc.h
 LARGE_BLOCK, ARENAS = 262_144, 2  # what is larger has pages of its own; how many heaps share the rest
-COLLECT = (20_000, 5, 5)  # how many new objects make Python look for garbage, and how often it looks at older ones
+COLLECT = (5_000, 5, 20)  # how many new objects make Python look for garbage, and how often it looks at older ones
 
 
 def _say(line: str) -> None:
