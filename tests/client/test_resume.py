@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
@@ -14,6 +15,7 @@ import pytest
 from served_agents import AGENTS
 from serving import TOKENS, Served, serving
 from wick.client import Client
+from wick.client.reading import Frame
 from wick.events import ChatModelEnd, ChatModelStream, Done, Event, ToolEnd
 
 DURABLE = (ChatModelEnd, ToolEnd, Done)
@@ -103,3 +105,19 @@ async def test_a_server_that_is_restarted(tmp_path: Path, how: str) -> None:
             assert isinstance(events[-1], Done) and events[-1].outcome == "completed"
             assert events[-1].text == "".join(f"{number} " for number in range(20))
             assert (await client.run(stream.run_id)).outcome == "completed"
+
+
+async def test_who_is_told_of_the_next_run_comes_back_to_that(served: Served) -> None:
+    async with Client(served.url, TOKENS["ada"]) as client:
+        stream = client.follow("run_1")
+        told = [
+            ("7", "on_chat_model_end", "run_1"),
+            ("9", "on_approval_request", "run_child"),
+            ("", "on_chat_model_stream", "run_child"),
+            ("12", "on_chat_model_end", "run_2"),
+        ]
+        at = []
+        for id, name, run in told:
+            stream._news(Frame(id, name, json.dumps({"event": name, "run_id": run, "data": {}})))
+            at.append(stream.run_id)
+    assert at == ["run_1", "run_1", "run_1", "run_2"]

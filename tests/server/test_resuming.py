@@ -306,6 +306,18 @@ async def test_a_run_that_is_over_does_not_hear_what_was_said_to_the_next(
     assert started == [over.id, run_id(head, position)]
 
 
+async def test_who_speaks_while_a_run_that_is_over_is_taken_up_is_told_of_the_next(
+    server: Hosted, client: aiohttp.ClientSession
+) -> None:
+    """Who comes back asks for the run that they were told of: that must be the one that hears them."""
+    runs = server.service.runs
+    over, head, position = await one_over_one_waiting(server, client)
+    runs.performing.begin(over.user, over, runs._go_on)
+    turn = await runs.start(over.user, "echo", [user("Three.")], "th_1")
+    assert turn.run_id == run_id(head, position)
+    assert (await turn.ended()).outcome == "completed"
+
+
 async def test_to_cancel_a_run_that_is_just_over_takes_nothing_from_the_next(
     server: Hosted, client: aiohttp.ClientSession
 ) -> None:

@@ -13,7 +13,7 @@ from uuid import uuid4
 from wick.client.connection import SILENCE_SECONDS, Connection
 from wick.client.errors import ServerError
 from wick.client.reading import Frame, Frames, event_of
-from wick.events import Event
+from wick.events import ApprovalRequest, Event
 from wick.turns import closing
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0  # between two tries to connect again
@@ -25,7 +25,8 @@ NOTHING_LEFT = 204
 class RunStream:
     """The events of a run to its end: each one that is in the log exactly once, however often the connection breaks.
 
-    `run_id` and `thread_id` are known from the first event on. Who stops reading does not stop the run.
+    `run_id` and `thread_id` are known from the first event on; if a run ends before it has heard what was said, those of
+    the next follow. Who stops reading does not stop the run.
     """
 
     connection: Connection
@@ -90,7 +91,8 @@ class RunStream:
             self.last_id = frame.id
         event = event_of({"event": frame.event, **frame.json()})
         if event is not None:
-            self.run_id = self.run_id or event.run_id
+            if not self.run_id or (frame.id and not isinstance(event, ApprovalRequest)):  # that may be a child's
+                self.run_id = event.run_id or self.run_id
             self.thread_id = getattr(event, "thread_id", "") if event.terminal else self.thread_id
         return event
 

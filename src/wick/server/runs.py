@@ -195,9 +195,6 @@ class Runs:
 
     async def answering(self, user: User, wanted: RunInfo, position: int) -> RunInfo:
         """The run that answers what is queued at a position, begun if need be."""
-        mine = self.performing.of(user.id, wanted.thread)
-        if mine is not None and not mine.over:
-            return mine.info
         head = await self.store.head(user.id, wanted.thread)
         waiting = await self._waiting(head)
         if not head.run and position not in waiting:
