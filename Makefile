@@ -6,7 +6,7 @@ ready := .venv/.ready
 modules := ui/node_modules/.ready
 page := src/wick/server/ui/index.html
 page_sources := $(shell find ui/src ui/public -type f ! -name '*.test.*') $(wildcard ui/*.html ui/*.ts ui/tsconfig.json)
-workers := $(shell n=$$(getconf _NPROCESSORS_ONLN); echo $$((n < 4 ? n + 2 : 6)))  # more than cores: many tests wait
+workers := $(shell n=$$(getconf _NPROCESSORS_ONLN); echo $$((n < 4 ? n + 3 : 7)))  # more than cores: many tests wait
 side_by_side := --numprocesses $(workers) --dist loadfile --no-loadscope-reorder
 
 help: ## show this list

@@ -53,6 +53,21 @@ def test_a_hook_that_is_switched_changes_what_happens(browser: Browser, server: 
         expect(page.locator(".call.failed")).to_have_count(1)
 
 
+def test_what_protects_an_agent_is_not_for_its_users_to_switch(ada: Page, api: Asking) -> None:
+    panel = about(ada, "Hooks")
+    switch = panel.get_by_role("switch", name="Hook permissions")
+    expect(switch).to_be_disabled()
+    expect(switch).to_have_attribute("title", api.hook("permissions")["refused"])
+    expect(panel.get_by_text("an operator switches it")).to_be_visible()
+    switch.click(force=True)
+    own = panel.get_by_role("switch", name="Hook todos")
+    own.click()
+    expect(own).not_to_be_checked()
+    assert api.hook("permissions")["on"] is True and api.hook("todos")["on"] is False
+    own.click()
+    expect(own).to_be_checked()
+
+
 def test_a_hook_that_is_switched_takes_its_tools_along(browser: Browser, server: Served) -> None:
     root = asking(server, "root")
     with visit(browser, server, "root") as page:

@@ -159,6 +159,22 @@ async def test_hooks_of_everyone_and_their_order_take_an_operator(served: Served
     assert [*await hooks_of(served, "bob", "plain")].index("todos") < names.index("todos")
 
 
+async def test_who_may_not_switch_a_hook_is_told_so_before(served: Served) -> None:
+    """What is said of each holds: who is refused nothing may switch it, who is refused it gets that very sentence."""
+    for user in ("ada", "olga"):
+        listed = await hooks_of(served, user, "plain")
+        refused = {name: hook["refused"] for name, hook in listed.items() if hook["refused"]}
+        assert "todos" not in refused and ("limits" in refused) is (user == "ada")
+        for name, hook in listed.items():
+            change = {"hooks": {name: not hook["on"]}}
+            status, body = await ask(served, user, "PATCH", "/agents/plain/hooks", json=change)
+            if name in refused:
+                assert (status, body["error"]["message"]) == (403, refused[name])
+            else:
+                assert status != 403, (name, body)
+        await ask(served, user, "PATCH", "/agents/plain/hooks", json={"hooks": dict.fromkeys({*listed} - {*refused})})
+
+
 @pytest.mark.parametrize(
     "change",
     [{"hooks": {"nothing": True}}, {"hooks": {"hooks": ["os:system"]}}, {"order": ["todos", "todos"]}, {"x": 1}],

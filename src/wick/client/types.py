@@ -317,6 +317,7 @@ class HookInfo(_Answer):
     options: Any
     points: list[str]
     tools: list[str]
+    refused: str
 
 
 class RuleInfo(_Answer):

@@ -1973,6 +1973,11 @@ export interface components {
             points: string[];
             /** Tools */
             tools: string[];
+            /**
+             * Refused
+             * @description why you may not switch it; empty if you may
+             */
+            refused: string;
         };
         /**
          * HookList

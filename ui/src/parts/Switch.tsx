@@ -1,5 +1,6 @@
-/** Something that is on or off. */
+/** Something that is on or off; with a reason why not, it stays as it is. */
 
-export function Switch({ label, on, change }: { label: string; on: boolean; change: (on: boolean) => void }) {
-  return <button type="button" role="switch" className="switch" aria-checked={on} aria-label={label} onClick={() => change(!on)} />;
+export function Switch({ label, on, change, refused = "" }: { label: string; on: boolean; change: (on: boolean) => void; refused?: string }) {
+  const press = refused ? undefined : () => change(!on);
+  return <button type="button" role="switch" className="switch" aria-checked={on} aria-label={label} aria-disabled={refused !== ""} aria-description={refused || undefined} title={refused || undefined} onClick={press} />;
 }

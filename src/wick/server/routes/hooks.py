@@ -35,6 +35,7 @@ class HookInfo(BaseModel):
     options: JsonValue = Field(description="what was said about it; secrets are not shown")
     points: list[str] = Field(description="where its hooks stand, such as before_tool_use")
     tools: list[str]
+    refused: str = Field(description="why you may not switch it; empty if you may")
 
 
 class HookList(BaseModel):
@@ -53,7 +54,7 @@ class HookChange(Strict):
 @router.get("/agents/{id}/hooks")
 async def list_hooks(id: str, caller: Caller, wick: Wick) -> HookList:
     """What stands around your agent's runs."""
-    return _listed(await wick.registry.agent(caller, id))
+    return _listed(await wick.registry.agent(caller, id), caller)
 
 
 @router.patch("/agents/{id}/hooks")
@@ -73,7 +74,7 @@ async def change_hooks(
     instance = await wick.registry.agent(caller, id)
     told = {"agent_id": id, "hooks": [*change.hooks], "reordered": change.order is not None}
     wick.bus.publish("hooks_changed", told, None if everyone else caller.id)
-    return _listed(instance)
+    return _listed(instance, caller)
 
 
 def _check(change: HookChange, user: User, *, own: bool) -> None:
@@ -94,14 +95,14 @@ def _changed(said: Overrides, change: HookChange) -> Overrides:
     return replace(said, hooks={name: value for name, value in hooks.items() if value is not None}, order=order)
 
 
-def _listed(instance: Instance) -> HookList:
+def _listed(instance: Instance, user: User) -> HookList:
     known = options(instance.template, instance.said).options
     on = set(switched_on({**known, "backend": instance.backend is not None}))
     rings = [ring for ring in in_order(instance.said.order) if ring.kind and ring.key != "sessions"]
-    return HookList(hooks=[_info(ring.key, ring.key in on, known, instance) for ring in rings])
+    return HookList(hooks=[_info(ring.key, ring.key in on, known, instance, user) for ring in rings])
 
 
-def _info(name: str, on: bool, known: Mapping[str, Any], instance: Instance) -> HookInfo:
+def _info(name: str, on: bool, known: Mapping[str, Any], instance: Instance, user: User) -> HookInfo:
     owner = next((part for part in instance.agent.capabilities if part.name == name), None)
     return HookInfo(
         name=name,
@@ -110,4 +111,14 @@ def _info(name: str, on: bool, known: Mapping[str, Any], instance: Instance) -> 
         options=shown(known.get(name, on)),
         points=[hook.point for hook in owner.hooks()] if owner is not None else [],
         tools=[tool.name for tool in owner.tools()] if owner is not None else [],
+        refused=_refused(name, not on, user, own=instance.template.owner == user.id),
     )
+
+
+def _refused(name: str, on: bool, user: User, *, own: bool) -> str:
+    """Why this user may not switch it on, or off."""
+    try:
+        check_hook(name, on, user, own=own)
+    except ApiError as error:
+        return str(error)
+    return ""

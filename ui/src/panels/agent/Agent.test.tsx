@@ -53,7 +53,7 @@ it("switches to another place, and stops what runs there", async () => {
 });
 
 it("switches a hook off, and shows what the server makes of it", async () => {
-  const hook = (on: boolean): api.HookInfo => ({ name: "todos", on, changed: !on, options: on, points: ["before_tool_use"], tools: ["write_todos"] });
+  const hook = (on: boolean): api.HookInfo => ({ name: "todos", on, changed: !on, options: on, points: ["before_tool_use"], tools: ["write_todos"], refused: "" });
   answers = { "GET /agents/a/hooks": { hooks: [hook(true)] }, "PATCH /agents/a/hooks": { hooks: [hook(false)] } };
   render(<Hooks agent="a" changes={0} />);
   fireEvent.click(await screen.findByRole("switch", { name: "Hook todos", checked: true }));
@@ -61,6 +61,17 @@ it("switches a hook off, and shows what the server makes of it", async () => {
   expect(asked.at(-1)!.body).toEqual({ hooks: { todos: false } });
   fireEvent.click(screen.getByRole("button", { name: "Have todos as it was set up" }));
   await waitFor(() => expect(asked.at(-1)!.body).toEqual({ hooks: { todos: null } }));
+});
+
+it("leaves a hook alone that somebody else decides about, and says who", async () => {
+  const hook = { name: "budget", on: true, changed: false, options: {}, points: [], tools: [], refused: "only an operator changes budget" };
+  answers = { "GET /agents/a/hooks": { hooks: [hook] } };
+  render(<Hooks agent="a" changes={0} />);
+  const found = await screen.findByRole("switch", { name: "Hook budget", description: "only an operator changes budget" });
+  const before = asked.length;
+  fireEvent.click(found);
+  expect(found.getAttribute("aria-disabled")).toBe("true");
+  expect(asked.length).toBe(before);
 });
 
 const AGENT: api.AgentDetail = { agent_id: "a", name: "a", model: "m", origin: "created", shared: false, hooks: [], system_prompt: "", context_window: null, tools: [], missing_tools: [], backend: null };

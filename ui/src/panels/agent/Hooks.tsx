@@ -12,7 +12,12 @@ export function Hooks({ agent, changes }: { agent: string; changes: number }) {
     <div className="panel">
       <p className="note">The first one stands outermost: it sees everything first, and has the last word. What you switch is for you alone, and counts from the next run on.</p>
       <Show of={hooks} what="its hooks">
-        {(found) => <ul className="rows">{found.map((hook) => <OneHook key={hook.name} agent={agent} hook={hook} hooks={hooks} />)}</ul>}
+        {(found) => (
+          <>
+            {found.some((hook) => hook.refused) && <p className="note">What is pale protects the agent: an operator switches it.</p>}
+            <ul className="rows">{found.map((hook) => <OneHook key={hook.name} agent={agent} hook={hook} hooks={hooks} />)}</ul>
+          </>
+        )}
       </Show>
     </div>
   );
@@ -23,7 +28,7 @@ function OneHook({ agent, hook, hooks }: { agent: string; hook: api.HookInfo; ho
   return (
     <li className="hook">
       <div className="line">
-        <Switch label={`Hook ${hook.name}`} on={hook.on} change={(on) => void say(on)} />
+        <Switch label={`Hook ${hook.name}`} on={hook.on} change={(on) => void say(on)} refused={hook.refused} />
         <span><b>{hook.name}</b> <small>{hook.points.join(", ")}</small></span>
         {hook.changed && <button className="plain" onClick={() => void say(null)} aria-label={`Have ${hook.name} as it was set up`}>as it was</button>}
       </div>
