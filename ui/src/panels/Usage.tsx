@@ -13,8 +13,9 @@ import { Days } from "./usage/Days";
 import { Shares } from "./usage/Shares";
 import { by, days, type Measure, period, type Split, stacked } from "./usage/sums";
 import { Table } from "./usage/Table";
-import { useLoad } from "./useLoad";
+import { useEvery, useLoad } from "./useLoad";
 
+const LOOK_MS = 5_000; // between two looks at what runs elsewhere have used
 const PERIODS = [7, 30, 90, 365];
 const MEASURES: readonly (readonly [Measure, string])[] = [["tokens", "Tokens"], ["cost", "Cost"], ["runs", "Runs"]];
 const SHOW: Record<Measure, (amount: number) => string> = { tokens: short, cost: dollars, runs: count };
@@ -27,7 +28,7 @@ export default function Usage() {
   const [everyone, setEveryone] = useState(false);
   const [measure, setMeasure] = useState<Measure>("tokens");
   const range = period(length);
-  const report = useLoad(() => api.usage.report({ ...range, agent, user: everyone ? "*" : "" }), [range.since, range.until, agent, everyone], running);
+  const report = useLoad(() => api.usage.report({ ...range, agent, user: everyone ? "*" : "" }), [range.since, range.until, agent, everyone], `${running} ${useEvery(LOOK_MS)}`);
   return (
     <div className="panel">
       <div className="bar-of-tools">

@@ -1,10 +1,10 @@
-import { cleanup, fireEvent, render, screen } from "@testing-library/react";
+import { act, cleanup, fireEvent, render, screen } from "@testing-library/react";
 import { afterEach, expect, it, vi } from "vitest";
 
 import { ApiError } from "../api/http";
 import { app, patch } from "../state/app";
 import { Show } from "./States";
-import { useLoad } from "./useLoad";
+import { useEvery, useLoad } from "./useLoad";
 
 afterEach(cleanup);
 
@@ -62,4 +62,19 @@ it("asks who is signed out to sign in", async () => {
   render(<Shown of="a" load={() => Promise.reject(new ApiError(401, "unauthorized", "sign in first"))} />);
   await screen.findByRole("alert");
   expect(app.get().me).toBeNull();
+});
+
+it("looks again from time to time, while somebody sees it", () => {
+  vi.useFakeTimers();
+  const Times = () => <p>{useEvery(1_000)} times</p>;
+  const { unmount } = render(<Times />);
+  act(() => void vi.advanceTimersByTime(2_500));
+  expect(screen.getByText("2 times")).toBeTruthy();
+  const hidden = vi.spyOn(document, "visibilityState", "get").mockReturnValue("hidden");
+  act(() => void vi.advanceTimersByTime(2_500));
+  expect(screen.getByText("2 times")).toBeTruthy();
+  unmount();
+  expect(vi.getTimerCount()).toBe(0);
+  hidden.mockRestore();
+  vi.useRealTimers();
 });

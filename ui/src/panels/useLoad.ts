@@ -41,3 +41,13 @@ export function useLoad<T>(load: () => Promise<T>, deps: DependencyList, again: 
   const put = useCallback((data: T) => set({ data, error: "", busy: false }), []);
   return { data: state.data, error: state.error, busy: state.busy, reload: read, put };
 }
+
+/** A number that grows from time to time, while somebody sees the page: for what others change, and nobody tells of. */
+export function useEvery(ms: number): number {
+  const [times, set] = useState(0);
+  useEffect(() => {
+    const timer = setInterval(() => document.visibilityState === "visible" && set((old) => old + 1), ms);
+    return () => clearInterval(timer);
+  }, [ms]);
+  return times;
+}
