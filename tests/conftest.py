@@ -71,5 +71,5 @@ async def _no_task_left() -> AsyncIterator[None]:
     yield
     left = asyncio.all_tasks() - there - {asyncio.current_task()}
     if left:  # what was cancelled at the very end gets a moment to finish
-        _, left = await asyncio.wait(left, timeout=1)
+        _, left = await asyncio.wait(left, timeout=30)
     assert not left, f"the test left tasks behind: {', '.join(sorted(map(repr, left)))}"

@@ -32,7 +32,7 @@ import pytest
 
 from wick.backends.sandbox import cgroups
 
-GRACE = 5.0  # seconds that something has to go: a busy machine takes its time
+GRACE = 30.0  # seconds that something has to go: a busy machine takes its time
 MOST_MEMORY = 300_000_000  # bytes that a module may leave in use: caches grow
 SCOPES = ("function", "class", "module", "package", "session")
 FAILED = pytest.StashKey[bool]()  # of such a test only its failure is told: what it holds is part of that

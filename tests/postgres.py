@@ -8,10 +8,10 @@ import os
 import pwd
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 import time
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.util import find_spec
@@ -21,6 +21,7 @@ from pathlib import Path
 import pytest
 
 from leaking import lasting
+from ports import own_port
 
 FOLDERS = sorted(Path("/usr/lib/postgresql").glob("*/bin"), key=lambda path: float(path.parent.name), reverse=True)
 PARENT_DIED = 1  # PR_SET_PDEATHSIG
@@ -35,6 +36,7 @@ class Server:
     programs: Path
     user: str
     port: int
+    kept: ExitStack = field(repr=False)  # its port, also while it is stopped
     process: subprocess.Popen[bytes] | None = field(default=None, repr=False)
 
     @property
@@ -43,7 +45,7 @@ class Server:
 
     def start(self) -> None:
         options = (
-            f"listen_addresses=127.0.0.1 port={self.port} unix_socket_directories={self.folder} max_connections=60"
+            f"listen_addresses=127.0.0.1 port={self.port} unix_socket_directories={self.folder} max_connections=200"
         )
         settings = [part for option in options.split() for part in ("-c", option)]
         with (self.folder / "log").open("ab") as log:
@@ -58,7 +60,7 @@ class Server:
 
     def _wait(self) -> None:
         ready = [self.programs / "pg_isready", "-q", "-h", "127.0.0.1", "-p", str(self.port), "-U", self.user]
-        for _ in range(600):
+        for _ in range(1200):
             if subprocess.run(ready, check=False, timeout=30).returncode == 0:
                 return
             assert self.process is not None
@@ -75,6 +77,7 @@ class Server:
 
     def remove(self) -> None:
         self.stop(signal.SIGQUIT)
+        self.kept.close()
         shutil.rmtree(self.folder, ignore_errors=True)
 
     @staticmethod
@@ -95,7 +98,8 @@ def new_server() -> Server:
     if missing:
         pytest.skip(f"no Postgres: {missing}")
     folder = Path(tempfile.mkdtemp(prefix="wick-postgres-"))
-    made = Server(folder, FOLDERS[0], _user(), _free_port())
+    kept = ExitStack()
+    made = Server(folder, FOLDERS[0], _user(), kept.enter_context(own_port()), kept)
     atexit.register(made.remove)
     shutil.chown(folder, made.user)
     command = [
@@ -137,10 +141,3 @@ def _as(user: str) -> dict[str, object]:
 
 def _end_with_parent() -> None:
     ctypes.CDLL(None).prctl(PARENT_DIED, signal.SIGQUIT)
-
-
-def _free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        port: int = found.getsockname()[1]
-        return port

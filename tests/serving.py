@@ -14,8 +14,10 @@ from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from hashlib import sha256
+from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import aiohttp
 import yaml
@@ -78,14 +80,20 @@ class Served:
         again = lasting("module") if self.starts else nullcontext()  # then it may be a wider fixture's
         with again, (self.folder / "serve.log").open("ab") as log:
             self.process = subprocess.Popen(
-                self.command, env=self.environment, stdout=log, stderr=log, stdin=subprocess.DEVNULL, cwd=self.folder
+                self.command,
+                env=self.environment,
+                stdout=log,
+                stderr=log,
+                stdin=subprocess.DEVNULL,
+                cwd=self.folder,
+                process_group=0,  # Ctrl-C is for whoever started it, who ends it
             )
         self.starts += 1
         for _ in range(1200):
-            said = self.log[before:]
-            if found := re.search(r"wick serves (http://\S+)", said):
+            if found := re.search(r"wick serves (http://\S+)\n", self.log[before:]):
                 self.url = found[1]
-                if link := re.search(r"sign in +(\S+#ticket=\S+)", said):
+                self._until_it_answers()
+                if link := re.search(r"sign in +(\S+#ticket=\S+)", self.log[before:]):
                     self.link = link[1]
                 return
             if self.process.poll() is not None:
@@ -94,7 +102,18 @@ class Served:
         self.kill()
         raise AssertionError(f"the server did not start:\n{self.log}")
 
-    def stop(self, seconds: float = 30) -> int:
+    def _until_it_answers(self) -> None:
+        """Who is answered knows that it has said all of its lines: it says them in one go."""
+        where = urlsplit(self.url)
+        asking = HTTPConnection(where.hostname or "", where.port, timeout=60)
+        try:
+            with suppress(OSError, HTTPException):
+                asking.request("GET", "/health")
+                asking.getresponse().read()
+        finally:
+            asking.close()
+
+    def stop(self, seconds: float = 60) -> int:
         """Ask it to stop, as an operator would."""
         assert self.process is not None
         self.process.send_signal(signal.SIGTERM)
@@ -104,7 +123,7 @@ class Served:
         """Kill -9."""
         if self.process is not None and self.process.poll() is None:
             self.process.kill()
-            self.process.wait(10)
+            self.process.wait(60)
 
     def client(self, user: str = "ada", **headers: str) -> aiohttp.ClientSession:
         """Somebody who talks to it; nobody, with the name ''."""
@@ -240,10 +259,10 @@ async def frames(answer: aiohttp.ClientResponse) -> AsyncIterator[dict[str, Any]
             lines = {}
 
 
-async def eventually(check: Any, seconds: float = 10.0) -> Any:
+async def eventually(check: Any, seconds: float = 60.0) -> Any:
     """What `check()` answers, once it answers something."""
-    for _ in range(int(seconds / 0.05)):
-        if found := await check():
-            return found
+    until = time.monotonic() + seconds
+    while not (found := await check()):
+        assert time.monotonic() < until, f"it did not happen within {seconds} s"
         await asyncio.sleep(0.05)
-    raise AssertionError(f"it did not happen within {seconds} s")
+    return found

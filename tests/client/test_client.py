@@ -65,7 +65,7 @@ async def test_a_run_that_fails(ada: Client) -> None:
 
 
 async def test_saying_more_and_cancelling(ada: Client) -> None:
-    stream = ada.stream("slow", "500 0.05")
+    stream = ada.stream("slow", "2000 0.05")
     async for event in stream:
         if isinstance(event, ChatModelStream):
             break
@@ -73,6 +73,12 @@ async def test_saying_more_and_cancelling(ada: Client) -> None:
     queued = await ada.send(stream.thread_id, "2 0")
     assert (queued.run_id, queued.thread_id) == (stream.run_id, stream.thread_id)
     assert (await ada.cancel(stream.run_id)).outcome == "cancelled"
+
+    async def heard() -> bool:
+        thread = await ada.thread(stream.thread_id)
+        return not thread.queued and not thread.running
+
+    await eventually(heard)  # what was said is answered by the next run
 
 
 # -- threads --------------------------------------------------------------------------------------------------------

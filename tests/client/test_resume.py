@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -12,6 +11,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from ports import own_port
 from served_agents import AGENTS
 from serving import TOKENS, Served, serving
 from wick.client import Client
@@ -31,15 +31,17 @@ class Cutting:
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.tasks.add(asyncio.current_task())  # type: ignore[arg-type]
-        there, back = await asyncio.open_connection(self.host, self.port)
-        most, self.most = self.most, self.most + self.more
-        forth = asyncio.create_task(self._forward(reader, back))
         try:
-            await self._answer(there, writer, most)
+            there, back = await asyncio.open_connection(self.host, self.port)
+            most, self.most = self.most, self.most + self.more
+            forth = asyncio.create_task(self._forward(reader, back))
+            try:
+                await self._answer(there, writer, most)
+            finally:
+                forth.cancel()
+                back.transport.abort()
         finally:
-            forth.cancel()
-            for stream in (writer, back):
-                stream.transport.abort()
+            writer.transport.abort()
 
     async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, left: int) -> None:
         with suppress(OSError):
@@ -89,10 +91,10 @@ async def test_a_connection_that_breaks_anywhere(served: Served, first: int) -> 
 
 @pytest.mark.parametrize("how", ["stop", "kill"])
 async def test_a_server_that_is_restarted(tmp_path: Path, how: str) -> None:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = str(free.getsockname()[1])
-    with serving(tmp_path, script=AGENTS, environment={"WICK_PORT": port}, grace=0.2) as served:
+    with (
+        own_port() as port,
+        serving(tmp_path, script=AGENTS, environment={"WICK_PORT": str(port)}, grace=0.2) as served,
+    ):
         async with Client(served.url, TOKENS["ada"]) as client:
             stream = client.stream("slow", "20 0.1")
             events = list[Event]()

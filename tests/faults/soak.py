@@ -40,7 +40,10 @@ def soak(plan: Plan, *, quiet: bool = False, log: Path | None = None) -> dict[st
     folder = Path(tempfile.mkdtemp(prefix="soak-"))
     try:
         with Showing(plan.seconds, quiet) as showing, asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            return runner.run(Soak(plan, folder).run(showing.tell))
+            soaking = Soak(plan, folder)
+            for number in (signal.SIGINT, signal.SIGTERM):
+                runner.get_loop().add_signal_handler(number, soaking.end)
+            return runner.run(soaking.run(showing.tell))
     finally:
         if (folder / "serve.log").exists() and log is not None:
             log.write_bytes((folder / "serve.log").read_bytes())
@@ -64,7 +67,6 @@ def main() -> int:
     parser.add_argument("--keep", action="store_true", help="write the report and its picture into the repository")
     parser.add_argument("--log", type=Path, help="where to put what the server said")
     said = parser.parse_args()
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # whoever ends it finds nothing left of it
     plan = Plan(said.minutes * 60, said.users, every=said.every, store=said.store, chance=said.chance)
     report = soak(plan, log=said.log)
     print(text(report))

@@ -35,6 +35,12 @@ class Known:
         return web.json_response(self.answers[token])
 
 
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A slow machine is no gateway that does not answer."""
+    monkeypatch.setattr("wick.server.gateway.ASK_SECONDS", 60.0)
+
+
 @asynccontextmanager
 async def running(known: Known) -> AsyncIterator[Known]:
     app = web.Application()

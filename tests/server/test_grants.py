@@ -28,7 +28,7 @@ async def question(there: Hosted, user: str = "ada") -> dict[str, Any]:
     async def waiting() -> Any:
         return (await ask(there, user, "GET", "/approvals"))[1]["approvals"]
 
-    return (await eventually(waiting, 30.0))[0]  # type: ignore[no-any-return]
+    return (await eventually(waiting))[0]  # type: ignore[no-any-return]
 
 
 async def test_what_is_allowed_for_good_is_not_asked_again(tmp_path: Path) -> None:

@@ -50,10 +50,12 @@ PAID = Charge("openai:gpt-4o", Usage(1_000, 100, cached_tokens=400, reasoning_to
 
 
 async def test_a_run_is_counted_by_model(ledger: Ledger) -> None:
+    days = [datetime.now(UTC).date().isoformat()]
     await ledger.count(ADA, "default", result(PAID, HOME, PAID), run="run_1")
+    days.append(datetime.now(UTC).date().isoformat())  # it may be midnight
     paid, home = sorted(await ledger.lines(ADA.id), key=lambda line: line.used.questions, reverse=True)
     assert (paid.model, home.model) == ("openai:gpt-4o", "demo:demo")
-    assert (paid.owner, paid.user, paid.day, paid.agent) == ("u_1", "ada", TODAY.isoformat(), "default")
+    assert (paid.owner, paid.user, paid.agent) == ("u_1", "ada", "default") and paid.day in days
     price = PAID.price
     assert price and paid.used == Used(1, 2, 0, 2_000, 200, 800, 40, 0, round(2 * price * 10**9))
     assert home.used == Used(0, 1, 1, 10, 5) and paid.used.cost == pytest.approx(2 * float(price))

@@ -18,11 +18,13 @@ AFTER = {
 
 
 def rewrite(served: Served, text: str) -> None:
-    (served.folder / "agents.yaml").write_text(text)
+    """All at once: the server may look at any moment, and half a file says something else."""
+    (served.folder / "next.yaml").write_text(text)
+    (served.folder / "next.yaml").replace(served.folder / "agents.yaml")
 
 
 async def next_news(answer: Any) -> dict[str, Any]:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         async for frame in frames(answer):
             return frame
     raise AssertionError("the stream ended")
@@ -56,6 +58,6 @@ async def test_the_streams_of_news_end_when_the_server_stops(tmp_path: Path) -> 
     with serving(tmp_path, config=BEFORE) as served:
         async with listening(served, "ada") as answer:
             stopped = asyncio.create_task(asyncio.to_thread(served.stop))
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(60):
                 assert [frame async for frame in frames(answer)] == []
             assert await stopped == 0

@@ -32,7 +32,7 @@ def wick_serve(*flags: str, folder: Path, **environment: str) -> subprocess.Comp
     """`wick serve`, for calls that end by themselves."""
     command = [sys.executable, "-m", "wick.cli", "serve", *flags]
     clean = {key: os.environ[key] for key in os.environ if not key.startswith("WICK_")}
-    options: dict[str, Any] = {"capture_output": True, "text": True, "timeout": 60, "check": False, "cwd": folder}
+    options: dict[str, Any] = {"capture_output": True, "text": True, "timeout": 100, "check": False, "cwd": folder}
     return subprocess.run(command, env={**clean, **environment}, **options)
 
 
@@ -75,8 +75,8 @@ def test_curl_reads_a_stream_as_it_comes(served: Served) -> None:
         pytest.skip("no curl: apt-get install curl")
     body = '{"messages": [{"role": "user", "content": "What is 2 + 3?"}]}'
     headers = ["-H", f"Authorization: Bearer {TOKENS['ada']}", "-H", "Content-Type: application/json"]
-    command = ["curl", "-N", "-sS", "--max-time", "30", *headers, "-d", body, f"{served.url}/agents/plain/stream"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    command = ["curl", "-N", "-sS", "--max-time", "60", *headers, "-d", body, f"{served.url}/agents/plain/stream"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=90, check=True)
     assert "event: on_chat_model_stream\n" in done.stdout
     *_, last, end = done.stdout.split("\n\n")
     assert "event: done" in last and end == ""
@@ -211,6 +211,6 @@ def test_bubblewrap_is_looked_for_and_nothing_fails_without_it(
         (tmp_path / name).write_text(f"#!/bin/sh\n{text}\n")
         (tmp_path / name).chmod(0o755)
     script = Path(__file__).parent.parent.parent / "scripts" / "get-bubblewrap"
-    options: dict[str, Any] = {"capture_output": True, "text": True, "timeout": 30, "check": True}
+    options: dict[str, Any] = {"capture_output": True, "text": True, "timeout": 60, "check": True}
     done = subprocess.run(["/bin/sh", script], env={"PATH": str(tmp_path)}, **options)
     assert says in done.stdout if says else done.stdout == ""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import AsyncGenerator, AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -61,7 +60,7 @@ async def test_it_ends_when_the_client_goes_and_closes_its_source() -> None:
         finally:
             closed.set()
 
-    sent = await asyncio.wait_for(respond(batches, gone), 5)
+    sent = await asyncio.wait_for(respond(batches, gone), 60)
     assert closed.is_set() and len(sent) == 2
 
 
@@ -100,20 +99,20 @@ async def server(tmp_path: Path, gate: Gate) -> AsyncIterator[Hosted]:
         yield found
 
 
-async def test_a_stream_is_gone_within_a_second_of_its_client(server: Hosted, gate: Gate) -> None:
+async def test_a_stream_goes_with_its_client(server: Hosted, gate: Gate) -> None:
+    """At once, and not when it has something to say next."""
     following = server.service.runs.following
+    following.beat = 3_600.0
     async with talking(server) as client:
         response = await client.post("/agents/gate/stream", json=HELLO)
         await gate.asked.wait()
         assert following.readers == 1
         response.close()
-        left = time.monotonic()
 
         async def gone() -> bool:
             return following.readers == 0
 
-        await eventually(gone, 5)
-        assert time.monotonic() - left < 1.5
+        await eventually(gone)
     assert len(server.service.runs.performing.running) == 1
     gate.answers.put_nowait("Here.")
 
@@ -156,7 +155,7 @@ async def test_clients_that_never_read_hold_little(tmp_path: Path) -> None:
             async with client.get(f"/runs/{run}") as state:
                 return bool((await state.json())["state"] == "ended")
 
-        await eventually(ended, 40)
+        await eventually(ended)
         async with client.post("/agents/echo/invoke", json=HELLO) as fine:
             assert fine.status == 200
         seen = [found["event"] async for found in frames(response)]  # and now it reads

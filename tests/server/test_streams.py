@@ -52,7 +52,7 @@ async def test_one_cycle_with_a_tool(tmp_path: Path) -> None:
 
 
 async def test_curl_reads_a_stream(served: Served) -> None:
-    command = ["curl", "-sN", "--max-time", "30", f"{served.url}/agents/plain/stream", "-d", json.dumps(HELLO)]
+    command = ["curl", "-sN", "--max-time", "60", f"{served.url}/agents/plain/stream", "-d", json.dumps(HELLO)]
     command += ["-H", f"Authorization: Bearer {TOKENS['ada']}", "-H", "Content-Type: application/json"]
     process = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
     text = (await process.communicate())[0].decode()
@@ -144,6 +144,6 @@ async def test_a_run_that_went_with_its_thread_is_followed_to_no_end(tmp_path: P
             assert answer.status == 200
         runs = server.service.runs
         gone = RunInfo("run_gone", (await get(client, "/auth/me"))["id"], "th_1", "echo")
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             frames = [frame async for batch in runs.following.follow(gone, START) for frame in batch]
         assert isinstance(frames[-1].event, module.Failed) and frames[-1].event.code == "not_found"

@@ -6,7 +6,6 @@ import asyncio
 import os
 import random
 import re
-import socket
 import subprocess
 import sys
 from collections import Counter
@@ -21,6 +20,7 @@ from typing import Any
 
 import aiohttp
 
+from ports import own_port
 from serving import Served, serving
 from soaking import pulse
 from soaking.breaking import Breaking, processes
@@ -61,6 +61,7 @@ class Soak:
     vitals: Vitals = field(default_factory=Vitals)
     people: list[Person] = field(default_factory=list)
     not_shown: list[str] = field(default_factory=list)
+    began: float = 0.0
     until: float = 0.0
     over: bool = False
     files_idle: int = 0
@@ -73,6 +74,10 @@ class Soak:
     @property
     def left(self) -> float:
         return max(0.0, self.until - monotonic())
+
+    def end(self) -> None:
+        """Let it be enough: those who talk come to an end, and there is a report of what was so far."""
+        self.over, self.until = True, min(self.until, monotonic())
 
     async def run(self, tell: Callable[[Soak], None] = lambda soak: None) -> dict[str, Any]:
         """All of it; `tell` is called every second."""
@@ -89,7 +94,8 @@ class Soak:
     async def _drive(self, served: Served, model: Soaked, disk: Path | None, tell: Callable[[Soak], None]) -> None:
         async with Door(_port(served)) as door, self._everybody(door), self._operator(served) as operator:
             self.files_idle = await self._rest(served)
-            self.until = monotonic() + self.plan.seconds
+            self.began = monotonic()
+            self.until = self.began + self.plan.seconds
             chance = random.Random(self.plan.chance)
             breaking = Breaking(served, door, model, self.ledger, self.people, _token(0), disk, chance)
             looking = asyncio.create_task(self._look(served, breaking, operator, tell))
@@ -189,8 +195,9 @@ class Soak:
 
     def _report(self) -> dict[str, Any]:
         plan, ready = self.plan, self.ledger.ready_ms
-        calls = round(self.ledger.counts["tool_calls"] / plan.seconds, 1)
-        report = {"minutes": round(plan.seconds / 60, 2), "users": plan.users, "store": plan.store}
+        seconds = max(1.0, self.until - self.began)
+        calls = round(self.ledger.counts["tool_calls"] / seconds, 1)
+        report = {"minutes": round(seconds / 60, 2), "users": plan.users, "store": plan.store}
         report |= summary(self.ledger) | {"tool_calls_per_second": calls, "effects": self.ledger.counts["effects"]}
         report |= {"ready_p50_ms": part(ready, 0.5), "ready_p99_ms": part(ready, 0.99)}
         report |= self.vitals.figures(self.folder / "health.txt")
@@ -214,12 +221,6 @@ def _port(served: Served) -> int:
     return int(served.url.rsplit(":", 1)[1])
 
 
-def _free_port() -> int:
-    with socket.socket() as link:
-        link.bind(("127.0.0.1", 0))
-        return int(link.getsockname()[1])
-
-
 def _people(count: int) -> list[dict[str, str]]:
     named = {-1: ("operator", "operator"), **{number: (f"user{number}", "user") for number in range(count)}}
     return [
@@ -238,15 +239,18 @@ def _served(plan: Plan, folder: Path, url: str) -> Iterator[Served]:
         "payer": {"backend": {"type": "local"}, "permissions": {"mode": "default"}},
     }
     quotas = {"runs": 0, "threads": 0, "streams": 0, "requests_per_second": 0}
-    with serving(
-        folder,
-        store=plan.store,
-        config={"defaults": defaults, "agents": agents},
-        flags=("--port", str(_free_port())),
-        environment={"TMPDIR": str(folder / "tmp")},
-        tokens=_people(plan.users),
-        quotas=quotas,
-    ) as served:
+    with (
+        own_port() as port,
+        serving(
+            folder,
+            store=plan.store,
+            config={"defaults": defaults, "agents": agents},
+            flags=("--port", str(port)),
+            environment={"TMPDIR": str(folder / "tmp")},
+            tokens=_people(plan.users),
+            quotas=quotas,
+        ) as served,
+    ):
         yield served
 
 
@@ -262,7 +266,7 @@ def _kinds_of_files(pid: int) -> dict[str, int]:
 
 @contextmanager
 def _pulse(port: int, file: Path) -> Iterator[None]:
-    process = subprocess.Popen([sys.executable, pulse.__file__, str(port), str(file)])
+    process = subprocess.Popen([sys.executable, pulse.__file__, str(port), str(file)], process_group=0)
     try:
         yield
     finally:

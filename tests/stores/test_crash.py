@@ -43,8 +43,8 @@ async def test_killed_at_random_under_load(kind: str, tmp_path: Path) -> None:
     there = place(kind, tmp_path)
     acknowledged: Counter[str] = Counter()
     chance = random.Random(7)
-    for _ in range(KILLS if kind == "sqlite" else max(KILLS // 10, 5)):
-        _kill_one(there, acknowledged, 0.001 + chance.expovariate(1 / 0.04))
+    for number in range(KILLS if kind == "sqlite" else max(KILLS // 10, 5)):
+        _kill_one(there, acknowledged, 0.001 + chance.expovariate(1 / 0.04), until="begun" if number else "ack")
     store = there.open()
     for id, last in acknowledged.items():
         ends = [0, *whole(await read(store, id))]
@@ -55,10 +55,14 @@ async def test_killed_at_random_under_load(kind: str, tmp_path: Path) -> None:
         sound(tmp_path)
 
 
-def _kill_one(there: Place, acknowledged: Counter[str], seconds: float) -> None:
+def _kill_one(there: Place, acknowledged: Counter[str], seconds: float, until: str) -> None:
+    """Kill a process, that many seconds after it first said so."""
     with writing(there, "load", str(THREADS)) as writer:
         assert writer.stdout is not None
-        _note(writer.stdout.readline(), acknowledged)
+        for line in iter(writer.stdout.readline, ""):
+            _note(line, acknowledged)
+            if line.startswith(until):
+                break
         time.sleep(seconds)
         os.kill(writer.pid, signal.SIGKILL)
         for line in writer.stdout:

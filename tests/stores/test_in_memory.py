@@ -89,7 +89,7 @@ async def test_a_timer_sweeps_while_nobody_asks(clock: Clock) -> None:
     store = InMemory(sweep=0.01, clock=clock)
     await store.create("ada", "t")
     clock.now += TTL_SECONDS
-    for _ in range(500):
+    for _ in range(3_000):
         if not store._threads:
             break
         await asyncio.sleep(0.01)

@@ -52,7 +52,7 @@ async def ask(query: str, conninfo: str = "") -> list[tuple[object, ...]]:
 
 
 async def test_a_server_that_restarts(own: Server) -> None:
-    store = Postgres(own.conninfo, wait_seconds=5)
+    store = Postgres(own.conninfo, wait_seconds=60)
     mine = await held(store)
     await asyncio.gather(*(store.head("ada", "t") for _ in range(10)))  # several connections are open
     for seq in range(1, 4):
@@ -64,19 +64,28 @@ async def test_a_server_that_restarts(own: Server) -> None:
 
 
 async def test_a_server_that_is_gone_and_comes_back(own: Server) -> None:
-    store = Postgres(own.conninfo, wait_seconds=0.5)
+    store = Postgres(own.conninfo, wait_seconds=60)
     mine = await held(store)
     await mine.append(entry(1))
     await asyncio.to_thread(own.stop)
+    waits(store, 0.5)
     for _ in range(2):
         with refused("unavailable", "Postgres"):
             await mine.append(entry(2))
         with refused("unavailable", "Postgres"):
             await read(store)
     await asyncio.to_thread(own.start)
+    waits(store, 60)
     assert await mine.append(entry(2)) == 2
     assert numbers(await read(store)) == [1, 2]
     await store.close()
+
+
+def waits(store: Postgres, seconds: float) -> None:
+    """From here on the store waits so long for its server."""
+    pool = store._homes.here()[0].pool
+    assert pool is not None
+    pool.timeout = pool.reconnect_timeout = seconds
 
 
 async def test_nobody_listens_there() -> None:
@@ -94,10 +103,9 @@ async def test_a_connection_that_breaks_while_it_writes(store: Postgres, schema:
     async with await psycopg.AsyncConnection.connect(server().conninfo) as other:
         await other.execute(f"SELECT 1 FROM {schema}.threads FOR UPDATE".encode())
         waiting = asyncio.ensure_future(mine.append(row))
-        for _ in range(200):
-            stuck = await ask("SELECT pid FROM pg_stat_activity WHERE wait_event_type = 'Lock'")
-            if stuck:
-                break
+        behind = f"SELECT pid FROM pg_stat_activity WHERE {other.info.backend_pid} = ANY(pg_blocking_pids(pid))"
+        while not (stuck := await ask(behind)):
+            assert not waiting.done()
             await asyncio.sleep(0.02)
         for (pid,) in stuck:
             await ask(f"SELECT pg_terminate_backend({pid})")
@@ -110,7 +118,7 @@ async def test_a_connection_that_breaks_while_it_writes(store: Postgres, schema:
 @asynccontextmanager
 async def proxy() -> AsyncIterator[tuple[int, asyncio.Event]]:
     """A way to the server; once it is `deaf`, what the server says is lost, and the connection with it."""
-    deaf, tasks = asyncio.Event(), set[asyncio.Task[None]]()
+    deaf, tasks = asyncio.Event(), set[asyncio.Future[None]]()
 
     async def copy(source: asyncio.StreamReader, target: asyncio.StreamWriter, answers: bool) -> None:
         try:
@@ -125,9 +133,13 @@ async def proxy() -> AsyncIterator[tuple[int, asyncio.Event]]:
                 await target.wait_closed()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        there, back = await asyncio.open_connection("127.0.0.1", server().port)
-        for task in (copy(reader, back, False), copy(there, writer, True)):
-            tasks.add(asyncio.ensure_future(task))
+        tasks.add(asyncio.current_task())  # type: ignore[arg-type]
+        try:
+            there, back = await asyncio.open_connection("127.0.0.1", server().port)
+            tasks.add(asyncio.ensure_future(copy(reader, back, False)))
+            await copy(there, writer, True)
+        finally:
+            writer.close()
 
     listening = await asyncio.start_server(serve, "127.0.0.1", 0)
     yield listening.sockets[0].getsockname()[1], deaf
@@ -143,7 +155,7 @@ async def test_a_write_whose_acknowledgement_is_lost(store: Postgres, schema: st
     some = entries(1, 3)
     async with proxy() as (port, deaf):
         through = server().conninfo.replace(f"port={server().port}", f"port={port}")
-        far = Postgres(through, schema=schema, wait_seconds=5)
+        far = Postgres(through, schema=schema, wait_seconds=60)
         await far.head("ada", "t")
         deaf.set()
         with refused("unavailable", "may have been written or not"):
@@ -156,16 +168,16 @@ async def test_a_write_whose_acknowledgement_is_lost(store: Postgres, schema: st
 
 
 async def test_who_watches_hears_of_what_happened_while_the_server_was_gone(own: Server) -> None:
-    store, other = Postgres(own.conninfo, wait_seconds=5), Postgres(own.conninfo, schema="wick", wait_seconds=5)
+    store, other = Postgres(own.conninfo, wait_seconds=60), Postgres(own.conninfo, schema="wick", wait_seconds=60)
     mine = await held(store)
     async with aclosing(other.watch("ada", "t")) as news:
         assert await anext(news) == News(0, 0)
         await asyncio.to_thread(own.stop)
         await asyncio.to_thread(own.start)
         await mine.append(entry(1))
-        assert await asyncio.wait_for(anext(news), 30) == News(1, 0)
+        assert await asyncio.wait_for(anext(news), 60) == News(1, 0)
         await mine.append(entry(2))
-        assert await asyncio.wait_for(anext(news), 30) == News(2, 0)
+        assert await asyncio.wait_for(anext(news), 60) == News(2, 0)
     await store.close()
     await other.close()
 

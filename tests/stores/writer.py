@@ -90,10 +90,10 @@ async def wake(store: Store, seconds: str) -> None:
 
 async def contend(store: Store, name: str, rounds: str) -> None:
     """Take the thread again and again, and append to it a few times while it is held."""
-    done, end = 0, time.monotonic() + 60
+    done, end = 0, time.monotonic() + 90
     while done < int(rounds) and time.monotonic() < end:
         try:
-            lease = await store.lease("ada", "t", name, 10)
+            lease = await store.lease("ada", "t", name, 60)
         except StoreError as error:
             assert error.code == "conflict", error
             await asyncio.sleep(0.005)
