@@ -32,7 +32,7 @@ except ImportError:
     pytest.skip("no browser: pip install playwright", allow_module_level=True)
 
 AXE = Path(__file__).parent.parent / "ui" / "node_modules" / "axe-core" / "axe.min.js"
-PATIENCE_MS = 20_000  # machines are busy; nothing here waits longer than it has to
+PATIENCE_MS = 60_000  # machines are busy; nothing here waits longer than it has to
 KEPT = ("csp", "origin")  # why the browser itself keeps a request from being sent
 
 AGENTS = '''
@@ -297,7 +297,7 @@ def asking(served: Served, user: str = "ada") -> Asking:
     return Asking(served.url, TOKENS[user])
 
 
-def until(check: Callable[[], Any], seconds: float = 20.0) -> Any:
+def until(check: Callable[[], Any], seconds: float = 60.0) -> Any:
     """What `check()` answers, once it answers something."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:

@@ -84,5 +84,5 @@ if (answer !== undefined) console.log(JSON.stringify(answer))
 
     def left(self) -> list[int]:
         """The processes of these programs that are still there, though they had time to end."""
-        eventually(lambda: not marked(self.mark), 5)
+        eventually(lambda: not marked(self.mark), 30)
         return marked(self.mark)

@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from uuid import uuid4
 
@@ -31,13 +31,22 @@ from wickds import environment, eventually, marked
 TREE = "sleep 100 & (sleep 100 & exec setsid sleep 100) & setsid sh -c 'sleep 100; true' & wait"
 
 
+def sleeping(mark: str) -> int:
+    """How many of those that bear the mark are what they are going to be."""
+    found = 0
+    for pid in marked(mark):
+        with suppress(OSError):
+            found += Path(f"/proc/{pid}/cmdline").read_bytes().startswith(b"sleep\0")
+    return found
+
+
 @contextmanager
 def tree() -> Iterator[tuple[int, str]]:
     """A process with six below it, and the mark that they bear."""
     mark = uuid4().hex
     with subprocess.Popen(["sh", "-c", TREE], env=environment(mark), start_new_session=True) as root:
         try:
-            assert eventually(lambda: len(marked(mark)) == 6), marked(mark)
+            assert eventually(lambda: len(marked(mark)) == 6 and sleeping(mark) == 4, 60), marked(mark)
             yield root.pid, mark
         finally:
             for pid in marked(mark):

@@ -21,8 +21,8 @@ from shlex import quote
 
 import pytest
 
-import engines
 from installing import plain_programs, wheel, wheelhouse
+from ports import own_port
 from reading import ROOT, fences
 from wick.server.page_files import BUILT
 
@@ -159,7 +159,7 @@ class Terminal:
 
 
 @pytest.fixture
-def machine(tmp_path: Path) -> dict[str, str]:
+def machine(tmp_path: Path) -> Iterator[dict[str, str]]:
     """What the commands of the tour find: Python, the usual programs, and a registry that has wick."""
     if not (BUILT / "index.html").is_file():
         pytest.skip("the interface is not built: make ui")
@@ -172,18 +172,19 @@ def machine(tmp_path: Path) -> dict[str, str]:
     python.write_text(f'#!/bin/sh\nexec "{Path(sys.executable).resolve()}" "$@"\n')
     python.chmod(0o755)
     (tmp_path / "home").mkdir()
-    return {
-        "HOME": str(tmp_path / "home"),
-        "PATH": str(programs),
-        "LANG": "C.UTF-8",
-        "PYTHONUNBUFFERED": "1",
-        "OLLAMA_HOST": "127.0.0.1:1",  # nobody's
-        "PIP_NO_INDEX": "1",
-        "PIP_FIND_LINKS": str(house),
-        "PIP_NO_COMPILE": "1",
-        "PIP_DISABLE_PIP_VERSION_CHECK": "1",
-        "WICK_PORT": str(engines.free_port()),
-    }
+    with own_port() as port:
+        yield {
+            "HOME": str(tmp_path / "home"),
+            "PATH": str(programs),
+            "LANG": "C.UTF-8",
+            "PYTHONUNBUFFERED": "1",
+            "OLLAMA_HOST": "127.0.0.1:1",  # nobody's
+            "PIP_NO_INDEX": "1",
+            "PIP_FIND_LINKS": str(house),
+            "PIP_NO_COMPILE": "1",
+            "PIP_DISABLE_PIP_VERSION_CHECK": "1",
+            "WICK_PORT": str(port),
+        }
 
 
 @pytest.fixture

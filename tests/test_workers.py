@@ -28,6 +28,13 @@ async def until_nothing_is_abandoned() -> None:
         await asyncio.sleep(0.005)
 
 
+@pytest.fixture(autouse=True)
+def _nothing_is_abandoned() -> None:
+    """What tests before this one have abandoned comes to its end."""
+    while abandoned():
+        time.sleep(0.005)
+
+
 async def test_the_result_comes_back_from_another_thread() -> None:
     assert await in_thread(threading.get_ident, "ident") != threading.get_ident()
 

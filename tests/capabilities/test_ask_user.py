@@ -214,8 +214,10 @@ async def test_questions_are_put_one_at_a_time_and_nobody_waits_in_vain() -> Non
         first = asyncio.create_task(asking(ask(question="First?"), terminal).run("go"))
         while "First?" not in output.getvalue():
             await asyncio.sleep(0.01)
-        other = Agent(Scripted(calls(ask(question="Second?"))), hooks=[AskUser(terminal)])
-        second = asyncio.create_task(other.run("go"))
+        model = Scripted(calls(ask(question="Second?")))
+        second = asyncio.create_task(Agent(model, hooks=[AskUser(terminal)]).run("go"))
+        while not model.requests:
+            await asyncio.sleep(0.01)
         await asyncio.sleep(0.05)
         second.cancel()
         await asyncio.gather(second, return_exceptions=True)

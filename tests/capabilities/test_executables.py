@@ -84,8 +84,8 @@ def test_every_program_is_listed_with_all_that_matters(programs: Programs) -> No
 
 async def test_a_program_has_the_time_and_the_variables_that_it_is_given(programs: Programs) -> None:
     programs.sh("slow", "before_tool_call", "cat >/dev/null; sleep 600")
-    agent = user_of(execute, programs.executables(timeout=0.5), args={"command": "ls"})
-    assert "did not answer within 0.5 s" in result_of(await agent.run("go"))
+    agent = user_of(execute, programs.executables(timeout=3), args={"command": "ls"})
+    assert "did not answer within 3 s" in result_of(await agent.run("go"))
     programs.sh("slow", "before_tool_call", 'cat >/dev/null; echo "{\\"blocked\\": true, \\"reason\\": \\"$WHO\\"}"')
     executables = programs.executables(env={"WHO": "ada", MARK: programs.mark})
     assert result_of(await user_of(execute, executables, args={"command": "ls"}).run("go")) == "ada"

@@ -295,7 +295,7 @@ async def test_a_command(local: Local) -> None:
 
 
 async def test_a_command_that_takes_too_long(local: Local) -> None:
-    done = await told(local, "execute", command="echo begun; sleep 60", timeout=0.5)
+    done = await told(local, "execute", command="echo begun; sleep 60", timeout=4)
     assert done["exit_code"] == 124 and done["stdout"] == "begun\n" and "time limit" in done["error"]
 
 
@@ -317,7 +317,7 @@ async def test_a_command_that_makes_no_sense(local: Local, args: dict[str, Any],
 
 async def test_output_is_shown_while_a_command_runs(local: Local) -> None:
     wanted = call(
-        "execute", command=r"printf '\303'; sleep 0.2; printf '\244 out'; sleep 0.2; printf err >&2; printf '\303'"
+        "execute", command=r"printf '\303'; sleep 0.2; printf '\244 out'; sleep 1.5; printf err >&2; printf '\303'"
     )
     shown = await events(agent(local, wanted))
     assert deltas(shown, "on_tool_stream") == "ä outerr\ufffd"

@@ -19,6 +19,7 @@ import pytest
 from aiohttp import web as web_server
 
 from kit import User, calls, entries, events, result_of, results
+from ports import own_port
 from wick import (
     Agent,
     Block,
@@ -49,12 +50,6 @@ def program(**options: Any) -> dict[str, Any]:
     return {"command": sys.executable, "args": [PROGRAM], **options}
 
 
-def free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
-
-
 @contextmanager
 def service(port: int) -> Iterator[subprocess.Popen[bytes]]:
     process = subprocess.Popen(
@@ -76,8 +71,7 @@ def service(port: int) -> Iterator[subprocess.Popen[bytes]]:
 @pytest.fixture(scope="module")
 def web() -> Iterator[dict[str, Any]]:
     """The server of these tests, as a service; it starts once."""
-    port = free_port()
-    with service(port):
+    with own_port() as port, service(port):
         yield {"url": f"http://127.0.0.1:{port}/mcp"}
 
 
@@ -607,7 +601,11 @@ async def test_a_server_that_says_that_it_has_changed_is_asked_again() -> None:
 
 
 async def test_over_http_with_headers_and_a_server_that_goes_away() -> None:
-    port = free_port()
+    with own_port() as port:
+        await _check_over_http(port)
+
+
+async def _check_over_http(port: int) -> None:
     given = {"t": {"url": f"http://127.0.0.1:{port}/mcp", "headers": {"X-Token": "hunter2"}}}
     async with servers(given) as mcp:
         with service(port):
@@ -643,20 +641,20 @@ async def test_over_http_with_headers_and_a_server_that_goes_away() -> None:
 
 
 @asynccontextmanager
-async def answering(handler: Any, port: int) -> AsyncIterator[str]:
+async def answering(handler: Any) -> AsyncIterator[str]:
     """A server that answers what is posted to it as the handler says."""
     app = web_server.Application()
     app.router.add_post("/mcp", handler)
     runner = web_server.AppRunner(app)
     await runner.setup()
-    await web_server.TCPSite(runner, "127.0.0.1", port).start()
+    await web_server.TCPSite(runner, "127.0.0.1", 0).start()
     try:
-        yield f"http://127.0.0.1:{port}/mcp"
+        yield f"http://127.0.0.1:{runner.addresses[0][1]}/mcp"
     finally:
         await runner.cleanup()
 
 
-async def test_a_service_that_has_forgotten_its_session(unused_tcp_port: int) -> None:
+async def test_a_service_that_has_forgotten_its_session() -> None:
     sessions = list[str]()  # of those that it knows, the last
 
     async def answer(request: web_server.Request) -> web_server.Response:
@@ -681,7 +679,7 @@ async def test_a_service_that_has_forgotten_its_session(unused_tcp_port: int) ->
         if use.call.id == "2":
             sessions.clear()
 
-    async with answering(answer, unused_tcp_port) as url, servers({"t": {"url": url}}) as mcp:
+    async with answering(answer) as url, servers({"t": {"url": url}}) as mcp:
         wanted = [use("hi", "1"), use("hi", "2"), use("hi", "3")]
         result = await agent(mcp, *wanted, hooks=[forget]).run("go")
         assert results(result) == ["hello", "the MCP server t answered: Session terminated", "hello"]
@@ -697,9 +695,7 @@ async def test_a_service_that_has_forgotten_its_session(unused_tcp_port: int) ->
         ({"Content-Type": "text/event-stream"}, "exceeded the 100000 byte limit"),
     ],
 )
-async def test_an_answer_that_never_ends(
-    headers: dict[str, str], why: str, monkeypatch: pytest.MonkeyPatch, unused_tcp_port: int
-) -> None:
+async def test_an_answer_that_never_ends(headers: dict[str, str], why: str, monkeypatch: pytest.MonkeyPatch) -> None:
     async def endless(request: web_server.Request) -> web_server.StreamResponse:
         response = web_server.StreamResponse(headers=headers)
         await response.prepare(request)
@@ -710,7 +706,7 @@ async def test_an_answer_that_never_ends(
         return response
 
     monkeypatch.setattr("wick.caps.MCP_MESSAGE_BYTES", 100_000)
-    async with answering(endless, unused_tcp_port) as url, servers({"t": {"url": url}}) as mcp:
+    async with answering(endless) as url, servers({"t": {"url": url}}) as mcp:
         result = await agent(mcp).run("go")
     (row,) = entries(result.thread, "event")
     assert row["name"] == "mcp_unreachable"

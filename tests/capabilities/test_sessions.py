@@ -417,13 +417,19 @@ async def test_who_lost_the_thread_cannot_write_it(store: Store) -> None:
     assert [row["kind"] for row in await rows(store, "th_1")][-1] == "intent", "what came later is not written"
 
 
-async def test_a_lease_is_renewed_while_a_run_goes_on(store: Store) -> None:
+async def test_a_lease_is_renewed_while_a_run_goes_on(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     began: list[str] = []
-    gate = asyncio.Event()
-    run = asyncio.create_task(Agent(slow(began, gate), hooks=[Sessions(store, lease=0.3)]).run("one", thread="th_1"))
-    while not began:
+    renewed: list[Any] = []
+    gate, renew = asyncio.Event(), store.renew
+
+    async def noted(*args: Any) -> Any:
+        renewed.append(await renew(*args))
+        return renewed[-1]
+
+    monkeypatch.setattr(store, "renew", noted)
+    run = asyncio.create_task(Agent(slow(began, gate), hooks=[Sessions(store, lease=1.5)]).run("one", thread="th_1"))
+    while len(renewed) < 4:  # three of them take as long as the lease
         await asyncio.sleep(0.01)
-    await asyncio.sleep(0.8)
     with pytest.raises(StoreError):
         await store.lease("local", "th_1", "another", 1)
     gate.set()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import time
 from pathlib import Path
@@ -23,7 +24,8 @@ def question(place: Somewhere, thread: str) -> dict[str, Any]:
 
 def results(place: Somewhere, thread: str) -> list[str]:
     """What tools gave back, once the run is over."""
-    for _ in range(100):
+    until = time.monotonic() + 60
+    while time.monotonic() < until:
         told = place.json("threads", "show", thread)
         texts = [message["content"] for message in told["messages"] if message["role"] == "tool"]
         if texts and not told["run"]:
@@ -40,7 +42,7 @@ def test_a_question_is_listed_and_allowed(place: Somewhere) -> None:
     assert (asked["tool"], asked["args"]["path"]) == ("write_file", "list.txt")
     listed = place("approvals", "--thread", thread).out.splitlines()
     assert listed[0].split()[:2] == ["question", "thread"]
-    assert asked["id"] in listed[1] and "list.txt" in listed[1] and "23 h 59 min" in listed[1]
+    assert asked["id"] in listed[1] and "list.txt" in listed[1] and re.search(r"\b23 h 5\d min", listed[1])
     done = place("approvals", "allow", asked["id"])
     assert (done.code, done.out.strip()) == (0, f"allowed: {asked['id']}"), done.err
     if place.served is None:

@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 
 from cli.command import Wick
-from cli.terminal import Terminal, terminal, wick
+from cli.terminal import SECONDS, Terminal, terminal, wick
 from serving import TOKENS, Served, serving
+from wickds import eventually
 
 AGENTS = """
 model: demo
@@ -22,6 +23,7 @@ ask_user: true
 skills: true
 permissions: {allow: [Read, LS, ask_user, write_todos, update_todo, load_skill]}
 """
+WAIT = "touch begun; until [ -e go ]; do sleep 0.1; done"  # as long as the test wants
 SKILL = "---\nname: Greeting\ndescription: How to greet people.\n---\nSay hello.\n"
 
 
@@ -39,6 +41,7 @@ class Chats:
     screen: Terminal
     options: tuple[str, ...] = ("--model", "demo")
     more: dict[str, str] = field(default_factory=dict)
+    workspaces: Path | None = None  # those of a server
 
     @property
     def environment(self) -> dict[str, str]:
@@ -62,6 +65,15 @@ class Chats:
         self.start(*words)
         return self.screen
 
+    def let_go(self) -> None:
+        """End the command that waits, once it has begun."""
+        assert eventually(lambda: self._begun, SECONDS)
+        self._begun[0].with_name("go").touch()
+
+    @property
+    def _begun(self) -> list[Path]:
+        return [*(self.wick.folder.glob("begun") if self.workspaces is None else self.workspaces.glob("*/*/begun"))]
+
 
 @pytest.fixture(params=["embedded", "server"])
 def chats(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Chats]:
@@ -70,7 +82,8 @@ def chats(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Chats]:
             yield Chats(Wick(tmp_path), screen)
             return
         served = request.getfixturevalue("served")
-        yield Chats(Wick(tmp_path), screen, (), {"WICK_SERVER": served.url, "WICK_TOKEN": TOKENS["ada"]})
+        there = {"WICK_SERVER": served.url, "WICK_TOKEN": TOKENS["ada"]}
+        yield Chats(Wick(tmp_path), screen, (), there, served.folder / "data" / "workspaces")
 
 
 @pytest.fixture
@@ -88,7 +101,7 @@ def test_a_conversation_is_held_left_and_gone_on_with(chats: Chats) -> None:
     screen.say("Read notes.txt")
     screen.see("● read_file notes.txt", "has 1 line", "tokens in", after="› Read notes.txt")
     screen.say("/title Our meeting")
-    screen.see("Our meeting", after="/title Our meeting\n")
+    screen.see("Our meeting", "\n›", after="/title Our meeting\n")
     screen.press("C-d")
     left = screen.see("EXIT 0", "go on with: wick chat --thread th_")
     thread = left.split("--thread ")[1].split()[0]
@@ -111,7 +124,7 @@ def test_what_the_user_does_not_want_is_not_done(chats: Chats) -> None:
     screen.say("use another name instead")
     screen.see("denied: use another name instead", "tokens in")
     screen.say("Write 'x' to wanted.txt")
-    screen.see("? May write_file be used: wanted.txt", "  >", after="wanted.txt\n")
+    screen.see("? May write_file be used: wanted.txt", "  >", after="to wanted.txt\n")
     screen.say("e")
     screen.see("arguments: {", after="  > e")
     screen.press(*["BSpace"] * 60)
@@ -129,17 +142,17 @@ def test_ctrl_c_stops_the_run_and_keeps_the_thread(chats: Chats) -> None:
     screen.see("? May execute be used: sleep 90", "  >")
     screen.say("y")
     screen.see("allowed")
-    time.sleep(0.5)
+    time.sleep(0.5)  # nothing tells that it has begun, and it is stopped before that just the same
     screen.press("C-c")
     screen.see("stopped; the thread stays", "›", after="allowed")
     screen.say("Write 'x' to file.txt")
-    screen.see("? May write_file be used: file.txt", "  >")
+    screen.see("? May write_file be used: file.txt", "  >", after="to file.txt\n")
     screen.press("C-c")  # while it asks
     screen.see("cancelled: user requested", after="file.txt")
     screen.say("Hello!")
-    screen.see("Offline demo model: I need no key", "tokens in", after="› Hello!")
+    screen.see("Offline demo model: I need no key", "tokens in", "\n›", after="› Hello!")
     screen.press("C-c")
-    screen.see("Ctrl-C again leaves", after="Offline demo")
+    screen.see("\n›", after="Ctrl-C again leaves")
     screen.press("C-c")
     screen.see("EXIT 0", "go on with: wick chat --thread th_")
 
@@ -160,14 +173,15 @@ def test_the_agent_asks_the_user(chats: Chats) -> None:
 
 def test_what_is_said_while_the_agent_works_reaches_it(chats: Chats) -> None:
     screen = chats.begin()
-    screen.say("Run `sleep 2`")
-    screen.see("? May execute be used: sleep 2", "  >")
+    screen.say(f"Run `{WAIT}`")
+    screen.see("? May execute be used: touch begun", "  >")
     screen.say("y")
     screen.see("allowed")
     screen.say("/usage")
     screen.see("/usage: when the agent is done", after="allowed")
     screen.say("Hello!")
     screen.see("Hello!: heard at its next step", after="allowed")
+    chats.let_go()
     screen.see("I need no key", "tokens in", "›", after="heard at its next step")
 
 
@@ -207,7 +221,7 @@ def test_several_lines_are_one_message(here: Chats) -> None:
     screen.paste("Read notes.txt\nand list the files")
     screen.see("… and list the files")
     screen.press("Enter")
-    screen.see("● read_file notes.txt", "● ls", "tokens in", after="and list the files")
+    screen.see("● read_file notes.txt", "● ls", "tokens in", "\n›", after="and list the files\n")
     screen.press("C-d")
     screen.see("EXIT 0")
     kept = here.wick.home.parent / "data" / "chat_history"

@@ -13,6 +13,7 @@ import pytest
 from playwright.sync_api import Browser, Page, Route, expect
 
 from browsing import Asking, arrived, asking, finished, say, sign_in, stories, talk, thread_of, until, visit
+from ports import own_port
 from serving import Served
 
 LOST = "The connection is lost"
@@ -30,13 +31,16 @@ class Wire:
         self.url = f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
 
     def _do(self, work: Any) -> Any:
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result(10)
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(60)
 
     async def _take(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if not self.whole:
             return writer.transport.abort()
         there, onward = await asyncio.open_connection("127.0.0.1", self._to)
         self._open |= {writer, onward}
+        if not self.whole:  # it was cut meanwhile
+            writer.transport.abort()
+            onward.transport.abort()
         await asyncio.gather(self._pass(reader, onward), self._pass(there, writer))
         self._open -= {writer, onward}
 
@@ -68,14 +72,12 @@ class Wire:
 
         async def end() -> None:
             self._server.close()
-            others = asyncio.all_tasks() - {asyncio.current_task()}
-            for task in others:
-                task.cancel()
-            await asyncio.gather(*others, return_exceptions=True)
+            while others := asyncio.all_tasks() - {asyncio.current_task()}:  # all is cut, so each ends by itself
+                await asyncio.wait(others)
 
         self._do(end())
         self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(10)
+        self._thread.join(60)
         self._loop.close()
 
 
@@ -92,6 +94,11 @@ def pieces(page: Page) -> list[str]:
 
 def counted(most: int) -> list[str]:
     return [f"piece{number}" for number in range(most)]
+
+
+def shows(page: Page, expected: list[str]) -> None:
+    """Wait until exactly these pieces stand there."""
+    until(lambda: pieces(page) == expected)
 
 
 def look(page: Page) -> None:
@@ -117,14 +124,17 @@ def test_a_connection_that_is_cut_is_made_again(browser: Browser, server: Served
         wire.mend()
         expect(page.get_by_text(LOST)).to_have_count(0)
         finished(page)
-        assert pieces(page) == counted(60) + counted(2)
+        shows(page, counted(60) + counted(2))
         assert heard(api, thread_of(page)) == ["60 0.05", "2 0.01"]
         expect(page.locator("article.said")).to_have_count(2)
 
 
 def test_a_server_that_is_started_anew_goes_on_where_it_was(browser: Browser, tmp_path: Any) -> None:
-    with stories(tmp_path, grace=0.1) as server, visit(browser, server, agent="slow", cut=True, refused=503) as page:
-        server.environment["WICK_PORT"] = server.url.rsplit(":", 1)[1]
+    with (
+        own_port() as port,
+        stories(tmp_path, grace=0.1, environment={"WICK_PORT": str(port)}) as server,
+        visit(browser, server, agent="slow", cut=True, refused=503) as page,
+    ):
         talk(page, "2 0.01")
         say(page, "40 0.05")
         expect(page.locator("article.reply").last).to_contain_text("piece5")
@@ -134,14 +144,14 @@ def test_a_server_that_is_started_anew_goes_on_where_it_was(browser: Browser, tm
         server.start()
         finished(page)
         expect(page.get_by_text(LOST)).to_have_count(0)
-        assert pieces(page) == counted(2) + counted(40)
+        shows(page, counted(2) + counted(40))
         server.kill()
         server.start()
         expect(page.locator("#message")).to_have_value("half a thought")
         page.locator("#message").fill("3 0.01")
         page.locator("#message").press("Enter")
         finished(page)
-        assert pieces(page) == counted(2) + counted(40) + counted(3)
+        shows(page, counted(2) + counted(40) + counted(3))
         assert heard(asking(server), thread_of(page)) == ["2 0.01", "40 0.05", "3 0.01"]
 
 
@@ -166,7 +176,7 @@ def test_a_reload_in_the_middle_loses_nothing_and_doubles_nothing(browser: Brows
         expect(page.locator("article.reply")).to_contain_text("piece5")
         page.reload()
         finished(page)
-        assert pieces(page) == counted(40)
+        shows(page, counted(40))
         assert page.locator("article.said").count() == page.locator("article.reply").count() == 1
 
 
@@ -178,7 +188,7 @@ def test_a_thread_that_is_left_and_opened_again_goes_on(browser: Browser, server
         expect(page.locator(".welcome")).to_be_visible()
         page.go_back()
         finished(page)
-        assert pieces(page) == counted(40)
+        shows(page, counted(40))
 
 
 def test_a_reload_keeps_what_waits_and_what_is_written(browser: Browser, server: Served, api: Asking) -> None:
@@ -202,7 +212,7 @@ def test_a_reload_keeps_what_waits_and_what_is_written(browser: Browser, server:
 
 
 def test_two_windows_show_the_same_once(browser: Browser, server: Served, api: Asking) -> None:
-    with visit(browser, server, agent="echo", refused=404) as one, visit(browser, server) as two:
+    with visit(browser, server, agent="echo", refused=404) as one, visit(browser, server, refused=404) as two:
         talk(one, "from the first")
         two.goto(f"/#thread={thread_of(one)}")
         expect(two.locator("article.reply")).to_contain_text("from the first")

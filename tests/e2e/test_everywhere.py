@@ -56,7 +56,7 @@ def watched(browser: Browser, server: Served) -> Iterator[Page]:
     with visit(browser, server, user="bob") as page:
         page.add_init_script("window.caught = () => { window.isCaught = true }")
         page.reload()
-        page.wait_for_selector("#message")
+        arrived(page)
         yield page
         with pytest.raises(TimeoutError):
             TRAP.accept()
@@ -220,7 +220,7 @@ def test_everything_can_be_done_with_keys(browser: Browser, server: Served, furn
         page.get_by_label("Your token").wait_for()
         keys.type("olga-token-0123456789abcdef")
         keys.press("Enter")
-        page.wait_for_selector("#message")
+        arrived(page)
         keys.press("Escape")
         page.locator("body").press("m")
         page.locator("#message:focus").wait_for()

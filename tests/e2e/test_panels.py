@@ -367,6 +367,8 @@ def test_usage_is_what_the_server_counted(ada: Page, api: Asking) -> None:
     expect(total).to_have_text(str(runs))
     talk(ada, "What can you do?")
     expect(total).to_have_text(str(runs + 1))
+    api.ask("default", "What can you do?")  # elsewhere
+    expect(total).to_have_text(str(runs + 2))
 
 
 def test_usage_is_split_by_agent_and_by_model(ada: Page, api: Asking) -> None:

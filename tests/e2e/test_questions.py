@@ -96,7 +96,7 @@ def test_a_file_is_shown_as_it_would_change(browser: Browser, server: Served, ap
         row.get_by_role("button", name="Allow", exact=True).click()
         until(lambda: api.read("plan.txt", agent="careful").strip() == "three")
         expect(page.get_by_text("Nobody waits for you")).to_be_visible()
-    assert "plan.txt" in results(api, thread)[0]
+    assert "plan.txt" in until(lambda: results(api, thread))[0]
 
 
 def test_a_question_of_another_thread_is_answered_in_the_inbox(ada: Page, api: Asking) -> None:

@@ -9,6 +9,7 @@ from playwright.sync_api import Browser, Page, expect
 
 from browsing import Asking, show, until, visit
 from canvassing import answers, becomes, opened
+from ports import own_port
 from serving import Served
 
 DROP = """([path, dropped]) => {
@@ -134,12 +135,10 @@ def connected(page: Page) -> Any:
 def test_the_shell_knows_how_large_its_screen_is(ada: Page, api: Asking) -> None:
     panel = connected(ada)
     drawn = panel.locator(".xterm-rows > div")
-    large = _sized(ada, api)
-    assert large[0] == drawn.count()
+    large = until(lambda: found if (found := _sized(ada, api))[0] == drawn.count() else None)
     ada.set_viewport_size({"width": 900, "height": 600})
     expect(drawn).not_to_have_count(large[0])
-    small = until(lambda: found if (found := _sized(ada, api)) != large else None)
-    assert small[0] == drawn.count() and small[1] < large[1]
+    until(lambda: (found := _sized(ada, api))[0] == drawn.count() and found[1] < large[1])
 
 
 def _sized(page: Page, api: Asking) -> list[int]:
@@ -174,7 +173,7 @@ def test_one_shell_at_a_time(ada: Page) -> None:
     connected(ada)
     ada.keyboard.type("echo new$((1+1))\n")
     expect(panel.locator(".xterm-rows")).to_contain_text("new2")
-    assert sum(not one.is_closed() for one in sockets) == 1
+    until(lambda: ada.title() and sum(not one.is_closed() for one in sockets) == 1)
     ada.keyboard.type("exit\n")
     expect(panel.get_by_role("status").filter(has_text="The shell has ended")).to_be_visible()
     ada.keyboard.press("Enter")
@@ -188,9 +187,10 @@ def test_a_terminal_comes_back_when_the_server_does(browser: Browser, server: Se
         page.keyboard.type("echo before$((1+1))\n")
         expect(panel.locator(".xterm-rows")).to_contain_text("before2")
         server.kill()
-        expect(panel.get_by_role("status").filter(has_text="Connection lost")).to_be_visible()
-        server.environment["WICK_PORT"] = server.url.rsplit(":", 1)[1]
-        server.start()
+        with own_port(int(server.url.rsplit(":", 1)[1])) as port:
+            expect(panel.get_by_role("status").filter(has_text="Connection lost")).to_be_visible()
+            server.environment["WICK_PORT"] = str(port)
+            server.start()
         connected(page)
         expect(panel.locator(".xterm-rows")).to_contain_text("connected again, with a new shell")
         page.keyboard.type("echo after$((1+1)) > after.txt\n")

@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from executables.warm_kit import Kept, Make, runs
+from executables.warm_kit import Kept, Make, gone
 from programs import Programs
+from wick import caps
 
 HERE = Path(__file__).parent
 ALONE = ("test_pipes.py",)  # what goes on there ends with its event loop
@@ -51,7 +52,7 @@ async def _no_task_stays() -> AsyncIterator[None]:
     yield
     left = asyncio.all_tasks() - there - {asyncio.current_task()}
     if left:
-        _, left = await asyncio.wait(left, timeout=1)
+        _, left = await asyncio.wait(left, timeout=20)
     assert not left, f"the test left tasks behind: {', '.join(sorted(map(repr, left)))}"
 
 
@@ -59,6 +60,13 @@ async def _no_task_stays() -> AsyncIterator[None]:
 def home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing here is remembered in the home of who runs the tests."""
     monkeypatch.setenv("HOME", str(tmp_path_factory.mktemp("home")))
+
+
+@pytest.fixture(autouse=True)
+def patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Machines are busy: no program is broken because it was slow to begin."""
+    monkeypatch.setattr(caps, "HOOK_TYPE_SECONDS", 60.0)
+    monkeypatch.setattr(caps, "WARM_START_SECONDS", 60.0)
 
 
 @pytest.fixture
@@ -82,4 +90,4 @@ async def program(tmp_path: Path) -> AsyncIterator[Make]:
     for kept in made:
         for what in filter(None, (kept.serving, kept.capability)):
             await what.close()
-        assert not [pid for pid in kept.starts if runs(pid)]
+        assert await gone(*kept.starts)

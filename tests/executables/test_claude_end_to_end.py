@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from executables.claude_kit import agent, asked, decides, made, on, says, seen, told
+from executables.warm_kit import gone
 from kit import User, call, calls, result_of, results
 from wick import Agent, Scripted
 from wick.backends.local import Local
@@ -98,8 +99,7 @@ async def test_nothing_is_left_of_a_run_that_was_cancelled(tmp_path: Path) -> No
     with pytest.raises(asyncio.CancelledError):
         await running
     assert not os.access(os.path.dirname(where), os.F_OK)
-    with pytest.raises(ProcessLookupError):
-        os.kill(pid, 0)
+    assert await gone(pid)
 
 
 async def test_the_guards_of_settings_hold_for_a_run_that_is_taken_up(tmp_path: Path) -> None:

@@ -65,7 +65,9 @@ def made(programs: Programs, event: str, failure: str, **options: Any) -> Execut
     """A program that says what it hooks and fails when it is asked."""
     path = programs.folder / event
     program = programs.sh("check", event, FAILURES[failure][0] or READ, path)
-    executables = programs.executables(dirs=[path], timeout=1 if failure in SLOW else 30, **options)
+    executables = programs.executables(dirs=[path], **options)
+    if failure in SLOW:
+        executables.runner.timeout = 1  # from now on: it had the time to say what it hooks
     if failure == "has no interpreter":
         program.write_text(program.read_text().replace("#!/bin/sh", "#!/bin/no-such-shell"))
     return executables

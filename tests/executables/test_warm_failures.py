@@ -59,7 +59,12 @@ async def test_one_that_says_that_it_failed_has_not_agreed_and_goes_on(program: 
 
 
 async def test_one_that_is_too_slow_has_not_agreed(program: Make) -> None:
-    hooks = program("def answer(call): time.sleep(1000)", points=["guard_tool_use"]).in_agent(timeout=0.5)
+    body = "def answer(call): return time.sleep(1000) if os.path.exists(HERE + '/slow') else {}"
+    kept = program(body, points=["guard_tool_use"])
+    hooks = kept.in_agent()
+    assert result_of(await echoer(hooks).run("go")) == "hi"  # it has begun
+    (kept.folder / "slow").touch()
+    hooks.runner.timeout = 0.5
     told = result_of(await echoer(hooks).run("go"))
     assert told == "the hook program check did not answer within 0.5 s, so it has not agreed"
 

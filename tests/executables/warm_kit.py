@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -90,6 +92,15 @@ def runs(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except OSError:
         return False
+
+
+async def gone(*pids: int) -> bool:
+    """Whether these processes end."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(30):
+            while any(map(runs, pids)):
+                await asyncio.sleep(0.02)
+    return not any(map(runs, pids))
 
 
 async def problem(serving: Serving, *, timeout: float = 20, **request: Any) -> str:
