@@ -6,6 +6,7 @@ import asyncio
 import os
 import shutil
 import subprocess
+import time
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
@@ -93,11 +94,10 @@ def groups() -> set[str]:
 
 async def gone(text: str) -> None:
     """Wait until no process has this in its command line."""
-    for _ in range(100):
-        if text not in command_lines():
-            return
-        await asyncio.sleep(0.01)
-    raise AssertionError(command_lines())
+    until = time.monotonic() + 20
+    while text in (there := command_lines()):
+        assert time.monotonic() < until, there
+        await asyncio.sleep(0.02)
 
 
 PROJECT = {

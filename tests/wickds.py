@@ -37,7 +37,7 @@ def environment(mark: str) -> dict[str, str]:
     return {"PATH": os.environ["PATH"], MARK: mark}
 
 
-def eventually(true: Callable[[], Any], seconds: float = 10.0) -> bool:
+def eventually(true: Callable[[], Any], seconds: float = 30.0) -> bool:
     """Whether it comes true."""
     until = time.monotonic() + seconds
     while not true():
@@ -59,7 +59,7 @@ class Lines:
         while view:
             view = view[os.write(self.writes, view) :]
 
-    def hear(self, seconds: float = 20.0) -> dict[str, Any]:
+    def hear(self, seconds: float = 60.0) -> dict[str, Any]:
         """The next reply; {} at the end."""
         until = time.monotonic() + seconds
         while b"\n" not in self._said:
@@ -76,7 +76,7 @@ class Lines:
         reply: dict[str, Any] = json.loads(line)
         return reply
 
-    def ask(self, request: Any, seconds: float = 20.0) -> dict[str, Any]:
+    def ask(self, request: Any, seconds: float = 60.0) -> dict[str, Any]:
         self.say(request)
         return self.hear(seconds)
 
@@ -129,7 +129,7 @@ class Wickd(Lines):
         assert self.process.stdin and self.process.stdout
         self.process.stdin.close()
         try:
-            self.process.wait(10)
+            self.process.wait(60)
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait(10)
@@ -155,13 +155,6 @@ def connected(address: Any) -> Iterator[Lines]:
     with socket.socket(family, socket.SOCK_STREAM) as peer:
         assert eventually(lambda: peer.connect_ex(address) == 0)
         yield Lines(peer.fileno(), peer.fileno())
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def kill(pid: int) -> None:

@@ -15,6 +15,7 @@ import pytest
 
 import engines
 import images
+from wick import caps
 from wick.backends.containers import shared
 from wick.backends.docker import Docker, reap
 from wick.backends.wickd import bundle
@@ -27,6 +28,13 @@ Make = Callable[..., Docker]
 def server() -> str:
     """The label of everything a test makes."""
     return f"test-{uuid4().hex[:12]}"
+
+
+@pytest.fixture(autouse=True)
+def _patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A daemon that had no processor for some seconds is not one that does not answer."""
+    monkeypatch.setattr(caps, "DAEMON_SECONDS", 60.0)
+    monkeypatch.setattr(caps, "DAEMON_GRACE_SECONDS", 60.0)
 
 
 @pytest.fixture
@@ -72,24 +80,24 @@ async def test_starts_at_once_make_one_container(make: Make, server: str) -> Non
     backend = make()
     await asyncio.gather(*(backend.start() for _ in range(10)))
     assert len(containers(server)) == 1
-    twins = [make(id="shared-by-two") for _ in range(4)]
+    twins = [make(id=f"shared-by-two-{server}") for _ in range(4)]
     await asyncio.gather(*(twin.start() for twin in twins))
     assert len(containers(server)) == 2
     assert await asyncio.gather(*(out(twin, "echo $HOME") for twin in twins)) == ["/tmp"] * 4
 
 
 async def test_a_container_is_found_again_by_its_id(make: Make, server: str) -> None:
-    first = make(id="kept", owner="ada")
+    first = make(id=f"kept-{server}", owner="ada")
     await first.write("note.txt", "still here")
-    second = make(id="kept", owner="ada")
+    second = make(id=f"kept-{server}", owner="ada")
     assert (await second.read("note.txt"))["content"] == "still here"
     assert len(containers(server)) == 1
 
 
 async def test_somebody_elses_container_is_not_touched(make: Make, server: str) -> None:
-    first = make(id="hers", owner="ada")
+    first = make(id=f"hers-{server}", owner="ada")
     await first.start()
-    stranger = make(id="hers", owner="eve")
+    stranger = make(id=f"hers-{server}", owner="eve")
     with pytest.raises(BackendError, match="belongs to somebody else") as caught:
         await stranger.start()
     assert caught.value.code == "denied"
@@ -99,9 +107,9 @@ async def test_somebody_elses_container_is_not_touched(make: Make, server: str) 
 
 
 async def test_a_container_with_another_config_is_replaced(make: Make, server: str) -> None:
-    await make(id="changed").start()
+    await make(id=f"changed-{server}").start()
     before = containers(server)[0]["Id"]
-    backend = make(id="changed", env={"COLOUR": "blue"})
+    backend = make(id=f"changed-{server}", env={"COLOUR": "blue"})
     assert await out(backend, "echo $COLOUR") == "blue"
     assert [one["Id"] for one in containers(server)] != [before]
     assert len(containers(server)) == 1
@@ -109,17 +117,17 @@ async def test_a_container_with_another_config_is_replaced(make: Make, server: s
 
 async def test_a_container_that_was_left_half_made_is_made_anew(make: Make, server: str) -> None:
     here = engines.here()
-    labels = {"wick.id": "half", "wick.owner": "", "wick.server": server}
+    labels = {"wick.id": f"half-{server}", "wick.owner": "", "wick.server": server}
     body = {"Image": here.image("python"), "Cmd": ["true"], "Labels": labels}
-    here.ask("POST", "/containers/create?name=wick-half", body)
-    assert await out(make(id="half"), "echo whole") == "whole"
+    here.ask("POST", f"/containers/create?name=wick-half-{server}", body)
+    assert await out(make(id=f"half-{server}"), "echo whole") == "whole"
 
 
 async def test_a_stopped_container_is_started_again(make: Make, server: str) -> None:
-    backend = make(id="stopped")
+    backend = make(id=f"stopped-{server}")
     await backend.write("a.txt", "a")
     engines.here().ask("POST", f"/containers/wick-{backend.id}/stop?t=0")
-    again = make(id="stopped")
+    again = make(id=f"stopped-{server}")
     assert (await again.read("a.txt"))["content"] == "a"
     assert await out(backend, "cat a.txt") == "a"
 
@@ -247,10 +255,10 @@ async def test_a_container_is_confined(make: Make, server: str) -> None:
 async def test_memory_and_processes_are_limited(make: Make) -> None:
     backend = make(limits={"memory": "100m", "pids": 40})
     eater = "python3 -c 'x = bytearray(400_000_000); print(len(x))'"
-    done = await backend.execute(eater, timeout=30)
+    done = await backend.execute(eater, timeout=60)
     assert done["exit_code"] == 137
-    bomb = "i=0; while [ $i -lt 100 ]; do sleep 5 & i=$((i+1)); done; echo all"
-    done = await backend.execute(bomb, timeout=30)
+    bomb = "i=0; while [ $i -lt 100 ]; do sleep 60 & i=$((i+1)); done; echo all"
+    done = await backend.execute(bomb, timeout=60)
     assert (done["stdout"], done["exit_code"] == 0) == ("", False)
     assert await out(backend, "echo fine") == "fine"
 
@@ -404,7 +412,7 @@ async def test_a_daemon_that_cannot_be_put_right(make: Make, monkeypatch: pytest
         assert await out(backend, "echo hi") == "hi"
         assert not backend.uses_daemon
         assert "not the one that was put there" in backend.status.reason
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while not backend.uses_daemon:
             await asyncio.sleep(0.2)
             assert await out(backend, "echo again") == "again"
@@ -422,7 +430,7 @@ async def test_a_daemon_on_a_port(make: Make, server: str) -> None:
     for exec_id in found["ExecIDs"] or []:
         assert backend._life.token not in json.dumps(engines.here().ask("GET", f"/exec/{exec_id}/json"))
     assert backend._life.token not in await out(backend, "cat /proc/[0-9]*/cmdline /proc/[0-9]*/environ 2>/dev/null")
-    with socket.create_connection(("127.0.0.1", int(ports[0]["HostPort"])), 5) as stranger:
+    with socket.create_connection(("127.0.0.1", int(ports[0]["HostPort"])), 30) as stranger:
         stranger.sendall(b'{"token": "wrong"}\n{"id": "r1", "cmd": "id"}\n')
         assert stranger.recv(100) == b""
 
@@ -576,13 +584,13 @@ async def test_what_a_command_leaves_behind_is_ended(make: Make) -> None:
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    await backend.execute("sleep 1006 & kill -9 $PPID; sleep 1007", timeout=10)
+    await backend.execute("sleep 1006 & kill -9 $PPID; sleep 1007", timeout=60)
     assert await out(backend, "cat /proc/[0-9]*/cmdline | tr '\\0' ' ' | grep -c 'sleep 100[0-9]' || true") == "0"
 
 
 async def test_a_process_that_hid_does_not_hold_up_its_command(make: Make) -> None:
     backend = make("plain")
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         done = await backend.execute("env -i setsid sleep 300 & echo done")
     assert (done["stdout"], done["exit_code"]) == ("done\n", 0)
 

@@ -14,6 +14,7 @@ from uuid import uuid4
 import pytest
 
 import engines
+from wick import caps
 from wick.backends.docker import Docker
 from wick.errors import BackendError
 
@@ -30,13 +31,13 @@ def private(tmp_path_factory: pytest.TempPathFactory) -> Iterator[engines.Privat
 
 
 @pytest.fixture
-async def make() -> AsyncIterator[Make]:
+async def make(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Make]:
     made = list[Docker]()
+    monkeypatch.setattr(caps, "DAEMON_SECONDS", 60.0)  # on a busy machine it may have no processor for a while
 
     def docker(image: str = "python", engine: engines.Running | None = None, **options: Any) -> Docker:
         there = engine or engines.here()
         made.append(Docker(there.image(image), engine=there.url, server=f"test-{uuid4().hex[:12]}", **options))
-        made[-1]._life.engine.seconds = 2.0  # so that a test need not wait as long as people
         return made[-1]
 
     yield docker
@@ -49,17 +50,29 @@ def kill(backend: Docker, what: str = "kill?signal=KILL", engine: engines.Runnin
     (engine or engines.here()).ask("POST", f"/containers/wick-{backend.id}/{what}")
 
 
+def impatient(*backends: Docker) -> None:
+    """From here on they wait for an engine for two seconds, so that a test need not wait as long as people."""
+    for backend in backends:
+        backend._life.engine.seconds = 2.0
+
+
+def patient(*backends: Docker) -> None:
+    """The engine is there again; a busy machine may take its time."""
+    for backend in backends:
+        backend._life.engine.seconds = caps.ENGINE_SECONDS
+
+
 async def begun(backend: Docker, command: str = WORKS, **options: Any) -> asyncio.Task[Any]:
     """A command that has begun."""
     task = asyncio.create_task(backend.execute(command, **options))
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while not any(entry["name"] == "ran.txt" for entry in (await backend.ls())["entries"]):
             await asyncio.sleep(0.05)
     return task
 
 
 async def fails(code: str, doing: Awaitable[Any], match: str | None = None) -> None:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         with pytest.raises(BackendError, match=match) as caught:
             await doing
     assert caught.value.code == code, str(caught.value)
@@ -67,7 +80,7 @@ async def fails(code: str, doing: Awaitable[Any], match: str | None = None) -> N
 
 async def noticed(backend: Docker) -> None:
     """The backend has seen that its daemon is gone; what is sent before that may have arrived."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while backend.uses_daemon:
             await asyncio.sleep(0.01)
 
@@ -112,7 +125,7 @@ async def test_the_daemon_is_killed_while_nothing_runs(make: Make) -> None:
     for _ in range(3):
         await signal_daemon(backend, "KILL")
         await noticed(backend)
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             done = await asyncio.gather(*(backend.execute("cat a.txt") for _ in range(5)))
         assert [one["stdout"] for one in done] == ["a"] * 5
         assert backend.uses_daemon
@@ -142,13 +155,16 @@ async def test_a_daemon_that_is_not_one_of_ours_is_left_alone(make: Make) -> Non
 async def test_jobs_end_with_their_daemon(make: Make) -> None:
     backend = make()
     await backend.background("while :; do echo beat >> beats; sleep 0.05; done")
-    await asyncio.sleep(0.3)
+    async with asyncio.timeout(60):
+        while not any(entry["name"] == "beats" for entry in (await backend.ls())["entries"]):
+            await asyncio.sleep(0.05)
     await signal_daemon(backend, "KILL")
     await noticed(backend)
     await works(backend)
-    size = (await backend.stat("beats"))["size"]
-    await asyncio.sleep(0.3)
-    assert (await backend.stat("beats"))["size"] == size
+    async with asyncio.timeout(60):
+        size = -1
+        while size != (size := (await backend.stat("beats"))["size"]):
+            await asyncio.sleep(0.5)
     assert [job for job in await backend.jobs() if job["running"]] == []
 
 
@@ -163,7 +179,7 @@ async def test_the_container_is_killed_while_a_command_runs(make: Make, image: s
     if image == "python":
         await fails("unknown", task, "may have run")
     else:  # the engine saw how it ended
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             result = (await asyncio.gather(task, return_exceptions=True))[0]
         assert isinstance(result, BackendError) or result["exit_code"] == 137
     await works(backend)
@@ -184,10 +200,10 @@ async def test_the_container_is_removed(make: Make, image: str) -> None:
 @pytest.mark.parametrize("image", ["python", "plain"])
 async def test_the_container_is_paused(make: Make, image: str) -> None:
     backend = make(image)
-    task = await begun(backend, timeout=1.5)
+    task = await begun(backend, timeout=8)  # it is paused before that
     kill(backend, "pause")
     try:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             result = (await asyncio.gather(task, return_exceptions=True))[0]
         if image == "python":
             assert isinstance(result, BackendError) and result.code == "unknown"
@@ -236,12 +252,14 @@ async def test_the_engine_hangs(make: Make, private: engines.Private, image: str
     backend = make(image, private)
     await backend.start()
     private.signal(signal.SIGSTOP)
+    impatient(backend)
     try:
         await fails("unknown" if image == "python" else "unavailable", backend.execute("true", timeout=0.5))
         await fails("unavailable", backend.execute("true"), "did not answer within 2 s")
         await fails("unavailable", backend.ls(), "did not answer within 2 s")
     finally:
         private.signal(signal.SIGCONT)
+        patient(backend)
     await works(backend)
 
 
@@ -249,16 +267,18 @@ async def test_a_hung_engine_can_be_cancelled(make: Make, private: engines.Priva
     backend, other = make(engine=private), make("plain", private)
     await backend.start()
     private.signal(signal.SIGSTOP)
+    impatient(backend, other)
     try:
         for doing in (backend.execute("sleep 9"), other.start(), other.ls(), other.restart()):
             task = asyncio.create_task(doing)
             await asyncio.sleep(0.2)
             task.cancel()
-            async with asyncio.timeout(15):
+            async with asyncio.timeout(60):
                 with pytest.raises(asyncio.CancelledError):
                     await task
     finally:
         private.signal(signal.SIGCONT)
+        patient(backend, other)
     await works(backend)
     await works(other)
 

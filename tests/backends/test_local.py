@@ -217,7 +217,7 @@ async def test_the_environment_never_reaches_bubblewrap_itself(local: Make, fold
     assert result["stdout"] == "hi\n" and result["stderr"].count("/nowhere.so") == 1, (
         result
     )  # sh complains, bwrap does not
-    job = await local().background("sleep 5")
+    job = await local().background("sleep 60")
     assert "bwrap" in command_lines() and "in-the-list" not in command_lines()
     assert job["running"]
 
@@ -348,7 +348,7 @@ async def test_hostile_commands_leave_nothing(local: Make) -> None:
     backend = local()
     for _ in range(ROUNDS):
         results = await asyncio.gather(*(backend.execute(command, timeout=2) for command in HOSTILE * 2))
-        assert all(result["seconds"] < 10 for result in results)
+        assert all(result["seconds"] < 40 for result in results)
         await gone("38.7")
         assert not groups()
     assert await said(backend, "echo fine") == "fine\n"
@@ -458,10 +458,10 @@ async def test_a_terminal_is_in_the_sandbox(local: Make, folder: Path) -> None:
     await terminal.write(b"echo $((40+2)); id -un; stty size; ls -d /root /home; tty; jobs; touch .envrc\n")
     shown = b""
     while b"33 111" not in shown or b"wick" not in shown or b"42" not in shown:
-        shown += await asyncio.wait_for(terminal.read(), 10)
+        shown += await asyncio.wait_for(terminal.read(), 60)
     await terminal.resize(20, 80)
     await terminal.write(b"clear; stty size; exit\n")
-    while data := await asyncio.wait_for(terminal.read(), 10):
+    while data := await asyncio.wait_for(terminal.read(), 60):
         shown += data
     assert b"20 80" in shown and b"/root\r\n" not in shown and b"no job control" not in shown, shown
     assert terminal.moved == [".envrc"] and (folder / ".envrc.moved-1").exists()

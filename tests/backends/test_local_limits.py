@@ -47,12 +47,12 @@ async def test_a_command_that_eats_memory_is_ended_and_the_cause_named(local: Ma
     if "memory" not in cgroups.controllers():
         pytest.skip("memory control groups cannot be made here: run the tests as root")
     backend = local(limits={"memory": 100 * MB})
-    result = await backend.execute(f"{PYTHON} -", stdin=EATER.encode(), timeout=30)
+    result = await backend.execute(f"{PYTHON} -", stdin=EATER.encode(), timeout=60)
     assert result["exit_code"] == 137, result
     assert result["error"] == "the command reached its memory limit of 100 MB and was ended"
     assert not groups()
     for hog in ("head -c 300000000 /dev/zero > /tmp/file", "head -c 300000000 /dev/zero > /dev/shm/file"):
-        assert (await backend.execute(hog, timeout=30))["exit_code"] != 0  # both are memory
+        assert (await backend.execute(hog, timeout=60))["exit_code"] != 0  # both are memory
     assert await said(backend, "echo fine") == "fine\n"
 
 
@@ -60,14 +60,14 @@ async def test_a_command_that_forks_without_end_is_held(local: Make) -> None:
     if "pids" not in cgroups.controllers():
         pytest.skip("pids control groups cannot be made here: run the tests as root")
     backend = local(limits={"pids": 40})
-    result = await backend.execute(f"{PYTHON} -", stdin=BOMB.encode(), timeout=2)
+    result = await backend.execute(f"{PYTHON} -", stdin=BOMB.encode(), timeout=6)
     assert result["exit_code"] == 124
     assert result["error"].startswith(
-        "the command reached its limit of 40 processes; the command was stopped after 2 s"
+        "the command reached its limit of 40 processes; the command was stopped after 6 s"
     )
-    assert result["seconds"] < 10
+    assert result["seconds"] < 60
     assert "temporarily unavailable" in result["stdout"]
-    shell = await backend.execute("bomb() { bomb | bomb & }; bomb; sleep 36.7", timeout=2)
+    shell = await backend.execute("bomb() { bomb | bomb & }; bomb; sleep 36.7", timeout=6)
     assert "limit of 40 processes" in shell["error"]
     await gone("35.7")
     assert not groups()
@@ -79,7 +79,7 @@ async def test_limits_without_control_groups_hold_for_each_process(
     monkeypatch.setattr(cgroups, "controllers", dict)
     backend = local(limits={"memory": 100 * MB, "files": 64, "file_size": 5 * MB, "cpu": 20})
     assert "memory 100 MB for each process" in backend.protection.says
-    result = await backend.execute(f"{PYTHON} -", stdin=EATER.encode(), timeout=30)
+    result = await backend.execute(f"{PYTHON} -", stdin=EATER.encode(), timeout=60)
     assert "MemoryError" in result["stderr"] and result["exit_code"] == 1
     assert await said(backend, "ulimit -n; ulimit -t") == "64\n20\n"
     assert (await backend.execute("head -c 9000000 /dev/zero > big"))["exit_code"] == 153

@@ -22,7 +22,7 @@ from model import Record, serving  # noqa: E402
 from scene import BUDGET_TOKENS, CHILD_SECONDS, HARMLESS, WAYS, harmful  # noqa: E402
 
 SECONDS = 90
-HANG_SECONDS = 5  # so long is a hanging guard watched
+HANG_SECONDS = 12  # so long is a hanging guard watched
 FAILURES = ("crash", "hang", "garbage")
 
 

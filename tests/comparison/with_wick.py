@@ -81,7 +81,7 @@ class Wick(Peer):
         program.parent.mkdir(exist_ok=True)
         program.write_text(PROGRAM.format(self.folder, FAILURES[self.variant]))
         program.chmod(0o755)
-        agent = Agent(self.model(), tools=[self.execute()], hooks=[Executables([program.parent], timeout=1)])
+        agent = Agent(self.model(), tools=[self.execute()], hooks=[Executables([program.parent], timeout=5)])
         await agent.run(plan(call("execute", command=HARMLESS), call("execute", command=HARMFUL)))
         return "a hook program in a folder of Executables"
 

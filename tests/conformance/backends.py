@@ -9,6 +9,7 @@ past the backend: by the host's own file system, or by the mapping of a `State`.
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import os
 import shutil
@@ -21,6 +22,7 @@ import pytest
 import pytest_asyncio
 
 import engines
+from wick import caps
 from wick.backends.docker import Docker
 from wick.backends.local import Local
 from wick.backends.state import State
@@ -197,7 +199,9 @@ ON_HOST = [kind for kind in KINDS if kind != "state"]  # links and commands are 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module", params=[*KINDS])
 async def opened(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Place]:
-    with _planted():
+    with _planted(), pytest.MonkeyPatch.context() as patience:
+        patience.setattr(caps, "DAEMON_SECONDS", 60.0)  # on a busy machine it may have no processor for a while
+        patience.setattr(caps, "DAEMON_GRACE_SECONDS", 60.0)
         async with KINDS[request.param](tmp_path_factory.mktemp(request.param)) as place:
             yield place
 
@@ -215,6 +219,14 @@ def _planted() -> Iterator[None]:
 def place(opened: Place) -> Place:
     opened.empty()
     return opened
+
+
+async def still(place: Place, path: str = "beat") -> None:
+    """Nobody writes to that file any more: what was told to end may take a moment, on a busy machine."""
+    async with asyncio.timeout(60):
+        size = -1
+        while size != (size := len(place.get(path)) if path in place.paths() else 0):
+            await asyncio.sleep(0.5)
 
 
 on_host = pytest.mark.parametrize("opened", ON_HOST, indirect=True, scope="module")

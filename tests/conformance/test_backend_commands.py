@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from conformance import backends
-from conformance.backends import SECRET, OnHost, on_host, refused
+from conformance.backends import SECRET, OnHost, on_host, refused, still
 from wick import caps
 from wick.protocols import Backend, Terminal
 
@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.asyncio(loop_scope="module"), on_host]
 
 opened, place = backends.opened, backends.place
 
-SOON = 20.0  # seconds: what has not happened by then does not happen
+SOON = 60.0  # seconds: what has not happened by then does not happen
 
 EXECUTED = {
     "stdout": str,
@@ -37,13 +37,6 @@ async def until(true: Any) -> None:
     async with asyncio.timeout(SOON):
         while not true():
             await asyncio.sleep(0.02)
-
-
-async def still(place: OnHost, path: str = "beat") -> None:
-    """Nobody writes to that file any more."""
-    size = len(place.get(path)) if path in place.paths() else 0
-    await asyncio.sleep(0.3)
-    assert (len(place.get(path)) if path in place.paths() else 0) == size
 
 
 BEATS = "while :; do echo beat >> beat; sleep 0.05; done"
@@ -214,10 +207,10 @@ async def test_output_that_just_fits_is_whole(place: OnHost) -> None:
 
 async def test_the_time_limit(place: OnHost) -> None:
     start = time.monotonic()
-    done = await place.backend.execute(f"echo so far; {BEATS}", timeout=0.5)
+    done = await place.backend.execute(f"echo so far; {BEATS}", timeout=4.5)
     assert time.monotonic() - start < SOON
     assert (done["exit_code"], done["stdout"]) == (124, "so far\n")
-    assert done["error"].startswith("the command was stopped after 0.5 s, its time limit")
+    assert done["error"].startswith("the command was stopped after 4.5 s, its time limit")
     await still(place)
 
 

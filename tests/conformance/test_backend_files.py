@@ -632,7 +632,7 @@ async def test_what_is_no_file_is_not_opened(place: OnHost, operation: str) -> N
         listener.bind(str(place.at("sock")))
         place.own("sock")
         for path in ("pipe", "sock"):
-            await asyncio.wait_for(refused("not_a_file", DO[operation](place.backend, path)), 20)
+            await asyncio.wait_for(refused("not_a_file", DO[operation](place.backend, path)), 60)
 
 
 ODD = [

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from conformance import backends
-from conformance.backends import CANNOT, OnHost, Place, on_host, refused
+from conformance.backends import CANNOT, OnHost, Place, on_host, refused, still
 from wick.protocols import Backend, Protection, Terminal
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -100,20 +100,18 @@ async def test_stopping_ends_what_runs(place: OnHost) -> None:
     await terminal.write(b"while :; do echo terminal >> beats; sleep 0.05; done\n")
     running = asyncio.create_task(backend.execute("while :; do echo command >> beats; sleep 0.05; done"))
     await _heard(place, b"job", b"terminal", b"command")
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         await backend.stop()
         assert await _ended(terminal)
         result = (await asyncio.gather(running, return_exceptions=True))[0]
     assert isinstance(result, Exception) or result["exit_code"] != 0
-    size = len(place.get("beats"))
-    await asyncio.sleep(0.3)
-    assert len(place.get("beats")) == size
+    await still(place, "beats")
     await backend.start()
     assert [job for job in await backend.jobs() if job["running"]] == []
 
 
 async def _heard(place: OnHost, *words: bytes) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while "beats" not in place.paths() or not all(word in place.get("beats") for word in words):
             await asyncio.sleep(0.02)
 

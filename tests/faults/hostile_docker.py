@@ -110,7 +110,7 @@ class Contained:
         """The next one, to its end or its time limit; it may kill all that runs there, and so the way to it."""
         name = next(self.all)
         try:
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(60):
                 await self.backend.execute(HOSTILE[name], timeout=0.4)
         except BackendError:
             self.lost += 1

@@ -74,7 +74,7 @@ class Line:
             self._streams = await asyncio.open_connection(self.host, self.port, limit=HEAD_BYTES)
         return self._streams
 
-    async def ask(self, raw: bytes, seconds: float = 20.0, *, last: bool = False) -> Answer:
+    async def ask(self, raw: bytes, seconds: float = 60.0, *, last: bool = False) -> Answer:
         """Send these bytes and read one answer; TimeoutError if there is none. `last`: nothing follows from here."""
         try:
             async with asyncio.timeout(seconds):
@@ -86,7 +86,7 @@ class Line:
             self.close()
             return Answer(0)
 
-    async def talk(self, raw: bytes, said: bytes, seconds: float = 20.0) -> int:
+    async def talk(self, raw: bytes, said: bytes, seconds: float = 60.0) -> int:
         """Open a WebSocket, send these bytes over it and wait until the server hangs up; the status of the opening."""
         answer = await self.ask(raw, seconds)
         try:
@@ -153,7 +153,7 @@ async def _chunks(reader: asyncio.StreamReader) -> bytes:
     return found
 
 
-async def ask_all(url: str, requests: Sequence[bytes], *, lines: int = 4, seconds: float = 20.0) -> list[Answer]:
+async def ask_all(url: str, requests: Sequence[bytes], *, lines: int = 4, seconds: float = 60.0) -> list[Answer]:
     """The answers to many requests, in their order, over some connections at once; -1 where there was none in time."""
     answers = [Answer(-1)] * len(requests)
     waiting = iter(enumerate(requests))
@@ -163,6 +163,8 @@ async def ask_all(url: str, requests: Sequence[bytes], *, lines: int = 4, second
             for number, raw in waiting:
                 with suppress(TimeoutError):
                     answers[number] = await line.ask(raw, seconds)
+                    if answers[number].status == 0:  # an idle connection may end just when it is used
+                        answers[number] = await line.ask(raw, seconds)
                 if answers[number].status == 101:
                     line.close()
 

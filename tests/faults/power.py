@@ -226,4 +226,4 @@ def grow(folder: Path, kilobytes: int) -> None:
 
 
 def _run(*command: str) -> None:
-    subprocess.run(command, check=True, capture_output=True, timeout=30)
+    subprocess.run(command, check=True, capture_output=True, timeout=100)

@@ -1,6 +1,6 @@
 """One of several programs that talk to the same thread, with a tool in between.
 
-python talker.py <folder> <name> <how many messages>
+python talker.py <folder> <name> <how many messages> <for how many seconds it holds the thread>
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ async def reply(request: Any) -> Any:
     return assistant(f"re: {next(m.text for m in reversed(request.messages) if m.role == 'user')}")
 
 
-async def main(folder: str, name: str, count: int) -> None:
-    sessions = Sessions(folder, lease=1.0)
+async def main(folder: str, name: str, count: int, lease: float) -> None:
+    sessions = Sessions(folder, lease=lease)
     agent = Agent(FunctionModel(reply), tools=[think], hooks=[sessions])
     for number in range(count):
         print((await agent.run(f"{name} {number}", thread="th_1")).text, flush=True)
@@ -35,4 +35,4 @@ async def main(folder: str, name: str, count: int) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main(sys.argv[1], sys.argv[2], int(sys.argv[3])))
+    asyncio.run(main(sys.argv[1], sys.argv[2], int(sys.argv[3]), float(sys.argv[4])))

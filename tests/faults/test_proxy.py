@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 import pytest
@@ -28,22 +28,25 @@ async def answering() -> AsyncIterator[int]:
         yield server.sockets[0].getsockname()[1]
 
 
-async def heard(port: int, patience: float = 20.0) -> tuple[bytes, str]:
-    """What a client hears of an answer, and how that ended."""
+async def heard(port: int, stalls: Callable[[], object] = lambda: False) -> tuple[bytes, str]:
+    """What a client hears of an answer, and how that ended: by silence, if nothing more comes where it `stalls`."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    got, ended = b"", "whole"
+    got, ended, silence = b"", "whole", 0
     try:
         writer.write(b"hello\n")
-        async with asyncio.timeout(patience):
-            while len(got) < len(ANSWER):
-                if not (data := await reader.read(1000)):
-                    ended = "end"
-                    break
-                got += data
+        async with asyncio.timeout(60):
+            while len(got) < len(ANSWER) and ended == "whole":
+                try:
+                    async with asyncio.timeout(0.4):
+                        data = await reader.read(1000)
+                except TimeoutError:
+                    silence += bool(stalls())
+                    ended = "silence" if silence > 2 else "whole"
+                    continue
+                got, silence = got + data, 0
+                ended = ended if data else "end"
     except ConnectionResetError:
         ended = "reset"
-    except TimeoutError:
-        ended = "silence"
     finally:
         writer.close()
     return got, ended
@@ -54,7 +57,7 @@ async def heard(port: int, patience: float = 20.0) -> tuple[bytes, str]:
 async def test_trouble_strikes_where_it_should(kind: str, after: int) -> None:
     trouble = Trouble(kind, after, seconds=0.01, size=100)  # type: ignore[arg-type]
     async with answering() as port, Proxy(port, trouble) as proxy:
-        got, ended = await heard(proxy.port, 2.0 if kind == "stall" else 20.0)
+        got, ended = await heard(proxy.port, lambda: kind == "stall" and proxy.struck)
         assert proxy.struck == (kind != "fine")
         again, _ = await heard(proxy.port)
     assert again == ANSWER  # trouble comes once
@@ -71,5 +74,5 @@ async def test_trouble_strikes_where_it_should(kind: str, after: int) -> None:
 async def test_nothing_is_left_when_the_proxy_ends() -> None:
     async with answering() as port:
         async with Proxy(port, Trouble("stall"), times=3) as proxy:
-            await asyncio.gather(*(heard(proxy.port, 0.5) for _ in range(3)))
+            await asyncio.gather(*(heard(proxy.port, lambda: proxy.struck == 3) for _ in range(3)))
         assert proxy.open == 0 and proxy.accepted == 3

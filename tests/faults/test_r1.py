@@ -31,7 +31,7 @@ from wick import Thread
 from wick.errors import StoreError
 
 LEAST = 100  # a clean run writes at least this often
-LONG = 7200 if FULL else 120
+LONG = 7200 if FULL else 300
 
 
 # -- each write -----------------------------------------------------------------------------------------------------
@@ -159,6 +159,8 @@ def shut_down(folder: Path, cuts: int, fault: str = "") -> None:
             acknowledged: Counter[str] = Counter()
             with disk(folder / str(first)) as made:
                 for number in range(first, min(first + 5, cuts)):
+                    if fault and tally.violations:
+                        return  # the kernel may have written it by itself, but not every time
                     with tally.trying(f"cut {number}"):
                         _shut_down_one(made, acknowledged, 0.01 + chance.expovariate(1 / 0.1), fault)
 
@@ -213,7 +215,7 @@ def test_power_cuts_of_a_real_disk(tmp_path: Path) -> None:
 
 def test_a_real_disk_finds_a_missing_sync(tmp_path: Path) -> None:
     with pytest.raises(Violated, match="entries, and now has|there is no thread"):
-        shut_down(tmp_path, 2, fault="unsynced")
+        shut_down(tmp_path, 10, fault="unsynced")
 
 
 # -- a disk that is full --------------------------------------------------------------------------------------------

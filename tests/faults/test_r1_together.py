@@ -27,7 +27,7 @@ from wick.protocols import Request, Store
 from wick.stores import sqlite_queries
 from wick.stores.sqlite import Sqlite
 
-LONG = 3600 if FULL else 120
+LONG = 3600 if FULL else 300
 NO_QUOTAS = {"runs": 0, "requests_per_second": 0}
 
 
@@ -65,20 +65,28 @@ async def cancel_often(folder: Path, times: int, planted: bool = False) -> None:
                     if number % 2 and not planted:
                         await _cancel_at_server(client, id, chance)
                     else:
-                        await _cancel_here(agent, sessions, id, chance)
+                        await _cancel_here(agent, sessions, id, chance, at_first_word=planted)
     await sessions.close()
 
 
-async def _cancel_here(agent: Agent, sessions: Sessions, id: str, chance: random.Random) -> None:
+async def _cancel_here(agent: Agent, sessions: Sessions, id: str, chance: random.Random, at_first_word: bool) -> None:
+    """Cancel at any moment; or when something was told, which is where a fault shows that tells too early."""
     told: list[str] = []
+    first = asyncio.Event()
 
     async def listen() -> None:
         async for event in agent.stream("Work.", thread=id):
             if isinstance(event, ToolEnd) and event.output.startswith("worked"):
                 told.append(event.output)
+                first.set()
 
     listening = asyncio.create_task(listen())
-    await asyncio.wait((listening,), timeout=chance.uniform(0, 0.03))
+    if at_first_word:
+        hearing = asyncio.create_task(first.wait())
+        await asyncio.wait((listening, hearing), return_when=asyncio.FIRST_COMPLETED)
+        hearing.cancel()
+    else:
+        await asyncio.wait((listening,), timeout=chance.uniform(0, 0.03))
     listening.cancel()
     await asyncio.wait((listening,))
     with suppress(asyncio.CancelledError):
@@ -131,7 +139,7 @@ async def test_cancels_find_what_is_told_before_it_is_written(tmp_path: Path, mo
         """What is told is not waited for."""
 
     async def late(self: Kept) -> None:
-        await asyncio.sleep(0.02)
+        await asyncio.sleep(0.2)
         await write(self)
 
     monkeypatch.setattr(Kept, "saved", at_once)

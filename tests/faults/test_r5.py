@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -20,6 +19,7 @@ import aiohttp
 import pytest
 
 from faults.tally import FULL, Tally, Violated
+from ports import own_port
 from serving import Served, frames, serving
 from soaking.model import Soaked, SoakedServer
 from soaking.pulse import once
@@ -123,15 +123,13 @@ async def restarting(folder: Path, planted: str = "") -> AsyncIterator[Restarted
         defaults = {"model": {"model": f"gateway:soak@{model.url}", "api_key": "sk-soak"}, "todos": False}
         config = {"defaults": defaults, "agents": {f"talker{number}": {} for number in range(AGENTS)}}
         quotas = {"runs": 0, "streams": 0, "requests_per_second": 0}
-        flags = ("--port", str(_free_port()))
-        with serving(folder, config=config, flags=flags, planted=planted, quotas=quotas, grace=0.0) as served:
+        with (
+            own_port() as port,
+            serving(
+                folder, config=config, flags=("--port", str(port)), planted=planted, quotas=quotas, grace=0.0
+            ) as served,
+        ):
             yield Restarted(served)
-
-
-def _free_port() -> int:
-    with socket.socket() as link:
-        link.bind(("127.0.0.1", 0))
-        return int(link.getsockname()[1])
 
 
 async def restart_often(folder: Path, restarts: int, within: float, planted: str = "") -> None:

@@ -148,7 +148,7 @@ async def overcome(server: ScriptedServer, case: Case) -> None:
     thread, fault = Thread(), FAULTS[case.kind]
     script = server.script(Answer(ADDS, fault.fault), SAYS)
     async with Proxy(server.port, case.trouble) as proxy:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             trial = await attempt(case, proxy.port, script, thread, "2 + 3?", TimeLimits(**LIMITS | fault.limits))
     trial.check()
     valid(thread)

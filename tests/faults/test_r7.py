@@ -18,7 +18,7 @@ from wick.backends.local import Local
 
 ROUNDS = 20 if FULL else 1
 
-pytestmark = pytest.mark.timeout(1_800 if FULL else 120)
+pytestmark = pytest.mark.timeout(1_800 if FULL else 300)
 
 
 @pytest.mark.parametrize("sandbox", ["bubblewrap", "landlock", "none"])

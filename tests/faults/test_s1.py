@@ -61,7 +61,7 @@ EVERY = 1 if FULL else 4  # credential that a route meets
 # In what no store has a part.
 IN_CI_ONCE = pytest.mark.parametrize("served", ["sqlite", "postgres"] if FULL else ["sqlite"], indirect=True)
 
-pytestmark = pytest.mark.timeout(1_800 if FULL else 120)
+pytestmark = pytest.mark.timeout(1_800 if FULL else 300)
 
 
 @pytest.fixture(scope="module", params=["sqlite", "postgres"])

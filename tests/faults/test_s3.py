@@ -29,6 +29,7 @@ from faults.s3_secrets import HERE, IN_FILE, PROGRAM, Planted, all_told, kept, r
 from faults.tally import FULL, Tally, Violated
 from sandboxed import PYTHON, needs_bubblewrap
 from serving import serving
+from wick import caps
 from wick.backends.docker import Docker
 from wick.backends.local import Local
 
@@ -54,6 +55,13 @@ pytestmark = [
     pytest.mark.timeout(900 if FULL else 240),
     pytest.mark.skipif(not os.path.exists(PYTHON), reason="the system has no Python: apt-get install python3"),
 ]
+
+
+@pytest.fixture(autouse=True)
+def _patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beside other tests a daemon may have no processor for seconds; without it a container is another one."""
+    if not FULL:
+        monkeypatch.setattr(caps, "DAEMON_SECONDS", 60.0)
 
 
 @pytest.fixture

@@ -79,7 +79,7 @@ class World:
 
     async def go(self, *hooks: Any, **options: Any) -> World:
         try:
-            async with asyncio.timeout(30) as limit:
+            async with asyncio.timeout(60) as limit:
                 await self.agent(*hooks, **options).run("go", thread=self.thread)
         except Exception as error:
             if limit.expired():

@@ -46,7 +46,7 @@ LINES = 12
 TOGETHER = 10  # calls of one reply
 REFURNISHED = 200  # sets of arguments after which the workspace is as in the beginning
 
-pytestmark = pytest.mark.timeout(7_200 if FULL else 120)
+pytestmark = pytest.mark.timeout(7_200 if FULL else 300)
 
 AGENTS: Mapping[str, Any] = {
     "default": {**EMBEDDED["default"], "model": "demo"},

@@ -456,7 +456,8 @@ async def test_a_reader_who_leaves_ends_the_connection(provider: Provider) -> No
         await asyncio.sleep(0.01)
 
 
-async def test_the_connection_is_used_again(provider: Provider) -> None:
+async def test_the_connection_is_used_again(provider: Provider, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("wick.caps.LAST_BYTE_SECONDS", 30.0)
     for _ in range(3):
         await deltas(claude(provider.url))
     assert len(provider.connections) == 1

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from wick import user
+from wick import caps, user
 from wick.errors import ModelError
 from wick.models import http
 from wick.models.openai import OpenAI
@@ -67,7 +67,8 @@ async def ask(model: OpenAI) -> list[Delta]:
     return [delta async for delta in model.stream(Request((user("hello"),)))]
 
 
-async def test_a_connection_is_used_again() -> None:
+async def test_a_connection_is_used_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(caps, "LAST_BYTE_SECONDS", 30.0)
     server = Server(answers=9, keeps=9)
     async with server.running() as model:
         for _ in range(5):

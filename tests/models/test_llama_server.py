@@ -222,7 +222,7 @@ async def test_a_reply_that_is_cancelled_is_not_made(model: Model) -> None:
     with pytest.raises(asyncio.CancelledError):
         await task
     while (slot := await slot_of(model))["is_processing"]:
-        assert slot["next_token"][0]["n_decoded"] < 450
+        assert slot["next_token"][0]["n_decoded"] < 800
         await asyncio.sleep(0.01)
     assert (await ask(model, "Say hello.", max_tokens=1))[-1] == Finish("length")
 

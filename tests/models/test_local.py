@@ -282,8 +282,8 @@ async def test_a_process_that_dies_is_an_error_and_the_next_call_starts_another(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.DEBUG, "wick")
-    model = Local("smollm2", context=256, threads=1)
-    endless = {"max_tokens": 200, "extra": {"ignore_eos": True}}
+    model = Local("smollm2", context=2048, threads=1)
+    endless = {"max_tokens": 1900, "extra": {"ignore_eos": True}}
     stream = model.stream(Request((user("Say hello."),), settings=endless))
     await anext(stream)
     process_of(model).kill()

@@ -394,22 +394,25 @@ def test_auto_warns_of_a_demo(env: pytest.MonkeyPatch, caplog: pytest.LogCapture
 
 
 @pytest.fixture
-def deaf(env: pytest.MonkeyPatch) -> Iterator[None]:
-    """Something where Ollama should be that can be connected to and says nothing."""
+def deaf(env: pytest.MonkeyPatch) -> Iterator[socket.socket]:
+    """Something where Ollama should be that can be connected to and says nothing, until it is closed."""
+    env.setattr("wick.models.ollama.OLLAMA_SECONDS", 60)
     with socket.create_server(("127.0.0.1", 0)) as listening:
         env.setenv("OLLAMA_HOST", f"127.0.0.1:{listening.getsockname()[1]}")
-        yield
+        yield listening
 
 
 @pytest.mark.parametrize("spec", ["auto", {"model": " auto "}, {"provider": "auto"}])
-async def test_looking_for_ollama_holds_nobody_up(deaf: None, spec: Any) -> None:
+async def test_looking_for_ollama_holds_nobody_up(deaf: socket.socket, spec: Any) -> None:
     resolve("demo")  # loads what would take its time otherwise
     turns, agent = 0, Agent(spec)
     task = asyncio.create_task(agent.run("hello"))
     while not task.done():
         turns += 1
+        if turns == 10:
+            deaf.close()
         await asyncio.sleep(0.01)
-    assert turns > 3
+    assert turns >= 10
     assert "demo" in task.result().text
     events = [event.event async for event in agent.with_hooks().stream("hello")]
     assert events[-1] == "done"
@@ -425,7 +428,7 @@ async def test_what_auto_cannot_find_ends_the_run(env: pytest.MonkeyPatch) -> No
     assert stream.result.outcome == "failed"
 
 
-async def test_a_run_that_is_cancelled_looks_no_further(deaf: None) -> None:
+async def test_a_run_that_is_cancelled_looks_no_further(deaf: socket.socket) -> None:
     thread = Thread()
     task = asyncio.create_task(Agent("auto").run("hello", thread=thread))
     await asyncio.sleep(0.05)
@@ -433,7 +436,8 @@ async def test_a_run_that_is_cancelled_looks_no_further(deaf: None) -> None:
     with pytest.raises(asyncio.CancelledError):
         await task
     assert not thread.busy
-    while abandoned():  # the thread that looks has a time limit
+    deaf.close()
+    while abandoned():  # the thread that looks has an answer now
         await asyncio.sleep(0.01)
 
 

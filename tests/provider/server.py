@@ -147,11 +147,11 @@ class ScriptedServer(Listener):
         self._scripts[name] = Script(f"http://127.0.0.1:{self.port}/{name}/v1", whole, self.strict)
         return self._scripts[name]
 
-    async def idle(self, seconds: float = 1.0) -> bool:
+    async def idle(self, seconds: float = 30.0) -> bool:
         """Whether no answer is under way any more, at the latest after that time."""
         return await _soon(lambda: not self.answering, seconds)
 
-    async def quiet(self, seconds: float = 1.0) -> bool:
+    async def quiet(self, seconds: float = 30.0) -> bool:
         """Whether no connection is left, at the latest after that time."""
         return await _soon(lambda: not self._tasks, seconds)
 
