@@ -25,8 +25,8 @@ NOTHING_LEFT = 204
 class RunStream:
     """The events of a run to its end: each one that is in the log exactly once, however often the connection breaks.
 
-    `run_id` and `thread_id` are known from the first event on; if a run ends before it has heard what was said, the next
-    follows. Who stops reading does not stop the run.
+    `run_id` and `thread_id` are known from the first event on; if a run ends before it has heard what was said,
+    the next follows. Who stops reading does not stop the run.
     """
 
     connection: Connection
