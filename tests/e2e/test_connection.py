@@ -145,14 +145,15 @@ def test_a_server_that_is_started_anew_goes_on_where_it_was(browser: Browser, tm
         finished(page)
         expect(page.get_by_text(LOST)).to_have_count(0)
         shows(page, counted(2) + counted(40))
-        server.kill()
-        server.start()
         expect(page.locator("#message")).to_have_value("half a thought")
-        page.locator("#message").fill("3 0.01")
+        page.locator("#message").fill("30 0.05")
         page.locator("#message").press("Enter")
+        expect(page.locator("article.reply").last).to_contain_text("piece5")
+        server.kill()  # it says nothing more, in the middle of a word
+        server.start()
         finished(page)
-        shows(page, counted(2) + counted(40) + counted(3))
-        assert heard(asking(server), thread_of(page)) == ["2 0.01", "40 0.05", "3 0.01"]
+        shows(page, counted(2) + counted(40) + counted(30))
+        assert heard(asking(server), thread_of(page)) == ["2 0.01", "40 0.05", "30 0.05"]
 
 
 def test_a_page_that_is_opened_while_the_server_is_away_says_so(browser: Browser, server: Served, wire: Wire) -> None:
