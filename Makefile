@@ -1,6 +1,8 @@
 .DEFAULT_GOAL := help
 .PHONY: help test test-full soak lint fmt bench bench-peers bench-ui comparison docs docs-serve serve ui ui-dev ui_if_node dist clean
 
+unexport PYTHONDONTWRITEBYTECODE  # what is compiled is kept: the tests start hundreds of programs
+
 python := .venv/bin/python
 ready := .venv/.ready
 modules := ui/node_modules/.ready
