@@ -86,11 +86,16 @@ class _Request(Request):
     async def json(self) -> Any:
         if not hasattr(self, "_json"):
             body = await self.body()
-            if len(body) > SMALL_BYTES and await in_thread(lambda: has_many(body), "looking through a body"):
-                raise HTTPException(413, f"the JSON of a request has at most {JSON_VALUES:,} values")
-            self._json = orjson.loads(body)
+            large = len(body) > SMALL_BYTES
+            self._json = await in_thread(lambda: _read(body), "reading a body") if large else orjson.loads(body)
             await asyncio.sleep(0)  # others first; to check it takes its time too
         return self._json
+
+
+def _read(body: bytes) -> Any:
+    if has_many(body):
+        raise HTTPException(413, f"the JSON of a request has at most {JSON_VALUES:,} values")
+    return orjson.loads(body)
 
 
 def has_many(body: bytes, most: int = JSON_VALUES) -> bool:

@@ -14,6 +14,7 @@ import gc
 import os
 import signal
 import socket
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import cached_property
@@ -43,6 +44,7 @@ BACKLOG = 4096
 M_MMAP_THRESHOLD, M_ARENA_MAX = -3, -8  # of mallopt, in malloc.h
 LARGE_BLOCK, ARENAS = 262_144, 2  # what is larger has pages of its own; how many heaps share the rest
 COLLECT = (5_000, 5, 20)  # how many new objects make Python look for garbage, and how often it looks at older ones
+SWITCH_SECONDS = 0.001  # for which a Python thread that has much to do goes on before the event loop has its turn
 
 
 def _say(line: str) -> None:
@@ -112,7 +114,7 @@ class Server:
         """Serve until a signal or `shutdown` ends it. `tell` is told where, once it can be reached."""
         _give_back_what_is_large()
         self.app()
-        with asyncio.Runner(loop_factory=_loop_factory()) as runner, _collecting_rarely():
+        with asyncio.Runner(loop_factory=_loop_factory()) as runner, _collecting_rarely(), _loop_first():
             runner.run(self.serve(tell=tell))
 
     async def serve(self, *, tell: Callable[[str], None] | None = None) -> None:
@@ -228,6 +230,17 @@ def _collecting_rarely() -> Iterator[None]:
     finally:
         gc.set_threshold(*usual)
         gc.unfreeze()
+
+
+@contextmanager
+def _loop_first() -> Iterator[None]:
+    """Whoever is waited for comes soon after whoever computes."""
+    usual = sys.getswitchinterval()
+    sys.setswitchinterval(SWITCH_SECONDS)
+    try:
+        yield
+    finally:
+        sys.setswitchinterval(usual)
 
 
 def _give_back_what_is_large() -> None:
