@@ -83,15 +83,17 @@ LIFT = {LIFT!r}
 exec(LIFT)
 import uvicorn
 from contextlib import nullcontext
+from starlette.formparsers import MultiPartParser
 from wick.backends import daemon
-from wick.server import following, hub, refusing, service, sse, unread
+from wick.server import following, hub, refusing, service, sse, unread, uploads
 from wick.server.routes import files, terminal
 from wick.stores import rows
 
 daemon._LAUNCH = daemon._LAUNCH.replace("from wick.backends", LIFT + "from wick.backends", 1)
-refusing.LARGE_BYTES = refusing.SMALL_BYTES = sse.PORTION_BYTES = unread.LARGE_BYTES = 10**12
+refusing.LARGE_BYTES = refusing.SMALL_BYTES = sse.PORTION_BYTES = unread.LARGE_BYTES = uploads.SMALL_BYTES = 10**12
 rows.BATCH_BYTES = terminal.INPUT_BYTES = 10**12
 files.PIECE_BYTES = 10_000_000
+MultiPartParser.spool_max_size = 10**12
 
 class Open(service.Service):
     def __init__(self, *given, **options):
