@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import atexit
 import os
+import signal
 from collections.abc import AsyncIterator, Generator
 from shutil import rmtree
 from tempfile import mkdtemp
@@ -38,6 +39,8 @@ def pytest_configure(config: pytest.Config) -> None:
         config.option.basetemp = mkdtemp(prefix="w")
         atexit.register(rmtree, config.option.basetemp, ignore_errors=True)
     config.pluginmanager.register(leaking, "leaking")
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # in the background; what tests start would ignore it, too
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
