@@ -52,22 +52,23 @@ server.register_agent("hooked", Agent(calling("job"), tools=[job], hooks=[hooks]
 server.start()
 """
 PLANTED = "import pytest; from faults.hostile import plant_group_only; plant_group_only(pytest.MonkeyPatch())\n"
+PLANTED += SERVER.replace('"/work")', '"/work", sandbox="none")')  # a sandbox would end all that is in it
 
 pytestmark = pytest.mark.timeout(1_800 if FULL else 300)
 
 
 @contextmanager
-def _serving(folder: Path, fault: str = "") -> Iterator[Served]:
+def _serving(folder: Path, script: str = SERVER) -> Iterator[Served]:
     Programs(folder).sh("check", "before_tool_call", HOOKS["deaf and stuck"])
     path = os.pathsep.join(path for path in sys.path if path)
     quotas = {"runs": 0, "terminals": 0, "requests_per_second": 0}
-    with serving(folder, script=fault + SERVER, environment={"PYTHONPATH": path}, quotas=quotas) as served:
+    with serving(folder, script=script, environment={"PYTHONPATH": path}, quotas=quotas) as served:
         yield served
 
 
 async def busy(served: Served, watch: Watch, number: int) -> None:
     """Have everything started, see that it runs, and kill the server while it does."""
-    async with talking(served) as client, AsyncExitStack() as begun:
+    async with talking(served, "root") as client, AsyncExitStack() as begun:
         for agent in ("stuck", "starting", "hooked"):
             for one in range(RUNS):
                 body = _words(f"th_{agent}{number}-{one}")
