@@ -22,6 +22,7 @@ import engines
 from ports import own_port
 from wick.backends.containers.address import address
 from wick.backends.containers.engine import Engine, EngineError, Frames
+from wick.backends.containers.ssh import Tunnel
 from wick.backends.docker import Docker
 from wick.errors import ConfigError
 
@@ -386,3 +387,17 @@ def test_a_stopped_engine_is_not_waited_for(tmp_path: Path) -> None:
         began = time.monotonic()
         asyncio.run(ask())
         assert time.monotonic() - began < 100
+
+
+async def test_a_tunnel_that_is_closed_while_a_connection_ends_sees_its_ssh_to_the_end() -> None:
+    tunnel = Tunnel(())
+    tunnel._command = ("sh", "-c", "exec 1>&-; trap '' TERM; sleep 0.3 & wait; wait")  # it has nothing more to say
+    _, writer = await asyncio.open_unix_connection(await tunnel.open())
+    async with asyncio.timeout(60):
+        while not tunnel._ending:
+            await asyncio.sleep(0.01)
+    (ending,) = tunnel._ending
+    await tunnel.close()
+    assert ending.done() and not ending.cancelled()
+    writer.close()
+    await writer.wait_closed()

@@ -25,6 +25,7 @@ class Tunnel:
         self._tasks: set[asyncio.Task[None]] = set()
         self._folder = ""
         self._server: asyncio.AbstractServer | None = None
+        self._ending: set[asyncio.Task[None]] = set()  # each sees an ssh to its end, whoever is cancelled meanwhile
 
     async def open(self) -> str:
         """The socket's path; nobody else may enter its folder."""
@@ -40,6 +41,7 @@ class Tunnel:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.gather(*self._ending)
         shutil.rmtree(self._folder, ignore_errors=True)
 
     async def complaint(self) -> str:
@@ -73,8 +75,10 @@ class Tunnel:
             await _pump(ssh.stdout, writer)
         finally:
             there.cancel()
-            await _end(ssh)
-            await asyncio.gather(there, words, return_exceptions=True)
+            ending = asyncio.create_task(_end(ssh, there, words))
+            self._ending.add(ending)
+            ending.add_done_callback(self._ending.discard)
+            await asyncio.shield(ending)
 
     async def _listen(self, stderr: asyncio.StreamReader) -> None:
         while said := await stderr.read(4_096):
@@ -90,7 +94,7 @@ async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
             writer.write_eof()
 
 
-async def _end(ssh: Process) -> None:
+async def _end(ssh: Process, *around: asyncio.Task[None]) -> None:
     with suppress(ProcessLookupError):
         ssh.terminate()
     try:
@@ -99,3 +103,4 @@ async def _end(ssh: Process) -> None:
     except TimeoutError:
         ssh.kill()
         await ssh.wait()
+    await asyncio.gather(*around, return_exceptions=True)
