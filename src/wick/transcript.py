@@ -6,6 +6,9 @@ import json
 import re
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from typing import Any
+
+import orjson
 
 from wick.frozen import thaw
 from wick.messages import Message
@@ -42,7 +45,14 @@ def _said(message: Message) -> Iterator[str]:
         yield message.text
     for call in message.tool_calls:
         yield f"uses `{call.name}`"
-        yield _block(json.dumps(thaw(call.args), ensure_ascii=False, indent=2), "json")
+        yield _block(_indented(thaw(call.args)), "json")
+
+
+def _indented(args: Any) -> str:
+    try:
+        return orjson.dumps(args, option=orjson.OPT_INDENT_2).decode()
+    except TypeError:  # a number beyond 64 bits, or half a character
+        return json.dumps(args, ensure_ascii=False, indent=2)
 
 
 def _block(text: str, language: str = "") -> str:

@@ -7,6 +7,7 @@ import json
 import os
 import socket
 from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -15,8 +16,10 @@ import pytest
 
 import engines
 import images
+from faults.hostile_docker import Container
 from wick import caps
 from wick.backends.containers import shared
+from wick.backends.containers.engine import Process
 from wick.backends.docker import Docker, reap
 from wick.backends.wickd import bundle
 from wick.errors import BackendError, ConfigError
@@ -593,6 +596,83 @@ async def test_a_process_that_hid_does_not_hold_up_its_command(make: Make) -> No
     async with asyncio.timeout(60):
         done = await backend.execute("env -i setsid sleep 300 & echo done")
     assert (done["stdout"], done["exit_code"]) == ("done\n", 0)
+
+
+@pytest.mark.parametrize("image", ["plain", "busybox"])
+async def test_a_process_that_hid_is_ended_once_nothing_runs(make: Make, image: str) -> None:
+    backend = make(image)
+    other = asyncio.create_task(backend.execute("while [ ! -e enough ]; do sleep 0.05; done", timeout=120))
+    await until(lambda: "sleep 0.05" in left(backend))
+    await backend.execute("env -i setsid sleep 301 & (env -i sh -c 'sleep 302 & wait' &)")
+    await asyncio.sleep(1)
+    assert {"sleep 301", "sleep 302"} <= {*left(backend)}, "it could be the other command's"
+    await backend.write("enough", "")
+    await other
+    await until(lambda: not left(backend))
+
+
+async def test_who_forks_on_and_on_is_ended_once_nothing_runs(make: Make) -> None:
+    """Each lives so briefly that who looks for it finds it gone."""
+    backend = make("plain")
+    await backend.execute("env -i sh -c 'echo \"$0 & exit\" >hop; exec sh ./hop' 'exec env -i sh ./hop' & sleep 0.3")
+    last, newest = -1_000, 0
+    async with asyncio.timeout(60):
+        while newest - last > 50:  # processes that were started since
+            await asyncio.sleep(0.5)
+            last, newest = newest, int(await out(backend, "cut -d' ' -f5 /proc/loadavg"))
+
+
+async def test_a_script_that_was_stopped_is_ended_once_nothing_runs(make: Make) -> None:
+    backend = make("plain")
+    done = await backend.execute("kill -STOP $PPID; sleep 303", timeout=0.5)
+    assert done["exit_code"] == 124
+    await until(lambda: not left(backend))
+
+
+async def test_forking_without_end(make: Make) -> None:
+    """What forks where nobody else can is ended, if need be with the container; its files are there afterwards."""
+    backend = make("plain", limits={"pids": 60})
+    await backend.write("kept.txt", "kept")
+    with suppress(BackendError):
+        await backend.execute("f() { f | f & }; f; sleep 0.3", timeout=5)
+    await until(lambda: not left(backend))
+    assert (await backend.read("kept.txt"))["content"] == "kept"
+
+
+async def test_the_last_words_of_a_command_are_heard(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It ends while the engine, which is slow, is asked whether it still runs."""
+    asked = Process.running
+
+    async def running(self: Process) -> bool:
+        await asyncio.sleep(2)
+        return await asked(self)
+
+    monkeypatch.setattr(Process, "running", running)
+    assert await out(make("plain"), "sleep 2; echo done") == "done"
+
+
+async def test_a_daemon_that_was_killed_with_its_container_comes_back(make: Make) -> None:
+    backend = make()
+    await backend.start()
+    with suppress(BackendError):
+        await backend.execute("kill -9 -1")
+
+    async with asyncio.timeout(60):
+        while not backend.uses_daemon:
+            await asyncio.sleep(0.3)
+            with suppress(BackendError):
+                await backend.execute("true")
+
+
+async def until(so: Callable[[], bool]) -> None:
+    async with asyncio.timeout(60):
+        while not so():
+            await asyncio.sleep(0.05)
+
+
+def left(backend: Docker) -> list[str]:
+    """What runs in its container."""
+    return list(Container(backend.id).running().values())
 
 
 async def test_a_great_output_without_a_daemon(make: Make) -> None:

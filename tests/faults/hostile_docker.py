@@ -31,7 +31,6 @@ HOSTILE = {
     "forked without end": "f() { f | f & }; f; sleep 0.2; exit 0",
     "forked without end, in vain": "f() { f | f & }; f; trap '' TERM; sleep 600",
 }
-UNFOUND = ("no environment",)  # without wickd: what wiped its environment and left its parents ends with the container
 
 
 class Container:
@@ -93,7 +92,7 @@ def _is_its_own(line: str) -> bool:
 
 def is_wickd(line: str) -> bool:
     """Whether this is wickd, or what waits in its place for the program's end: they are there to stay until then."""
-    return injecting.FILE in line or "while read -r _; do :; done" in line
+    return injecting.FILE in line or "while read -r number order mark" in line
 
 
 class Contained:
@@ -103,8 +102,7 @@ class Contained:
         here = engines.here()
         self.backend = Docker(here.image(image), engine=here.url, server=server, limits={"pids": PIDS})
         self.container = Container(self.backend.id)
-        names = [name for name in HOSTILE if image == "python" or name not in UNFOUND]
-        self.all, self.lost = itertools.cycle(names), 0
+        self.all, self.lost = itertools.cycle(HOSTILE), 0
 
     async def run(self) -> str:
         """The next one, to its end or its time limit; it may kill all that runs there, and so the way to it."""

@@ -45,7 +45,7 @@ class Plan:
     every: float = 2.0  # seconds between two faults
     words: int = 20  # of an answer
     pace: float = 0.4  # seconds between two words
-    think: float = 1.6  # seconds before each command
+    think: float = 0.5  # seconds before each command: some twenty commands a second in all
     turns: int = 8  # of a thread
     store: str = "sqlite"
     chance: int = 1  # where chance begins

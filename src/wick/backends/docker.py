@@ -251,6 +251,7 @@ class Docker:
     async def _instead(self, gone: Gone, what: str) -> Link:
         """The way without the daemon, if it has surely not begun what it was asked for."""
         if gone.began:
+            self._life.settle()
             raise BackendError(
                 f"the connection to the container was lost: {what} may have run, wholly or in part; "
                 f"look before you do it again ({gone})",

@@ -317,6 +317,11 @@ class Process:
         body = {"Detach": False, "Tty": self._frames is None}
         self._reader, self._writer = await self._engine.hijack(f"/exec/{self.id}/start", body)
 
+    @property
+    def over(self) -> bool:
+        """Whether all of its output has come."""
+        return self._reader is None or self._reader.at_eof()
+
     async def read(self) -> list[tuple[int, bytes]]:
         """The next pieces, as (1 for stdout or 2 for stderr, bytes); none at the end."""
         if self._reader is None:

@@ -181,7 +181,7 @@ async def _start(container: Container, found: dict[str, Any], options: list[str]
 async def _refused(process: Process, said: bytes) -> NoDaemon:
     code = await process.exit_code()
     words = " ".join(said.decode(errors="replace").split())[-300:]
-    if code in (126, 127):
+    if code in (126, 127) and ("not found" in words or "no such file" in words):  # rather than a container that ends
         return NoDaemon("the image has no python3", final=True)
     if code == CHANGED:
         return _Changed(words)

@@ -145,6 +145,11 @@ class Life:
         link.seen_at = float("-inf")
         self.status = Status("error", str(error))
 
+    def settle(self) -> None:
+        """The daemon is lost, and whoever got away from it is to be ended."""
+        if (link := self.link) and link.plain:
+            link.plain.settle()
+
     def _wants_daemon(self, link: Link) -> bool:
         return self._how != "none" and asyncio.get_running_loop().time() >= link.retry_at
 
@@ -153,6 +158,7 @@ class Life:
         if link.launched is not None:
             await link.launched.close()
             link.launched = None
+            self.settle()
         try:
             link.launched = await launch(container, found, self._how, self.token)
             link.why = ""

@@ -2,8 +2,8 @@
 
 A command runs under a small sh script. What it starts carries a mark in its environment, by which it is found and ended
 when the command has ended, reached its time limit or was cancelled, and when wick itself is gone: one more process in
-there waits for that. A process that wiped its environment and left its parents is found by nobody: it stays inside the
-container, and ends with it.
+there waits for that. A process that wiped its environment and left its parents is found as an orphan, once no other
+command runs: until then it could be another one's. If all that does not help, the container is started anew.
 """
 
 from __future__ import annotations
@@ -20,88 +20,19 @@ from weakref import WeakSet
 
 from wick import caps
 from wick.backends.containers.engine import Engine, EngineError, Process
+from wick.backends.containers.lifeline import Lifeline
+from wick.backends.containers.scripts import MARK, RUN, SHELL, escaped
 from wick.backends.wickd.jobs import Background
 from wick.backends.wickd.outputs import HeadAndTail
 from wick.errors import BackendError
 from wick.protocols import OnOutput
 from wick.shapes import Executed, Job, JobOutput
 
-TIME_LIMIT = 124  # exit code
-MARK = "WICK_CALL"
+TIME_LIMIT, NO_SHELL = 124, (126, 127)  # exit codes
 LOOK_SECONDS = 1.0  # how often a silent command is looked at: something that holds its output open may outlive it
+LAST_SECONDS = 0.3  # for the last output of a command that has ended; what holds it open may have more to say for ever
+SETTLE_SECONDS = 0.2  # after which a container that nobody uses is tidied up
 STREAMS: dict[int, Literal["stdout", "stderr"]] = {1: "stdout", 2: "stderr"}
-
-# Arguments come as octal escapes, since the engine's JSON holds only UTF-8; a dot keeps newlines at the end.
-DECODE = """
-text() { decoded=$(printf '%b.' "$1"); decoded=${decoded%.}; }
-"""
-
-# $1 the mark, $2 a signal: ends what carries the mark. Fails where that cannot be found out, or more and more comes.
-SWEEP = """
-sweep() {
-    tries=0
-    while [ $tries -lt 50 ]; do
-        found=$(grep -l "WICK_CALL=$1" /proc/[0-9]*/environ 2>/dev/null)
-        [ $? -le 125 ] || return 1
-        [ "$found" ] || return 0
-        for file in $found; do
-            pid=${file#/proc/}
-            kill -"$2" "${pid%/environ}" 2>/dev/null
-        done
-        [ "$2" = KILL ] || return 0
-        tries=$((tries + 1))
-    done
-    return 1
-}
-"""
-
-# $1 the folder, $2 the mark, $3 how many bytes of input come, $4 the command. What the shell itself has to say about
-# how the command ended is kept from the command's stderr.
-RUN = f"""{DECODE}{SWEEP}
-text "$1"
-cd -- "$decoded" 2>/dev/null || {{ printf '%s' "$2" >&2; exit 125; }}
-text "$4"
-exec 3>&2 2>/dev/null
-if [ "$3" -gt 0 ]; then
-    head -c "$3" | {MARK}=$2 sh -c "$decoded" 2>&3 3>&-
-else
-    {MARK}=$2 sh -c "$decoded" </dev/null 2>&3 3>&-
-fi
-code=$?
-sweep "$2" KILL
-exit $code
-"""
-
-# $1 the mark, $2 whether it may still say goodbye.
-END = f"""{SWEEP}
-if [ "$2" ]; then
-    sweep "$1" TERM
-    sleep {caps.COMMAND_GRACE_SECONDS} 2>/dev/null || sleep 1
-fi
-sweep "$1" KILL
-"""
-
-# $1 how all marks of this program begin. Its input ends when the program does, however that may be.
-LIFELINE = f"""{SWEEP}
-while read -r _; do :; done
-sweep "$1" KILL
-"""
-
-# $1 the folder. The mark is in the environment already.
-SHELL = f"""{DECODE}
-text "$1"
-cd -- "$decoded" || exit 125
-command -v bash >/dev/null 2>&1 && exec bash
-exec sh
-"""
-
-
-def escaped(text: str) -> str:
-    """An argument as `printf %b` understands it."""
-    data = text.encode("utf-8", "surrogateescape")
-    if b"\0" in data:
-        raise BackendError("a text with a NUL character cannot be given to a command", "invalid")
-    return "".join(chr(byte) if 32 <= byte < 127 and byte != 92 else f"\\0{byte:03o}" for byte in data)
 
 
 @dataclass(slots=True, eq=False)
@@ -143,21 +74,48 @@ class Plain:
 
     def __init__(self, engine: Engine, container: str) -> None:
         self._engine, self._container = engine, container
+        self._users = 0  # commands, jobs and terminals that have begun and not ended
         self._jobs: dict[str, _Job] = {}
         self._terminals: WeakSet[PlainTerminal] = WeakSet()
         self._name = secrets.token_hex(8)
-        self._lifeline: asyncio.Task[None] | None = None
-        self._holding = asyncio.Lock()
+        self._lifeline = Lifeline(engine, container, self._name)
+        self._entering = asyncio.Lock()  # whoever begins something waits until it is tidied up
+        self._timer: asyncio.TimerHandle | None = None
+        self._tidying: asyncio.Task[None] | None = None
+        self._closed = False
 
     def _mark(self) -> str:
         return f"{self._name}-{secrets.token_hex(12)}"
 
-    async def _hold(self) -> None:
-        """See to it that somebody inside ends what is begun here if this program is killed."""
-        async with self._holding:
-            if self._lifeline is None or self._lifeline.done():  # a command may have ended it
-                process = await self.start(["sh", "-c", LIFELINE, "wick", self._name], stdin=True)
-                self._lifeline = asyncio.create_task(_until_over(process), name="a lifeline")
+    def _leave(self) -> None:
+        self._users -= 1
+        self.settle()
+
+    def settle(self) -> None:
+        """If nothing runs, what got away from a command is looked for in a moment."""
+        if self._timer is not None:
+            self._timer.cancel()
+        if not (self._users or self._closed):
+            self._timer = asyncio.get_running_loop().call_later(SETTLE_SECONDS, self._begin_to_tidy)
+
+    def _begin_to_tidy(self) -> None:
+        self._tidying = asyncio.create_task(self._tidy(), name="tidying up in a container")
+
+    async def _tidy(self) -> None:
+        """Nothing runs: whoever is there all the same got away from a command. Who cannot be ended ends with all."""
+        async with self._entering:
+            if self._users:
+                return
+            with suppress(BackendError, OSError):  # the container is gone, and all with it
+                if not await self._lifeline.tidy():
+                    path = f"/containers/{self._container}/restart"
+                    await self._engine.ask("POST", path, {"t": 0}, seconds=caps.LAUNCH_SECONDS)
+
+    async def _enter(self) -> None:
+        """Begin something, and see to it that somebody inside ends it if this program is killed."""
+        async with self._entering:
+            await self._lifeline.hold()
+            self._users += 1
 
     async def run(
         self,
@@ -170,12 +128,20 @@ class Plain:
         on_output: OnOutput | None = None,
     ) -> Executed:
         """Run a shell command to its end, its time limit, or until it is cancelled."""
-        await self._hold()
+        await self._enter()
         call = _Call(timeout, self._mark(), on_output)
+        try:
+            return await self._run(call, command, workdir, stdin, env)
+        finally:
+            self._leave()
+
+    async def _run(
+        self, call: _Call, command: str, workdir: str, stdin: bytes, env: Mapping[str, str] | None
+    ) -> Executed:
         process = await self._begin(call, command, workdir, stdin, env)
         feeding = asyncio.create_task(_feed(process, stdin))
         try:
-            async with asyncio.timeout(timeout):
+            async with asyncio.timeout(call.limit):
                 await _listen(process, call)
                 code = await process.exit_code()
         except TimeoutError:
@@ -194,7 +160,7 @@ class Plain:
     async def _begin(
         self, call: _Call, command: str, workdir: str, stdin: bytes, env: Mapping[str, str] | None
     ) -> Process:
-        argv = ["sh", "-c", RUN, "wick", escaped(workdir), call.mark, str(len(stdin)), escaped(command)]
+        argv = ["sh", "-c", RUN, "wick-run", escaped(workdir), call.mark, str(len(stdin)), escaped(command)]
         try:
             return await self.start(argv, stdin=bool(stdin), env=env)
         except asyncio.CancelledError:
@@ -204,8 +170,8 @@ class Plain:
     async def _ended(self, call: _Call, code: int, workdir: str) -> Executed:
         if code == 125 and call.outputs[2].text() == call.mark:
             raise BackendError(f"the folder {workdir!r} cannot be entered", "not_found")
-        if code in (126, 127) and (said := call.outputs[1].text() + call.outputs[2].text()) and "exec failed" in said:
-            raise BackendError(f"there is no sh in this container, so no command can be run: {said[:300]}", "failed")
+        if code in NO_SHELL and (said := call.outputs[1].text() + call.outputs[2].text()) and "exec failed" in said:
+            raise BackendError(f"the engine could not run the command: {said[:300]}", "failed")
         if code <= 128:
             return call.result(code, "")
         await self.end(call.mark, gently=False)  # if it was our own shell that was ended, nobody has swept
@@ -225,10 +191,12 @@ class Plain:
         """End what carries the mark; whether it is known to be gone."""
         try:
             async with asyncio.timeout(caps.END_SECONDS + 2):
-                code, _, _ = await self.script(END, mark, "gently" if gently else "")
+                if gently:
+                    await self._lifeline.end("TERM", mark)
+                    await asyncio.sleep(caps.COMMAND_GRACE_SECONDS)
+                return await (self._lifeline.tidy() if self._users == 1 else self._lifeline.end("KILL", mark))
         except (BackendError, OSError):
             return False
-        return code == 0
 
     async def start(self, argv: Sequence[str], *, stdin: bool = False, env: Mapping[str, str] | None = None) -> Process:
         """Start a process in the container, to talk with."""
@@ -256,12 +224,17 @@ class Plain:
     async def job(self, command: str, *, workdir: str, env: Mapping[str, str] | None = None) -> Job:
         if sum(job.running for job in self._jobs.values()) >= caps.JOBS_AT_ONCE:
             raise BackendError(f"{caps.JOBS_AT_ONCE} commands run in the background already; end one first", "failed")
-        await self._hold()
+        await self._enter()
         job = _Job(command, self._mark())
-        argv = ["sh", "-c", RUN, "wick", escaped(workdir), job.mark, "0", escaped(command)]
-        process = await self.start(argv, env=env)
+        try:
+            argv = ["sh", "-c", RUN, "wick-run", escaped(workdir), job.mark, "0", escaped(command)]
+            process = await self.start(argv, env=env)
+        except BaseException:
+            self._leave()
+            raise
         self._jobs[job.id] = job
         job.task = asyncio.create_task(job.follow(process), name=f"wick job {job.id}")
+        job.task.add_done_callback(lambda _: self._leave())
         for old in [one.id for one in self._jobs.values() if not one.running][: -caps.JOBS_KEPT]:
             del self._jobs[old]
         return job.described()
@@ -288,24 +261,34 @@ class Plain:
         return self._jobs[id]
 
     async def terminal(self, rows: int, columns: int, *, workdir: str, env: Mapping[str, str]) -> PlainTerminal:
-        await self._hold()
+        await self._enter()
         mark = self._mark()
-        argv = ["sh", "-c", SHELL, "wick", escaped(workdir)]
-        process = await self._engine.exec(
-            self._container, argv, stdin=True, tty=(rows, columns), env={"TERM": "xterm", **env, MARK: mark}
-        )
-        terminal = PlainTerminal(process, lambda: self.end(mark))
+        argv, told = ["sh", "-c", SHELL, "wick", escaped(workdir)], {"TERM": "xterm", **env, MARK: mark}
+        try:
+            process = await self._engine.exec(self._container, argv, stdin=True, tty=(rows, columns), env=told)
+        except BaseException:
+            self._leave()
+            raise
+
+        async def end() -> None:
+            await self.end(mark)
+            self._leave()
+
+        terminal = PlainTerminal(process, end)
         self._terminals.add(terminal)
         return terminal
 
     async def close(self) -> None:
         """End what runs in the background and in terminals: the lifeline does, when it is let go."""
+        self._closed = True
+        self.settle()
         for terminal in self._terminals:
             terminal.let_go()
-        tasks = [job.task for job in self._jobs.values() if job.task] + ([self._lifeline] if self._lifeline else [])
+        tasks = [task for task in (*(job.task for job in self._jobs.values()), self._tidying) if task]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        await self._lifeline.close()
         self._jobs.clear()
 
 
@@ -335,7 +318,7 @@ class PlainTerminal:
     """A shell in a terminal of the engine's."""
 
     def __init__(self, process: Process, end: Callable[[], Awaitable[object]]) -> None:
-        self._process, self._end = process, end
+        self._process, self._end, self._closed = process, end, False
 
     async def read(self) -> bytes:
         with suppress(OSError):
@@ -356,7 +339,9 @@ class PlainTerminal:
 
     async def close(self) -> None:
         self.let_go()
-        await self._end()
+        if not self._closed:
+            self._closed = True
+            await self._end()
 
 
 async def _listen(process: Process, call: _Call) -> None:
@@ -366,23 +351,16 @@ async def _listen(process: Process, call: _Call) -> None:
 
 async def _look(process: Process) -> list[tuple[int, bytes]]:
     """The next output; none at the end, which is when the command has ended, whoever holds its output open."""
+    patience = LOOK_SECONDS
     while True:
         try:
-            async with asyncio.timeout(LOOK_SECONDS):
+            async with asyncio.timeout(patience):
                 return await process.read()
         except TimeoutError:
-            if not await process.running():
+            if patience == LAST_SECONDS:
                 return []
-
-
-async def _until_over(process: Process) -> None:
-    """Hold on to a process; who is cancelled lets it go."""
-    try:
-        with suppress(OSError):
-            while await process.read():
-                pass
-    finally:
-        process.close()
+            if not await process.running():  # its last words may have come while that was asked
+                patience = LAST_SECONDS
 
 
 async def _feed(process: Process, data: bytes) -> None:

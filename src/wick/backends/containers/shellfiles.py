@@ -19,7 +19,8 @@ from itertools import islice
 from typing import Literal, NoReturn
 
 from wick import caps
-from wick.backends.containers.plain import MARK, Plain, escaped
+from wick.backends.containers.plain import Plain
+from wick.backends.containers.scripts import MARK, escaped
 from wick.backends.containers.shelltalk import BLOCK, SCRIPT, TREE_BYTES, Place, Talk
 from wick.backends.containers.shelltree import Tree, TreeWalk, records
 from wick.beneath import kind

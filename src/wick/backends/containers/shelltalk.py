@@ -12,7 +12,7 @@ import re
 from dataclasses import dataclass
 
 from wick.backends.containers.engine import Process
-from wick.backends.containers.plain import DECODE
+from wick.backends.containers.scripts import DECODE
 from wick.beneath import kind
 from wick.errors import BackendError
 from wick.patterns import HEAVY

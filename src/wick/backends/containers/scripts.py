@@ -1,0 +1,158 @@
+"""The sh scripts by which commands are run and ended in a container where no daemon runs, and what is said to them."""
+
+from __future__ import annotations
+
+from wick.errors import BackendError
+
+MARK = "WICK_CALL"
+
+# Arguments come as octal escapes, since the engine's JSON holds only UTF-8; a dot keeps newlines at the end.
+DECODE = """
+text() { decoded=$(printf '%b.' "$1"); decoded=${decoded%.}; }
+"""
+
+# Where somebody forks without end, others cannot, and a shell that cannot fork ends, unless it is in `command eval`.
+
+# Signals $1 to who carries the mark $mark: by grep, which takes least, or if that cannot be started line by line.
+MARKED = """
+marked() {
+    pids= files=
+    command eval 'files=$(grep -l "WICK_CALL=$mark" /proc/[0-9]*/environ; echo "exit $?")'
+    case $files in
+        *"exit "[012])
+            for file in ${files%exit*}; do pid=${file#/proc/} pids="$pids ${pid%/environ}"; done
+            for pid in $pids; do kill -"$1" "$pid"; done
+            return ;;
+    esac
+    for place in /proc/[0-9]*; do
+        pid=${place#/proc/} line=
+        while read -r line || [ "$line" ]; do
+            case $line in *"WICK_CALL=$mark"*) kill -"$1" "$pid"; pids="$pids $pid"; break ;; esac
+            line=
+        done <"$place/environ"
+    done
+} 2>/dev/null
+"""
+
+# Kills who carries the mark $mark. Who could fork is stopped first; when nobody new comes, all are killed. Fails if
+# more and more come.
+SWEEP = """
+sweep() {
+    tries=0 before=
+    while marked STOP; [ "$pids" ]; do
+        [ $tries -lt 100 ] || return 1
+        [ "$pids" != "$before" ] || for pid in $pids; do kill -KILL "$pid" 2>/dev/null; done
+        before=$pids tries=$((tries + 1))
+    done
+}
+"""
+
+# Kills who is there although nothing runs: scripts of ours that somebody has stopped; and orphans, which have come to
+# the first process, with all below them, but for its first child, which is what the container itself does (a number as
+# low as its is never given again). Where another program of wick's runs something, orphans may be that one's. Whoever
+# forks all the time is missed by who only looks; so if there is a sign of anybody, all are stopped for a moment.
+TIDY = """
+parent() {
+    pid=${place#/proc/} above=
+    while read -r key above; do case $key$above in State:Z* | PPid:*) break ;; esac; done <"$place/status"
+}
+whose() {
+    mine= theirs= line=
+    while read -r line || [ "$line" ]; do
+        case $line in *"$mark-"*) mine=1 ;; *"wick-ru"n*) theirs=1 ;; esac
+        line=
+    done <"$place/cmdline"
+    while read -r line || [ "$line" ]; do
+        case $line in *"WICK_CALL=$mark-"*) mine=1 ;; *WICK_CALL=*) theirs=1 ;; esac
+        line=
+    done <"$place/environ"
+}
+quiet() {
+    own=
+    read -r _ _ _ _ last _ </proc/loadavg
+    for place in /proc/[0-9]*; do
+        parent
+        case $above in
+            0) whose; [ ! "$mine" ] || return 1 ;;
+            1) [ ! "$own" ] || return 1; own=$pid ;;
+        esac
+    done
+    read -r _ _ _ _ now _ </proc/loadavg
+    [ "$now" = "$last" ]
+} 2>/dev/null
+strangers() {
+    pids= own= others= orphans= families=
+    for place in /proc/[0-9]*; do
+        parent
+        case $above in
+            Z* | "") ;;
+            0) whose; if [ "$mine" ]; then pids="$pids $pid"; elif [ "$theirs" ]; then others=1; fi ;;
+            1) orphans="$orphans $pid"; [ "$own" ] && [ "$own" -lt "$pid" ] || own=$pid ;;
+            *) families="$families $pid:$above" ;;
+        esac
+    done
+    [ "$others" ] || for pid in $orphans; do [ "$pid" = "$own" ] || pids="$pids $pid"; done
+    more=$pids
+    while [ "$more" ]; do
+        more=
+        for one in $families; do
+            case " $pids " in *" ${one%:*} "*) ;; *" ${one#*:} "*) pids="$pids ${one%:*}"; more=1 ;; esac
+        done
+    done
+} 2>/dev/null
+tidy() {
+    mark=$1 tries=0
+    quiet && return
+    kill -STOP -1
+    while strangers; [ "$pids" ] && [ $tries -lt 100 ]; do
+        for pid in $pids; do kill -KILL "$pid" 2>/dev/null; done
+        tries=$((tries + 1))
+    done
+    marked KILL
+    kill -CONT -1
+    [ $tries -lt 100 ]
+}
+"""
+
+# $1 the folder, $2 the mark, $3 how many bytes of input come, $4 the command. What the shell itself has to say about
+# how the command ended is kept from the command's stderr.
+RUN = f"""{DECODE}{MARKED}{SWEEP}
+text "$1"
+cd -- "$decoded" 2>/dev/null || {{ printf '%s' "$2" >&2; exit 125; }}
+text "$4"
+exec 3>&2 2>/dev/null
+if [ "$3" -gt 0 ]; then
+    head -c "$3" | {MARK}=$2 sh -c "$decoded" 2>&3 3>&-
+else
+    {MARK}=$2 sh -c "$decoded" </dev/null 2>&3 3>&-
+fi
+code=$? mark=$2
+sweep
+exit $code
+"""
+
+# $1 how all marks of this program begin. Ends whom it is told to, and says how that went; when nobody is there any more
+# to tell it, it ends all that they have begun.
+LIFELINE = f"""{MARKED}{SWEEP}{TIDY}
+while read -r number order mark; do
+    case $order in tidy) tidy "$1" ;; KILL) sweep ;; *) marked "$order" ;; esac
+    echo "$number $?"
+done
+tidy "$1"
+"""
+
+# $1 the folder. The mark is in the environment already.
+SHELL = f"""{DECODE}
+text "$1"
+cd -- "$decoded" || exit 125
+command -v bash >/dev/null 2>&1 && exec bash
+exec sh
+"""
+
+
+def escaped(text: str) -> str:
+    """An argument as `printf %b` understands it."""
+    data = text.encode("utf-8", "surrogateescape")
+    if b"\0" in data:
+        raise BackendError("a text with a NUL character cannot be given to a command", "invalid")
+    return "".join(chr(byte) if 32 <= byte < 127 and byte != 92 else f"\\0{byte:03o}" for byte in data)
