@@ -231,6 +231,29 @@ def test_two_windows_show_the_same_once(browser: Browser, server: Served, api: A
         until(lambda: "#thread" not in one.url)
 
 
+HIDE = """hidden => {
+  Object.defineProperty(document, 'visibilityState', {value: hidden ? 'hidden' : 'visible', configurable: true})
+  document.dispatchEvent(new Event('visibilitychange', {bubbles: true}))
+}"""
+
+
+def test_a_window_that_nobody_sees_lets_go_and_catches_up(browser: Browser, server: Served, api: Asking) -> None:
+    """Its streams would be missed by windows that somebody sees: a browser has six connections for all of them."""
+    with visit(browser, server, agent="patient") as page:
+        say(page, "wait for unseen.txt")
+        expect(page.get_by_text("I wait.")).to_be_visible()
+        thread = thread_of(page)
+        page.evaluate(HIDE, True)
+        (server.folder / "unseen.txt").touch()
+        until(lambda: api.thread(thread)["messages"][-1]["content"].startswith("I have heard"))
+        assert page.get_by_text("I have heard").count() == 0
+        page.evaluate(HIDE, False)
+        replies = page.locator("article.reply")  # one that uses a tool, and one that says what came of it
+        expect(replies).to_contain_text(["I wait.", "I have heard: wait for unseen.txt"])
+        finished(page)
+        expect(page.locator("article.said")).to_have_count(1)
+
+
 # -- what a server refuses --------------------------------------------------------------------------------------------
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Any
 
 from playwright.sync_api import Browser, Page, expect
@@ -75,6 +76,31 @@ def test_files_are_dropped_into_folders_and_over_nothing_unasked(ada: Page, api:
     files.locator("input[type=file]").set_input_files(chosen)
     expect(row(files, "picked.txt")).to_be_visible()
     assert api.read("picked.txt") == "three"
+
+
+def test_a_folder_is_dropped_with_all_that_is_in_it(
+    browser: Browser, server: Served, api: Asking, tmp_path: Path
+) -> None:
+    """As a file manager does it: the browser itself lists the folder."""
+    many = {f"given/many/{number}.txt" for number in range(120)}  # a browser lists a hundred at a time
+    for path in {"given/one.txt", "given/deep/er/two words.txt", *many}:
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_text(f"this is {path}")
+    with visit(browser, server, refused=404) as page:  # where it goes there is nothing yet
+        files = show(page, "Files")
+        box = page.locator(".files").bounding_box()
+        assert box
+        where = {"x": box["x"] + box["width"] / 2, "y": box["y"] + box["height"] - 10}
+        dragged = {"items": [], "files": [str(tmp_path / "given")], "dragOperationsMask": 1}
+        link = page.context.new_cdp_session(page)
+        for kind in ("dragEnter", "dragOver", "drop"):
+            link.send("Input.dispatchDragEvent", {"type": kind, **where, "data": dragged})
+        until(lambda: "given" in listed(api) and {"one.txt", "deep", "many"} == {*listed(api, "given")})
+        until(lambda: len(listed(api, "given/many")) == 120)
+        assert api.read("given/one.txt") == "this is given/one.txt"
+        assert api.read("given/deep/er/two words.txt") == "this is given/deep/er/two words.txt"
+        row(files, "given").click()
+        expect(row(files, "given/one.txt")).to_be_visible()
 
 
 def test_a_file_is_begun_and_opens(ada: Page, api: Asking) -> None:
