@@ -13,6 +13,7 @@ import pytest
 
 from cli.command import Wick
 from cli.terminal import SECONDS, Terminal, terminal, wick
+from ports import own_port
 from serving import TOKENS, Served, serving
 from wickds import eventually
 
@@ -183,6 +184,27 @@ def test_what_is_said_while_the_agent_works_reaches_it(chats: Chats) -> None:
     screen.see("Hello!: heard at its next step", after="allowed")
     chats.let_go()
     screen.see("I need no key", "tokens in", "›", after="heard at its next step")
+
+
+def test_a_server_that_is_away_for_a_while(tmp_path: Path) -> None:
+    with (
+        own_port() as port,
+        serving(tmp_path / "served", config=AGENTS, flags=("--port", str(port))) as served,
+        terminal() as screen,
+    ):
+        there = {"WICK_SERVER": served.url, "WICK_TOKEN": TOKENS["ada"]}
+        chats = Chats(Wick(tmp_path), screen, (), there, served.folder / "data" / "workspaces")
+        chats.begin()
+        screen.say(f"Run `{WAIT}`")
+        screen.see("  >")
+        screen.say("y")
+        screen.see("allowed")
+        assert eventually(lambda: chats._begun, SECONDS)
+        served.kill()
+        screen.see("the connection is lost, trying again", after="allowed")
+        served.start()
+        screen.see("tokens in", "›", after="allowed")
+        assert "connection is lost" not in screen.screen
 
 
 def test_nobody_answers_a_question_they_have_not_seen(chats: Chats) -> None:

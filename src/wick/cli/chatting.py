@@ -33,6 +33,7 @@ class Chat:
         self.desk, self.thread, self.over = desk, "", False
         self.console = Console(highlight=False)
         self.screen = Screen(self.console)
+        desk.on_break = self.screen.lost
         self.skills: Mapping[str, str] = {}  # their names, by the word that calls them
         self.agent = AgentDetail("", "", "", [])
         self.later: list[str] = []  # commands that were typed while the agent answered

@@ -10,7 +10,7 @@ Commands know this protocol alone, so each of them works with both. What cannot 
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
@@ -196,6 +196,8 @@ class Desk(Protocol):
 
     @property
     def remote(self) -> bool: ...
+
+    on_break: Callable[[Exception], None] | None  # told when the connection to a server is lost, and is tried again
 
     async def open(self) -> None:
         """See whether this place can be used."""

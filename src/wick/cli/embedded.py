@@ -53,6 +53,7 @@ class Embedded(Shelf):
     """Agents in this process, in a folder. `waits` says whether somebody is there to answer questions."""
 
     remote = False
+    on_break: Callable[[Exception], None] | None = None  # there is no connection
 
     def __init__(
         self, data: Path, folder: Path, agent: str | None = None, wishes: Wishes | None = None, *, waits: bool = False

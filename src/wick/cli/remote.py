@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Literal
 
@@ -42,6 +42,7 @@ class Remote:
     def __init__(self, url: str, token: str, agent: str = "", folder: str = "") -> None:
         self.client, self.name, self.folder = Client(url, token), url.rstrip("/"), folder
         self._named, self._default = agent, ""
+        self.on_break: Callable[[Exception], None] | None = None
 
     async def open(self) -> None:
         """See whether the server is there, knows who asks, and has the agent."""
@@ -219,6 +220,7 @@ class _Talk:
 
     async def __aiter__(self) -> AsyncIterator[Event]:
         self._stream = await self._desk.begun(*self._said)
+        self._stream.on_break = self._desk.on_break
         async for event in self._stream:
             if self._new and self.thread_id:
                 self._new = False

@@ -63,6 +63,10 @@ class Screen:
         """Something is being done, and nothing can be told of it yet."""
         self._waiting("thinking")
 
+    def lost(self, error: Exception) -> None:
+        """The server is away for the moment."""
+        self._waiting(f"the connection is lost, trying again: {error}")
+
     def end(self, came_to: CameTo | None = None) -> None:
         self._settle()
         self._quiet()

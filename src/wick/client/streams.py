@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
 from time import monotonic
 from typing import Any
@@ -37,6 +37,7 @@ class RunStream:
     last_id: str = ""  # of the last event that is in the log; one may resume after it in another program
     patience: float = 60.0  # seconds that a server may be away
     key: str = field(default_factory=lambda: uuid4().hex)  # the same run is begun once, however often it is asked for
+    on_break: Callable[[ServerError], None] | None = None  # told each time before it is tried again
 
     _seen: bool = field(default=False, init=False)  # there is nothing left to be told
 
@@ -60,6 +61,8 @@ class RunStream:
                 error = failure
             if monotonic() - since > self.patience:
                 raise error
+            if self.on_break is not None:
+                self.on_break(error)
             await asyncio.sleep(max(pause, error.retry_after or 0.0))
             pause = min(pause * 2, LONGEST_PAUSE)
 
