@@ -276,8 +276,11 @@ async def test_nobody_there() -> None:
         with pytest.raises(ServerError, match="cannot be reached") as failed:
             await client.health()
         assert failed.value.status == 0 and failed.value.passing
+        stream, told = client.stream("default", "hello"), list[ServerError]()
+        stream.on_break = told.append
         with pytest.raises(ServerError, match="cannot be reached"):
-            _ = [event async for event in client.stream("default", "hello")]
+            _ = [event async for event in stream]
+        assert told and all("cannot be reached" in str(error) for error in told)
 
 
 @pytest.mark.parametrize("name", ["", ".", ".."])
