@@ -616,8 +616,9 @@ STREAMS = {"call": SMALL, "text": replace(SAYS, text="5 ✓")}
 async def test_cut_at_every_byte(client: Client, server: ScriptedServer, what: str, how: str) -> None:
     reply = STREAMS[what]
     stream, finish = await stream_bytes(client, server, reply)
-    step = 1 if FULL else (3 if what == "call" else 5) if how == "ends" else 29
-    places = range(0, len(stream), step)
+    step = 1 if FULL else 11 if how == "ends" else 37
+    edges = (place + 1 for place, byte in enumerate(stream) if byte == ord("\n") and how == "ends")
+    places = sorted({*range(0, len(stream), step), *edges})
     await side_by_side(partial(survive, client, server, reply, CUTS[how](n), n <= finish) for n in places)
 
 

@@ -23,15 +23,21 @@ class Lifeline:
 
     async def hold(self) -> None:
         """See to it that it is there."""
-        async with self._asking:
-            await self._held()
+        if not self._lives:
+            async with self._asking:
+                await self._held()
+
+    @property
+    def _lives(self) -> bool:
+        return self._process is not None and not self._process.over  # a command may have ended it
 
     async def _held(self) -> Process:
-        if self._process is None or self._process.over:  # a command may have ended it
+        if not self._lives:
             await self.close()
             argv = ["sh", "-c", LIFELINE, "wick", self._name]
             self._process, self._said = await self._engine.exec(self._container, argv, stdin=True), b""
             self._keeper = asyncio.create_task(_keep(self._process), name="a lifeline")
+        assert self._process is not None
         return self._process
 
     async def end(self, signal: Literal["TERM", "KILL"], mark: str) -> bool:
