@@ -189,11 +189,24 @@ class Family:
         for one in below:  # each once: a command may say goodbye when it is told to end
             quietly(os.kill, one, number)
 
+    def _stop(self, until: float) -> None:
+        """Stop everybody: to kill one who forks without end only makes room for the next."""
+        stopped: set[int] = set()
+        while time.monotonic() < until:
+            new = set(descendants(os.getpid(), self.child)) - stopped
+            for one in new:
+                quietly(os.kill, one, signal.SIGSTOP)
+            if not new:
+                return
+            stopped |= new
+
     def end(self, seconds: float) -> bool:
         """Kill and reap until nobody is left; whether that came about in time."""
         until, pause = time.monotonic() + seconds, 0.0002
         if not _adopts:
             self.signal(signal.SIGKILL)  # there may be orphans, which are nobody's child here
+        if self.child and self.reap():
+            self._stop(until)
         while self.reap():
             self.signal(signal.SIGKILL)
             if not self.reap():

@@ -8,6 +8,7 @@ import socket
 import sys
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
 
@@ -157,7 +158,8 @@ async def test_landlock_confines_files_and_calls_itself_weak(local: Make, tmp_pa
         await said(backend, "echo x > f; cat f; echo y > $TMPDIR/t; cat $TMPDIR/t; cat /dev/null; ls /usr >/dev/null")
         == "x\ny\n"
     )
-    for command in ("cat ../beside", "ls ..", "touch ../new", f"cat {Path.home()}/.bashrc", "ls /etc", "touch /tmp/x"):
+    new = f"touch /tmp/{uuid4().hex}"
+    for command in ("cat ../beside", "ls ..", "touch ../new", f"cat {Path.home()}/.bashrc", "ls /etc", new):
         result = await backend.execute(command)
         assert result["exit_code"] != 0 and "denied" in result["stderr"], (version, result)
     scratch = (await said(backend, "echo $TMPDIR")).strip()

@@ -22,7 +22,7 @@ marked() {
         *"exit "[012])
             for file in ${files%exit*}; do pid=${file#/proc/} pids="$pids ${pid%/environ}"; done
             for pid in $pids; do kill -"$1" "$pid"; done
-            return ;;
+            return 0 ;;
     esac
     for place in /proc/[0-9]*; do
         pid=${place#/proc/} line=
@@ -31,6 +31,7 @@ marked() {
             line=
         done <"$place/environ"
     done
+    return 0
 } 2>/dev/null
 """
 
@@ -40,7 +41,7 @@ SWEEP = """
 sweep() {
     tries=0 before=
     while marked STOP; [ "$pids" ]; do
-        [ $tries -lt 100 ] || return 1
+        [ $tries -lt 4 ] || return 1
         [ "$pids" != "$before" ] || for pid in $pids; do kill -KILL "$pid" 2>/dev/null; done
         before=$pids tries=$((tries + 1))
     done
@@ -100,17 +101,25 @@ strangers() {
         done
     done
 } 2>/dev/null
-tidy() {
-    mark=$1 tries=0
-    quiet && return
-    kill -STOP -1
-    while strangers; [ "$pids" ] && [ $tries -lt 100 ]; do
+nobody() {
+    tries=0
+    while strangers; [ "$pids" ]; do
+        [ $tries -lt 100 ] || return 1
         for pid in $pids; do kill -KILL "$pid" 2>/dev/null; done
         tries=$((tries + 1))
     done
     marked KILL
+}
+frozen() {
+    kill -STOP -1
+    "$@"
+    code=$?
     kill -CONT -1
-    [ $tries -lt 100 ]
+    return $code
+}
+tidy() {
+    mark=$1
+    quiet || frozen nobody
 }
 """
 
@@ -135,7 +144,12 @@ exit $code
 # to tell it, it ends all that they have begun.
 LIFELINE = f"""{MARKED}{SWEEP}{TIDY}
 while read -r number order mark; do
-    case $order in tidy) tidy "$1" ;; KILL) sweep ;; *) marked "$order" ;; esac
+    case $order in
+        tidy) tidy "$1" ;;
+        alone) frozen marked TERM ;;
+        TERM) marked TERM ;;
+        KILL) sweep || frozen marked KILL ;;
+    esac
     echo "$number $?"
 done
 tidy "$1"
