@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Literal
 
 from wick.backends.containers.engine import Engine, Process
 from wick.backends.containers.scripts import LIFELINE
@@ -39,13 +40,13 @@ class Lifeline:
         assert self._process is not None
         return self._process
 
-    async def warn(self, mark: str, *, alone: bool) -> bool:
-        """Ask all that carry a mark to end; if nothing else runs, everybody can be stopped meanwhile."""
-        return await self._ask(f"{'alone' if alone else 'TERM'} {mark}")
+    async def signal(self, signal: Literal["TERM", "KILL"], mark: str) -> bool:
+        """Signal all that carry a mark; whether that was done."""
+        return await self._ask(f"{signal} {mark}")
 
-    async def kill(self, mark: str) -> bool:
-        """End all that carry a mark; whether nobody is left."""
-        return await self._ask(f"KILL {mark}")
+    async def end_all(self) -> bool:
+        """End all that was begun; whether nobody is left."""
+        return await self._ask("all")
 
     async def tidy(self) -> bool:
         """Nothing runs that is known: end who is there all the same; whether nobody is left."""

@@ -192,9 +192,9 @@ class Plain:
         try:
             async with asyncio.timeout(caps.END_SECONDS + 2):
                 if gently:
-                    await self._lifeline.warn(mark, alone=self._users == 1)
+                    await self._lifeline.signal("TERM", mark)
                     await asyncio.sleep(caps.COMMAND_GRACE_SECONDS)
-                return await (self._lifeline.tidy() if self._users == 1 else self._lifeline.kill(mark))
+                return await (self._lifeline.end_all() if self._users == 1 else self._lifeline.signal("KILL", mark))
         except (BackendError, OSError):
             return False
 

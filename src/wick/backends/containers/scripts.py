@@ -50,8 +50,10 @@ sweep() {
 
 # Kills who is there although nothing runs: scripts of ours that somebody has stopped; and orphans, which have come to
 # the first process, with all below them, but for its first child, which is what the container itself does (a number as
-# low as its is never given again). Where another program of wick's runs something, orphans may be that one's. Whoever
-# forks all the time is missed by who only looks; so if there is a sign of anybody, all are stopped for a moment.
+# low as its is never given again). Where another program of wick's runs something, orphans may be that one's.
+#
+# Whoever forks all the time is missed by who only looks, and leaves others no processor; so all are stopped for a
+# moment.
 TIDY = """
 parent() {
     pid=${place#/proc/} above=
@@ -59,6 +61,7 @@ parent() {
 }
 whose() {
     mine= theirs= line=
+    [ "$pid" != $$ ] || return
     while read -r line || [ "$line" ]; do
         case $line in *"$mark-"*) mine=1 ;; *"wick-ru"n*) theirs=1 ;; esac
         line=
@@ -73,13 +76,15 @@ quiet() {
     read -r _ _ _ _ last _ </proc/loadavg
     for place in /proc/[0-9]*; do
         parent
-        case $above in
-            0) whose; [ ! "$mine" ] || return 1 ;;
-            1) [ ! "$own" ] || return 1; own=$pid ;;
-        esac
+        [ "$above" != 1 ] || if [ "$own" ]; then return 1; else own=$pid; fi
     done
     read -r _ _ _ _ now _ </proc/loadavg
-    [ "$now" = "$last" ]
+    [ "$now" = "$last" ] || return 1
+    for place in /proc/[0-9]*; do
+        parent
+        [ "$above" != 0 ] || whose
+        [ "$above" != 0 ] || [ ! "$mine" ] || return 1
+    done
 } 2>/dev/null
 strangers() {
     pids= own= others= orphans= families=
@@ -117,10 +122,6 @@ frozen() {
     kill -CONT -1
     return $code
 }
-tidy() {
-    mark=$1
-    quiet || frozen nobody
-}
 """
 
 # $1 the folder, $2 the mark, $3 how many bytes of input come, $4 the command. What the shell itself has to say about
@@ -142,17 +143,17 @@ exit $code
 
 # $1 how all marks of this program begin. Ends whom it is told to, and says how that went; when nobody is there any more
 # to tell it, it ends all that they have begun.
-LIFELINE = f"""{MARKED}{SWEEP}{TIDY}
+LIFELINE = f"""{MARKED}{TIDY}
 while read -r number order mark; do
     case $order in
-        tidy) tidy "$1" ;;
-        alone) frozen marked TERM ;;
-        TERM) marked TERM ;;
-        KILL) sweep || frozen marked KILL ;;
+        TERM | KILL) frozen marked "$order" ;;
+        all) mark=$1; frozen nobody ;;
+        tidy) mark=$1; quiet || frozen nobody ;;
     esac
     echo "$number $?"
 done
-tidy "$1"
+mark=$1
+frozen nobody
 """
 
 # $1 the folder. The mark is in the environment already.
