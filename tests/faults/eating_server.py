@@ -330,6 +330,7 @@ async def typed_in_vain(scene: Scene) -> str:
                 async with asyncio.timeout(2):
                     await terminal.send_bytes(bytes(MILLION - 1) + b"\n")
                 sent += 1
+        terminal.get_extra_info("socket").shutdown(socket.SHUT_RDWR)  # what is still to be sent would keep it open
     return f"{sent} MB were taken"
 
 
