@@ -87,15 +87,22 @@ class Line:
             return Answer(0)
 
     async def talk(self, raw: bytes, said: bytes, seconds: float = 60.0) -> int:
-        """Open a WebSocket, send these bytes over it and wait until the server hangs up; the status of the opening."""
+        """Open a WebSocket, send these bytes over it and wait until the server hangs up; the status of the opening.
+
+        What ends in the middle of a frame, or is right after all, has to be waited for; after a second no more comes.
+        """
         answer = await self.ask(raw, seconds)
         try:
             if answer.status == 101:
                 reader, writer = await self.open()
                 async with asyncio.timeout(seconds):
                     writer.write(said)
-                    while await reader.read(65_536):
-                        pass
+                    ending = asyncio.get_running_loop().call_later(1.0, writer.write_eof)
+                    try:
+                        while await reader.read(65_536):
+                            pass
+                    finally:
+                        ending.cancel()
         except ConnectionError:
             pass
         finally:

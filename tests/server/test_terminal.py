@@ -57,6 +57,16 @@ async def test_it_has_the_size_that_it_is_told(served: Served) -> None:
         await until(socket, b"50 99")
 
 
+async def test_text_that_is_none_ends_it_and_is_no_error_of_the_server(served: Served) -> None:
+    async with served.client() as ada, ada.ws_connect(TERMINAL) as socket:
+        await socket.send_frame(b"\xff\x8c", aiohttp.WSMsgType.TEXT)
+        async with asyncio.timeout(60):
+            while (message := await socket.receive()).type == aiohttp.WSMsgType.BINARY:
+                pass
+        assert message.type == aiohttp.WSMsgType.CLOSE and message.data == 1007
+    assert "Traceback" not in served.log
+
+
 async def test_when_it_is_closed_nothing_of_it_is_left(served: Served) -> None:
     mark = f"3{uuid4().int % 10**9}"
     async with served.client() as ada:

@@ -11,6 +11,7 @@ from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIO
 from wick.caps import HEAD_BYTES, HEAD_SECONDS
 
 TOO_LARGE = b"HTTP/1.1 431 Request Header Fields Too Large\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+NO_TEXT = 1007  # why a WebSocket is closed
 UNREADABLE = b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
 
 
@@ -84,7 +85,23 @@ class SocketWire(WebSocketsSansIOProtocol):
             self.transport.write(UNREADABLE)
             self.transport.close()
 
+    def send_receive_event_to_app(self) -> None:
+        """What is said as text and is none ends it, as the protocol has it: the client's fault, and no error here."""
+        if self.curr_msg_data_type == "text" and not self.close_sent and not _is_text(b"".join(self.frames)):
+            self.frames = []
+            self.conn.send_close(NO_TEXT)
+            return self.handle_parser_exception()
+        return super().send_receive_event_to_app()
+
     async def send(self, message: Any) -> None:
         await super().send(message)
         if self.initial_response is not None and self.close_sent:
             self.handshake_complete = True  # a refusal is an answer, too, and nothing to be logged as an error
+
+
+def _is_text(data: bytes) -> bool:
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
