@@ -177,7 +177,7 @@ async def healthy(served: Served, tally: Tally) -> None:
             async with root.post("/agents/plain/invoke", json=body) as answer:
                 assert answer.status == 200, await answer.text()
     at = served.log.find("Traceback")
-    tally.check(at < 0, f"the log has a traceback: {served.log[at : at + 4_000]}")
+    tally.check(at < 0, f"the log has a traceback: {served.log[max(0, at - 600) : at + 4_000]}")
 
 
 def nobody_called(served: Served, bird: Canary, tally: Tally) -> None:

@@ -89,9 +89,11 @@ class SocketWire(WebSocketsSansIOProtocol):
         """What is said as text and is none ends it, as the protocol has it: the client's fault, and no error here."""
         if self.curr_msg_data_type == "text" and not self.close_sent and not _is_text(b"".join(self.frames)):
             self.frames = []
-            self.conn.send_close(NO_TEXT)
-            return self.handle_parser_exception()
-        return super().send_receive_event_to_app()
+            if self.conn.close_sent is None:  # else it ends already, for what came behind it
+                self.conn.send_close(NO_TEXT)
+                self.handle_parser_exception()
+            return
+        super().send_receive_event_to_app()
 
     async def send(self, message: Any) -> None:
         await super().send(message)
