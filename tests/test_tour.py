@@ -30,7 +30,7 @@ TOUR = ROOT / "docs" / "tour.md"
 PAGE_PORT = "127.0.0.1:8000"
 SECOND = "in a second terminal"
 ID = re.compile(r"\b(?:th|ask|run)_[0-9a-f]{12}\b")
-SECONDS = 100
+SECONDS = 300  # for what takes some seconds where nothing else runs
 
 
 @dataclass
