@@ -196,7 +196,7 @@ def terminals(tmp_path: Path, machine: dict[str, str]) -> Iterator[list[Terminal
         terminal.end()
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 def test_the_tour(terminals: list[Terminal], machine: dict[str, str], tmp_path: Path) -> None:
     ids, port, folder = Ids(), f"127.0.0.1:{machine['WICK_PORT']}", tmp_path / "here" / "tour"
     for step in steps(TOUR):
