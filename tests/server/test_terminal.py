@@ -65,8 +65,8 @@ async def test_text_that_is_none_ends_it_and_is_no_error_of_the_server(served: S
                 pass
         assert message.type == aiohttp.WSMsgType.CLOSE and message.data == 1007
     async with served.client() as ada, ada.ws_connect(TERMINAL) as socket:
-        link = socket.get_extra_info("transport") or socket._response.connection.transport  # type: ignore[union-attr]
-        link.write(b"\x81\x82\0\0\0\0\xff\x8c" + b"\xff" * 20)  # and behind it what is no frame at all
+        link = socket._response.connection.transport  # type: ignore[union-attr]
+        link.write(b"\x81\x82\0\0\0\0\xff\x8c" + b"\x88\x80\0\0\0\0")  # and at once it is closed
         async with asyncio.timeout(60):
             while (await socket.receive()).type == aiohttp.WSMsgType.BINARY:
                 pass

@@ -89,7 +89,7 @@ class SocketWire(WebSocketsSansIOProtocol):
         """What is said as text and is none ends it, as the protocol has it: the client's fault, and no error here."""
         if self.curr_msg_data_type == "text" and not self.close_sent and not _is_text(b"".join(self.frames)):
             self.frames = []
-            if self.conn.close_sent is None:  # else it ends already, for what came behind it
+            if self.conn.close_sent is None:  # else it was closed at once
                 self.conn.send_close(NO_TEXT)
                 self.handle_parser_exception()
             return
