@@ -23,10 +23,10 @@ def shells(*without: str) -> pytest.MarkDecorator:
 
 
 @contextmanager
-def marked(mark: str, command: str = "sleep 600") -> Iterator[subprocess.Popen[bytes]]:
-    """A process of somebody's that carries a mark."""
-    program = [*SOMEBODY, "env", f"WICK_CALL={mark}", "sh", "-c", f"echo; exec {command}"]
-    with subprocess.Popen(program, stdout=subprocess.PIPE) as process:
+def marked(mark: str, first: str = ":") -> Iterator[subprocess.Popen[bytes]]:
+    """A process of somebody's that carries a mark, and waits."""
+    program = [*SOMEBODY, "env", f"WICK_CALL={mark}", "sh", "-c", f"{first}; echo; read _"]
+    with subprocess.Popen(program, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         try:
             assert process.stdout and process.stdout.readline() == b"\n"
             yield process
@@ -62,8 +62,8 @@ def test_who_cannot_fork_finds_them_as_well(shell: tuple[str, ...]) -> None:
 @shells()
 def test_all_who_carry_a_mark_are_killed(shell: tuple[str, ...]) -> None:
     mark = f"test{uuid4().hex}"
-    forks = "sh -c 'f() { (sleep 0.01; f) & }; f; f; exec sleep 600'"
-    with marked(f"{mark}-1", forks), marked(f"{mark}-2") as two:
-        assert said(shell, f"{MARKED}{SWEEP}\nmark=$1; sweep; echo $?", mark) == "0"
-        assert two.wait(60) == -9
+    many = "for i in 1 2 3 4 5 6; do (sleep 600 & wait) & done"
+    with marked(f"{mark}-1", many) as one, marked(f"{mark}-2") as two:
+        said(shell, f"{MARKED}{SWEEP}\nmark=$1; until sweep; do :; done", mark)  # who is killed needs a moment to end
+        assert (one.wait(60), two.wait(60)) == (-9, -9)
         assert not said(shell, f'{MARKED}\nmark=$1; marked CONT; echo "$pids"', mark)

@@ -146,7 +146,8 @@ exit $code
 LIFELINE = f"""{MARKED}{TIDY}
 while read -r number order mark; do
     case $order in
-        TERM | KILL) frozen marked "$order" ;;
+        TERM) frozen marked TERM ;;
+        KILL) frozen marked KILL; marked KILL ;;  # one that was just becoming another program has no environment
         all) mark=$1; frozen nobody ;;
         tidy) mark=$1; quiet || frozen nobody ;;
     esac
