@@ -7,6 +7,7 @@ from typing import Literal
 
 from wick.backends.containers.engine import Engine, Process
 from wick.backends.containers.scripts import LIFELINE
+from wick.errors import BackendError
 
 ANSWER_SECONDS = 5.0  # for what takes milliseconds, unless somebody leaves it no processor
 
@@ -20,6 +21,7 @@ class Lifeline:
         self._keeper: asyncio.Task[None] | None = None
         self._asking = asyncio.Lock()
         self._asked, self._said = 0, b""
+        self._closed = False
 
     async def hold(self) -> None:
         """See to it that it is there."""
@@ -33,10 +35,14 @@ class Lifeline:
 
     async def _held(self) -> Process:
         if not self._lives:
-            await self.close()
+            await self._let_go()
             argv = ["sh", "-c", LIFELINE, "wick", self._name]
-            self._process, self._said = await self._engine.exec(self._container, argv, stdin=True), b""
-            self._keeper = asyncio.create_task(_keep(self._process), name="a lifeline")
+            process = await self._engine.exec(self._container, argv, stdin=True)
+            if self._closed:
+                process.close()
+                raise BackendError("the container was let go of meanwhile", "not_running")
+            self._process, self._said = process, b""
+            self._keeper = asyncio.create_task(_keep(process), name="a lifeline")
         assert self._process is not None
         return self._process
 
@@ -64,7 +70,7 @@ class Lifeline:
                 except TimeoutError:
                     return False
                 except OSError:
-                    await self.close()
+                    await self._let_go()
             return False
 
     async def _answer(self, process: Process, order: str) -> bytes:
@@ -82,7 +88,11 @@ class Lifeline:
         return b""
 
     async def close(self) -> None:
-        """Let it go: it ends all that was begun, and itself."""
+        """Let it go for good: it ends all that was begun, and itself."""
+        self._closed = True
+        await self._let_go()
+
+    async def _let_go(self) -> None:
         if self._keeper is not None:
             self._keeper.cancel()
             await asyncio.gather(self._keeper, return_exceptions=True)
