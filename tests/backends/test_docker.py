@@ -603,7 +603,9 @@ async def test_a_process_that_hid_is_ended_once_nothing_runs(make: Make, image: 
     backend = make(image)
     other = asyncio.create_task(backend.execute("while [ ! -e enough ]; do sleep 0.05; done", timeout=120))
     await until(lambda: "sleep 0.05" in left(backend))
-    await backend.execute("env -i setsid sleep 301 & (env -i sh -c 'sleep 302 & wait' &)")
+    hide = "env -i setsid sh -c '>one; exec sleep 301' & (env -i sh -c '>two; sleep 302 & wait' &)"
+    await backend.execute(hide + "; until [ -e one ] && [ -e two ]; do sleep 0.05; done")
+    await until(lambda: {"sleep 301", "sleep 302"} <= {*left(backend)})
     await asyncio.sleep(1)
     assert {"sleep 301", "sleep 302"} <= {*left(backend)}, "it could be the other command's"
     await backend.write("enough", "")
