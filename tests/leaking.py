@@ -16,6 +16,7 @@ import atexit
 import gc
 import json
 import os
+import re
 import sys
 import tempfile
 import time
@@ -219,9 +220,11 @@ def _shared(names: set[str]) -> list[str]:
     """Those files of the shared memory that this process maps or has named after itself: others are there, too."""
     if not names:
         return []
-    mapped, own = Path("/proc/self/maps").read_text(errors="replace"), str(os.getpid())
-    there = names & set(_listed(SHARED_MEMORY))
-    return [f"shared memory {name}" for name in sorted(there) if own in name or f"{SHARED_MEMORY}/{name}" in mapped]
+    mapped, there = Path("/proc/self/maps").read_text(errors="replace"), names & set(_listed(SHARED_MEMORY))
+    own = [
+        name for name in there if str(os.getpid()) in re.findall(r"\d+", name) or f"{SHARED_MEMORY}/{name}" in mapped
+    ]
+    return [f"shared memory {name}" for name in sorted(own)]
 
 
 # -- watching -------------------------------------------------------------------------------------------------------

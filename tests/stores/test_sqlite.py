@@ -226,6 +226,28 @@ async def test_a_file_of_something_else_is_refused(path: Path) -> None:
     await store.close()
 
 
+@pytest.mark.parametrize("number", range(6))  # after that nobody else can
+def test_a_file_that_another_program_makes_meanwhile_is_taken_as_it_is(path: Path, number: int) -> None:
+    file, db = sqlite_file.File(path, 5.0), sqlite3.connect(path, isolation_level=None)
+
+    class Slow:
+        """Another program makes the file after so many questions."""
+
+        asked = 0
+
+        def execute(self, words: str) -> Any:
+            if self.asked == number:
+                file.open(writes=True).close()
+            self.asked += 1
+            return db.execute(words)
+
+    slow: Any = Slow()
+    with closing(db):
+        db.execute("PRAGMA journal_mode = WAL")
+        sqlite_file._migrate(slow, path, sqlite_file.Schema(sqlite_file.APPLICATION, sqlite_file.STEPS, "threads"))
+        assert db.execute("PRAGMA user_version").fetchone() == (len(sqlite_file.STEPS),)
+
+
 async def test_an_older_file_is_brought_up_to_date(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = Sqlite(path)
     await (await held(store)).append(*entries(1, 2))

@@ -189,7 +189,12 @@ def _text(raw: bytes) -> str:
 
 
 def _migrate(db: sqlite3.Connection, path: Path, schema: Schema) -> None:
-    version, steps = _version(db, path, schema), schema.steps
+    steps = schema.steps
+    db.execute("BEGIN")  # so that all that is asked is of one moment: another process may be making it just now
+    try:
+        version = _version(db, path, schema)
+    finally:
+        db.execute("ROLLBACK")
     if version == len(steps):
         return
     db.execute("BEGIN IMMEDIATE")
