@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import gc
 from collections.abc import AsyncIterator
+from contextvars import ContextVar
 
 import pytest
 
 from wick import caps
 from wick.errors import Paused
-from wick.turns import Turns, closing, end, side_by_side, within
+from wick.turns import Turns, apart, closing, end, side_by_side, within
 
 
 @pytest.fixture
@@ -264,3 +265,30 @@ async def test_a_stream_that_cannot_be_closed_is_fine() -> None:
 
     async with closing(Numbers()) as numbers:
         assert [number async for number in numbers] == [2, 1, 0]
+
+
+async def test_what_is_done_apart_is_nobodys_child() -> None:
+    whose = ContextVar("whose", default="nobody")
+    whose.set("mine")
+
+    async def work() -> str:
+        return whose.get()
+
+    assert (await work(), await apart(work())) == ("mine", "nobody")
+
+
+async def test_what_is_done_apart_is_cancelled_with_the_one_who_waits() -> None:
+    ended = []
+
+    async def work() -> None:
+        try:
+            await asyncio.sleep(60)
+        finally:
+            ended.append(True)
+
+    task = asyncio.create_task(apart(work()))
+    await asyncio.sleep(0.01)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert ended

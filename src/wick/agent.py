@@ -220,10 +220,9 @@ class Stream:
     def __init__(self, agent: Agent, run: Run) -> None:
         self.run = run
         self._agent = agent
-        self._events: deque[Event] = deque()
-        self._reader: asyncio.Future[None] | None = None  # waits for news
+        self._above, self._events = run.emitter, _Events(run.emitter)
         self._read = False
-        self._above, run.emitter = run.emitter, self._take
+        run.emitter = self._events.take
 
     @property
     def result(self) -> Result | None:
@@ -237,31 +236,20 @@ class Stream:
         self._read, self.run.emitter = True, self._above
         return await self._agent._drive(self.run)
 
-    def _take(self, event: Event) -> None:
-        self._events.append(event)  # first, for whoever else watches may fail
-        self._wake()
-        if self._above is not None:
-            self._above(event)
-
-    def _wake(self, *_: object) -> None:
-        if self._reader is not None and not self._reader.done():
-            self._reader.set_result(None)
-
     async def __aiter__(self) -> AsyncIterator[Event]:
         if self._read:
             raise ConfigError("a stream can be read once; start another run, or read the thread")
-        self._read = True
+        self._read, events = True, self._events
         task = asyncio.create_task(self._drive(), name=self.run.id)
-        task.add_done_callback(self._wake)  # a hook may have taken the last event away
+        task.add_done_callback(events.wake)  # a hook may have taken the last event away
         try:
-            while self._events or not task.done():
-                while self._events:
-                    event = self._events.popleft()
+            while events.waiting or not task.done():
+                while events.waiting:
+                    event = events.waiting.popleft()
                     yield event
                     if event.terminal:
                         return
-                self._reader = asyncio.get_running_loop().create_future()
-                await self._reader
+                await events.come()
         finally:
             await end((task,)) if not task.done() else None
 
@@ -270,6 +258,29 @@ class Stream:
             await self._agent._drive(self.run)
         except (Exception, Paused):
             """The stream's last event has told of it."""
+
+
+class _Events:
+    """What a run has said and nobody has read yet. It knows nothing of the run, so that neither keeps the other."""
+
+    def __init__(self, above: Emit | None) -> None:
+        self.waiting: deque[Event] = deque()
+        self._above = above
+        self._reader: asyncio.Future[None] | None = None  # waits for news
+
+    def take(self, event: Event) -> None:
+        self.waiting.append(event)  # first, for whoever else watches may fail
+        self.wake()
+        if self._above is not None:
+            self._above(event)
+
+    def wake(self, *_: object) -> None:
+        if self._reader is not None and not self._reader.done():
+            self._reader.set_result(None)
+
+    async def come(self) -> None:
+        self._reader = asyncio.get_running_loop().create_future()
+        await self._reader
 
 
 def _holds(part: Capability) -> bool:

@@ -352,7 +352,7 @@ async def replied(call: ModelCall, reply: Message) -> None:
         await run.thread.saved()
     if run.emitter is None:
         return
-    name = (trail.sealed or call).model.name  # the one that really answered
+    name = call.final("model").name  # the one that really answered
     if reply is not trail.reply and (trail.shown or reply.text):
         run.emit(ChatModelRestart(name=name, content=reply.text))
     run.emit(ChatModelEnd(name=name, message=reply.to_json(), usage=trail.usage.to_json()))

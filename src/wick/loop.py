@@ -32,92 +32,96 @@ class Loop:
     def __init__(self, hooks: Sequence[Hook]) -> None:
         self.hooks, self.guards = tuple(hooks), guards(hooks)
         self.inherited = tuple(hook for hook in hooks if hook.inherit)  # handed down to children
-        self.run = onion(hooks, Run, self._run)
-        self.step = onion(hooks, Step, self._step)
-        self.call_model = onion(hooks, ModelCall, self._call_model)
-        self.use_tool = onion(hooks, ToolUse, self._use_tool)
+        self.run = onion(hooks, Run, _run)
+        self.step = onion(hooks, Step, _step)
+        self.call_model = onion(hooks, ModelCall, _call_model)
+        self.use_tool = onion(hooks, ToolUse, _use_tool)
 
-    async def _run(self, sealed: Run) -> Result:
-        run = sealed.run
-        verdict = await journal.begin(run, sealed.input)
-        number = max(run.thread.steps - bool(run.thread.pending), 0)
-        while isinstance(verdict, Continue):
-            number += 1
-            await journal.listen(run)
-            step = Step(run, number, run.thread.pending)
-            verdict = await journal.follow(step, await self.step(step))
-        return journal.conclude(run, verdict)
 
-    async def _step(self, step: Step) -> Stop | Continue:
-        run = step.run
-        # A run that was interrupted takes up where it left; what an earlier attempt has answered is not used again.
-        calls: Sequence[ToolCall] = [call for call in step.pending if run.thread.awaits(call)]
-        if run.stopping and not calls:
-            return run.stopping  # a Stop stands, also when a wrap tries the step again
-        if not calls:
-            call = ModelCall(
-                run, run.model, run.system, [*run.thread.messages], [*run.tools.values()], thaw(run.settings)
-            )
-            journal.announce(call, step.number)
-            reply = await self.call_model(call)
-            await journal.replied(call, reply)
-            if run.stopping or not reply.tool_calls:
-                return run.stopping or _finished(call)
-            calls = reply.tool_calls
-        await self._use_tools(run, calls)
-        run.progress.continues = 0
-        return run.stopping or Continue()
+async def _run(sealed: Run) -> Result:
+    run = sealed.run
+    verdict = await journal.begin(run, sealed.input)
+    number = max(run.thread.steps - bool(run.thread.pending), 0)
+    while isinstance(verdict, Continue):
+        number += 1
+        await journal.listen(run)
+        step = Step(run, number, run.thread.pending)
+        verdict = await journal.follow(step, await run.loop.step(step))
+    return journal.conclude(run, verdict)
 
-    async def _use_tools(self, run: Run, calls: Sequence[ToolCall]) -> None:
-        tools = [run.tools.get(call.name) for call in calls]
-        turns = Turns([tool is not None and tool.alone for tool in tools])
-        uses = [_tool_use(run, call, turns, number) for number, call in enumerate(calls)]
-        failures = await side_by_side([self._answer(use) for use in uses], [call.name for call in calls])
-        if failures:  # what failed is worse than what waits
-            raise next((failure for failure in failures if isinstance(failure, Exception)), failures[0])
 
-    async def _answer(self, use: ToolUse) -> None:
-        """Use a tool and log what it came to, whatever becomes of the others."""
-        try:
-            journal.begun(use)
-            await journal.answered(use, await self.use_tool(use))
-        except Exception as error:
-            if use.call.id in use.run.thread.waiting:
-                await journal.fell_through(use, error)
-            raise
-        finally:
-            use.turns.ended(use.number)
+async def _step(step: Step) -> Stop | Continue:
+    run = step.run
+    # A run that was interrupted takes up where it left; what an earlier attempt has answered is not used again.
+    calls: Sequence[ToolCall] = [call for call in step.pending if run.thread.awaits(call)]
+    if run.stopping and not calls:
+        return run.stopping  # a Stop stands, also when a wrap tries the step again
+    if not calls:
+        call = ModelCall(run, run.model, run.system, [*run.thread.messages], [*run.tools.values()], thaw(run.settings))
+        journal.announce(call, step.number)
+        reply = await run.loop.call_model(call)
+        await journal.replied(call, reply)
+        if run.stopping or not reply.tool_calls:
+            return run.stopping or _finished(call)
+        calls = reply.tool_calls
+    await _use_tools(run, calls)
+    run.progress.continues = 0
+    return run.stopping or Continue()
 
-    async def _call_model(self, call: ModelCall) -> Message:
-        reply = Reply()
-        journal.taken_back(call)
-        try:
-            async with closing(call.model.stream(call.request)) as deltas:
-                async for delta in deltas:
-                    reply.feed(delta)
-                    journal.show(call, delta)
-        finally:
-            call.trail.usage = reply.usage
-            if reply.finish or reply.usage.total_tokens:  # a server that never began an answer has charged nothing
-                call.charge(reply.usage)
-        message = reply.message()
-        call.trail.reply, call.trail.finish = message, reply.finish
-        return message
 
-    async def _use_tool(self, use: ToolUse) -> ToolResult:
-        await use.turns.mine(use.number)
-        if refusal := await journal.intend(use):
-            return use.blocked(refusal)
-        attempt, token = use.attempt, current_run.set(use.run)  # an agent that the tool runs is a child of this run
-        try:
-            result, fate = await use_tool(use.bound, use.data, use, use.run)
-        finally:
-            current_run.reset(token)
-        journal.ended(use, attempt, result, fate)
-        said = use.accept(result)
-        if use.trail.holds:
-            use.trail.reply = use.kept(said)[1]
-        return said
+async def _use_tools(run: Run, calls: Sequence[ToolCall]) -> None:
+    tools = [run.tools.get(call.name) for call in calls]
+    turns = Turns([tool is not None and tool.alone for tool in tools])
+    uses = [_tool_use(run, call, turns, number) for number, call in enumerate(calls)]
+    failures = await side_by_side([_answer(use) for use in uses], [call.name for call in calls])
+    if failures:  # what failed is worse than what waits
+        raise next((failure for failure in failures if isinstance(failure, Exception)), failures[0])
+
+
+async def _answer(use: ToolUse) -> None:
+    """Use a tool and log what it came to, whatever becomes of the others."""
+    try:
+        journal.begun(use)
+        await journal.answered(use, await use.run.loop.use_tool(use))
+    except Exception as error:
+        if use.call.id in use.run.thread.waiting:
+            await journal.fell_through(use, error)
+        raise
+    finally:
+        use.turns.ended(use.number)
+
+
+async def _call_model(call: ModelCall) -> Message:
+    reply = Reply()
+    journal.taken_back(call)
+    try:
+        async with closing(call.model.stream(call.request)) as deltas:
+            async for delta in deltas:
+                reply.feed(delta)
+                journal.show(call, delta)
+    finally:
+        call.trail.usage = reply.usage
+        if reply.finish or reply.usage.total_tokens:  # a server that never began an answer has charged nothing
+            call.charge(reply.usage)
+    message = reply.message()
+    call.trail.reply, call.trail.finish = message, reply.finish
+    return message
+
+
+async def _use_tool(use: ToolUse) -> ToolResult:
+    await use.turns.mine(use.number)
+    if refusal := await journal.intend(use):
+        return use.blocked(refusal)
+    attempt, token = use.attempt, current_run.set(use.run)  # an agent that the tool runs is a child of this run
+    try:
+        result, fate = await use_tool(use.bound, use.data, use, use.run)
+    finally:
+        current_run.reset(token)
+    journal.ended(use, attempt, result, fate)
+    said = use.accept(result)
+    if use.trail.holds:
+        use.trail.reply = use.kept(said)[1]
+    return said
 
 
 def _finished(call: ModelCall) -> Stop:

@@ -62,15 +62,22 @@ class Result:
         return total(self.charges)
 
 
+class _Belongs:
+    """What belongs to a run. A run belongs to itself, which it does not have to remember: who holds themselves stays in
+    memory, with all that a run can reach, until Python looks for garbage."""
+
+    __slots__ = ()
+    run: Run
+
+
 @dataclass(eq=False, slots=True)
-class Operation(Generic[R]):
+class Operation(_Belongs, Generic[R]):
     """Something the agent does. A hook reads it, changes it, and decides about it."""
 
     name: ClassVar[str] = "operation"
     editable: ClassVar[tuple[str, ...]] = ()  # what hooks change
     fixed: ClassVar[tuple[str, ...]] = ("run", "trail")  # whose it is: what no hook can change
 
-    run: Run
     result: R = field(default=None, init=False, repr=False)  # type: ignore[assignment]
     error: Exception | None = field(default=None, init=False, repr=False)
     asks: tuple[Ask, ...] = field(default=(), kw_only=True, repr=False)
@@ -192,8 +199,13 @@ class Operation(Generic[R]):
         elif isinstance(verdict, Stop):
             self.run.halt(verdict)
 
+    def final(self, name: str) -> Any:
+        """A field that hooks may change, as it was last sealed; as it is now if it never was."""
+        return self.trail.sealed[name] if self.trail.sealed else getattr(self, name)
+
     def _read_only(self, **changes: Any) -> Self:
-        self.trail.sealed = sealed = sealed_copy(self, changes)
+        sealed = sealed_copy(self, changes)
+        self.trail.sealed = {name: getattr(sealed, name) for name in self.editable}
         return sealed
 
 
@@ -232,7 +244,6 @@ class Run(Operation[Result], Injected):
     editable = ("input", "system", "tools", "settings", "model", "user")
     fixed = ("trail", "id", "parent", "loop", "progress", "thread", "recipe")
 
-    run: Run = field(init=False, repr=False)
     agent: str = "agent"
     input: list[Message] = field(default_factory=list)
     thread: Thread = field(default_factory=Thread)
@@ -249,9 +260,11 @@ class Run(Operation[Result], Injected):
     make: Any = field(default=None, repr=False)  # makes an agent, for who runs one as a child of this run
     recipe: str = ""  # the name of the recipe that its input comes from
     progress: Progress = field(default_factory=Progress, repr=False)
+    opened: Run | None = field(default=None, init=False, repr=False)  # of one that is sealed, the one that goes on
 
-    def __post_init__(self) -> None:
-        self.run = self
+    @property
+    def run(self) -> Run:  # type: ignore[override]
+        return self.opened or self
 
     @property
     def names(self) -> frozenset[str]:
@@ -306,15 +319,13 @@ class Run(Operation[Result], Injected):
         return {"run": self.id, "agent": self.agent, "user": self.user, "input": words}
 
     def fork(self, **changes: Any) -> Run:
-        copy = Operation.fork(self, **changes)
-        copy.run = copy  # what is inside refers to the copy
-        return copy
+        return Operation.fork(self, opened=None, **changes)  # what is inside refers to the copy
 
     def seal(self) -> Run:
         _only(Message, self.input, "the input of a run")
         _only(Tool, self.tools.values(), "the tools of a run")
         tools, settings = FrozenDict(self.tools), freeze(self.settings)
-        return self._read_only(input=tuple(self.input), tools=tools, settings=settings)
+        return self._read_only(input=tuple(self.input), tools=tools, settings=settings, opened=self.run)
 
     def blocked(self, reason: str) -> Result:
         reason = self._stop().reason
@@ -396,6 +407,7 @@ class Step(Operation[Stop | Continue]):
 
     name = "step"
 
+    run: Run
     number: int
     pending: tuple[ToolCall, ...] = ()
 
@@ -446,6 +458,7 @@ class ModelCall(Operation[Message]):
     editable = ("model", "system", "messages", "tools", "settings")
     fixed = ("run", "trail", "charges")
 
+    run: Run
     model: Model
     system: str
     messages: list[Message]
@@ -508,6 +521,7 @@ class ToolUse(Operation[ToolResult], Injected):
     editable = ("args", "tool")
     fixed = ("run", "trail", "call", "turns", "number")
 
+    run: Run
     call: ToolCall
     tool: Tool | None
     args: dict[str, Any]

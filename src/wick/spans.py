@@ -41,9 +41,9 @@ def tried(op: Operation[Any]) -> Attributes:
     """What is known when it has ended, with or without a result."""
     if not isinstance(op, ModelCall):
         return {}
-    call = op.trail.sealed or op
+    model, messages = op.final("model"), op.final("messages")
     spent = sum((charge.usage for charge in op.charges), Usage())  # of all attempts
-    asked = {"gen_ai.request.model": call.model.name, "message_count": len(call.messages), "purpose": call.purpose}
+    asked = {"gen_ai.request.model": model.name, "message_count": len(messages), "purpose": op.purpose}
     return asked | _usage(spent)
 
 
@@ -80,7 +80,7 @@ def _replied(reply: Message) -> Attributes:
 
 
 def _used(use: ToolUse) -> Attributes:
-    args, name, id = canonical((use.trail.sealed or use).args).decode(), use.call.name, use.call.id
+    args, name, id = canonical(use.final("args")).decode(), use.call.name, use.call.id
     named = {"tool_name": name, "tool_call_id": id, "gen_ai.tool.name": name, "gen_ai.tool.call.id": id}
     return {"tool_args": args[:PREVIEW_CHARS]} | named
 

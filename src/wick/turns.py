@@ -6,6 +6,7 @@ import asyncio
 import logging
 import sys
 from collections.abc import AsyncIterator, Awaitable, Coroutine, Sequence
+from contextvars import Context
 from typing import Any, Generic, TypeVar, cast
 
 from wick import caps
@@ -80,8 +81,14 @@ async def side_by_side(works: Sequence[Coroutine[Any, Any, None]], names: Sequen
         await all_done
     except asyncio.CancelledError:
         await end(tasks)
+        failures.clear()
         raise
-    return [failures[number] for number in sorted(failures)]
+    return [failures.pop(number) for number in sorted(failures)]  # nothing is left that holds what went wrong
+
+
+async def apart(work: Coroutine[Any, Any, T]) -> T:
+    """Do what others will need, too: it is no child of the run that needed it first, which it would keep in memory."""
+    return await asyncio.create_task(work, context=Context())
 
 
 class closing(Generic[T]):

@@ -38,7 +38,7 @@ class Trail:
     notes: dict[str, Any] = field(default_factory=dict)
     invalid: str = ""  # why the call cannot be made at all
     prevented: Block | Stop | None = None
-    sealed: Any = None  # the operation, as it was last sealed
+    sealed: dict[str, Any] = field(default_factory=dict)  # what hooks may change, as it was last sealed
     answers: dict[str, Allow | Block] = field(default_factory=dict)  # the user's, by the hash they are about
     grants: set[tuple[str, bytes]] = field(default_factory=set)  # a tool with exactly these arguments may be used
     default_question: str = ""  # what only a permission mode asks, so that a grant could have silenced it

@@ -34,6 +34,7 @@ from wick.stores.sqlite import Sqlite
 
 SERVER = """
 import json, os, time
+from collections import deque
 from wick import FunctionModel, ToolCall, assistant, tool
 from wick.server.server import Server
 
@@ -50,7 +51,9 @@ def answer(request):
     name, args = json.loads(last.text)
     return assistant("", ToolCall("c1", name, args))
 
-does = {"model": FunctionModel(answer), "backend": {"type": "local"}, "skills": True, "tools": [nap]}
+model = FunctionModel(answer)
+model.requests = deque(maxlen=0)  # it would keep what it was asked
+does = {"model": model, "backend": {"type": "local"}, "skills": True, "tools": [nap]}
 far = {"model": {"model": f"gateway:soak@{os.environ['PROVIDER']}", "api_key": "sk-soak"}, "todos": False}
 server = Server(settings=os.environ["WICK_SETTINGS"])
 server.register_agent("does", does)

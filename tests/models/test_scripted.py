@@ -161,3 +161,10 @@ def test_a_model_stays_what_it_is_and_an_unknown_name_is_refused() -> None:
     assert resolve(model) is model
     with pytest.raises(ConfigError, match="there is no model named 'abacus'"):
         resolve("abacus")
+
+
+async def test_a_function_that_answers_for_long_does_not_remember_all_of_it() -> None:
+    model = FunctionModel(lambda request: "yes")
+    for number in range(150):
+        await Agent(model).run(str(number))
+    assert [request.messages[0].text for request in model.requests] == [str(number) for number in range(50, 150)]

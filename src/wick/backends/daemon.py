@@ -29,6 +29,7 @@ from wick.errors import BackendError
 from wick.processes import clean_environment
 from wick.protocols import OnOutput
 from wick.shapes import Executed, Job, JobOutput, Json
+from wick.turns import apart
 
 __all__ = ["Daemon", "DaemonTerminal", "Gone", "on_host"]
 
@@ -359,7 +360,7 @@ async def _keep() -> AsyncGenerator[Daemon, None]:
     loop = asyncio.get_running_loop()
     ours, theirs = socket.socketpair()
     try:
-        _, daemon = await loop.create_unix_connection(_OnHost, sock=ours)
+        _, daemon = await apart(loop.create_unix_connection(_OnHost, sock=ours))
     except BaseException:
         ours.close()
         theirs.close()

@@ -187,7 +187,7 @@ def _ran(use: ToolUse) -> bool:
 
 def _final(use: ToolUse) -> Any:
     """The arguments that the tool was used with."""
-    return (use.trail.sealed or use).args
+    return use.final("args")
 
 
 def _duration(use: ToolUse) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from inspect import isawaitable
 from typing import Any
@@ -14,6 +15,7 @@ from wick.messages import Message, ToolCall
 from wick.protocols import CallArgs, CallStart, Delta, Finish, ReasoningDelta, Request, TextDelta, Usage
 
 TURN = 100  # pieces of a reply, after which others have a turn
+KEPT = 100  # requests that are remembered: a function may answer for as long as a server runs
 
 Reply = str | Message | ToolCall | Sequence[ToolCall] | BaseException
 
@@ -57,12 +59,12 @@ class Scripted:
 
 
 class FunctionModel:
-    """Answers by a function of the request, which returns what a script could hold."""
+    """Answers by a function of the request, which returns what a script could hold; `requests` are the last hundred."""
 
     def __init__(self, fn: Callable[[Request], Reply | Awaitable[Reply]], name: str = "function") -> None:
         self.fn = fn
         self.name = name
-        self.requests: list[Request] = []
+        self.requests: deque[Request] = deque(maxlen=KEPT)
 
     async def stream(self, request: Request) -> AsyncIterator[Delta]:
         self.requests.append(request)

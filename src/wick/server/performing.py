@@ -89,6 +89,8 @@ class Performing:
         del self.running[running.info.owner, running.info.thread]
         running.hub.finish("elsewhere" if running.given_up else end)
         self.board.take(running.info.owner, running.hub)
+        result = running.run.progress.result if running.run is not None else None
+        _forget(problem or (result.error if result is not None else None))
         if end == "elsewhere" or (end == "told" and (problem is None or running.hub.begun)):
             await then(running)
 
@@ -190,6 +192,13 @@ def _is_elsewhere(error: Exception) -> bool:
 def _passes(error: Exception) -> bool:
     """Whether the store could not just now; what it has is as it was, and can be gone on with."""
     return isinstance(error, StoreError) and error.code in ("full", "locked", "unavailable")
+
+
+def _forget(error: BaseException | None) -> None:
+    """Drop where an error came from: all that a run can reach would stay in memory until Python looks for garbage."""
+    while error is not None and error.__traceback__ is not None:
+        error.__traceback__ = None
+        error = error.__cause__ or error.__context__
 
 
 def _failed(running: Running, problem: Exception) -> Failed:

@@ -24,6 +24,7 @@ from wick.backends.daemon import Daemon
 from wick.backends.wickd import bundle
 from wick.errors import BackendError
 from wick.protocols import Status
+from wick.turns import apart
 from wick.workers import in_thread
 
 
@@ -97,7 +98,7 @@ class Life:
                 if link.over:
                     raise BackendError("the container was stopped meanwhile", "not_running")
                 if not self._is_fresh(link):
-                    await self._launch(link)
+                    await apart(self._launch(link))
         return link
 
     def _is_fresh(self, link: Link) -> bool:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from contextvars import Context
 from typing import Literal
 
 from wick.backends.containers.engine import Engine, Process
 from wick.backends.containers.scripts import LIFELINE
 from wick.errors import BackendError
+from wick.turns import apart
 
 ANSWER_SECONDS = 5.0  # for what takes milliseconds, unless somebody leaves it no processor
 
@@ -37,12 +39,12 @@ class Lifeline:
         if not self._lives:
             await self._let_go()
             argv = ["sh", "-c", LIFELINE, "wick", self._name]
-            process = await self._engine.exec(self._container, argv, stdin=True)
+            process = await apart(self._engine.exec(self._container, argv, stdin=True))
             if self._closed:
                 process.close()
                 raise BackendError("the container was let go of meanwhile", "not_running")
             self._process, self._said = process, b""
-            self._keeper = asyncio.create_task(_keep(process), name="a lifeline")
+            self._keeper = asyncio.create_task(_keep(process), name="a lifeline", context=Context())
         assert self._process is not None
         return self._process
 

@@ -1,0 +1,189 @@
+"""What is over is gone: no run, thread or agent waits in memory until Python looks for garbage.
+
+A thread of many entries that stayed there would not only take memory. Each look for garbage takes as long as there are
+objects, and holds up everybody meanwhile.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kit import call, calls, echo, echoer, hook_at, user_of
+from serving import hosted, talking
+from wick import (
+    Agent,
+    Ask,
+    Block,
+    FunctionModel,
+    ModelCall,
+    Run,
+    Scripted,
+    Step,
+    Stop,
+    Thread,
+    ToolCall,
+    ToolUse,
+    after,
+    before,
+    guard,
+    tool,
+    wrap,
+)
+from wick.capabilities.sessions import Sessions
+from wick.capabilities.subagents import Subagents
+from wick.errors import ModelError
+from wick.hooks import Next
+from wick.protocols import Request
+from wick.stores.in_memory import InMemory
+from wick.subagent import Subagent
+
+Work = Callable[[], Awaitable[object]]
+
+
+@tool
+async def nap(text: str) -> str:
+    """Sleep for long."""
+    await asyncio.sleep(60)
+    return text
+
+
+@tool
+async def fails(text: str) -> str:
+    """Fail."""
+    raise ValueError(text)
+
+
+@before(ToolUse)
+async def looks(use: ToolUse) -> None:
+    use.notes["seen"] = True
+
+
+@wrap(ModelCall)
+async def passes_on(call: ModelCall, next: Next[Any]) -> Any:
+    return await next(call)
+
+
+@wrap(ToolUse)
+async def tries_twice(use: ToolUse, next: Next[Any]) -> Any:
+    await next(use)
+    return await next(use)
+
+
+@after(Run)
+async def reads(run: Run) -> None:
+    assert run.result is not None
+
+
+@guard(ToolUse)
+async def agrees(use: ToolUse) -> None:
+    assert use.args
+
+
+HOOKS = (looks, passes_on, tries_twice, reads, agrees)
+
+
+async def streamed() -> None:
+    async for _ in echoer(*HOOKS).stream("go"):
+        """All of it."""
+
+
+async def streamed_in_part() -> None:
+    async for _ in echoer(*HOOKS).stream("go"):
+        break
+
+
+async def cancelled() -> None:
+    task = asyncio.create_task(user_of(nap, *HOOKS).run("go"))
+    await asyncio.sleep(0.1)
+    task.cancel()
+    with suppress(asyncio.CancelledError):
+        await task
+
+
+async def kept() -> None:
+    agent = Agent(Scripted(calls(call()), "done"), tools=[echo], hooks=[Sessions(InMemory())])
+    await agent.run("go", thread=Thread())
+
+
+async def handed_on() -> None:
+    work = ToolCall("c1", "task", {"agent": "helper", "prompt": "help"})
+    agent = Agent(Scripted(calls(work), "helped", "done"), hooks=[Subagents([Subagent("helper", "Helps.")])])
+    assert (await agent.run("go")).text == "done"
+
+
+WORKS: dict[str, Work] = {
+    "a run": lambda: echoer().run("go"),
+    "with hooks": lambda: echoer(*HOOKS).run("go"),
+    "streamed": streamed,
+    "streamed in part": streamed_in_part,
+    "side by side": lambda: Agent(Scripted(calls(call(id="a"), call(id="b")), "done"), tools=[echo]).run("go"),
+    "a tool that fails": lambda: user_of(fails, *HOOKS).run("go"),
+    "a hook that fails": lambda: echoer(hook_at("after", ToolUse, "nonsense")).run("go"),
+    "refused": lambda: echoer(hook_at("guard", ToolUse, Block("no"))).run("go"),
+    "stopped": lambda: echoer(hook_at("before", Step, Stop("enough"))).run("go"),
+    "paused": lambda: echoer(hook_at("guard", ToolUse, Ask("may I?"))).run("go"),
+    "cancelled": cancelled,
+    "kept in a store": kept,
+    "handed on": handed_on,
+}
+
+
+async def garbage(work: Work) -> Counter[str]:
+    """What some work leaves behind for Python to find, of what is wick's."""
+    await work()  # what is made once for all is not of this work
+    gc.collect()
+    gc.disable()
+    try:
+        await work()
+        await asyncio.sleep(0.1)  # for what ends with it
+        gc.set_debug(gc.DEBUG_SAVEALL)
+        gc.collect()
+        return Counter(type(found).__name__ for found in gc.garbage if type(found).__module__.startswith("wick"))
+    finally:
+        gc.set_debug(0)
+        gc.garbage.clear()
+        gc.enable()
+
+
+@pytest.mark.parametrize("name", WORKS)
+async def test_what_is_over_is_gone(name: str) -> None:
+    assert not await garbage(WORKS[name])
+
+
+async def test_what_holds_itself_is_noticed() -> None:
+    async def work() -> None:
+        thread = Thread()
+        thread.touched["itself"] = thread  # type: ignore[assignment]
+
+    assert (await garbage(work))["Thread"] == 1
+
+
+def _answer(request: Request) -> Any:
+    last = request.messages[-1]
+    if last.text == "fail":
+        raise ModelError("no model today")
+    return calls(ToolCall("c1", last.text, {"text": "x"})) if last.role == "user" else "done"
+
+
+@pytest.mark.parametrize("said", ["echo", "fails", "fail"])
+@pytest.mark.parametrize("how", ["invoke", "stream"])
+async def test_what_is_over_is_gone_from_a_server(tmp_path: Path, said: str, how: str) -> None:
+    agents = {"a": {"model": FunctionModel(_answer), "tools": [echo, fails], "backend": {"type": "local"}}}
+    async with hosted(tmp_path, agents=agents) as served, talking(served) as client:
+
+        async def work() -> None:
+            async with client.post(f"/agents/a/{how}", json={"messages": [{"content": said}]}) as answer:
+                await answer.read()
+            while served.service.runs.performing.running:
+                await asyncio.sleep(0.01)
+
+        found = await garbage(work)
+        assert not found
