@@ -44,7 +44,7 @@ BACKLOG = 4096
 M_MMAP_THRESHOLD, M_ARENA_MAX = -3, -8  # of mallopt, in malloc.h
 LARGE_BLOCK, ARENAS = 262_144, 2  # what is larger has pages of its own; how many heaps share the rest
 COLLECT = (5_000, 5, 100)  # how many new objects make Python look for garbage, and how often it looks at older ones
-SWITCH_SECONDS = 0.001  # for which a Python thread that has much to do goes on before the event loop has its turn
+SWITCH_SECONDS = 0.0002  # for which a Python thread that has much to do goes on before the event loop has its turn
 
 
 def _say(line: str) -> None:

@@ -16,6 +16,7 @@ from wick.server.embedded import EMBEDDED
 from wick.server.identity import LOCAL
 from wick.server.ledger import Ledger
 from wick.server.limits import Limits
+from wick.server.loading import Loading
 from wick.server.metrics import Metrics
 from wick.server.page_files import page_folder
 from wick.server.pulse import Pulse
@@ -50,12 +51,13 @@ class Service:
         self.records: Records = open_records(settings)
         self.metrics = Metrics()
         self.limits = Limits(settings.quotas)
-        self.files, self.loading = asyncio.Lock(), asyncio.Lock()  # one large file is in memory at a time, one thread
+        self.files = asyncio.Lock()  # one large file is in memory at a time
         self.users = Users(self.records)
         self.tickets = Tickets(self.records, clock)
         verifier = Verifier(settings, self.users)
         self.secrets = Secrets(known_secrets(settings, verifier.local))
         self.store = cast(Store, Unwritten(open_store(settings), self.secrets))
+        self.loading = Loading(self.store)
         self.guests = Guests(verifier, Browsers(self.records, clock), self.tickets)
         self.bus = Bus()
         self.usage = Ledger(self.records)

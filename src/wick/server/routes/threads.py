@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from typing import Annotated, Any, Literal
 
 import orjson
 from fastapi import Query
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
+from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from wick.frozen import canonical, thaw
-from wick.keeping import load
 from wick.server.bodies import (
     OWN_META,
     Kept,
@@ -28,10 +26,8 @@ from wick.server.bodies import (
 )
 from wick.server.dependencies import Caller, Wick
 from wick.server.errors import ApiError
-from wick.server.identity import User
 from wick.server.routes.invoke import IdempotencyKey
 from wick.server.routing import Router
-from wick.server.service import Service
 from wick.server.strict import Strict
 from wick.server.unread import put_by
 from wick.threads import SCHEMA, Thread
@@ -160,22 +156,15 @@ async def search(
 
 
 @router.get("/{id}", response_model=ThreadDetail)
-async def one(id: str, caller: Caller, wick: Wick) -> Response:
+async def one(id: str, caller: Caller, wick: Wick, request: Request) -> Response:
     """A thread and what was said in it."""
     head = await wick.store.head(caller.id, id)
-    async with _loaded(wick, caller, id) as thread:
+    async with wick.loading.thread(caller.id, id, request) as thread:
         queue = await wick.store.inbox(caller.id, id) if head.queued else ()  # after the log: nothing is in both
         unheard = [{"position": row.position, "message": row.data} for row in queue if row.kind == "message"]
         last = len(thread.entries)  # it may have grown since its head was read, and `last` is of these messages
         about = {**thread_out(head).model_dump(), "last": last, "unheard": thaw(unheard)}
         return await put_by(await whole(ThreadDetail, {**about, "usage": thread.usage}, thread))
-
-
-@asynccontextmanager
-async def _loaded(wick: Service, user: User, id: str) -> AsyncIterator[Thread]:
-    """A thread as it is. One is in memory at a time, however many ask for theirs, for it may be large."""
-    async with wick.loading:
-        yield await load(wick.store, user.id, id)
 
 
 @router.patch("/{id}")
@@ -202,10 +191,10 @@ async def fork(id: str, body: Fork, caller: Caller, wick: Wick) -> ThreadOut:
 
 
 @router.post("/{id}/rewind", response_model=ThreadDetail)
-async def rewind(id: str, body: Rewind, caller: Caller, wick: Wick) -> Response:
+async def rewind(id: str, body: Rewind, caller: Caller, wick: Wick, request: Request) -> Response:
     """Go back to how a thread was after an entry; what came later stays in the log and counts no more."""
     await wick.runs.sessions.rewind(id, body.to, owner=caller.id)
-    return await one(id, caller, wick)
+    return await one(id, caller, wick, request)
 
 
 @router.post("/{id}/messages", status_code=202)
@@ -222,10 +211,12 @@ _EXPORTS: dict[int | str, dict[str, Any]] = {
 
 
 @router.get("/{id}/export", response_class=JSONResponse, responses=_EXPORTS)
-async def export(id: str, caller: Caller, wick: Wick, format: Literal["json", "markdown"] = "json") -> Response:
+async def export(
+    id: str, caller: Caller, wick: Wick, request: Request, format: Literal["json", "markdown"] = "json"
+) -> Response:
     """All of a thread: its log as JSON, or what was said as Markdown."""
     head = await wick.store.head(caller.id, id)
-    async with _loaded(wick, caller, id) as thread:
+    async with wick.loading.thread(caller.id, id, request) as thread:
         name = "".join(char if char.isascii() and (char.isalnum() or char in "-_.") else "-" for char in id)
         suffix = "json" if format == "json" else "md"
         headers = {"Content-Disposition": f'attachment; filename="{name}.{suffix}"'}

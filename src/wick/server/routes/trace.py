@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from pydantic import BaseModel, Field, JsonValue
+from starlette.requests import Request
+from starlette.responses import Response
 
 from wick.capabilities.recorder import VALUE
 from wick.frozen import thaw
-from wick.keeping import load
 from wick.prices import price
 from wick.protocols import Usage
 from wick.server.dependencies import Caller, Wick
@@ -73,11 +74,13 @@ class ThreadRuns(BaseModel):
     runs: list[ThreadRun]
 
 
-@router.get("/threads/{id}/runs")
-async def thread_runs(id: str, caller: Caller, wick: Wick) -> ThreadRuns:
+@router.get("/threads/{id}/runs", response_model=ThreadRuns)
+async def thread_runs(id: str, caller: Caller, wick: Wick, request: Request) -> Response:
     """The runs of a thread, so that the one which a message is of can be found."""
     await wick.store.head(caller.id, id)
-    return ThreadRuns(runs=runs_of(await load(wick.store, caller.id, id)))
+    async with wick.loading.thread(caller.id, id, request) as thread:
+        found = await in_thread(lambda: ThreadRuns(runs=runs_of(thread)).model_dump_json(), "the runs of a thread")
+    return Response(found, media_type="application/json")
 
 
 def runs_of(thread: Thread) -> list[ThreadRun]:
@@ -96,16 +99,16 @@ def runs_of(thread: Thread) -> list[ThreadRun]:
 
 
 @router.get("/runs/{id}/trace")
-async def trace(id: str, caller: Caller, wick: Wick) -> Trace:
+async def trace(id: str, caller: Caller, wick: Wick, request: Request) -> Trace:
     """The trace of a run, as long as it is kept: that of a thread's last runs."""
     row = await wick.records.get("run", caller.id, id)
     if row is None:
         raise not_found(f"run {id!r}")
-    thread = await load(wick.store, caller.id, row["thread"])
-    kept = thread.values.get(VALUE, {}).get(id)
+    async with wick.loading.thread(caller.id, row["thread"], request) as thread:
+        kept = thread.values.get(VALUE, {}).get(id)
     if kept is None:
         raise not_found(f"trace of run {id!r}: the run goes on, its agent has no recorder, or it is long ago")
-    found = Trace.model_validate({**thaw(kept), "thread_id": thread.id})
+    found = Trace.model_validate({**thaw(kept), "thread_id": row["thread"]})
     await in_thread(lambda: _priced(found.spans), "looking up prices")
     return found
 

@@ -1,0 +1,55 @@
+"""Threads that are read as a whole: one at a time, in turns between users, and none for who has gone."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from starlette.requests import Request
+
+from wick.server.errors import ApiError
+from wick.server.loading import Loading
+from wick.stores.in_memory import InMemory
+
+
+@pytest.fixture
+async def loading() -> AsyncIterator[Loading]:
+    store = InMemory()
+    for owner in ("ada", "bob"):
+        for id in ("one", "two", "three"):
+            await store.create(owner, f"{owner}-{id}")
+    yield Loading(store)
+
+
+def asked(*, gone: bool = False) -> Request:
+    async def receive() -> dict[str, Any]:
+        return {"type": "http.disconnect"} if gone else await asyncio.sleep(60, {})
+
+    return Request({"type": "http"}, receive)
+
+
+async def test_who_asks_for_many_does_not_keep_others_waiting(loading: Loading) -> None:
+    order, inside, most = [], 0, 0
+
+    async def look(owner: str, id: str) -> None:
+        nonlocal inside, most
+        async with loading.thread(owner, f"{owner}-{id}", asked()) as thread:
+            inside += 1
+            most = max(most, inside)
+            await asyncio.sleep(0.01)
+            inside -= 1
+            order.append(thread.id)
+
+    wanted = [("ada", "one"), ("ada", "two"), ("ada", "three"), ("bob", "one")]
+    await asyncio.gather(*(look(owner, id) for owner, id in wanted))
+    assert most == 1, "more than one was in memory"
+    assert order.index("bob-one") == 1, order
+    assert not loading._of, "somebody who waits for nothing is remembered"
+
+
+async def test_nothing_is_read_for_who_has_gone(loading: Loading) -> None:
+    with pytest.raises(ApiError, match="nobody to answer"):
+        async with loading.thread("ada", "ada-one", asked(gone=True)):
+            pytest.fail("it was read")
