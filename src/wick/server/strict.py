@@ -18,10 +18,16 @@ class Strict(BaseModel):
     @model_validator(mode="wrap")
     @classmethod
     def _told_shortly(cls, data: Any, check: ModelWrapValidatorHandler[Self]) -> Self:
+        if isinstance(data, dict) and len(data) > len(cls.model_fields) + FAULTS:
+            raise _many(f"it has {len(data):,} fields")
         try:
             return check(data)
         except ValidationError as error:
             if (found := error.error_count()) <= FAULTS:
                 raise
-        told = f"it does not fit in {found:,} places; see /docs for what it may say"
-        raise PydanticCustomError("many_faults", "{told}", {"told": told})  # which does not keep all that came
+        raise _many(f"it does not fit in {found:,} places")
+
+
+def _many(faults: str) -> PydanticCustomError:
+    """An error that does not keep all that came."""
+    return PydanticCustomError("many_faults", "{told}", {"told": f"{faults}; see /docs for what it may say"})
