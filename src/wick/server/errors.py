@@ -130,6 +130,9 @@ async def on_invalid(request: Request, error: Exception) -> Response:
 
 
 def validation_message(errors: Any) -> str:
+    if errors and errors[0].get("type") == "json_invalid":
+        why, place = errors[0].get("ctx", {}).get("error", "unreadable"), errors[0]["loc"][-1]
+        return f"the body is not JSON ({why}, at character {place}); /docs shows what it may be"[:2000]
     parts = [f"{_place(each['loc'])}: {each['msg']}" for each in errors[:5]]
     more = f"; and {len(errors) - 5} more" if len(errors) > 5 else ""
     return f"the request does not fit: {'; '.join(parts)}{more}"[:2000]

@@ -12,8 +12,8 @@ import asyncio
 import secrets
 import signal
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Literal
 from weakref import WeakSet
@@ -116,6 +116,16 @@ class Plain:
         async with self._entering:
             await self._lifeline.hold()
             self._users += 1
+
+    @asynccontextmanager
+    async def _beginning(self) -> AsyncIterator[None]:
+        """Begin something that goes on by itself, if nothing goes wrong in here."""
+        await self._enter()
+        try:
+            yield
+        except BaseException:
+            self._leave()
+            raise
 
     async def run(
         self,
@@ -224,14 +234,10 @@ class Plain:
     async def job(self, command: str, *, workdir: str, env: Mapping[str, str] | None = None) -> Job:
         if sum(job.running for job in self._jobs.values()) >= caps.JOBS_AT_ONCE:
             raise BackendError(f"{caps.JOBS_AT_ONCE} commands run in the background already; end one first", "failed")
-        await self._enter()
         job = _Job(command, self._mark())
-        try:
+        async with self._beginning():
             argv = ["sh", "-c", RUN, "wick-run", escaped(workdir), job.mark, "0", escaped(command)]
             process = await self.start(argv, env=env)
-        except BaseException:
-            self._leave()
-            raise
         self._jobs[job.id] = job
         job.task = asyncio.create_task(job.follow(process), name=f"wick job {job.id}")
         job.task.add_done_callback(lambda _: self._leave())
@@ -261,14 +267,10 @@ class Plain:
         return self._jobs[id]
 
     async def terminal(self, rows: int, columns: int, *, workdir: str, env: Mapping[str, str]) -> PlainTerminal:
-        await self._enter()
         mark = self._mark()
         argv, told = ["sh", "-c", SHELL, "wick", escaped(workdir)], {"TERM": "xterm", **env, MARK: mark}
-        try:
+        async with self._beginning():
             process = await self._engine.exec(self._container, argv, stdin=True, tty=(rows, columns), env=told)
-        except BaseException:
-            self._leave()
-            raise
 
         async def end() -> None:
             await self.end(mark)
