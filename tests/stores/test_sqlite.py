@@ -234,6 +234,7 @@ def test_a_file_that_another_program_makes_meanwhile_is_taken_as_it_is(path: Pat
         """Another program makes the file after so many questions."""
 
         asked = 0
+        in_transaction = property(lambda self: db.in_transaction)
 
         def execute(self, words: str) -> Any:
             if self.asked == number:

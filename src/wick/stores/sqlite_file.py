@@ -194,7 +194,8 @@ def _migrate(db: sqlite3.Connection, path: Path, schema: Schema) -> None:
     try:
         version = _version(db, path, schema)
     finally:
-        db.execute("ROLLBACK")
+        if db.in_transaction:
+            db.execute("ROLLBACK")
     if version == len(steps):
         return
     db.execute("BEGIN IMMEDIATE")
