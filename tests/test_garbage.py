@@ -137,8 +137,12 @@ WORKS: dict[str, Work] = {
 
 
 async def garbage(work: Work) -> Counter[str]:
-    """What some work leaves behind for Python to find, of what is wick's."""
+    """What some work leaves behind for Python to find, of what is wick's: each time, for a test before may end late."""
     await work()  # what is made once for all is not of this work
+    return min([await _garbage(work) for _ in range(2)], key=Counter.total)
+
+
+async def _garbage(work: Work) -> Counter[str]:
     gc.collect()
     gc.disable()
     try:
