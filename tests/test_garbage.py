@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from kit import call, calls, echo, echoer, hook_at, user_of
+from kit import call, calls, echo, echoer, hook_at, results, user_of
 from serving import hosted, talking
 from wick import (
     Agent,
@@ -37,6 +37,8 @@ from wick import (
     tool,
     wrap,
 )
+from wick.capabilities.fallback import Fallback
+from wick.capabilities.recorder import Recorder
 from wick.capabilities.sessions import Sessions
 from wick.capabilities.subagents import Subagents
 from wick.errors import ModelError
@@ -87,6 +89,11 @@ async def agrees(use: ToolUse) -> None:
     assert use.args
 
 
+@after(ModelCall)
+async def later(call: ModelCall) -> None:
+    """Looks at the reply, or at the error."""
+
+
 HOOKS = (looks, passes_on, tries_twice, reads, agrees)
 
 
@@ -119,6 +126,44 @@ async def handed_on() -> None:
     assert (await agent.run("go")).text == "done"
 
 
+def moody() -> FunctionModel:
+    """It fails when it is asked for the first time."""
+    asked: list[Request] = []
+
+    def answer(request: Request) -> str:
+        asked.append(request)
+        if len(asked) == 1:
+            raise ModelError("busy", status=503, retryable=True, retry_after=0.001)
+        return "yes"
+
+    return FunctionModel(answer)
+
+
+def failing(request: Request) -> str:
+    raise ModelError("no model today")
+
+
+async def answered_by_another() -> None:
+    agent = Agent(FunctionModel(failing), hooks=[later, Fallback(FunctionModel(lambda request: "yes"))])
+    assert (await agent.run("go")).text == "yes"
+
+
+async def tried_again() -> None:
+    assert (await Agent(moody(), hooks=[later]).run("go")).text == "yes"
+
+
+async def handed_on_in_vain() -> None:
+    def answer(request: Request) -> Any:
+        if request.messages[0].text == "help":
+            raise ModelError("no model today")
+        return (
+            calls(ToolCall("c1", "task", {"agent": "helper", "prompt": "help"})) if request.messages[1:] == () else "so"
+        )
+
+    result = await Agent(FunctionModel(answer), hooks=[Subagents([Subagent("helper", "Helps.")])]).run("go")
+    assert (result.text, "no model today" in results(result)[0]) == ("so", True)
+
+
 WORKS: dict[str, Work] = {
     "a run": lambda: echoer().run("go"),
     "with hooks": lambda: echoer(*HOOKS).run("go"),
@@ -133,6 +178,10 @@ WORKS: dict[str, Work] = {
     "cancelled": cancelled,
     "kept in a store": kept,
     "handed on": handed_on,
+    "handed on in vain": handed_on_in_vain,
+    "a model that is asked again": tried_again,
+    "another model that answers": answered_by_another,
+    "recorded": lambda: echoer(*HOOKS, Recorder()).run("go"),
 }
 
 

@@ -277,18 +277,46 @@ async def test_what_is_done_apart_is_nobodys_child() -> None:
     assert (await work(), await apart(work())) == ("mine", "nobody")
 
 
-async def test_what_is_done_apart_is_cancelled_with_the_one_who_waits() -> None:
-    ended = []
+@pytest.mark.parametrize("ticks", range(6))
+async def test_what_is_done_apart_is_cancelled_with_the_one_who_waits_or_done(ticks: int) -> None:
+    """There is no moment in which it is done, and nobody is told."""
+    seen = []
 
-    async def work() -> None:
+    async def work() -> str:
         try:
-            await asyncio.sleep(60)
-        finally:
-            ended.append(True)
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+        except asyncio.CancelledError:
+            seen.append("cancelled")
+            raise
+        seen.append("done")
+        return "result"
 
-    task = asyncio.create_task(apart(work()))
-    await asyncio.sleep(0.01)
+    async def wait() -> None:
+        seen.append(await apart(work()))
+
+    task = asyncio.create_task(wait())
+    for _ in range(ticks):
+        await asyncio.sleep(0)
     task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
-    assert ended
+    await asyncio.wait([task])
+    assert seen in ([], ["cancelled"], ["done", "result"])
+
+
+async def test_what_goes_wrong_apart_is_raised() -> None:
+    async def work() -> None:
+        await asyncio.sleep(0)
+        raise ZeroDivisionError
+
+    async with asyncio.timeout(5):
+        with pytest.raises(ZeroDivisionError):
+            await apart(work())
+
+
+async def test_what_is_done_apart_can_take_too_long() -> None:
+    async def work() -> None:
+        async with asyncio.timeout(0.01):
+            await asyncio.sleep(60)
+
+    with pytest.raises(TimeoutError):
+        await apart(work())

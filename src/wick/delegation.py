@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from wick.capability import Capability
-from wick.errors import ConfigError, StoreError, ToolError
+from wick.errors import ConfigError, StoreError, ToolError, forget
 from wick.events import ChatModelStart, Event, SubagentEnd, SubagentStart, ToolStart
 from wick.frozen import thaw
 from wick.keeping import Kept, hold
@@ -136,6 +136,7 @@ async def _watched(run: Run, job: Job, stream: Any) -> Result:
         result = child.progress.result or result
         came_to = (result.outcome, reason(result), result.text, child.usage.to_json())
         _tell(run, SubagentEnd(child.id, job.agent, run.id, job.call, *came_to))
+        forget(result.error)
     return result
 
 

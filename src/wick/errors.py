@@ -89,3 +89,14 @@ class StoreError(WickError):
 
 class Paused(BaseException):
     """The run waits for somebody; run its thread again to go on."""
+
+
+def forget(*errors: BaseException | None) -> None:
+    """Drop where errors came from: all that a run can reach would stay in memory until Python looks for garbage."""
+    left, known = [*errors], set[int]()
+    while left:
+        error = left.pop()
+        if error is not None and id(error) not in known:
+            known.add(id(error))
+            error.__traceback__ = None
+            left += [error.__cause__, error.__context__, *getattr(error, "exceptions", ())]

@@ -94,6 +94,8 @@ async def _around(hook: Hook, next: Next[Any], op: Operation[Any]) -> Any:
             raise
         op.restore(mark | attempts.whose | {"asks": attempts.asks})
         return await attempts.outcome()
+    finally:
+        attempts.error = None  # it holds this frame
     _record(hook, op, start, verdict, changed)
     if isinstance(verdict, Ask):
         op.asks = (*attempts.asks, verdict)
@@ -181,7 +183,10 @@ async def _after(hook: Hook, next: Next[Any], op: Operation[Any]) -> Any:
         intact = op.result is not None and op.same(streamed) and op.trail.reply in (None, op.result)
         op.trail.release(intact, op.run.emit)
     if op.result is None and op.error is not None:
-        raise op.error
+        try:
+            raise op.error
+        finally:
+            op.error = None  # it holds this frame, and the frame the operation
     return op.result
 
 

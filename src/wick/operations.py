@@ -264,7 +264,7 @@ class Run(Operation[Result], Injected):
 
     @property
     def run(self) -> Run:  # type: ignore[override]
-        return self.opened or self
+        return self if self.opened is None else self.opened
 
     @property
     def names(self) -> frozenset[str]:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import sys
-from collections.abc import AsyncIterator, Awaitable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Awaitable, Coroutine, Generator, Sequence
 from contextvars import Context
+from types import coroutine
 from typing import Any, Generic, TypeVar, cast
 
 from wick import caps
@@ -86,9 +87,24 @@ async def side_by_side(works: Sequence[Coroutine[Any, Any, None]], names: Sequen
     return [failures.pop(number) for number in sorted(failures)]  # nothing is left that holds what went wrong
 
 
-async def apart(work: Coroutine[Any, Any, T]) -> T:
-    """Do what others will need, too: it is no child of the run that needed it first, which it would keep in memory."""
-    return await asyncio.create_task(work, context=Context())
+@coroutine
+def apart(work: Coroutine[Any, Any, T]) -> Generator[Any, Any, T]:
+    """Do what others will need, too: it is no child of the run that needed it first, which it would keep in memory.
+
+    It is a context of its own, and no task: the result of a task that has ended is lost if who waits is cancelled then.
+    """
+    context, step, given = Context(), cast(Any, work.send), None
+    while True:
+        try:
+            awaited = context.run(step, given)
+        except StopIteration as end:
+            return cast(T, end.value)
+        finally:
+            step = given = None  # an error holds this frame, and must not be held by it
+        try:
+            step, given = work.send, (yield awaited)
+        except BaseException as error:
+            step, given = work.throw, error
 
 
 class closing(Generic[T]):

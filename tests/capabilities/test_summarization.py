@@ -587,7 +587,7 @@ async def test_a_command_is_under_the_guards_of_a_run() -> None:
 
     agent, model = talker(Summarization(), closed)
     result = await agent.run("/compact", thread=thread_of(*talk(10)))
-    assert (result.outcome, result.reason, [*model.requests]) == ("stopped", "blocked: closed", [])
+    assert (result.outcome, result.reason, model.requests) == ("stopped", "blocked: closed", [])
 
 
 async def test_a_command_says_what_went_wrong() -> None:

@@ -28,11 +28,11 @@ FILE = 100 * MILLION  # bytes of a file that is downloaded
 
 SERVER = """
 import asyncio, os
-from collections import deque
 from pathlib import Path
 from wick import Agent, Ask, FunctionModel, ToolCall, ToolUse, assistant, guard, tool
 from wick.backends.local import Local
 from wick.capabilities.filesystem import Filesystem
+from wick.models import scripted
 from wick.server.server import Server
 
 @tool
@@ -62,18 +62,14 @@ def filling(request):
     calls = [ToolCall(f"c{step}-{number}", "fill", {"number": number % 10}) for number in range(20)]
     return "done" if step * 20 >= int(request.messages[0].text) else assistant("", *calls)
 
-def model(answer):
-    made = FunctionModel(answer)
-    made.requests = deque(maxlen=0)  # it would keep what it was asked
-    return made
-
+scripted.KEPT = 0  # a model that is a function remembers what it was asked
 work = Path(os.environ["WICK_DATA"]) / "work"
 server = Server(settings=os.environ["WICK_SETTINGS"])
-server.register_agent("short", Agent(model(lambda request: "I see.")))
-server.register_agent("loud", Agent(model(shouting), tools=[shout]))
-server.register_agent("long", Agent(model(filling), tools=[fill]))
-server.register_agent("asking", Agent(model(shouting), tools=[shout], hooks=[ask]))
-server.register_agent("files", Agent(model(lambda request: "I see."), hooks=[Filesystem(Local(work))]))
+server.register_agent("short", Agent(FunctionModel(lambda request: "I see.")))
+server.register_agent("loud", Agent(FunctionModel(shouting), tools=[shout]))
+server.register_agent("long", Agent(FunctionModel(filling), tools=[fill]))
+server.register_agent("asking", Agent(FunctionModel(shouting), tools=[shout], hooks=[ask]))
+server.register_agent("files", Agent(FunctionModel(lambda request: "I see."), hooks=[Filesystem(Local(work))]))
 server.start()
 """
 

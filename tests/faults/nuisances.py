@@ -34,8 +34,8 @@ from wick.stores.sqlite import Sqlite
 
 SERVER = """
 import json, os, time
-from collections import deque
 from wick import FunctionModel, ToolCall, assistant, tool
+from wick.models import scripted
 from wick.server.server import Server
 
 @tool
@@ -51,9 +51,8 @@ def answer(request):
     name, args = json.loads(last.text)
     return assistant("", ToolCall("c1", name, args))
 
-model = FunctionModel(answer)
-model.requests = deque(maxlen=0)  # it would keep what it was asked
-does = {"model": model, "backend": {"type": "local"}, "skills": True, "tools": [nap]}
+scripted.KEPT = 0  # a model that is a function remembers what it was asked
+does = {"model": FunctionModel(answer), "backend": {"type": "local"}, "skills": True, "tools": [nap]}
 far = {"model": {"model": f"gateway:soak@{os.environ['PROVIDER']}", "api_key": "sk-soak"}, "todos": False}
 server = Server(settings=os.environ["WICK_SETTINGS"])
 server.register_agent("does", does)

@@ -126,8 +126,11 @@ class _Span:
         for child in self.children:
             yield from child.open_ones()
 
-    def end(self) -> None:
+    def end(self) -> _Span | None:
+        """Note how long it took, and let go of the one that it is part of."""
         self.ms = round((perf_counter() - self.began) * 1000, 3)
+        above, self.above = self.above, None
+        return above
 
 
 # The span that this code is part of, of each recorder.
@@ -163,8 +166,7 @@ class _Recording:
     def close(self, span: _Span, op: Operation[Any], own: str) -> None:
         if span.ms is not None:
             return
-        span.end()
-        self._enter(span.above)
+        self._enter(span.end())
         if not span.kept:
             return
         span.error = _error(op)

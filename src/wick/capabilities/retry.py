@@ -46,8 +46,9 @@ class Retry(Capability):
                 wait = self._wait(attempt, error)
                 if not error.retryable or wait is None or (call.trail.shown and not self.visible):
                     raise
-                logger.warning("asking %s again in %.1f s: %s", call.model.name, wait, error)
-                call.run.record("retry", attempt=attempt, seconds=round(wait, 3), error=str(error))
+                why = str(error)  # who keeps what is logged does not keep the run
+                logger.warning("asking %s again in %.1f s: %s", call.model.name, wait, why)
+                call.run.record("retry", attempt=attempt, seconds=round(wait, 3), error=why)
             await asyncio.sleep(wait)
         return await next(call)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from inspect import isawaitable
 from typing import Any
@@ -64,10 +63,12 @@ class FunctionModel:
     def __init__(self, fn: Callable[[Request], Reply | Awaitable[Reply]], name: str = "function") -> None:
         self.fn = fn
         self.name = name
-        self.requests: deque[Request] = deque(maxlen=KEPT)
+        self.requests: list[Request] = []
 
     async def stream(self, request: Request) -> AsyncIterator[Delta]:
         self.requests.append(request)
+        if len(self.requests) > KEPT:
+            del self.requests[0]
         answer = self.fn(request)
         reply = await answer if isawaitable(answer) else answer
         for number, delta in enumerate(_deltas(reply, request), 1):

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from wick import journal
-from wick.errors import StoreError
+from wick.errors import StoreError, forget
 from wick.events import Done, Failed
 from wick.keeping import hold
 from wick.operations import Result, Run
@@ -90,7 +90,7 @@ class Performing:
         running.hub.finish("elsewhere" if running.given_up else end)
         self.board.take(running.info.owner, running.hub)
         result = running.run.progress.result if running.run is not None else None
-        _forget(problem or (result.error if result is not None else None))
+        forget(problem, result.error if result is not None else None)
         if end == "elsewhere" or (end == "told" and (problem is None or running.hub.begun)):
             await then(running)
 
@@ -192,13 +192,6 @@ def _is_elsewhere(error: Exception) -> bool:
 def _passes(error: Exception) -> bool:
     """Whether the store could not just now; what it has is as it was, and can be gone on with."""
     return isinstance(error, StoreError) and error.code in ("full", "locked", "unavailable")
-
-
-def _forget(error: BaseException | None) -> None:
-    """Drop where an error came from: all that a run can reach would stay in memory until Python looks for garbage."""
-    while error is not None and error.__traceback__ is not None:
-        error.__traceback__ = None
-        error = error.__cause__ or error.__context__
 
 
 def _failed(running: Running, problem: Exception) -> Failed:

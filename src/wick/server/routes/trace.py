@@ -106,6 +106,7 @@ async def trace(id: str, caller: Caller, wick: Wick, request: Request) -> Trace:
         raise not_found(f"run {id!r}")
     async with wick.loading.thread(caller.id, row["thread"], request) as thread:
         kept = thread.values.get(VALUE, {}).get(id)
+        del thread  # the next one is read while this one is priced
     if kept is None:
         raise not_found(f"trace of run {id!r}: the run goes on, its agent has no recorder, or it is long ago")
     found = Trace.model_validate({**thaw(kept), "thread_id": row["thread"]})
