@@ -339,6 +339,17 @@ def test_a_chat_that_is_killed_is_taken_up(here: Chats) -> None:
     assert (here.wick.folder / "new.txt").read_text().strip() == "hello"
 
 
+def test_what_another_program_works_on_is_left_to_it(here: Chats) -> None:
+    screen = here.begin()
+    screen.say("Write 'hello' to new.txt")
+    screen.see("? May write_file be used: new.txt", "  >")
+    with terminal() as other:
+        other.open(wick("chat", *here.options, "--continue"), here.wick.folder, here.environment)
+        other.see("another program works on this thread", "it goes on there")
+    screen.say("y")
+    screen.see("allowed", "tokens in", after="  > y")
+
+
 def test_another_program_answers_first(here: Chats) -> None:
     """Two programs have the same threads: what is asked here may be answered there."""
     screen = here.begin()

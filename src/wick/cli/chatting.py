@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.text import Text
 
 from wick.cli.asking import Terminal
-from wick.cli.desk import AgentDetail, Desk, Talk
+from wick.cli.desk import AgentDetail, Desk, Talk, ThreadDetail
 from wick.cli.following import Reply, follow
 from wick.cli.overhearing import Overhearing
 from wick.cli.printing import plain
@@ -23,6 +23,7 @@ from wick.fencing import one_line
 from wick.skill import slug
 
 SHOWN_BEFORE = 4  # messages of a thread that is gone on with
+LET_GO_SECONDS = 5.0  # for a program that has a thread and is about to end
 SHOWN_CHARS = 60  # of what was said while the agent answers
 
 
@@ -64,8 +65,20 @@ class Chat:
         self.thread = detail.id
         self.tell(f"going on with {detail.id}: {detail.title or '(untitled)'}")
         self.screen.said([row for row in detail.messages if row.get("content")][-SHOWN_BEFORE:])
-        if detail.run and (self.desk.remote or not detail.running):
+        if detail.run and (self.desk.remote or await self._is_let_go(detail)):
             await self._see(self.desk.take_up(detail.id))
+
+    async def _is_let_go(self, detail: ThreadDetail) -> bool:
+        """Whether no other program works on a thread; one whose terminal was just closed takes a moment to end."""
+        if detail.running:
+            self.tell("another program works on this thread; waiting a moment, as it may be about to end")
+        until = asyncio.get_running_loop().time() + LET_GO_SECONDS
+        while detail.running and asyncio.get_running_loop().time() < until:
+            await asyncio.sleep(0.1)
+            detail = await self.desk.thread(detail.id)
+        if detail.running:
+            self.tell("it goes on there, and so does what it asks")
+        return bool(detail.run) and not detail.running
 
     async def say(self, words: str) -> None:
         """Say something to the agent, and see its answer."""

@@ -8,6 +8,7 @@ To make all of them takes longer than everything else that a server does until i
 from __future__ import annotations
 
 import asyncio
+import warnings
 from collections.abc import Callable, Coroutine, Iterable, Iterator
 from functools import partial
 from itertools import accumulate
@@ -17,6 +18,7 @@ from typing import Any
 import orjson
 from fastapi import APIRouter, HTTPException, Request, Response
 from fastapi.routing import APIRoute, APIWebSocketRoute
+from pydantic.warnings import UnsupportedFieldAttributeWarning
 from starlette.routing import compile_path
 
 from wick.caps import JSON_VALUES
@@ -24,6 +26,10 @@ from wick.workers import in_thread
 
 SMALL_BYTES = 100_000  # of a body that is read at once, whatever is in it
 PIECE_BYTES = 32_768  # that are looked through at once
+
+# FastAPI does so while it makes a route. But what one Python thread ignores for a while, another one that does the same
+# thing at that moment brings back.
+warnings.filterwarnings("ignore", category=UnsupportedFieldAttributeWarning)
 
 _making = RLock()  # the description of the API is made in another Python thread
 
