@@ -22,7 +22,7 @@ IRREGULAR = (
     "told said kept made begun heard gone done known shown taken given left met meant put held sent seen found built "
     "written read set cut lost paid understood come stood spent run brought thought caught bound drawn thrown asked"
 ).split()
-NOT_PARTICIPLES = {"read", "set", "run", "put", "cut", "feed", "need", "speed", "seed", "embed", "shed", "red"}
+NOT_PARTICIPLES = {"read", "set", "run", "put", "cut", "feed", "need", "speed", "embed", "shed", "red"}
 PRONOUNS = re.compile(r"\b(?:who|whoever|whose|somebody|nobody|everybody|someone|everyone)\b", re.IGNORECASE)
 SAYING = re.compile(r"\b(?:told|said|say|says|tell|tells)\b", re.IGNORECASE)
 FIELD_TERMS = re.compile(
