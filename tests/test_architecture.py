@@ -48,7 +48,7 @@ LAYERS: list[tuple[str, ...]] = [
     ("processes", "workspace", "rules", "config_schema"),
     ("specifiers",),
     ("searching", "walking", "protecting", "refusals", "descriptors", "shell"),
-    ("beneath", "patterns", "texts", "grammar"),
+    ("beneath", "namespaces", "patterns", "texts", "grammar"),
     ("protocols",),
     ("transcript",),
     ("threads",),

@@ -187,6 +187,19 @@ async def test_no_way_leads_out_of_a_container(
         untouched(tally, tmp_path, token, covered=False)
 
 
+async def test_a_container_without_a_profile_is_noticed(
+    around: tuple[Around, socket.socket], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    there, _ = around
+    monkeypatch.setattr("wick.backends.containers.plan.profile", lambda: "unconfined")
+    calls = tuple(f"system call {name}" for name in there.calls if f"system call {name}" not in NOT_PROMISED["docker"])
+    with pytest.raises(Violated), Tally("S3", "probes in Docker, planted", planted=True) as tally:
+        async with contained(there) as backend:
+            outcomes = await probed(backend, replace(there, workspace="/workspace"))
+        for name in calls:
+            tally.check(outcomes[name].startswith("held"), f"{name}: {outcomes[name]}")
+
+
 def started(around: Around) -> dict[str, str]:
     """Some probes in a program that is started without wick, and so with the whole environment."""
     command = [PYTHON, "-I", "-", json.dumps(asdict(around))]

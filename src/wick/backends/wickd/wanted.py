@@ -135,7 +135,8 @@ class Wanted:
         inner = Wanted(allowed)
         network = allowed.get("network", True) is True
         paths = {"read": inner.texts("read"), "write": inner.texts("write")}
-        return {**paths, "network": network, "filter": inner.bytes64("filter").hex()}
+        filters = {name: inner.bytes64(name).hex() for name in ("filter", "filter_shared")}
+        return {**paths, "network": network, **filters}
 
     def file_call(self) -> Json:
         """A file operation: its name, where, and its arguments."""
