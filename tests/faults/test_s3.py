@@ -49,7 +49,10 @@ OPEN = (
     "signal wick by a descriptor, a filter that is missing, a folder above by its descriptor, "
     "the root by its descriptor"
 ).split(", ")
-INHERITED = ("the environment of this process", "the environment of other processes")  # by who is simply started
+INHERITED = (  # by who is simply started
+    *("the environment of this process", "the environment of other processes", "the mode of a file of the host"),
+    *(["the mode of a device"] if os.geteuid() == 0 else []),  # root's
+)
 
 pytestmark = [
     pytest.mark.timeout(900 if FULL else 240),
