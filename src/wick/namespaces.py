@@ -24,6 +24,7 @@ DEVICES = tuple(f"/dev/{name}" for name in ("null", "zero", "full", "random", "u
 
 _NEW_MOUNTS, _NEW_IPC, _NEW_USER = 0x00020000, 0x08000000, 0x10000000
 _READ_ONLY, _BIND, _RECURSIVE, _SLAVE = 1, 4_096, 16_384, 1 << 19
+_DUMPABLE = 4
 _MOUNT_SETATTR, _HERE, _WHOLE_TREE = 442, -100, 0x8000
 _libc: Any = ctypes.CDLL(None, use_errno=True) if sys.platform.startswith("linux") and "ctypes" in sys.modules else None
 
@@ -31,7 +32,7 @@ _libc: Any = ctypes.CDLL(None, use_errno=True) if sys.platform.startswith("linux
 def hold_devices() -> bool:
     """Make the device nodes read-only mounts, for this process and what it starts; return True if that worked.
 
-    Only root owns them. bubblewrap binds the nodes that it finds, and a command in it is their owner where wick is root.
+    Only root owns them. bubblewrap binds the nodes that it finds, and a command is their owner where wick is root.
     """
     if os.geteuid() != 0 or not _unshare(_NEW_MOUNTS):
         return False
@@ -68,16 +69,40 @@ def _unshare(namespaces: int) -> bool:
     """Leave these namespaces: as root, or else in a user namespace in which the user stays the same."""
     if _libc is None:
         return False
-    if _libc.unshare(namespaces) != 0:
-        user, group = os.geteuid(), os.getegid()
-        if _libc.unshare(namespaces | _NEW_USER) != 0:
-            return False
+    if _libc.unshare(namespaces) == 0:
+        return _separate_mounts()
+    return _is_possible(namespaces) and _unshare_user(namespaces)
+
+
+def _is_possible(namespaces: int) -> bool:
+    """Try it in a child: a process that got half of it would be left with no user."""
+    pid = os.fork()
+    if pid == 0:
         try:
-            for name, text in (("setgroups", "deny"), ("uid_map", f"{user} {user} 1"), ("gid_map", f"{group} {group} 1")):
-                with open(f"/proc/self/{name}", "w") as file:
-                    file.write(text)
-        except OSError:
-            return False
+            os._exit(0 if _unshare_user(namespaces) else 1)
+        finally:
+            os._exit(1)
+    return os.waitpid(pid, 0)[1] == 0
+
+
+def _unshare_user(namespaces: int) -> bool:
+    user, group = os.geteuid(), os.getegid()
+    if _libc.unshare(namespaces | _NEW_USER) != 0:
+        return False
+    maps = {"setgroups": "deny", "uid_map": f"{user} {user} 1", "gid_map": f"{group} {group} 1"}
+    _libc.prctl(_DUMPABLE, ctypes.c_ulong(1), 0, 0, 0)  # else these files are root's
+    try:
+        for name, text in maps.items():
+            with open(f"/proc/self/{name}", "w") as file:
+                file.write(text)
+    except OSError:
+        return False
+    finally:
+        _libc.prctl(_DUMPABLE, ctypes.c_ulong(0), 0, 0, 0)
+    return _separate_mounts()
+
+
+def _separate_mounts() -> bool:
     try:
         _mount("none", "/", _RECURSIVE | _SLAVE)  # mounts of the host still appear here, none of these appears there
     except OSError:

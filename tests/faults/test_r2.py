@@ -100,7 +100,7 @@ def test_ending_process_groups_alone_is_noticed(tmp_path: Path, monkeypatch: pyt
         watch.kill()
 
 
-# -- objects of the kernel that outlive their process -------------------------------------------------------------------
+# -- objects of the kernel that outlive their process ------------------------------------------------------------
 
 OBJECTS = {"shm": "shmget(0, 4096, 0o1600)", "sem": "semget(0, 1, 0o1600)", "msg": "msgget(0, 0o1600)"}
 QUEUE = b"wick-r2"  # of POSIX, which has a name
