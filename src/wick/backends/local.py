@@ -49,7 +49,8 @@ class Local:
 
     `sandbox` is `auto` (the strongest that works here), or one by name; `none` is for those who mean it. `limits` are
     `memory` and `file_size` in bytes, `pids`, `cpu` in seconds and `files`; None lifts a limit. `readable` are folders
-    outside the workspace that commands may read, such as a toolchain's.
+    outside the workspace that commands may read, such as a toolchain's. `pinned` are files and folders in the
+    workspace that neither file tools nor commands change.
     """
 
     def __init__(
@@ -62,6 +63,7 @@ class Local:
         env: Mapping[str, str] | None = None,
         readable: Sequence[str | os.PathLike[str]] = (),
         protect: Sequence[str] = PROTECTED,
+        pinned: Sequence[str] = (),
         timeout: float = caps.COMMAND_SECONDS,
     ) -> None:
         if not 0 < timeout <= DAY:
@@ -74,7 +76,7 @@ class Local:
         if (odd := _odd(self._env)) is not None:
             raise ConfigError(f"the environment variable {odd!r} has a name or a value that none can have")
         self._readable = [os.path.realpath(folder) for folder in readable]
-        self._protect = tuple(protect)
+        self._protect, self._pinned = tuple(protect), tuple(map(_relative, pinned))
         self._has_ripgrep = self._sandbox.covers and shutil.which("rg", path=DEFAULT_PATH) is not None
         self._place: Place | None = None
         self._opening = Lock()
@@ -134,6 +136,7 @@ class Local:
                     env=self._env,
                     readable=self._readable,
                     protect=self._protect,
+                    pinned=self._pinned,
                 )
             return self._place
 
@@ -342,6 +345,13 @@ def _made(path: str | os.PathLike[str]) -> str:
     except OSError as error:
         raise ConfigError(f"the workspace {folder} cannot be made: {error.strerror}") from None
     return folder
+
+
+def _relative(path: str) -> str:
+    names = [name for name in path.split("/") if name not in ("", ".")]
+    if path.startswith("/") or ".." in names or not names:
+        raise ConfigError(f"a pinned file is a path in the workspace, such as conf/agents.yaml; not {path!r}")
+    return "/".join(names)
 
 
 def _merged(limits: Mapping[str, float | None]) -> dict[str, float]:

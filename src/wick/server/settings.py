@@ -78,6 +78,7 @@ class Settings(_Part):
     store_schema: str = "wick"
     quotas: Quotas = Quotas()
     static: Path | None = None
+    file: Path | None = None  # that these settings were read from
     grace: float = Field(default=20.0, ge=0, le=3600)  # seconds for runs to end when the server stops
 
     @property
@@ -133,9 +134,13 @@ def load_settings(
     source = _file(file, Path(said.get("data") or default_data()), environment)
     given = (source.data if source else {}) | said
     try:
-        return Settings(**given).checked()
+        return Settings(**{**given, "file": _path(file, said)}).checked()
     except ValidationError as error:
         raise _wrong(error, source, said) from None
+
+
+def _path(file: str | Path | None, said: Mapping[str, Any]) -> Path:
+    return Path(file) if file is not None else Path(said.get("data") or default_data()) / FILE
 
 
 def _file(file: str | Path | None, data: Path, environment: Mapping[str, str]) -> Source | None:

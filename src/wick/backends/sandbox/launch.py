@@ -23,6 +23,7 @@ from typing import Any, TypedDict
 
 from wick.backends.sandbox import cgroups, protected
 from wick.backends.sandbox.confining import Command, Sandbox, View
+from wick.backends.sandbox.pinned import pinned_covers
 from wick.beneath import Beneath
 from wick.errors import BackendError
 from wick.processes import ended_by
@@ -50,10 +51,11 @@ class Place:
         env: Mapping[str, str] | None = None,
         readable: Sequence[str] = (),
         protect: Sequence[str] = (),
+        pinned: Sequence[str] = (),
     ) -> None:
-        self.tree, self.files = Beneath(folder), Workspace(folder, protect)
+        self.tree, self.files = Beneath(folder), Workspace(folder, protect, pinned=pinned)
         self.sandbox, self.network, self.limits, self.env = sandbox, network, limits or {}, env or {}
-        self.readable, self.protect = readable, protect
+        self.readable, self.protect, self.pinned = readable, protect, pinned
         self.scratch = tempfile.mkdtemp(prefix="wick-") if sandbox.scratch else ""
         self.close = weakref.finalize(self, _close, self.tree, self.files, self.scratch)
 
@@ -146,6 +148,8 @@ class Launch:
         covers = protected.covers(place.tree, self._before, firm) if place.sandbox.covers else []
         if self._read_only:  # and whoever cannot write may see all that is no secret
             covers = [cover for cover in covers if self._before[cover.path].secret]
+        else:
+            covers = [*covers, *pinned_covers(place.tree, place.pinned, covers)]
         self._group = cgroups.make(place.limits)
         view = View(
             workspace=place.tree.path,
@@ -158,6 +162,7 @@ class Launch:
             memory=int(place.limits.get("memory") or 0),
             terminal=self._terminal,
             read_only=self._read_only,
+            pinned=[cover.path for cover in covers if cover.how == "show" and cover.path in place.pinned],
         )
         self._command = place.sandbox.command(self._argv, view)
 

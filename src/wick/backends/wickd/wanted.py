@@ -134,7 +134,7 @@ class Wanted:
             return None
         inner = Wanted(allowed)
         network = allowed.get("network", True) is True
-        paths = {"read": inner.texts("read"), "write": inner.texts("write")}
+        paths = {name: inner.texts(name) for name in ("read", "write", "pinned")}
         filters = {name: inner.bytes64(name).hex() for name in ("filter", "filter_shared")}
         return {**paths, "network": network, **filters}
 
