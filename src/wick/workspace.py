@@ -204,8 +204,7 @@ class Workspace:
             folder, names, name = held
             if not name:
                 raise BackendError("the workspace itself cannot be moved", "invalid")
-            found = os.lstat(name, dir_fd=folder)
-            self._may_remove((*names, name), found, source)
+            found = self._removable(folder, (*names, name), source)
             with self._place(there, target) as (new_folder, new_names, new_name):
                 if stat.S_ISDIR(found.st_mode):
                     self._holds_nothing_protected(folder, (*names, name), (*new_names, new_name), source)
@@ -215,8 +214,7 @@ class Workspace:
         with self._asked(path) as inside, self._tree.parent(inside) as (folder, names, name):
             if not name:
                 raise BackendError("the workspace itself cannot be deleted", "invalid")
-            found = os.lstat(name, dir_fd=folder)
-            self._may_remove((*names, name), found, path)
+            found = self._removable(folder, (*names, name), path)
             if not stat.S_ISDIR(found.st_mode):
                 os.unlink(name, dir_fd=folder)
             elif recursive:
@@ -252,11 +250,13 @@ class Workspace:
             self._protected.check_change(names, path)
             self._pinned.check_change(names, path)
 
-    def _may_remove(self, names: Sequence[str], found: os.stat_result, path: str) -> None:
-        """As `_may_change`, for what gets another name or none."""
+    def _removable(self, folder: int, names: Sequence[str], path: str) -> os.stat_result:
+        """As `_may_change`, for something that gets another name or none; what it is."""
         self._may_change(names, path)
         self._pinned.check_removal(names, path)
+        found = os.lstat(names[-1], dir_fd=folder)
         self._pinned.check_identity(self._tree, found, path)
+        return found
 
     def _seen_from(self, pattern: str, path: str) -> tuple[str, str]:
         """An absolute pattern is one over the whole workspace."""

@@ -29,6 +29,7 @@ from wick.protocols import Backend, Status
 from wick.server.identity import LOCAL
 from wick.server.overrides import Overrides
 from wick.server.records import Records
+from wick.server.settings import Quotas
 from wick.server.templates import Template
 from wick.workers import in_thread
 
@@ -54,8 +55,14 @@ class Places:
     """The folders and containers of everyone."""
 
     def __init__(
-        self, data: Path, records: Records, private: ProcessFiles | None = None, config: Path | None = None
+        self,
+        data: Path,
+        records: Records,
+        private: ProcessFiles | None = None,
+        config: Path | None = None,
+        quotas: Quotas | None = None,
     ) -> None:
+        self._quotas = Quotas() if quotas is None else quotas
         self.data, self.records, self._config = data.absolute(), records, config
         self._private = private_files(self.data) if private is None else private
         self.server = self.realm = ""
@@ -155,7 +162,9 @@ class Places:
         folder = template.folder / Path(named).expanduser() if named else self.folder(user, template.id)
         readable = [str(template.folder / Path(one).expanduser()) for one in options.pop("readable", ())]
         pinned = [*options.pop("pinned", ()), *self._pin(template, str(folder))]
-        return {"type": "local", "path": str(folder), "readable": readable, **options, "pinned": pinned}
+        disk = 0 if named else self._quotas.disk  # the owner's own project has the size that it has
+        quota = {"disk": disk, "reserve": self._quotas.reserve}
+        return {"type": "local", "path": str(folder), "readable": readable, **quota, **options, "pinned": pinned}
 
     def _pin(self, template: Template, workspace: str) -> list[str]:
         """Return the files of a workspace that configure this server; a ConfigError if its code is there."""

@@ -73,7 +73,7 @@ class Registry:
         secrets = Secrets() if secrets is NO_SECRETS else secrets
         self.settings, self.records, self.bus, self.secrets = settings, records, bus, secrets
         self.sessions = RunSessions(store, patience=PATIENCE, busy="wait")
-        self.places = Places(settings.data, records, _private(settings), settings.config)
+        self.places = Places(settings.data, records, _private(settings), settings.config, settings.quotas)
         self.toolbox = Toolbox(records)
         self._building = Building(self.places, self.toolbox, self.sessions, Redaction(secrets))
         self._code: dict[str, Template] = {}

@@ -98,7 +98,16 @@ class Wanted:
             "cgroup": self.texts("cgroup"),
             "landlock": self._landlock(),
             "terminal": False,
+            "disk": self._disk(),
         }
+
+    def _disk(self) -> Any:
+        limits = self._field("disk", dict, None, "an object with paths and numbers")
+        if limits is None:
+            return None
+        inner = Wanted(limits)
+        numbers = {name: inner.whole(name, 0, 0, 2**62) for name in ("quota", "used", "reserve")}
+        return {"paths": inner.texts("paths"), **numbers}
 
     def _argv(self) -> list[str]:
         cmd, argv = self.text("cmd"), self.texts("argv")
