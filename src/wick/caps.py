@@ -243,3 +243,8 @@ WARM_STDERR_CHARS = 500  # the last of what one printed there, for the sentence 
 WARM_BACKOFF_SECONDS = (0.1, 30.0)  # the first and the longest wait before one that failed is started again
 WARM_PATIENCE_SECONDS = 0.5  # a call waits this long for a restart; one that would wait longer fails
 WARM_ANSWERED = 1_000  # ids of answered calls that are remembered, to tell a second answer from a wrong one
+
+# -- disks ----------------------------------------------------------------------------------------------------------
+
+WORKSPACE_BYTES = 5_000_000_000  # of a workspace that a server made; at most a fourth of its disk
+RESERVED_BYTES = 1_000_000_000  # of a disk, for the threads of a server; at most a tenth of it

@@ -79,7 +79,7 @@ class Config:
 
     def __init__(self, path: Path, source: Source) -> None:
         self.path = path
-        self.agents = {part.id: part for part in _agents(File(source, path.absolute().parent, RINGS))}
+        self.agents = {part.id: part for part in _agents(File(source, path.absolute().parent, RINGS, path.absolute()))}
 
     def __repr__(self) -> str:
         return f"Config({str(self.path)!r}, {', '.join(self.agents)})"

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from importlib import import_module
 from importlib.metadata import entry_points
@@ -17,6 +18,7 @@ from typing import Any, ClassVar, get_args, get_origin
 from wick.agent import Agent
 from wick.aliases import tool_name
 from wick.capability import Capability
+from wick.config_files import pin_config, pin_volumes
 from wick.config_keys import BACKENDS, Ring, own
 from wick.config_schema import hints, nearest
 from wick.config_text import At, Source
@@ -25,6 +27,7 @@ from wick.defaults import DEFAULTS
 from wick.errors import ConfigError, WickError
 from wick.hooks import Hook
 from wick.models import resolve
+from wick.process_files import ProcessFiles, find_module, pin_files
 from wick.protocols import Backend, Model
 from wick.tools import HttpTool, Tool
 
@@ -41,6 +44,7 @@ class File:
     source: Source
     folder: Path
     rings: tuple[Ring, ...]
+    path: Path | None = None  # the file itself, which is read again
     shared: dict[str, Capability | None] = field(
         default_factory=dict
     )  # what stands under `defaults:` and is one for all
@@ -53,6 +57,7 @@ class AgentConfig:
         self.file, self.id, self.options = file, id, options
         self.name: str = options.get("name", id)
         self.begun: list[Any] = []  # what has to be ended
+        self.private = ProcessFiles()  # of the process that the agent runs in
         self._places = places  # where its options stand, its own first
         self._agent: Agent | None = None
 
@@ -86,7 +91,10 @@ class _Building:
 
     def __init__(self, config: AgentConfig, backend: Backend | None) -> None:
         self.config, self.options, self.folder = config, config.options, config.file.folder
+        self._workspaces: list[str] = []
         self.backend = backend if backend is not None else self._backend()
+        if backend is not None and backend.name == "local":
+            self._workspaces.append(backend.workdir)
 
     def agent(self, model: Model | None, ask: Asker | None) -> Agent:
         tools = self._tools()
@@ -309,12 +317,22 @@ class _Building:
         if type == "local":
             options["path"] = self._beside(options.pop("workdir", "workspace"))
             options["readable"] = [self._beside(folder) for folder in options.get("readable", ())]
+            with self._telling("backend"):
+                options["pinned"] = [*options.get("pinned", ()), *self._pin(options["path"])]
         if "volumes" in options:
-            options["volumes"] = {self._volume(place): to for place, to in options["volumes"].items()}
+            volumes = {self._volume(place): to for place, to in options["volumes"].items()}
+            with self._telling("backend"):
+                options["volumes"] = pin_volumes(volumes, self._pin)
         with self._telling("backend"):
             backend: Backend = self._made(own(BACKENDS[type]), options)
         self.config.begun.append(backend)
         return backend
+
+    def _pin(self, workspace: str) -> list[str]:
+        """Return the files of a workspace that configure this process; a ConfigError if its code is there."""
+        self._workspaces.append(os.path.realpath(workspace))
+        file = self.config.file
+        return pin_config(workspace, self.options, self.folder, file.path, self.config.private)
 
     def _volume(self, place: str) -> str:
         """A folder of this machine; a name alone is a volume of the engine's."""
@@ -366,6 +384,9 @@ class _Building:
         raise ConfigError(f"there is no {what} {name!r}; {there if known or points else 'say module:name'}")
 
     def _python(self, name: str) -> Any:
+        place = find_module(name, self.folder)
+        for workspace in self._workspaces:
+            pin_files(workspace, ProcessFiles({place: f"the module of {name}"} if place else {}))
         return of_python(name, self.folder)
 
     def _beside(self, path: str) -> str:
@@ -378,7 +399,8 @@ def of_python(name: str, folder: Path) -> Any:
     module, _, names = name.partition(":")
     if not re.fullmatch(r"[\w.]+:[\w.]+", name):
         raise ConfigError(f"{name!r} is not written as module:name")
-    with _importable(folder):
+    beside = os.path.dirname(find_module(name, folder)) in (str(folder), str(folder / module.partition(".")[0]))
+    with _importable(folder) if beside else nullcontext():
         return _loaded(lambda: _within(import_module(module), names), name)
 
 

@@ -20,6 +20,7 @@ import termios
 import time
 from typing import Any, Callable, Iterable, NoReturn, Sequence
 
+from wick.namespaces import hold_files
 from wick.shapes import Json
 
 with contextlib.suppress(ImportError):  # a Python without it cannot ask the kernel for much
@@ -409,7 +410,12 @@ def _execute(spec: Json, data: Sequence[int]) -> NoReturn:
     for descriptor in data:
         os.set_inheritable(descriptor, True)
     if spec["landlock"] is not None:
-        _confine(spec["landlock"])
+        pinned = spec["landlock"]["pinned"]
+        alone = hold_files([path for path in spec["landlock"]["write"] if not path.startswith("/dev/")], pinned)
+        if pinned and not alone:
+            raise NotStarted(f"{pinned[0]} cannot be kept as it is without namespaces; move it out of the workspace")
+        _prepared("the folder {!r} cannot be entered", os.chdir, spec["workdir"])
+        _confine(spec["landlock"], alone)
     os.execve(find_program(spec["argv"][0], spec["env"]), _numbered(spec["argv"], data), spec["env"])
 
 
@@ -469,8 +475,11 @@ def landlock_version() -> int:
     return max(version, 0)
 
 
-def _confine(allowed: Json) -> None:
-    """Give up everything but reading (and executing) beneath some paths and writing beneath others."""
+def _confine(allowed: Json, alone: bool = True) -> None:
+    """Give up everything but reading (and executing) beneath some paths and writing beneath others.
+
+    Without namespaces of its own (`alone`), a second filter takes away what would outlive the command there.
+    """
     version = landlock_version()
     if not version:
         raise NotStarted("the kernel has no Landlock; use another sandbox, or none")
@@ -487,6 +496,7 @@ def _confine(allowed: Json) -> None:
     prctl(_NO_NEW_PRIVS, 1)
     _landlock(_RESTRICT_SELF, ruleset, 0)
     os.close(ruleset)
+    _filter_calls(bytes.fromhex("" if alone else allowed.get("filter_shared", "")))
     _filter_calls(bytes.fromhex(allowed.get("filter", "")))
 
 

@@ -39,6 +39,7 @@ from wick.caps import (
 from wick.descriptors import READ, blocks, delete_tree, listed, lstat, rename, replace, size_of
 from wick.errors import BackendError
 from wick.patterns import Glob
+from wick.pinning import Pinned
 from wick.protecting import PROTECTED, Protected
 from wick.refusals import check_range, check_regular, checked, explained, fail
 from wick.searching import Search, standing
@@ -50,7 +51,9 @@ from wick.walking import Budget, DiskWalk, Rules, ignore_text
 class Workspace:
     """The files beneath a folder. Each method answers as a backend's method of that name does, but at once."""
 
-    def __init__(self, root: str, protect: Iterable[str] = PROTECTED, *, by_hand: bool = False) -> None:
+    def __init__(
+        self, root: str, protect: Iterable[str] = PROTECTED, *, by_hand: bool = False, pinned: Iterable[str] = ()
+    ) -> None:
         try:
             self._tree = Beneath(root, by_hand=by_hand)
         except (OSError, ValueError) as error:
@@ -58,6 +61,7 @@ class Workspace:
             said = f"the workspace's folder {root} cannot be opened: {why}; make it first"
             raise BackendError(said, "not_found") from None
         self._protected = Protected(protect)
+        self._pinned = Pinned(pinned)
         self._editing = threading.Lock()  # two edits of a file at once would lose one of them
 
     @property
@@ -200,8 +204,7 @@ class Workspace:
             folder, names, name = held
             if not name:
                 raise BackendError("the workspace itself cannot be moved", "invalid")
-            self._may_change((*names, name), source)
-            found = os.lstat(name, dir_fd=folder)
+            found = self._removable(folder, (*names, name), source)
             with self._place(there, target) as (new_folder, new_names, new_name):
                 if stat.S_ISDIR(found.st_mode):
                     self._holds_nothing_protected(folder, (*names, name), (*new_names, new_name), source)
@@ -211,8 +214,8 @@ class Workspace:
         with self._asked(path) as inside, self._tree.parent(inside) as (folder, names, name):
             if not name:
                 raise BackendError("the workspace itself cannot be deleted", "invalid")
-            self._may_change((*names, name), path)
-            if not stat.S_ISDIR(os.lstat(name, dir_fd=folder).st_mode):
+            found = self._removable(folder, (*names, name), path)
+            if not stat.S_ISDIR(found.st_mode):
                 os.unlink(name, dir_fd=folder)
             elif recursive:
                 self._holds_nothing_protected(folder, (*names, name), (*names, name), path)
@@ -245,6 +248,15 @@ class Workspace:
     def _may_change(self, names: Sequence[str], path: str) -> None:
         if ".." not in names:
             self._protected.check_change(names, path)
+            self._pinned.check_change(names, path)
+
+    def _removable(self, folder: int, names: Sequence[str], path: str) -> os.stat_result:
+        """As `_may_change`, for something that gets another name or none; what it is."""
+        self._may_change(names, path)
+        self._pinned.check_removal(names, path)
+        found = os.lstat(names[-1], dir_fd=folder)
+        self._pinned.check_identity(self._tree, found, path)
+        return found
 
     def _seen_from(self, pattern: str, path: str) -> tuple[str, str]:
         """An absolute pattern is one over the whole workspace."""
@@ -330,6 +342,7 @@ class Workspace:
             self._may_change((*names, name), path)
             found = lstat(name, folder) if name else os.fstat(folder)
             if found is not None:
+                self._pinned.check_identity(self._tree, found, path)
                 check_regular(found, path)
                 if not os.access(name, os.W_OK, dir_fd=folder):
                     fail(errno.EACCES)

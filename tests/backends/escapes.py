@@ -11,11 +11,13 @@ import errno
 import fcntl
 import glob
 import json
+import mmap
 import os
 import re
 import resource
 import signal
 import socket
+import stat
 import struct
 import subprocess
 import sys
@@ -1034,6 +1036,94 @@ def a_pipe_of_the_host() -> str:
 @probe
 def the_configuration_of_wick() -> str:
     return leaked(AROUND["config"], os.path.join(os.path.dirname(AROUND["home"]), ".wick/server.yaml"))
+
+
+# -- other ways to make a call (x86-64) -------------------------------------------------------------------------------
+
+X32, MODIFY_LDT, MODIFY_LDT_32, IOPL_32, VM86OLD_32 = 0x40000000, 154, 123, 110, 113
+
+
+def _call_of_32_bits(number: int) -> str:
+    """Make a call by the gate of 32-bit programs, where calls have other numbers."""
+    if os.uname().machine != "x86_64":
+        return ""
+    code = b"\x53\xb8" + struct.pack("<I", number) + b"\x31\xdb\x31\xc9\x31\xd2\xcd\x80\x48\x98\x5b\xc3"
+    memory = mmap.mmap(-1, 4096, prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC)
+    memory.write(code)
+    do = ctypes.CFUNCTYPE(ctypes.c_long)(ctypes.addressof(ctypes.c_char.from_buffer(memory)))
+    answer = do()
+    return "" if answer in (-errno.EPERM, -errno.ENOSYS) else f"call {number} of 32 bits answered {answer}"
+
+
+@probe
+def modify_ldt_of_32_bits() -> str:
+    return _call_of_32_bits(MODIFY_LDT_32)
+
+
+@probe
+def iopl_of_32_bits() -> str:
+    return _call_of_32_bits(IOPL_32)
+
+
+@probe
+def vm86_of_32_bits() -> str:
+    return _call_of_32_bits(VM86OLD_32)
+
+
+@probe
+def modify_ldt_of_x32() -> str:
+    if os.uname().machine != "x86_64":
+        return ""
+    return str(call(X32 + MODIFY_LDT, *[ctypes.c_long(0)] * 3))
+
+
+# -- metadata of the host's files -------------------------------------------------------------------------------------
+
+NODES = ("null", "zero", "full", "random", "urandom", "tty", "ptmx")
+
+
+def _changes_metadata(path: str) -> list[str]:
+    """Change nothing, but by the calls that could: the same mode, owner and times, and an attribute."""
+    found = os.stat(path)
+    ways: dict[str, Callable[[], Any]] = {
+        "chmod": lambda: os.chmod(path, found.st_mode & 0o7777),
+        "chown": lambda: os.chown(path, found.st_uid, found.st_gid),
+        "utime": lambda: os.utime(path, ns=(found.st_atime_ns, found.st_mtime_ns)),
+        "setxattr": lambda: (os.setxattr(path, "user.wick", b"x"), os.removexattr(path, "user.wick")),
+    }
+    return [f"{way} {path}" for way, do in ways.items() if _works(do)]
+
+
+def _works(do: Callable[[], Any]) -> bool:
+    try:
+        do()
+    except OSError:
+        return False
+    return True
+
+
+@probe
+def the_mode_of_a_device() -> list[str]:
+    """Nodes that are the host's: a terminal and its multiplexer are the sandbox's own."""
+    host = [f"/dev/{name}" for name in NODES if not os.path.islink(f"/dev/{name}")]
+    return [way for path in host if os.path.exists(path) for way in _changes_metadata(path)]
+
+
+@probe
+def the_mode_of_what_is_open() -> list[str]:
+    """A standard stream may be a device of the host."""
+    found = []
+    for number in (0, 1, 2):
+        about = os.fstat(number)
+        if stat.S_ISCHR(about.st_mode) and _works(lambda about=about, n=number: os.fchmod(n, about.st_mode & 0o7777)):
+            found.append(f"fchmod {number}")
+    return found
+
+
+@probe
+def the_mode_of_a_file_of_the_host() -> list[str]:
+    paths = [AROUND["beside"], AROUND["home"], AROUND["config"], "/usr", "/usr/bin/env", "/etc", "/", "/proc", "/dev"]
+    return [way for path in paths if os.path.exists(path) for way in _changes_metadata(path)]
 
 
 # -- one by one -----------------------------------------------------------------------------------------------------

@@ -20,6 +20,7 @@ from faults.hostile_docker import Container
 from wick import caps
 from wick.backends.containers import shared
 from wick.backends.containers.engine import Process
+from wick.backends.containers.seccomp_profile import profile
 from wick.backends.docker import Docker, reap
 from wick.backends.wickd import bundle
 from wick.errors import BackendError, ConfigError
@@ -246,7 +247,7 @@ async def test_a_container_is_confined(make: Make, server: str) -> None:
     found = engines.here().inspect(containers(server)[0]["Id"])
     host = found["HostConfig"]
     assert (found["Config"]["User"], host["CapDrop"], host["Privileged"]) == ("1000:1000", ["ALL"], False)
-    assert host["SecurityOpt"] == ["no-new-privileges"]
+    assert host["SecurityOpt"] == ["no-new-privileges", f"seccomp={profile()}"]
     assert (host["NetworkMode"], host["Init"], host["PidMode"], host["IpcMode"]) == ("none", True, "", "private")
     assert (host["Memory"], host["MemorySwap"], host["PidsLimit"]) == (300_000_000, 300_000_000, 60)
     assert host["CpuQuota"] / host["CpuPeriod"] == 0.5

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import struct
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from wick.backends.containers.seccomp_profile import CONTAINED, profile
 from wick.backends.sandbox import seccomp
 from wick.backends.sandbox.seccomp import (
     ALLOW,
@@ -24,7 +28,9 @@ from wick.backends.sandbox.seccomp import (
     MISSING,
     MODES,
     NEWEST,
+    SHARED,
     program,
+    program_without_ipc,
 )
 
 MACHINES = list(ARCHITECTURES)
@@ -32,10 +38,10 @@ CALLS = {"clone": (56, 220), "ioctl": (16, 29), "socket": (41, 198), "personalit
 HEADERS = [Path("/usr/include/x86_64-linux-gnu/asm/unistd_64.h"), Path("/usr/include/asm-generic/unistd.h")]
 
 
-def verdict(machine: str, number: int, *args: int, arch: int | None = None) -> int:
+def verdict(machine: str, number: int, *args: int, arch: int | None = None, code: bytes | None = None) -> int:
     """What a kernel that runs the filter answers to a call."""
     told = struct.pack("=IIQ6Q", number, ARCHITECTURES[machine] if arch is None else arch, 0, *_six(args))
-    code = program(machine)
+    code = program(machine) if code is None else code
     assert code is not None and len(code) % 8 == 0
     at = word = 0
     while True:
@@ -126,6 +132,39 @@ def test_terminals_and_personalities(machine: str) -> None:
     assert verdict(machine, personality, 0x40000) == ERRNO | EPERM
 
 
+@pytest.mark.parametrize("machine", MACHINES)
+def test_without_a_namespace_of_its_own_a_command_makes_nothing_that_outlives_it(machine: str) -> None:
+    code = program_without_ipc(machine)
+    denied = {numbers[MACHINES.index(machine)] for numbers in SHARED.values()}
+    for call in range(NEWEST + 1):
+        assert verdict(machine, call, code=code) == (ERRNO | EPERM if call in denied else ALLOW), call
+
+
+def test_the_kernel_takes_that_filter() -> None:
+    """It is installed beside the other one, by a process that shares the host's IPC namespace."""
+    text = f"""
+import ctypes
+from wick.processes import _NO_NEW_PRIVS, _filter_calls, prctl
+prctl(_NO_NEW_PRIVS, 1)
+_filter_calls(bytes.fromhex({(program_without_ipc(os.uname().machine) or b"").hex()!r}))
+libc = ctypes.CDLL("librt.so.1", use_errno=True)
+for result in (libc.shmget(0, 4096, 0o600), libc.semget(0, 1, 0o600), libc.msgget(0, 0o600),
+               libc.mq_open(b"/wick-test", 0o102, 0o600, None)):
+    print(result, ctypes.get_errno())
+"""
+    done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines() == [f"-1 {EPERM}"] * 4
+
+
+def test_containers_may_make_no_call_that_is_denied_here() -> None:
+    rules = json.loads(profile())["syscalls"]
+    allowed = {name for rule in rules if rule["action"] == "SCMP_ACT_ALLOW" for name in rule["names"]}
+    assert allowed & {*DENIED, "clone3"} == CONTAINED
+    refused = {name for rule in rules if rule["action"] == "SCMP_ACT_ERRNO" for name in rule["names"]}
+    assert refused >= DENIED.keys() - CONTAINED and not refused & allowed
+    assert "SCMP_ARCH_X32" not in profile()
+
+
 def test_there_is_no_filter_for_a_machine_that_nobody_wrote_one_for() -> None:
     assert program("riscv64") is None
 
@@ -146,7 +185,7 @@ def test_the_numbers_are_those_of_the_kernel(column: int) -> None:
         pytest.skip("the kernel's headers are not installed: apt-get install linux-libc-dev")
     text = HEADERS[column].read_text()
     known = {name: int(call) for name, call in re.findall(r"#define __NR(?:3264)?_(\w+)\s+(\d+)\b", text)}
-    ours = {name: numbers[column] for name, numbers in {**CALLS, **DENIED, **MISSING, **MODES}.items()}
+    ours = {name: numbers[column] for name, numbers in {**CALLS, **DENIED, **MISSING, **MODES, **SHARED}.items()}
     for name, call in ours.items():
         if name in known:
             assert call == known[name], name

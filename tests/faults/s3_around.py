@@ -144,16 +144,15 @@ _CONTAINERS_OWN = (
     "list the folder above the workspace, a folder above by its descriptor, the hosts users, the name of the host, "
     "the hosts passwords and keys, homes, steer the first process, the filesystem of control groups, "
     "set the bit of root on a program, make a program with the bit of root, the bit of root by a program, "
-    "system call ptrace, system call kcmp, system call process_vm_readv, system call process_vm_writev, "
-    "system call pidfd_getfd, system call io_uring_setup, system call io_uring_enter, system call io_uring_register, "
-    "system call adjtimex, system call clock_adjtime, system call openat2, system call clone3"
+    "system call ptrace, system call process_vm_readv, system call process_vm_writev, "
+    "system call adjtimex, system call clock_adjtime, system call openat2"
 )
 _WEAK = (
     "the hosts users, the hosts passwords and keys, see processes of the host, signal everybody, become root, "
     "become the group of root, the first process is free, disks and memory, send a datagram, a datagram to the host, "
     "see interfaces, a socket with a path, sockets of services, the docker socket, queues and segments of the host, "
     "the name of the host, the limits of wick, the descriptors of wick, the program of wick, keys of others, "
-    "connections of the host, names of the sockets of the host, a segment of the host, a file of root"
+    "connections of the host, names of the sockets of the host, a file of root"
 )
 NOT_PROMISED = {
     "bubblewrap": frozenset[str](),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import os
 import random
 import signal
@@ -11,13 +12,15 @@ import sys
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from faults.hostile import Hooks, Tools, plant_group_only
+from faults.hostile import PYTHON, Hooks, Tools, plant_group_only
 from faults.leaks import Watch, family, is_wickd, watching
 from faults.tally import FULL, Tally, Violated
 from wick import caps
+from wick.backends.local import Local
 
 TOOLS, HOOKS, KILLS = (3_200, 1_800, 100) if FULL else (42, 20, 4)
 AT_ONCE = 14
@@ -95,6 +98,56 @@ def test_ending_process_groups_alone_is_noticed(tmp_path: Path, monkeypatch: pyt
                         tools(tally, watch, folder, 4, "none") if kind == "tools" else hooks(tally, watch, folder, 4)
                     )
         watch.kill()
+
+
+# -- objects of the kernel that outlive their process ------------------------------------------------------------
+
+OBJECTS = {"shm": "shmget(0, 4096, 0o1600)", "sem": "semget(0, 1, 0o1600)", "msg": "msgget(0, 0o1600)"}
+QUEUE = b"wick-r2"  # of POSIX, which has a name
+
+
+def _listed() -> set[str]:
+    """The segments, semaphores and queues of System V in this namespace, by kind and id."""
+    rows = {kind: Path(f"/proc/sysvipc/{kind}").read_text().splitlines()[1:] for kind in OBJECTS}
+    return {f"{kind} {row.split()[1]}" for kind, lines in rows.items() for row in lines}
+
+
+def _remove(made: set[str]) -> None:
+    libc = ctypes.CDLL(None)
+    remove = {"shm": lambda id: libc.shmctl(id, 0, 0), "msg": lambda id: libc.msgctl(id, 0, 0)}
+    remove["sem"] = lambda id: libc.semctl(id, 0, 0, 0)
+    for kind, id in map(str.split, made):
+        remove[kind](int(id))
+
+
+async def objects(tally: Tally, folder: Path, sandbox: Any) -> None:
+    """Create one object of each kind in a sandbox; none is left when the command has ended."""
+    backend, rt = Local(folder, sandbox=sandbox), ctypes.CDLL("librt.so.1")
+    try:
+        for kind, call in {**OBJECTS, "mqueue": f"mq_open(b'/{QUEUE.decode()}', 0o102, 0o600, None)"}.items():
+            before = _listed()
+            made = f"import ctypes; print(ctypes.CDLL('librt.so.1').{call})"
+            await backend.execute(f'{PYTHON} -c "{made}"')
+            left = _listed() - before
+            named = ["mqueue"] if rt.mq_unlink(b"/" + QUEUE) == 0 else []
+            tally.check(not left and not named, f"{kind} in {sandbox}: {left or named} left")
+            _remove(left)
+    finally:
+        await backend.stop()
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the objects are those of Linux")
+def test_shared_memory_and_queues_do_not_outlive_a_command(tmp_path: Path) -> None:
+    with Tally("R2", "objects of IPC") as tally:
+        for sandbox in ("bubblewrap", "landlock"):
+            asyncio.run(objects(tally, tmp_path / sandbox, sandbox))
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the objects are those of Linux")
+def test_shared_memory_that_is_left_is_noticed(tmp_path: Path) -> None:
+    with pytest.raises(Violated), Tally("R2", "objects of IPC, planted", planted=True) as tally:
+        asyncio.run(objects(tally, tmp_path, "none"))
+    assert len(tally.violations) == len(OBJECTS) + 1
 
 
 # -- killed ---------------------------------------------------------------------------------------------------------

@@ -49,7 +49,10 @@ OPEN = (
     "signal wick by a descriptor, a filter that is missing, a folder above by its descriptor, "
     "the root by its descriptor"
 ).split(", ")
-INHERITED = ("the environment of this process", "the environment of other processes")  # by who is simply started
+INHERITED = (  # by who is simply started
+    *("the environment of this process", "the environment of other processes", "the mode of a file of the host"),
+    *(["the mode of a device"] if os.geteuid() == 0 else []),  # root's
+)
 
 pytestmark = [
     pytest.mark.timeout(900 if FULL else 240),
@@ -185,6 +188,19 @@ async def test_no_way_leads_out_of_a_container(
             outcomes = await probed(backend, replace(there, workspace="/workspace"))
         judge(tally, "docker", outcomes, arrived)
         untouched(tally, tmp_path, token, covered=False)
+
+
+async def test_a_container_without_a_profile_is_noticed(
+    around: tuple[Around, socket.socket], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    there, _ = around
+    monkeypatch.setattr("wick.backends.containers.plan.profile", lambda: "unconfined")
+    calls = tuple(f"system call {name}" for name in there.calls if f"system call {name}" not in NOT_PROMISED["docker"])
+    with pytest.raises(Violated), Tally("S3", "probes in Docker, planted", planted=True) as tally:
+        async with contained(there) as backend:
+            outcomes = await probed(backend, replace(there, workspace="/workspace"))
+        for name in calls:
+            tally.check(outcomes[name].startswith("held"), f"{name}: {outcomes[name]}")
 
 
 def started(around: Around) -> dict[str, str]:

@@ -72,6 +72,7 @@ class Daemon(Wire):
         cgroup: Sequence[str] = (),
         data: Sequence[bytes] = (),
         landlock: Mapping[str, Any] | None = None,
+        disk: Mapping[str, Any] | None = None,
         read: bool = False,
         whole: bool = False,
     ) -> Executed:
@@ -80,11 +81,13 @@ class Daemon(Wire):
         `env` is the whole environment; without it the command gets wickd's, from an allow-list. `limits` are rlimits:
         memory, pids, cpu, files, file_size. `cgroup` names cgroup.procs files to join. Each of `data` can be read by
         the command from a descriptor whose number stands for "%fd0%", "%fd1%" … in argv. `landlock` is
-        {"read": [paths], "write": [paths], "network": bool}. With `read` it is an error when the command ends before it
-        has read all of `stdin`, with `whole` when something that it started still has its output open then.
+        {"read": [paths], "write": [paths], "pinned": [paths], "network": bool}. `disk` is {"paths": [paths], "quota":
+        bytes, "used": bytes, "reserve": bytes}: the command is ended when its workspace is too large, or the disk too
+        full. With `read` it is an error when the command ends before it has read all of `stdin`, with `whole` when
+        something that it started still has its output open then.
         """
         limit = caps.COMMAND_SECONDS if timeout is None else timeout
-        request = {"timeout": limit, **_command(cmd, argv, workdir, env, limits, cgroup, data, landlock)}
+        request = {"timeout": limit, **_command(cmd, argv, workdir, env, limits, cgroup, data, landlock, disk)}
         if stdin:
             request["stdin64"] = text64(stdin)
         if on_output is not None:
@@ -105,10 +108,11 @@ class Daemon(Wire):
         cgroup: Sequence[str] = (),
         data: Sequence[bytes] = (),
         landlock: Mapping[str, Any] | None = None,
+        disk: Mapping[str, Any] | None = None,
         label: str = "",
     ) -> Job:
         """Start a command that goes on in the background; `label` is what `Job.command` says (default: the command)."""
-        request = _command(cmd, argv, workdir, env, limits, cgroup, data, landlock)
+        request = _command(cmd, argv, workdir, env, limits, cgroup, data, landlock, disk)
         return answers.job(await self._result({"op": "job", "label": label, **request}))
 
     async def jobs(self) -> list[Job]:
@@ -136,9 +140,10 @@ class Daemon(Wire):
         cgroup: Sequence[str] = (),
         data: Sequence[bytes] = (),
         landlock: Mapping[str, Any] | None = None,
+        disk: Mapping[str, Any] | None = None,
     ) -> DaemonTerminal:
         """Start a command in a terminal of its own."""
-        request = _command(cmd, argv, workdir, env, limits, cgroup, data, landlock)
+        request = _command(cmd, argv, workdir, env, limits, cgroup, data, landlock, disk)
         terminal = DaemonTerminal(self)
         await terminal.open({"op": "pty", "rows": rows, "columns": columns, **request})
         return terminal
@@ -174,6 +179,7 @@ def _command(
     cgroup: Sequence[str],
     data: Sequence[bytes],
     landlock: Mapping[str, Any] | None,
+    disk: Mapping[str, Any] | None,
 ) -> Json:
     """The fields of a request that say what to run, without those that say nothing."""
     fields: Json = {
@@ -189,6 +195,8 @@ def _command(
         told["env"] = dict(env)
     if landlock is not None:
         told["landlock"] = dict(landlock)
+    if disk is not None:
+        told["disk"] = dict(disk)
     return told
 
 

@@ -22,6 +22,7 @@ from wick.backends.sandbox import cgroups
 from wick.backends.sandbox.choosing import choose
 from wick.backends.sandbox.greps import Asked
 from wick.backends.sandbox.launch import Launch, Place
+from wick.backends.sandbox.quota import Quota
 from wick.backends.sandbox.started import LocalTerminal, StartedJob, to_its_end
 from wick.errors import BackendError, ConfigError
 from wick.processes import DEFAULT_PATH, LIMITS
@@ -49,7 +50,9 @@ class Local:
 
     `sandbox` is `auto` (the strongest that works here), or one by name; `none` is for those who mean it. `limits` are
     `memory` and `file_size` in bytes, `pids`, `cpu` in seconds and `files`; None lifts a limit. `readable` are folders
-    outside the workspace that commands may read, such as a toolchain's.
+    outside the workspace that commands may read, such as a toolchain's. `pinned` are files and folders in the
+    workspace that neither file tools nor commands change. `disk` is how many bytes the workspace may take, `reserve`
+    how many stay free on its disk.
     """
 
     def __init__(
@@ -62,6 +65,9 @@ class Local:
         env: Mapping[str, str] | None = None,
         readable: Sequence[str | os.PathLike[str]] = (),
         protect: Sequence[str] = PROTECTED,
+        pinned: Sequence[str] = (),
+        disk: int = 0,
+        reserve: int = 0,
         timeout: float = caps.COMMAND_SECONDS,
     ) -> None:
         if not 0 < timeout <= DAY:
@@ -74,7 +80,10 @@ class Local:
         if (odd := _odd(self._env)) is not None:
             raise ConfigError(f"the environment variable {odd!r} has a name or a value that none can have")
         self._readable = [os.path.realpath(folder) for folder in readable]
-        self._protect = tuple(protect)
+        self._protect, self._pinned = tuple(protect), tuple(map(_relative, pinned))
+        if disk < 0 or reserve < 0:
+            raise ConfigError(f"disk and reserve are numbers of bytes, 0 for no limit; not {disk} and {reserve}")
+        self._quota = Quota(disk, reserve)
         self._has_ripgrep = self._sandbox.covers and shutil.which("rg", path=DEFAULT_PATH) is not None
         self._place: Place | None = None
         self._opening = Lock()
@@ -134,6 +143,8 @@ class Local:
                     env=self._env,
                     readable=self._readable,
                     protect=self._protect,
+                    pinned=self._pinned,
+                    quota=self._quota,
                 )
             return self._place
 
@@ -275,14 +286,14 @@ class Local:
 
     async def write(self, path: str, content: str | bytes) -> Written:
         """Replace a file in one go, or make it, with the folders it needs."""
-        return await self._file(lambda files: files.write(path, content), "write")
+        return await self._put(lambda files: files.write(path, content), len(content), "write")
 
     async def edit(
         self, path: str, old: str, new: str, *, replace_all: bool = False, occurrence: Literal["only", "first"] = "only"
     ) -> Edited:
         """Replace a text that occurs once; line ends and the encoding stay as they are."""
-        return await self._file(
-            lambda files: files.edit(path, old, new, replace_all=replace_all, occurrence=occurrence), "edit"
+        return await self._put(
+            lambda files: files.edit(path, old, new, replace_all=replace_all, occurrence=occurrence), len(new), "edit"
         )
 
     async def glob(self, pattern: str, path: str = ".", *, everything: bool = False) -> Found:
@@ -312,7 +323,7 @@ class Local:
         return await in_thread(lambda: reading.result(executed), "grep")
 
     async def mkdir(self, path: str) -> None:
-        await self._file(lambda files: files.mkdir(path), "mkdir")
+        await self._put(lambda files: files.mkdir(path), 0, "mkdir")
 
     async def move(self, source: str, target: str) -> None:
         await self._file(lambda files: files.move(source, target), "move")
@@ -322,6 +333,18 @@ class Local:
 
     async def stat(self, path: str) -> Stat:
         return await self._file(lambda files: files.stat(path), "stat")
+
+    async def _put(self, do: Callable[[Workspace], T], size: int, name: str) -> T:
+        """As `_file`, for what takes room on the disk."""
+        place = await self._ready()
+
+        def put() -> T:
+            place.room.check(size)
+            done = do(place.files)
+            place.room.note(size)
+            return done
+
+        return await in_thread(put, name)
 
     async def _file(self, do: Callable[[Workspace], T], name: str) -> T:
         place = await self._ready()
@@ -342,6 +365,13 @@ def _made(path: str | os.PathLike[str]) -> str:
     except OSError as error:
         raise ConfigError(f"the workspace {folder} cannot be made: {error.strerror}") from None
     return folder
+
+
+def _relative(path: str) -> str:
+    names = [name for name in path.split("/") if name not in ("", ".")]
+    if path.startswith("/") or ".." in names or not names:
+        raise ConfigError(f"a pinned file is a path in the workspace, such as conf/agents.yaml; not {path!r}")
+    return "/".join(names)
 
 
 def _merged(limits: Mapping[str, float | None]) -> dict[str, float]:

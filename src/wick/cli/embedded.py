@@ -39,6 +39,7 @@ from wick.errors import ConfigError, StoreError, WickError
 from wick.events import Event
 from wick.hooks import Hook, rings
 from wick.operations import OPERATIONS
+from wick.process_files import ProcessFiles
 from wick.protocols import Backend, Summary
 from wick.replay import replay
 from wick.skill import FILE as SKILL
@@ -60,6 +61,7 @@ class Embedded(Shelf):
     ) -> None:
         store = Sqlite(data / "threads.db")
         super().__init__(Sessions(store, busy="refuse", patience=inf if waits else 0.0))
+        self._data = data.absolute()
         self.folder, self._spec, self._wishes, self._grants = folder.absolute(), agent, wishes, Grants(data)
         self._chosen: Chosen | None = None
         self._agent: Agent | None = None
@@ -86,6 +88,8 @@ class Embedded(Shelf):
             part = self._chosen.part
             whose = str(self.folder), self._owner(part)
             part.options = {**part.options, "sessions": False}
+            for one in self._chosen.config.agents.values():
+                one.private = ProcessFiles({str(self._data): "the data folder of wick"})
             if part.options.get("permissions"):
                 granted: dict[str, Sequence[Any]] = {
                     "grants": self._grants.of(*whose),

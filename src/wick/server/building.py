@@ -91,7 +91,8 @@ class Building:
             made = await in_thread(lambda: make(user), "agent")
             instance.agent = made.with_hooks(InUse(instance), self.sessions, self.redaction)
             return instance
-        instance.place = await self.places.open(self.places.wanted(template, instance.said, user.id))
+        wanted = await in_thread(lambda: self.places.wanted(template, instance.said, user.id), "workspace")
+        instance.place = await self.places.open(wanted)
         try:
             await in_thread(lambda: self._build(instance, kept, grants), "agent")
         except BaseException:

@@ -21,12 +21,15 @@ from typing import Any
 
 from wick.backends.local import Local
 from wick.backends.state import State
+from wick.config_files import pin_config, pin_volumes
 from wick.errors import BackendError, ConfigError
 from wick.frozen import canonical, digest
+from wick.process_files import ProcessFiles
 from wick.protocols import Backend, Status
 from wick.server.identity import LOCAL
 from wick.server.overrides import Overrides
 from wick.server.records import Records
+from wick.server.settings import Quotas
 from wick.server.templates import Template
 from wick.workers import in_thread
 
@@ -51,8 +54,17 @@ class Place:
 class Places:
     """The folders and containers of everyone."""
 
-    def __init__(self, data: Path, records: Records) -> None:
-        self.data, self.records = data.absolute(), records
+    def __init__(
+        self,
+        data: Path,
+        records: Records,
+        private: ProcessFiles | None = None,
+        config: Path | None = None,
+        quotas: Quotas | None = None,
+    ) -> None:
+        self._quotas = Quotas() if quotas is None else quotas
+        self.data, self.records, self._config = data.absolute(), records, config
+        self._private = private_files(self.data) if private is None else private
         self.server = self.realm = ""
         self._open: dict[str, Place] = {}
         self._reaping = asyncio.Lock()  # what is being looked through is not added to
@@ -149,7 +161,23 @@ class Places:
         options.pop("workdir", None)
         folder = template.folder / Path(named).expanduser() if named else self.folder(user, template.id)
         readable = [str(template.folder / Path(one).expanduser()) for one in options.pop("readable", ())]
-        return {"type": "local", "path": str(folder), "readable": readable, **options}
+        pinned = [*options.pop("pinned", ()), *self._pin(template, str(folder))]
+        disk = 0 if named else self._quotas.disk  # the owner's own project has the size that it has
+        quota = {"disk": disk, "reserve": self._quotas.reserve}
+        return {"type": "local", "path": str(folder), "readable": readable, **quota, **options, "pinned": pinned}
+
+    def _pin(self, template: Template, workspace: str) -> list[str]:
+        """Return the files of a workspace that configure this server; a ConfigError if its code is there."""
+        config = self._config if template.origin == "file" else None
+        options = {**template.options, "sessions": False}  # the server has a store of its own
+        return pin_config(workspace, options, template.folder, config, self._private)
+
+    def check(self, template: Template) -> bool:
+        """Raise a ConfigError if the workspace of an agent holds code of this server; return True if its config."""
+        wanted = self.wanted(template, Overrides(), LOCAL.id) or {}
+        return bool(wanted.get("pinned")) or any(
+            source.startswith("/") and self._pin(template, source) for source in wanted.get("volumes", ())
+        )
 
     def _docker(self, template: Template, options: dict[str, Any], said: Overrides, user: str) -> dict[str, Any]:
         workdir = options.get("workdir", WORKDIR)
@@ -165,6 +193,7 @@ class Places:
         """The mounts that the template names; those of whoever did not start the server can only be read."""
         beside = {_beside(template.folder, source): target for source, target in given.items()}
         if user == LOCAL.id:
+            beside = pin_volumes(beside, lambda source: self._pin(template, source))
             covered = any(_covers(target, workdir) for target in beside.values())
             return beside if covered else {**beside, self._volume(user, template.id): workdir}
         shared = {source: _read_only(target) for source, target in beside.items() if not _covers(target, workdir)}
@@ -173,6 +202,12 @@ class Places:
     def _volume(self, user: str, agent: str) -> str:
         """The name of what outlives the container: the same on every server that has the same users."""
         return f"wick-{digest(canonical([self.realm, user, agent]))[:24]}"
+
+
+def private_files(data: Path, *others: tuple[Path | None, str]) -> ProcessFiles:
+    """Return what of this machine is a server's own: its data folder, and what its settings name."""
+    found = {str(data): "the data folder of the server", str(data / "workspaces"): "the workspaces of all users"}
+    return ProcessFiles({**found, **{str(path): what for path, what in others if path is not None}})
 
 
 def _made(wanted: Mapping[str, Any]) -> Backend:

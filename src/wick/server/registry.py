@@ -15,6 +15,7 @@ import time
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -22,7 +23,9 @@ import orjson
 
 from wick.agent import Agent
 from wick.config import Config
+from wick.errors import ConfigError
 from wick.frozen import canonical, digest
+from wick.process_files import ProcessFiles
 from wick.protocols import Store
 from wick.server.building import Building, Instance
 from wick.server.bus import Bus
@@ -30,7 +33,8 @@ from wick.server.errors import ApiError, not_found
 from wick.server.identity import User
 from wick.server.keeping_runs import RunSessions
 from wick.server.overrides import Overrides
-from wick.server.places import Places
+from wick.server.page_files import page_folder
+from wick.server.places import Places, private_files
 from wick.server.records import Records
 from wick.server.reload import Watched
 from wick.server.secrets import NO_SECRETS, Redaction, Secrets, secrets_in
@@ -69,7 +73,8 @@ class Registry:
         secrets = Secrets() if secrets is NO_SECRETS else secrets
         self.settings, self.records, self.bus, self.secrets = settings, records, bus, secrets
         self.sessions = RunSessions(store, patience=PATIENCE, busy="wait")
-        self.places, self.toolbox = Places(settings.data, records), Toolbox(records)
+        self.places = Places(settings.data, records, _private(settings), settings.config, settings.quotas)
+        self.toolbox = Toolbox(records)
         self._building = Building(self.places, self.toolbox, self.sessions, Redaction(secrets))
         self._code: dict[str, Template] = {}
         self._file: dict[str, Template] = {}
@@ -100,8 +105,9 @@ class Registry:
         """Read the file, and look after agents from now on. A ConfigError says what is wrong with the file."""
         await self.places.start()
         if self.settings.config is not None:
-            self._watched = Watched(self.settings.config)
+            self._watched = Watched(self.settings.config, self._check)
             self._file = self._of_file(await self._watched.read())
+        await in_thread(lambda: [self._check_workspace(template) for template in self._code.values()], "check")
         self._tasks = [asyncio.create_task(work, name=name) for name, work in self._chores()]
 
     def _chores(self) -> Iterator[tuple[str, Any]]:
@@ -120,6 +126,17 @@ class Registry:
         self._retired.clear()
         await asyncio.gather(*(self._ended(instance) for instance in there))
         await self.places.stop()
+
+    def _check(self, config: Config) -> bool:
+        """Raise a ConfigError if the server may not take this file; return True if it lies in a workspace."""
+        held = [self._check_workspace(template) for template in of_file(config).values()]  # every one is checked
+        return any(held)
+
+    def _check_workspace(self, template: Template) -> bool:
+        try:
+            return self.places.check(template)
+        except ConfigError as error:
+            raise ConfigError(f"the agent {template.id!r} cannot be served: {error}") from None
 
     def _of_file(self, config: Config) -> dict[str, Template]:
         """The agents of the file; its keys are secrets from now on."""
@@ -164,7 +181,7 @@ class Registry:
         check_id(id)
         owner = EVERYONE if shared else user.id
         made = of_post(id, options, self.settings.data.absolute(), owner)
-        await in_thread(lambda: checked(id, options, made.folder), "check")
+        await in_thread(lambda: (checked(id, options, made.folder), self.places.check(made)), "check")
         taken = id in self._file or id in self._code or await self.records.get(AGENT, EVERYONE, id) is not None
         data = {"options": dict(options), "by": user.id, "created": time.time()}
         if taken or not await self.records.put(AGENT, owner, id, data, new=True):
@@ -331,6 +348,15 @@ class Registry:
             for part in instance.config.begun if instance.config is not None else ():
                 if end := getattr(part, "close", None) or getattr(part, "stop", None):
                     ending.push_async_callback(end)
+
+
+def _private(settings: Settings) -> ProcessFiles:
+    """What the server's settings name on this machine."""
+    jwks = settings.jwt.jwks if settings.jwt is not None else ""
+    keys = None if not jwks or jwks.startswith("https://") else Path(jwks)
+    page = page_folder(settings.static)
+    named = [(settings.file, "the server's settings"), (keys, "the keys of sign-ins"), (page, "the page of the server")]
+    return private_files(settings.data.absolute(), *named)
 
 
 def check_plain(data: Mapping[str, Any]) -> None:

@@ -20,14 +20,28 @@ Stamp = tuple[int, int, int] | None
 class Watched:
     """A config file that may change at any time."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, check: Callable[[Config], bool] = lambda config: False) -> None:
         self.path = Path(path)
+        self._check = check  # raises a ConfigError, or returns True if the file lies in a workspace
         self._stamp: Stamp = None
+        self._pinned = 0  # the inode that the mounts of a workspace protect
 
     async def read(self) -> Config:
         """What it says now; a ConfigError if that cannot be used."""
         self._stamp = await in_thread(self._look, "config")
-        return await in_thread(lambda: load(self.path), "config")
+        self._check_inode()
+        config = await in_thread(lambda: load(self.path), "config")
+        if await in_thread(lambda: self._check(config), "config") and self._stamp is not None:
+            self._pinned = self._stamp[2]
+        return config
+
+    def _check_inode(self) -> None:
+        """A mount protects one inode. A file that replaced it could be written by a command that runs."""
+        if self._pinned and self._stamp is not None and self._stamp[2] != self._pinned:
+            raise ConfigError(
+                f"{self.path} lies in a workspace and was replaced by another file, which a command may have written; "
+                "look at it, and start the server again, or keep it outside of the workspace"
+            )
 
     async def follow(self, took: Callable[[Config], None], broken: Callable[[str], None]) -> None:
         """Read it again whenever it has changed."""

@@ -8,8 +8,9 @@ from ipaddress import ip_address
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError
 
+from wick import caps
 from wick.config_text import Source, read
 from wick.data_folder import default_data
 from wick.errors import ConfigError
@@ -56,6 +57,8 @@ class Quotas(_Part):
     agents: int = Field(default=50, ge=0)
     terminals: int = Field(default=8, ge=0)
     streams: int = Field(default=200, ge=0)
+    disk: int = Field(default=caps.WORKSPACE_BYTES, ge=0)  # bytes of a workspace that the server made
+    reserve: int = Field(default=caps.RESERVED_BYTES, ge=0)  # bytes of a disk that no workspace takes
     requests_per_second: float = Field(default=50.0, ge=0)
     burst: int = Field(default=200, ge=1)
 
@@ -79,6 +82,12 @@ class Settings(_Part):
     quotas: Quotas = Quotas()
     static: Path | None = None
     grace: float = Field(default=20.0, ge=0, le=3600)  # seconds for runs to end when the server stops
+    _file: Path | None = PrivateAttr(default=None)
+
+    @property
+    def file(self) -> Path | None:
+        """The file that these settings were read from."""
+        return self._file
 
     @property
     def on_postgres(self) -> bool:
@@ -133,9 +142,15 @@ def load_settings(
     source = _file(file, Path(said.get("data") or default_data()), environment)
     given = (source.data if source else {}) | said
     try:
-        return Settings(**given).checked()
+        made = Settings(**given).checked()
+        made._file = _path(file, said)
+        return made
     except ValidationError as error:
         raise _wrong(error, source, said) from None
+
+
+def _path(file: str | Path | None, said: Mapping[str, Any]) -> Path:
+    return Path(file) if file is not None else Path(said.get("data") or default_data()) / FILE
 
 
 def _file(file: str | Path | None, data: Path, environment: Mapping[str, str]) -> Source | None:

@@ -127,7 +127,7 @@ def rebuilt(
     """The same agent with other options, its rings in another order, and `given` capabilities among or around them."""
     rings, known = in_order(order), {ring.key for ring in RINGS}
     outside = [Ring(key, shared=True) for key in given if key not in known]
-    file = File(config.file.source, config.file.folder, (*outside, *rings), dict(given))
+    file = File(config.file.source, config.file.folder, (*outside, *rings), None, dict(given))
     return AgentConfig(file, config.id, options, ((),))
 
 

@@ -21,7 +21,8 @@ from urllib.parse import quote
 from wick import caps
 from wick.backends.containers import shared
 from wick.backends.containers.engine import Engine, EngineError
-from wick.backends.containers.plan import PLACE, Plan
+from wick.backends.containers.plan import NO_NEW_PRIVILEGES, PLACE, Plan
+from wick.backends.containers.seccomp_profile import profile_option
 from wick.errors import BackendError
 
 
@@ -126,9 +127,7 @@ class Container:
         if self.plan.network == "own":
             await self._network()
         try:
-            await self.engine.ask(
-                "POST", "/containers/create", {"name": self.plan.name}, body=body, seconds=caps.LAUNCH_SECONDS
-            )
+            await self._create(body)
         except EngineError as error:
             if error.status == 400 or error.status >= 500:
                 raise BackendError(f"the container could not be made: {error}", "failed") from None
@@ -142,6 +141,18 @@ class Container:
                     await asyncio.shield(_remove(self.engine, self.plan.name))
             raise
         return await self.inspect()
+
+    async def _create(self, body: dict[str, Any]) -> None:
+        path, name, seconds = "/containers/create", {"name": self.plan.name}, caps.LAUNCH_SECONDS
+        try:
+            await self.engine.ask("POST", path, name, body=body, seconds=seconds)
+        except EngineError as error:  # Podman takes a seccomp profile as the path of a file on its machine
+            if "opening seccomp profile failed" not in str(error):
+                raise
+            with profile_option(is_local=self.engine.address.local) as seccomp:
+                host = {**body["HostConfig"], "SecurityOpt": [NO_NEW_PRIVILEGES, *seccomp]}
+                body = {**body, "HostConfig": host}
+                await self.engine.ask("POST", path, name, body=body, seconds=seconds)
 
     async def _furnish(self, image: dict[str, Any]) -> None:
         """Before it starts: the daemon, where its user cannot write, and a workspace that is its user's own."""

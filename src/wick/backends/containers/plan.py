@@ -2,7 +2,7 @@
 
 What confines a container is decided here and nowhere else: its user is not root, it has no capabilities and cannot get
 any, its memory, processes and processors are limited, it has no network unless it was given one, and no socket of an
-engine is ever mounted. The engine's own seccomp and AppArmor profiles stay on.
+engine is ever mounted. It has wick's own seccomp profile; the engine's AppArmor profile stays on.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from wick import caps
+from wick.backends.containers.seccomp_profile import profile
 from wick.errors import ConfigError
 
 UID = 1000  # who commands run as, where the image does not say
@@ -23,6 +24,7 @@ PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 PORT = 9090  # of the daemon, where it listens on one
 NAME = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9_.-]{0,62}")
 SOCKETS = ("docker.sock", "podman/podman.sock", "containerd/containerd.sock", "crio/crio.sock")
+NO_NEW_PRIVILEGES = "no-new-privileges"
 FOREVER = ("sh", "-c", "while :; do sleep 86400; done")  # what the container itself does
 CPU_PERIOD = 100_000  # microseconds; a quota is a part of it, or several times it
 MEMORY = "rw,exec,nosuid,nodev,size="  # a folder in memory
@@ -161,7 +163,7 @@ class Plan:
         host: dict[str, Any] = {
             "Init": True,
             "CapDrop": ["ALL"],
-            "SecurityOpt": ["no-new-privileges"],
+            "SecurityOpt": [NO_NEW_PRIVILEGES, f"seccomp={profile()}"],
             "Privileged": False,
             "IpcMode": "private",
             "NetworkMode": self.name if self.network == "own" else self.network,

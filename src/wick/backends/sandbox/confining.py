@@ -34,6 +34,7 @@ class View:
     memory: int = 0
     terminal: bool = False
     read_only: bool = False
+    pinned: Sequence[str] = ()  # paths in the workspace that stay as they are
 
 
 @dataclass(frozen=True, slots=True)

@@ -50,8 +50,11 @@ class Landlock:
     def command(self, argv: Sequence[str], view: View) -> Command:
         readable = [*READABLE, *(READABLE_WITH_NETWORK if view.network else ()), *view.readable]
         writable = [*WRITABLE, view.workspace, view.scratch]
-        calls = b64encode(seccomp.program(os.uname().machine) or b"").decode()
-        rules = {"read": readable, "write": writable, "network": view.network, "filter": calls}
+        pinned = [f"{view.workspace}/{path}" for path in view.pinned]
+        machine = os.uname().machine
+        filters = {"filter": seccomp.program(machine), "filter_shared": seccomp.program_without_ipc(machine)}
+        calls = {name: b64encode(program or b"").decode() for name, program in filters.items()}
+        rules = {"read": readable, "write": writable, "network": view.network, "pinned": pinned, **calls}
         return Command(
             [*self.without_rights, *argv], view.workdir, {**environment(view.scratch), **view.env}, landlock=rules
         )

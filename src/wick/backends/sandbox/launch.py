@@ -23,6 +23,8 @@ from typing import Any, TypedDict
 
 from wick.backends.sandbox import cgroups, protected
 from wick.backends.sandbox.confining import Command, Sandbox, View
+from wick.backends.sandbox.pinned import pinned_covers
+from wick.backends.sandbox.quota import Quota, Room
 from wick.beneath import Beneath
 from wick.errors import BackendError
 from wick.processes import ended_by
@@ -50,10 +52,13 @@ class Place:
         env: Mapping[str, str] | None = None,
         readable: Sequence[str] = (),
         protect: Sequence[str] = (),
+        pinned: Sequence[str] = (),
+        quota: Quota | None = None,
     ) -> None:
-        self.tree, self.files = Beneath(folder), Workspace(folder, protect)
+        self.tree, self.files = Beneath(folder), Workspace(folder, protect, pinned=pinned)
         self.sandbox, self.network, self.limits, self.env = sandbox, network, limits or {}, env or {}
-        self.readable, self.protect = readable, protect
+        self.readable, self.protect, self.pinned = readable, protect, pinned
+        self.room = Room(self.tree.path, quota or Quota())
         self.scratch = tempfile.mkdtemp(prefix="wick-") if sandbox.scratch else ""
         self.close = weakref.finalize(self, _close, self.tree, self.files, self.scratch)
 
@@ -107,6 +112,7 @@ class Options(TypedDict):
     env: Mapping[str, str]
     data: list[bytes]
     landlock: Mapping[str, Any] | None
+    disk: Mapping[str, Any] | None
     limits: Mapping[str, float]
     cgroup: list[str]
 
@@ -131,6 +137,7 @@ class Launch:
         self._group: cgroups.Group | None = None
         self._command: Command | None = None
         self._at_work_in: Identity | None = None
+        self._file_bytes = 0  # the most that one file may have; 0: no limit
         self.moved: list[str] = []  # protected paths that appeared, and have another name now
         self._stuck: list[str] = []  # and those that could not get one
         self._reached = ""  # a limit, as a sentence
@@ -140,12 +147,15 @@ class Launch:
         place = self._place
         place.check()
         workdir = "/".join([place.tree.path.rstrip("/"), *place.inside(self._workdir)])
+        self._file_bytes = 0 if self._read_only else place.room.check()
         self._before = protected.scan(place.tree, place.protect)
         self._at_work_in = _identity(place.tree)
         firm = _enter(self._at_work_in, self._before)
         covers = protected.covers(place.tree, self._before, firm) if place.sandbox.covers else []
         if self._read_only:  # and whoever cannot write may see all that is no secret
             covers = [cover for cover in covers if self._before[cover.path].secret]
+        else:
+            covers = [*covers, *pinned_covers(place.tree, place.pinned, covers)]
         self._group = cgroups.make(place.limits)
         view = View(
             workspace=place.tree.path,
@@ -158,6 +168,7 @@ class Launch:
             memory=int(place.limits.get("memory") or 0),
             terminal=self._terminal,
             read_only=self._read_only,
+            pinned=[cover.path for cover in covers if cover.how == "show" and cover.path in place.pinned],
         )
         self._command = place.sandbox.command(self._argv, view)
 
@@ -166,17 +177,20 @@ class Launch:
         assert self._command is not None
         command, group = self._command, self._group
         limits = _rlimits(self._place.limits, group.limits if group else {})
+        if self._file_bytes and limits:
+            limits["file_size"] = min(limits.get("file_size", self._file_bytes), self._file_bytes)
         joins = group.join if group else []
         if limits or self._terminal or command.landlock or all(file.endswith("/tasks") for file in joins):
             argv, left = command.argv, joins
         else:  # wickd can then spawn it, which takes half the time of a fork
-            argv, left = [*_joining(joins), *command.argv], []
+            argv, left = [*_joining(joins, self._file_bytes), *command.argv], []
         return {
             "argv": argv,
             "workdir": command.workdir,
             "env": command.env,
             "data": command.data,
             "landlock": command.landlock,
+            "disk": None if self._read_only else self._place.room.limits(self._place.scratch),
             "limits": limits,
             "cgroup": left,
         }
@@ -264,12 +278,13 @@ def _leave(workspace: Identity) -> None:
 # -- limits ---------------------------------------------------------------------------------------------------------
 
 
-def _joining(files: Sequence[str]) -> list[str]:
-    """A program that joins control groups and becomes another."""
-    if not files:
+def _joining(files: Sequence[str], file_bytes: int = 0) -> list[str]:
+    """A program that joins control groups, limits the size of files and becomes another."""
+    if not files and not file_bytes:
         return []
-    joins = " && ".join(f'echo 0 >"${number}"' for number in range(1, len(files) + 1))
-    return ["/bin/sh", "-c", f'{joins} && shift {len(files)} && exec "$@"', "sh", *files]
+    steps = [f'echo 0 >"${number}"' for number in range(1, len(files) + 1)]
+    steps += [f"ulimit -f {max(file_bytes // 512, 1)}"] if file_bytes else []
+    return ["/bin/sh", "-c", f'{" && ".join(steps)} && shift {len(files)} && exec "$@"', "sh", *files]
 
 
 def _rlimits(limits: Mapping[str, float], grouped: Mapping[str, float]) -> dict[str, float]:

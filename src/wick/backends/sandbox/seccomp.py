@@ -93,6 +93,23 @@ DENIED: dict[str, tuple[int | None, int | None]] = {
 }
 MISSING: dict[str, tuple[int | None, int | None]] = {"clone3": (435, 435), "openat2": (437, 437)}
 
+# Queues, semaphores and memory of the IPC namespace: they outlive their process, so they need a namespace of their own.
+SHARED: dict[str, tuple[int | None, int | None]] = {
+    "shmget": (29, 194),
+    "shmctl": (31, 195),
+    "shmat": (30, 196),
+    "semget": (64, 190),
+    "semctl": (66, 191),
+    "semtimedop": (220, 192),
+    "semop": (65, 193),
+    "msgget": (68, 186),
+    "msgctl": (71, 187),
+    "msgrcv": (70, 188),
+    "msgsnd": (69, 189),
+    "mq_open": (240, 180),
+    "mq_unlink": (241, 181),
+}
+
 # Calls that are denied with some arguments.
 CLONE, IOCTL, SOCKET, PERSONALITY = (56, 220), (16, 29), (41, 198), (135, 92)
 NEW_NAMESPACES = 0x7E020000  # CLONE_NEWNS, NEWCGROUP, NEWUTS, NEWIPC, NEWUSER, NEWPID, NEWNET
@@ -168,6 +185,17 @@ def program(machine: str) -> bytes | None:
     if machine not in ARCHITECTURES:
         return None
     return b"".join(map(bytes, instructions(machine)))
+
+
+@cache
+def program_without_ipc(machine: str) -> bytes | None:
+    """Return a filter that denies the calls of SHARED, for commands that share the host's IPC namespace."""
+    if machine not in ARCHITECTURES:
+        return None
+    column = list(ARCHITECTURES).index(machine)
+    denied = {numbers[column]: [refuse(EPERM)] for numbers in SHARED.values()}
+    cases = sorted((number, case) for number, case in denied.items() if number is not None)
+    return b"".join(map(bytes, [load(0), *_by_number(cases)]))
 
 
 def instructions(machine: str) -> list[Instruction]:

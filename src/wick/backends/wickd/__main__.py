@@ -29,6 +29,7 @@ from wick.backends.wickd.commands import Commands
 from wick.backends.wickd.polling import Loop
 from wick.backends.wickd.server import Connection
 from wick.backends.wickd.supervisors import guard
+from wick.namespaces import hold_devices
 from wick.processes import forget_keys, hide_memory
 
 TCP, UNIX = "127.0.0.1:9090", "/tmp/wick-daemon.sock"
@@ -38,6 +39,8 @@ TOKEN = "WICK_DAEMON_TOKEN"
 def main(arguments: list[str] | None = None) -> None:
     options = _options(arguments)
     token = _token(options)
+    if options.parent:  # on the host, and before any device is opened
+        hold_devices()
     ends = _take_standard_streams()
     _prepare(options.parent)
     loop = Loop()

@@ -11,8 +11,8 @@ from pathlib import Path
 PACKAGE = Path(__file__).parent.parent.parent
 # What runs inside containers: the standard library only, Python 3.8.
 MODULES = (
-    *("errors", "caps", "shapes", "beneath", "processes"),
-    *("patterns", "walking", "texts", "searching", "protecting", "refusals", "descriptors", "workspace"),
+    *("errors", "caps", "shapes", "beneath", "namespaces", "processes", "disk_usage"),
+    *("patterns", "walking", "texts", "searching", "pinning", "protecting", "refusals", "descriptors", "workspace"),
 )
 _MAIN = b"from wick.backends.wickd.__main__ import main\n\nmain()\n"
 

@@ -13,6 +13,7 @@ import time
 from collections import deque
 from typing import Any, Callable, NamedTuple, Sequence
 
+from wick.backends.wickd.disk import DiskWatch
 from wick.backends.wickd.polling import Loop, Timer
 from wick.processes import UNREAD, data_file, ended_by
 from wick.shapes import Json
@@ -50,6 +51,7 @@ class Command:
         self.stdin, self.data, self.timeout, self.size = stdin, data, timeout, size
         self.number, self.started, self.why, self.over = 0, 0.0, "", False
         self.timers: list[Timer] = []
+        self.watch: DiskWatch | None = None
         self._loop: Loop | None = None
         self._outputs: dict[int, Sink] = {}
         self._input = self._failed = self._unread = -1
@@ -234,6 +236,8 @@ class Command:
     def _close(self) -> None:
         for timer in self.timers:
             timer.cancel()
+        if self.watch is not None:
+            self.watch.stop()
         if self._loop is None:
             return
         for descriptor in {*self._outputs, self._input, self._failed, self._unread} - {-1}:

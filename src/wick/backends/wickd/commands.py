@@ -11,6 +11,7 @@ from contextlib import suppress
 
 from wick import caps
 from wick.backends.wickd.command import Command
+from wick.backends.wickd.disk import DiskWatch
 from wick.backends.wickd.polling import Loop, Timer
 from wick.backends.wickd.supervisors import Report, Supervisor
 from wick.processes import HELD, Perform, end_strangers
@@ -129,6 +130,8 @@ class Commands:
         finally:
             command.close_theirs()
         self._running[supervisor] = command
+        if command.spec.get("disk"):
+            command.watch = DiskWatch(self._loop, command.spec["disk"], lambda why: self.end(command, why))
         if command.timeout is not None:
             command.timers.append(self._loop.later(command.timeout, lambda: self.end(command, "limit")))
 

@@ -98,7 +98,16 @@ class Wanted:
             "cgroup": self.texts("cgroup"),
             "landlock": self._landlock(),
             "terminal": False,
+            "disk": self._disk(),
         }
+
+    def _disk(self) -> Any:
+        limits = self._field("disk", dict, None, "an object with paths and numbers")
+        if limits is None:
+            return None
+        inner = Wanted(limits)
+        numbers = {name: inner.whole(name, 0, 0, 2**62) for name in ("quota", "used", "reserve")}
+        return {"paths": inner.texts("paths"), **numbers}
 
     def _argv(self) -> list[str]:
         cmd, argv = self.text("cmd"), self.texts("argv")
@@ -134,8 +143,9 @@ class Wanted:
             return None
         inner = Wanted(allowed)
         network = allowed.get("network", True) is True
-        paths = {"read": inner.texts("read"), "write": inner.texts("write")}
-        return {**paths, "network": network, "filter": inner.bytes64("filter").hex()}
+        paths = {name: inner.texts(name) for name in ("read", "write", "pinned")}
+        filters = {name: inner.bytes64(name).hex() for name in ("filter", "filter_shared")}
+        return {**paths, "network": network, **filters}
 
     def file_call(self) -> Json:
         """A file operation: its name, where, and its arguments."""

@@ -15,6 +15,7 @@ from wick.server.overrides import Overrides
 from wick.server.routing import Router
 from wick.server.showing import shown
 from wick.server.strict import Strict
+from wick.workers import in_thread
 
 router = Router(tags=["backend"])
 
@@ -75,7 +76,8 @@ async def switch_backend(id: str, change: BackendChange, caller: Caller, wick: W
 async def _check_confined(wick: Wick, instance: Instance, user: User, change: BackendChange) -> None:
     """A user does not get around what confines commands; and what cannot be made is refused before it is kept."""
     places = wick.registry.places
-    place = await places.open(places.wanted(instance.template, _switched(instance.said, change), user.id))
+    said = _switched(instance.said, change)
+    place = await places.open(await in_thread(lambda: places.wanted(instance.template, said, user.id), "workspace"))
     if place is None:
         return
     try:

@@ -1,0 +1,37 @@
+"""Mounts over pinned files, so that a command reads them and cannot change them, or what leads to them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+
+from wick.backends.sandbox.protected import Cover
+from wick.beneath import Beneath
+
+_COVERED = ("show", "hide", "copy")
+
+
+def pinned_covers(tree: Beneath, paths: Sequence[str], others: Sequence[Cover]) -> list[Cover]:
+    """Return the mounts for pinned paths, from the top down; `others` are those that are made before them.
+
+    A path is mounted by its name on the host. Every command has these mounts, so none can have exchanged a folder on
+    the way; file tools refuse to.
+    """
+    covered = {cover.path for cover in others if cover.how in _COVERED}
+    found: dict[str, Cover] = {}
+    for path in paths:
+        above = list(_above(path))
+        if covered.intersection([*above, path]):
+            continue
+        if not os.path.lexists(f"{tree.path}/{path}"):
+            continue
+        for folder in above:
+            found.setdefault(folder, Cover(folder, "keep", folder=True))
+        found[path] = Cover(path, "show", folder=os.path.isdir(f"{tree.path}/{path}"))
+    return sorted(found.values(), key=lambda cover: cover.path.count("/"))
+
+
+def _above(path: str) -> Iterator[str]:
+    """The folders that lead to a path."""
+    names = path.split("/")
+    return ("/".join(names[:depth]) for depth in range(1, len(names)))

@@ -1,0 +1,150 @@
+"""The files of this machine that an agent's options name, by what the process does with them."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from wick.process_files import ProcessFiles, find_module, pin_files, running_code
+
+SCRIPTS = (".sh", ".bash", ".zsh", ".py", ".js", ".mjs", ".cjs", ".ts", ".rb", ".pl", ".php", ".go")
+
+
+def named_files(options: Mapping[str, Any], folder: Path, config: Path | None, workspace: str) -> ProcessFiles:
+    """Return what an agent of these options loads, runs or reads, beside what the process itself does."""
+    code = dict(running_code().code)
+    for name in python_names(options):
+        if place := find_module(name, folder):
+            code[place] = f"the module of {name}"
+    for path, what in _programs(options, folder, workspace):
+        code[path] = what
+    found = {} if config is None else {str(config): "the file that this agent is made of"}
+    found |= {str(path): what for path, what in _texts(options, folder)}
+    return ProcessFiles(code, found)
+
+
+def pin_config(
+    workspace: str, options: Mapping[str, Any], folder: Path, config: Path | None, private: ProcessFiles
+) -> list[str]:
+    """Return the files of a workspace that nothing in it may change; a ConfigError if it may not be one."""
+    return pin_files(workspace, named_files(options, folder, config, workspace) | private)
+
+
+def pin_volumes(volumes: Mapping[str, str], pin: Callable[[str], list[str]]) -> dict[str, str]:
+    """Return the volumes of a container with a read-only mount over each pinned file."""
+    found = dict(volumes)
+    for source, target in volumes.items():
+        inside, _, mode = target.partition(":")
+        if mode == "ro" or "/" not in source:
+            continue
+        for path in pin(source):
+            names = path.split("/")
+            for depth in range(1, len(names)):  # a folder that is a mount cannot be renamed
+                above = "/".join(names[:depth])
+                found.setdefault(f"{source.rstrip('/')}/{above}", f"{inside.rstrip('/')}/{above}")
+            found[f"{source.rstrip('/')}/{path}"] = f"{inside.rstrip('/')}/{path}:ro"
+    return found
+
+
+def python_names(options: Mapping[str, Any]) -> Iterator[str]:
+    """The names module:name among the hooks, tools and handlers of an agent and of its subagents."""
+    for hook in _several(options.get("hooks")):
+        yield from (name for name in ([hook] if isinstance(hook, str) else hook) if ":" in name)
+    yield from (tool for tool in _several(options.get("tools")) if isinstance(tool, str) and ":" in tool)
+    recipes, subagents = _map(options.get("recipes")), _map(options.get("subagents"))
+    yield from (str(handler) for handler in _map(recipes.get("handlers")).values())
+    agents = subagents.get("agents")
+    for agent in agents.values() if isinstance(agents, Mapping) else _several(agents):
+        if isinstance(agent, Mapping):
+            yield from python_names(agent)
+
+
+def _programs(options: Mapping[str, Any], folder: Path, workspace: str) -> Iterator[tuple[str, str]]:
+    """What is run, or believed without a question."""
+    programs = _map(options.get("executables"))
+    for given in _several(programs.get("dirs")):
+        yield (
+            _beside(folder, given.get("dir", "") if isinstance(given, Mapping) else given),
+            "a folder of hook programs",
+        )
+    for given in _several(programs.get("claude")):
+        yield _beside(folder, given), "settings that name hook programs"
+    for name in {"trust", "home"} & programs.keys():
+        yield _beside(folder, programs[name]), "what hook programs are trusted by"
+    cwd = str(programs.get("cwd") or workspace)
+    for command in _commands([options.get("hooks"), programs.get("settings")]):
+        yield from ((path, "a program of a hook") for path in _words(command, str(folder / cwd)))
+    for name, server in _map(_map(options.get("mcp")).get("servers")).items():
+        yield from _of_server(name, _map(server))
+    store = _map(options.get("sessions")).get("store") or ("sessions" if options.get("sessions") is True else "")
+    if store and store != "memory" and "://" not in store:
+        yield _beside(folder, store), "the store of the threads"
+
+
+def _of_server(name: str, server: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    what, cwd = f"a program of the MCP server {name}", str(server.get("cwd") or os.getcwd())
+    if "cwd" in server:
+        yield cwd, f"the folder of the MCP server {name}"
+    if os.sep in (command := str(server.get("command", ""))):
+        yield os.path.join(cwd, command), what
+    for word in server.get("args", ()):
+        if os.path.isfile(path := os.path.join(cwd, str(word))):
+            yield path, what
+
+
+def _texts(options: Mapping[str, Any], folder: Path) -> Iterator[tuple[str, str]]:
+    """Plain files and folders that are read again."""
+    recipes, skills = options.get("recipes"), _map(options.get("skills"))
+    if recipes:
+        dirs = _map(recipes).get("dirs", ".wick/recipes")
+        yield from ((_beside(folder, path), "a folder of recipes") for path in _several(dirs))
+    yield from ((_beside(folder, path), "a folder of skills") for path in _several(skills.get("host")))
+    agents = _map(options.get("subagents")).get("agents")
+    for agent in agents.values() if isinstance(agents, Mapping) else _several(agents):
+        if isinstance(agent, str):
+            yield _beside(folder, agent), "a subagent"
+    if isinstance(pins := _map(options.get("mcp")).get("pins"), str):
+        yield _beside(folder, pins), "what MCP servers are held to"
+
+
+def _commands(given: Any) -> Iterator[str]:
+    """Every `command:` in the settings of hook programs."""
+    if isinstance(given, Mapping):
+        if isinstance(command := given.get("command"), str):
+            yield command
+        for value in given.values():
+            yield from _commands(value)
+    elif isinstance(given, list | tuple):
+        for value in given:
+            yield from _commands(value)
+
+
+def _words(command: str, cwd: str) -> Iterator[str]:
+    """The files that the words of a shell command name."""
+    try:
+        words = shlex.split(command, comments=True)
+    except ValueError:
+        words = command.split()
+    for number, word in enumerate(words):
+        part = word.rpartition("=")[2]
+        path = os.path.join(cwd, os.path.expandvars(os.path.expanduser(part)))
+        is_program = "/" in part and (number == 0 or part.endswith(SCRIPTS))  # it may be put there later
+        if "://" not in part and (is_program or os.path.isfile(path)):
+            yield path
+
+
+def _beside(folder: Path, path: Any) -> str:
+    return str(folder / Path(str(path)).expanduser())
+
+
+def _several(given: Any) -> list[Any]:
+    if given is None or isinstance(given, bool):
+        return []
+    return [given] if isinstance(given, str | Mapping) else [*given]
+
+
+def _map(given: Any) -> Mapping[str, Any]:
+    return given if isinstance(given, Mapping) else {}
