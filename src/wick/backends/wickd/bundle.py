@@ -12,7 +12,7 @@ PACKAGE = Path(__file__).parent.parent.parent
 # What runs inside containers: the standard library only, Python 3.8.
 MODULES = (
     *("errors", "caps", "shapes", "beneath", "processes"),
-    *("patterns", "walking", "texts", "searching", "protecting", "refusals", "descriptors", "workspace"),
+    *("patterns", "walking", "texts", "searching", "protecting", "refusals", "descriptors", "workspace", "plants"),
 )
 _MAIN = b"from wick.backends.wickd.__main__ import main\n\nmain()\n"
 
