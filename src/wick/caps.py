@@ -126,9 +126,8 @@ COMMAND_PIDS = 512
 PROTECTED_MOUNTS = 300  # protected paths that are mounted over; a command is refused where there are more
 PLANTS_NAMED = 100  # neutralised paths that the result of a command names
 GUARD_WALK_SECONDS = 60.0  # for the first walk of a workspace
-SETTLE_SECONDS = 20.0  # for the changes that a command made, where another goes on making some
 WATCH_SECONDS = 1.0  # between two walks of a workspace that the kernel cannot watch
-WATCH_PAUSE_SECONDS = 0.02  # without changes, before a walk looks for folders that were renamed unnoticed
+WATCH_PAUSE_SECONDS = 0.02  # between two walks that look for folders which were renamed unnoticed
 WATCH_IDLE_SECONDS = 60.0  # a workspace without commands is watched for this long
 
 # state

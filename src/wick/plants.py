@@ -29,6 +29,7 @@ from wick.protecting import GIT, GIT_HEAD, Protected, fold_name
 
 Identity = tuple[int, int]
 
+NAMES = 20_000  # that are remembered to be candidates or not
 CONFIG_BYTES = 64_000  # a larger git config is not read
 EXAMPLES = (".example", ".sample", ".template", ".dist")  # dot-env files that no program loads
 CONFIGS = ("config", "config.worktree")
@@ -86,6 +87,7 @@ class Index:
         self._git = GIT in texts
         self._rules = Protected(texts)
         self._secret = Protected([text for text in texts if text in SECRET])
+        self._candidates: dict[str, bool] = {}
         self.root = Folder("", None)
         self._marked: set[Folder] = set()
         self._known: set[Identity] = set()
@@ -167,7 +169,13 @@ class Index:
 
     def _is_candidate(self, name: str) -> bool:
         """Return True if a path that ends in a name may be protected."""
-        return self._rules.may_end(name) or (self._git and fold_name(name) in PARTS)
+        found = self._candidates.get(name)
+        if found is None:
+            found = self._rules.may_end(name) or (self._git and fold_name(name) in PARTS)
+            if len(self._candidates) > NAMES:
+                self._candidates.clear()
+            self._candidates[name] = found
+        return found
 
     def _mark(self, folder: Folder, name: str) -> None:
         folder.marked.add(name)
@@ -466,7 +474,7 @@ _SETTINGS = {
     "lfs": "repositoryformatversion",
 }
 _NAMES = {section: frozenset(names.split()) for section, names in _SETTINGS.items()}
-_SECTION = re.compile(r'\[(%s)(?: "[^"\\\x00-\x1f\x7f]*")?\]' % "|".join(_SETTINGS), re.IGNORECASE)
+_SECTION = re.compile(r'\[({})(?: "[^"\\\x00-\x1f\x7f]*")?\]'.format("|".join(_SETTINGS)), re.IGNORECASE)
 _SETTING = re.compile(r'[ \t]*([A-Za-z][A-Za-z0-9-]*)(?:[ \t]*=[ \t]*([^\\"\x00-\x08\x0a-\x1f\x7f]*))?')
 _COMMENT = re.compile(r"[ \t]*[#;][^\x00-\x08\x0a-\x1f\x7f]*")
 _URL = re.compile(r"(?:https?|git|ssh|file)://[^-].*|[\w][\w.-]*@\w[\w.-]*:[^-].*|\.{0,2}/.*")

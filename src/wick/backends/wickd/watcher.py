@@ -27,7 +27,7 @@ import sys
 import termios
 import time
 from collections import deque
-from typing import Callable, Deque, Dict, List, NoReturn, Optional, Sequence, Set, Tuple
+from typing import Callable, NoReturn, Optional, Sequence, Tuple
 
 from wick import caps
 from wick.backends.wickd.polling import Loop
@@ -58,7 +58,7 @@ class Notices:
     def __init__(self) -> None:
         self._libc = ctypes.CDLL(None, use_errno=True)
         self.fd, self.whole = -1, False
-        self._folders: Dict[int, Folder] = {}
+        self._folders: dict[int, Folder] = {}
         if sys.platform.startswith("linux"):
             self.fd = self._libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
             self.whole = self.fd >= 0
@@ -76,13 +76,13 @@ class Notices:
         folder.watch = found
         self._folders[found] = folder
 
-    def read(self) -> List[Notice]:
-        """The next notices: the folder (None: some were lost), what happened, a number for moves, and the name."""
+    def read(self) -> tuple[int, list[Notice]]:
+        """The next notices and their size: the folder (None: some were lost), what happened, which move, the name."""
         try:
             data = os.read(self.fd, _READ_BYTES)
-        except (BlockingIOError, OSError):
-            return []
-        found: List[Notice] = []
+        except OSError:  # there are none
+            return 0, []
+        found: list[Notice] = []
         at = 0
         while at < len(data):
             watch, mask, cookie, size = _EVENT.unpack_from(data, at)
@@ -94,7 +94,7 @@ class Notices:
                 self._folders.pop(watch, None)
             elif watch in self._folders:
                 found.append((self._folders[watch], mask, cookie, name))
-        return found
+        return len(data), found
 
     @property
     def waiting(self) -> int:
@@ -112,10 +112,11 @@ class Watch:
     def __init__(self, root: str, protect: Sequence[str]) -> None:
         self._notices = Notices()
         self._index = Index(Beneath(root), protect, self._notices.watch)
-        self._guards: Set[str] = set()
-        self._since: Dict[str, Tuple[int, int]] = {}
-        self._moving: Dict[int, Folder] = {}
-        self._torn = False  # a folder was renamed before its notice was read: others may have taken its place
+        self._guards: set[str] = set()
+        self._since: dict[str, tuple[int, int]] = {}
+        self._moving: dict[int, Folder] = {}
+        self._torn = False  # notices were lost, or a folder was renamed and another may have taken its place
+        self._next_walk = 0.0
         self._index.walk()
 
     @property
@@ -126,29 +127,33 @@ class Watch:
     def pause(self) -> float | None:
         """How long to wait for notices at most."""
         if self._torn:
-            return caps.WATCH_PAUSE_SECONDS
+            return max(0.001, self._next_walk - time.monotonic())
         return caps.WATCH_SECONDS if self._guards and not self._notices.whole else None
 
-    def settle(self, *, whole: bool = False) -> None:
-        """Take notice of what has changed; with `whole` of all, and walk if folders were renamed meanwhile."""
-        until = time.monotonic() + (caps.SETTLE_SECONDS if whole else 0.0)
-        while True:
-            for folder, mask, cookie, name in self._notices.read():
+    def settle(self, *, asked: bool = False) -> None:
+        """Take notice of some changes; where a request waits for it, of all that were made so far."""
+        left = self._notices.waiting if asked else 1
+        while left > 0:
+            size, notices = self._notices.read()
+            for folder, mask, cookie, name in notices:
                 self._take(folder, mask, cookie, name)
-            for folder in self._moving.values():
-                self._index.forget(folder)
-            self._moving.clear()
-            waiting = self._notices.waiting
-            if not waiting and (self._torn or not self._notices.whole):
-                self._torn = False
-                self._index.walk()
-                waiting = self._notices.waiting
-            if not waiting or time.monotonic() > until:
-                return
+            left -= size or left
+        for folder in self._moving.values():
+            self._index.forget(folder)
+        self._moving.clear()
+        if not self._notices.whole or (self._torn and (asked or time.monotonic() >= self._next_walk)):
+            self._walk()
+
+    def _walk(self) -> None:
+        """Walk the workspace. A command that forces a walk at every moment does not get all of the processor."""
+        start, self._torn = time.monotonic(), False
+        self._index.walk()
+        now = time.monotonic()
+        self._next_walk = now + caps.WATCH_PAUSE_SECONDS + 2 * (now - start)
 
     def _take(self, folder: Folder | None, mask: int, cookie: int, name: str) -> None:
-        if folder is None:  # too many at once: walk
-            self._index.walk()
+        if folder is None:
+            self._torn = True
         elif mask & _ISDIR and mask & _MOVED_FROM:
             left = folder.below.pop(name, None)
             if left is not None:
@@ -172,7 +177,7 @@ class Watch:
         self._torn = True
 
     def answer(self, request: Json) -> Json:
-        self.settle(whole=True)
+        self.settle(asked=True)
         op, guard = request["op"], request.get("guard", "")
         if op == "guard":
             return self._guard(guard)
@@ -211,7 +216,7 @@ def _serve(control: socket.socket, root: str, protect: Sequence[str]) -> None:
             continue
         data = control.recv(_READ_BYTES)
         if not data:
-            watch.settle()
+            watch.settle(asked=True)
             return
         *lines, said = (said + data).split(b"\n")
         for line in lines:
@@ -250,8 +255,8 @@ class Watcher:
         ours.setblocking(False)
         self._loop, self._control, self._lost = loop, ours, lost
         self._said, self._to_send = bytearray(), bytearray()
-        self._replies: Deque[Reply] = deque([lambda _: None])  # for the line that says that it has begun
-        self.guards: Set[str] = set()
+        self._replies: deque[Reply] = deque([lambda _: None])  # for the line that says that it has begun
+        self.guards: set[str] = set()
         self.used = time.monotonic()
         loop.on_read(ours.fileno(), self._read)
 
@@ -310,10 +315,10 @@ class Watchers:
 
     def __init__(self, loop: Loop) -> None:
         self._loop = loop
-        self._all: Dict[Key, Watcher] = {}
-        self._guards: Dict[str, Watcher] = {}
-        self._results: Dict[str, Json | None] = {}  # of guards whose command has ended; None: not known yet
-        self._waiting: Dict[str, Reply] = {}
+        self._all: dict[Key, Watcher] = {}
+        self._guards: dict[str, Watcher] = {}
+        self._results: dict[str, Json | None] = {}  # of guards whose command has ended; None: not known yet
+        self._waiting: dict[str, Reply] = {}
         self._count = 0
 
     @property
