@@ -16,18 +16,20 @@ This module also runs inside containers: the standard library only, Python 3.8.
 
 from __future__ import annotations
 
+import fcntl
 import os
 import re
 import stat
-from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from typing import NamedTuple
+from typing import Callable, Iterable, Iterator, NamedTuple, Tuple
 
 from wick.beneath import Beneath, kind
 from wick.patterns import HEAVY, SECRET
 from wick.protecting import GIT, GIT_HEAD, Protected, fold_name
 
-Identity = tuple[int, int]
+Identity = Tuple[int, int]
+
+_SETLEASE = getattr(fcntl, "F_SETLEASE", 1024)
 
 NAMES = 20_000  # that are remembered to be candidates or not
 CONFIG_BYTES = 64_000  # a larger git config is not read
@@ -93,6 +95,7 @@ class Index:
         self._known: set[Identity] = set()
         self._links: dict[str, str] = {}  # protected links at the time of arming, and their targets
         self.armed = False
+        self.writing: set[tuple[Folder, str]] = set()  # harmless so far, but open for writing: look again soon
         self.moved: list[str] = []
         self.stuck: list[str] = []
 
@@ -288,6 +291,24 @@ class Index:
         if folded in PARTS:
             self._settle_git(folder)
 
+    def look_again(self) -> None:
+        """Settle the files that were open for writing: the kernel sends no notice of writes through a mapping."""
+        again, self.writing = self.writing, set()
+        for folder, name in again:
+            self.settle(folder, name)
+
+    def _note_writer(self, folder: Folder, name: str) -> None:
+        """Remember a file that a process has open for writing; no read lease is granted for it then."""
+        with suppress(OSError):
+            fd = self._tree.folder(folder.place(name), os.O_RDONLY | os.O_NONBLOCK)
+            try:
+                fcntl.fcntl(fd, _SETLEASE, fcntl.F_RDLCK)
+                fcntl.fcntl(fd, _SETLEASE, fcntl.F_UNLCK)
+            except BlockingIOError:
+                self.writing.add((folder, name))
+            finally:
+                os.close(fd)
+
     def _is_new(self, path: str) -> os.stat_result | None:
         """What is at a path, unless it was there when the index was armed."""
         info = self._stat(path)
@@ -310,7 +331,9 @@ class Index:
         info = self._is_new(folder.place(name))
         if info is None or (stat.S_ISDIR(info.st_mode)):
             return
-        if not self._is_harmless_gitlink(folder, name, info):
+        if self._is_harmless_gitlink(folder, name, info):
+            self._note_writer(folder, name)
+        else:
             self._move_aside(folder, name)
 
     def _is_harmless_gitlink(self, folder: Folder, name: str, info: os.stat_result) -> bool:
@@ -352,6 +375,8 @@ class Index:
                 folded == "commondir" and not self._is_worktree(folder, name, info)
             ):
                 self._move_aside(folder, name)
+            elif folded == "commondir":
+                self._note_writer(folder, name)
 
     def _is_worktree(self, folder: Folder, name: str, info: os.stat_result) -> bool:
         """Return True for `.git/worktrees/x/commondir` as `git worktree add` writes it."""
@@ -375,6 +400,7 @@ class Index:
         text = self._read(folder.place(name), info)
         plain = plain_config(text)
         if plain == text and stat.S_ISREG(info.st_mode) and info.st_nlink == 1 and info.st_size <= CONFIG_BYTES:
+            self._note_writer(folder, name)
             return
         self._move_aside(folder, name)
         with suppress(OSError), self._held(folder.path) as fd, _writable(fd):

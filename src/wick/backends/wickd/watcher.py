@@ -40,7 +40,7 @@ _CONTROL = 3
 _EVENT = struct.Struct("iIII")
 _READ_BYTES = 65_536
 
-_MODIFY, _CLOSE_WRITE, _MOVED_FROM, _MOVED_TO, _CREATE = 0x2, 0x8, 0x40, 0x80, 0x100
+_MODIFY, _CLOSE_WRITE, _OPEN, _MOVED_FROM, _MOVED_TO, _CREATE = 0x2, 0x8, 0x20, 0x40, 0x80, 0x100
 _OVERFLOW, _IGNORED, _ONLYDIR, _ISDIR = 0x4000, 0x8000, 0x1000000, 0x40000000
 _NAMES = _MOVED_FROM | _MOVED_TO | _CREATE | _ONLYDIR
 
@@ -67,7 +67,7 @@ class Notices:
         """Ask for notices of a folder, which is open as `fd`."""
         if self.fd < 0:
             return
-        mask = _NAMES | (_MODIFY | _CLOSE_WRITE if folder.deep else 0)
+        mask = _NAMES | (_MODIFY | _CLOSE_WRITE | _OPEN if folder.deep else 0)
         path = f"/proc/self/fd/{fd}".encode()
         found = self._libc.inotify_add_watch(self.fd, path, ctypes.c_uint32(mask))
         if found < 0:
@@ -128,6 +128,8 @@ class Watch:
         """How long to wait for notices at most."""
         if self._torn:
             return max(0.001, self._next_walk - time.monotonic())
+        if self._index.writing:
+            return caps.WATCH_PAUSE_SECONDS
         return caps.WATCH_SECONDS if self._guards and not self._notices.whole else None
 
     def settle(self, *, asked: bool = False) -> None:
@@ -141,6 +143,7 @@ class Watch:
         for folder in self._moving.values():
             self._index.forget(folder)
         self._moving.clear()
+        self._index.look_again()
         if not self._notices.whole or (self._torn and (asked or time.monotonic() >= self._next_walk)):
             self._walk()
 
@@ -227,8 +230,9 @@ def _begin(control: int, root: str, protect: Sequence[str]) -> NoReturn:
     """The first moments of a watcher: nothing of wickd's stays open in it."""
     try:
         signal.set_wakeup_fd(-1)
-        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-            signal.signal(number, signal.SIG_IGN)  # it ends when its socket does
+        # It ends when its socket does. SIGIO reports a lease that a process waits for, which is released at once.
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGIO):
+            signal.signal(number, signal.SIG_IGN)
         if control != _CONTROL:
             os.dup2(control, _CONTROL, inheritable=False)
         close_from(_CONTROL + 1)
