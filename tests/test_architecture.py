@@ -46,7 +46,7 @@ LAYERS: list[tuple[str, ...]] = [
     ("decisions", "sealing", "events", "overflow", "tracking", "skill", "recipe"),
     ("models", "prices", "backends", "stores", "keeping", "subagent", "mcp_servers"),
     ("processes", "workspace", "rules", "config_schema"),
-    ("specifiers",),
+    ("specifiers", "plants"),
     ("searching", "walking", "pinning", "protecting", "refusals", "descriptors", "shell"),
     ("beneath", "namespaces", "patterns", "texts", "grammar"),
     ("protocols",),

@@ -123,8 +123,12 @@ GREP_MEMORY_BYTES = 16_000_000  # for a compiled pattern
 # the local sandbox
 COMMAND_MEMORY = 2_000_000_000  # of a command with all that it starts
 COMMAND_PIDS = 512
-PROTECTED_NAMES = 5_000  # looked at for protected paths below the top of a workspace, before and after a command
-PROTECTED_MOUNTS = 200  # protected paths that are mounted over
+PROTECTED_MOUNTS = 300  # protected paths that are mounted over; a command is refused where there are more
+PLANTS_NAMED = 100  # neutralised paths that the result of a command names
+GUARD_WALK_SECONDS = 60.0  # for the first walk of a workspace
+WATCH_SECONDS = 1.0  # between two walks of a workspace that the kernel cannot watch
+WATCH_PAUSE_SECONDS = 0.02  # between two walks that look for folders which were renamed unnoticed
+WATCH_IDLE_SECONDS = 60.0  # a workspace without commands is watched for this long
 
 # state
 STATE_FILE_BYTES = 1_000_000  # of one file that a conversation keeps

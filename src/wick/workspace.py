@@ -40,7 +40,7 @@ from wick.descriptors import READ, blocks, delete_tree, listed, lstat, rename, r
 from wick.errors import BackendError
 from wick.patterns import Glob
 from wick.pinning import Pinned
-from wick.protecting import PROTECTED, Protected
+from wick.protecting import GIT, PROTECTED, Protected
 from wick.refusals import check_range, check_regular, checked, explained, fail
 from wick.searching import Search, standing
 from wick.shapes import Content, Edited, Found, Lines, Listing, Match, Matches, Stat, Written
@@ -60,7 +60,8 @@ class Workspace:
             why = error.strerror if isinstance(error, OSError) else error
             said = f"the workspace's folder {root} cannot be opened: {why}; make it first"
             raise BackendError(said, "not_found") from None
-        self._protected = Protected(protect)
+        protect = tuple(protect)
+        self._protected, self._guards_git = Protected(protect), GIT in protect
         self._pinned = Pinned(pinned)
         self._editing = threading.Lock()  # two edits of a file at once would lose one of them
 
@@ -246,9 +247,23 @@ class Workspace:
             yield inside
 
     def _may_change(self, names: Sequence[str], path: str) -> None:
-        if ".." not in names:
-            self._protected.check_change(names, path)
-            self._pinned.check_change(names, path)
+        if ".." in names:
+            return
+        self._protected.check_change(names, path)
+        self._pinned.check_change(names, path)
+        for depth in range(len(names)) if self._guards_git else ():
+            if self._is_git_directory("/".join(names[:depth]) or "."):
+                said = f"{path} is protected: it is in a git directory, which names programs that git runs"
+                raise BackendError(said, "protected")
+
+    def _is_git_directory(self, folder: str) -> bool:
+        """Return True if git takes a folder for a git directory, whatever its name."""
+        try:
+            with self._tree.opened(folder, FOLDER) as (fd, _):
+                parts = {name for name in ("HEAD", "commondir", "objects", "refs") if lstat(name, fd)}
+        except OSError:
+            return False
+        return "HEAD" in parts and ("commondir" in parts or len(parts) == 3)
 
     def _removable(self, folder: int, names: Sequence[str], path: str) -> os.stat_result:
         """As `_may_change`, for something that gets another name or none; what it is."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ from sandboxed import (
     there,
     tree,
 )
+from wick import caps
 
 pytestmark = needs_bubblewrap
 __all__ = ["folder", "local"]  # fixtures
@@ -110,7 +112,7 @@ async def test_what_is_protected_can_be_read_unless_it_is_secret(local: Make, fo
         ("echo KEY=1 > .env", [".env"]),
         ("echo KEY=1 > .env.production", [".env.production"]),
         ("echo KEY=1 > .env.example", []),
-        ("echo x > .envrc; mkdir .wick; echo x > .wick/agents.yaml", [".envrc", ".wick"]),
+        ("echo x > .envrc; mkdir .wick", [".envrc", ".wick"]),
         ("mkdir -p a/b; touch a/b/.env a/.env", ["a/.env", "a/b/.env"]),
         ("mkdir -p .claude", [".claude"]),
         ("ln -s main.py .env", [".env"]),
@@ -129,7 +131,8 @@ async def test_what_is_protected_can_be_read_unless_it_is_secret(local: Make, fo
         ("git init -q && printf '[core]\\n\\tfsmonitor = x' >> .git/config", [".git/config"]),
         ("git init -q && ln -s ../x .git/hooks/pre-commit.sample2", [".git/hooks"]),
         ("git init -q && mv .git g && ln -s g .git", [".git"]),
-        ("git init -q g && mv g/.git x && echo 'gitdir: x' > .git", [".git"]),
+        ("git init -q g && mv g/.git x && echo 'gitdir: x' > .git", []),  # it is a git directory, and harmless
+        ("git init -q g && mv g/.git x && echo 'gitdir: ../x' > .git", [".git"]),
         ("python3 -m venv --without-pip .env", []),
         ("mkdir .ENV.d && touch .Env", [".Env"]),
     ],
@@ -143,7 +146,13 @@ async def test_what_appeared_is_moved_aside_and_named(
     assert result["exit_code"] == 0 and result["error"] == "", result
     assert sorted(result["moved"]) == moved
     for path in moved:
-        assert not there(folder / path) and there(folder / f"{path}.moved-1")
+        name = path.rpartition("/")[2]
+        assert there(folder / path).__bool__() is (name == "config")
+        dot_env = name.lower() == ".env" or name.lower().startswith(".env.")  # `.env.moved-1` is protected again
+        bare = name.lstrip(".") if dot_env else name
+        assert there((folder / path).parent / f"{bare}.moved-1")
+    if (folder / ".git/config").exists():
+        assert not {"fsmonitor", "ext::", "alias"} & set(re.findall(r"[\w:]+", (folder / ".git/config").read_text()))
     assert (await backend.execute("true"))["moved"] == []
 
 
@@ -237,7 +246,7 @@ async def test_a_path_that_is_swapped_for_a_link_shows_nothing_of_the_host(
 async def test_what_appeared_is_moved_aside_without_mounts_too(local: Make, folder: Path, sandbox: str) -> None:
     result = await local(sandbox=sandbox).execute("echo x > .env; mkdir .wick")
     assert sorted(result["moved"]) == [".env", ".wick"]
-    assert sorted(tree(folder)) == [".env.moved-1", ".wick.moved-1"]
+    assert sorted(tree(folder)) == [".wick.moved-1", "env.moved-1"]
 
 
 async def test_what_is_protected_can_be_chosen(local: Make, folder: Path) -> None:
@@ -249,10 +258,19 @@ async def test_what_is_protected_can_be_chosen(local: Make, folder: Path) -> Non
 
 async def test_a_large_workspace_is_no_problem(local: Make, folder: Path) -> None:
     for number in range(60):
-        fill(folder, {f"d{number}/e{inner}/.env": "" for inner in range(10)})
+        fill(folder, {f"d{number}/e{inner}/file": "" for inner in range(50)})
+    fill(folder, {f"d{number}/e1/.env": "KEY=secret" for number in range(60)})
     backend = local()
     result = await backend.execute("touch .env; cat d1/e1/.env")
-    assert result["moved"] == [".env"]
+    assert result["moved"] == [".env"] and "secret" not in result["stdout"]
+
+
+async def test_more_secrets_than_can_be_hidden_and_nothing_runs(local: Make, folder: Path) -> None:
+    fill(folder, {f"d{number}/.env": "KEY=secret" for number in range(caps.PROTECTED_MOUNTS + 1)})
+    backend = local()
+    assert f"{caps.PROTECTED_MOUNTS + 1} protected paths" in await refused("protected", backend.execute("cat d*/.env"))
+    (folder / "d0/.env").unlink()
+    assert "secret" not in (await backend.execute("cat d*/.env"))["stdout"]
 
 
 # -- searching ------------------------------------------------------------------------------------------------------

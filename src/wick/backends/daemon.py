@@ -110,10 +110,11 @@ class Daemon(Wire):
         landlock: Mapping[str, Any] | None = None,
         disk: Mapping[str, Any] | None = None,
         label: str = "",
+        guard: str = "",
     ) -> Job:
         """Start a command that goes on in the background; `label` is what `Job.command` says (default: the command)."""
         request = _command(cmd, argv, workdir, env, limits, cgroup, data, landlock, disk)
-        return answers.job(await self._result({"op": "job", "label": label, **request}))
+        return answers.job(await self._result({"op": "job", "label": label, "guard": guard, **request}))
 
     async def jobs(self) -> list[Job]:
         """The jobs of this connection, those that ended lately among them."""
@@ -147,6 +148,21 @@ class Daemon(Wire):
         terminal = DaemonTerminal(self)
         await terminal.open({"op": "pty", "rows": rows, "columns": columns, **request})
         return terminal
+
+    # -- protected paths --------------------------------------------------------------------------------------------
+
+    async def guard(self, root: str, protect: Sequence[str], *, arm: bool = True) -> Json:
+        """Watch a workspace while a command runs there; return its protected paths as `entries`, and a `guard`."""
+        request = {"op": "guard", "root": root, "protect": [*protect], "arm": arm}
+        return await self._result(request, caps.GUARD_WALK_SECONDS)
+
+    async def release(self, guard: str) -> Json:
+        """The command has ended: return the plants that were neutralised (`moved`), and those that were not."""
+        return await self._result({"op": "release", "guard": guard}, caps.GUARD_WALK_SECONDS)
+
+    async def unwatch(self, root: str) -> None:
+        """No command runs in a workspace, and none is expected soon."""
+        await self._result({"op": "unwatch", "root": root})
 
     # -- files and the rest -----------------------------------------------------------------------------------------
 

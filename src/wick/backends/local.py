@@ -11,7 +11,7 @@ import asyncio
 import os
 import shutil
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from itertools import count
 from threading import Lock
 from typing import Any, Literal, TypeVar
@@ -23,7 +23,7 @@ from wick.backends.sandbox.choosing import choose
 from wick.backends.sandbox.greps import Asked
 from wick.backends.sandbox.launch import Launch, Place
 from wick.backends.sandbox.quota import Quota
-from wick.backends.sandbox.started import LocalTerminal, StartedJob, to_its_end
+from wick.backends.sandbox.started import LocalTerminal, StartedJob
 from wick.errors import BackendError, ConfigError
 from wick.processes import DEFAULT_PATH, LIMITS
 from wick.protecting import PROTECTED
@@ -86,6 +86,7 @@ class Local:
         self._quota = Quota(disk, reserve)
         self._has_ripgrep = self._sandbox.covers and shutil.which("rg", path=DEFAULT_PATH) is not None
         self._place: Place | None = None
+        self._daemon: Daemon | None = None
         self._opening = Lock()
         self._started: dict[str, StartedJob] = {}
         self._terminals: set[LocalTerminal] = set()
@@ -126,6 +127,9 @@ class Local:
             place, self._place = self._place, None
         if place:
             place.close()
+            if self._daemon is not None and self._daemon.alive:
+                with suppress(BackendError):
+                    await self._daemon.unwatch(self._folder)
         await in_thread(cgroups.forget, "stop")
 
     async def _ready(self) -> Place:
@@ -172,20 +176,19 @@ class Local:
         return await self._until_stopped(self._executed(launched, stdin=stdin, timeout=limit, on_output=on_output))
 
     async def _executed(self, launched: AbstractAsyncContextManager[Launch], **options: Any) -> Executed:
-        daemon = await on_host()
         async with launched as launch:
-            executed = await daemon.run(**launch.options, **options)
+            executed = await launch.daemon.run(**launch.options, **options)
         return launch.told(executed)
 
     async def background(self, command: str, *, workdir: str = "", approved: bool = False) -> Job:
         """Start a command that goes on by itself until it ends, is ended, or the backend stops."""
         self._may(command, approved)
         await self._forget_old_jobs()
-        daemon = await on_host()
         launch = await self._begun([SHELL, "-c", command], workdir=workdir)
-        job = await self._or_ended(launch, daemon.job(**launch.options, label=command))
+        started = launch.daemon.job(**launch.options, label=command, guard=launch.guard)
+        job = await self._or_ended(launch, started)
         id = f"job-{next(self._numbers)}"
-        self._started[id] = StartedJob(daemon, job["id"], launch, {**job, "id": id})
+        self._started[id] = StartedJob(launch.daemon, job["id"], launch, {**job, "id": id})
         return self._started[id].job
 
     async def jobs(self) -> Sequence[Job]:
@@ -212,10 +215,9 @@ class Local:
     async def terminal(self, *, rows: int = 24, columns: int = 80, approved: bool = False) -> LocalTerminal:
         """A shell that somebody types into, in the same sandbox."""
         self._may("a terminal", approved)
-        daemon = await on_host()
         shell = BASH if os.access(BASH, os.X_OK) else SHELL
         launch = await self._begun([shell], env={"TERM": "xterm-256color"}, terminal=True)
-        inner = await self._or_ended(launch, daemon.terminal(**launch.options, rows=rows, columns=columns))
+        inner = await self._or_ended(launch, launch.daemon.terminal(**launch.options, rows=rows, columns=columns))
         terminal = LocalTerminal(inner, launch, self._terminals.discard)
         self._terminals.add(terminal)
         return terminal
@@ -242,11 +244,12 @@ class Local:
         try:
             yield launch
         finally:
-            await to_its_end(launch.end, "command")
+            await launch.end()
 
     async def _begun(self, argv: Sequence[str], **options: Any) -> Launch:
-        launch = Launch(await self._ready(), argv, **options)
-        await self._or_ended(launch, to_its_end(launch.begin, "command"))
+        self._daemon = await on_host()
+        launch = Launch(await self._ready(), argv, self._daemon, **options)
+        await self._or_ended(launch, launch.begin())
         return launch
 
     async def _or_ended(self, launch: Launch, work: Awaitable[T]) -> T:
@@ -254,7 +257,7 @@ class Local:
         try:
             return await work
         except BaseException:
-            await to_its_end(launch.end, "command")
+            await launch.end()
             raise
 
     async def _until_stopped(self, work: Coroutine[Any, Any, T]) -> T:

@@ -24,7 +24,6 @@ from wick.backends.daemon import on_host
 from wick.backends.local import DEFAULT_LIMITS
 from wick.backends.sandbox.choosing import choose
 from wick.backends.sandbox.launch import DEADLY, Launch, Place
-from wick.backends.sandbox.started import to_its_end
 from wick.errors import BackendError, ConfigError
 from wick.executables.failing import words
 from wick.processes import CANNOT_EXECUTE, NOT_FOUND, UNREAD, clean_environment, ended_by
@@ -121,12 +120,12 @@ class Runner:
         place = Place(
             cwd, self.sandbox, limits=DEFAULT_LIMITS, env=env, readable=_seen(argv[0], cwd), protect=PROTECTED
         )
-        launch = Launch(place, [*_TO_ITS_END, *argv])
+        launch = Launch(place, [*_TO_ITS_END, *argv], daemon)
         try:
-            await to_its_end(launch.begin, "hook")
+            await launch.begin()
             return launch.told(await daemon.run(**launch.options, **more))
         finally:
-            await to_its_end(launch.end, "hook")
+            await launch.end()
             place.close()
 
     def blocking(self, argv: Sequence[str] = (), **options: Any) -> Ran:

@@ -19,9 +19,9 @@ from typing import Any
 from weakref import WeakKeyDictionary, finalize
 
 from wick import caps
+from wick.backends.daemon import on_host
 from wick.backends.local import DEFAULT_LIMITS
 from wick.backends.sandbox.launch import Launch, Place
-from wick.backends.sandbox.started import to_its_end
 from wick.errors import BackendError
 from wick.executables.answers import Unfit, encoded, parsed
 from wick.executables.failing import words
@@ -290,14 +290,14 @@ async def _launched(runner: Runner, argv: Sequence[str]) -> tuple[dict[str, Any]
         return {"argv": [*argv], "workdir": runner.cwd, "env": env}, None
     seen = [_folder(argv[0])]  # the program itself may be outside of the folder it works in
     place = Place(runner.cwd, runner.sandbox, limits=DEFAULT_LIMITS, env=runner.env, readable=seen, protect=PROTECTED)
-    launch = Launch(place, argv)
+    launch = Launch(place, argv, await on_host())
 
     async def end() -> None:
-        await to_its_end(launch.end, "hook program")
+        await launch.end()
         place.close()
 
     try:
-        await to_its_end(launch.begin, "hook program")
+        await launch.begin()
     except BaseException:
         await end()
         raise

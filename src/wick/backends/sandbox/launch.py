@@ -1,35 +1,43 @@
 """What is done around one command of the local backend: limits, protected paths, and what became of them.
 
-    launch = Launch(place, ["sh", "-c", "make"], workdir="src")
-    launch.begin()                           looks at protected paths, makes a control group
+    launch = Launch(place, ["sh", "-c", "make"], daemon, workdir="src")
+    await launch.begin()                     has the workspace watched, makes a control group
     await daemon.run(**launch.options)
-    launch.end()                             moves aside what appeared, removes the group
+    await launch.end()                       settles what the command planted, removes the group
     launch.told(executed)
 
-Beginning and ending take a few system calls, so they belong into a thread.
+Both take a few system calls, which are made in a thread.
 """
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import os
 import shutil
 import tempfile
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from threading import Lock
-from typing import Any, TypedDict
+from typing import Any, TypedDict, TypeVar
 
+from wick import caps
+from wick.backends.daemon import Daemon
 from wick.backends.sandbox import cgroups, protected
 from wick.backends.sandbox.confining import Command, Sandbox, View
 from wick.backends.sandbox.pinned import pinned_covers
 from wick.backends.sandbox.quota import Quota, Room
 from wick.beneath import Beneath
 from wick.errors import BackendError
+from wick.plants import Entry
 from wick.processes import ended_by
 from wick.shapes import Executed
+from wick.workers import in_thread
 from wick.workspace import Workspace
+
+T = TypeVar("T")
 
 Identity = tuple[int, int]
 
@@ -124,13 +132,14 @@ class Launch:
         self,
         place: Place,
         argv: Sequence[str],
+        daemon: Daemon,
         *,
         workdir: str = "",
         env: Mapping[str, str] | None = None,
         terminal: bool = False,
         read_only: bool = False,
     ) -> None:
-        self._place, self._argv, self._workdir = place, argv, workdir
+        self._place, self._argv, self.daemon, self._workdir = place, argv, daemon, workdir
         self._terminal, self._read_only = terminal, read_only
         self._env = {**place.env, **(env or {})}
         self._before: protected.Entries = {}
@@ -138,23 +147,35 @@ class Launch:
         self._command: Command | None = None
         self._at_work_in: Identity | None = None
         self._file_bytes = 0  # the most that one file may have; 0: no limit
+        self.guard = ""  # by which wickd knows that the workspace is watched for this command
         self.moved: list[str] = []  # protected paths that appeared, and have another name now
         self._stuck: list[str] = []  # and those that could not get one
         self._reached = ""  # a limit, as a sentence
 
-    def begin(self) -> None:
-        """Get everything ready. What has begun needs an `end`."""
+    async def begin(self) -> None:
+        """Get everything ready. A launch that has begun needs an `end`."""
+        await to_its_end(in_thread(self._place.check, "command"))
+        await to_its_end(self._watch())
+        await to_its_end(in_thread(self._prepare, "command"))
+
+    async def _watch(self) -> None:
         place = self._place
-        place.check()
+        found = await self.daemon.guard(place.tree.path, place.protect, arm=not self._read_only)
+        self.guard = found["guard"]
+        entries = (Entry(path, what, (dev, ino), *more) for path, what, (dev, ino), *more in found["entries"])
+        self._before = {entry.path: entry for entry in entries}
+
+    def _prepare(self) -> None:
+        place = self._place
         workdir = "/".join([place.tree.path.rstrip("/"), *place.inside(self._workdir)])
         self._file_bytes = 0 if self._read_only else place.room.check()
-        self._before = protected.scan(place.tree, place.protect)
         self._at_work_in = _identity(place.tree)
         firm = _enter(self._at_work_in, self._before)
-        covers = protected.covers(place.tree, self._before, firm) if place.sandbox.covers else []
-        if self._read_only:  # and whoever cannot write may see all that is no secret
-            covers = [cover for cover in covers if self._before[cover.path].secret]
-        else:
+        entries = self._before
+        if self._read_only:  # a command that cannot write may see all that is no secret
+            entries = {path: entry for path, entry in entries.items() if entry.secret}
+        covers = protected.covers(place.tree, entries, firm) if place.sandbox.covers else []
+        if not self._read_only:
             covers = [*covers, *pinned_covers(place.tree, place.pinned, covers)]
         self._group = cgroups.make(place.limits)
         view = View(
@@ -195,25 +216,23 @@ class Launch:
             "cgroup": left,
         }
 
-    def end(self) -> None:
-        """Look what became of it; more than once is no more than once."""
-        workspace, self._at_work_in = self._at_work_in, None
-        if workspace is None:
-            return
-        if self._group:
-            self._reached = self._group.reached()
-            self._group.release()
-        _leave(workspace)
-        if not self._read_only:
-            self._tidy()
+    async def end(self) -> None:
+        """Settle what the command left; to end twice changes nothing."""
+        guard, self.guard = self.guard, ""
+        if guard:
+            with suppress(BackendError):  # wickd is gone, and has settled it
+                found = await to_its_end(self.daemon.release(guard))
+                self.moved, self._stuck = _named(found["moved"]), _named(found["stuck"])
+        await to_its_end(in_thread(self._tidy, "command"))
 
     def _tidy(self) -> None:
-        tree, patterns = self._place.tree, self._place.protect
-        after = protected.scan(tree, patterns)
-        new = protected.appeared(tree, self._before, after)
-        self.moved = protected.move_aside(tree, new)
-        self._stuck = [path for path in new if path not in self.moved]
-        protected.put_back(tree, self._before, after)
+        workspace, self._at_work_in = self._at_work_in, None
+        if self._group:
+            self._reached = self._reached or self._group.reached()
+            self._group.release()
+            self._group = None
+        if workspace is not None:
+            _leave(workspace)
 
     def told(self, executed: Executed) -> Executed:
         """How the command ended, with what wick knows of it."""
@@ -231,6 +250,22 @@ class Launch:
         if self._place.sandbox.hides_signals and exit_code - 128 in DEADLY:
             return ended_by(exit_code - 128)[1]
         return ""
+
+
+async def to_its_end(work: Awaitable[T]) -> T:
+    """Await something short. Cancelling waits for it, as what it began must be known to be undone."""
+    task = asyncio.ensure_future(work)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        task.add_done_callback(lambda done: done.cancelled() or done.exception())  # nobody else asks
+        await asyncio.wait([task], timeout=caps.CANCEL_GRACE_SECONDS)
+        raise
+
+
+def _named(paths: Sequence[str]) -> list[str]:
+    more = len(paths) - caps.PLANTS_NAMED
+    return sorted(paths)[: caps.PLANTS_NAMED] + ([f"… and {more} more"] if more > 0 else [])
 
 
 # -- commands at work -----------------------------------------------------------------------------------------------

@@ -2,31 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TypeVar
 
-from wick import caps
 from wick.backends.daemon import Daemon, DaemonTerminal
 from wick.backends.sandbox.launch import Launch
 from wick.errors import BackendError
 from wick.shapes import Job, JobOutput
-from wick.workers import in_thread
-
-T = TypeVar("T")
-
-
-async def to_its_end(do: Callable[[], T], name: str) -> T:
-    """Run something short in a thread. Cancelling waits for it, as what it began must be known to be undone."""
-    task = asyncio.ensure_future(in_thread(do, name))
-    try:
-        return await asyncio.shield(task)
-    except asyncio.CancelledError:
-        task.add_done_callback(lambda done: done.cancelled() or done.exception())  # nobody else asks
-        await asyncio.wait([task], timeout=caps.CANCEL_GRACE_SECONDS)
-        raise
 
 
 @dataclass(slots=True)
@@ -50,7 +33,7 @@ class StartedJob:
                 "error": "the job ended with the process that ran it",
             }
         if not found["running"]:
-            await to_its_end(self.launch.end, "job")
+            await self.launch.end()
             found = {**found, "error": self._explained(found)}
         self.job = {**found, "id": self.job["id"]}
         return self.job
@@ -107,4 +90,4 @@ class LocalTerminal:
 
     async def _end(self) -> None:
         self._over(self)
-        await to_its_end(self._launch.end, "terminal")
+        await self._launch.end()

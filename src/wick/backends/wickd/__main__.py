@@ -29,6 +29,7 @@ from wick.backends.wickd.commands import Commands
 from wick.backends.wickd.polling import Loop
 from wick.backends.wickd.server import Connection
 from wick.backends.wickd.supervisors import guard
+from wick.backends.wickd.watcher import Watchers
 from wick.namespaces import hold_devices
 from wick.processes import forget_keys, hide_memory
 
@@ -45,17 +46,19 @@ def main(arguments: list[str] | None = None) -> None:
     _prepare(options.parent)
     loop = Loop()
     _end_on_signals(loop)
-    commands = Commands(loop, files.perform)
+    watchers = Watchers(loop)
+    commands = Commands(loop, files.perform, lambda: watchers.pids)
     if options.parent:
         _end_with(loop, options.parent)
     if options.tcp or options.unix:
-        _listen(loop, commands, _sockets(options), token)
+        _listen(loop, commands, watchers, _sockets(options), token)
     else:
-        Connection(loop, commands, ends).when_closed = lambda: setattr(loop, "running", False)
+        Connection(loop, commands, watchers, ends).when_closed = lambda: setattr(loop, "running", False)
     try:
         loop.run()
     finally:
         commands.close()
+        watchers.close()
         if options.unix:
             _remove_socket(options.unix)
 
@@ -187,7 +190,7 @@ def _remove_socket(path: str) -> None:
             os.unlink(path)
 
 
-def _listen(loop: Loop, commands: Commands, listeners: list[socket.socket], token: str) -> None:
+def _listen(loop: Loop, commands: Commands, watchers: Watchers, listeners: list[socket.socket], token: str) -> None:
     connections: set[Connection] = set()
 
     def accept(listener: socket.socket) -> None:
@@ -198,7 +201,7 @@ def _listen(loop: Loop, commands: Commands, listeners: list[socket.socket], toke
         if peer.family != socket.AF_UNIX:
             peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         descriptor = peer.detach()
-        connection = Connection(loop, commands, (descriptor, descriptor), token)
+        connection = Connection(loop, commands, watchers, (descriptor, descriptor), token)
         connections.add(connection)
         connection.when_closed = lambda: connections.discard(connection)
 

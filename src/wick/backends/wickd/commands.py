@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from contextlib import suppress
+from typing import Callable, Sequence
 
 from wick import caps
 from wick.backends.wickd.command import Command
@@ -30,8 +31,9 @@ def _near_limit(command: Command, report: Report) -> str:
 class Commands:
     """All commands of a wickd, each with a supervisor; there are as many as are needed at a time."""
 
-    def __init__(self, loop: Loop, perform: Perform) -> None:
+    def __init__(self, loop: Loop, perform: Perform, others: Callable[[], Sequence[int]] = tuple) -> None:
         self._loop, self._perform = loop, perform
+        self._others = others  # children of wickd that are not supervisors
         self._running: dict[Supervisor, Command | None] = {}  # None: it waits, or tidies up
         self._ready: deque[Supervisor] = deque()
         self._waiting: deque[Command] = deque()
@@ -80,7 +82,7 @@ class Commands:
             self._loop.once()
         for supervisor in list(self._running):
             self._lose(supervisor)
-        while end_strangers(()) and time.monotonic() < until + seconds:
+        while end_strangers(self._others()) and time.monotonic() < until + seconds:
             time.sleep(0.001)
 
     # -- supervisors ------------------------------------------------------------------------------------------------
@@ -184,5 +186,5 @@ class Commands:
         self._go_on()
 
     def _end_strangers(self) -> None:
-        if end_strangers(one.pid for one in self._running):
+        if end_strangers([*(one.pid for one in self._running), *self._others()]):
             self._loop.later(0.005, self._end_strangers)

@@ -20,6 +20,7 @@ from wick.backends.wickd.lines import Lines
 from wick.backends.wickd.outputs import HeadAndTail
 from wick.backends.wickd.polling import Loop
 from wick.backends.wickd.wanted import Wanted
+from wick.backends.wickd.watcher import Watchers
 from wick.errors import BackendError
 from wick.shapes import Json
 
@@ -29,9 +30,11 @@ PROTOCOL = 1
 class Connection(Lines):
     """One client: its requests in flight, its jobs and its terminals."""
 
-    def __init__(self, loop: Loop, commands: Commands, ends: tuple[int, int], token: str = "") -> None:
+    def __init__(
+        self, loop: Loop, commands: Commands, watchers: Watchers, ends: tuple[int, int], token: str = ""
+    ) -> None:
         super().__init__(loop, ends, token)
-        self._commands = commands
+        self._commands, self._watchers = commands, watchers
         self._requests: dict[str, Command] = {}
         self._streams: set[Command] = set()
         self._windows: dict[str, int] = {}  # what each terminal's reader has not taken yet
@@ -135,7 +138,10 @@ class Connection(Lines):
             self._forget(id)
             self.reply(id, result=job.described())
 
+        guard = wanted.text("guard")
+
         def done(ended: Ended) -> None:
+            self._watchers.end(guard)
             job.finish(ended)
             if not job.begun:
                 self._forget(id)
@@ -247,6 +253,25 @@ class Connection(Lines):
         timeout = wanted.timeout(caps.FILE_SECONDS)
         self._start(id, Command(spec, sinks=[output.add, errors.add], done=done, timeout=timeout))
 
+    def _guard(self, id: str, wanted: Wanted) -> None:
+        """Watch a workspace before a command starts there; `arm` says that the command may write."""
+
+        def reply(guard: str, found: Json) -> None:
+            if "entries" in found:
+                self.reply(id, result={"guard": guard, **found})
+            else:
+                self.refuse(id, "the workspace cannot be watched; see that it can be read", "failed")
+
+        self._watchers.guard(wanted.text("root"), wanted.texts("protect"), wanted.flag("arm"), reply)
+
+    def _release(self, id: str, wanted: Wanted) -> None:
+        guard = wanted.text("guard")
+        self._watchers.release(guard, lambda found: self.reply(id, result={"moved": [], "stuck": [], **found}))
+
+    def _unwatch(self, id: str, wanted: Wanted) -> None:
+        self._watchers.forget(wanted.text("root"))
+        self.reply(id, result={})
+
     def _ping(self, id: str, wanted: Wanted) -> None:
         about = {"protocol": PROTOCOL, "pid": os.getpid(), "python": sys.version.split()[0], "uid": os.getuid()}
         self.reply(id, result=about)
@@ -305,6 +330,9 @@ OPERATIONS: dict[str, _Operation] = {
     "taken": Connection._taken,
     "input": Connection._input,
     "resize": Connection._resize,
+    "guard": Connection._guard,
+    "release": Connection._release,
+    "unwatch": Connection._unwatch,
     "ping": Connection._ping,
     **dict.fromkeys(files.OPERATIONS, Connection._file),
 }

@@ -1,0 +1,529 @@
+"""Protected paths of a workspace: an index that follows changes, and the removal of code that a command planted.
+
+    index = Index(Beneath("./workspace"), PROTECTED)
+    index.walk()
+    index.entries()                 the protected paths that exist, for mounts
+    index.arm()                     from now on new ones are plants
+    index.settle("sub", "config")   a name has changed in a folder; harmless it stays, else it is neutralised
+    index.moved                     the paths that were
+
+Git runs programs that its config names, and hooks. So the parts of every git directory are inspected, wherever it is:
+a folder `.git`, a submodule's or worktree's, a bare repository. A config keeps the settings that name no program.
+All other protected names that appear are renamed to a name that no program trusts.
+
+This module also runs inside containers: the standard library only, Python 3.8.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import stat
+from contextlib import contextmanager, suppress
+from typing import Callable, Iterable, Iterator, NamedTuple, Tuple
+
+from wick.beneath import Beneath, kind
+from wick.patterns import HEAVY, SECRET
+from wick.protecting import GIT, GIT_HEAD, Protected, fold_name
+
+Identity = Tuple[int, int]
+
+_SETLEASE = getattr(fcntl, "F_SETLEASE", 1024)
+
+NAMES = 20_000  # that are remembered to be candidates or not
+CONFIG_BYTES = 64_000  # a larger git config is not read
+EXAMPLES = (".example", ".sample", ".template", ".dist")  # dot-env files that no program loads
+CONFIGS = ("config", "config.worktree")
+PARTS = frozenset((*CONFIGS, "commondir", "hooks", "objects", "refs", "head"))  # of a git directory, folded
+BULK = frozenset(("objects", "refs", "logs", "lfs"))  # data of a git directory; no program starts from there
+
+
+class Entry(NamedTuple):
+    """A protected path that exists, or a folder that leads to one (`.git`)."""
+
+    path: str  # relative to the workspace
+    type: str  # dir, file, link, other
+    identity: Identity  # the same for as long as it is the same file
+    secret: bool = False  # not to be read
+    leads: bool = False  # only leads to something protected
+    target: str = ""  # of a link
+    linked: bool = False  # protected only because a link leads to it
+
+
+class Folder:
+    """A folder of the workspace: its place, and the names in it that may be protected."""
+
+    __slots__ = ("above", "below", "deep", "marked", "name", "watch")
+
+    def __init__(self, name: str, above: Folder | None) -> None:
+        self.name, self.above = name, above
+        self.below: dict[str, Folder] = {}
+        self.marked: set[str] = set()
+        self.watch, self.deep = -1, False
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        found: list[str] = []
+        at: Folder = self
+        while at.above is not None:
+            found.append(at.name)
+            at = at.above
+        return tuple(reversed(found))
+
+    @property
+    def path(self) -> str:
+        return "/".join(self.names) or "."
+
+    def place(self, name: str) -> str:
+        """The path of a name in the folder."""
+        return "/".join((*self.names, name))
+
+
+class Index:
+    """The folders of a workspace and their protected names. `watch` is called for each folder that is entered."""
+
+    def __init__(self, tree: Beneath, patterns: Iterable[str], watch: Callable[[Folder, int], None]) -> None:
+        self._tree, self._watch = tree, watch
+        texts = tuple(patterns)
+        self._git = GIT in texts
+        self._rules = Protected(texts)
+        self._secret = Protected([text for text in texts if text in SECRET])
+        self._candidates: dict[str, bool] = {}
+        self.root = Folder("", None)
+        self._marked: set[Folder] = set()
+        self._known: set[Identity] = set()
+        self._links: dict[str, str] = {}  # protected links at the time of arming, and their targets
+        self.armed = False
+        self.writing: set[tuple[Folder, str]] = set()  # harmless so far, but open for writing: look again soon
+        self.moved: list[str] = []
+        self.stuck: list[str] = []
+
+    # -- folders ----------------------------------------------------------------------------------------------------
+
+    def walk(self, folder: Folder | None = None) -> bool:
+        """Enter a folder and all folders below it; return True if all of them were still there."""
+        todo, whole = [folder or self.root], True
+        while todo:
+            below = self._enter(todo.pop())
+            whole = whole and below is not None
+            todo += below or ()
+        return whole
+
+    def settle_below(self, folder: Folder) -> None:
+        """Settle a folder that was renamed: its place gives names below it another meaning."""
+        todo = [folder]
+        while todo:
+            one = todo.pop()
+            for name in tuple(one.marked):
+                self.settle(one, name)
+            todo += one.below.values()
+
+    def _enter(self, folder: Folder) -> list[Folder] | None:
+        found: list[Folder] = []
+        try:
+            fd = self._tree.folder(folder.path)
+        except OSError:  # it is gone again, or a link now
+            return None
+        try:
+            self._watch(folder, fd)
+            with os.scandir(fd) as entries:
+                listed = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries]
+        except OSError:
+            return None
+        finally:
+            os.close(fd)
+        bulk = BULK if any(name == "HEAD" for name, _ in listed) or fold_name(folder.name) == GIT else ()
+        for name, is_folder in listed:
+            if self._is_candidate(name):
+                self._mark(folder, name)
+            if is_folder and name not in bulk:
+                below = folder.below.get(name)
+                if below is None:
+                    below = folder.below[name] = Folder(name, folder)
+                found.append(below)
+        if self.armed:
+            for name in tuple(folder.marked):
+                self.settle(folder, name)
+            if fold_name(folder.name) == "hooks" and folder.above is not None:
+                self._settle_git(folder.above)
+        return found
+
+    def forget(self, folder: Folder) -> None:
+        """Drop a folder that left the workspace."""
+        if folder.above is not None:
+            folder.above.below.pop(folder.name, None)
+        todo = [folder]
+        while todo:
+            one = todo.pop()
+            self._marked.discard(one)
+            one.marked.clear()
+            todo += one.below.values()
+
+    def find(self, names: Iterable[str]) -> Folder | None:
+        """The folder that names lead to, none of them a link."""
+        at: Folder | None = self.root
+        for name in names:
+            if at is not None and name not in ("", "."):
+                at = at.above if name == ".." else at.below.get(name)
+        return at
+
+    # -- protected names --------------------------------------------------------------------------------------------
+
+    def _is_candidate(self, name: str) -> bool:
+        """Return True if a path that ends in a name may be protected."""
+        found = self._candidates.get(name)
+        if found is None:
+            found = self._rules.may_end(name) or (self._git and fold_name(name) in PARTS)
+            if len(self._candidates) > NAMES:
+                self._candidates.clear()
+            self._candidates[name] = found
+        return found
+
+    def _mark(self, folder: Folder, name: str) -> None:
+        folder.marked.add(name)
+        folded = fold_name(name)
+        is_part = self._git and folded in PARTS
+        if not is_part or folded == "head" or fold_name(folder.name) == GIT:
+            self._marked.add(folder)
+        if (is_part or folded == GIT) and not folder.deep:  # changes of content matter there
+            folder.deep = True
+            with suppress(OSError), self._held(folder.path) as fd:
+                self._watch(folder, fd)
+
+    def entries(self) -> dict[str, Entry]:
+        """The protected paths that exist now."""
+        found: dict[str, Entry] = {}
+        for folder in tuple(self._marked):
+            for entry in self._entries(folder):
+                if not (entry.linked and entry.path in found):  # protected by itself is more
+                    found[entry.path] = entry
+        return found
+
+    def _entries(self, folder: Folder) -> Iterator[Entry]:
+        names = folder.names
+        for name in tuple(folder.marked):
+            if self._is_generic(names, name):
+                secret = self._secret.ends((name,))
+                yield from self._look(folder.place(name), name, secret)
+        if not self._git:
+            return
+        for name in tuple(folder.marked):
+            if fold_name(name) == GIT:
+                yield from self._look(folder.place(name), name, False, leads=True)
+        if self._is_git_folder(folder):
+            for name in tuple(folder.marked):
+                if fold_name(name) in (*CONFIGS, "commondir", "hooks"):
+                    yield from self._look(folder.place(name), name, False)
+
+    def _is_generic(self, names: tuple[str, ...], name: str) -> bool:
+        """Return True if the name is protected by a pattern other than that of git."""
+        if not self._rules.ends((*names[-self._rules.longest :], name)) or fold_name(name) == GIT or name == GIT_HEAD:
+            return False
+        return not any(above in HEAVY or fold_name(above) == GIT for above in names)
+
+    def _look(self, path: str, name: str, secret: bool, leads: bool = False) -> Iterator[Entry]:
+        info = self._stat(path)
+        if info is None:
+            return
+        what, identity = kind(info.st_mode), (info.st_dev, info.st_ino)
+        if secret and (what == "dir" or name.endswith(EXAMPLES)):  # a folder `.env` is a virtual environment
+            return
+        if what == "link":
+            yield Entry(path, what, identity, secret, target=self._target(path))
+            yield from self._linked(path, secret)
+        else:
+            yield Entry(path, what, identity, secret, leads=leads and what == "dir")
+
+    def _linked(self, path: str, secret: bool) -> Iterator[Entry]:
+        """Yield the target of a protected link, if it is in the workspace too."""
+        flags = getattr(os, "O_PATH", os.O_RDONLY | os.O_NONBLOCK)
+        with suppress(OSError), self._tree.opened(path, flags) as (fd, names):
+            info = os.fstat(fd)
+            if names:
+                yield Entry("/".join(names), kind(info.st_mode), (info.st_dev, info.st_ino), secret, linked=True)
+
+    def _stat(self, path: str) -> os.stat_result | None:
+        try:
+            with self._tree.parent(path) as (folder, _, name):
+                return os.stat(name, dir_fd=folder, follow_symlinks=False)
+        except OSError:
+            return None
+
+    def _target(self, path: str) -> str:
+        with suppress(OSError), self._tree.parent(path) as (folder, _, name):
+            return os.readlink(name, dir_fd=folder)
+        return ""
+
+    # -- plants -----------------------------------------------------------------------------------------------------
+
+    def arm(self) -> None:
+        """Accept everything that exists now; from here on, what is new was planted."""
+        found = self.entries()
+        self._known = {entry.identity for entry in found.values() if entry.type != "link"}
+        self._links = {path: entry.target for path, entry in found.items() if entry.type == "link"}
+        self.armed, self.moved, self.stuck = True, [], []
+
+    def restore_links(self) -> None:
+        """Create protected links again that are gone: a link cannot be mounted over, so a command can remove it."""
+        for path, target in self._links.items():
+            if self._target(path) == target:
+                continue
+            with suppress(OSError), self._tree.parent(path) as (folder, _, name):
+                os.symlink(target, name, dir_fd=folder)
+
+    def settle(self, folder: Folder, name: str) -> None:
+        """Take notice of a name that appeared or changed in a folder; neutralise it if it is a plant."""
+        if not self._is_candidate(name):
+            if self._git and fold_name(folder.name) == "hooks" and folder.above is not None and self.armed:
+                self._settle_git(folder.above)
+            return
+        self._mark(folder, name)
+        if not self.armed:
+            return
+        folded = fold_name(name)
+        if self._is_generic(folder.names, name):
+            self._settle_generic(folder, name)
+        if not self._git:
+            return
+        if folded == GIT:
+            self._settle_dot_git(folder, name)
+        if folded in PARTS:
+            self._settle_git(folder)
+
+    def look_again(self) -> None:
+        """Settle the files that were open for writing: the kernel sends no notice of writes through a mapping."""
+        again, self.writing = self.writing, set()
+        for folder, name in again:
+            self.settle(folder, name)
+
+    def _note_writer(self, folder: Folder, name: str) -> None:
+        """Remember a file that a process has open for writing; no read lease is granted for it then."""
+        with suppress(OSError):
+            fd = self._tree.folder(folder.place(name), os.O_RDONLY | os.O_NONBLOCK)
+            try:
+                fcntl.fcntl(fd, _SETLEASE, fcntl.F_RDLCK)
+                fcntl.fcntl(fd, _SETLEASE, fcntl.F_UNLCK)
+            except BlockingIOError:
+                self.writing.add((folder, name))
+            finally:
+                os.close(fd)
+
+    def _is_new(self, path: str) -> os.stat_result | None:
+        """What is at a path, unless it was there when the index was armed."""
+        info = self._stat(path)
+        if info is None or (info.st_dev, info.st_ino) in self._known:
+            return None
+        if stat.S_ISLNK(info.st_mode) and self._links.get(path) == self._target(path):
+            return None
+        return info
+
+    def _settle_generic(self, folder: Folder, name: str) -> None:
+        info = self._is_new(folder.place(name))
+        if info is None:
+            return
+        if self._secret.ends((name,)) and (stat.S_ISDIR(info.st_mode) or name.endswith(EXAMPLES)):
+            return
+        self._move_aside(folder, name)
+
+    def _settle_dot_git(self, folder: Folder, name: str) -> None:
+        """A `.git` is a folder, or a file that leads to a git directory in the workspace; else it is moved."""
+        info = self._is_new(folder.place(name))
+        if info is None or (stat.S_ISDIR(info.st_mode)):
+            return
+        if self._is_harmless_gitlink(folder, name, info):
+            self._note_writer(folder, name)
+        else:
+            self._move_aside(folder, name)
+
+    def _is_harmless_gitlink(self, folder: Folder, name: str, info: os.stat_result) -> bool:
+        text = self._read(folder.place(name), info)
+        if stat.S_ISREG(info.st_mode) and info.st_size == 0:  # git writes it now, which is the next event
+            return True
+        if not text.startswith("gitdir: "):
+            return False
+        path = text[len("gitdir: ") :].rstrip("\r\n")
+        inside = self._tree.inside(path)
+        if inside is None or not path:
+            return False
+        target = self.find([*(() if path.startswith("/") else folder.names), *inside.split("/")])
+        if target is None:
+            return False
+        self._settle_git(target)
+        return self._is_git_folder(target)
+
+    def _is_git_folder(self, folder: Folder) -> bool:
+        """Return True if git takes a folder for a git directory: by its name, or by its content."""
+        if fold_name(folder.name) == GIT:
+            return True
+        there = {fold_name(name) for name in folder.marked}
+        return "head" in there and ("commondir" in there or {"objects", "refs"} <= there)
+
+    def _settle_git(self, folder: Folder) -> None:
+        if not self._is_git_folder(folder):
+            return
+        for name in tuple(folder.marked):
+            folded = fold_name(name)
+            if folded not in (*CONFIGS, "commondir", "hooks"):
+                continue
+            info = self._is_new(folder.place(name))
+            if info is None:
+                continue
+            if folded in CONFIGS:
+                self._settle_config(folder, name, info)
+            elif (folded == "hooks" and not self._has_only_samples(folder.place(name))) or (
+                folded == "commondir" and not self._is_worktree(folder, name, info)
+            ):
+                self._move_aside(folder, name)
+            elif folded == "commondir":
+                self._note_writer(folder, name)
+
+    def _is_worktree(self, folder: Folder, name: str, info: os.stat_result) -> bool:
+        """Return True for `.git/worktrees/x/commondir` as `git worktree add` writes it."""
+        above = folder.names[-3:-1]
+        if len(above) < 2 or fold_name(above[0]) != GIT or above[1] != "worktrees":
+            return False
+        return self._read(folder.place(name), info).strip() in ("../..", "")  # empty while git writes it
+
+    def _has_only_samples(self, path: str) -> bool:
+        try:
+            fd = self._tree.folder(path)
+        except OSError:
+            return False
+        try:
+            with os.scandir(fd) as entries:
+                return all(one.name.endswith(".sample") and one.is_file(follow_symlinks=False) for one in entries)
+        finally:
+            os.close(fd)
+
+    def _settle_config(self, folder: Folder, name: str, info: os.stat_result) -> None:
+        text = self._read(folder.place(name), info)
+        plain = plain_config(text)
+        if plain == text and stat.S_ISREG(info.st_mode) and info.st_nlink == 1 and info.st_size <= CONFIG_BYTES:
+            self._note_writer(folder, name)
+            return
+        self._move_aside(folder, name)
+        with suppress(OSError), self._held(folder.path) as fd, _writable(fd):
+            made = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o644, dir_fd=fd)
+            with open(made, "w", encoding="utf-8", errors="surrogateescape", newline="") as file:
+                file.write(plain)
+
+    def _read(self, path: str, info: os.stat_result) -> str:
+        """The text of a small regular file; nothing for everything else."""
+        if not stat.S_ISREG(info.st_mode) or info.st_size > CONFIG_BYTES:
+            return ""
+        with suppress(OSError), open(self._tree.folder(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
+            return file.read(CONFIG_BYTES).decode("utf-8", "surrogateescape")
+        return ""
+
+    @contextmanager
+    def _held(self, path: str) -> Iterator[int]:
+        fd = self._tree.folder(path)
+        try:
+            yield fd
+        finally:
+            os.close(fd)
+
+    def _move_aside(self, folder: Folder, name: str) -> None:
+        """Rename something to a name that no program trusts; nothing is replaced."""
+        path = folder.place(name)
+        try:
+            with self._held(folder.path) as fd, _writable(fd):
+                other = self._free_name(fd, folder.names, name)
+                os.rename(name, other, src_dir_fd=fd, dst_dir_fd=fd)
+        except FileNotFoundError:
+            return
+        except OSError:
+            if path not in self.stuck:
+                self.stuck.append(path)
+            return
+        folder.marked.discard(name)
+        if path not in self.moved:
+            self.moved.append(path)
+
+    def _free_name(self, fd: int, names: tuple[str, ...], name: str) -> str:
+        forms = ("{name}.moved-{number}", "{bare}.moved-{number}", "moved-{number}.{bare}", "moved-{number}")
+        bare = name.lstrip(".") or "name"
+        for form in forms:
+            if not self._rules.ends((*names, form.format(name=name, bare=bare, number=1))):
+                break
+        number = 1
+        while True:
+            other = form.format(name=name[:200], bare=bare[:200], number=number)
+            try:
+                os.stat(other, dir_fd=fd, follow_symlinks=False)
+            except FileNotFoundError:
+                return other
+            number = number + 1 if number < 50 else int.from_bytes(os.urandom(6), "big")
+
+
+@contextmanager
+def _writable(folder: int) -> Iterator[None]:
+    """A command may have made a folder read-only; its owner can change that, and back."""
+    mode = os.fstat(folder).st_mode
+    if mode & 0o300 == 0o300:
+        yield
+        return
+    os.chmod(f"/proc/self/fd/{folder}", (mode | 0o300) & 0o7777)
+    try:
+        yield
+    finally:
+        os.chmod(f"/proc/self/fd/{folder}", mode & 0o7777)
+
+
+# -- git's config ---------------------------------------------------------------------------------------------------
+
+# Git runs programs that its config names (fsmonitor, sshCommand, filters, aliases, …). These settings name none.
+_SETTINGS = {
+    "core": (
+        "repositoryformatversion filemode bare logallrefupdates ignorecase precomposeunicode symlinks worktree "
+        "sparsecheckout sparsecheckoutcone autocrlf eol safecrlf quotepath longpaths abbrev compression "
+        "untrackedcache preloadindex multipackindex sharedrepository commitgraph bigfilethreshold"
+    ),
+    "remote": "url pushurl fetch push tagopt prune mirror",
+    "branch": "remote merge rebase pushremote description autosetupmerge autosetuprebase",
+    "user": "name email signingkey useconfigonly",
+    "submodule": "url active branch path ignore shallow recurse fetchrecursesubmodules",
+    "extensions": "worktreeconfig objectformat noop refstorage",
+    "init": "defaultbranch",
+    "pull": "rebase ff",
+    "push": "default autosetupremote followtags",
+    "fetch": "prune prunetags",
+    "merge": "conflictstyle ff",
+    "diff": "algorithm renames mnemonicprefix noprefix",
+    "color": "ui",
+    "gc": "auto autodetach",
+    "index": "version sparse",
+    "rerere": "enabled autoupdate",
+    "advice": "detachedhead",
+    "commit": "gpgsign",
+    "lfs": "repositoryformatversion",
+}
+_NAMES = {section: frozenset(names.split()) for section, names in _SETTINGS.items()}
+_SECTION = re.compile(r'\[({})(?: "[^"\\\x00-\x1f\x7f]*")?\]'.format("|".join(_SETTINGS)), re.IGNORECASE)
+_SETTING = re.compile(r'[ \t]*([A-Za-z][A-Za-z0-9-]*)(?:[ \t]*=[ \t]*([^\\"\x00-\x08\x0a-\x1f\x7f]*))?')
+_COMMENT = re.compile(r"[ \t]*[#;][^\x00-\x08\x0a-\x1f\x7f]*")
+_URL = re.compile(r"(?:https?|git|ssh|file)://[^-].*|[\w][\w.-]*@\w[\w.-]*:[^-].*|\.{0,2}/.*")
+
+
+def plain_config(text: str) -> str:
+    """Return the lines of a git config that name no program, in sections that have such lines."""
+    section, kept = "", []
+    for line in text.split("\n"):
+        header = _SECTION.fullmatch(line)
+        if header:
+            section = header[1].lower()
+        elif line.lstrip().startswith("["):
+            section = ""
+            continue
+        elif line and not _COMMENT.fullmatch(line) and not _is_plain_setting(section, line):
+            continue
+        kept.append(line)
+    return "\n".join(kept)
+
+
+def _is_plain_setting(section: str, line: str) -> bool:
+    setting = _SETTING.fullmatch(line)
+    if setting is None or setting[1].lower() not in _NAMES.get(section, ()):
+        return False
+    return setting[1].lower() not in ("url", "pushurl") or _URL.fullmatch(setting[2] or "") is not None
