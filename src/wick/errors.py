@@ -79,6 +79,9 @@ class BackendError(WickError):
         self.code = code
 
 
+TEMPORARY = ("full", "locked", "unavailable", "read_only")  # codes of a store that works again once that is resolved
+
+
 class StoreError(WickError):
     """A thread could not be loaded or saved. `code` is a word for programs, such as `conflict`."""
 

@@ -14,6 +14,7 @@ from math import inf
 from time import monotonic, time
 
 from wick.errors import StoreError, WickError
+from wick.keeping import release_leases
 from wick.protocols import Summary
 from wick.server.errors import ApiError
 from wick.server.identity import User
@@ -25,6 +26,7 @@ logger = logging.getLogger("wick.server")
 LOOK_SECONDS = 2.0  # between two looks at what is unfinished
 CANCEL_PAUSE = 0.3  # between two looks at what is to be cancelled, while something runs
 LONGEST_BACKOFF = 300.0
+STALLED_BACKOFF = 5.0  # for runs whose store failed: clients wait for them
 PAGE = 500
 
 
@@ -71,6 +73,7 @@ class Resuming:
 
     async def take_up_all(self) -> None:
         """Look at everything that is unfinished, and let go on what can."""
+        await release_leases(self.runs.store)
         there = set[tuple[str, str]]()
         async for head in self._unfinished():
             there.add((head.owner, head.id))
@@ -121,7 +124,8 @@ class Resuming:
         """Should it fail, it is tried again later, and later each time; if it goes well, it changes the thread."""
         key, seen = (head.owner, head.id), (head.last, head.queued)
         before = self._tried.get(key)
-        pause = min(before.pause * 2, LONGEST_BACKOFF) if before is not None and before.head == seen else self.look
+        longest = STALLED_BACKOFF if key in self.runs.performing.stalls else LONGEST_BACKOFF
+        pause = min(before.pause * 2, longest) if before is not None and before.head == seen else self.look
         self._tried[key] = _Tried(seen, monotonic() + pause, pause)
 
     async def _user(self, head: Summary) -> User:
