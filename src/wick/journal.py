@@ -12,7 +12,7 @@ from typing import Any
 
 from wick.asking import new_id, put
 from wick.decisions import Allow, Block, Continue, Question, Stop
-from wick.errors import TEMPORARY, ConfigError, StoreError
+from wick.errors import TEMPORARY, ConfigError, StoreError, public_text
 from wick.events import (
     ChatModelEnd,
     ChatModelRestart,
@@ -331,7 +331,7 @@ def _terminal(run: Run, result: Result) -> Done | Failed:
 
 
 def _said(error: Exception) -> str:
-    return str(error) or repr(error)
+    return public_text(error)
 
 
 def _code(error: Exception) -> str:

@@ -208,7 +208,7 @@ async def test_clients_of_a_run_that_cannot_be_saved_wait_for_its_end(
     monkeypatch.setattr(server.service.store, "append", full)
     gate.answers.put_nowait("")
     await stalled(server)
-    run = (await get(client, "/threads/th_1"))["run"]
+    (run,) = [stall.run for stall in server.service.runs.performing.stalls.values()]
     assert (await get(client, f"/runs/{run}"))["state"] == "interrupted"
     monkeypatch.undo()
     gate.answers.put_nowait("")

@@ -10,11 +10,12 @@ from time import monotonic
 from typing import Any, TypeGuard
 
 from wick import journal
-from wick.errors import TEMPORARY, StoreError, forget
+from wick.errors import TEMPORARY, StoreError, forget, public_text
 from wick.events import Done, Failed
 from wick.keeping import hold
 from wick.operations import Result, Run
 from wick.protocols import Store
+from wick.server.errors import DAMAGED
 from wick.server.following import Board
 from wick.server.hub import End, Hub
 from wick.server.identity import User
@@ -65,9 +66,15 @@ class Performing:
         self.metrics, self.board = metrics, board
         self.running: dict[tuple[str, str], Running] = {}
         self.stalls: dict[tuple[str, str], Stall] = {}  # by owner and thread
+        self.damage = ""  # the code of an error that says that the store is damaged
         self.cancelling: set[tuple[str, str]] = set()  # runs, by owner and id, whose cancellation is not written yet
         registry.sessions.on_held = self._publish
         metrics.gauge("wick_runs_running", lambda: len(self.running))
+
+    def note_damage(self, error: BaseException | None) -> None:
+        """Remember that the store is damaged, for `/health`, until the server is started again."""
+        if isinstance(error, StoreError) and error.code in DAMAGED:
+            self.damage = error.code
 
     def of(self, owner: str, thread: str) -> Running | None:
         """The run of a thread that goes on here."""
@@ -171,6 +178,7 @@ class Performing:
             result = CANCELLED if problem is None else Result(outcome="failed", reason="error", error=problem)
         if problem is not None:
             logger.warning("run %s failed: %s", running.info.id, problem)
+            self.note_damage(problem)
             if _is_temporary(problem) and (running.hub.open or not running.hub.begun):
                 return self._stall(running, result, problem)
             Unsaid(self.registry.secrets, running.hub.emit)(_failed(running, problem))
@@ -198,7 +206,7 @@ class Performing:
             said = [*await kept.said()] if thread.open_run is None and await self._is_next(info) else []
             goes_on = thread.open_run is not None and thread.open_run["run"] == info.id
             if goes_on or said:
-                error = None if result.error is None else (code_of(result.error), str(result.error))
+                error = None if result.error is None else (code_of(result.error), public_text(result.error))
                 journal.give_up(thread, info.id, said, result.outcome, result.reason, error)
                 await thread.saved()
             return goes_on or bool(said)
@@ -244,12 +252,12 @@ def _is_temporary(error: Exception) -> TypeGuard[StoreError]:
 
 
 def _failed(running: Running, problem: Exception) -> Failed:
-    words = str(problem) or repr(problem)
+    words = public_text(problem)
     return Failed(running.info.id, thread_id=running.info.thread, code=code_of(problem), message=words)
 
 
 def _left_open(running: Running, result: Result, problem: Exception) -> Result:
     """A run that is not over for good has not failed: its readers are told that it waits, for it has one end only."""
-    words = str(problem) or repr(problem)
+    words = public_text(problem)
     running.hub.emit(Done(running.info.id, thread_id=running.info.thread, outcome="interrupted", reason=words))
     return replace(result, outcome="interrupted", reason=words, error=None)

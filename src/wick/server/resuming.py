@@ -39,11 +39,16 @@ class _Tried:
     pause: float
 
 
+def _is_locked(error: Exception) -> bool:
+    return isinstance(error, StoreError) and error.code == "locked"
+
+
 class Resuming:
     """Looks after the runs of a server for as long as it runs."""
 
     def __init__(self, runs: Runs, *, look: float = LOOK_SECONDS) -> None:
         self.runs, self.look = runs, look
+        self.problem = ""  # the code of the error with which the store could not be read
         self._tried: dict[tuple[str, str], _Tried] = {}
         self._expiry: dict[tuple[str, str], tuple[int, float]] = {}  # when the first question of a thread lapses
         self._tasks: list[asyncio.Task[None]] = []
@@ -64,8 +69,11 @@ class Resuming:
         while True:
             try:
                 await work()
+                self.problem = ""
             except Exception as error:
                 known = isinstance(error, WickError)
+                self.runs.performing.note_damage(error)
+                self.problem = getattr(error, "code", "") if known and not _is_locked(error) else ""
                 logger.warning("looking after runs failed; it is tried again: %s", error, exc_info=not known)
             await asyncio.sleep(pause)
 
