@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from wick.asking import new_id, put
+from wick.caps import UNHEARD_RUNS
 from wick.decisions import Allow, Block, Continue, Question, Stop
 from wick.errors import TEMPORARY, ConfigError, StoreError, public_text
 from wick.events import (
@@ -36,7 +37,7 @@ async def receive(run: Run) -> None:
     if run.thread.has_ended(run.id):  # somebody ended it while it was to be taken up; what waits is for the next one
         raise StoreError(f"run {run.id} of thread {run.thread.id} is over", "over")
     if not run.input and not run.resumed and not run.thread.busy and run.thread.keeper is not None:
-        run.progress.waited = [*run.thread.unheard, *await run.thread.keeper.said()]
+        run.progress.waited = [*_unheard(run), *await run.thread.keeper.said()]
         run.input = [*run.progress.waited]
 
 
@@ -51,7 +52,7 @@ async def begin(run: Run, words: Sequence[Message]) -> Stop | Continue:
     elif thread.busy:
         raise ConfigError(f"a run of thread {thread.id} is going on; send it the message with run.send, or wait for it")
     if not again and not run.progress.waited:
-        run.progress.inbox.extend(thread.unheard)
+        run.progress.inbox.extend(_unheard(run))
     await _hear(run)
     if words:
         _dismiss(run, "the user went on")
@@ -68,6 +69,11 @@ async def begin(run: Run, words: Sequence[Message]) -> Stop | Continue:
         return Stop("blocked: what was said was refused, and there is nothing else to answer")
     last = thread.messages[-1]
     return Stop("completed") if last.role == "assistant" and not last.tool_calls else Continue()
+
+
+def _unheard(run: Run) -> list[Message]:
+    """Return the messages of runs that failed before they began, which this run is to answer."""
+    return [message for message, _ in run.thread.unheard]
 
 
 def _taken(run: Run, said: Sequence[Message] = ()) -> None:
@@ -268,16 +274,17 @@ def _shelve(run: Run, result: Result) -> list[Any]:
     """Log a run that ended before it began, with the full text of its inbox messages; return those to try again.
 
     Inbox messages leave the inbox in the commit that logs their text. A refused message is not an input again. A
-    message of a run that failed is an input of the next run, so that every hook sees it then. It is tried once more
-    only, so that a message on which a hook fails every time does not make its thread unusable.
+    message of a run that failed is an input of the next run, so that every hook sees it then. The number of runs is
+    limited, so that a message on which a hook fails every time does not make its thread unusable.
     """
-    failed, again, tried = result.outcome == "failed", list[Any](), run.thread.unheard
+    failed, again = result.outcome == "failed", list[Any]()
+    before = {id(message): failures for message, failures in run.thread.unheard}
     waited = run.progress.waited
     _start(run, input=0)
     for message in waited:
-        text = message.to_json()
-        if failed and not any(message is other for other in tried):
-            again.append(text)
+        text, failures = message.to_json(), before.get(id(message), 0) + 1
+        if failed and failures < UNHEARD_RUNS:
+            again.append({"message": text, "failures": failures})
         elif failed or result.outcome == "cancelled":
             run.record("message_unheard", message=text)
         else:

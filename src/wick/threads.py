@@ -146,7 +146,7 @@ class Thread:
         self.touched: dict[str, set[str] | None] = {}  # the values set since somebody announced them, or which items
         self.busy = False  # a run is going on here and now
         self.output_from = 0  # where that run's messages begin
-        self.unheard: tuple[Message, ...] = ()  # inbox messages of a run that failed before it began: for the next run
+        self.unheard: tuple[tuple[Message, int], ...] = ()  # inputs of runs that failed before they began, how often
         self.steps = 0  # how often the model has answered in it
         self._since = 0  # where the results of the last reply's calls begin
         self._order: dict[str, int] = {}
@@ -366,7 +366,9 @@ class Thread:
     def _fold_run_end(self, data: FrozenDict) -> None:
         run, outcome, spent = data["run"], data["outcome"], data["usage"] if "usage" in data else FrozenDict()
         self._spent[run] = FrozenDict({name: int(count) for name, count in spent.items()})
-        self.unheard = tuple(Message.from_json(thaw(message)) for message in data.get("unheard", ()))
+        self.unheard = tuple(
+            (Message.from_json(thaw(row["message"])), int(row["failures"])) for row in data.get("unheard", ())
+        )
         if outcome != "interrupted":
             self.open_run, self.questions = None, {}
         elif self.open_run is not None:
