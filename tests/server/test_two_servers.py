@@ -60,7 +60,8 @@ async def test_one_follows_and_cancels_what_goes_on_at_the_other(two: tuple[Host
 async def follow_where_another_performs(two: tuple[Hosted, Hosted], gate: Gate, seconds: float) -> list[str]:
     """Both servers begin a run, and the second has its lease: what a client of the first sees before the run ends."""
     async with talking(two[0]) as here, talking(two[1]) as there:
-        async with there.post("/agents/gate/stream", json=say("One.", "th_1")) as response:
+        response = await there.post("/agents/gate/stream", json=say("One.", "th_1"))
+        async with response:
             await gate.asked.wait()
             run, runs = response.headers["X-Run-Id"], two[0].service.runs
             info = await runs.info(User((await get(here, "/auth/me"))["id"], "ada"), run)

@@ -10,7 +10,7 @@ from math import inf
 from time import monotonic
 
 from wick.caps import BEAT_SECONDS, STALLED_SECONDS
-from wick.errors import TEMPORARY, StoreError
+from wick.errors import TEMPORARY, StoreError, public_text
 from wick.events import Failed, Resync
 from wick.protocols import News, Store
 from wick.server.frames import Frame, Place, Telling, transient
@@ -125,11 +125,14 @@ class Following:
                         yield frames
             except StoreError as error:
                 give_up = min(give_up, monotonic() + STALLED_SECONDS)
-                if error.code not in TEMPORARY or monotonic() >= give_up or self.board.closed:
-                    logger.warning("run %s cannot be followed: %s", info.id, error)
-                    return
-                await asyncio.sleep(FOLLOW_PAUSE)
-                continue
+                if error.code in TEMPORARY and monotonic() < give_up and not self.board.closed:
+                    await asyncio.sleep(FOLLOW_PAUSE)
+                    continue
+                logger.warning("run %s cannot be followed: %s", info.id, error)
+                if error.code not in TEMPORARY:
+                    damage = Failed(info.id, thread_id=info.thread, code=error.code, message=public_text(error))
+                    yield [transient(damage)]
+                return
             if self.board.closed or (
                 hub.end in ("told", "stopped") if hub is not None else self.board.of(info) is None
             ):

@@ -189,7 +189,9 @@ class Performing:
             try:
                 running.given_up = await self.give_up(running.info, result)
             except StoreError as error:  # the messages are still in the inbox
-                return self._stall(running, result, error)
+                if _is_temporary(error) or error.code in ("conflict", "fenced"):
+                    return self._stall(running, result, error)
+                self.note_damage(error)
         return result
 
     def _stall(self, running: Running, result: Result, problem: StoreError) -> Result:

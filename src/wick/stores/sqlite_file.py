@@ -74,6 +74,9 @@ def check_content(db: sqlite3.Connection, path: Path, schema: Schema) -> None:
     """Raise if a database is damaged: each table can be read, and the pages of a small file are consistent."""
     tables = [found[1] for step in schema.steps for made in step if (found := re.match(r"CREATE TABLE (\w+)", made))]
     for table in tables:
+        if db.execute("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?", (table,)).fetchone() is None:
+            problem = f"is damaged: its table {table} is missing; restore it from a backup"
+            raise StoreError(f"the database {path} {problem}", "corrupt", "the database is damaged")
         db.execute(f"SELECT 1 FROM {table} LIMIT 1").fetchone()
     if path.stat().st_size > CHECKED_BYTES:
         return
