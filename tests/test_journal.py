@@ -968,7 +968,10 @@ async def test_what_a_run_may_not_answer_waits_for_no_other() -> None:
     result = await Agent(Scripted(), hooks=[Sessions(store), closed]).run(thread="th_1")
     assert result.reason == "blocked: closed today" and (await store.head("local", "th_1")).queued == 0
     log = [row async for batch in store.read("local", "th_1") for row in batch]
-    assert [row["kind"] for row in log] == ["decision", "event"] and log[-1]["data"]["name"] == "message_refused"
+    assert [row["kind"] for row in log] == ["decision", "run_start", "event", "run_end"]
+    refused = log[2]["data"]
+    assert refused["name"] == "message_refused" and refused["data"]["message"]["content"] == "hello"
+    assert (log[-1]["data"]["outcome"], log[-1]["data"]["reason"]) == ("stopped", "blocked: closed today")
     await store.close()
 
 

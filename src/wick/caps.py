@@ -232,6 +232,8 @@ JSON_VALUES = 50_000  # in the JSON of one: to read it holds up everybody
 READER_FRAMES = 1_000  # that wait for one reader; who has more waiting is told what they missed, later
 READER_BYTES = 250_000
 TOLD_FRAMES = 200  # of what a reader has missed, sent at once
+UNHEARD_RUNS = 3  # that may fail before they begin, until a message is no longer an input of the next one
+STALLED_SECONDS = 60.0  # for which clients wait for a run that cannot continue because its store does not work
 BEAT_SECONDS = 15.0  # between two signs of life while nothing happens
 
 # agents.yaml

@@ -79,16 +79,27 @@ class BackendError(WickError):
         self.code = code
 
 
-class StoreError(WickError):
-    """A thread could not be loaded or saved. `code` is a word for programs, such as `conflict`."""
+TEMPORARY = ("full", "locked", "unavailable", "read_only")  # codes of a store that works again once that is resolved
 
-    def __init__(self, message: str, code: str = "failed") -> None:
+
+class StoreError(WickError):
+    """A thread could not be loaded or saved. `code` is a word for programs, such as `conflict`.
+
+    `public` is the sentence for users of a server, without paths and addresses; the message, if none is given.
+    """
+
+    def __init__(self, message: str, code: str = "failed", public: str = "") -> None:
         super().__init__(message)
-        self.code = code
+        self.code, self.public = code, public or message
 
 
 class Paused(BaseException):
     """The run waits for somebody; run its thread again to go on."""
+
+
+def public_text(error: BaseException) -> str:
+    """Return the sentence of an error that users of a server may see."""
+    return getattr(error, "public", "") or str(error) or repr(error)
 
 
 def forget(*errors: BaseException | None) -> None:

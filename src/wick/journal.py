@@ -11,8 +11,9 @@ from dataclasses import replace
 from typing import Any
 
 from wick.asking import new_id, put
+from wick.caps import UNHEARD_RUNS
 from wick.decisions import Allow, Block, Continue, Question, Stop
-from wick.errors import ConfigError, StoreError
+from wick.errors import TEMPORARY, ConfigError, StoreError, public_text
 from wick.events import (
     ChatModelEnd,
     ChatModelRestart,
@@ -34,9 +35,9 @@ from wick.threads import Fate, Thread
 async def receive(run: Run) -> None:
     """What was said to a kept thread before its run began is the run's input, so that every hook of a run sees it."""
     if run.thread.has_ended(run.id):  # somebody ended it while it was to be taken up; what waits is for the next one
-        raise StoreError(f"run {run.id} of thread {run.thread.id} is over", "conflict")
+        raise StoreError(f"run {run.id} of thread {run.thread.id} is over", "over")
     if not run.input and not run.resumed and not run.thread.busy and run.thread.keeper is not None:
-        run.progress.waited = [*await run.thread.keeper.said()]
+        run.progress.waited = [*_unheard(run), *await run.thread.keeper.said()]
         run.input = [*run.progress.waited]
 
 
@@ -50,22 +51,29 @@ async def begin(run: Run, words: Sequence[Message]) -> Stop | Continue:
         words = [word for word in words if not any(word is said for said in run.output)]
     elif thread.busy:
         raise ConfigError(f"a run of thread {thread.id} is going on; send it the message with run.send, or wait for it")
+    if not again and not run.progress.waited:
+        run.progress.inbox.extend(_unheard(run))
     await _hear(run)
     if words:
         _dismiss(run, "the user went on")
     elif not thread.messages and not run.progress.inbox:
         raise ConfigError("there is nothing to answer: give the run a text, messages, or a thread that has some")
     words = [*await _joined(run), *words]  # what was said before comes first
-    _taken(run, words)
     thread.add(*words)  # first, so that a run that the log knows of has something to answer
     if not again:
         _start(run, input=len(words))
+    _taken(run, words)
     if run.stopping is not None and (again or not thread.pending):
         return run.stopping
     if not thread.messages:
         return Stop("blocked: what was said was refused, and there is nothing else to answer")
     last = thread.messages[-1]
     return Stop("completed") if last.role == "assistant" and not last.tool_calls else Continue()
+
+
+def _unheard(run: Run) -> list[Message]:
+    """Return the messages of runs that failed before they began, which this run is to answer."""
+    return [message for message, _ in run.thread.unheard]
 
 
 def _taken(run: Run, said: Sequence[Message] = ()) -> None:
@@ -145,9 +153,9 @@ async def _screen(run: Run) -> None:
         if refusal is None:
             progress.welcome.append(message)
             continue
+        run.record("message_refused", hook=name, reason=refusal.reason, message=message.to_json())
         if run.thread.keeper is not None:
             run.thread.keeper.refuse(message)
-        run.record("message_refused", hook=name, reason=refusal.reason)
 
 
 def _left_to_say(run: Run) -> list[Message]:
@@ -247,25 +255,47 @@ def _sign_off(run: Run, result: Result, words: Sequence[Message]) -> None:
     if words and run.progress.output_from is None and not run.thread.busy:
         _start(run, input=0, shelved=[message.to_json() for message in words])
         _taken(run)
+    unheard: list[Any] = []
     if run.progress.output_from is None:
-        return _refuse(run, result) if run.progress.waited and result.outcome != "interrupted" else None
+        if not run.progress.waited or result.outcome == "interrupted" or _is_temporary(result.error):
+            return  # the messages stay in the inbox
+        unheard = _shelve(run, result)
     if result.outcome != "interrupted":
         _dismiss(run, "the run failed" if result.outcome == "failed" else f"the run was {result.outcome}")
     if not run.thread.waiting:
         run.thread.add(*_left_to_say(run))
     about = {"run": run.id, "outcome": result.outcome, "reason": result.reason, "usage": run.usage.to_json()}
     error = {"error": {"code": _code(result.error), "message": _said(result.error)}} if result.error else {}
-    run.thread.append("run_end", about | error | (_left(run) if result.outcome == "interrupted" else {}))
+    more = {"unheard": unheard} if unheard else _left(run) if result.outcome == "interrupted" else {}
+    run.thread.append("run_end", about | error | more)
 
 
-def _refuse(run: Run, result: Result) -> None:
-    """A run that was not allowed to begin does not leave its input to the next one; what its user cancelled is kept."""
-    for message in run.progress.waited:
-        if result.outcome == "cancelled":  # nobody has decided about it, so that no model hears of it
-            run.record("message_unheard", message=message.to_json())
+def _shelve(run: Run, result: Result) -> list[Any]:
+    """Log a run that ended before it began, with the full text of its inbox messages; return those to try again.
+
+    Inbox messages leave the inbox in the commit that logs their text. A refused message is not an input again. A
+    message of a run that failed is an input of the next run, so that every hook sees it then. The number of runs is
+    limited, so that a message on which a hook fails every time does not make its thread unusable.
+    """
+    failed, again = result.outcome == "failed", list[Any]()
+    before = {id(message): failures for message, failures in run.thread.unheard}
+    waited = run.progress.waited
+    _start(run, input=0)
+    for message in waited:
+        text, failures = message.to_json(), before.get(id(message), 0) + 1
+        if failed and failures < UNHEARD_RUNS:
+            again.append({"message": text, "failures": failures})
+        elif failed or result.outcome == "cancelled":
+            run.record("message_unheard", message=text)
         else:
-            run.record("message_refused", hook="", reason=result.reason)
+            run.record("message_refused", hook="", reason=result.reason, message=text)
     _taken(run)
+    return again
+
+
+def _is_temporary(error: Exception | None) -> bool:
+    """Return True if the store failed for now, so that nothing is decided about the run's messages."""
+    return isinstance(error, StoreError) and error.code in TEMPORARY
 
 
 def _left(run: Run) -> dict[str, Any]:
@@ -308,7 +338,7 @@ def _terminal(run: Run, result: Result) -> Done | Failed:
 
 
 def _said(error: Exception) -> str:
-    return str(error) or repr(error)
+    return public_text(error)
 
 
 def _code(error: Exception) -> str:

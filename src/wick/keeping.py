@@ -16,6 +16,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Coroutine, Sequence
 from contextlib import asynccontextmanager, suppress
 from math import inf
+from time import monotonic
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
@@ -33,6 +34,7 @@ T = TypeVar("T")
 
 LEASE_SECONDS = 30.0  # how long the thread of a program that died stays locked
 SHORTEST_WAIT, LONGEST_WAIT = 0.02, 0.5  # between two tries to get a thread that another program holds
+APPEND_SECONDS, APPEND_PAUSES = 2.0, (0.05, 0.2, 0.5)  # in which an append is repeated whose connection was lost
 
 
 async def load(store: Store, owner: str, id: str, into: Thread | None = None) -> Thread:
@@ -106,6 +108,16 @@ async def _release_late(store: Store, owner: str, id: str) -> None:
         left.pop((owner, id), None)
 
 
+async def release_leases(store: Store) -> None:
+    """Release the leases that could not be released when their runs ended, so that no run waits until they expire."""
+    for (owner, id), fence in [*_unreleased.get(store, {}).items()]:
+        with suppress(StoreError):
+            await store.release(owner, id, fence)
+            left = _unreleased.get(store, {})
+            if left.get((owner, id)) == fence:
+                del left[owner, id]
+
+
 async def _make(store: Store, owner: str, id: str) -> None:
     try:
         await store.create(owner, id)
@@ -136,6 +148,11 @@ class Kept:
     def written(self) -> int:
         """The number of the last entry that is in the store."""
         return self._last
+
+    @property
+    def failure(self) -> StoreError | None:
+        """The error that ended writing, if one did."""
+        return self._failed
 
     async def catch_up(self) -> None:
         """Read what the store has; a thread that has more is written there."""
@@ -249,9 +266,7 @@ class Kept:
             batch = list(self._unwritten)
             try:
                 rows, took = [entry.to_json() for entry in batch], self._took(batch)
-                self._last = await self.store.append(
-                    self.owner, self.thread.id, rows, expect=self._last, fence=self.lease.fence, took=took
-                )
+                self._last = await self._append(rows, took)
             except StoreError as error:
                 self._failed = error
                 return
@@ -264,6 +279,20 @@ class Kept:
             for position in took:
                 self._heard.pop(position, None)
                 self._answers.pop(position, None)
+
+    async def _append(self, rows: Sequence[dict[str, Any]], took: Sequence[int]) -> int:
+        """Append entries; if the connection is lost, append the same entries again, which `Store.append` allows."""
+        give_up, pauses = monotonic() + APPEND_SECONDS, iter(APPEND_PAUSES)
+        while True:
+            try:
+                return await self.store.append(
+                    self.owner, self.thread.id, rows, expect=self._last, fence=self.lease.fence, took=took
+                )
+            except StoreError as error:
+                pause = next(pauses, None)
+                if error.code != "unavailable" or pause is None or monotonic() >= give_up:
+                    raise
+            await asyncio.sleep(pause)
 
     def _took(self, batch: Sequence[Entry]) -> list[int]:
         """The positions of what was queued and is among these entries, or is an answer nobody waits for any more."""

@@ -126,7 +126,7 @@ class Thread:
 
     __slots__ = (
         *("id", "entries", "messages", "waiting", "fates", "answers", "questions", "compacted", "keeper"),
-        *("busy", "touched", "open_run", "output_from", "steps"),
+        *("busy", "touched", "open_run", "output_from", "steps", "unheard"),
         *("_items", "_values", "_since", "_order", "_chain", "_spent", "_one_by_one"),
     )
 
@@ -146,6 +146,7 @@ class Thread:
         self.touched: dict[str, set[str] | None] = {}  # the values set since somebody announced them, or which items
         self.busy = False  # a run is going on here and now
         self.output_from = 0  # where that run's messages begin
+        self.unheard: tuple[tuple[Message, int], ...] = ()  # inputs of runs that failed before they began, how often
         self.steps = 0  # how often the model has answered in it
         self._since = 0  # where the results of the last reply's calls begin
         self._order: dict[str, int] = {}
@@ -360,11 +361,14 @@ class Thread:
         run, said, _ = data["run"], data["input"], data["guards"]
         if said or self.open_run is None or self.open_run["run"] != run:
             self.output_from, self.steps = len(self._items) - said, 0
-        self.open_run = data
+        self.open_run, self.unheard = data, ()
 
     def _fold_run_end(self, data: FrozenDict) -> None:
         run, outcome, spent = data["run"], data["outcome"], data["usage"] if "usage" in data else FrozenDict()
         self._spent[run] = FrozenDict({name: int(count) for name, count in spent.items()})
+        self.unheard = tuple(
+            (Message.from_json(thaw(row["message"])), int(row["failures"])) for row in data.get("unheard", ())
+        )
         if outcome != "interrupted":
             self.open_run, self.questions = None, {}
         elif self.open_run is not None:
@@ -405,7 +409,7 @@ _FOLDS: dict[Kind, Callable[[Thread, Any], None]] = {
     "rewind": Thread._fold_rewind,
 }
 _FOLDED = (
-    *("waiting", "fates", "answers", "questions", "compacted", "open_run", "output_from", "steps"),
+    *("waiting", "fates", "answers", "questions", "compacted", "open_run", "output_from", "steps", "unheard"),
     *("_since", "_order", "_chain", "_spent"),
 )
 

@@ -14,12 +14,13 @@ import aiohttp
 import pytest
 
 from serving import Hosted, events, eventually, hosted, talking
-from talkers import Gate, agents, answer, get, names, say
+from talkers import HELLO, Gate, agents, answer, get, names, say
 from wick import Agent, FunctionModel, Run, asking, assistant, before, user
 from wick.capability import Capability
 from wick.errors import StoreError
 from wick.keeping import hold
 from wick.protocols import Summary
+from wick.server import runs as runs_module
 from wick.server.errors import ApiError
 from wick.server.identity import User
 from wick.server.resuming import Resuming
@@ -186,52 +187,88 @@ async def test_an_agent_that_is_gone_leaves_its_threads_readable(tmp_path: Path,
         assert (await answer(client, "echo", say("Three.", "th_1"), 404))["error"]["code"] == "not_found"
 
 
-async def test_a_run_that_cannot_be_saved_is_told_as_one_that_waits(
-    server: Hosted, client: aiohttp.ClientSession, gate: Gate, monkeypatch: pytest.MonkeyPatch
+async def full(*given: Any, **options: Any) -> None:
+    raise StoreError("the disk is full; make room, and go on", "full")
+
+
+async def stalled(server: Hosted) -> None:
+    async def is_stalled() -> bool:
+        return bool(server.service.runs.performing.stalls)
+
+    await eventually(is_stalled)
+
+
+@pytest.mark.parametrize("route", ["stream", "invoke"])
+async def test_clients_of_a_run_that_cannot_be_saved_wait_for_its_end(
+    server: Hosted, client: aiohttp.ClientSession, gate: Gate, monkeypatch: pytest.MonkeyPatch, route: str
 ) -> None:
-    """It goes on once there is room again, so nobody is told that it has failed: it has one end."""
-
-    async def full(*given: Any, **options: Any) -> None:
-        raise StoreError("the disk is full; make room, and go on", "full")
-
-    async with client.post("/agents/gate/stream", json=say("Hello.", "th_1")) as response:
-        await gate.asked.wait()
-        monkeypatch.setattr(server.service.store, "append", full)
-        gate.answers.put_nowait("")
-        seen = await events(response)
-    last, run = seen[-1], response.headers["X-Run-Id"]
-    assert (last["event"], last["data"]["data"]["outcome"]) == ("done", "interrupted")
-    assert "the disk is full" in last["data"]["data"]["reason"]
+    """The run continues once there is room again: the only end that a client sees is the one in the log."""
+    asking = asyncio.create_task(client.post(f"/agents/gate/{route}", json=say("Hello.", "th_1")))
+    await gate.asked.wait()
+    monkeypatch.setattr(server.service.store, "append", full)
+    gate.answers.put_nowait("")
+    await stalled(server)
+    (run,) = [stall.run for stall in server.service.runs.performing.stalls.values()]
     assert (await get(client, f"/runs/{run}"))["state"] == "interrupted"
     monkeypatch.undo()
     gate.answers.put_nowait("")
-    await settled(server)
     await server.service._resuming.take_up_all()
-    async with client.get(f"/runs/{run}/events") as response:
-        whole = await events(response)
-    assert [name for name in names(whole) if name in ("done", "error")] == ["done"]
-    assert whole[-1]["data"]["data"]["outcome"] == "completed"
+    async with await asking as response:
+        if route == "invoke":
+            assert (await response.json())["outcome"] == "completed"
+        else:
+            seen = await events(response)
+            assert [name for name in names(seen) if name in ("done", "error")] == ["done"]
+            assert seen[-1]["data"]["data"]["outcome"] == "completed" and seen[-1]["id"]
+    assert not server.service.runs.performing.stalls
+    ends = [(end["run"], end["outcome"]) for end in (await get(client, "/threads/th_1"))["ends"]]
+    assert ends == [(run, "completed")]
 
 
-async def test_a_run_whose_beginning_cannot_be_saved_is_told_as_one_that_waits(
-    server: Hosted, client: aiohttp.ClientSession, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("began", [True, False])
+async def test_a_client_that_waited_too_long_is_told_that_the_run_is_open(
+    server: Hosted, client: aiohttp.ClientSession, gate: Gate, monkeypatch: pytest.MonkeyPatch, began: bool
 ) -> None:
-    """In memory it has begun and failed; in the log, which counts, what was said still waits to be heard."""
-
-    async def full(*given: Any, **options: Any) -> None:
-        raise StoreError("the disk is full; make room, and go on", "full")
-
-    monkeypatch.setattr(server.service.store, "append", full)
-    async with client.post("/agents/echo/stream", json=say("Hello.", "th_1")) as response:
-        seen, run = await events(response), response.headers["X-Run-Id"]
-    assert [(frame["event"], frame["data"]["data"].get("outcome")) for frame in seen] == [("done", "interrupted")]
+    """A 503 with the run's id, and never an outcome; under its key the request is the same one later."""
+    monkeypatch.setattr(runs_module, "STALLED_SECONDS", 0.0)
+    server.service.runs.following.beat = 0.05
+    if not began:
+        monkeypatch.setattr(server.service.store, "append", full)
+    gate.answers.put_nowait("")
+    asking = asyncio.create_task(client.post("/agents/gate/invoke", json=HELLO, headers={"Idempotency-Key": "k"}))
+    if began:
+        await gate.asked.wait()
+        monkeypatch.setattr(server.service.store, "append", full)
+    async with await asking as response:
+        told = await response.json()
+        assert (response.status, told["error"]["code"]) == (503, "still_open"), told
+        run = response.headers["X-Run-Id"]
+    async with client.post("/v1/chat/completions", json={"model": "gate", **HELLO}) as response:
+        gate.answers.put_nowait("")
+        assert response.status == 503 and "still open" in (await response.json())["error"]["message"]
+    monkeypatch.setattr(server.service.store, "append", server.service.store._store.append)
+    for _ in range(4):
+        gate.answers.put_nowait("")
+    await server.service._resuming.take_up_all()
+    again = await answer(client, "gate", HELLO, **{"Idempotency-Key": "k"})
+    assert (again["run_id"], again["outcome"]) == (run, "completed")
     await settled(server)
-    monkeypatch.undo()
-    await Resuming(server.service.runs).take_up_all()
-    await settled(server)
-    async with client.get(f"/runs/{run}/events") as response:
-        whole = await events(response)
-    assert names(whole) == ["on_chat_model_end", "done"] and whole[-1]["data"]["data"]["outcome"] == "completed"
+
+
+async def test_a_cancellation_that_cannot_be_written_is_written_later(
+    server: Hosted, client: aiohttp.ClientSession, gate: Gate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with client.post("/agents/gate/stream", json=say("Hello.", "th_1")) as response:
+        await gate.asked.wait()
+        run = response.headers["X-Run-Id"]
+        monkeypatch.setattr(server.service.store, "append", full)
+        async with client.post(f"/runs/{run}/cancel") as cancelled:
+            assert cancelled.status == 507, await cancelled.text()
+        monkeypatch.undo()
+        await server.service._resuming.take_up_all()
+        seen = await events(response)
+    assert seen[-1]["data"]["data"]["outcome"] == "cancelled" and len(gate.requests) == 1
+    assert (await get(client, f"/runs/{run}"))["outcome"] == "cancelled"
 
 
 async def test_a_run_that_is_taken_up_while_there_is_no_room_is_not_given_up(

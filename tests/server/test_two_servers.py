@@ -11,6 +11,7 @@ import pytest
 from postgres import server as postgres_server
 from serving import Hosted, events, eventually, hosted, talking
 from talkers import Gate, agents, answer, get, ids, names, say
+from wick.server.following import Board
 from wick.server.identity import User
 
 
@@ -54,6 +55,39 @@ async def test_one_follows_and_cancels_what_goes_on_at_the_other(two: tuple[Host
             return bool((await get(there, f"/runs/{run}"))["outcome"] == "cancelled")
 
         await eventually(ended)
+
+
+async def follow_where_another_performs(two: tuple[Hosted, Hosted], gate: Gate, seconds: float) -> list[str]:
+    """Both servers begin a run, and the second has its lease: what a client of the first sees before the run ends."""
+    async with talking(two[0]) as here, talking(two[1]) as there:
+        response = await there.post("/agents/gate/stream", json=say("One.", "th_1"))
+        async with response:
+            await gate.asked.wait()
+            run, runs = response.headers["X-Run-Id"], two[0].service.runs
+            info = await runs.info(User((await get(here, "/auth/me"))["id"], "ada"), run)
+            runs.performing.begin(info.user, info, runs._go_on)
+            async with there.post("/threads/th_1/messages", json={"messages": say("Two.")["messages"]}) as said:
+                assert said.status == 202
+            gate.answers.put_nowait("First.")  # and the run waits for its second answer
+            try:
+                async with here.get(f"/runs/{run}/events") as following, asyncio.timeout(seconds):
+                    return names(await events(following, until="on_user_message"))
+            finally:
+                async with here.post(f"/runs/{run}/cancel") as cancelled:
+                    assert (await cancelled.json())["outcome"] == "cancelled"
+                assert (await events(response))[-1]["data"]["data"]["outcome"] == "cancelled"
+
+
+async def test_a_client_follows_a_run_that_another_server_took_first(two: tuple[Hosted, Hosted], gate: Gate) -> None:
+    assert await follow_where_another_performs(two, gate, 60) == ["on_chat_model_end", "on_user_message"]
+
+
+async def test_a_hub_that_is_published_before_its_lease_is_held_is_found(
+    two: tuple[Hosted, Hosted], gate: Gate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Board, "expect", Board.put)
+    with pytest.raises(TimeoutError):
+        await follow_where_another_performs(two, gate, 2)
 
 
 async def test_what_is_said_at_one_steers_the_run_at_the_other(two: tuple[Hosted, Hosted], gate: Gate) -> None:

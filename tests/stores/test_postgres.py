@@ -218,14 +218,14 @@ async def test_a_schema_of_a_newer_version_is_refused(store: Postgres, schema: s
     await store.create("ada", "t")
     await store.close()
     await ask(f"UPDATE {schema}.version SET version = 99")
-    with refused("invalid", "written by a newer wick .version 99; this one knows .*; update wick"):
+    with refused("incompatible", "written by a newer wick .version 99; this one knows .*; update wick"):
         await store.head("ada", "t")
 
 
 async def test_a_schema_of_something_else_is_refused(store: Postgres, schema: str) -> None:
     await ask(f"CREATE SCHEMA {schema}")
     await ask(f"CREATE TABLE {schema}.threads (x int)")
-    with refused("invalid", "belongs to something else"):
+    with refused("incompatible", "belongs to something else"):
         await store.create("ada", "t")
     with refused("invalid", "a schema is named by"):
         Postgres(server().conninfo, schema="Robert'); DROP TABLE students;--")

@@ -27,7 +27,7 @@ from wick.stores.group_commit import MOST_AT_ONCE, Writer
 from wick.stores.sqlite import Sqlite
 
 FULL = bool(os.environ.get("WICK_FULL"))
-CODES = ("corrupt", "not_found", "invalid", "unavailable", "read_only", "locked", "failed")
+CODES = ("corrupt", "incompatible", "not_found", "invalid", "unavailable", "read_only", "locked", "failed")
 FIXTURES = Path(__file__).parent / "fixtures"
 
 
@@ -202,9 +202,9 @@ async def test_a_file_of_a_newer_version_is_refused(path: Path) -> None:
     await store.close()
     with closing(sqlite3.connect(path)) as db:
         db.execute("PRAGMA user_version = 99")
-    with refused("invalid", "written by a newer wick .schema 99; this one knows .*; update wick"):
+    with refused("incompatible", "written by a newer wick .schema 99; this one knows .*; update wick"):
         await store.head("ada", "t")
-    with refused("invalid"):
+    with refused("incompatible"):
         await store.create("ada", "t2")
     with closing(sqlite3.connect(path)) as db:
         assert db.execute("PRAGMA user_version").fetchone() == (99,)
@@ -216,7 +216,7 @@ async def test_a_file_of_something_else_is_refused(path: Path) -> None:
         db.execute("CREATE TABLE theirs (x)")
     before = await dump(path)
     store = Sqlite(path)
-    with refused("invalid", "a database of something else"):
+    with refused("incompatible", "a database of something else"):
         await store.create("ada", "t")
     assert await dump(path) == before
     path.write_bytes(b"This is not a database, but a letter to my aunt. " * 100)

@@ -13,7 +13,16 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.types import Scope
 
-from wick.errors import BackendError, ConfigError, MessageError, MissingExtra, ModelError, StoreError, ToolError
+from wick.errors import (
+    BackendError,
+    ConfigError,
+    MessageError,
+    MissingExtra,
+    ModelError,
+    StoreError,
+    ToolError,
+    public_text,
+)
 
 logger = logging.getLogger("wick.server")
 
@@ -81,6 +90,7 @@ STATUS = {
     "full": 507,
     "no_space": 507,
 }
+DAMAGED = ("corrupt", "incompatible")  # codes of a store that its operator must replace or restore
 RETRY = {503: {"Retry-After": "1"}, 504: {"Retry-After": "1"}}
 FRAMEWORK = {404: "not_found", 405: "method_not_allowed", 400: "invalid", 408: "too_slow", 413: "too_large"}
 
@@ -94,7 +104,7 @@ def as_api_error(error: Exception) -> ApiError | None:
         return ApiError(status, error.code, str(error), RETRY.get(status))
     if isinstance(error, StoreError):
         status = STATUS.get(error.code, 0)
-        return ApiError(status, error.code, str(error), RETRY.get(status)) if status else None
+        return ApiError(status, error.code, public_text(error), RETRY.get(status)) if status else None
     if isinstance(error, MissingExtra):
         return ApiError(501, "missing_extra", str(error))
     if isinstance(error, ConfigError | MessageError):
@@ -106,18 +116,23 @@ def as_api_error(error: Exception) -> ApiError | None:
 
 async def on_error(request: Request, error: Exception) -> Response:
     """Answer an error: what is known with its sentence, what is not with the request's id alone."""
+    service = request.app.state.service
+    service.runs.performing.note_damage(error)
     told = explained(error, request.scope)
-    told.message = request.app.state.service.secrets.without(told.message)
+    told.message = service.secrets.without(told.message)
     return told.response()
 
 
 def explained(error: Exception, scope: Scope) -> ApiError:
     """What to answer to an error; one that nobody knows is logged under the request's id."""
-    known = as_api_error(error)
+    known, id = as_api_error(error), scope.get("wick.request_id", "")
     if known is not None:
+        if isinstance(error, StoreError) and known.message != str(error):  # the operator needs all of it
+            logger.warning("request %s to %s failed: %s", id, scope.get("path", ""), error)
         return known
-    id = scope.get("wick.request_id", "")
     logger.error("request %s to %s failed", id, scope.get("path", ""), exc_info=error)
+    if isinstance(error, StoreError) and error.code in DAMAGED:
+        return ApiError(500, error.code, f"{error.public}; the server's log has more under {id}")
     return ApiError(500, "internal", f"something went wrong inside the server; its log has more under {id}")
 
 

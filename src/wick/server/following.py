@@ -6,9 +6,11 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing, suppress
+from math import inf
+from time import monotonic
 
-from wick.caps import BEAT_SECONDS
-from wick.errors import StoreError
+from wick.caps import BEAT_SECONDS, STALLED_SECONDS
+from wick.errors import TEMPORARY, StoreError, public_text
 from wick.events import Failed, Resync
 from wick.protocols import News, Store
 from wick.server.frames import Frame, Place, Telling, transient
@@ -20,6 +22,8 @@ from wick.turns import end
 
 logger = logging.getLogger("wick.server")
 
+FOLLOW_PAUSE = 0.5  # seconds between two tries to read a log that cannot be read
+
 Batches = AsyncGenerator[list[Frame], None]
 
 
@@ -29,16 +33,31 @@ class Board:
     def __init__(self) -> None:
         self.closed = False
         self._hubs: dict[tuple[str, str], Hub] = {}
+        self._expected: dict[tuple[str, str], Hub] = {}  # of runs whose lease is not held yet
         self._waiting: dict[tuple[str, str], set[asyncio.Event]] = {}
 
+    def expect(self, owner: str, hub: Hub) -> None:
+        """Announce a run that is about to start here; readers follow the log until its lease is held."""
+        self._expected[owner, hub.thread.id] = hub
+
+    def expects(self, info: RunInfo) -> bool:
+        """Return True if the run is about to start here."""
+        hub = self._expected.get((info.owner, info.thread))
+        return hub is not None and hub.run == info.id
+
     def put(self, owner: str, hub: Hub) -> None:
+        """Switch the readers of a run to its hub: the lease is held here."""
+        self._expected.pop((owner, hub.thread.id), None)
         self._hubs[owner, hub.thread.id] = hub
         for waiting in self._waiting.get((owner, hub.thread.id), ()):
             waiting.set()
 
     def take(self, owner: str, hub: Hub) -> None:
-        if self._hubs.get((owner, hub.thread.id)) is hub:
-            del self._hubs[owner, hub.thread.id]
+        for hubs in (self._hubs, self._expected):
+            if hubs.get((owner, hub.thread.id)) is hub:
+                del hubs[owner, hub.thread.id]
+        for waiting in self._waiting.get((owner, hub.thread.id), ()):
+            waiting.set()  # a run that was expected here does not start
 
     def of(self, info: RunInfo) -> Hub | None:
         hub = self._hubs.get((info.owner, info.thread))
@@ -91,13 +110,29 @@ class Following:
             self.readers -= 1
 
     async def _sources(self, info: RunInfo, reader: Reader) -> Batches:
-        """From here while the run goes on here, else from its log; who comes when the server stops has a look, too."""
+        """From here while the run goes on here, else from its log; who comes when the server stops has a look, too.
+
+        While the store cannot be read, it is tried again, for a limited time.
+        """
+        give_up = inf
         while True:
             hub = self.board.of(info)
             source = self._log(info, reader) if hub is None else hub.listen(reader, self.beat)
-            async with aclosing(source) as batches:
-                async for frames in batches:
-                    yield frames
+            try:
+                async with aclosing(source) as batches:
+                    async for frames in batches:
+                        give_up = inf
+                        yield frames
+            except StoreError as error:
+                give_up = min(give_up, monotonic() + STALLED_SECONDS)
+                if error.code in TEMPORARY and monotonic() < give_up and not self.board.closed:
+                    await asyncio.sleep(FOLLOW_PAUSE)
+                    continue
+                logger.warning("run %s cannot be followed: %s", info.id, error)
+                if error.code not in TEMPORARY:
+                    damage = Failed(info.id, thread_id=info.thread, code=error.code, message=public_text(error))
+                    yield [transient(damage)]
+                return
             if self.board.closed or (
                 hub.end in ("told", "stopped") if hub is not None else self.board.of(info) is None
             ):
@@ -133,8 +168,7 @@ class Following:
             return  # the store is being closed
         except StoreError as error:
             if error.code != "not_found":
-                logger.warning("run %s cannot be followed: %s", info.id, error)
-                return
+                raise
             yield [transient(Failed(info.id, thread_id=info.thread, code="not_found", message=str(error)))]
         finally:
             if news is not None:
@@ -156,7 +190,8 @@ class Following:
         """The last frames of a run that has ended, if there are any that the reader has not seen; None: it goes on."""
         if told.telling.over:
             return []
-        if (pause := told.telling.pause) is not None and pause.place is not None and pause.place > reader.place:
+        pause = None if self.board.expects(info) else told.telling.pause
+        if pause is not None and pause.place is not None and pause.place > reader.place:
             return [pause]
         row = await self.records.get(KIND, info.owner, info.id)
         if row is None:  # it went with its thread, and another may have that name by now

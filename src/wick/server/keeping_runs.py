@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 from wick.capabilities.sessions import LOCAL, Sessions
@@ -17,6 +17,7 @@ class RunSessions(Sessions):
     """
 
     name = "sessions"
+    on_held: Callable[[Run], None] | None = None  # called once the lease of a root run's thread is held
 
     @asynccontextmanager
     async def holding(self, run: Run) -> AsyncIterator[None]:
@@ -26,4 +27,6 @@ class RunSessions(Sessions):
                 queued = await self.store.inbox(run.user or LOCAL, run.thread.id)
                 if not any(row.kind == "message" for row in queued):
                     raise StoreError(f"what was said to thread {run.thread.id} has been answered elsewhere", "conflict")
+            if run.parent is None and self.on_held is not None:
+                self.on_held(run)
             yield

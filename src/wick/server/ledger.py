@@ -66,14 +66,17 @@ class Ledger:
     def __init__(self, records: Records) -> None:
         self.records = records
 
-    async def count(self, user: User, agent: str, result: Result, *, run: str = "") -> None:
-        """Write down what a run has used; one that goes on after a pause, and is counted again, only what is new."""
+    async def count(self, user: User, agent: str, result: Result, *, run: str = "", ended: bool = True) -> None:
+        """Write down what a run has used; one that goes on after a pause, and is counted again, only what is new.
+
+        With `ended=False` the log has no end of the run: its charges are counted, the run itself when it ends.
+        """
         known = await self._counted(user, run) if _paused_before(result, run) else None
-        if run and result.outcome == "interrupted":
+        if run and result.outcome == "interrupted" and ended:
             await self._remember(user, run, len(result.charges))
         charges = result.charges[known or 0 :]
         spent = await in_thread(lambda: _by_model(charges), "adding up what was used") if charges else {}
-        if known is None:  # the run itself counts once, with the model that it asked first
+        if known is None and ended:  # the run itself counts once, with the model that it asked first
             first = result.charges[0].model if result.charges else ""
             spent[first] = spent.get(first, Used()) + Used(runs=1)
         day = datetime.now(UTC).date().isoformat()

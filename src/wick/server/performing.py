@@ -6,14 +6,16 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from time import monotonic
+from typing import Any, TypeGuard
 
 from wick import journal
-from wick.errors import StoreError, forget
+from wick.errors import TEMPORARY, StoreError, forget, public_text
 from wick.events import Done, Failed
 from wick.keeping import hold
 from wick.operations import Result, Run
 from wick.protocols import Store
+from wick.server.errors import DAMAGED
 from wick.server.following import Board
 from wick.server.hub import End, Hub
 from wick.server.identity import User
@@ -41,6 +43,17 @@ class Running:
     cancelled: bool = False  # by its user
     over: bool = False  # it has ended, and is being written down
     given_up: bool = False  # it never began, and its end was written for it: the log tells of that
+    held: bool = False  # the lease of its thread is held here
+    stalled: bool = False  # the store failed for now: the run is open, and is resumed later
+
+
+@dataclass(frozen=True, slots=True)
+class Stall:
+    """A run that waits for its store to work again."""
+
+    run: str
+    since: float  # by the monotonic clock
+    reason: str
 
 
 class Performing:
@@ -52,7 +65,16 @@ class Performing:
         self.store, self.records, self.registry, self.usage = store, records, registry, usage
         self.metrics, self.board = metrics, board
         self.running: dict[tuple[str, str], Running] = {}
+        self.stalls: dict[tuple[str, str], Stall] = {}  # by owner and thread
+        self.damage = ""  # the code of an error that says that the store is damaged
+        self.cancelling: set[tuple[str, str]] = set()  # runs, by owner and id, whose cancellation is not written yet
+        registry.sessions.on_held = self._publish
         metrics.gauge("wick_runs_running", lambda: len(self.running))
+
+    def note_damage(self, error: BaseException | None) -> None:
+        """Remember that the store is damaged, for `/health`, until the server is started again."""
+        if isinstance(error, StoreError) and error.code in DAMAGED:
+            self.damage = error.code
 
     def of(self, owner: str, thread: str) -> Running | None:
         """The run of a thread that goes on here."""
@@ -68,8 +90,15 @@ class Performing:
         if key in self.running:
             return
         running = self.running[key] = Running(user, info, self._hub(info))
-        self.board.put(info.owner, running.hub)
+        self.board.expect(info.owner, running.hub)
         running.task = asyncio.create_task(self._perform(running, then), name=info.id)
+
+    def _publish(self, run: Run) -> None:
+        """Switch readers to the hub of a run whose lease is held: until then another server may perform it."""
+        running = self.running.get((run.user, run.thread.id))
+        if running is not None and running.run is run:
+            running.held = True
+            self.board.put(run.user, running.hub)
 
     async def _perform(self, running: Running, then: Callable[[Running], Awaitable[None]]) -> None:
         """See a run through; whatever happens, its end is told once, and noted before."""
@@ -80,19 +109,36 @@ class Performing:
         except asyncio.CancelledError:
             end = "told" if running.cancelled else "stopped"
         except Exception as error:
-            problem, end = error, "elsewhere" if _is_elsewhere(error) else "told"
+            problem, end = error, "elsewhere" if self._is_elsewhere(running, error) else "told"
         running.over = True  # from here on nobody cancels it
         if running.run is not None:
             running.hub.kept_by(running.run.scratch.get(self.registry.sessions))
         if end == "told":
             await self._note(running, problem)
+        self._count_stall(running, problem)
         del self.running[running.info.owner, running.info.thread]
-        running.hub.finish("elsewhere" if running.given_up else end)
+        running.hub.finish("elsewhere" if running.given_up or running.stalled else end)
         self.board.take(running.info.owner, running.hub)
         result = running.run.progress.result if running.run is not None else None
         forget(problem, result.error if result is not None else None)
-        if end == "elsewhere" or (end == "told" and (problem is None or running.hub.begun)):
+        begun = problem is None or running.given_up or running.hub.begun
+        if not running.stalled and (end == "elsewhere" or (end == "told" and begun)):
             await then(running)
+
+    def _is_elsewhere(self, running: Running, error: Exception) -> bool:
+        """Return True if another process has the thread, or has ended the run; a hook may fail with such an error."""
+        if not isinstance(error, StoreError) or error.code not in ("conflict", "fenced", "over"):
+            return False
+        kept = running.run.scratch.get(self.registry.sessions) if running.run is not None else None
+        return not running.held or error.code == "over" or (kept is not None and kept.failure is error)
+
+    def _count_stall(self, running: Running, problem: Exception | None) -> None:
+        """Remember since when a run waits for its store; one that ended waits no more."""
+        key = running.info.owner, running.info.thread
+        before = self.stalls.pop(key, None)
+        if running.stalled:
+            since = before.since if before is not None and before.run == running.info.id else monotonic()
+            self.stalls[key] = Stall(running.info.id, since, str(problem or running.info.reason))
 
     async def _run(self, running: Running) -> None:
         info, hub = running.info, running.hub
@@ -109,8 +155,11 @@ class Performing:
             price = await in_thread(lambda: result.price, "a price") if result.charges else None
             running.info = self._hidden(running.info.came_to(result, None if price is None else float(price)))
             await self.records.put(KIND, running.info.owner, running.info.id, running.info.to_json())
-            await self.usage.count(running.user, running.info.agent, result, run=running.info.id)
-            self.metrics.add("wick_runs_total", outcome=result.outcome)
+            await self.usage.count(
+                running.user, running.info.agent, result, run=running.info.id, ended=not running.stalled
+            )
+            if not running.stalled:
+                self.metrics.add("wick_runs_total", outcome=result.outcome)
         except Exception:
             logger.exception("what run %s came to could not be noted", running.info.id)
 
@@ -129,16 +178,28 @@ class Performing:
             result = CANCELLED if problem is None else Result(outcome="failed", reason="error", error=problem)
         if problem is not None:
             logger.warning("run %s failed: %s", running.info.id, problem)
+            self.note_damage(problem)
+            if _is_temporary(problem) and (running.hub.open or not running.hub.begun):
+                return self._stall(running, result, problem)
             Unsaid(self.registry.secrets, running.hub.emit)(_failed(running, problem))
-            if running.hub.open or (not running.hub.begun and _passes(problem)):  # it may be taken up yet
+            if running.hub.open:  # it may be resumed yet
                 return _left_open(running, result, problem)
         unended = not running.hub.begun or (running.cancelled and running.hub.open)  # as far as the log says
         if unended and (running.cancelled or problem is not None):
             try:
                 running.given_up = await self.give_up(running.info, result)
-            except StoreError as error:  # what was said still waits to be heard
-                return _left_open(running, result, error)
+            except StoreError as error:  # the messages are still in the inbox
+                if _is_temporary(error) or error.code in ("conflict", "fenced"):
+                    return self._stall(running, result, error)
+                self.note_damage(error)
         return result
+
+    def _stall(self, running: Running, result: Result, problem: StoreError) -> Result:
+        """Leave a run open that the store cannot write: it has no end yet, so readers are not sent one."""
+        running.stalled = True
+        if running.cancelled:
+            self.cancelling.add((running.info.owner, running.info.id))
+        return replace(result, outcome="interrupted", reason=STALLED, error=None)
 
     async def give_up(self, info: RunInfo, result: Result) -> bool:
         """Write the end of a run that nobody performs now; False if there was nothing to end."""
@@ -147,7 +208,7 @@ class Performing:
             said = [*await kept.said()] if thread.open_run is None and await self._is_next(info) else []
             goes_on = thread.open_run is not None and thread.open_run["run"] == info.id
             if goes_on or said:
-                error = None if result.error is None else (code_of(result.error), str(result.error))
+                error = None if result.error is None else (code_of(result.error), public_text(result.error))
                 journal.give_up(thread, info.id, said, result.outcome, result.reason, error)
                 await thread.saved()
             return goes_on or bool(said)
@@ -184,23 +245,21 @@ class Performing:
 CANCELLED = Result(outcome="cancelled", reason="user requested")
 
 
-def _is_elsewhere(error: Exception) -> bool:
-    """Whether a run could not go on here because somebody else has its thread."""
-    return isinstance(error, StoreError) and error.code in ("conflict", "fenced")
+STALLED = "the store cannot be written now; the run continues when it can"
 
 
-def _passes(error: Exception) -> bool:
-    """Whether the store could not just now; what it has is as it was, and can be gone on with."""
-    return isinstance(error, StoreError) and error.code in ("full", "locked", "unavailable")
+def _is_temporary(error: Exception) -> TypeGuard[StoreError]:
+    """Return True if the store failed for now; its content is as it was."""
+    return isinstance(error, StoreError) and error.code in TEMPORARY
 
 
 def _failed(running: Running, problem: Exception) -> Failed:
-    words = str(problem) or repr(problem)
+    words = public_text(problem)
     return Failed(running.info.id, thread_id=running.info.thread, code=code_of(problem), message=words)
 
 
 def _left_open(running: Running, result: Result, problem: Exception) -> Result:
     """A run that is not over for good has not failed: its readers are told that it waits, for it has one end only."""
-    words = str(problem) or repr(problem)
+    words = public_text(problem)
     running.hub.emit(Done(running.info.id, thread_id=running.info.thread, outcome="interrupted", reason=words))
     return replace(result, outcome="interrupted", reason=words, error=None)

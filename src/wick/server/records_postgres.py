@@ -86,6 +86,10 @@ class PostgresRecords:
         found = await self._read(query, (kind, id), writes=True)
         return (found[0][0], orjson.loads(found[0][1])) if found else None
 
+    async def check(self) -> None:
+        """Connect, and check that the table can be read; a StoreError if not."""
+        await self._read("SELECT kind, owner, id, data, until FROM records LIMIT 1", ())
+
     async def close(self) -> None:
         """Forget what is over, and close the connections of this event loop."""
         if self._made:

@@ -14,6 +14,7 @@ from math import inf
 from time import monotonic, time
 
 from wick.errors import StoreError, WickError
+from wick.keeping import release_leases
 from wick.protocols import Summary
 from wick.server.errors import ApiError
 from wick.server.identity import User
@@ -25,6 +26,7 @@ logger = logging.getLogger("wick.server")
 LOOK_SECONDS = 2.0  # between two looks at what is unfinished
 CANCEL_PAUSE = 0.3  # between two looks at what is to be cancelled, while something runs
 LONGEST_BACKOFF = 300.0
+STALLED_BACKOFF = 5.0  # for runs whose store failed: clients wait for them
 PAGE = 500
 
 
@@ -37,11 +39,16 @@ class _Tried:
     pause: float
 
 
+def _is_locked(error: Exception) -> bool:
+    return isinstance(error, StoreError) and error.code == "locked"
+
+
 class Resuming:
     """Looks after the runs of a server for as long as it runs."""
 
     def __init__(self, runs: Runs, *, look: float = LOOK_SECONDS) -> None:
         self.runs, self.look = runs, look
+        self.problem = ""  # the code of the error with which the store could not be read
         self._tried: dict[tuple[str, str], _Tried] = {}
         self._expiry: dict[tuple[str, str], tuple[int, float]] = {}  # when the first question of a thread lapses
         self._tasks: list[asyncio.Task[None]] = []
@@ -62,8 +69,11 @@ class Resuming:
         while True:
             try:
                 await work()
+                self.problem = ""
             except Exception as error:
                 known = isinstance(error, WickError)
+                self.runs.performing.note_damage(error)
+                self.problem = getattr(error, "code", "") if known and not _is_locked(error) else ""
                 logger.warning("looking after runs failed; it is tried again: %s", error, exc_info=not known)
             await asyncio.sleep(pause)
 
@@ -71,6 +81,7 @@ class Resuming:
 
     async def take_up_all(self) -> None:
         """Look at everything that is unfinished, and let go on what can."""
+        await release_leases(self.runs.store)
         there = set[tuple[str, str]]()
         async for head in self._unfinished():
             there.add((head.owner, head.id))
@@ -121,7 +132,8 @@ class Resuming:
         """Should it fail, it is tried again later, and later each time; if it goes well, it changes the thread."""
         key, seen = (head.owner, head.id), (head.last, head.queued)
         before = self._tried.get(key)
-        pause = min(before.pause * 2, LONGEST_BACKOFF) if before is not None and before.head == seen else self.look
+        longest = STALLED_BACKOFF if key in self.runs.performing.stalls else LONGEST_BACKOFF
+        pause = min(before.pause * 2, longest) if before is not None and before.head == seen else self.look
         self._tried[key] = _Tried(seen, monotonic() + pause, pause)
 
     async def _user(self, head: Summary) -> User:

@@ -8,6 +8,7 @@ from hashlib import sha256
 from time import time
 from typing import Any
 
+from wick.errors import public_text
 from wick.events import Done, Event, Failed
 from wick.operations import Result
 from wick.protocols import Summary
@@ -51,7 +52,7 @@ class RunInfo:
 
     def came_to(self, result: Result, cost: float | None) -> RunInfo:
         """This run, once it is over, or over for now."""
-        error = None if result.error is None else {"code": code_of(result.error), "message": str(result.error)}
+        error = None if result.error is None else {"code": code_of(result.error), "message": public_text(result.error)}
         ended = time() if result.outcome != "interrupted" else 0.0
         usage = result.usage.to_json()
         return replace(

@@ -12,15 +12,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext, suppress
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, aclosing, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from math import inf
-from time import time
-from typing import Any, Literal
+from time import monotonic, time
+from typing import Any, Literal, TypeVar
 
 from wick.capabilities.sessions import Choice, Sessions
-from wick.errors import StoreError
+from wick.caps import STALLED_SECONDS
+from wick.errors import TEMPORARY, StoreError
 from wick.frozen import canonical, digest
 from wick.messages import Message
 from wick.operations import Result
@@ -33,7 +34,7 @@ from wick.server.identity import User
 from wick.server.ledger import Ledger
 from wick.server.limits import Limits
 from wick.server.metrics import Metrics
-from wick.server.performing import CANCELLED, Performing, Running
+from wick.server.performing import CANCELLED, STALLED, Performing, Running, Stall
 from wick.server.records import Records
 from wick.server.registry import Registry
 from wick.server.run_info import KIND, RunInfo, run_id
@@ -47,6 +48,9 @@ KEY_SECONDS = 7 * 86_400.0  # for which a request with the same key is the same 
 CANCEL_SECONDS = 60.0  # for which another server may notice that a run is to be cancelled
 NOTICE_SECONDS = 2.0  # for which who cancels waits for it
 WENT_ON = "the user went on"
+RETRY_PAUSES = (0.1, 0.3, 1.0)  # seconds between tries of work on a store that failed for now
+
+T = TypeVar("T")
 
 State = Literal["queued", "running", "waiting", "interrupted", "ended"]
 
@@ -79,20 +83,40 @@ class Turn:
                 told = frames if next_one is None else frames[:-1]
                 self.after = max((frame.place for frame in told if frame.place is not None), default=self.after)
                 yield told
+                if self.runs.stall_of(self.info) is not None:
+                    return  # without a terminal frame: the run is open
             if next_one is None:
                 return
             self.info = next_one
 
     async def ended(self) -> RunInfo:
-        """Wait until the run is over, or over for now, and say what it came to."""
+        """Wait until the run has ended or paused, and return it with its end as the log has it.
+
+        A run without an end in the log is still open: a 503 with its id.
+        """
         board = self.runs.following.board
         hub = board.of(self.info)
-        async for frames in self.frames():
-            hub = board.of(self.info) or hub
-            if frames and frames[-1].terminal:
-                self.thread = hub.thread if hub is not None and hub.run == self.run_id else None
-                return await self.runs.settled(self.info)
-        raise _stopping()
+        async with aclosing(self.frames()) as batches:
+            async for frames in batches:
+                hub = board.of(self.info) or hub
+                if frames and frames[-1].terminal:
+                    mine = hub is not None and hub.run == self.run_id and hub.end == "told"
+                    self.thread = hub.thread if mine and hub is not None else None
+                    return await self._settled()
+        raise self.unfinished()
+
+    async def _settled(self) -> RunInfo:
+        info = await patiently(lambda: self.runs.settled(self.info))
+        if info.outcome and (info.ended or info.reason != OPEN):
+            return info
+        raise still_open(info, info.reason)
+
+    def unfinished(self) -> ApiError:
+        """The answer for a client that waited for a run that has not ended."""
+        if self.runs.stopping:
+            return _stopping()
+        stall = self.runs.stall_of(self.info)
+        return still_open(self.info, STALLED if stall is not None else OPEN)
 
 
 class Runs:
@@ -183,7 +207,10 @@ class Runs:
         wanted = RunInfo("", user.id, head.id, agent_of(head), last, name=user.name, role=user.role, recipe=recipe)
         with nullcontext() if head.run else self._room(user):
             position = await self.store.enqueue(user.id, head.id, *said, key=key)
-            info = await self.answering(user, wanted, position)
+            try:
+                info = await patiently(lambda: self.answering(user, wanted, position))
+            except StoreError as error:
+                raise _queued(head.id, error) from error
         return Turn(self, info, position, START if info.begin >= last else (last, inf))
 
     def _room(self, user: User) -> AbstractContextManager[None]:
@@ -208,6 +235,9 @@ class Runs:
         waiting = await self._waiting(head)
         if head.run or waiting:
             info = await self._noted(_info(user, head, waiting))
+            if (info.owner, info.id) in self.performing.cancelling:
+                await self._cancel_waiting(info)
+                return
             await self._ensure(user, info, replace(head, asking=0) if lapsed else head)
 
     async def _waiting(self, head: Summary) -> list[int]:
@@ -268,23 +298,34 @@ class Runs:
         mine = self.performing.of(user.id, info.thread)
         if (mine is not None and mine.info.id == id) or await self._is_queued(head, id):
             return info, "queued"
-        return await self.settled(info), "ended"
+        settled = await self.settled(info)
+        return settled, "ended" if settled.ended else "interrupted"
 
     async def _is_queued(self, head: Summary, id: str) -> bool:
         return any(run_id(head, position) == id for position in await self._waiting(head))
 
     async def settled(self, info: RunInfo) -> RunInfo:
-        """What a run came to that is over, or over for now: as it was noted, or as the log says."""
+        """Return a run with its end: as it was recorded, or as the log has it. Without one, it is still open."""
         noted = await self.info(info.user, info.id)
         if noted.ended:
             return noted
-        last: Mapping[str, Any] = REWOUND
+        last: Mapping[str, Any] | None = None
         async for batch in self.store.read(info.owner, info.thread, after=noted.begin):
             for row in batch:
                 last = _last_end(row, info.id, last)
+        if last is None or last is STARTED:
+            return replace(noted, outcome=noted.outcome or "interrupted", reason=noted.reason or OPEN)
         ended = float(last.get("at", time())) if last["outcome"] != "interrupted" else 0.0
         usage, error = last.get("usage"), last.get("error")
         return replace(noted, ended=ended, outcome=last["outcome"], reason=last["reason"], usage=usage, error=error)
+
+    def stall_of(self, info: RunInfo) -> Stall | None:
+        """Return why a run cannot continue, if its store has failed for too long for a client to wait."""
+        key = info.owner, info.thread
+        stall = self.performing.stalls.get(key)
+        if stall is None or stall.run != info.id or key in self.performing.running:
+            return None
+        return stall if monotonic() - stall.since >= STALLED_SECONDS else None
 
     def follow(self, info: RunInfo, after: Place) -> Batches:
         """The frames of a run after a place."""
@@ -311,7 +352,11 @@ class Runs:
         if mine is not None and mine.info.id == id and mine.task is not None:
             self.performing.cancel(mine)
             await asyncio.wait((mine.task,))
-        elif not await self._cancel_waiting(info):
+            if mine.held and not mine.stalled:
+                return
+        self.performing.cancelling.add((user.id, id))  # so that it is not resumed if this fails
+        if not await self._cancel_waiting(info):
+            self.performing.cancelling.discard((user.id, id))
             await self.records.put(CANCEL, user.id, id, {}, until=time() + CANCEL_SECONDS)
             await self._gone(info)
 
@@ -332,6 +377,8 @@ class Runs:
             if error.code != "conflict":
                 raise
             return False
+        self.performing.cancelling.discard((info.owner, info.id))
+        self.performing.stalls.pop((info.owner, info.thread), None)
         if done:
             await self.records.put(KIND, info.owner, info.id, info.came_to(CANCELLED, info.cost).to_json())
         return True
@@ -356,7 +403,10 @@ class Runs:
             rule = {key: asked[key] for key in ("operation", "tool", "args") if key in asked}
             changed = {} if args is None else {"args": args}  # what is granted is what the user let through
             await self.registry.grant(user, agent_of(head), rule | changed)
-        await self.take_up(user, head)
+        try:
+            await patiently(lambda: self.take_up(user, head))
+        except StoreError as error:  # the answer is stored: the run is resumed later
+            logger.warning("the answered run of thread %s is resumed later: %s", thread, error)
 
     async def fork(self, user: User, thread: str, at: int | None, title: str) -> Summary:
         """Another thread that begins as this one was after an entry; a run that was open there is not taken along."""
@@ -391,16 +441,54 @@ def _info(user: User, head: Summary, waiting: Sequence[int], recipe: str = "") -
     return RunInfo(id, head.owner, head.id, agent_of(head), begin, time(), **whose)  # type: ignore[arg-type]
 
 
+OPEN = "the run has not ended"
+STARTED: Mapping[str, Any] = {"outcome": "", "reason": ""}
 REWOUND = {"outcome": "cancelled", "reason": "the thread was rewound"}
 
 
-def _last_end(row: Mapping[str, Any], run: str, last: Mapping[str, Any]) -> Mapping[str, Any]:
-    """How a run has ended, by an entry of the log; to go back ends one that waits."""
+def _last_end(row: Mapping[str, Any], run: str, last: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+    """Return how a run has ended so far, by an entry of the log; a rewind ends a run that is open."""
+    if row["kind"] == "run_start" and row["data"]["run"] == run:
+        return STARTED
     if row["kind"] == "run_end" and row["data"]["run"] == run:
         return {**row["data"], "at": row["at"]}
-    if row["kind"] == "rewind" and last["outcome"] == "interrupted":
+    if row["kind"] == "rewind" and last is not None and last["outcome"] in ("", "interrupted"):
         return {**REWOUND, "at": row["at"]}
     return last
+
+
+async def patiently(work: Callable[[], Awaitable[T]]) -> T:
+    """Do work on the store, and repeat it a few times while the store fails for now."""
+    for pause in RETRY_PAUSES:
+        try:
+            return await work()
+        except StoreError as error:
+            if error.code not in TEMPORARY:
+                raise
+        await asyncio.sleep(pause)
+    return await work()
+
+
+def still_open(info: RunInfo, reason: str) -> ApiError:
+    """The answer for a client whose run has no end yet."""
+    headers = {"X-Run-Id": info.id, "X-Thread-Id": info.thread, "Retry-After": "5"}
+    return ApiError(
+        503,
+        "still_open",
+        f"run {info.id} is still open: {reason}; follow it at /runs/{info.id}/events, or repeat the request with the "
+        "same Idempotency-Key: without one it would be a second request",
+        headers,
+    )
+
+
+def _queued(thread: str, error: StoreError) -> ApiError:
+    return ApiError(
+        503,
+        error.code if error.code in TEMPORARY else "unavailable",
+        f"the message is stored in thread {thread} and will be answered, but its run cannot be followed now; "
+        "read the thread later, or repeat the request with the same Idempotency-Key",
+        {"X-Thread-Id": thread, "Retry-After": "5"},
+    )
 
 
 def _stopping() -> ApiError:

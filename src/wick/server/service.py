@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
+from wick.errors import StoreError
 from wick.protocols import Store
 from wick.server.auth import Guests
 from wick.server.browsers import Browsers
 from wick.server.bus import Bus
 from wick.server.embedded import EMBEDDED
+from wick.server.errors import ApiError
 from wick.server.identity import LOCAL
 from wick.server.ledger import Ledger
 from wick.server.limits import Limits
@@ -33,6 +36,8 @@ from wick.server.verify import Verifier
 from wick.stores.sqlite import Sqlite
 from wick.tools import Tool
 from wick.workers import in_thread
+
+logger = logging.getLogger("wick.server")
 
 
 class Service:
@@ -98,8 +103,18 @@ class Service:
             found.append(("protection", instance.backend.protection.says))
         return found
 
+    def check_health(self) -> None:
+        """Raise a 503 if the store is damaged or cannot be read."""
+        if problem := self.runs.performing.damage or self._resuming.problem:
+            raise ApiError(503, problem, "the server's database does not work; its log has more", {"Retry-After": "5"})
+
     async def start(self) -> None:
-        """Get ready, and take up what was going on when the server last ended."""
+        """Check the stores, get ready, and resume the runs that were open when the server last ended.
+
+        A StoreError names a database that cannot be used, and what to do. One that is only locked now is waited for.
+        """
+        for place in (self.store, self.records):
+            await check_store(place)
         await self.registry.start()
         self._resuming.start()
         self.pulse.start()
@@ -118,6 +133,18 @@ class Service:
         await self.guests.verifier.close()
         await self.store.close()
         await self.records.close()
+
+
+async def check_store(place: Any) -> None:
+    """Raise a StoreError if a database cannot be used; log if it cannot be used just now."""
+    check = getattr(place, "check", None)  # a store in memory has nothing to check
+    try:
+        if check is not None:
+            await check()
+    except StoreError as error:
+        if error.code not in ("locked", "full", "read_only"):
+            raise
+        logger.warning("the server starts, and waits for its database: %s", error)
 
 
 def open_records(settings: Settings) -> Records:

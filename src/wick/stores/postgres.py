@@ -55,6 +55,12 @@ class Postgres:
     def __repr__(self) -> str:
         return f"Postgres({self._channel!r})"  # the address may have a password in it
 
+    async def check(self) -> None:
+        """Connect, bring the schema up to date, and check that each table can be read; a StoreError if not."""
+        async with self._homes.connection(writes=False) as connection:
+            for table in ("threads", "entries", "questions", "inbox", "blobs", "keyed"):
+                await rows_of(connection, f"SELECT 1 FROM {table} LIMIT 1", ())
+
     # -- threads ----------------------------------------------------------------------------------------------------
 
     async def create(self, owner: str, id: str, *, title: str = "", meta: Mapping[str, Any] | None = None) -> Summary:

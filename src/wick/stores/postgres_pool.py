@@ -177,7 +177,11 @@ class Homes:
             async with _taken(pool) as connection:
                 yield connection
         except PoolTimeout as error:
-            raise StoreError(f"Postgres does not answer: {error}; is it running?", "unavailable") from error
+            raise StoreError(
+                f"Postgres does not answer: {error}; is it running, and does the database exist?",
+                "unavailable",
+                "the server's database does not answer",
+            ) from error
         except psycopg.Error as error:
             raise explained(error, writes) from error
 
@@ -187,6 +191,9 @@ class Homes:
             home, watchers = found
             watchers.close()
             await home.close()
+
+
+INCOMPATIBLE = "the server's database cannot be used by this version; its operator must update wick or restore it"
 
 
 def channel(schema: str) -> str:
@@ -236,7 +243,8 @@ async def migrate(connection: Connection, schema: str) -> None:
             raise StoreError(
                 f"the schema {schema} was written by a newer wick (version {version}; this one knows {len(STEPS)}); "
                 "update wick",
-                "invalid",
+                "incompatible",
+                INCOMPATIBLE,
             )
         if version == len(STEPS):
             return
@@ -260,7 +268,9 @@ async def _version(connection: Connection, schema: str) -> int:
     there = await connection.execute("SELECT to_regclass('version') IS NOT NULL, to_regclass('threads') IS NOT NULL")
     versioned, threads = await there.fetchone() or (False, False)
     if not versioned and threads:
-        raise StoreError(f"the schema {schema} belongs to something else; name another one", "invalid")
+        raise StoreError(
+            f"the schema {schema} belongs to something else; name another one", "incompatible", INCOMPATIBLE
+        )
     if not versioned:
         return 0
     found = await (await connection.execute("SELECT max(version) FROM version")).fetchone()
@@ -292,4 +302,6 @@ def explained(error: psycopg.Error, writes: bool) -> StoreError:
     told = " ".join(str(error).split())[:300]
     doubt = "; it may have been written or not: append exactly the same again, which is safe, or read what is there"
     unsure = code == "unavailable" and writes
-    return StoreError(f"Postgres could not do it: {meaning} ({told}){doubt if unsure else ''}", code)
+    message = f"Postgres could not do it: {meaning} ({told}){doubt if unsure else ''}"
+    public = message if code == "invalid" else f"the server's database could not do it: {meaning}"
+    return StoreError(message, code, public)

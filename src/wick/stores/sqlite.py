@@ -298,6 +298,10 @@ class Sqlite:
         for owner, id in old.fetchall():
             delete(do, owner, id)
 
+    async def check(self) -> None:
+        """Open the file, or raise a StoreError: it is damaged, of a newer version, or of another program."""
+        await in_thread(self._file.check, "checking a database")
+
     async def close(self) -> None:
         """Finish what is being written, and let go of the file. What is asked later opens it again."""
         writer, self._writer = self._writer, None

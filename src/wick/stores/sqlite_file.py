@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sqlite3
 import time
 from contextlib import suppress
@@ -15,6 +16,7 @@ from wick.errors import StoreError
 APPLICATION = 0x7769636B  # "wick", in the header of the file
 FENCE_BITS = 24  # the first fence of a thread is its key shifted by these: one that is made anew has only higher ones
 BUSY_PAUSE = 0.02
+CHECKED_BYTES = 32_000_000  # a larger file is not read as a whole when a server starts
 WAL_BYTES = 64_000_000  # a log that grew beyond this is cut when it has been taken over
 
 # Each step brings the schema from one version to the next. A step that was released is never changed.
@@ -68,6 +70,22 @@ def forget_lock() -> None:
     _opening = Lock()
 
 
+def check_content(db: sqlite3.Connection, path: Path, schema: Schema) -> None:
+    """Raise if a database is damaged: each table can be read, and the pages of a small file are consistent."""
+    tables = [found[1] for step in schema.steps for made in step if (found := re.match(r"CREATE TABLE (\w+)", made))]
+    for table in tables:
+        if db.execute("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?", (table,)).fetchone() is None:
+            problem = f"is damaged: its table {table} is missing; restore it from a backup"
+            raise StoreError(f"the database {path} {problem}", "corrupt", "the database is damaged")
+        db.execute(f"SELECT 1 FROM {table} LIMIT 1").fetchone()
+    if path.stat().st_size > CHECKED_BYTES:
+        return
+    (found,) = db.execute("PRAGMA quick_check(1)").fetchone()
+    if found != "ok":
+        error = f"the database {path} is damaged ({' '.join(found.split())}); restore it from a backup"
+        raise StoreError(error, "corrupt", "the database is damaged")
+
+
 @dataclass(slots=True)
 class Link:
     """A connection, and which files it has open."""
@@ -85,6 +103,7 @@ class Link:
                 f"the database {self.path} was removed or replaced while it was open; what was being written may be "
                 f"lost: put the file back, or start anew with another",
                 "unavailable",
+                "the server's database was removed or replaced; its operator must put it back",
             )
 
     def close(self) -> None:
@@ -113,6 +132,16 @@ class File:
                 if error.code != "locked" or time.monotonic() >= patience:
                     raise
             time.sleep(BUSY_PAUSE)
+
+    def check(self) -> None:
+        """Open the file and check its content, so that a server does not start on one that it cannot use."""
+        link, schema = self.open(writes=False), self.schema or Schema(APPLICATION, STEPS, "threads")
+        try:
+            check_content(link.db, self.path, schema)
+        except TROUBLE as error:
+            raise explained(error, self.path) from error
+        finally:
+            link.close()
 
     def _open(self, writes: bool) -> Link:
         if not self.there:
@@ -143,7 +172,8 @@ def _make(path: Path) -> None:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
     except OSError as error:
-        raise StoreError(f"the database {path} cannot be made: {error.strerror}", "unavailable") from error
+        problem = f"cannot be made: {error.strerror}"
+        raise StoreError(f"the database {path} {problem}", "unavailable", f"the database {problem}") from error
     folder = os.open(path.parent, os.O_RDONLY)
     try:
         os.fsync(folder)
@@ -216,12 +246,13 @@ def _version(db: sqlite3.Connection, path: Path, schema: Schema) -> int:
     version: int = db.execute("PRAGMA user_version").fetchone()[0]
     if db.execute("PRAGMA application_id").fetchone()[0] != schema.application:
         if version or db.execute("SELECT 1 FROM sqlite_master").fetchone():
-            raise StoreError(f"{path} is a database of something else; name another file", "invalid")
+            raise StoreError(f"{path} is a database of something else; name another file", "incompatible", INCOMPATIBLE)
         return 0
     if version > len(schema.steps):
         raise StoreError(
             f"{path} was written by a newer wick (schema {version}; this one knows {len(schema.steps)}); update wick",
-            "invalid",
+            "incompatible",
+            INCOMPATIBLE,
         )
     return version
 
@@ -237,6 +268,8 @@ def _identity(path: str) -> tuple[int, int] | None:
         return None
     return found.st_dev, found.st_ino
 
+
+INCOMPATIBLE = "the server's database cannot be used by this version; its operator must update wick or restore it"
 
 TROUBLE = (sqlite3.Error, UnicodeDecodeError)  # the latter, when SQLite quotes what is damaged
 
@@ -260,5 +293,5 @@ def explained(error: Exception, path: Path) -> StoreError:
     code = getattr(error, "sqlite_errorcode", damaged)
     meaning = _MEANINGS.get(code & 0xFF)
     if meaning is None:
-        return StoreError(f"the database {path} could not do it: {error}", "failed")
-    return StoreError(f"the database {path} {meaning[1]} ({error})", meaning[0])
+        return StoreError(f"the database {path} could not do it: {error}", "failed", "the database could not do it")
+    return StoreError(f"the database {path} {meaning[1]} ({error})", meaning[0], f"the database {meaning[1]}")

@@ -21,5 +21,6 @@ class Health(BaseModel):
 
 @router.get("/health")
 async def health(wick: Wick) -> Health:
-    """Whether the server is there."""
+    """Whether the server is there; a 503 if its database is damaged or cannot be read."""
+    wick.check_health()
     return Health(agents=wick.agent_count())

@@ -111,7 +111,7 @@ async def _whole(asked: ChatRequest, turn: Turn) -> ChatCompletion:
         for frame in batch
         if frame.place is not None or frame.terminal  # pieces come again as a whole
     ])  # fmt: skip
-    end = _ended(spoken)
+    end = _ended(spoken, turn)
     return ChatCompletion(
         id=_id(turn),
         created=int(time()),
@@ -130,7 +130,7 @@ async def _chunks(asked: ChatRequest, turn: Turn) -> AsyncIterator[list[Frame]]:
         if told or not batch:
             yield [_frame(chunk(*head, [choice({"content": told})], None))] if told else []
     try:
-        end = _ended(spoken)
+        end = _ended(spoken, turn)
     except OpenAIError as error:
         yield [_frame(error.body())]
         return
@@ -140,10 +140,11 @@ async def _chunks(asked: ChatRequest, turn: Turn) -> AsyncIterator[list[Frame]]:
     yield [*map(_frame, last), Frame(Event(), b"data: [DONE]\n\n", terminal=True)]
 
 
-def _ended(spoken: Spoken) -> Done:
-    """What the run came to; one that failed is an error."""
+def _ended(spoken: Spoken, turn: Turn) -> Done:
+    """What the run came to; one that failed, or is still open, is an error."""
     if spoken.end is None:
-        raise OpenAIError(503, "stopping", "the server stops; ask again", {"Retry-After": "5"})
+        why = turn.unfinished()
+        raise OpenAIError(why.status, why.code, why.message, why.headers)
     if isinstance(spoken.end, Failed):
         raise failure(spoken.end)
     return spoken.end
