@@ -89,8 +89,13 @@ HOST_START_SECONDS = 10.0  # for wickd to start on this machine
 # permissions
 SHELL_CHARS = 50_000  # of a command that is read; a longer one is asked about
 SHELL_COMMANDS = 200  # in it
-SHELL_WORDS = 2_000  # of one of them
-SHELL_SIGNS = 1_000  # in one that is not plain
+SHELL_WORDS = 1_000  # of one of them
+SHELL_TOKENS = 8_000  # in it, with all that is nested
+SHELL_NESTED = 30  # of substitutions in substitutions
+SHELL_REDIRECTS = 200
+SHELL_TEXTS = 50  # texts in it that are commands in turn, as of `sh -c`
+SHELL_ALL_WORDS = 4_000  # of all commands, also of those inside of others
+SHELL_INLINE_CHARS = 200  # a command up to this length is read in the event loop
 SHELL_NESTING = 8  # of shells in shells
 SHELL_DEPTH = 200  # of brackets in brackets
 RULE_CHARS = 2_000
