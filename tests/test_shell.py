@@ -44,7 +44,7 @@ def commands(text: str) -> list[str]:
         ("xargs -I{} mv {} x", ["[xargs -I{} mv {} x]", "mv {} x …"]),
         ("find . -exec a + b \\;", ["find . -exec a + b ;", "a + b"]),
         ("find . -name x -exec rm -f {} + -execdir mv {} y \\;", [
-            "find . -name x -exec rm -f {} + -execdir mv {} y ;", "rm -f *", "mv * y",
+            "find . -name x -exec rm -f {} + -execdir mv {} y ;", "rm -f ./*", "mv ./* y",
         ]),
         ("bash -c 'a; b'", ["[bash -c a; b]", "a", "b"]),
         ("sh -ec \"bash -c 'rm x'\" arg", ["[sh -ec bash -c 'rm x' arg]", "[bash -c rm x]", "rm x"]),

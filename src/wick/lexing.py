@@ -70,7 +70,8 @@ def made(*pieces: str | tuple[str]) -> Word:
     braces = "{" in bare and ("," in bare or ".." in bare)
     if braces or bare[:1] in ("~", "=") or ":~" in bare or "=~" in bare:
         home = not braces and bare[:1] == "~" and not any(sign in bare for sign in "*?[=:")
-        return Word(text, fixed=False, tail=text.rpartition("/")[2] if home and "/" in bare else "")
+        tail = text.rpartition("/")[2] if home and "/" in bare else ""
+        return Word(text, fixed=False, tail="" if tail in (".", "..") else tail)
     globs = "*" in bare or "?" in bare or "]" in bare.partition("[")[2]
     return Word(text, fixed=not globs, glob=globs)
 

@@ -205,7 +205,8 @@ class _Reader:
             name = _base(command.words[0])
             others = {_base(word) for word in command.words[1:]} if name not in LOOKS else set[str]()
             fetched |= others if name in FETCHES else set()
-            named |= others if not is_shell(name) and find_interpreter(name) is None else set()
+            runs = is_shell(name) or name in WRAPPERS or name in (".", "source") or is_opener(name) or find_interpreter(name) is not None
+            named |= set() if runs else others
         if self.files and loose:
             return self._hide("it runs a file, and writes one that is not known")
         names = {_base(command.words[0]) for command in self.commands}
@@ -517,7 +518,10 @@ class _Reader:
                     self._assigned(word.text.partition("=")[0], Word(word.text.partition("=")[2], word.fixed))
                 elif name not in ("export", "readonly") and re.fullmatch(r"[A-Z_][A-Z0-9_]*", word.text):
                     self._assigned(word.text, None)
-        if name in CODE:
+        if name in (".", "source") and len(words) == 2 and words[1].fixed and words[1].text.endswith("/bin/activate"):
+            self.opaque.append(f"{name} may run what is not seen here")
+            self.files.append(words[1].text)
+        elif name in CODE:
             self.opaque.append(f"{name} may run what is not seen here")
             if name in ("eval", "mapfile", "readarray", "alias"):
                 self._code(words[1:])
@@ -559,7 +563,8 @@ _SPECIAL: dict[str, Callable[[_Reader, Words], None]] = {
 
 def _known(commands: Sequence[Words]) -> list[list[str | None]]:
     """Return what two readers must agree on: each command with its words, and which of them are not fixed."""
-    rows = [[word.text if word.fixed else None for word in words] for words in commands]
+    lone = ("-", "==", "=~")  # which the grammar sometimes leaves out
+    rows = [[word.text if word.fixed else None for word in words if word.text not in lone] for words in commands]
     return [row for row in rows if row[:1] and row[0] not in NAMED]
 
 
@@ -615,7 +620,7 @@ def _bare(word: Word) -> Word:
 
 def _found(word: Word) -> Word:
     """Return a file that find finds below the folder of the command."""
-    return Word("*", fixed=False, glob=True)
+    return Word("./*", fixed=False, glob=True)
 
 
 def _loose(word: Word, sign: str) -> Word:

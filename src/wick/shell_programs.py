@@ -165,8 +165,9 @@ COMMANDED = frozenset(
 DATABASES = frozenset("sqlite3 sqlite psql mysql mariadb".split())
 FETCHES = frozenset("cp dd install ln mv rename rsync tee".split())  # they put a program where another was
 LOOKS = frozenset(
-    "[ cat chmod chown echo file git grep head ls md5sum rm sha256sum shellcheck stat tail test touch wc".split()
-)
+    "[ cat chmod chown echo file git grep head ls md5sum rm sha256sum shellcheck stat tail test touch wc"
+    " cc gcc g++ c++ clang clang++ go rustc javac tsc ghc make cmake cargo".split()
+)  # and these read a file or compile it
 
 
 @dataclass(frozen=True, slots=True)
@@ -305,7 +306,7 @@ def _explain_git_verb(verb: str, words: Words) -> str:
         keys = [text for text in texts if not text.startswith("-")]
         writes = len(keys) > 1 or any(text.startswith(("-e", "--edit", "--add", "--replace")) for text in texts)
         verb_words = {"set", "get", "list", "unset", "get-all", "get-regexp"}
-        if writes and not all(_GIT_KEYS.fullmatch(key) for key in keys[:2] if key not in verb_words and "." in key):
+        if writes and not all(map(_GIT_KEYS.fullmatch, [key for key in keys if key not in verb_words][:1])):
             return "git is given a setting that may run a program"
     short = _GIT_SHORT.get(verb, "")
     for text in texts:

@@ -168,11 +168,13 @@ class _Denied:
     def can_be(self, word: Word, script: Script | None) -> bool:
         """Return True if a word may become, or lead to, what the pattern says."""
         if word.tail:
-            return not self.path or not self.last or like(self.last, word.tail.casefold()) or STAR in self.last
+            pattern = self.last if self.path else self.pattern
+            return STAR in pattern or (bool(self.path) and pattern == word.tail.casefold())
         if not word.fixed and not word.glob:
             return True
         if not self.path or not self.path.startswith("/"):
-            return not word.fixed and _found(self.pattern, word.text)
+            relative = word.text.startswith("./") and not self.pattern.startswith("-")
+            return not word.fixed and _found(self.pattern, simplify(word.text) if relative else word.text)
         folders = script.folders if script is not None else ()
         lost = script is not None and script.lost
         text = simplify(word.text.casefold())
