@@ -101,7 +101,36 @@ def generate(count: int, seed: int) -> Iterator[str]:
     for _ in range(count):
         carrier, spelling = chance.choice(CARRIERS), chance.choice(SPELLINGS)
         inner = fill(carrier, spelling)
-        yield chance.choice(LINES if "\n" in inner or "#" in inner else CONTEXTS).format(inner)
+        whole = chance.choice(LINES if "\n" in inner or "#" in inner else CONTEXTS).format(inner)
+        yield whole
+        yield mutate(whole, chance)
+
+
+SIGNS = [
+    *"'\"\\\n\t ;&|<>(){}#$`!*?[]~=-+,.:@%^",
+    "\\\n",
+    "<<",
+    "&>",
+    ">&",
+    "<<<",
+    "$'",
+    '$"',
+    "${",
+    "$(",
+    "((",
+    "))",
+    ">f ",
+    "2>&1 ",
+    "",
+]
+
+
+def mutate(command: str, chance: random.Random) -> str:
+    """Return the command with a few signs put in, replaced or left out."""
+    for _ in range(chance.randint(1, 3)):
+        at = chance.randint(0, len(command))
+        command = command[:at] + chance.choice(SIGNS) + command[at + chance.randint(0, 1) :]
+    return command
 
 
 def fill(carrier: str, spelling: str) -> str:
@@ -129,7 +158,13 @@ class Shells:
         """Run a command; return True if evil was given the argument that is denied."""
         home = self.prepare()
         read, write = os.pipe()
-        environment = {"PATH": f"{home}/bin:/usr/bin:/bin", "HOME": str(home), "E": "evil", "P": "push", "LC_ALL": "C.UTF-8"}
+        environment = {
+            "PATH": f"{home}/bin:/usr/bin:/bin",
+            "HOME": str(home),
+            "E": "evil",
+            "P": "push",
+            "LC_ALL": "C.UTF-8",
+        }
         try:
             process = subprocess.Popen(
                 [shell, "-c", command],

@@ -85,7 +85,7 @@ _NAME = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ012345678
 
 class _Lexer:
     def __init__(self, text: str) -> None:
-        for char in text:
+        for char in set(text):
             if char not in "\n\t" and (ord(char) < 32 or ord(char) == 127 or (char != " " and char.isspace())):
                 raise Unclear("it has characters that cannot be seen")
         self.text, self.at = text, 0
@@ -195,19 +195,21 @@ class _Lexer:
 
     def _quoted(self) -> str:
         """A text in double quotes."""
-        found, at = "", self.at + 1
+        found, at = list[str](), self.at + 1
         while at < len(self.text) and self.text[at] != '"':
             char, after = self.text[at], self.text[at + 1 : at + 2]
             if char in "$`":
                 raise Unclear("it uses a variable, or has a command inside of a word")
             if char == "\\" and after in ("$", "`", '"', "\\", "\n") and after:
-                found, at = found + after.strip("\n"), at + 2
+                found.append(after.strip("\n"))
+                at += 2
             else:
-                found, at = found + char, at + 1
+                found.append(char)
+                at += 1
         if at >= len(self.text):
             raise Unclear("it has a quote that is left open")
         self.at = at + 1
-        return found
+        return "".join(found)
 
     def _target(self, word: Word, quoted: bool) -> None:
         if self.sign in ("<<", "<<-"):

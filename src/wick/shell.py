@@ -17,7 +17,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
-from wick.caps import SHELL_ALL_WORDS, SHELL_CHARS, SHELL_COMMANDS, SHELL_NESTING, SHELL_TEXTS, SHELL_WORDS
+from wick.caps import (
+    SHELL_ALL_WORDS,
+    SHELL_CHARS,
+    SHELL_COMMANDS,
+    SHELL_LOOSE_WORDS,
+    SHELL_NESTING,
+    SHELL_TEXTS,
+    SHELL_WORDS,
+    SHELL_WRAPPED,
+)
 from wick.grammar import UNKNOWN, look
 from wick.inline_code import is_plain_awk, is_plain_sed
 from wick.lexing import Redirect, Unclear, Word, Words, is_assignment, lex
@@ -64,6 +73,8 @@ class Command:
     needs: bool = True
     foreign: bool = False
     mentions: frozenset[str] = frozenset()
+    texts: frozenset[str] = frozenset()  # its fixed words, also as paths
+    loose: Words = ()  # its words that may become, or lead to, something else
 
     def __str__(self) -> str:
         return " ".join(word.text for word in self.words)
@@ -87,13 +98,16 @@ def read(command: str, moved: bool = False, folder: str = "") -> Script:
     `folder` is where it starts then, if that is known.
     """
     reader = _Reader()
-    reader.text(command)
-    reader.check_written()
+    try:
+        reader.text(command)
+        reader.check_written()
+    except RecursionError:
+        reader.hide("it is too long or too deep to be read")
     if moved:
         reader.check_places()
         reader.move(Word(folder) if folder else None)
     return Script(
-        tuple(dict.fromkeys(reader.commands)),
+        tuple(reader.examine(command) for command in dict.fromkeys(reader.commands)),
         tuple(dict.fromkeys(reader.redirects)),
         tuple(dict.fromkeys(reader.opaque)),
         tuple(dict.fromkeys(reader.folders)),
@@ -104,6 +118,24 @@ def read(command: str, moved: bool = False, folder: str = "") -> Script:
 _SETS = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(\[[^\]]*\])?\+?=")
 _COUNTS = re.compile(r"%[^%A-Za-z]*n")  # printf sets a variable
 _TOKENS = re.compile(r"[\w.+-]+")
+
+
+def simplify(path: str) -> str:
+    """Return a path without double slashes, `.` and, as far as the text tells, `..`."""
+    head, *rest = path.split("/")
+    parts = [head]
+    for part in rest:
+        if part == ".." and len(parts) > 1 and parts[-1] != "..":
+            parts.pop()
+        elif part == ".." and parts == [""]:
+            continue
+        elif part not in ("", "."):
+            parts.append(part)
+    if parts[0] == "." and len(parts) > 1:
+        parts = parts[1:]
+    if parts[:2] == ["", "proc"] and "root" in parts[2:]:  # the root of a process is a root
+        parts = ["", *parts[len(parts) - parts[::-1].index("root") :]]
+    return "/".join(parts) or "/"
 
 
 @dataclass(slots=True)
@@ -118,26 +150,28 @@ class _Reader:
     files: list[str] = field(default_factory=list)  # that are run
     lost: bool = False
     fed: bool = False  # a shell among them reads such a text
-    depth: int = 0
+    depth: int = 0  # of commands in commands
+    nested: int = 0  # of texts in texts
     texts: int = 0
     words: int = 0
+    loose: int = 0
     budget: Budget = field(default_factory=Budget)
 
     def text(self, text: str) -> None:
         """Take in a text, by what all readers see in it."""
         self.texts += 1
-        if len(text) > SHELL_CHARS or self.depth > SHELL_NESTING or self.texts > SHELL_TEXTS:
-            return self._hide("it is too long or too deep to be read")
-        self.depth += 1
+        if len(text) > SHELL_CHARS or self.nested >= SHELL_NESTING or self.texts > SHELL_TEXTS:
+            return self.hide("it is too long or too deep to be read")
+        self.nested += 1
         moved, parsed = self._moves(), parse(text, self.budget)
         self._take(parsed)
         if parsed.problem:
             self.opaque.append(parsed.problem)
-            self._hide(parsed.problem)
+            self.hide(parsed.problem)
         else:
             self._compare(text, parsed)
         self._finish(moved)
-        self.depth -= 1
+        self.nested -= 1
 
     def _take(self, parsed: Parsed) -> None:
         for row in parsed.commands:
@@ -150,11 +184,11 @@ class _Reader:
         for name in parsed.loops:
             self._assigned(name, None)
         for reason in parsed.hidden:
-            self._hide(reason)
+            self.hide(reason)
         if parsed.functions:
             self.opaque.append("it defines a function")
         if parsed.arithmetic and parsed.literal_code:
-            self._hide("it calculates with a text")
+            self.hide("it calculates with a text")
 
     def _compare(self, text: str, parsed: Parsed) -> None:
         """Compare what was parsed with what the grammar sees, and with the reader of plain commands."""
@@ -162,7 +196,7 @@ class _Reader:
         self.opaque += seen.opaque
         self.redirects += seen.redirects
         for reason, shown in seen.hidden:
-            self._hide(reason, shown)
+            self.hide(reason, shown)
         mine, others = _known(parsed.simple), _known(seen.commands)
         try:
             lexed = lex(text).commands
@@ -172,7 +206,7 @@ class _Reader:
             if _known(lexed) != mine:
                 others = _known(lexed)
         if mine != others and not seen.hidden:
-            self._hide("it can be read in two ways")
+            self.hide("it can be read in two ways")
         if mine != others:
             for words in seen.commands:
                 self.simple(words)
@@ -205,17 +239,23 @@ class _Reader:
             name = _base(command.words[0])
             others = {_base(word) for word in command.words[1:]} if name not in LOOKS else set[str]()
             fetched |= others if name in FETCHES else set()
-            runs = is_shell(name) or name in WRAPPERS or name in (".", "source") or is_opener(name) or find_interpreter(name) is not None
+            runs = (
+                is_shell(name)
+                or name in WRAPPERS
+                or name in (".", "source")
+                or is_opener(name)
+                or find_interpreter(name) is not None
+            )
             named |= set() if runs else others
         if self.files and loose:
-            return self._hide("it runs a file, and writes one that is not known")
+            return self.hide("it runs a file, and writes one that is not known")
         names = {_base(command.words[0]) for command in self.commands}
         paths = {_base(command.words[0]) for command in self.commands if "/" in command.words[0].text}
         ran = {_base(Word(file)) for file in self.files}
         if (names | ran) & (written | fetched) or (paths | ran) & named:
-            self._hide("it runs a file that it may write")
+            self.hide("it runs a file that it may write")
 
-    def _hide(self, reason: str, shown: str = "…") -> None:
+    def hide(self, reason: str, shown: str = "…") -> None:
         """Something may be run that cannot be seen."""
         self.opaque.append(reason)
         self.commands.append(Command((Word(shown, fixed=False),)))
@@ -223,11 +263,28 @@ class _Reader:
     def _add(self, command: Command) -> bool:
         """Record a command; return False if there are too many."""
         self.words += len(command.words)
-        if len(self.commands) >= SHELL_COMMANDS or len(command.words) > SHELL_WORDS or self.words > SHELL_ALL_WORDS:
-            self._hide("it has too many commands or words")
+        unsure = sum(not word.fixed for word in command.words)
+        many = len(self.commands) >= SHELL_COMMANDS or len(command.words) > SHELL_WORDS or unsure > SHELL_LOOSE_WORDS
+        if many or self.words > SHELL_ALL_WORDS:
+            self.hide("it has too many commands or words")
             return False
         self.commands.append(command)
         return True
+
+    def examine(self, command: Command) -> Command:
+        """Return the command with what rules compare it by, so that each rule needs no pass over its words."""
+        texts = {word.text for word in command.words[1:] if word.fixed}
+        texts |= {simplify(text.casefold()) for text in texts if "/" in text}
+        strays = self.lost or bool(self.folders)
+        loose = [
+            word
+            for word in command.words[1:]
+            if not word.fixed or (strays and not word.text.startswith("/")) or ".." in word.text or "/proc" in word.text
+        ]
+        self.loose += len(loose)
+        if self.loose > SHELL_LOOSE_WORDS:
+            loose = loose[:1] and [UNKNOWN]
+        return replace(command, texts=frozenset(texts), loose=tuple(dict.fromkeys(loose)))
 
     # -- simple commands --------------------------------------------------------------------------------------------
 
@@ -235,6 +292,8 @@ class _Reader:
         """Take in a simple command, and what it runs in turn."""
         if not words:
             return
+        if self.depth > SHELL_WRAPPED:
+            return self.hide("it is too long or too deep to be read")
         place, name = len(self.commands), _base(words[0])
         foreign = name not in INERT
         if not self._add(Command(words, foreign=foreign, mentions=_mentioned(name, words) if foreign else frozenset())):
@@ -244,7 +303,9 @@ class _Reader:
             return
         if not words[0].fixed:
             self.opaque.append("the name of a command is not plain")
+        self.depth += 1
         stands = self._within(name, words, row)
+        self.depth -= 1
         if stands and words[0].text == name:
             self.commands[place] = replace(self.commands[place], needs=False)
 
@@ -262,7 +323,7 @@ class _Reader:
         elif name in _SPECIAL:
             _SPECIAL[name](self, words)
         elif name in COMMANDED:
-            self._hide(f"{name} may run what is not seen here")
+            self.hide(f"{name} may run what is not seen here")
         elif name in DATABASES:
             self._database(name, words)
         else:
@@ -276,9 +337,9 @@ class _Reader:
             return
         if any(word.text.startswith(prefixes) for word in words[1:]) and prefixes:
             self._somewhere(words, f"an option of {name} runs a program")
-            self._hide(f"an option of {name} runs a program")
+            self.hide(f"an option of {name} runs a program")
         if name in ("make", "gmake") and any(_is_stream(word) for word in _values(words, "f", "--file", "--makefile")):
-            self._hide("make reads its commands from elsewhere")
+            self.hide("make reads its commands from elsewhere")
 
     def _wrapped(self, name: str, wrapper: Wrapper, words: Words, row: SimpleCommand | None) -> bool:
         """Take in the command inside; whether it stands for the whole."""
@@ -293,7 +354,7 @@ class _Reader:
             at += 1
         if at is None or (name == "time" and at < len(words) and words[at].text in KEYWORDS):
             self._somewhere(words, f"the options of {name} are not plain")
-            self._hide(f"the options of {name} are not plain")
+            self.hide(f"the options of {name} are not plain")
             return False
         if at >= len(words):
             return name == "xargs"  # which then only says what it was given
@@ -315,7 +376,7 @@ class _Reader:
 
     def find(self, words: Words) -> None:
         if any(not word.fixed and (not word.glob or word.text[0] in "*?[-") for word in words[1:]):
-            self._hide("what find is told is not plain")  # a file may be named -exec
+            self.hide("what find is told is not plain")  # a file may be named -exec
         starts = list[str]()
         for word in words[1:]:
             if word.text.startswith(("-", "(", "!")):
@@ -349,7 +410,7 @@ class _Reader:
                 if words[at].text in ("--version", "--help"):
                     return False
                 self._somewhere(words, "a shell is started with options of its own")
-                self._hide("a shell is started with options of its own")
+                self.hide("a shell is started with options of its own")
                 self.fed = True
                 return False
             letters += words[at].text[1:]
@@ -359,10 +420,10 @@ class _Reader:
             if not plain:
                 self.opaque.append("it starts another kind of shell")
                 if _base(words[0]) not in PLAIN_SHELLS or not set(letters) <= set("celux"):
-                    self._hide("it starts another kind of shell")
+                    self.hide("it starts another kind of shell")
             return self._code(words[at : at + 1]) and plain
         if at >= len(words) or not all(word.fixed for word in words[: at + 1]) or _is_stream(words[at]):
-            self._hide("a shell reads its commands from elsewhere")
+            self.hide("a shell reads its commands from elsewhere")
             self.fed = True
         else:
             self.files.append(words[at].text)
@@ -375,7 +436,7 @@ class _Reader:
 
     def _code(self, words: Words) -> bool:
         if not words or not all(word.fixed for word in words):
-            self._hide("it runs a text that is not plain")
+            self.hide("it runs a text that is not plain")
             return False
         self.text(" ".join(word.text for word in words))
         return True
@@ -387,10 +448,10 @@ class _Reader:
             text = words[at].text
             at += 1
             if not words[at - 1].fixed:
-                return self._hide(reason)
+                return self.hide(reason)
             if text.startswith("--"):
                 if not text.startswith(how.long_flags):
-                    return self._hide(reason)
+                    return self.hide(reason)
                 silent = silent or text in ("--version", "--help", "--test")
                 continue
             for place, letter in enumerate(text[1:], 2):
@@ -398,40 +459,40 @@ class _Reader:
                     code = [Word(text[place:])] if text[place:] and language != "node" else list(words[at : at + 1])
                     if language == "perl" and text[place:]:
                         code = [Word("?")]
-                    return None if code and code[0].fixed and how.plain(code[0].text) else self._hide(reason)
+                    return None if code and code[0].fixed and how.plain(code[0].text) else self.hide(reason)
                 if language == "python" and letter == "m":
                     module = text[place:] or (words[at].text if at < len(words) else "")
-                    return self._hide(reason) if module in CODE_MODULES or not module else None
+                    return self.hide(reason) if module in CODE_MODULES or not module else None
                 if language == "perl" and letter == "i":
                     break  # the rest is a suffix
                 if letter in how.valued:
                     at += not text[place:]
                     break
                 if letter not in how.flags:
-                    return self._hide(reason)
+                    return self.hide(reason)
                 silent = silent or letter in "vVh"
         if at < len(words) and (not words[at].fixed or _is_stream(words[at])):
             at = len(words) if words[at].text == "-" else at
             if at < len(words) and not (words[at].tail or words[at].glob):
-                return self._hide(reason)
+                return self.hide(reason)
         if at < len(words):
             self.files.append(words[at].text)
-            return None if not _is_stream(words[at]) else self._hide(reason)
+            return None if not _is_stream(words[at]) else self.hide(reason)
         if silent and len(words) == 2:
             return None
         texts = row.inputs if row is not None else []
         plain = len(texts) == 1 and texts[0].fixed and how.plain(texts[0].text)
-        return None if plain else self._hide(reason)
+        return None if plain else self.hide(reason)
 
     def awk(self, words: Words) -> None:
         at = 1
         while at < len(words) and words[at].text.startswith("-") and len(words[at].text) > 1:
             text = words[at].text
             if not re.match(r"-[Fv]|--version$|--csv$", text):
-                return self._hide("awk may run what is not seen here")
+                return self.hide("awk may run what is not seen here")
             at += 2 if text in ("-F", "-v") else 1
         if at < len(words) and not (words[at].fixed and is_plain_awk(words[at].text)):
-            self._hide("awk may run what is not seen here")
+            self.hide("awk may run what is not seen here")
 
     def sed(self, words: Words) -> None:
         scripts, rest, at = list[Word](), list[Word](), 1
@@ -447,23 +508,23 @@ class _Reader:
             ) and (len(text) > 1):
                 pass
             elif text.startswith("-") and len(text) > 1:
-                return self._hide("sed may run what is not seen here")
+                return self.hide("sed may run what is not seen here")
             else:
                 rest.append(words[at])
             at += 1
         scripts = scripts or rest[:1]
         if not all(word.fixed and is_plain_sed(word.text) for word in scripts):
-            self._hide("sed may run what is not seen here")
+            self.hide("sed may run what is not seen here")
 
     def git(self, words: Words) -> None:
         if reason := explain_git(words):
-            self._hide(reason)
+            self.hide(reason)
             self._somewhere(tuple(_bare(word) for word in words), reason)
 
     def tar(self, words: Words) -> None:
         if runs_from_tar(words):
             self._somewhere(words, "an option of tar runs a program")
-            self._hide("an option of tar runs a program")
+            self.hide("an option of tar runs a program")
 
     def link(self, words: Words) -> None:
         self.lost = True  # what a path behind a new link leads to is not known
@@ -500,13 +561,13 @@ class _Reader:
         )
         given = len(words) > 2
         if risky or dotted or "\\" in text or not given or any(not word.fixed for word in words[2:]):
-            self._hide(f"{name} may run what is not seen here")
+            self.hide(f"{name} may run what is not seen here")
 
     # -- builtins and variables -------------------------------------------------------------------------------------
 
     def _assigned(self, name: str, value: Word | None) -> None:
         if can_run(name, value):
-            self._hide(f"it sets {name}, which programs run")
+            self.hide(f"it sets {name}, which programs run")
             if value is not None and value.fixed and value.text.strip():
                 self.text(value.text)
 
@@ -526,7 +587,7 @@ class _Reader:
             if name in ("eval", "mapfile", "readarray", "alias"):
                 self._code(words[1:])
             if name != "eval":
-                self._hide(f"{name} may run what is not seen here")
+                self.hide(f"{name} may run what is not seen here")
             self.fed = self.fed or name in (".", "source")
         elif name in CHANGES:
             self.opaque.append(f"{name} changes what commands mean")
@@ -534,7 +595,7 @@ class _Reader:
                 for word in words[1:]:
                     self._code((word,))
             if name == "set" and any(re.match(r"-\w*H|\+|histexpand|history", text) for text in texts):
-                self._hide("set changes what commands mean")
+                self.hide("set changes what commands mean")
         elif (
             (name == "test" and any(text in ("-v", "-R") or "[" in text for text in texts))
             or (name == "printf" and any(text.startswith("-v") or _COUNTS.search(text) for text in texts))
@@ -542,7 +603,7 @@ class _Reader:
         ):
             self.opaque.append(f"{name} may set a variable or calculate")
         if name in CALCULATE and any(_is_code(word) for word in words[1:]) and _calculates(name, texts):
-            self._hide(f"{name} may calculate with a text")
+            self.hide(f"{name} may calculate with a text")
         if "/" in words[0].text and words[0].fixed:
             self.files.append(words[0].text)
 

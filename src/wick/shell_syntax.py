@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from wick.caps import SHELL_COMMANDS, SHELL_NESTED, SHELL_REDIRECTS, SHELL_TOKENS, SHELL_WORDS
+from wick.caps import SHELL_ASSIGNMENTS, SHELL_COMMANDS, SHELL_NESTED, SHELL_REDIRECTS, SHELL_TOKENS, SHELL_WORDS
 from wick.lexing import Redirect, Unclear, Word, Words, decode_ansi, is_assignment, made
 
 Piece = str | tuple[str]
@@ -231,6 +231,7 @@ class _Parser:
             raise Unclear("it has brackets that mean something else")
         self.at = end + 1
         self.parsed.functions.append(self.row.words[0].text)
+        self.budget.commands -= 1
         self._start_row()
 
     def _close(self, nested: bool) -> bool:
@@ -313,10 +314,13 @@ class _Parser:
             self._assign(raw, word)
         else:
             row.words.append(word)
+            if len(row.words) > SHELL_WORDS:
+                raise Unclear("it has too many commands or words")
             if self.dash is not None:
                 self.dash.append(word)
 
     def _assign(self, raw: str, word: Word) -> None:
+        self.budget.spend(SHELL_TOKENS // SHELL_ASSIGNMENTS)
         name, _, value = raw.partition("=")
         if not value and self.text.startswith("(", self.at):
             self._array()
@@ -400,6 +404,9 @@ class _Parser:
         if not name.text or not name.fixed:
             raise Unclear("it is not well formed")
         self.parsed.functions.append(name.text)
+        self.budget.commands -= 1
+        if self.budget.commands < 0 or self._peek() == "function":
+            raise Unclear("it has too many commands or words")
         while self.text[self.at : self.at + 1] in (" ", "\t"):
             self.at += 1
         if self.text.startswith("()", self.at):
@@ -461,6 +468,8 @@ class _Parser:
                 if line == delimiter:
                     break
                 lines.append(line)
+                if not len(lines) % 4:
+                    self.budget.spend()
             body = "".join(f"{line}\n" for line in lines)
             row.inputs.append(Word(body, fixed=quoted or not self._expand_document(body, start)))
             self._note_literal(body if quoted else "")
@@ -506,7 +515,7 @@ class _Parser:
             end = self.text.find("'", at + 1)
             if end < 0:
                 raise Unclear("it has a quote that is left open")
-            self.budget.spend()
+            self.budget.spend(1 + (end - at) // 8)
             self.at = end + 1
             self._note_literal(self.text[at + 1 : end])
             return (self.text[at + 1 : end],)
@@ -514,12 +523,14 @@ class _Parser:
             after = self.text[at + 1 : at + 2]
             if not after:
                 raise Unclear("it ends in a backslash")
+            self.budget.spend()
             self.at += 2
             self._note_literal(after if after in "$`" else "")
             return "" if after == "\n" else (after,)
         end = at + 1
         while end < len(self.text) and self.text[end] not in _META and self.text[end] not in "$`'\"\\":
             end += 1
+        self.budget.spend((end - at) // 4)
         self.at = end
         return self.text[at:end]
 
@@ -534,6 +545,7 @@ class _Parser:
         while self.at < len(self.text):
             char = self.text[self.at]
             if end and char == end:
+                self.budget.spend(1 + sum(map(len, found)) // 8)
                 self.at += 1
                 return None if dynamic else ("".join(found),)
             if char == "$" or char == "`":
@@ -542,6 +554,7 @@ class _Parser:
                 found.append(piece if isinstance(piece, str) else "")
             elif char == "\\" and self.text[self.at + 1 : self.at + 2] in escaped and self.at + 1 < len(self.text):
                 after = self.text[self.at + 1]
+                self.budget.spend()
                 self._note_literal(after)
                 found.append(after.strip("\n"))
                 self.at += 2
@@ -558,6 +571,14 @@ class _Parser:
     def _expand(self, quoted: bool = False, inside: bool = False) -> Piece | None:
         """Read an expansion; None unless it is text after all."""
         self.budget.spend()
+        self.depth += 1
+        if self.depth > SHELL_NESTED:
+            raise Unclear("it is too long or too deep to be read")
+        piece = self._read_expansion(quoted, inside)
+        self.depth -= 1
+        return piece
+
+    def _read_expansion(self, quoted: bool, inside: bool) -> Piece | None:
         text, at = self.text, self.at
         char, after = text[at], text[at + 1 : at + 2]
         if char == "`":
@@ -608,7 +629,7 @@ class _Parser:
         return (decode_ansi(self.text[at:end]),)
 
     def _substitution(self) -> None:
-        inner = _Parser(self.text, self.parsed, self.budget, self.at, self.depth + 1, self.base)
+        inner = _Parser(self.text, self.parsed, self.budget, self.at, self.depth, self.base)
         try:
             inner.run(nested=True)
         except Unclear:
@@ -644,16 +665,14 @@ class _Parser:
 
     def _parameter(self, inside: bool) -> None:
         """Read `${…}`."""
-        start, self.depth = self.at, self.depth + 1
-        if self.depth > SHELL_NESTED:
-            raise Unclear("it is too long or too deep to be read")
+        start = self.at
         if self.text[self.at : self.at + 1] in (" ", "\t", "\n", "|", ""):
             raise Unclear("it has an expansion that is not plain")
         while self.at < len(self.text):
             char = self.text[self.at]
             if char == "}":
                 content = self.text[start : self.at]
-                self.at, self.depth = self.at + 1, self.depth - 1
+                self.at += 1
                 if "@" in content[1:] and content[-1:] in "PAaEKkQULu":
                     self.parsed.hidden.append("it runs a text that is not plain")
                 if "[" in content or ":" in content:

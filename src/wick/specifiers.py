@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 from wick.errors import BackendError, ConfigError
 from wick.lexing import Word
 from wick.patterns import Glob
-from wick.shell import Command, Script
+from wick.shell import Command, Script, simplify
 
 Met = Literal["yes", "maybe", "no"]
 STAR = "*"
@@ -54,22 +54,18 @@ class Words:
         name = command.words[0]
         if name.fixed and not _by_any_name(self.pattern[0], name.text):
             return "maybe" if self._is_mentioned(command) else "no"
-        if self.contained is not None and name.fixed:
-            return self._contains(self.contained, command.words[1:], script)
+        if self.contained is not None and name.fixed and script is not None:
+            return self._contains(self.contained, command, script)
         if self._led(command.words, _by_any_name, sure=True):
             return "yes"
         loose = self._led(command.words, _by_any_name, sure=False, script=script)
         return "maybe" if loose or self._is_mentioned(command) else "no"
 
-    def _contains(self, denied: _Denied, words: Sequence[Word], script: Script | None) -> Met:
-        """Compare a pattern such as `rm * /usr *` in one pass over the words."""
-        found: Met = "no"
-        for word in words:
-            if word.fixed and denied.is_word(word.text):
-                return "yes"
-            if found == "no" and denied.can_be(word, script):
-                found = "maybe"
-        return found
+    def _contains(self, denied: _Denied, command: Command, script: Script) -> Met:
+        """Compare a pattern such as `rm * /usr *` with what was found out about the words of a command."""
+        if denied.pattern in command.texts or (denied.path and denied.path in command.texts):
+            return "yes"
+        return "maybe" if any(denied.can_be(word, script) for word in command.loose) else "no"
 
     def _is_mentioned(self, command: Command) -> bool:
         """Return True if a program about which nothing is known is given the words of the pattern."""
@@ -195,24 +191,6 @@ class _Denied:
         if last in ("..", "."):
             return True
         return like(self.last, last) if word.fixed else _found(self.last, last)
-
-
-def simplify(path: str) -> str:
-    """Return a path without double slashes, `.` and, as far as the text tells, `..`."""
-    head, *rest = path.split("/")
-    parts = [head]
-    for part in rest:
-        if part == ".." and len(parts) > 1 and parts[-1] != "..":
-            parts.pop()
-        elif part == ".." and parts == [""]:
-            continue
-        elif part not in ("", "."):
-            parts.append(part)
-    if parts[0] == "." and len(parts) > 1:
-        parts = parts[1:]
-    if parts[:2] == ["", "proc"] and "root" in parts[2:]:  # the root of a process is a root
-        parts = ["", *parts[len(parts) - parts[::-1].index("root") :]]
-    return "/".join(parts) or "/"
 
 
 def tokenize(text: str) -> list[str]:
