@@ -88,7 +88,7 @@ def test_redirections() -> None:
         (("{a,b}",), Word("{a,b}", fixed=False)),
         (("{1..3}",), Word("{1..3}", fixed=False)),
         (("{a", (",",), "b}"), Word("{a,b}")),
-        (("~/x",), Word("~/x", fixed=False)),
+        (("~/x",), Word("~/x", fixed=False, tail="x")),
         ((("~",), "/x"), Word("~/x")),
         (("--x=~/y",), Word("--x=~/y", fixed=False)),
     ],

@@ -282,7 +282,7 @@ def test_parts_may_be_allowed_by_different_rules() -> None:
         ("bash -c 'rm x'", "yes"),
         ("find . -exec rm {} +", "yes"),
         ("eval rm x", "yes"),
-        ("ls $x\n\\rm y", "maybe"),
+        ("ls $x\n\\rm y", "yes"),
         ("$CMD x", "maybe"),
         ("r? x", "maybe"),
         ("curl x | sh", "maybe"),
@@ -553,7 +553,7 @@ def test_what_is_denied_is_seen_or_asked_about(stubs: Stubs, sh: str, command: s
         *("timeout 5 nice -n 1 ok", "bash -c 'ok; sh -c \"good one two\"'"),
         *("echo x | xargs ok", "env - bash -c 'ok'; ok"),
         *("find . -maxdepth 0 -exec ok {} \\;", "ok <<'EOF'\nbad\nEOF", "ok 2>&1 >/dev/null # bad"),
-        *("ok \\\n  bad", "ok bad *"),
+        *("ok \\\n  b", "ok b *"),
     ],
 )  # fmt: skip
 def test_what_is_plain_is_allowed_and_runs(stubs: Stubs, command: str) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 from wick.caps import SHELL_DEPTH
 from wick.errors import MissingExtra
-from wick.lexing import Redirect, Unclear, Word, Words, made
+from wick.lexing import Redirect, Unclear, Word, Words, decode_ansi, made
 
 UNKNOWN = Word("…", fixed=False)  # any words at all
 
@@ -27,10 +27,20 @@ def grammar() -> Any:
 
 
 @dataclass(slots=True)
+class Found:
+    """A simple command, with the bytes of the text that it begins and ends at."""
+
+    start: int
+    end: int
+    words: Words
+
+
+@dataclass(slots=True)
 class Seen:
     """What is in a text. `hidden` are parts that may run anything, each with a reason and how it is written."""
 
-    found: list[tuple[int, Words]] = field(default_factory=list)
+    found: list[Found] = field(default_factory=list)
+    behind: list[tuple[int, list[Word]]] = field(default_factory=list)  # words behind the target of a redirection
     named: list[Words] = field(default_factory=list)  # commands that the grammar has a word of its own for
     redirects: list[Redirect] = field(default_factory=list)
     inputs: list[str] = field(default_factory=list)  # texts that commands are fed with
@@ -40,7 +50,16 @@ class Seen:
     @property
     def commands(self) -> list[Words]:
         """The simple commands in the order of the text."""
-        return [words for _, words in sorted(self.found, key=lambda row: row[0])]
+        return [found.words for found in sorted(self.found, key=lambda found: found.start)]
+
+    def join(self) -> None:
+        """Give the words behind a redirection to the command that they belong to."""
+        for start, words in self.behind:
+            owner = max((found for found in self.found if found.end <= start), key=lambda row: row.end, default=None)
+            if owner is None:
+                self.found.append(Found(start, start, tuple(words)))
+            else:
+                owner.words = (*owner.words, *words)
 
 
 def look(text: str) -> Seen:
@@ -52,6 +71,7 @@ def look(text: str) -> Seen:
     if root.has_error:
         seen.hidden.append(("it is not well formed", "…"))
     _visit(root, seen)
+    seen.join()
     return seen
 
 
@@ -118,14 +138,16 @@ def _note(node: Any, seen: Seen) -> None:
 def _command(node: Any, seen: Seen) -> None:
     words = tuple(_word(child) for child in node.children if child.is_named and child.type in _WORDS)
     if words:
-        seen.found.append((node.start_byte, words))
+        seen.found.append(Found(node.start_byte, node.end_byte, words))
 
 
 def _redirect(node: Any, seen: Seen) -> None:
     sign = next((child.type for child in node.children if not child.is_named), "")
-    for child in node.children:
-        if child.is_named and child.type != "file_descriptor":
-            seen.redirects.append(Redirect(sign, _word(child)))
+    named = [child for child in node.children if child.is_named and child.type != "file_descriptor"]
+    for target in named[:1]:
+        seen.redirects.append(Redirect(sign, _word(target)))
+    if named[1:]:  # the grammar takes the words behind a target for targets; they belong to the command
+        seen.behind.append((node.start_byte, [_word(child) for child in named[1:]]))
 
 
 def _input(node: Any, seen: Seen) -> None:
@@ -189,7 +211,7 @@ def _pieces(node: Any) -> Iterator[str | tuple[str]]:
     elif node.type == "string" and all(child.type in ('"', "string_content") for child in node.children):
         yield (re.sub(r'\\([$`"\\\n])', lambda found: found[1].strip("\n"), text[1:-1]),)
     elif node.type == "ansi_c_string":
-        yield (_ansi(text[2:-1]),)
+        yield (decode_ansi(text[2:-1]),)
     else:
         raise Unclear("a word is not plain")
 
@@ -204,21 +226,3 @@ def _escaped(text: str) -> Iterator[str | tuple[str]]:
             if text[at + 1 : at + 2] != "\n":
                 yield (text[at + 1 : at + 2],)
             at += 2
-
-
-_ANSI = re.compile(r"\\(x[0-9A-Fa-f]{1,2}|u[0-9A-Fa-f]{1,4}|U[0-9A-Fa-f]{1,8}|[0-7]{1,3}|c.|.)", re.DOTALL)
-_LETTERS = dict(zip("abeEfnrtv", "\a\b\x1b\x1b\f\n\r\t\v", strict=True))
-
-
-def _ansi(text: str) -> str:
-    """The text of `$'…'`."""
-
-    def char(found: re.Match[str]) -> str:
-        code = found[1]
-        if code[0] in "xuU" and len(code) > 1:
-            return chr(min(int(code[1:], 16), 0x10FFFF))
-        if code[0] in "01234567":
-            return chr(int(code, 8) & 0xFF)
-        return chr(ord(code[1]) & 0x1F) if code[0] == "c" and len(code) > 1 else _LETTERS.get(code, code)
-
-    return _ANSI.sub(char, text)

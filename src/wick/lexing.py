@@ -6,6 +6,7 @@ Everything else, expansions above all, is `Unclear`. What is read here means the
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 
 
@@ -20,6 +21,7 @@ class Word:
     text: str
     fixed: bool = True
     glob: bool = False  # the shell makes names of files of it, and nothing else
+    tail: str = ""  # the last part of its path, where that is certain although the rest is not
 
 
 Words = tuple[Word, ...]
@@ -67,7 +69,9 @@ def made(*pieces: str | tuple[str]) -> Word:
     bare = "".join(piece if isinstance(piece, str) else "\0" * len(piece[0]) for piece in pieces)
     braces = "{" in bare and ("," in bare or ".." in bare)
     if braces or bare[:1] in ("~", "=") or ":~" in bare or "=~" in bare:
-        return Word(text, fixed=False)
+        home = not braces and bare[:1] == "~" and not any(sign in bare for sign in "*?[=:")
+        tail = text.rpartition("/")[2] if home and "/" in bare else ""
+        return Word(text, fixed=False, tail="" if tail in (".", "..") else tail)
     globs = "*" in bare or "?" in bare or "]" in bare.partition("[")[2]
     return Word(text, fixed=not globs, glob=globs)
 
@@ -81,7 +85,7 @@ _NAME = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ012345678
 
 class _Lexer:
     def __init__(self, text: str) -> None:
-        for char in text:
+        for char in set(text):
             if char not in "\n\t" and (ord(char) < 32 or ord(char) == 127 or (char != " " and char.isspace())):
                 raise Unclear("it has characters that cannot be seen")
         self.text, self.at = text, 0
@@ -89,6 +93,7 @@ class _Lexer:
         self.words: list[Word] = []
         self.closed = False  # behind `)`, `}`, `fi` or `done`
         self.sign = ""  # of a redirection whose target comes next
+        self.ambiguous = False  # behind `&>`, which dash reads as the end of a command and `>`
         self.delimiters: list[tuple[str, bool, bool]] = []  # of here-documents that begin with the next line
 
     def run(self) -> Lexed:
@@ -133,6 +138,7 @@ class _Lexer:
             raise Unclear("it has a redirection without a target")
         if sign[0] in "<>" or sign in ("&>", "&>>"):
             self.sign = sign
+            self.ambiguous = self.ambiguous or sign[0] == "&"
         elif sign == "(":
             if self.words or self.closed:
                 raise Unclear("it has brackets that mean something else")
@@ -145,7 +151,7 @@ class _Lexer:
             raise Unclear("it has a redirection without a target")
         if self.words:
             self.done.commands.append(tuple(self.words))
-        self.words, self.closed = [], False
+        self.words, self.closed, self.ambiguous = [], False, False
 
     def _word(self) -> None:
         start, pieces = self.at, list[str | tuple[str]]()
@@ -189,19 +195,21 @@ class _Lexer:
 
     def _quoted(self) -> str:
         """A text in double quotes."""
-        found, at = "", self.at + 1
+        found, at = list[str](), self.at + 1
         while at < len(self.text) and self.text[at] != '"':
             char, after = self.text[at], self.text[at + 1 : at + 2]
             if char in "$`":
                 raise Unclear("it uses a variable, or has a command inside of a word")
             if char == "\\" and after in ("$", "`", '"', "\\", "\n") and after:
-                found, at = found + after.strip("\n"), at + 2
+                found.append(after.strip("\n"))
+                at += 2
             else:
-                found, at = found + char, at + 1
+                found.append(char)
+                at += 1
         if at >= len(self.text):
             raise Unclear("it has a quote that is left open")
         self.at = at + 1
-        return found
+        return "".join(found)
 
     def _target(self, word: Word, quoted: bool) -> None:
         if self.sign in ("<<", "<<-"):
@@ -218,8 +226,10 @@ class _Lexer:
             self.closed = True
         elif self.closed:
             raise Unclear("it has words behind a group")
+        elif self.ambiguous:
+            raise Unclear("it has a redirection that shells read in two ways")
         elif self.words or raw not in _GO_ON:
-            if not self.words and _assigns(raw):
+            if not self.words and is_assignment(raw):
                 raise Unclear("it sets a variable")
             self.words.append(word)
 
@@ -239,8 +249,26 @@ class _Lexer:
         self.delimiters = []
 
 
-def _assigns(raw: str) -> bool:
-    """Whether a word is NAME=…, NAME+=… or NAME[…]=…"""
+def is_assignment(raw: str) -> bool:
+    """Return True if a word is NAME=…, NAME+=… or NAME[…]=…"""
     name, equals, _ = raw.partition("=")
     name = name.removesuffix("+").partition("[")[0]
     return bool(equals and name) and not name[0].isdigit() and set(name) <= _NAME
+
+
+_ANSI = re.compile(r"\\(x[0-9A-Fa-f]{1,2}|u[0-9A-Fa-f]{1,4}|U[0-9A-Fa-f]{1,8}|[0-7]{1,3}|c.|.)", re.DOTALL)
+_LETTERS = dict(zip("abeEfnrtv", "\a\b\x1b\x1b\f\n\r\t\v", strict=True))
+
+
+def decode_ansi(text: str) -> str:
+    """Return the text that bash makes of `$'…'`."""
+
+    def char(found: re.Match[str]) -> str:
+        code = found[1]
+        if code[0] in "xuU" and len(code) > 1:
+            return chr(min(int(code[1:], 16), 0x10FFFF))
+        if code[0] in "01234567":
+            return chr(int(code, 8) & 0xFF)
+        return chr(ord(code[1]) & 0x1F) if code[0] == "c" and len(code) > 1 else _LETTERS.get(code, code)
+
+    return _ANSI.sub(char, text)

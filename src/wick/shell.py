@@ -5,29 +5,76 @@
     script.redirects     log, which is written
     script.opaque        why it cannot be known in full; nothing here
 
-Two readers look at a command: `wick.grammar`, which sees into everything, and `wick.lexing`, which knows plain commands
-only and nothing of grammars. Where they do not agree word for word, the command is opaque: no mistake in one of them
-makes a command look like another.
+Two readers parse a command: `wick.shell_syntax`, which is linear and knows where bash and dash differ, and
+`wick.grammar`, which is tree-sitter's. Where they do not agree word for word, something may run that is not seen, and a
+command with an unknown name says so. A command without expansions must be the same to `wick.lexing` as well.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
-from wick.caps import SHELL_CHARS, SHELL_COMMANDS, SHELL_NESTING, SHELL_SIGNS, SHELL_WORDS
+from wick.caps import (
+    SHELL_ALL_WORDS,
+    SHELL_CHARS,
+    SHELL_COMMANDS,
+    SHELL_LOOSE_WORDS,
+    SHELL_NESTING,
+    SHELL_TEXTS,
+    SHELL_WORDS,
+    SHELL_WRAPPED,
+)
 from wick.grammar import UNKNOWN, look
-from wick.lexing import Lexed, Redirect, Unclear, Word, Words, lex
+from wick.inline_code import is_plain_awk, is_plain_sed
+from wick.lexing import Redirect, Unclear, Word, Words, is_assignment, lex
+from wick.shell_programs import (
+    CALCULATE,
+    CHANGES,
+    CODE,
+    CODE_MODULES,
+    COMMANDED,
+    DATABASES,
+    FETCHES,
+    FINDS,
+    INERT,
+    KEYWORDS,
+    LOOKS,
+    MOVES,
+    NAMED,
+    PLAIN_SHELLS,
+    RUNNING_OPTIONS,
+    SETS,
+    VERBS,
+    WRAPPERS,
+    Interpreter,
+    Wrapper,
+    can_run,
+    explain_git,
+    find_interpreter,
+    is_opener,
+    is_shell,
+    runs_from_tar,
+)
+from wick.shell_syntax import Budget, Parsed, SimpleCommand, parse
 
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """One simple command, or the command inside of another. `needs` says that it must be allowed by itself."""
+    """One simple command, or the command inside of another. `needs` says that it must be allowed by itself.
+
+    A `foreign` command is that of a program about which nothing is known: it may run what its words, from `mentions`
+    on, speak of.
+    """
 
     words: Words
     needs: bool = True
+    foreign: bool = False
+    mentions: frozenset[str] = frozenset()
+    texts: frozenset[str] = frozenset()  # its fixed words, also as paths
+    loose: Words = ()  # its words that may become, or lead to, something else
 
     def __str__(self) -> str:
         return " ".join(word.text for word in self.words)
@@ -40,109 +87,55 @@ class Script:
     commands: tuple[Command, ...]
     redirects: tuple[Redirect, ...] = ()
     opaque: tuple[str, ...] = ()
+    folders: tuple[str, ...] = ()  # absolute folders that it changes to
+    lost: bool = False  # it changes to a folder that is not known
 
 
 @lru_cache(maxsize=64)
-def read(command: str, moved: bool = False) -> Script:
-    """Read a command; what cannot be read is not an error, but opaque. `moved`: it does not start in the workspace."""
+def read(command: str, moved: bool = False, folder: str = "") -> Script:
+    """Read a command; what cannot be read is not an error, but opaque. `moved`: it does not start in the workspace.
+
+    `folder` is where it starts then, if that is known.
+    """
     reader = _Reader()
-    reader.text(command)
+    try:
+        reader.text(command)
+        reader.check_written()
+    except RecursionError:
+        reader.hide("it is too long or too deep to be read")
     if moved:
         reader.check_places()
-    return Script(tuple(dict.fromkeys(reader.commands)), tuple(reader.redirects), tuple(dict.fromkeys(reader.opaque)))
+        reader.move(Word(folder) if folder else None)
+    return Script(
+        tuple(reader.examine(command) for command in dict.fromkeys(reader.commands)),
+        tuple(dict.fromkeys(reader.redirects)),
+        tuple(dict.fromkeys(reader.opaque)),
+        tuple(dict.fromkeys(reader.folders)),
+        reader.lost,
+    )
 
 
-# -- what stands before a command, and which part of it is the command inside ---------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Wrapper:
-    """A command that runs the one it is given: its options, and how many words stand before that command."""
-
-    flags: str = ""
-    valued: str = ""
-    long_flags: frozenset[str] = frozenset()
-    long_valued: frozenset[str] = frozenset()
-    skip: int = 0
-    sets: bool = False  # takes NAME=value
-    own: bool = False  # must be allowed by itself, too
-
-    def inner(self, words: Words) -> int | None:
-        """Where the command inside begins; None if that is not plain."""
-        at = 1
-        while at < len(words) and words[at].fixed and words[at].text.startswith("-") and words[at].text != "-":
-            text = words[at].text
-            if text == "--":
-                at += 1
-                break
-            step = self._option(text)
-            if step is None:
-                return None
-            at += step
-        at += self.skip
-        return at if all(word.fixed for word in words[:at]) else None  # a pattern may become several words
-
-    def _option(self, text: str) -> int | None:
-        """How many words an option takes; None if it is not known."""
-        if text.startswith("--"):
-            name, equals, _ = text[2:].partition("=")
-            if name in (self.long_valued if equals else self.long_flags):
-                return 1
-            return 2 if name in self.long_valued else None
-        for place, letter in enumerate(text[1:], 2):
-            if letter in self.valued:
-                return 1 if text[place:] else 2
-            if letter not in self.flags:
-                return None
-        return 1
-
-
-WRAPPERS = {
-    "builtin": Wrapper(),
-    "busybox": Wrapper(own=True),
-    "command": Wrapper(),
-    "doas": Wrapper("n", "uC", own=True),
-    "env": Wrapper("i", "u", frozenset({"ignore-environment"}), frozenset({"unset"}), sets=True),
-    "exec": Wrapper(),
-    "ionice": Wrapper("t", "cn"),
-    "nice": Wrapper("", "n", frozenset(), frozenset({"adjustment"})),
-    "nohup": Wrapper(),
-    "setsid": Wrapper("cfw"),
-    "stdbuf": Wrapper("", "ioe", frozenset(), frozenset({"input", "output", "error"})),
-    "sudo": Wrapper("EHnkSPb", "ugpCrtTh", sets=True, own=True),
-    "time": Wrapper("p"),
-    "timeout": Wrapper(
-        "v",
-        "sk",
-        frozenset({"foreground", "preserve-status", "verbose"}),
-        frozenset({"signal", "kill-after"}),
-        skip=1,
-    ),
-    "toybox": Wrapper(own=True),
-    "xargs": Wrapper("0rtx", "nLPsdEI", frozenset({"null", "no-run-if-empty", "verbose"})),
-}
-# They run a command, too, but which of their words it begins with is for them alone to say.
-OPENERS = frozenset(
-    "chroot chrt coproc entr fakeroot flock gdb ltrace nsenter parallel pkexec runuser script setpriv setarch strace su"
-    " systemd-run taskset unbuffer unshare watch".split()
-)
-SHELLS = frozenset("sh bash dash ash ksh mksh zsh".split())
-PLAIN_SHELLS = frozenset("sh bash dash".split())
-# Builtins that change what later words mean, or run what is in a text, a file or a variable.
-CHANGES = frozenset(
-    "[ [[ declare export getopts let local read readonly set shift shopt trap typeset unalias unset".split()
-)
-CODE = frozenset(". alias bind compgen complete compopt enable eval fc hash history mapfile readarray source".split())
-CALCULATE = CHANGES | {"printf", "test", "wait"}
-MOVES = frozenset("cd popd pushd".split())
-KEYWORDS = frozenset(
-    "! { } ( [[ if then elif else fi for while until do done case esac select function in time coproc".split()
-)
-FINDS = frozenset("-exec -execdir -ok -okdir".split())
-
-SIGNS = "|&;<>(){}$`=["
-_SETS = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(\[.*\])?\+?=")
+_SETS = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(\[[^\]]*\])?\+?=")
 _COUNTS = re.compile(r"%[^%A-Za-z]*n")  # printf sets a variable
+_TOKENS = re.compile(r"[\w.+-]+")
+
+
+def simplify(path: str) -> str:
+    """Return a path without double slashes, `.` and, as far as the text tells, `..`."""
+    head, *rest = path.split("/")
+    parts = [head]
+    for part in rest:
+        if part == ".." and len(parts) > 1 and parts[-1] != "..":
+            parts.pop()
+        elif part == ".." and parts == [""]:
+            continue
+        elif part not in ("", "."):
+            parts.append(part)
+    if parts[0] == "." and len(parts) > 1:
+        parts = parts[1:]
+    if parts[:2] == ["", "proc"] and "root" in parts[2:]:  # the root of a process is a root
+        parts = ["", *parts[len(parts) - parts[::-1].index("root") :]]
+    return "/".join(parts) or "/"
 
 
 @dataclass(slots=True)
@@ -153,47 +146,70 @@ class _Reader:
     redirects: list[Redirect] = field(default_factory=list)
     opaque: list[str] = field(default_factory=list)
     inputs: list[str] = field(default_factory=list)  # texts that commands are fed with
+    folders: list[str] = field(default_factory=list)
+    files: list[str] = field(default_factory=list)  # that are run
+    lost: bool = False
     fed: bool = False  # a shell among them reads such a text
-    depth: int = 0
+    depth: int = 0  # of commands in commands
+    nested: int = 0  # of texts in texts
+    texts: int = 0
+    words: int = 0
+    loose: int = 0
+    budget: Budget = field(default_factory=Budget)
 
     def text(self, text: str) -> None:
-        """Take in a text, by what both readers see in it."""
-        if len(text) > SHELL_CHARS or self.depth > SHELL_NESTING:
-            return self._hide("it is too long or too deep to be read")
-        lexed = _lexed(text)
-        if _too_much(text, lexed):
-            return self._hide("it has too many commands")
-        self.depth += 1
-        moved, commands = self._moves(), self._seen(text)
-        if isinstance(lexed, Unclear):
-            self._unclear(text, lexed)
+        """Take in a text, by what all readers see in it."""
+        self.texts += 1
+        if len(text) > SHELL_CHARS or self.nested >= SHELL_NESTING or self.texts > SHELL_TEXTS:
+            return self.hide("it is too long or too deep to be read")
+        self.nested += 1
+        moved, parsed = self._moves(), parse(text, self.budget)
+        self._take(parsed)
+        if parsed.problem:
+            self.opaque.append(parsed.problem)
+            self.hide(parsed.problem)
         else:
-            self.redirects += [redirect for redirect in lexed.redirects if redirect not in self.redirects]
-            if lexed.commands != commands:
-                self.opaque.append("it can be read in two ways")
-                self._each(lexed.commands)
+            self._compare(text, parsed)
         self._finish(moved)
-        self.depth -= 1
+        self.nested -= 1
 
-    def _unclear(self, text: str, unclear: Unclear) -> None:
-        self.opaque.append(str(unclear))
-        if re.search(r"[^\s\\]\\\n[^\s]", text):
-            self._hide("it has a word that goes on in the next line")  # of which the grammar makes two
+    def _take(self, parsed: Parsed) -> None:
+        for row in parsed.commands:
+            self.redirects += row.redirects
+            self.inputs += [word.text for word in row.inputs]
+            for name, value in row.assigned:
+                self.opaque.append("it sets a variable")
+                self._assigned(name, value)
+            self.simple(tuple(row.words), row)
+        for name in parsed.loops:
+            self._assigned(name, None)
+        for reason in parsed.hidden:
+            self.hide(reason)
+        if parsed.functions:
+            self.opaque.append("it defines a function")
+        if parsed.arithmetic and parsed.literal_code:
+            self.hide("it calculates with a text")
 
-    def _seen(self, text: str) -> list[Words]:
+    def _compare(self, text: str, parsed: Parsed) -> None:
+        """Compare what was parsed with what the grammar sees, and with the reader of plain commands."""
         seen = look(text)
         self.opaque += seen.opaque
         self.redirects += seen.redirects
-        self.inputs += seen.inputs
-        self.commands += map(Command, seen.named)
-        self._each(seen.commands)
         for reason, shown in seen.hidden:
-            self._hide(reason, shown)
-        return seen.commands
-
-    def _each(self, commands: Sequence[Words]) -> None:
-        for words in commands:
-            self.simple(words)
+            self.hide(reason, shown)
+        mine, others = _known(parsed.simple), _known(seen.commands)
+        try:
+            lexed = lex(text).commands
+        except Unclear as unclear:
+            self.opaque.append(str(unclear))
+        else:
+            if _known(lexed) != mine:
+                others = _known(lexed)
+        if mine != others and not seen.hidden:
+            self.hide("it can be read in two ways")
+        if mine != others:
+            for words in seen.commands:
+                self.simple(words)
 
     def _finish(self, moved: bool) -> None:
         """See to what can only be said of a text as a whole."""
@@ -205,7 +221,7 @@ class _Reader:
             self.check_places()
 
     def _moves(self) -> bool:
-        return any(_base(command.words[0]) in MOVES for command in self.commands)
+        return self.lost or bool(self.folders) or any(_base(command.words[0]) in MOVES for command in self.commands)
 
     def check_places(self) -> None:
         """After a `cd`, a path that does not begin at the root is another one."""
@@ -214,37 +230,118 @@ class _Reader:
         if any(not path.startswith("/") for path in paths):
             self.opaque.append("it names a path after going to another folder")
 
-    def _hide(self, reason: str, shown: str = "…") -> None:
+    def check_written(self) -> None:
+        """A file that is run and, in the same command, written, may contain anything."""
+        written = {_base(redirect.target) for redirect in self.redirects if redirect.writes and redirect.file}
+        loose = any(not row.target.fixed and not row.target.tail for row in self.redirects if row.writes and row.file)
+        fetched, named = set[str](), set[str]()
+        for command in self.commands:
+            name = _base(command.words[0])
+            others = {_base(word) for word in command.words[1:]} if name not in LOOKS else set[str]()
+            fetched |= others if name in FETCHES else set()
+            runs = (
+                is_shell(name)
+                or name in WRAPPERS
+                or name in (".", "source")
+                or is_opener(name)
+                or find_interpreter(name) is not None
+            )
+            named |= set() if runs else others
+        if self.files and loose:
+            return self.hide("it runs a file, and writes one that is not known")
+        names = {_base(command.words[0]) for command in self.commands}
+        paths = {_base(command.words[0]) for command in self.commands if "/" in command.words[0].text}
+        ran = {_base(Word(file)) for file in self.files}
+        if (names | ran) & (written | fetched) or (paths | ran) & named:
+            self.hide("it runs a file that it may write")
+
+    def hide(self, reason: str, shown: str = "…") -> None:
         """Something may be run that cannot be seen."""
         self.opaque.append(reason)
         self.commands.append(Command((Word(shown, fixed=False),)))
 
-    def simple(self, words: Words) -> None:
+    def _add(self, command: Command) -> bool:
+        """Record a command; return False if there are too many."""
+        self.words += len(command.words)
+        unsure = sum(not word.fixed for word in command.words)
+        many = len(self.commands) >= SHELL_COMMANDS or len(command.words) > SHELL_WORDS or unsure > SHELL_LOOSE_WORDS
+        if many or self.words > SHELL_ALL_WORDS:
+            self.hide("it has too many commands or words")
+            return False
+        self.commands.append(command)
+        return True
+
+    def examine(self, command: Command) -> Command:
+        """Return the command with what rules compare it by, so that each rule needs no pass over its words."""
+        texts = {word.text for word in command.words[1:] if word.fixed}
+        texts |= {simplify(text.casefold()) for text in texts if "/" in text}
+        strays = self.lost or bool(self.folders)
+        loose = [
+            word
+            for word in command.words[1:]
+            if not word.fixed or (strays and not word.text.startswith("/")) or ".." in word.text or "/proc" in word.text
+        ]
+        self.loose += len(loose)
+        if self.loose > SHELL_LOOSE_WORDS:
+            loose = loose[:1] and [UNKNOWN]
+        return replace(command, texts=frozenset(texts), loose=tuple(dict.fromkeys(loose)))
+
+    # -- simple commands --------------------------------------------------------------------------------------------
+
+    def simple(self, words: Words, row: SimpleCommand | None = None) -> None:
         """Take in a simple command, and what it runs in turn."""
         if not words:
             return
-        if len(self.commands) >= SHELL_COMMANDS or len(words) > SHELL_WORDS:
-            return self._hide("it has too many commands or words")
-        place = len(self.commands)
-        self.commands.append(Command(words))
-        name = _base(words[0])
-        plain = words[0].text == name
+        if self.depth > SHELL_WRAPPED:
+            return self.hide("it is too long or too deep to be read")
+        place, name = len(self.commands), _base(words[0])
+        foreign = name not in INERT
+        if not self._add(Command(words, foreign=foreign, mentions=_mentioned(name, words) if foreign else frozenset())):
+            return
+        if not words[0].fixed and not words[0].tail:
+            self.opaque.append("the name of a command is not plain")
+            return
         if not words[0].fixed:
             self.opaque.append("the name of a command is not plain")
-        elif name in WRAPPERS:
-            within = self._wrapped(name, WRAPPERS[name], words) and plain and not WRAPPERS[name].own
-            self.commands[place] = Command(words, needs=not within)
-        elif name in SHELLS:
-            within = self._shell(words) and plain
-            self.commands[place] = Command(words, needs=not within)
-        elif name == "find":
-            self._find(words)
-        elif name in OPENERS:
+        self.depth += 1
+        stands = self._within(name, words, row)
+        self.depth -= 1
+        if stands and words[0].text == name:
+            self.commands[place] = replace(self.commands[place], needs=False)
+
+    def _within(self, name: str, words: Words, row: SimpleCommand | None) -> bool:
+        """Take in what a command runs in turn; return True if that is all it does."""
+        interpreter = find_interpreter(name)
+        if name in WRAPPERS:
+            return self._wrapped(name, WRAPPERS[name], words, row) and not WRAPPERS[name].own
+        if is_shell(name):
+            return self._shell(words)
+        if is_opener(name):
             self._somewhere(words, f"{name} runs another command")
+        elif interpreter is not None:
+            self._interpreter(*interpreter, words, row)
+        elif name in _SPECIAL:
+            _SPECIAL[name](self, words)
+        elif name in COMMANDED:
+            self.hide(f"{name} may run what is not seen here")
+        elif name in DATABASES:
+            self._database(name, words)
         else:
             self._builtin(name, words)
+        self._options(name, words)
+        return False
 
-    def _wrapped(self, name: str, wrapper: Wrapper, words: Words) -> bool:
+    def _options(self, name: str, words: Words) -> None:
+        prefixes = RUNNING_OPTIONS.get(name, ())
+        if name == "crontab" and [word.text for word in words[1:]] == ["-l"]:
+            return
+        if any(word.text.startswith(prefixes) for word in words[1:]) and prefixes:
+            self._somewhere(words, f"an option of {name} runs a program")
+            self.hide(f"an option of {name} runs a program")
+        if name in ("make", "gmake") and any(_is_stream(word) for word in _values(words, "f", "--file", "--makefile")):
+            self.hide("make reads its commands from elsewhere")
+
+    def _wrapped(self, name: str, wrapper: Wrapper, words: Words, row: SimpleCommand | None) -> bool:
         """Take in the command inside; whether it stands for the whole."""
         if name == "command" and len(words) > 1 and words[1].text in ("-v", "-V"):
             return False  # only says where a command is
@@ -253,29 +350,39 @@ class _Reader:
             at += 1
         while at is not None and wrapper.sets and at < len(words) and _SETS.match(words[at].text):
             self.opaque.append("it sets a variable")
+            self._assigned(words[at].text.partition("=")[0], Word(words[at].text.partition("=")[2], words[at].fixed))
             at += 1
         if at is None or (name == "time" and at < len(words) and words[at].text in KEYWORDS):
             self._somewhere(words, f"the options of {name} are not plain")
+            self.hide(f"the options of {name} are not plain")
             return False
         if at >= len(words):
             return name == "xargs"  # which then only says what it was given
         inner = _fed(words[1:at], words[at:]) if name == "xargs" else words[at:]
-        self.simple(inner)
+        self.simple(inner, None if name == "xargs" else row)
         return True
 
     def _somewhere(self, words: Words, reason: str) -> None:
-        """A command begins with one of these words."""
+        """A command begins with one of these words, or is in one of them."""
         self.opaque.append(reason)
         for at in range(1, len(words)):
-            if len(self.commands) >= SHELL_COMMANDS:
-                return self._hide("it has too many commands or words")
-            self.commands.append(Command(words[at:]))
-            if words[at].fixed and re.search(r"[\s'\"\\]", words[at].text):  # env -S, su -c, watch
-                self.text(re.sub(r"^(-\w|--[\w-]+=)", "", words[at].text))
+            if not self._add(Command(words[at:])):
+                return
+            text = words[at].text
+            if words[at].fixed and re.search(r"[\s'\"\\]", text):  # su -c, watch
+                self.text(re.sub(r"^(-\w|--[\w-]+=)", "", text))
+            elif words[at].fixed and re.match(r"-\w[\w./]|--[\w-]+=", text):  # env -Sevil, --exec=evil
+                self._add(Command((Word(re.sub(r"^(-\w|--[\w-]+=)", "", text)), *words[at + 1 :])))
 
-    def _find(self, words: Words) -> None:
-        if any(not word.fixed and (not word.glob or word.text[0] in "*?[-") for word in words):
-            self._hide("what find is told is not plain")  # a file may be named -exec
+    def find(self, words: Words) -> None:
+        if any(not word.fixed and (not word.glob or word.text[0] in "*?[-") for word in words[1:]):
+            self.hide("what find is told is not plain")  # a file may be named -exec
+        starts = list[str]()
+        for word in words[1:]:
+            if word.text.startswith(("-", "(", "!")):
+                break
+            starts.append(word.text)
+        inside = all(not start.startswith("/") and ".." not in start for start in starts)
         at = 1
         while at < len(words):
             if words[at].text not in FINDS:
@@ -284,16 +391,27 @@ class _Reader:
             end = next((end for end in range(at + 1, len(words)) if _ends(words, end)), None)
             if end is None:
                 return self._somewhere(words, "what find runs has no end")
-            self.simple(tuple(_loose(word, "{}") for word in words[at + 1 : end]))
+            if words[at].text.endswith("dir"):
+                self.lost = self.lost or not inside
+            plain = inside and words[at + 1 : at + 2] and "{}" not in words[at + 1].text
+            inner = [
+                _found(word) if plain and word.text == "{}" else _loose(word, "{}") for word in words[at + 1 : end]
+            ]
+            self.simple(tuple(inner))
             at = end + 1
+
+    # -- shells and interpreters ------------------------------------------------------------------------------------
 
     def _shell(self, words: Words) -> bool:
         """Take in what another shell is told to run; whether that is the whole of it."""
         at, letters = 1, ""
         while at < len(words) and re.match(r"[-+].", words[at].text):
             if not re.fullmatch(r"-[a-np-rt-z]+", words[at].text):  # -o and -O take a word, -s reads, others are long
+                if words[at].text in ("--version", "--help"):
+                    return False
                 self._somewhere(words, "a shell is started with options of its own")
-                self._hide("a shell is started with options of its own")
+                self.hide("a shell is started with options of its own")
+                self.fed = True
                 return False
             letters += words[at].text[1:]
             at += 1
@@ -301,10 +419,14 @@ class _Reader:
             plain = words[0].text in PLAIN_SHELLS and set(letters) <= set("ceux")
             if not plain:
                 self.opaque.append("it starts another kind of shell")
+                if _base(words[0]) not in PLAIN_SHELLS or not set(letters) <= set("celux"):
+                    self.hide("it starts another kind of shell")
             return self._code(words[at : at + 1]) and plain
-        if at >= len(words) or not all(word.fixed for word in words[: at + 1]):
-            self._hide("a shell reads its commands from elsewhere")
+        if at >= len(words) or not all(word.fixed for word in words[: at + 1]) or _is_stream(words[at]):
+            self.hide("a shell reads its commands from elsewhere")
             self.fed = True
+        else:
+            self.files.append(words[at].text)
         return False
 
     def _read_inputs(self) -> None:
@@ -314,47 +436,252 @@ class _Reader:
 
     def _code(self, words: Words) -> bool:
         if not words or not all(word.fixed for word in words):
-            self._hide("it runs a text that is not plain")
+            self.hide("it runs a text that is not plain")
             return False
         self.text(" ".join(word.text for word in words))
         return True
 
+    def _interpreter(self, language: str, how: Interpreter, words: Words, row: SimpleCommand | None) -> None:
+        """Take in the code that an interpreter is given, the file that it runs, or that it reads its input."""
+        at, silent, reason = 1, False, f"{language} may run what is not seen here"
+        while at < len(words) and words[at].text.startswith("-") and words[at].text != "-":
+            text = words[at].text
+            at += 1
+            if not words[at - 1].fixed:
+                return self.hide(reason)
+            if text.startswith("--"):
+                if not text.startswith(how.long_flags):
+                    return self.hide(reason)
+                silent = silent or text in ("--version", "--help", "--test")
+                continue
+            for place, letter in enumerate(text[1:], 2):
+                if letter in how.code:
+                    code = [Word(text[place:])] if text[place:] and language != "node" else list(words[at : at + 1])
+                    if language == "perl" and text[place:]:
+                        code = [Word("?")]
+                    return None if code and code[0].fixed and how.plain(code[0].text) else self.hide(reason)
+                if language == "python" and letter == "m":
+                    module = text[place:] or (words[at].text if at < len(words) else "")
+                    return self.hide(reason) if module in CODE_MODULES or not module else None
+                if language == "perl" and letter == "i":
+                    break  # the rest is a suffix
+                if letter in how.valued:
+                    at += not text[place:]
+                    break
+                if letter not in how.flags:
+                    return self.hide(reason)
+                silent = silent or letter in "vVh"
+        if at < len(words) and (not words[at].fixed or _is_stream(words[at])):
+            at = len(words) if words[at].text == "-" else at
+            if at < len(words) and not (words[at].tail or words[at].glob):
+                return self.hide(reason)
+        if at < len(words):
+            self.files.append(words[at].text)
+            return None if not _is_stream(words[at]) else self.hide(reason)
+        if silent and len(words) == 2:
+            return None
+        texts = row.inputs if row is not None else []
+        plain = len(texts) == 1 and texts[0].fixed and how.plain(texts[0].text)
+        return None if plain else self.hide(reason)
+
+    def awk(self, words: Words) -> None:
+        at = 1
+        while at < len(words) and words[at].text.startswith("-") and len(words[at].text) > 1:
+            text = words[at].text
+            if not re.match(r"-[Fv]|--version$|--csv$", text):
+                return self.hide("awk may run what is not seen here")
+            at += 2 if text in ("-F", "-v") else 1
+        if at < len(words) and not (words[at].fixed and is_plain_awk(words[at].text)):
+            self.hide("awk may run what is not seen here")
+
+    def sed(self, words: Words) -> None:
+        scripts, rest, at = list[Word](), list[Word](), 1
+        while at < len(words):
+            text = words[at].text
+            if text in ("-e", "--expression", "-ne", "-ie", "-Ee", "-re", "-nEe", "-nre"):
+                scripts += words[at + 1 : at + 2]
+                at += 1
+            elif text.startswith("--expression="):
+                scripts.append(Word(text.partition("=")[2], words[at].fixed))
+            elif re.fullmatch(
+                r"-[nErsuz]*(?:i[\w.~-]*)?|--(?:quiet|silent|in-place(?:=\S*)?|posix|null-data)", text
+            ) and (len(text) > 1):
+                pass
+            elif text.startswith("-") and len(text) > 1:
+                return self.hide("sed may run what is not seen here")
+            else:
+                rest.append(words[at])
+            at += 1
+        scripts = scripts or rest[:1]
+        if not all(word.fixed and is_plain_sed(word.text) for word in scripts):
+            self.hide("sed may run what is not seen here")
+
+    def git(self, words: Words) -> None:
+        if reason := explain_git(words):
+            self.hide(reason)
+            self._somewhere(tuple(_bare(word) for word in words), reason)
+
+    def tar(self, words: Words) -> None:
+        if runs_from_tar(words):
+            self._somewhere(words, "an option of tar runs a program")
+            self.hide("an option of tar runs a program")
+
+    def link(self, words: Words) -> None:
+        self.lost = True  # what a path behind a new link leads to is not known
+
+    def change(self, words: Words) -> None:
+        """Note the folder that relative paths are seen from."""
+        targets = [word for word in words[1:] if not (word.fixed and re.fullmatch(r"-[LPe@]*|--", word.text))]
+        self.move(targets[0] if targets else None)
+
+    def move(self, target: Word | None) -> None:
+        if target is None or not target.fixed or target.text == "-":
+            self.lost = True
+        elif target.text.startswith("/"):
+            self.folders.append(target.text)
+        elif ".." in target.text.split("/") or target.text[:1] in ("+", "-", ""):
+            self.lost = True
+
+    def _database(self, name: str, words: Words) -> None:
+        text = " ".join(word.text for word in words[1:])
+        tokens = set(_TOKENS.findall(text.casefold()))
+        risky = tokens & {
+            "system",
+            "program",
+            "edit",
+            "load_extension",
+            "source",
+            ".shell",
+            ".system",
+            ".read",
+            "pager",
+        }
+        dotted = any(
+            word.text.lstrip().startswith(".") and len(word.text.lstrip()) > 1 and " " in word.text for word in words
+        )
+        given = len(words) > 2
+        if risky or dotted or "\\" in text or not given or any(not word.fixed for word in words[2:]):
+            self.hide(f"{name} may run what is not seen here")
+
+    # -- builtins and variables -------------------------------------------------------------------------------------
+
+    def _assigned(self, name: str, value: Word | None) -> None:
+        if can_run(name, value):
+            self.hide(f"it sets {name}, which programs run")
+            if value is not None and value.fixed and value.text.strip():
+                self.text(value.text)
+
     def _builtin(self, name: str, words: Words) -> None:
         texts = [word.text for word in words[1:]]
-        if name in CODE:
+        if name in SETS:
+            for word in words[1:]:
+                if is_assignment(word.text):
+                    self._assigned(word.text.partition("=")[0], Word(word.text.partition("=")[2], word.fixed))
+                elif name not in ("export", "readonly") and re.fullmatch(r"[A-Z_][A-Z0-9_]*", word.text):
+                    self._assigned(word.text, None)
+        if name in (".", "source") and len(words) == 2 and words[1].fixed and words[1].text.endswith("/bin/activate"):
             self.opaque.append(f"{name} may run what is not seen here")
-            self._code(words[1:]) if name == "eval" else self._hide(f"{name} may run what is not seen here")
+            self.files.append(words[1].text)
+        elif name in CODE:
+            self.opaque.append(f"{name} may run what is not seen here")
+            if name in ("eval", "mapfile", "readarray", "alias"):
+                self._code(words[1:])
+            if name != "eval":
+                self.hide(f"{name} may run what is not seen here")
+            self.fed = self.fed or name in (".", "source")
         elif name in CHANGES:
             self.opaque.append(f"{name} changes what commands mean")
             if name == "trap":
-                self._code(words[1:2])
+                for word in words[1:]:
+                    self._code((word,))
+            if name == "set" and any(re.match(r"-\w*H|\+|histexpand|history", text) for text in texts):
+                self.hide("set changes what commands mean")
         elif (
             (name == "test" and any(text in ("-v", "-R") or "[" in text for text in texts))
             or (name == "printf" and any(text.startswith("-v") or _COUNTS.search(text) for text in texts))
             or (name == "wait" and any(text.startswith("-") for text in texts))
         ):
             self.opaque.append(f"{name} may set a variable or calculate")
-        if name in CALCULATE and any("$(" in text or "`" in text for text in texts):
-            self._hide(f"{name} may calculate with a text")
+        if name in CALCULATE and any(_is_code(word) for word in words[1:]) and _calculates(name, texts):
+            self.hide(f"{name} may calculate with a text")
+        if "/" in words[0].text and words[0].fixed:
+            self.files.append(words[0].text)
 
 
-def _lexed(text: str) -> Lexed | Unclear:
-    try:
-        return lex(text)
-    except Unclear as unclear:
-        return unclear
+_SPECIAL: dict[str, Callable[[_Reader, Words], None]] = {
+    "find": _Reader.find,
+    "sed": _Reader.sed,
+    "gsed": _Reader.sed,
+    "git": _Reader.git,
+    "tar": _Reader.tar,
+    "gtar": _Reader.tar,
+    "bsdtar": _Reader.tar,
+    "ln": _Reader.link,
+    **dict.fromkeys(("awk", "gawk", "mawk", "nawk", "original-awk"), _Reader.awk),
+    **dict.fromkeys(MOVES, _Reader.change),
+}
 
 
-def _too_much(text: str, lexed: Lexed | Unclear) -> bool:
-    """Whether the grammar would take too long; its time grows with the square of the signs."""
-    if isinstance(lexed, Unclear):
-        return sum(map(text.count, SIGNS)) > SHELL_SIGNS
-    return len(lexed.commands) + len(lexed.redirects) > SHELL_COMMANDS
+def _known(commands: Sequence[Words]) -> list[list[str | None]]:
+    """Return what two readers must agree on: each command with its words, and which of them are not fixed."""
+    lone = ("-", "==", "=~")  # which the grammar sometimes leaves out
+    rows = [[word.text if word.fixed else None for word in words if word.text not in lone] for words in commands]
+    return [row for row in rows if row[:1] and row[0] not in NAMED]
 
 
 def _base(word: Word) -> str:
     """The name of a program, wherever it lies, and as a file system sees it that does not mind capitals."""
-    return word.text.rsplit("/", 1)[-1].casefold()
+    return (word.tail or word.text.rstrip("/").rsplit("/", 1)[-1]).casefold()
+
+
+def _mentioned(name: str, words: Words) -> frozenset[str]:
+    """Return the names that the words of a command contain, but for the verb of a program with verbs."""
+    first = 2 if name in VERBS else 1
+    return frozenset(token for word in words[first:] for token in _TOKENS.findall(word.text.casefold()))
+
+
+def _is_code(word: Word) -> bool:
+    return "$(" in word.text or "`" in word.text
+
+
+def _calculates(name: str, texts: Sequence[str]) -> bool:
+    """Return True unless a builtin only takes the result of a substitution as text."""
+    if name in ("printf", "test", "wait", "["):
+        return any(text in ("-v", "-R", "-eq", "-ne", "-lt", "-le", "-gt", "-ge") or "[$" in text for text in texts)
+    if name in ("export", "readonly", "local", "declare", "typeset"):
+        return any("[" in text or re.match(r"[-+]\w*[ianA]", text) for text in texts)
+    return True
+
+
+def _is_stream(word: Word) -> bool:
+    """Return True if a file is not a file: the input, a descriptor or a terminal, by whichever path."""
+    parts = [part for part in word.text.casefold().split("/") if part not in ("", ".")]
+    return word.text == "-" or "dev" in parts[:-1] or "proc" in parts[:-1] or parts[-1:] == ["stdin"]
+
+
+def _values(words: Words, letter: str, *names: str) -> list[Word]:
+    """Return the values of an option."""
+    found = list[Word]()
+    for at, word in enumerate(words[1:], 1):
+        name, equals, value = word.text.partition("=")
+        if word.text.startswith("--"):
+            if any(long.startswith(name) for long in names):
+                found += [Word(value, word.fixed)] if equals else words[at + 1 : at + 2]
+        elif word.text.startswith("-") and letter in word.text[1:]:
+            rest = word.text[1:].partition(letter)[2]
+            found += [Word(rest, word.fixed)] if rest else words[at + 1 : at + 2]
+    return found
+
+
+def _bare(word: Word) -> Word:
+    """Return a setting of git as the command that it may be: `alias.x=!evil push` is `evil push`."""
+    _, sign, value = word.text.partition("=")
+    return replace(word, text=value.lstrip("!") or word.text) if sign else replace(word, text=word.text.lstrip("!"))
+
+
+def _found(word: Word) -> Word:
+    """Return a file that find finds below the folder of the command."""
+    return Word("./*", fixed=False, glob=True)
 
 
 def _loose(word: Word, sign: str) -> Word:

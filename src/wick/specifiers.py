@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 from wick.errors import BackendError, ConfigError
 from wick.lexing import Word
 from wick.patterns import Glob
-from wick.shell import Command, Script
+from wick.shell import Command, Script, simplify
 
 Met = Literal["yes", "maybe", "no"]
 STAR = "*"
@@ -39,35 +39,78 @@ class Words:
         if (words[0] == STAR and len(words) > 1) or text.startswith(":*"):
             raise ConfigError("it must begin with the name of a command, as in Bash(git status *)")
         self.pattern = tuple(words)
+        self.denied = tuple(_Denied(word) for word in words)
+        contains = len(words) == 4 and words[1] == words[3] == STAR and STAR not in words[2]
+        self.contained = self.denied[2] if contains else None
+        self.tokens = tuple(token for word in words for token in tokenize(word.rsplit("/", 1)[-1] or word))
 
     def met(self, script: Script) -> Met:
         """Whether one of the commands is meant. A program is known by its name wherever it lies, and in any case."""
         if self.pattern == (STAR,):
             return "yes"
-        return most(self._one_met(command) for command in script.commands)
+        return most(self._one_met(command, script) for command in script.commands)
 
-    def _one_met(self, command: Command) -> Met:
+    def _one_met(self, command: Command, script: Script | None = None) -> Met:
+        name = command.words[0]
+        if name.fixed and not _by_any_name(self.pattern[0], name.text):
+            return "maybe" if self._is_mentioned(command) else "no"
+        if self.contained is not None and name.fixed and script is not None:
+            return self._contains(self.contained, command, script)
         if self._led(command.words, _by_any_name, sure=True):
             return "yes"
-        return "maybe" if self._led(command.words, _by_any_name, sure=False) else "no"
+        loose = self._led(command.words, _by_any_name, sure=False, script=script)
+        return "maybe" if loose or self._is_mentioned(command) else "no"
+
+    def _contains(self, denied: _Denied, command: Command, script: Script) -> Met:
+        """Compare a pattern such as `rm * /usr *` with what was found out about the words of a command."""
+        if denied.pattern in command.texts or (denied.path and denied.path in command.texts):
+            return "yes"
+        return "maybe" if any(denied.can_be(word, script) for word in command.loose) else "no"
+
+    def _is_mentioned(self, command: Command) -> bool:
+        """Return True if a program about which nothing is known is given the words of the pattern."""
+        if not command.foreign or not command.mentions or not self.tokens:
+            return False
+        mentions = command.mentions
+        return all(
+            token in mentions if STAR not in token else any(like(token, other) for other in mentions)
+            for token in self.tokens
+        )
 
     def covers(self, command: Command) -> bool:
-        return self._led(command.words, _by_its_name, sure=True)
+        return self._led(command.words, _by_its_name, sure=True, allows=True)
 
-    def _led(self, words: Sequence[Word], named: Callable[[str, str], bool], sure: bool) -> bool:
+    def _led(
+        self,
+        words: Sequence[Word],
+        named: Callable[[str, str], bool],
+        sure: bool,
+        allows: bool = False,
+        script: Script | None = None,
+    ) -> bool:
         """Whether words lead through the pattern; unless `sure`, what the shell may make of them counts, too."""
-        states, test = self._skipped({0}), named
-        for word in words:
-            if word.fixed:
-                states = self._stepped(states, word.text, test)
+        states = self._skipped({0})
+        for place, word in enumerate(words):
+            test = (lambda at, text=word.text: named(self.pattern[at], text)) if not place else None
+            if word.fixed and (sure or not place):
+                states = self._stepped(states, test or self._compare(word, allows))
+            elif word.fixed:
+                states = self._stepped(
+                    states,
+                    lambda at, word=word: self.denied[at].is_word(word.text) or self.denied[at].can_be(word, script),
+                )
             elif sure:
                 states = {at for at in states if self.pattern[at : at + 1] == (STAR,)}
             else:
-                states = self._any(states, word)
+                states = self._any(states, word, not place, script)
             if not states:
                 return False
-            test = like
         return len(self.pattern) in self._skipped(states)
+
+    def _compare(self, word: Word, allows: bool) -> Callable[[int], bool]:
+        if allows:
+            return lambda at: like(self.pattern[at], word.text)
+        return lambda at: self.denied[at].is_word(word.text)
 
     def _skipped(self, states: Iterable[int]) -> set[int]:
         """A star may stand for nothing."""
@@ -79,24 +122,94 @@ class Words:
                 found.add(at)
         return found
 
-    def _stepped(self, states: Iterable[int], word: str, test: Callable[[str, str], bool]) -> set[int]:
+    def _stepped(self, states: Iterable[int], test: Callable[[int], bool]) -> set[int]:
         led = set()
         for at in states:
             if at < len(self.pattern):
                 if self.pattern[at] == STAR:
                     led.add(at)
-                elif test(self.pattern[at], word):
+                elif test(at):
                     led.add(at + 1)
         return self._skipped(led)
 
-    def _any(self, states: set[int], word: Word) -> set[int]:
+    def _any(self, states: set[int], word: Word, is_name: bool, script: Script | None) -> set[int]:
         """Where any number of words may lead that the shell could make of this one."""
         reached, fresh = set(states), set(states)
-        test = _found if word.glob else _anything
+
+        def test(at: int) -> bool:
+            if at == 0 and is_name:
+                return _can_be_named(self.pattern[0], word)
+            return self.denied[at].can_be(word, script)
+
         while fresh:
-            fresh = self._stepped(fresh, word.text, test) - reached
+            fresh = self._stepped(fresh, test) - reached
             reached |= fresh
         return reached
+
+
+class _Denied:
+    """One word of a rule that denies. A path is the same with double slashes, `.` and `..` in it, and in capitals."""
+
+    def __init__(self, pattern: str) -> None:
+        self.pattern = pattern
+        self.path = simplify(pattern.casefold()) if "/" in pattern else ""
+        self.last = self.path.rsplit("/", 1)[-1]
+
+    def is_word(self, text: str) -> bool:
+        """Return True if a word certainly is what the pattern says."""
+        if like(self.pattern, text):
+            return True
+        return bool(self.path) and "/" in text and like(self.path, simplify(text.casefold()))
+
+    def can_be(self, word: Word, script: Script | None) -> bool:
+        """Return True if a word may become, or lead to, what the pattern says."""
+        if word.tail:
+            pattern = self.last if self.path else self.pattern
+            return STAR in pattern or (bool(self.path) and pattern == word.tail.casefold())
+        if not word.fixed and not word.glob:
+            return True
+        if not self.path or not self.path.startswith("/"):
+            relative = word.text.startswith("./") and not self.pattern.startswith("-")
+            return not word.fixed and _found(self.pattern, simplify(word.text) if relative else word.text)
+        folders = script.folders if script is not None else ()
+        lost = script is not None and script.lost
+        text = simplify(word.text.casefold())
+        if text.startswith("/proc/"):
+            lost, text = True, text.rsplit("/", 1)[-1]
+        if not word.fixed and (text.startswith("/") or text[:1] in "*?["):
+            if _found(self.path, text) or _found(f"{self.path}/", text):
+                return True
+        if text.startswith("/"):
+            return False
+        paths = [simplify(f"{folder.casefold()}/{text}") for folder in folders]
+        if any(like(self.path, path) if word.fixed else _found(self.path, path) for path in paths):
+            return True
+        climbs = text == ".." or text.startswith("../")
+        if not climbs and not lost:
+            return False
+        last = text.rsplit("/", 1)[-1]
+        if last in ("..", "."):
+            return True
+        return like(self.last, last) if word.fixed else _found(self.last, last)
+
+
+def tokenize(text: str) -> list[str]:
+    """Return the names in a text, without its signs."""
+    return [token for token in _TOKEN.findall(text.casefold()) if token.strip(STAR)]
+
+
+_TOKEN = re.compile(r"[\w.+*-]+")
+
+
+def _can_be_named(pattern: str, word: Word) -> bool:
+    """Return True if a word that the shell makes something of can become the name of this program."""
+    name = pattern.casefold().rsplit("/", 1)[-1]
+    if word.tail:
+        return like(name, word.tail.casefold())
+    if not word.glob:
+        return True
+    text = word.text.casefold()
+    return _found(pattern.casefold(), text) or _found(name, text.rsplit("/", 1)[-1])
 
 
 def like(pattern: str, text: str) -> bool:
@@ -124,10 +237,6 @@ def _by_its_name(pattern: str, program: str) -> bool:
 def _by_any_name(pattern: str, program: str) -> bool:
     pattern, program = pattern.casefold(), program.casefold()
     return like(pattern, program) or like(pattern, program.rsplit("/", 1)[-1])
-
-
-def _anything(pattern: str, word: str) -> bool:
-    return True
 
 
 def _found(pattern: str, glob: str) -> bool:
