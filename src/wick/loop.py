@@ -105,6 +105,8 @@ async def _call_model(call: ModelCall) -> Message:
         if reply.finish or reply.usage.total_tokens:  # a server that never began an answer has charged nothing
             call.charge(reply.usage)
     message = reply.message()
+    if reply.withheld:
+        call.run.record("tool_calls_withheld", finish=reply.finish, tools=[*reply.withheld])
     call.trail.reply, call.trail.finish = message, reply.finish
     return message
 

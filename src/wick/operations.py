@@ -654,6 +654,11 @@ class ToolUse(Operation[ToolResult], Injected):
             and view.bound.is_same(self.bound)
         )
 
+    @property
+    def exception(self) -> BaseException | None:
+        """The exception that the tool raised, if it crashed. `error` stays empty, for there is a result."""
+        return getattr(self.result, "exception", None)
+
     def stream(self, text: str) -> None:
         """Show a piece of the tool's output while it runs."""
         if self.run.emitter is not None:
@@ -664,8 +669,11 @@ class ToolUse(Operation[ToolResult], Injected):
 
     def accept(self, result: Any) -> ToolResult:
         given = ToolResult(result) if isinstance(result, str) else _expect(result, ToolResult, "a ToolResult or a text")
-        mine = given.tool_call_id == self.call.id and given.name == self.call.name
-        return given if mine else self._copy(given, given.data)
+        if given.tool_call_id == self.call.id and given.name == self.call.name:
+            return given
+        mine = self._copy(given, given.data)
+        mine.exception = given.exception
+        return mine
 
     def place(self) -> dict[str, Any]:
         return {"call": self.call.id}

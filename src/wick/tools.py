@@ -316,7 +316,9 @@ async def _outcome(tool: Tool, values: Mapping[str, Any], context: tuple[object,
             raise
         return _failed(tool, f"{tool.name} was cancelled from within")
     except (Exception, SystemExit) as error:  # a tool that exits ends itself, not the agent
-        return _failed(tool, ": ".join(filter(None, (tool.name, type(error).__name__, _message(error)))))
+        result, ended = _failed(tool, ": ".join(filter(None, (tool.name, type(error).__name__, _message(error)))))
+        result.exception = error
+        return result, ended
     return _result(tool, answer), "failed" if isinstance(answer, ToolResult) and answer.error else "done"
 
 
