@@ -8,7 +8,7 @@ A ContextVar follows awaits, tasks and `asyncio.to_thread`. It does not follow t
 `multiprocessing`, so that guards would not hold for an agent that a tool runs there. The first tool use therefore
 instruments the places where Python hands work to a thread:
 
-    threading.Thread.start               the thread object remembers the run that started it
+    threading.Thread.start               a thread belongs to the run that started it
     _thread.start_new_thread             the function remembers the run that started it
     concurrent.futures.thread._WorkItem  a work item remembers the run that submitted it
     multiprocessing.pool.ThreadPool      a function remembers the run that applied or mapped it
@@ -29,15 +29,14 @@ from functools import wraps
 from typing import Any
 
 _current: ContextVar[Any] = ContextVar("wick_current_run", default=None)
-_ATTRIBUTE = "_wick_run"  # of a thread: the run that started it
+_DETACHED = "_wick_detached"  # an attribute of threads that belong to no run
 _lock = threading.Lock()
 _instrumented: set[str] = set()
 
 
 def find_run() -> Any:
     """Return the run that the calling code is part of, or None if it is part of no tool."""
-    run = _current.get()
-    return run if run is not None else getattr(threading.current_thread(), _ATTRIBUTE, None)
+    return _current.get()
 
 
 @contextmanager
@@ -54,7 +53,7 @@ def run_context(run: Any) -> Iterator[None]:
 
 def detach_thread(thread: threading.Thread) -> threading.Thread:
     """Return a thread that belongs to no run, whichever starts it: a worker that serves several."""
-    setattr(thread, _ATTRIBUTE, None)
+    setattr(thread, _DETACHED, True)
     return thread
 
 
@@ -79,7 +78,7 @@ def _instrument_threads() -> None:
     def start_in_context(self: threading.Thread) -> None:
         run = find_run()
         if run is not None and not _is_worker(self):
-            self.__dict__.setdefault(_ATTRIBUTE, run)
+            _bind_thread(self, run)
         start(self)
 
     start_new_thread = _thread.start_new_thread  # `threading` has a reference of its own
@@ -93,8 +92,24 @@ def _instrument_threads() -> None:
     _thread.start_new_thread = _thread.start_new = start_raw_in_context
 
 
+def _bind_thread(thread: threading.Thread, run: Any) -> None:
+    """Have a thread set the context variable before anything else, so that what it starts in turn inherits it."""
+    work, own = thread.run, thread.__dict__.get("run")
+
+    def run_in_context() -> None:
+        thread.__dict__.pop("run", None)  # break the cycle thread → function → thread
+        if own is not None:
+            thread.__dict__["run"] = own
+        _current.set(run)
+        work()
+
+    thread.run = run_in_context  # type: ignore[method-assign]
+
+
 def _is_worker(thread: threading.Thread) -> bool:
     """Return True for a thread of a pool: it also does work that other runs submit, and each item has its own run."""
+    if getattr(thread, _DETACHED, False):
+        return True
     target = getattr(thread, "_target", None)
     pool = sys.modules.get("multiprocessing.pool")
     return target is executors._worker or ("pool" in _instrumented and pool is not None and target is pool.worker)

@@ -208,8 +208,8 @@ def _granted(grant: Any) -> tuple[str, bytes]:
 def _grants(thread: Thread, entries: Iterable[Any], kept: bool) -> frozenset[tuple[str, bytes]]:
     """What the answers among a thread's entries granted for longer than once.
 
-    A grant holds in the thread where it was given: a fork of that asks again. Where grants are kept, one for good counts
-    here for its own run alone: afterwards it may have been taken back.
+    A grant holds in the thread where it was given: a fork of that asks again. Where grants are kept, one for good
+    counts here for its own run alone: afterwards it may have been taken back.
     """
     found: dict[str, set[tuple[str, bytes]]] = {"session": set(), "always": set()}
     for entry in entries:
