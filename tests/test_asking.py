@@ -315,6 +315,7 @@ async def test_the_question_and_the_answer_are_in_the_log_before_it_is_done() ->
         "allowed": True,
         "reason": "",
         "args": {"text": "better"},
+        "thread": result.thread.id,
     }
 
 

@@ -244,7 +244,7 @@ def test_what_cannot_be_a_tool_is_refused_with_a_sentence() -> None:
         called: "the arguments of the tool called cannot be described as JSON",
         wrong_default: "the default of 'x' in the tool wrong_default does not fit",
         strange_default: "the default of 'x' in the tool strange_default does not fit",
-        nan_default: "the tool nan_default cannot be described as JSON",
+        nan_default: "the default of 'x' in the tool nan_default does not fit its type or is not JSON data",
     }
     for fn, words in refusals.items():
         with pytest.raises(ConfigError, match=words) as caught:

@@ -125,7 +125,7 @@ def test_the_open_operation_can_change_and_the_sealed_one_does_not_notice() -> N
     use.args["plan"]["steps"].append("b")
     use.tool = execute
     assert sealed.args == {"plan": {"steps": ["a"]}}
-    assert sealed.bound is deep
+    assert sealed.view().bound is deep and sealed.bound.is_same(deep)
 
 
 def test_a_sealed_model_call_keeps_its_own_lists() -> None:
@@ -237,7 +237,8 @@ async def test_a_tool_use_is_done_exactly_as_it_was_sealed() -> None:
         return text
 
     await echoer(guard(ToolUse, name="watch")(watch), tools=[record]).run("go")
-    assert done == [(watch.op, "hi", 1)]
+    ((used, text, times),) = done
+    assert (text, times) == ("hi", 1) and (used.hash, used.args) == (watch.op.hash, watch.op.args)
 
 
 # rules 7 and 8: the hash

@@ -525,7 +525,7 @@ def test_a_fork_is_the_thread_as_it_was_after_that_entry(at: int) -> None:
     for entry in thread.entries[:at]:
         earlier.append(entry.kind, entry.data)
     other = thread.fork(at)
-    assert told(other) == told(earlier)
+    assert told(other) == told(earlier) | {"answers": {}}, "an answer counts in the thread where it was given"
     assert other.entries == thread.entries[:at] and other.id != thread.id
     assert other.touched == {}
     other.values["only"] = "here"

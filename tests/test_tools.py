@@ -41,7 +41,7 @@ class ToolUse(Injected):
 
 async def outcome(item: Tool, /, *context: object, **args: Any) -> tuple[ToolResult, tools.Ended]:
     """Validate, seal and use, as the loop does."""
-    return await use(item, canonical(freeze(item.validate(args))), *context)
+    return await use(item, item.bind(args).values, *context)
 
 
 async def output(item: Tool, /, *context: object, **args: Any) -> str:
@@ -308,10 +308,10 @@ async def test_the_function_gets_typed_values_built_from_the_bytes() -> None:
     async def plan(when: date, points: list[Point], tags: set[str] = frozenset("a")) -> None:  # type: ignore[assignment]
         seen.extend((when, points, tags))
 
-    await plan.call(b'{"points":[{"x":1}],"tags":["a"],"when":"2024-01-02"}')
+    await plan.call(plan.bind({"points": [{"x": 1}], "tags": ["a"], "when": "2024-01-02"}).values)
     assert seen == [date(2024, 1, 2), [Point(x=1)], {"a"}]
     with pytest.raises(InvalidArgs, match="^plan: when"):
-        await plan.call(b'{"points":[],"when":"soon"}')
+        plan.bind({"points": [], "when": "soon"})
 
 
 async def test_sync_functions_run_in_a_thread_with_the_callers_context() -> None:

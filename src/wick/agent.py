@@ -21,9 +21,10 @@ from wick.loop import Loop
 from wick.matching import literal, patterns
 from wick.messages import Message, Messages, user
 from wick.models import resolve
-from wick.operations import Result, Run, ToolUse, current_run
+from wick.operations import Result, Run, ToolUse
 from wick.prices import Charge
 from wick.protocols import Model, Usage
+from wick.run_context import find_run
 from wick.threads import Thread
 from wick.tools import Tool, tool
 from wick.turns import end
@@ -147,7 +148,7 @@ class Agent:
             raise ConfigError(f"thread={thread!r} needs a place where threads are kept: hooks=[Sessions(…)]")
         if recipe and not any(part.name == "recipes" for part in self._parts):
             raise ConfigError(f"recipe={recipe!r} needs a place where recipes are: hooks=[Recipes()]")
-        parent = parent or current_run.get()  # whoever runs an agent inside a tool need not think of its guards
+        parent = _parent(parent, find_run())
         run = Run(
             agent=self.name,
             input=_messages(input),
@@ -281,6 +282,21 @@ class _Events:
     async def come(self) -> None:
         self._reader = asyncio.get_running_loop().create_future()
         await self._reader
+
+
+def _parent(given: Run | None, found: Run | None) -> Run | None:
+    """Return the run that a new one is a child of: the one whose tool starts it, or one below that.
+
+    An agent that a tool runs is under the guards of that run, whether the tool passes `parent=` or not.
+    """
+    if given is None or found is None:
+        return given or found
+    above: Run | None = given
+    while above is not None and above.id != found.id:
+        above = above.parent
+    if above is None:
+        raise ConfigError(f"an agent that a tool of run {found.id} starts is its child; leave out parent=")
+    return given
 
 
 def _holds(part: Capability) -> bool:

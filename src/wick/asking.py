@@ -9,6 +9,7 @@ from math import inf
 from time import perf_counter, time
 from typing import Any
 from uuid import uuid4
+from weakref import WeakKeyDictionary
 
 from wick.caps import ASK_SECONDS
 from wick.decisions import Allow, Ask, Asker, Block, Question
@@ -16,20 +17,24 @@ from wick.errors import Paused
 from wick.events import ApprovalRequest, ApprovalResponse
 from wick.frozen import FrozenDict, freeze
 from wick.operations import Operation, Run
-from wick.why import Why
+from wick.why import Trail, Why
+
+# The answers of the user by the hash they are about, for each operation. Hooks can write to a trail, and not here.
+_answers: WeakKeyDictionary[Trail, dict[str, Allow | Block]] = WeakKeyDictionary()
 
 
 async def ask(op: Operation[Any], sealed: Operation[Any], asks: Sequence[Ask]) -> Allow | Block:
-    """Put every question about a sealed operation to the user of the root run, together."""
+    """Put every question about a sealed operation to the user of the root run, together; an asker gets a view."""
     await op.before_asking()
     start = perf_counter()
     text = "\n".join(dict.fromkeys(ask.question for ask in asks))
     lasting = {"lasting": True} if text == op.trail.default_question else {}  # a grant silences this one from then on
-    question = Question(text, new_id(), sealed.hash, sealed.about() | lasting, sealed)
-    answer = op.trail.answers.get(question.hash) or await put(op.run, question)
+    question = Question(text, new_id(), sealed.hash, sealed.about() | lasting, sealed.view())
+    given = _answers.setdefault(op.trail, {})
+    answer = given.get(question.hash) or await put(op.run, question)
     if isinstance(answer, Allow) and answer.args is not None and "args" not in op.editable:
         answer = Block("only a tool's arguments can be changed by an answer")
-    op.trail.answers[question.hash] = answer  # it covers later attempts at the same
+    given[question.hash] = answer  # it covers later attempts at the same
     verdict, reason = ("refused", answer.reason) if isinstance(answer, Block) else ("approved", "")
     op.why.append(Why(_who(op.run, question), "gate", verdict, reason, (perf_counter() - start) * 1000))
     return answer

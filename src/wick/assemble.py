@@ -13,7 +13,13 @@ from wick.messages import Message, Reasoning, ToolCall
 from wick.protocols import CallArgs, CallStart, Delta, Finish, ReasoningDelta, TextDelta, Usage
 
 _NONE_USED = Usage()
-_CUT_OFF = ("length", "max_tokens", "content_filter")
+_CUT_OFF = ("length", "max_tokens")
+
+# The provider or the model itself took the reply back: its tool calls are not to be made, however complete they look.
+_WITHHELD = frozenset((
+    "content_filter", "refusal", "safety", "recitation", "blocklist", "prohibited_content", "spii", "image_safety",
+    "guardrail_intervened", "content_filtered",
+))  # fmt: skip
 
 
 class Reply:
@@ -49,11 +55,21 @@ class Reply:
         else:
             raise ModelError(f"a model yielded {delta!r}, which is not a delta")
 
+    @property
+    def withheld(self) -> tuple[str, ...]:
+        """The names of the tool calls that do not count, because the reply was refused or filtered."""
+        if self.finish.lower() not in _WITHHELD:
+            return ()
+        return tuple(start.name or "unnamed" for _, start in sorted(self._starts.items()))
+
     def message(self) -> Message:
-        """The whole reply. A stream that broke off is an error, whatever it had said by then."""
+        """Return the whole reply. A stream that broke off is an error, whatever it had said by then.
+
+        A reply that was refused or filtered has no tool calls: none of them may run.
+        """
         if not self.finish:
             raise ModelError("the model's stream broke off before it had finished", retryable=True)
-        calls = tuple(self._call(index) for index in sorted(self._starts))
+        calls = () if self.withheld else tuple(self._call(index) for index in sorted(self._starts))
         _distinct(calls)
         return Message("assistant", "".join(self._text), calls, reasoning=self._thoughts())
 

@@ -3,6 +3,7 @@
 # hooks and the loop
 GUARD_SECONDS = 30.0  # a guard that has not answered by then has not agreed
 MAX_STEPS = 25
+MAX_ANSWERS = 8  # answers with changed arguments to the questions about one operation
 MAX_CONTINUES = 8  # hooks may send a finished run back this often in a row
 ASK_SECONDS = 24 * 3600.0  # how long a question waits for its answer
 CANCEL_GRACE_SECONDS = 1.0  # what is cancelled and does not end by then is abandoned

@@ -72,10 +72,12 @@ def freeze(value: Any, depth: int = JSON_DEPTH) -> Any:
         return value
     if isinstance(value, str):
         return _utf8(value)
-    if value is None or isinstance(value, int):
+    if value is None or value is True or value is False:
         return value
+    if isinstance(value, int):  # an instance of a subclass may look other than it is
+        return value if type(value) is int else int.__index__(value)
     if isinstance(value, float):
-        return _finite(value)
+        return _finite(value if type(value) is float else float.__float__(value))
     if depth == JSON_DEPTH and isinstance(value, (FrozenDict, FrozenList)):
         return value
     if depth == 0:
@@ -84,10 +86,12 @@ def freeze(value: Any, depth: int = JSON_DEPTH) -> Any:
         return FrozenDict({
             key if type(key) is str and key.isascii() else _key(key):
             item if type(item) is str and item.isascii() else freeze(item, depth - 1)
-            for key, item in value.items()
+            for key, item in dict.items(value)
         })  # fmt: skip
-    if isinstance(value, (list, tuple)):
-        return FrozenList([freeze(item, depth - 1) for item in value])
+    if isinstance(value, list):
+        return FrozenList([freeze(item, depth - 1) for item in list.__iter__(value)])
+    if isinstance(value, tuple):
+        return FrozenList([freeze(item, depth - 1) for item in tuple.__iter__(value)])
     _not_json(value)
 
 
@@ -99,6 +103,7 @@ def _key(key: object) -> str:
 
 def _utf8(text: str) -> str:
     # Half a surrogate pair has no bytes, and two halves would be spelled like the character they are not.
+    text = text if type(text) is str else str.__str__(text)
     try:
         text.isascii() or text.encode()
     except UnicodeEncodeError:

@@ -6,6 +6,7 @@ about to.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -30,6 +31,8 @@ from wick.messages import Message, ToolResult, answer
 from wick.operations import ModelCall, Outcome, Result, Run, Step, ToolUse
 from wick.protocols import CallArgs, Delta, ReasoningDelta, TextDelta
 from wick.threads import Fate, Thread
+
+logger = logging.getLogger(__name__)
 
 
 async def receive(run: Run) -> None:
@@ -460,6 +463,9 @@ async def _again(use: ToolUse) -> bool:
 
 def ended(use: ToolUse, attempt: int, result: ToolResult, fate: Fate) -> None:
     """Log that a tool has ended. What it said is logged only when every hook has seen it."""
+    if (crash := result.exception) is not None:
+        where = (use.bound.name, use.call.id, use.run.id, type(crash).__name__)
+        logger.warning("the tool %s crashed in call %s of run %s: %s", *where, exc_info=crash)
     if not use.run.progress.over and use.run.thread.awaits(use.call):
         said = digest(result.text.encode("utf-8", "surrogatepass"))
         use.run.thread.append("done", FrozenDict(call=use.call.id, attempt=attempt, ended=fate, hash=said))

@@ -20,7 +20,8 @@ from wick.frozen import thaw
 from wick.hooks import Hook
 from wick.messages import Message, ToolCall, ToolResult
 from wick.onion import guards, onion
-from wick.operations import ModelCall, Result, Run, Step, ToolUse, current_run
+from wick.operations import ModelCall, Result, Run, Step, ToolUse
+from wick.run_context import run_context
 from wick.tools import no_such_tool
 from wick.tools import use as use_tool
 from wick.turns import Turns, closing, side_by_side
@@ -104,6 +105,8 @@ async def _call_model(call: ModelCall) -> Message:
         if reply.finish or reply.usage.total_tokens:  # a server that never began an answer has charged nothing
             call.charge(reply.usage)
     message = reply.message()
+    if reply.withheld:
+        call.run.record("tool_calls_withheld", finish=reply.finish, tools=[*reply.withheld])
     call.trail.reply, call.trail.finish = message, reply.finish
     return message
 
@@ -112,11 +115,9 @@ async def _use_tool(use: ToolUse) -> ToolResult:
     await use.turns.mine(use.number)
     if refusal := await journal.intend(use):
         return use.blocked(refusal)
-    attempt, token = use.attempt, current_run.set(use.run)  # an agent that the tool runs is a child of this run
-    try:
-        result, fate = await use_tool(use.bound, use.data, use, use.run)
-    finally:
-        current_run.reset(token)
+    attempt = use.attempt
+    with run_context(use.run):  # an agent that the tool runs is a child of this run
+        result, fate = await use_tool(use.bound, use.values or {}, use, use.run)
     journal.ended(use, attempt, result, fate)
     said = use.accept(result)
     if use.trail.holds:

@@ -166,7 +166,7 @@ class ToolCall(_Data):
 
 @dataclass(slots=True)
 class ToolResult(_Data):
-    """What a tool answered; `error` is set when it failed or was blocked."""
+    """What a tool answered; `error` is set when it failed or was blocked, `exception` when it crashed."""
 
     output: str = ""
     error: str = ""
@@ -174,6 +174,7 @@ class ToolResult(_Data):
     parts: _Parts = ()
     tool_call_id: str = ""
     name: str = ""
+    exception: Any = field(default=None, init=False, compare=False, repr=False)  # that the tool raised; never stored
 
     def __post_init__(self) -> None:
         self.parts = tuple(self.parts)

@@ -19,6 +19,7 @@ from time import perf_counter
 from typing import Any
 
 from wick.asking import ask
+from wick.caps import MAX_ANSWERS
 from wick.decisions import DECISIONS, Ask, Block, Continue, Stop
 from wick.errors import HookError, InvalidArgs
 from wick.frozen import thaw
@@ -223,9 +224,15 @@ async def _review(hook: Hook, op: Operation[Any]) -> None:
 
 
 async def _gate(operation: type[Operation[Any]], core: Next[Any], op: Operation[Any]) -> Any:
-    """Seal the operation, let every guard look at it, ask the user if need be, and do exactly that."""
-    agreed = False
-    while not op.trail.invalid:
+    """Seal the operation, let every guard look at it, ask the user if need be, and do exactly that.
+
+    `sealed` is known to this function alone: guards and the user get views of it.
+    """
+    agreed = b""  # arguments that the user has given, as they are hashed
+    for _ in range(MAX_ANSWERS):
+        if op.trail.invalid:
+            op.passed()
+            return op.blocked(op.trail.invalid)
         try:
             sealed = op.seal()
         except InvalidArgs as error:
@@ -237,39 +244,53 @@ async def _gate(operation: type[Operation[Any]], core: Next[Any], op: Operation[
         if refusal is not None:
             return op.prevent(refusal)
         questions = [*op.asks, *asks]
-        if agreed or not questions:
-            return await core(sealed)
+        if not questions or (agreed and sealed.spell() == agreed):
+            break
         answer = await ask(op, sealed, questions)
         if isinstance(answer, Block):
             return op.prevent(answer)
         if answer.args is None:
-            return await core(sealed)
-        op, agreed = op.fork(args=thaw(answer.args)), True  # sealed and guarded anew
-    op.passed()
-    return op.blocked(op.trail.invalid)
+            break
+        op = op.fork(args=thaw(answer.args))  # sealed and guarded anew
+        agreed = op.spell()
+    else:
+        return op.prevent(Block("the tool changes every answer that was given to the question; answer without args"))
+    sealed.enforce()
+    return await core(sealed)
+
+
+def _is_intact(sealed: Operation[Any], view: Operation[Any]) -> bool:
+    try:
+        return sealed.is_intact(view)
+    except Exception:  # a value in the view may fail when it is compared
+        return False
 
 
 async def consult(guards: Sequence[Hook], sealed: Operation[Any]) -> tuple[Block | Stop | None, list[Ask]]:
-    """Every guard looks, whatever the others said: any refusal wins over any question."""
+    """Every guard looks, whatever the others said: any refusal wins over any question.
+
+    Each gets a view of its own, so that none can change what another sees.
+    """
     refusal: Block | Stop | None = None
     asks: list[Ask] = []
     for hook in guards:
-        verdict = await _guard(hook, sealed)
+        view = sealed.view()
+        verdict = await _guard(hook, sealed, view)
+        if not _is_intact(sealed, view):
+            refusal = refusal or Block(f"the guard {hook.name!r} changed what it was shown, so it has not agreed to it")
         if isinstance(verdict, Ask):
             asks.append(verdict)
         elif verdict is not None and (refusal is None or (isinstance(verdict, Stop) and isinstance(refusal, Block))):
             refusal = verdict
-    if not sealed.intact():
-        refusal = refusal or Block("a guard changed what it was shown, so what the others agreed to is not known")
     return refusal, asks
 
 
-async def _guard(hook: Hook, sealed: Operation[Any]) -> Any:
+async def _guard(hook: Hook, sealed: Operation[Any], view: Operation[Any]) -> Any:
     start, error = perf_counter(), None
     try:
-        if not hook.matches(sealed):
+        if not hook.matches(view):
             return None
-        verdict = _checked(hook, sealed, await _call(hook, sealed))
+        verdict = _checked(hook, sealed, await _call(hook, view))
     except Exception as failure:  # a guard that fails has not agreed
         error = failure
         verdict = Block(f"the guard {hook.name!r} failed, so it has not agreed: {type(error).__name__}: {error}")

@@ -14,8 +14,7 @@ read-only, hashed. What the guards see sealed is what is done.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable, Sequence
-from contextvars import ContextVar
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any, ClassVar, Generic, Literal, Self, TypeVar
@@ -23,7 +22,7 @@ from uuid import uuid4
 
 from wick.caps import MAX_CONTINUES
 from wick.decisions import Ask, Asker, Block, Continue, Decision, Stop
-from wick.errors import ConfigError, HookError, ModelError
+from wick.errors import ConfigError, HookError, InvalidArgs, ModelError
 from wick.events import Emit, Event, ToolStream
 from wick.frozen import FrozenDict, canonical, digest, freeze, thaw
 from wick.messages import Message, Messages, ToolCall, ToolResult, user
@@ -113,12 +112,23 @@ class Operation(_Belongs, Generic[R]):
         return {}
 
     def seal(self) -> Self:
-        """This operation, final: what the guards see is what will be done."""
+        """Return this operation, final. The gate performs it and shows it to no hook; hooks get a `view`."""
         return self._read_only()
 
-    def intact(self) -> bool:
-        """Whether it still is what was sealed, though somebody may have written past the seal."""
-        return True
+    def view(self) -> Self:
+        """Return a read-only copy of a sealed operation, for one hook: writing past its lock changes nothing else."""
+        return sealed_copy(self, {})
+
+    def is_intact(self, view: Operation[Any]) -> bool:
+        """Return True if a view still shows what was sealed."""
+        return all(getattr(view, name) is getattr(self, name) for name in (*self.fixed, *self.editable))
+
+    def spell(self) -> bytes:
+        """Return the arguments as they are hashed, before validators have changed them; none if there are none."""
+        return b""
+
+    def enforce(self) -> None:
+        """Undo what a hook has written to the objects that performing a sealed operation reads."""
 
     def blocked(self, reason: str) -> R:
         """The result of not performing this operation."""
@@ -327,6 +337,24 @@ class Run(Operation[Result], Injected):
         tools, settings = FrozenDict(self.tools), freeze(self.settings)
         return self._read_only(input=tuple(self.input), tools=tools, settings=settings, opened=self.run)
 
+    def view(self) -> Run:
+        return sealed_copy(self, {"tools": FrozenDict(self.tools), "settings": freeze(thaw(self.settings))})
+
+    def is_intact(self, view: Operation[Any]) -> bool:
+        names = ("agent", *self.fixed, *self.editable, "opened")
+        return all(getattr(view, name) == getattr(self, name) for name in names)
+
+    def enforce(self) -> None:
+        """Give the run that goes on what was sealed; a guard can reach it by `run.run`."""
+        run = self.run
+        for name in ("agent", "system", "model", "user", "emitter", "asker", *self.fixed):
+            setattr(run, name, getattr(self, name))
+        run.input = [*self.input]
+        if run.tools != self.tools:
+            run.tools = {**self.tools}
+        if run.settings != self.settings:
+            run.settings = thaw(self.settings)
+
     def blocked(self, reason: str) -> Result:
         reason = self._stop().reason
         return Result("", reason, "stopped", self.usage, thread=self.thread, charges=self.charges)
@@ -466,6 +494,7 @@ class ModelCall(Operation[Message]):
     settings: dict[str, Any]
     purpose: str = ""
     charges: list[Charge] = field(default_factory=list, kw_only=True, repr=False)  # one for each attempt that counted
+    endpoint: tuple[Any, ...] = field(default=(), init=False, repr=False)  # of the model, when it was sealed
 
     @property
     def names(self) -> frozenset[str]:
@@ -496,7 +525,21 @@ class ModelCall(Operation[Message]):
         self.run.spend(charge)
 
     def seal(self) -> ModelCall:
-        return self._read_only(messages=tuple(self.messages), tools=tuple(self.tools), settings=freeze(self.settings))
+        settings, endpoint = freeze(thaw(self.settings)), _endpoint(self.model)
+        return self._read_only(
+            messages=tuple(self.messages), tools=tuple(self.tools), settings=settings, endpoint=endpoint
+        )
+
+    def view(self) -> ModelCall:
+        return sealed_copy(self, {"settings": freeze(thaw(self.settings))})
+
+    def is_intact(self, view: Operation[Any]) -> bool:
+        same = ("run", "trail", "charges", "model", "system", "messages", "tools", "purpose")
+        return (
+            all(getattr(view, name) is getattr(self, name) for name in same)
+            and bool(view.settings == self.settings)  # type: ignore[attr-defined]
+            and _endpoint(self.model) == self.endpoint
+        )
 
     @property
     def request(self) -> Request:
@@ -519,7 +562,7 @@ class ToolUse(Operation[ToolResult], Injected):
 
     name = "tool_use"
     editable = ("args", "tool")
-    fixed = ("run", "trail", "call", "turns", "number")
+    fixed = ("run", "trail", "call", "turns", "number", "valid")
 
     run: Run
     call: ToolCall
@@ -528,7 +571,9 @@ class ToolUse(Operation[ToolResult], Injected):
     turns: Turns = field(default_factory=Turns, repr=False)
     number: int = 0
     valid: tuple[Tool | None, bytes] = field(default=(None, b""), init=False, repr=False)  # as last validated
-    data: bytes = field(default=b"", init=False, repr=False)  # the sealed arguments, as they are hashed and run
+    data: bytes = field(default=b"", init=False, repr=False)  # the sealed arguments, as they are hashed
+    values: Mapping[str, Any] | None = field(default=None, init=False, repr=False)  # what the tool is called with
+    shown: Tool | None = field(default=None, init=False, repr=False)  # the tool as hooks know it; `tool` is a copy
 
     @property
     def names(self) -> frozenset[str]:
@@ -574,19 +619,45 @@ class ToolUse(Operation[ToolResult], Injected):
         return {"call_id": self.call.id, "tool": self.bound.name, "args": thaw(self.args)}
 
     def validate(self) -> None:
-        """Make the arguments what the tool takes; raises InvalidArgs if they cannot be."""
+        """Check the arguments and complete them; raise InvalidArgs if the tool does not take them."""
         self.args = self.bound.validate(self.args)
         self.valid = (self.bound, canonical(self.args))
 
     def seal(self) -> ToolUse:
+        """Run the validators once. The values and a copy of the tool stay with the gate, which calls exactly these."""
         tool, data = self.valid
-        if tool is not self.bound or data != _spelled(self.args):  # a hook has changed something
-            self.validate()
-            data = self.valid[1]
-        return self._read_only(args=freeze(self.args), data=data)
+        bound = self.bound.bind(self.args, data if tool is self.tool else b"")
+        return self._sealed(bound.form, bound.data, bound.values)
 
-    def intact(self) -> bool:
-        return _spelled(self.args) == self.data
+    def spell(self) -> bytes:
+        try:
+            return self.data or canonical(self.bound.validate(self.args))
+        except InvalidArgs:
+            return b""
+
+    def seal_recorded(self) -> ToolUse:
+        """Seal arguments that are the JSON form of values validated before, to show them to guards again."""
+        return self._sealed(thaw(self.args), canonical(self.args), None)
+
+    def _sealed(self, form: dict[str, Any], data: bytes, values: Mapping[str, Any] | None) -> ToolUse:
+        return self._read_only(args=freeze(form), data=data, values=values, tool=self.bound.copy(), shown=self.tool)
+
+    def view(self) -> ToolUse:
+        return sealed_copy(self, {"args": freeze(thaw(self.args)), "tool": self.shown, "values": None})
+
+    def is_intact(self, view: Operation[Any]) -> bool:
+        return (
+            isinstance(view, ToolUse)
+            and (view.run, view.call, view.trail, view.tool) == (self.run, self.call, self.trail, self.shown)
+            and view.data == self.data
+            and bool(view.args == self.args)
+            and view.bound.is_same(self.bound)
+        )
+
+    @property
+    def exception(self) -> BaseException | None:
+        """The exception that the tool raised, if it crashed. `error` stays empty, for there is a result."""
+        return getattr(self.result, "exception", None)
 
     def stream(self, text: str) -> None:
         """Show a piece of the tool's output while it runs."""
@@ -598,8 +669,11 @@ class ToolUse(Operation[ToolResult], Injected):
 
     def accept(self, result: Any) -> ToolResult:
         given = ToolResult(result) if isinstance(result, str) else _expect(result, ToolResult, "a ToolResult or a text")
-        mine = given.tool_call_id == self.call.id and given.name == self.call.name
-        return given if mine else self._copy(given, given.data)
+        if given.tool_call_id == self.call.id and given.name == self.call.name:
+            return given
+        mine = self._copy(given, given.data)
+        mine.exception = given.exception
+        return mine
 
     def place(self) -> dict[str, Any]:
         return {"call": self.call.id}
@@ -649,16 +723,12 @@ class ToolUse(Operation[ToolResult], Injected):
 
 _NOBODY: frozenset[str] = frozenset()
 
-current_run: ContextVar[Run | None] = ContextVar("current_run", default=None)  # the run whose tool this code is part of
-
 OPERATIONS: tuple[type[Operation[Any]], ...] = (Run, Step, ModelCall, ToolUse)
 
 
-def _spelled(args: Any) -> bytes | None:
-    try:
-        return canonical(args)
-    except (TypeError, ValueError, RecursionError):
-        return None
+def _endpoint(model: Model) -> tuple[Any, ...]:
+    """Return what decides which server a model's requests go to."""
+    return (model.name, *(getattr(model, name, None) for name in ("server", "model", "base_url")))
 
 
 def _only(kind: type, items: Iterable[Any], what: str) -> None:

@@ -137,12 +137,12 @@ async def _compare(
     run = Run(agent=agent.name, thread=past, system=agent.system, tools={**tools}, loop=loop)
     use = ToolUse(run, call, tools[name], _sealed_args(call, entry.data))
     try:
-        use.validate()
+        tools[name].validate(use.args)
     except InvalidArgs as error:
         report.skipped.append(f"{past.id} entry {entry.seq}: {name} takes other arguments now: {error}")
         return None
     report.uses += 1
-    refusal, asks = await consult(run.guards(ToolUse), use.seal())
+    refusal, asks = await consult(run.guards(ToolUse), use.seal_recorded())
     now: Verdict = "block" if refusal is not None else "ask" if asks else "allow"
     reason = refusal.reason if refusal is not None else "; ".join(ask.question for ask in asks)
     if now == recorded:

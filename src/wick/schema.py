@@ -3,8 +3,9 @@
     arguments_of(fn)              from a function's signature, hints and docstring, checked by pydantic
     ForeignArguments(schema, fn)  from a JSON Schema that came from elsewhere, checked by jsonschema
 
-Arguments are JSON. They are validated as JSON bytes, and what a function gets is built from such bytes
-by the same code, so what was validated, hashed and agreed to is what runs.
+Arguments are JSON. `validate` checks and completes them, as often as need be: it does not apply the changes that the
+validators of a type make. `bind` does, once: it returns the values that the function is called with, and their JSON
+form, which is hashed and shown to guards.
 """
 
 from __future__ import annotations
@@ -12,23 +13,24 @@ from __future__ import annotations
 import inspect
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Set
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
 from textwrap import dedent
-from types import UnionType
+from types import MappingProxyType, UnionType
 from typing import Annotated, Any, Optional, Union, get_args, get_origin, get_type_hints
 from weakref import WeakKeyDictionary
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, WrapSerializer, create_model
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 from pydantic.errors import PydanticUserError
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined, SchemaError, SchemaValidator, core_schema, from_json
 
+from wick.argument_form import is_stable, json_form
 from wick.caps import ARGS_BYTES, JSON_DEPTH
 from wick.errors import ConfigError, InvalidArgs, MissingExtra
-from wick.frozen import canonical, freeze
+from wick.frozen import canonical, freeze, thaw
 
 MOST_PROBLEMS = 5  # named in one sentence
 SHOWN_CHARS = 60  # of a value or a name
@@ -41,6 +43,18 @@ class Injected:
     __slots__ = ()
 
 
+NO_ARGS: Mapping[str, Any] = MappingProxyType({})
+
+
+@dataclass(slots=True, frozen=True, eq=False)
+class Bound:
+    """Arguments that were validated once: the values for the function, and the JSON form of exactly these."""
+
+    values: dict[str, Any] = field(repr=False)
+    form: dict[str, Any]
+    data: bytes = field(repr=False)  # the canonical bytes of the form
+
+
 @dataclass(slots=True, frozen=True, eq=False)
 class FunctionArguments:
     """The arguments of a function, as its signature describes them."""
@@ -51,19 +65,46 @@ class FunctionArguments:
     _model: type[BaseModel] = field(repr=False)
     _names: tuple[tuple[str, str], ...]  # of the function's parameters, and of the model's fields
     _defaults: dict[str, Any]
+    _raw: frozenset[str]  # parameters whose type changes or hides what it is given
 
     def validate(self, tool: str, args: Mapping[str, Any]) -> dict[str, Any]:
-        """The arguments as plain JSON: coerced, and with the defaults filled in."""
-        values = self._checked(tool, _encoded(tool, {**self._defaults, **args}), args)
+        """Return the arguments as plain JSON: checked, coerced, and with the defaults filled in.
+
+        An argument whose type has validators or serializers of its own stays as it was given: they are applied once,
+        by `bind`.
+        """
+        given = self.complete(args)
+        form = self.bind(tool, encoded(tool, given), args).form
+        if not self._raw:
+            return form
+        plain = {name: value for name, value in form.items() if name not in self._raw}
+        return {**plain, **{name: thaw(freeze(given[name])) for name in self._raw & given.keys()}}
+
+    def complete(self, args: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the arguments with the defaults of those that are missing."""
+        return {**self._defaults, **args}
+
+    def bind(self, tool: str, data: bytes, args: Mapping[str, Any] = NO_ARGS, *, checked: bool = False) -> Bound:
+        """Run the validators on canonical JSON and return the values with their JSON form."""
+        values = self._values(self._checked(tool, data, args))
         try:
-            return _dump(values)
-        except Exception as error:  # a custom type may write itself as it likes
+            # pydantic would validate the items of an iterator later, while the tool runs
+            lists = {name: [*value] for name, value in values.items() if isinstance(value, Iterator)}
+            form = json_form({**values, **lists})
+            freeze(form)
+            values |= {name: iter(items) for name, items in lists.items()}
+            return Bound(values, form, canonical(form))
+        except ValidationError as error:
+            raise InvalidArgs(_sentence(tool, _problems(error, {}), self.schema)) from None
+        except Exception as error:
             raise InvalidArgs(f"{tool}: the arguments cannot be written as JSON: {_line(error)}") from None
 
     def typed(self, tool: str, data: bytes) -> dict[str, Any]:
-        """The values the function gets."""
-        values = self._checked(tool, data, {})
-        fields, extra = values.__dict__, values.__pydantic_extra__
+        """Return the values the function gets."""
+        return self.bind(tool, data).values
+
+    def _values(self, checked: BaseModel) -> dict[str, Any]:
+        fields, extra = checked.__dict__, checked.__pydantic_extra__
         named = {name: fields[key] for name, key in self._names}
         return {**extra, **named} if extra else named
 
@@ -117,8 +158,30 @@ def _read(fn: Callable[..., Any]) -> FunctionArguments:
             names.append((name, key))
             fields[key] = _field(parameter, hint, texts.get(name))
     model = _model(label, fields, extra)
-    defaults = _defaults(label, model)
-    return FunctionArguments(_schema(label, model), injected, tuple(positional), model, tuple(names), defaults)
+    raw = _raw_fields(model, dict(names))
+    defaults = _defaults(label, model, {key for name, key in names if name in raw})
+    return FunctionArguments(_schema(label, model), injected, tuple(positional), model, tuple(names), defaults, raw)
+
+
+def _raw_fields(model: type[BaseModel], names: Mapping[str, str]) -> frozenset[str]:
+    """Return the parameters that are handed on as they were given, because their types run code of their own."""
+    refs: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
+    nodes: list[Any] = [model.__pydantic_core_schema__]
+    while nodes:
+        node = nodes.pop()
+        if isinstance(node, dict):
+            if isinstance(node.get("ref"), str):
+                refs[node["ref"]] = node
+            if node.get("type") == "model" and node.get("cls") is model:
+                fields = node["schema"]["fields"]
+            nodes += (item for key, item in node.items() if key != "metadata")
+        elif isinstance(node, list | tuple):
+            nodes += node
+    return frozenset(name for name, key in names.items() if not is_stable(fields.get(key, _UNSTABLE), refs))
+
+
+_UNSTABLE = {"type": "unknown"}
 
 
 def _hints(fn: Callable[..., Any], label: str) -> dict[str, Any]:
@@ -161,17 +224,7 @@ def _field(parameter: inspect.Parameter, hint: Any, text: str | None) -> tuple[A
     if default is None or (isinstance(default, FieldInfo) and default.default is None):
         base = Optional[base]  # noqa: UP045 - the hint may be anything
     notes = [Field(description=note) if isinstance(note, str) else note for note in notes]
-    return Annotated[(_orderly(base), Field(alias=parameter.name, description=text), *notes)], default
-
-
-# A set in the one order that does not depend on the process, so that equal arguments have equal hashes.
-_SORTED = WrapSerializer(lambda items, dump: sorted(dump(items), key=canonical), when_used="json")
-
-
-def _orderly(hint: Any) -> Any:
-    if get_origin(hint) in (Union, UnionType):
-        return Union[tuple(map(_orderly, get_args(hint)))]  # noqa: UP007 - made of what is known only now
-    return Annotated[hint, _SORTED] if (get_origin(hint) or hint) in (set, frozenset, Set) else hint
+    return Annotated[(base, Field(alias=parameter.name, description=text), *notes)], default
 
 
 def _model(label: str, fields: dict[str, Any], extra: Any) -> type[BaseModel]:
@@ -212,21 +265,39 @@ def _compact(node: Any, names: bool = False) -> Any:
     }
 
 
-def _defaults(label: str, model: type[BaseModel]) -> dict[str, Any]:
-    """The defaults as JSON, for they are arguments like all others."""
-    blank = model.model_construct()
+def _defaults(label: str, model: type[BaseModel], raw: set[str]) -> dict[str, Any]:
+    """Return the defaults as JSON, for they are arguments like all others.
+
+    One that validating would change is left out: the function gets it as it is written, and guards see that.
+    """
+    blank, found = model.model_construct(), {}
     keys = {key for key, info in model.model_fields.items() if info.default is not PydanticUndefined}
     name: str | None = None
     try:
         for key in sorted(keys):
             name = model.model_fields[key].alias
-            model.__pydantic_validator__.validate_assignment(blank, key, model.model_fields[key].default)
-            canonical(_dump(blank, {key}))
-        return _dump(blank, keys)
+            given = model.model_fields[key].default
+            model.__pydantic_validator__.validate_assignment(blank, key, given)
+            form = json_form(blank.__dict__[key])
+            freeze(form)
+            _dump(blank, {key})
+            if key not in raw or _is_unchanged(model, key, given, form):
+                found[str(name)] = form
+        return found
     except Exception as error:
         raise ConfigError(
             f"the default of {name!r} in the tool {label} does not fit its type or is not JSON data: {_line(error)}"
         ) from None
+
+
+def _is_unchanged(model: type[BaseModel], key: str, default: Any, form: Any) -> bool:
+    """Return True if a default is the value that validating its JSON form gives."""
+    blank = model.model_construct()
+    try:
+        model.__pydantic_validator__.validate_assignment(blank, key, form)
+        return bool(json_form(blank.__dict__[key]) == form == json_form(default) and blank.__dict__[key] == default)
+    except Exception:
+        return False
 
 
 def _dump(values: BaseModel, keys: set[str] | None = None) -> dict[str, Any]:
@@ -235,7 +306,8 @@ def _dump(values: BaseModel, keys: set[str] | None = None) -> dict[str, Any]:
     )
 
 
-def _encoded(tool: str, args: Mapping[str, Any]) -> bytes:
+def encoded(tool: str, args: Mapping[str, Any]) -> bytes:
+    """Return the canonical bytes of arguments; raise InvalidArgs if they are not JSON data, or too large."""
     try:
         data = canonical(args)
         if data.count(b"{") + data.count(b"[") > JSON_DEPTH:  # only then can they be too deep
@@ -265,9 +337,19 @@ class ForeignArguments:
         self.injected, self.positional = injected_of(fn), ()
         self._validator = _foreign_validator(self.schema)
 
+    def complete(self, args: Mapping[str, Any]) -> Mapping[str, Any]:
+        return args
+
+    def bind(self, tool: str, data: bytes, args: Mapping[str, Any] = NO_ARGS, *, checked: bool = False) -> Bound:
+        """Return the values that canonical JSON stands for, and their JSON form, which is the same."""
+        form = self.typed(tool, data)
+        if not checked:
+            self.validate(tool, form)
+        return Bound(self.typed(tool, data), form, data)
+
     def validate(self, tool: str, args: Mapping[str, Any]) -> dict[str, Any]:
         """A plain copy of the arguments, if they fit."""
-        data = self.typed(tool, _encoded(tool, args))
+        data = self.typed(tool, encoded(tool, args))
         try:
             problems = list(islice(map(_foreign_problem, self._validator.iter_errors(data)), MOST_PROBLEMS + 1))
         except Exception as error:  # a reference that leads nowhere or in a circle shows only now

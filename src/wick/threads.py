@@ -171,6 +171,8 @@ class Thread:
         """Log one entry and fold it into the state."""
         if kind not in _KINDS:
             raise StoreError(f"there are no entries of the kind {kind!r}; to log something of your own, use run.record")
+        if kind == "answered":
+            data = {**data, "thread": self.id}  # so that a fork, which copies the entry, does not count the answer
         data = data if isinstance(data, Message) else freeze(data)
         with self._one_by_one:
             entry = Entry(len(self.entries) + 1, kind, data, time.time())
@@ -342,7 +344,8 @@ class Thread:
 
     def _fold_answered(self, data: FrozenDict) -> None:
         self.questions.pop(data["id"], None)
-        self.answers.setdefault(data["hash"], data)  # the first answer wins
+        if data.get("thread") == self.id:  # an answer is for one place in one log
+            self.answers.setdefault(data["hash"], data)  # the first answer wins
 
     def _fold_value(self, data: FrozenDict) -> None:
         key, values = data["key"], self._values
@@ -382,7 +385,7 @@ class Thread:
         self.compacted = data
 
     def _fold_rewind(self, data: FrozenDict) -> None:
-        """Fold anew what still counts; whoever holds `messages` or `values` sees the change."""
+        """Fold anew what still counts, without the answers: each was for the place in the log where it was given."""
         if not 0 <= data["to"] <= len(self.entries):
             raise ValueError(f"there is no entry {data['to']} to go back to")
         before = Thread(self.id)
@@ -393,6 +396,7 @@ class Thread:
         self._values |= before._values
         for name in _FOLDED:
             setattr(self, name, getattr(before, name))
+        self.answers = {}
         self.touched |= dict.fromkeys(self._values)
 
 
@@ -409,7 +413,7 @@ _FOLDS: dict[Kind, Callable[[Thread, Any], None]] = {
     "rewind": Thread._fold_rewind,
 }
 _FOLDED = (
-    *("waiting", "fates", "answers", "questions", "compacted", "open_run", "output_from", "steps", "unheard"),
+    *("waiting", "fates", "questions", "compacted", "open_run", "output_from", "steps", "unheard"),
     *("_since", "_order", "_chain", "_spent"),
 )
 

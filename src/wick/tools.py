@@ -4,8 +4,9 @@
     async def weather(city: str, days: Annotated[int, "how far to look ahead"] = 1) -> str:
         \"\"\"The weather forecast for a city.\"\"\"
 
-The model sees `weather.schema`. What it asks for is validated to plain JSON by `validate`, hooks look at it,
-and `use` builds the typed arguments from the sealed bytes, calls the function and makes a `ToolResult` of its answer.
+The model sees `weather.schema`. What it asks for is checked by `validate`, and hooks look at it. `bind` runs the
+validators once and returns the values with their JSON form, which guards look at. `use` calls the function with exactly
+those values and makes a `ToolResult` of its answer.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from wick.errors import ConfigError, InvalidArgs, ToolError, Uncertain
 from wick.frozen import freeze, thaw
 from wick.messages import Part, TextPart, ToolResult
 from wick.outbound import post_json
-from wick.schema import ForeignArguments, FunctionArguments, arguments_of, describe
+from wick.schema import Bound, ForeignArguments, FunctionArguments, arguments_of, describe, encoded
 from wick.schema import Injected as Injected
 from wick.turns import within
 from wick.workers import in_thread
@@ -79,6 +80,17 @@ class Tool:
         """The same tool under another name; it keeps its origin, so that what guards it still does."""
         return replace(self, name=name)
 
+    def copy(self) -> Tool:
+        """Return a copy that no other code refers to."""
+        new, _ = object.__new__(type(self)), self.names  # which is cached, so that the copy has it too
+        new.__dict__.update(self.__dict__)
+        return new
+
+    def is_same(self, other: Tool) -> bool:
+        """Return True if two tools have the same names and call the same function."""
+        mine, theirs = self.__dict__, other.__dict__
+        return all(mine[name] is theirs[name] for name in _IDENTITY) and mine.get("names") == theirs.get("names")
+
     @cached_property
     def names(self) -> frozenset[str]:
         """Every name that a hook's match may know this tool by."""
@@ -103,10 +115,26 @@ class Tool:
         return any(map(inspect.iscoroutinefunction, (self.fn, type(self.fn).__call__)))
 
     def validate(self, args: Mapping[str, Any]) -> dict[str, Any]:
-        """The arguments as plain JSON: renamed, coerced, complete. InvalidArgs says in a sentence what is wrong."""
+        """Return the arguments as plain JSON: renamed, coerced, complete. InvalidArgs says in a sentence what is wrong.
+
+        Validators are run to check the arguments, and not applied: they may change what they are given.
+        """
+        return self.arguments.validate(self.name, self._named(args))
+
+    def bind(self, args: Mapping[str, Any], checked: bytes = b"") -> Bound:
+        """Run the validators on the arguments, once, and return the values with their JSON form.
+
+        `checked` are the bytes of arguments that `validate` has returned, if there are any: a JSON Schema is not
+        checked twice against the same data.
+        """
+        args = self._named(args)
+        data = encoded(self.name, self.arguments.complete(args))
+        return self.arguments.bind(self.name, data, args, checked=data == checked)
+
+    def _named(self, args: Mapping[str, Any]) -> Mapping[str, Any]:
         if not isinstance(args, Mapping):
             raise InvalidArgs(f"{self.name}: the arguments must be a JSON object")
-        return self.arguments.validate(self.name, self._rename(dict(args)) if self.renames else args)
+        return self._rename(dict(args)) if self.renames else args
 
     def _rename(self, args: dict[str, Any]) -> dict[str, Any]:
         known = self.parameters.get("properties", {})
@@ -119,9 +147,9 @@ class Tool:
             args[name] = args.pop(alias)
         return args
 
-    async def call(self, data: bytes, *context: object) -> Any:
-        """Call the function with arguments built from their canonical JSON, and with what it wants of the context."""
-        values = self.arguments.typed(self.name, data)
+    async def call(self, values: Mapping[str, Any], *context: object) -> Any:
+        """Call the function with bound values, and with what it wants of the context."""
+        values = {**values}
         for name, kinds in self.arguments.injected.items():
             found = [item for item in context if isinstance(item, kinds)]
             if found:
@@ -133,6 +161,9 @@ class Tool:
             return await self.fn(*positional, **values)
         answer = await in_thread(partial(self.fn, *positional, **values), self.name)
         return await answer if inspect.isawaitable(answer) else answer
+
+
+_IDENTITY = ("name", "origin", "aliases", "kind", "fn", "foreign", "idempotent", "read_only", "timeout")
 
 
 class Options(TypedDict, total=False):
@@ -260,9 +291,9 @@ def no_such_tool(name: str, tools: Iterable[str]) -> str:
 # -- using a tool ---------------------------------------------------------------------------------------------------
 
 
-async def use(tool: Tool, data: bytes, *context: object) -> tuple[ToolResult, Ended]:
+async def use(tool: Tool, values: Mapping[str, Any], *context: object) -> tuple[ToolResult, Ended]:
     """Use a tool within its time limit. Whatever it does, there is a result, and the model can read it."""
-    work = _outcome(tool, data, context)
+    work = _outcome(tool, values, context)
     if tool.timeout is None:
         return await work
     try:
@@ -272,10 +303,10 @@ async def use(tool: Tool, data: bytes, *context: object) -> tuple[ToolResult, En
     return outcome
 
 
-async def _outcome(tool: Tool, data: bytes, context: tuple[object, ...]) -> tuple[ToolResult, Ended]:
+async def _outcome(tool: Tool, values: Mapping[str, Any], context: tuple[object, ...]) -> tuple[ToolResult, Ended]:
     cancelled = _cancellations()
     try:
-        answer = await tool.call(data, *context)
+        answer = await tool.call(values, *context)
     except Uncertain as error:
         return ToolResult(error=_message(error)), "unknown"
     except ToolError as error:
@@ -285,7 +316,9 @@ async def _outcome(tool: Tool, data: bytes, context: tuple[object, ...]) -> tupl
             raise
         return _failed(tool, f"{tool.name} was cancelled from within")
     except (Exception, SystemExit) as error:  # a tool that exits ends itself, not the agent
-        return _failed(tool, ": ".join(filter(None, (tool.name, type(error).__name__, _message(error)))))
+        result, ended = _failed(tool, ": ".join(filter(None, (tool.name, type(error).__name__, _message(error)))))
+        result.exception = error
+        return result, ended
     return _result(tool, answer), "failed" if isinstance(answer, ToolResult) and answer.error else "done"
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from wick.caps import PREVIEW_CHARS
-from wick.decisions import Allow, Block, Stop
+from wick.decisions import Block, Stop
 from wick.events import Emit, Event
 from wick.messages import Message, ToolResult
 from wick.protocols import Usage
@@ -30,7 +30,7 @@ class Why:
         return row | {key: value for key, value in extra.items() if value}
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, weakref_slot=True)
 class Trail:
     """What one operation leaves behind; every copy of it that a wrap passes on shares it."""
 
@@ -39,7 +39,6 @@ class Trail:
     invalid: str = ""  # why the call cannot be made at all
     prevented: Block | Stop | None = None
     sealed: dict[str, Any] = field(default_factory=dict)  # what hooks may change, as it was last sealed
-    answers: dict[str, Allow | Block] = field(default_factory=dict)  # the user's, by the hash they are about
     grants: set[tuple[str, bytes]] = field(default_factory=set)  # a tool with exactly these arguments may be used
     default_question: str = ""  # what only a permission mode asks, so that a grant could have silenced it
     follow: list[Message] = field(default_factory=list)  # what hooks tell the model before another step

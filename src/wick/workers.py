@@ -20,6 +20,8 @@ from queue import Empty, SimpleQueue
 from threading import Thread, current_thread
 from typing import Any, TypeVar
 
+from wick.run_context import detach_thread
+
 T = TypeVar("T")
 
 IDLE_SECONDS = 10.0  # a thread with nothing to do ends after this long
@@ -87,7 +89,7 @@ def _hand_over(work: _Work) -> None:
     except IndexError:
         inbox: _Inbox = SimpleQueue()
         inbox.put(work)
-        Thread(target=_serve, args=(inbox,), name="wick", daemon=True).start()
+        detach_thread(Thread(target=_serve, args=(inbox,), name="wick", daemon=True)).start()
 
 
 def _serve(inbox: _Inbox) -> None:

@@ -258,8 +258,8 @@ async def test_a_server_that_does_not_answer(server: Server) -> None:
     server.answer = never
     slow = inside(timeout=0.3)
     assert await said(slow, url=server.url) == f"{server.url} did not answer within 0.3 s"
-    data = json.dumps({"url": server.url, "method": "POST", "headers": None, "body": ""}).encode()
-    result, ended = await use(slow, data)
+    args = {"url": server.url, "method": "POST", "headers": None, "body": ""}
+    result, ended = await use(slow, slow.bind(args).values)
     assert ended == "unknown" and result.error.endswith("whether it took effect is unknown")
 
 

@@ -450,14 +450,14 @@ async def test_what_is_done_is_what_was_decided() -> None:
 
 # -- what must be noticed -------------------------------------------------------------------------------------------
 
-Gate = Callable[[Hook, Operation[Any]], Awaitable[Any]]
+Gate = Callable[[Hook, Operation[Any], Operation[Any]], Awaitable[Any]]
 
 
 async def test_a_gate_that_fails_open_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: Gate = onion._guard
 
-    async def lenient(hook: Hook, sealed: Operation[Any]) -> Any:
-        verdict = await asked(hook, sealed)
+    async def lenient(hook: Hook, sealed: Operation[Any], view: Operation[Any]) -> Any:
+        verdict = await asked(hook, sealed, view)
         return None if isinstance(verdict, Block) and "has not agreed" in verdict.reason else verdict
 
     monkeypatch.setattr(onion, "_guard", lenient)
@@ -469,7 +469,7 @@ async def test_a_gate_that_fails_open_is_noticed(monkeypatch: pytest.MonkeyPatch
 
 async def test_a_gate_where_the_last_word_counts_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     async def last(guards: Sequence[Hook], sealed: Operation[Any]) -> Any:
-        verdict = [await onion._guard(hook, sealed) for hook in guards][-1]
+        verdict = [await onion._guard(hook, sealed, sealed.view()) for hook in guards][-1]
         return (None, [verdict]) if isinstance(verdict, Ask) else (verdict, [])
 
     monkeypatch.setattr(onion, "consult", last)

@@ -104,7 +104,9 @@ class Permissions(Capability):
             args = {ARGUMENTS.get(name, {}).get(key, key): value for key, value in args.items()}
             kind = KINDS.get(name, "")
             subject, read_only = Subject(name, names, names, kind, args, workdir), kind == "read"
-        granted = self.grants | (_grants(thread.lineage(), self._are_kept) if thread is not None else frozenset())
+        granted = self.grants | (
+            _grants(thread, thread.lineage(), self._are_kept) if thread is not None else frozenset()
+        )
         return self._decide(subject, read_only, (name, canonical(args)) in granted)
 
     def _decide(self, subject: Subject, read_only: bool, granted: bool) -> Verdict:
@@ -147,7 +149,7 @@ class Permissions(Capability):
         thread, scratch = run.root.thread, run.root.scratch
         seen, granted = scratch.get(self, (0, frozenset()))
         fresh = thread.entries[seen:] if seen else thread.lineage()
-        scratch[self] = len(thread.entries), granted | _grants(fresh, self._are_kept)
+        scratch[self] = len(thread.entries), granted | _grants(thread, fresh, self._are_kept)
         return scratch[self][1]  # type: ignore[no-any-return]
 
     async def _linked(self, subject: Subject) -> frozenset[str]:
@@ -203,16 +205,17 @@ def _granted(grant: Any) -> tuple[str, bytes]:
     return grant["tool"], canonical(grant["args"])
 
 
-def _grants(entries: Iterable[Any], kept: bool) -> frozenset[tuple[str, bytes]]:
+def _grants(thread: Thread, entries: Iterable[Any], kept: bool) -> frozenset[tuple[str, bytes]]:
     """What the answers among a thread's entries granted for longer than once.
 
-    Where grants are kept, one for good counts here for its own run alone: afterwards it may have been taken back.
+    A grant holds in the thread where it was given: a fork of that asks again. Where grants are kept, one for good
+    counts here for its own run alone: afterwards it may have been taken back.
     """
     found: dict[str, set[tuple[str, bytes]]] = {"session": set(), "always": set()}
     for entry in entries:
         if kept and entry.kind == "run_start":
             found["always"].clear()
-        said = entry.data if entry.kind == "answered" else {}
+        said = entry.data if entry.kind == "answered" and entry.data.get("thread") == thread.id else {}
         proposed = said.get("rule", {})
         if said.get("allowed") and said.get("scope") in found and proposed.get("operation") == "tool_use":
             use = (proposed["tool"], canonical(said.get("args", proposed["args"])))  # as the user changed them

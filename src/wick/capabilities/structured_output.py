@@ -22,7 +22,7 @@ from wick.hooks import Next, after, before, wrap
 from wick.messages import Message
 from wick.operations import ModelCall, Run, Step, ToolUse
 from wick.protocols import holds_schema
-from wick.schema import FunctionArguments, injected_of
+from wick.schema import NO_ARGS, Bound, FunctionArguments, encoded, injected_of
 from wick.tools import Tool, tool
 
 TOOL, KEY = "final_answer", "answer"  # of a schema that has no name
@@ -305,7 +305,7 @@ class _ModelTool(Tool):
 
     @cached_property
     def arguments(self) -> FunctionArguments:
-        return _Fields(dict(self.foreign or {}), injected_of(self.fn), (), self.model, (), {})
+        return _Fields(dict(self.foreign or {}), injected_of(self.fn), (), self.model, (), {}, frozenset())
 
 
 class _Fields(FunctionArguments):
@@ -314,12 +314,14 @@ class _Fields(FunctionArguments):
     __slots__ = ()
 
     def validate(self, tool: str, args: Mapping[str, Any]) -> dict[str, Any]:
-        FunctionArguments.validate(self, tool, args)
+        self._checked(tool, encoded(tool, args), args)
         return thaw(dict(args))  # type: ignore[no-any-return]
 
-    def typed(self, tool: str, data: bytes) -> dict[str, Any]:
-        """Nothing: the tool reads them as they are sealed."""
-        return {}
+    def bind(self, tool: str, data: bytes, args: Mapping[str, Any] = NO_ARGS, *, checked: bool = False) -> Bound:
+        """Bind no values: the tool reads the arguments as they are sealed."""
+        if not checked:
+            self._checked(tool, data, args)
+        return Bound({}, from_json(data), data)
 
 
 def _form(name: str, tool_name: str, given: Schema, take: Callable[..., Any]) -> _Form:

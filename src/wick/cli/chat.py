@@ -12,6 +12,7 @@ from wick.cli.chatting import Chat
 from wick.cli.completing import thread_ids
 from wick.cli.desk import Desk
 from wick.cli.lines import Lines
+from wick.cli.logs import VERBOSE, log_to_stderr
 from wick.cli.opening import PLACE, WISHES, Place, opened
 from wick.cli.overhearing import terminal_restored
 from wick.cli.printing import working
@@ -29,7 +30,8 @@ LEAVE = "Ctrl-C again leaves; so does Ctrl-D"
 @WISHES
 @click.option("--continue", "goes_on", is_flag=True, help="Go on with the last thread of this folder.")
 @click.option("--thread", default="", metavar="ID", shell_complete=thread_ids, help="Go on with this thread.")
-def command(place: Place, wishes: Wishes, goes_on: bool, thread: str) -> None:
+@VERBOSE
+def command(place: Place, wishes: Wishes, goes_on: bool, thread: str, verbose: bool) -> None:
     """Talk to an agent that works in the current folder.
 
     It asks before it changes anything. Ctrl-C stops what it does and keeps the thread; /help shows what else there is.
@@ -38,6 +40,7 @@ def command(place: Place, wishes: Wishes, goes_on: bool, thread: str) -> None:
         raise click.UsageError("this needs a terminal; in pipes, say: wick run 'What is in this folder?'")
     if goes_on and thread:
         raise click.UsageError("say --continue or --thread, not both")
+    log_to_stderr(verbose)
     with terminal_restored():
         asyncio.run(_chat(place, wishes, goes_on, thread))
 

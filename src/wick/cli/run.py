@@ -15,6 +15,7 @@ from wick.cli.completing import thread_ids
 from wick.cli.desk import CameTo
 from wick.cli.following import Asker, follow
 from wick.cli.frame import DONE, FAILED, INTERRUPTED, STOPPED, WAITING
+from wick.cli.logs import VERBOSE, log_to_stderr
 from wick.cli.opening import PLACE, WISHES, Place, opened
 from wick.cli.printing import json_text, plain, print_text, working
 from wick.errors import ConfigError
@@ -46,12 +47,14 @@ CODES = {"completed": DONE, "failed": FAILED, "stopped": STOPPED, "interrupted":
 )
 @click.option("--recipe", default="", metavar="NAME", help="A recipe that says what is to be done.")
 @click.option("--output", type=click.Choice(["text", "json", "events"]), default="text", help="What is printed.")
-def command(prompt: str, place: Place, wishes: Wishes, thread: str, recipe: str, output: str) -> None:
+@VERBOSE
+def command(prompt: str, place: Place, wishes: Wishes, thread: str, recipe: str, output: str, verbose: bool) -> None:
     """Answer PROMPT in the current folder, with what is piped in as its context.
 
     The exit code is 0 if the run completed, 1 if it failed, 2 if the command is wrong, 3 if a hook or a limit stopped
     it, 4 if it waits for an answer that nobody is there to give, 130 if it was interrupted.
     """
+    log_to_stderr(verbose)
     words = as_text(_words(prompt, _piped()))
     if not words and not recipe and not thread:
         raise click.UsageError("say what to do, as in: wick run 'What is in this folder?'")

@@ -1,0 +1,185 @@
+"""The JSON form of typed arguments: what guards read, approvals are bound to and the log records.
+
+    json_form(value)             the JSON data that a validated value consists of
+    is_stable(schema, refs)      True if validating a value's JSON form gives the same value again
+
+The form is read from the value itself. Serializers that a type brings along are not asked: one that masks, shortens or
+rewrites would show a guard something other than what the tool is called with. A value whose content cannot be read is
+refused.
+"""
+
+from __future__ import annotations
+
+import os
+from base64 import b64encode
+from collections import deque
+from collections.abc import Iterator, Mapping, Set
+from dataclasses import fields, is_dataclass
+from datetime import date, time, timedelta, tzinfo
+from decimal import Decimal
+from enum import Enum
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
+from re import Pattern
+from types import MappingProxyType
+from typing import Any
+from uuid import UUID
+
+from pydantic import BaseModel, RootModel, Secret, SecretBytes, SecretStr
+from pydantic_core import to_jsonable_python
+
+from wick.caps import JSON_DEPTH
+from wick.frozen import canonical
+
+_EXACT = frozenset((str, int, bool, float, type(None)))
+_SECRETS = (Secret, SecretStr, SecretBytes)
+_LEAVES = (date, time, timedelta, Decimal, UUID, complex, Pattern)
+_TEXTS = (IPv4Address, IPv6Address, IPv4Network, IPv6Network, tzinfo)
+
+
+def json_form(value: Any, depth: int = JSON_DEPTH) -> Any:
+    """Return the JSON data that a value consists of, in exact builtin types; raise TypeError if it has none."""
+    kind = type(value)
+    if kind in _EXACT:
+        return value
+    if depth == 0:
+        raise ValueError(f"the data is nested more than {JSON_DEPTH} levels deep")
+    if kind is list or kind is tuple:
+        return [json_form(item, depth - 1) for item in value]
+    if kind is dict:
+        return _object(value.items(), depth)
+    return _form_of_other(value, depth)
+
+
+def _form_of_other(value: Any, depth: int) -> Any:
+    if isinstance(value, Enum):
+        return json_form(value.value, depth - 1)
+    if isinstance(value, str):
+        return str.__str__(value)
+    if isinstance(value, int):
+        return int.__index__(value)
+    if isinstance(value, float):
+        return float.__float__(value)
+    if isinstance(value, _SECRETS):  # guards decide about what is sent, so they see it
+        return json_form(value.get_secret_value(), depth - 1)
+    if isinstance(value, bytes | bytearray):
+        return _bytes_form(bytes(value))
+    if isinstance(value, BaseModel):
+        return _model_form(value, depth)
+    if is_dataclass(value) and not isinstance(value, type):
+        return _object(((item.name, getattr(value, item.name)) for item in fields(value)), depth)
+    if isinstance(value, _LEAVES):
+        return to_jsonable_python(value)
+    if isinstance(value, os.PathLike):
+        return json_form(os.fspath(value), depth - 1)
+    if isinstance(value, _TEXTS) or any(base.__module__ == "pydantic.networks" for base in type(value).__mro__[:-1]):
+        return str(value)
+    if isinstance(value, Mapping):
+        return _object(value.items(), depth)
+    if isinstance(value, list | tuple | deque):
+        return [json_form(item, depth - 1) for item in value]
+    if isinstance(value, Set):  # in the one order that does not depend on the process
+        return sorted((json_form(item, depth - 1) for item in value), key=canonical)
+    return _attributes(value, depth)
+
+
+def _object(items: Any, depth: int) -> dict[str, Any]:
+    form: dict[str, Any] = {}
+    for name, item in items:
+        key = _key(name)
+        if key in form:
+            raise TypeError(f"two keys are spelled {key!r}")
+        form[key] = json_form(item, depth - 1)
+    return form
+
+
+def _key(name: Any) -> str:
+    form = json_form(name)
+    if isinstance(form, str):
+        return form
+    if form is None or isinstance(form, bool | int | float):
+        return canonical(form).decode()
+    raise TypeError(f"a {type(name).__name__} cannot be the key of a JSON object")
+
+
+def _bytes_form(data: bytes) -> str | dict[str, str]:
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return {"base64": b64encode(data).decode()}  # an object, so that no text looks the same
+
+
+def _model_form(value: BaseModel, depth: int) -> Any:
+    if isinstance(value, RootModel):
+        return json_form(value.root, depth - 1)
+    declared = type(value).model_fields
+    named = [(info.serialization_alias or info.alias or name, value.__dict__[name]) for name, info in declared.items()]
+    return _object((*named, *(value.__pydantic_extra__ or {}).items()), depth)
+
+
+def _attributes(value: Any, depth: int) -> dict[str, Any]:
+    """Return the attributes of an object of a Python class; what else it is made of cannot be read."""
+    kind = type(value)
+    names = dict.fromkeys(name for base in kind.__mro__ for name in _slots(base) if hasattr(value, name))
+    state = {**{name: getattr(value, name) for name in names}, **getattr(value, "__dict__", {})}
+    if not state or callable(value) or isinstance(value, Iterator | type):
+        raise TypeError(f"a {kind.__name__} cannot be shown as JSON data")
+    return _object(state.items(), depth)
+
+
+def _slots(kind: type) -> tuple[str, ...]:
+    slots = kind.__dict__.get("__slots__", ())
+    slots = (slots,) if isinstance(slots, str) else tuple(slots)
+    return tuple(name for name in slots if name not in ("__dict__", "__weakref__"))
+
+
+# -- which schemas leave the form of a value as it is -----------------------------------------------------------------
+
+_NATIVE = frozenset(("any", "none", "bool", "int", "float", "str", "literal", "list", "dict", "nullable"))
+_SHAPES = frozenset((
+    "model", "model-fields", "model-field", "typed-dict", "typed-dict-field", "dataclass", "dataclass-args",
+    "dataclass-field", "default", "definitions", "definition-ref", "union",
+))  # fmt: skip
+_CONVERTED = frozenset((
+    "decimal", "date", "time", "datetime", "timedelta", "uuid", "enum", "set", "frozenset", "tuple",
+))  # fmt: skip
+_SIMPLE = _NATIVE | _SHAPES
+_STABLE = _SIMPLE | _CONVERTED
+_NOT_SCHEMAS = frozenset(("metadata", "config", "cls", "ref", "default", "expected", "members", "tags"))
+
+
+def is_stable(schema: Any, refs: Mapping[str, Any] = MappingProxyType({})) -> bool:
+    """Return True if a pydantic core schema runs no function and brings no serializer.
+
+    Validating the JSON form of such a value gives the same value again, so that it may be handed on in that form.
+    """
+    return _is_made_of(schema, _STABLE, refs, set())
+
+
+def _is_made_of(node: Any, kinds: frozenset[str], refs: Mapping[str, Any], seen: set[str]) -> bool:
+    if isinstance(node, list | tuple):
+        return all(_is_made_of(item, kinds, refs, seen) for item in node)
+    if not isinstance(node, dict):
+        return True
+    kind = node.get("type")
+    if isinstance(kind, str):
+        if kind not in kinds or node.get("post_init") or node.get("custom_init") or "serialization" in node:
+            return False
+        if kind.endswith("-field") and _is_renamed(node):
+            return False
+        if kind == "definition-ref":
+            return _is_made_of_reference(node["schema_ref"], kinds, refs, seen)
+        if kind == "union":  # which member takes a value may depend on how it is spelled
+            kinds = kinds & _SIMPLE
+    return all(_is_made_of(item, kinds, refs, seen) for key, item in node.items() if key not in _NOT_SCHEMAS)
+
+
+def _is_renamed(field: Mapping[str, Any]) -> bool:
+    alias = field.get("validation_alias")
+    return alias is not None and alias != field.get("serialization_alias")
+
+
+def _is_made_of_reference(name: str, kinds: frozenset[str], refs: Mapping[str, Any], seen: set[str]) -> bool:
+    if name in seen:
+        return True
+    seen.add(name)
+    return name in refs and _is_made_of(refs[name], kinds, refs, seen)

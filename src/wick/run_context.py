@@ -1,0 +1,164 @@
+"""The run whose tool the current code is part of, also in threads that the tool starts or hands work to.
+
+    with run_context(run):      around a tool: an agent started in here is a child of `run`
+        ...
+    find_run()                  the run that the calling code belongs to, or None
+
+A ContextVar follows awaits, tasks and `asyncio.to_thread`. It does not follow threads, executors or the pools of
+`multiprocessing`, so that guards would not hold for an agent that a tool runs there. The first tool use therefore
+instruments the places where Python hands work to a thread:
+
+    threading.Thread.start               a thread belongs to the run that started it
+    _thread.start_new_thread             the function remembers the run that started it
+    concurrent.futures.thread._WorkItem  a work item remembers the run that submitted it
+    multiprocessing.pool.ThreadPool      a function remembers the run that applied or mapped it
+
+Outside of a tool they do what they did before. See docs/decisions/0028-guards-follow-threads.md.
+"""
+
+from __future__ import annotations
+
+import _thread
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import thread as executors
+from contextlib import contextmanager
+from contextvars import ContextVar
+from functools import wraps
+from typing import Any
+
+_current: ContextVar[Any] = ContextVar("wick_current_run", default=None)
+_DETACHED = "_wick_detached"  # an attribute of threads that belong to no run
+_lock = threading.Lock()
+_instrumented: set[str] = set()
+
+
+def find_run() -> Any:
+    """Return the run that the calling code is part of, or None if it is part of no tool."""
+    return _current.get()
+
+
+@contextmanager
+def run_context(run: Any) -> Iterator[None]:
+    """Make every agent that is started inside, in whatever thread, a child of `run`."""
+    if len(_instrumented) < 3:
+        _instrument()
+    token = _current.set(run)
+    try:
+        yield
+    finally:
+        _current.reset(token)
+
+
+def detach_thread(thread: threading.Thread) -> threading.Thread:
+    """Return a thread that belongs to no run, whichever starts it: a worker that serves several."""
+    setattr(thread, _DETACHED, True)
+    return thread
+
+
+def _instrument() -> None:
+    with _lock:
+        _once("thread", _instrument_threads)
+        _once("executor", _instrument_executors)
+        if "multiprocessing.pool" in sys.modules:  # where it is not imported, there is no pool of it
+            _once("pool", _instrument_pools)
+
+
+def _once(name: str, instrument: Callable[[], None]) -> None:
+    if name not in _instrumented:
+        instrument()
+        _instrumented.add(name)
+
+
+def _instrument_threads() -> None:
+    start = threading.Thread.start
+
+    @wraps(start)
+    def start_in_context(self: threading.Thread) -> None:
+        run = find_run()
+        if run is not None and not _is_worker(self):
+            _bind_thread(self, run)
+        start(self)
+
+    start_new_thread = _thread.start_new_thread  # `threading` has a reference of its own
+
+    @wraps(start_new_thread)
+    def start_raw_in_context(function: Any, *args: Any) -> int:
+        run = find_run()
+        return start_new_thread(function if run is None else _carried(run, function), *args)
+
+    threading.Thread.start = start_in_context  # type: ignore[method-assign]
+    _thread.start_new_thread = _thread.start_new = start_raw_in_context
+
+
+def _bind_thread(thread: threading.Thread, run: Any) -> None:
+    """Have a thread set the context variable before anything else, so that what it starts in turn inherits it."""
+    work, own = thread.run, thread.__dict__.get("run")
+
+    def run_in_context() -> None:
+        thread.__dict__.pop("run", None)  # break the cycle thread → function → thread
+        if own is not None:
+            thread.__dict__["run"] = own
+        _current.set(run)
+        work()
+
+    thread.run = run_in_context  # type: ignore[method-assign]
+
+
+def _is_worker(thread: threading.Thread) -> bool:
+    """Return True for a thread of a pool: it also does work that other runs submit, and each item has its own run."""
+    if getattr(thread, _DETACHED, False):
+        return True
+    target = getattr(thread, "_target", None)
+    pool = sys.modules.get("multiprocessing.pool")
+    return target is executors._worker or ("pool" in _instrumented and pool is not None and target is pool.worker)
+
+
+def _instrument_executors() -> None:
+    # Not `submit`: a program may have kept a reference to the method before the first tool was used.
+    module: Any = executors
+    plain = module._WorkItem
+
+    class WorkItem(plain):  # type: ignore[misc, valid-type]
+        """A work item that runs as part of the run that submitted it."""
+
+        def __init__(self, *args: Any, **kwargs: Any) -> None:
+            super().__init__(*args, **kwargs)
+            self.submitted_by = find_run()
+
+        def run(self, *args: Any) -> None:
+            token = _current.set(self.submitted_by)
+            try:
+                super().run(*args)
+            finally:
+                self.submitted_by = None
+                _current.reset(token)
+
+    module._WorkItem = WorkItem
+
+
+def _instrument_pools() -> None:
+    pools = sys.modules["multiprocessing.pool"].ThreadPool
+    for name in ("apply_async", "_map_async", "imap", "imap_unordered"):
+        setattr(pools, name, _carrying(getattr(pools, name)))
+
+
+def _carrying(method: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(method)
+    def submit(self: Any, func: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        run = find_run()
+        return method(self, func if run is None else _carried(run, func), *args, **kwargs)
+
+    return submit
+
+
+def _carried(run: Any, func: Callable[..., Any]) -> Callable[..., Any]:
+    def call(*args: Any, **kwargs: Any) -> Any:
+        token = _current.set(run)
+        try:
+            return func(*args, **kwargs)
+        finally:
+            _current.reset(token)
+
+    return call
