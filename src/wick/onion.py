@@ -227,6 +227,7 @@ async def _gate(operation: type[Operation[Any]], core: Next[Any], op: Operation[
     agreed = False
     while not op.trail.invalid:
         try:
+            await op.prepare()
             sealed = op.seal()
         except InvalidArgs as error:
             op.passed()
