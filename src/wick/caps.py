@@ -235,6 +235,9 @@ BODY_SECONDS = 30.0  # in which the next piece of a body comes, and all of it; b
 BODY_PACE = 2_000  # for so many bytes
 JSON_VALUES = 50_000  # in the JSON of one: to read it holds up everybody
 
+# runs of a server
+RUN_CRASHES = 2  # ends of the server's process during one run; it is not resumed after that many
+
 # streams of a server
 READER_FRAMES = 1_000  # that wait for one reader; who has more waiting is told what they missed, later
 READER_BYTES = 250_000
