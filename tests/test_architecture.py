@@ -60,7 +60,7 @@ LAYERS: list[tuple[str, ...]] = [
         *("holders", "process_files"),
         *("program", "outbound", "workers", "aliases", "schema", "turns", "shapes", "lexing"),
     ),
-    ("argument_form", "run_context"),
+    ("argument_form", "json_schema", "run_context"),
     ("frozen",),
     ("caps",),
     ("errors",),

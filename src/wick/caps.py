@@ -28,6 +28,17 @@ CALLBACK_BYTES = 1_000_000  # the largest answer an HTTP tool may give
 ARGS_BYTES = 4_000_000  # the largest arguments of one call
 JSON_DEPTH = 100
 
+# JSON Schema of tools and answers
+SCHEMA_BYTES = 200_000
+SCHEMA_VALUES = 10_000  # keywords, and names and items in them
+SCHEMA_BRANCHES = 2_000  # schemas that one value is checked against, references and branches written out
+SCHEMA_EXPANSION = 100_000  # schemas in all, references written out
+SCHEMA_PATTERN_SIZE = 5_000  # states of one pattern
+SCHEMA_PATTERNS_SIZE = 20_000  # and of all
+SCHEMA_STEPS = 100_000  # keywords evaluated and items visited to check one value; about half a second
+SCHEMA_QUICK_STEPS = 1_000  # in the event loop; what takes more is checked in a thread
+SCHEMA_QUICK_BYTES = 50_000  # of JSON; what is longer is checked in a thread
+
 # models
 REPLY_CHARS = 8_000_000  # text, reasoning and arguments of one reply
 REPLY_CALLS = 128
@@ -236,6 +247,9 @@ HEAD_SECONDS = 20.0  # in which it comes
 BODY_SECONDS = 30.0  # in which the next piece of a body comes, and all of it; but longer by a second
 BODY_PACE = 2_000  # for so many bytes
 JSON_VALUES = 50_000  # in the JSON of one: to read it holds up everybody
+
+# runs of a server
+RUN_CRASHES = 2  # ends of the server's process during one run; it is not resumed after that many
 
 # streams of a server
 READER_FRAMES = 1_000  # that wait for one reader; who has more waiting is told what they missed, later

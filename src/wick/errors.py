@@ -11,7 +11,8 @@
     │   └── Sealed        somebody tried to change an operation that can no longer change
     ├── ModelError        the model could not answer
     ├── BackendError      the workspace could not do what was asked
-    └── StoreError        a thread could not be loaded or saved
+    ├── StoreError        a thread could not be loaded or saved
+    └── RunCrashed        a run is not resumed, because its server ended too often while it ran
 
 A tool that fails raises nothing: the model is told, as a `ToolResult` with an error.
 `Paused` is not an error, and nobody's `except Exception` should swallow it.
@@ -91,6 +92,10 @@ class StoreError(WickError):
     def __init__(self, message: str, code: str = "failed", public: str = "") -> None:
         super().__init__(message)
         self.code, self.public = code, public or message
+
+
+class RunCrashed(WickError):
+    """A run is not resumed, because its server ended too often while it ran."""
 
 
 class Paused(BaseException):

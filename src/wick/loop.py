@@ -73,6 +73,9 @@ async def _step(step: Step) -> Stop | Continue:
 async def _use_tools(run: Run, calls: Sequence[ToolCall]) -> None:
     tools = [run.tools.get(call.name) for call in calls]
     turns = Turns([tool is not None and tool.alone for tool in tools])
+    for tool, call in zip(tools, calls, strict=True):
+        if tool is not None and tool.foreign is not None and not call.invalid:
+            await tool.prepare(call.args)
     uses = [_tool_use(run, call, turns, number) for number, call in enumerate(calls)]
     failures = await side_by_side([_answer(use) for use in uses], [call.name for call in calls])
     if failures:  # what failed is worse than what waits

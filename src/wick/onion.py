@@ -234,6 +234,7 @@ async def _gate(operation: type[Operation[Any]], core: Next[Any], op: Operation[
             op.passed()
             return op.blocked(op.trail.invalid)
         try:
+            await op.prepare()
             sealed = op.seal()
         except InvalidArgs as error:
             op.passed()

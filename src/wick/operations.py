@@ -111,6 +111,9 @@ class Operation(_Belongs, Generic[R]):
         """What will be done, as JSON data."""
         return {}
 
+    async def prepare(self) -> None:
+        """Do in a thread what would make `seal` block the event loop."""
+
     def seal(self) -> Self:
         """Return this operation, final. The gate performs it and shows it to no hook; hooks get a `view`."""
         return self._read_only()
@@ -617,6 +620,10 @@ class ToolUse(Operation[ToolResult], Injected):
 
     def about(self) -> dict[str, Any]:
         return {"call_id": self.call.id, "tool": self.bound.name, "args": thaw(self.args)}
+
+    async def prepare(self) -> None:
+        if self.tool is not None and self.tool.foreign is not None and (self.tool, _spelled(self.args)) != self.valid:
+            await self.tool.prepare(self.args)
 
     def validate(self) -> None:
         """Check the arguments and complete them; raise InvalidArgs if the tool does not take them."""

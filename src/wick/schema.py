@@ -1,7 +1,7 @@
 """What the arguments of a tool must look like: a JSON Schema, and the check that goes with it.
 
     arguments_of(fn)              from a function's signature, hints and docstring, checked by pydantic
-    ForeignArguments(schema, fn)  from a JSON Schema that came from elsewhere, checked by jsonschema
+    ForeignArguments(schema, fn)  from a JSON Schema that came from elsewhere, checked by jsonschema, within limits
 
 Arguments are JSON. `validate` checks and completes them, as often as need be: it does not apply the changes that the
 validators of a type make. `bind` does, once: it returns the values that the function is called with, and their JSON
@@ -13,11 +13,12 @@ from __future__ import annotations
 import inspect
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Set
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import islice
 from textwrap import dedent
+from threading import Lock
 from types import MappingProxyType, UnionType
 from typing import Annotated, Any, Optional, Union, get_args, get_origin, get_type_hints
 from weakref import WeakKeyDictionary
@@ -25,16 +26,21 @@ from weakref import WeakKeyDictionary
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 from pydantic.errors import PydanticUserError
 from pydantic.fields import FieldInfo
-from pydantic_core import PydanticUndefined, SchemaError, SchemaValidator, core_schema, from_json
+from pydantic_core import PydanticUndefined, from_json
 
 from wick.argument_form import is_stable, json_form
-from wick.caps import ARGS_BYTES, JSON_DEPTH
-from wick.errors import ConfigError, InvalidArgs, MissingExtra
-from wick.frozen import canonical, freeze, thaw
+from wick.caps import ARGS_BYTES, JSON_DEPTH, SCHEMA_QUICK_BYTES, SCHEMA_QUICK_STEPS, SCHEMA_STEPS
+from wick.errors import ConfigError, InvalidArgs
+from wick.frozen import canonical, digest, freeze, thaw
+from wick.json_schema import Checker, Problem, TooCostly
 
 MOST_PROBLEMS = 5  # named in one sentence
 SHOWN_CHARS = 60  # of a value or a name
 LINE_CHARS = 300  # of anything else that is quoted
+MOST_CHECKED = 32  # costly checks that are remembered
+
+_Problems = list[tuple[str, str]]
+_one_check = Lock()  # costly checks compete with the event loop for the interpreter: one at a time
 
 
 class Injected:
@@ -325,17 +331,18 @@ def encoded(tool: str, args: Mapping[str, Any]) -> bytes:
 class ForeignArguments:
     """Arguments as a JSON Schema from elsewhere describes them."""
 
-    __slots__ = ("_validator", "injected", "positional", "schema")
+    __slots__ = ("_checked", "_checker", "injected", "positional", "schema")
 
     def __init__(self, schema: Mapping[str, Any], fn: Callable[..., Any]) -> None:
         try:
             self.schema: dict[str, Any] = freeze(dict(schema))
+            if self.schema.get("type", "object") != "object":
+                raise ConfigError(f"a tool's parameters must be of type object, not {_line(self.schema['type'])!r}")
+            self._checker = Checker(self.schema)
         except (TypeError, ValueError) as error:
             raise ConfigError(f"a tool's parameters must be a JSON Schema: {_line(error)}") from None
-        if self.schema.get("type", "object") != "object":
-            raise ConfigError(f"a tool's parameters must be of type object, not {self.schema['type']!r}")
         self.injected, self.positional = injected_of(fn), ()
-        self._validator = _foreign_validator(self.schema)
+        self._checked: dict[str, _Problems] = {}  # costly checks, by the hash of what was checked
 
     def complete(self, args: Mapping[str, Any]) -> Mapping[str, Any]:
         return args
@@ -349,14 +356,47 @@ class ForeignArguments:
 
     def validate(self, tool: str, args: Mapping[str, Any]) -> dict[str, Any]:
         """A plain copy of the arguments, if they fit."""
-        data = self.typed(tool, encoded(tool, args))
-        try:
-            problems = list(islice(map(_foreign_problem, self._validator.iter_errors(data)), MOST_PROBLEMS + 1))
-        except Exception as error:  # a reference that leads nowhere or in a circle shows only now
-            raise InvalidArgs(f"{tool}: the arguments cannot be checked: {_line(error)}") from None
+        data = encoded(tool, args)
+        problems = self._checked.get(digest(data)) if self._checked else None
+        data = self.typed(tool, data)
+        if problems is None:
+            problems = self._check(tool, data, SCHEMA_STEPS)
         if problems:
             raise InvalidArgs(_sentence(tool, problems, self.schema))
         return data
+
+    def costly(self, tool: str, args: Mapping[str, Any]) -> Callable[[], None] | None:
+        """Check arguments within a few steps; if that takes more, return the work that does it."""
+        with suppress(InvalidArgs):  # which `validate` raises
+            data = encoded(tool, args)
+            try:
+                self._remember(tool, data, SCHEMA_QUICK_STEPS)
+            except TooCostly:
+                return partial(self._check_slowly, tool, data)
+        return None
+
+    def _check_slowly(self, tool: str, data: bytes) -> None:
+        with _one_check, suppress(InvalidArgs):
+            self._remember(tool, data, SCHEMA_STEPS)
+
+    def _remember(self, tool: str, data: bytes, steps: int) -> None:
+        """Check arguments and remember the outcome for `validate`; TooCostly if the steps are not enough."""
+        if len(data) > SCHEMA_QUICK_BYTES and steps < SCHEMA_STEPS:
+            raise TooCostly
+        problems = self._check(tool, self.typed(tool, data), steps)
+        while len(self._checked) >= MOST_CHECKED:
+            self._checked.pop(next(iter(self._checked)), None)
+        self._checked[digest(data)] = problems
+
+    def _check(self, tool: str, data: Any, steps: int) -> _Problems:
+        try:
+            return [_foreign_problem(problem) for problem in self._checker.problems(data, steps, MOST_PROBLEMS + 1)]
+        except TooCostly:
+            if steps < SCHEMA_STEPS:
+                raise
+            return [("", _TOO_COSTLY)]
+        except Exception as error:  # for instance data that is too deep for its schema
+            raise InvalidArgs(f"{tool}: the arguments cannot be checked: {_line(error)}") from None
 
     def typed(self, tool: str, data: bytes) -> dict[str, Any]:
         try:
@@ -365,74 +405,23 @@ class ForeignArguments:
             raise InvalidArgs(f"{tool}: the arguments are not JSON data: {_line(error)}") from None
 
 
-def _foreign_validator(schema: dict[str, Any]) -> Any:
-    try:
-        from jsonschema import exceptions, validators
-    except ImportError:
-        raise MissingExtra("schema", "jsonschema", "a tool with a JSON Schema of its own") from None
-    kind = validators.validator_for(schema, default=validators.validator_for({}))
-    try:
-        kind.check_schema(schema)
-    except exceptions.SchemaError as error:
-        raise ConfigError(f"a tool's parameters are not a JSON Schema: {_line(error.message)}") from None
-    extend: Any = validators.extend
-    return extend(kind, {"pattern": _match, "uniqueItems": _unique})(_tame(schema))
-
-
-def _tame(node: Any) -> Any:
-    """A schema that is checked in linear time and from here alone: the rest is for the tool itself to check.
-
-    What needs `re` on names that the model made up is left out, and a reference to elsewhere is refused.
-    """
-    if isinstance(node, list):
-        return [_tame(item) for item in node]
-    if not isinstance(node, dict):
-        return node
-    for word in ("$ref", "$dynamicRef", "$recursiveRef"):
-        if isinstance(reference := node.get(word), str) and not reference.startswith("#"):
-            raise ConfigError(f"a tool's parameters refer to {_line(reference)!r}; put what is meant into the schema")
-    drop = {"$id", "id"} & {key for key in node if isinstance(node[key], str)}
-    if "patternProperties" in node:
-        drop |= {"patternProperties", "additionalProperties", "unevaluatedProperties"}
-    return {key: value if key in _DATA else _tame(value) for key, value in node.items() if key not in drop}
-
-
-def _match(validator: Any, pattern: str, instance: Any, schema: Any) -> Iterator[Any]:
-    from jsonschema import exceptions
-
-    if not isinstance(instance, str):
-        return
-    try:  # pydantic's engine needs no backtracking; what it does not know, the tool must check
-        SchemaValidator(core_schema.str_schema(pattern=pattern)).validate_python(instance)
-    except ValidationError:
-        yield exceptions.ValidationError("does not match")
-    except SchemaError:
-        return
-
-
-def _unique(validator: Any, unique: bool, instance: Any, schema: Any) -> Iterator[Any]:
-    from jsonschema import exceptions
-
-    if unique and isinstance(instance, list) and len(set(map(canonical, instance))) < len(instance):
-        yield exceptions.ValidationError("has an item twice")
-
-
-def _foreign_problem(error: Any) -> tuple[str, str]:
-    where, wanted, given = ".".join(map(str, error.absolute_path)), error.validator_value, error.instance
-    match error.validator:
+def _foreign_problem(problem: Problem) -> tuple[str, str]:
+    where, keyword, wanted, given, schema = problem
+    match keyword:
         case "required":
             return ", ".join(_joined(where, name) for name in wanted if name not in given), _MISSING
         case "additionalProperties" if wanted is False:
-            known = error.schema.get("properties", {})
+            known = schema.get("properties", {})
             return ", ".join(_joined(where, name) for name in given if name not in known), _UNKNOWN
         case "type":
             return where, f"should be of type {_line(wanted)} (got {_shown(given)})"
-    return where, f"does not fit {_line(json.dumps({error.validator: wanted}))}"
+    return where, f"does not fit {_line(json.dumps({keyword: wanted}))}"
 
 
 # -- sentences ------------------------------------------------------------------------------------------------------
 
 _MISSING, _UNKNOWN = "is missing", "is not an argument"
+_TOO_COSTLY = "takes too much work to check against the schema; send less"
 _KINDS = {dict: "an object", list: "a list", str: "a long text", int: "a long number"}
 
 

@@ -16,6 +16,7 @@ import inspect
 import json
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from functools import cached_property, partial
@@ -135,6 +136,15 @@ class Tool:
         if not isinstance(args, Mapping):
             raise InvalidArgs(f"{self.name}: the arguments must be a JSON object")
         return self._rename(dict(args)) if self.renames else args
+
+    async def prepare(self, args: Mapping[str, Any]) -> None:
+        """Check arguments in a thread if that takes long, so that `validate` does not block the event loop."""
+        if self.foreign is None or not isinstance(self.arguments, ForeignArguments):
+            return
+        with suppress(InvalidArgs):  # `validate` raises it
+            renamed = self._rename(dict(args)) if self.renames else args
+            if work := self.arguments.costly(self.name, renamed):
+                await in_thread(work, f"{self.name} arguments")
 
     def _rename(self, args: dict[str, Any]) -> dict[str, Any]:
         known = self.parameters.get("properties", {})

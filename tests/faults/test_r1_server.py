@@ -21,6 +21,7 @@ from faults.tally import FULL, Tally, Violated
 from faults.validity import pieces, valid
 from serving import Served, events, frames, serving
 from wick import Thread
+from wick.caps import RUN_CRASHES
 
 LONG = 14_400 if FULL else 300
 PATIENCE = 120  # seconds that people have to finish what they began
@@ -63,15 +64,17 @@ class Person:
     name: str
     over: asyncio.Event
     runs: list[tuple[str, str, list[dict[str, Any]]]] = field(default_factory=list)  # words, run, what was seen of it
+    kills: list[int] = field(default_factory=list)  # of the server, during each run
 
     async def speak(self) -> None:
         async with self.served.client(self.name) as client:
             while not self.over.is_set():
-                words = f"{self.name} {len(self.runs)}"
+                words, before = f"{self.name} {len(self.runs)}", self.served.starts
                 seen: list[dict[str, Any]] = []
                 run = await self._begin(client, words, seen)
                 self.runs.append((words, run, seen))
                 await self._follow(client, run, seen)
+                self.kills.append(self.served.starts - before)
 
     async def _begin(self, client: aiohttp.ClientSession, words: str, seen: list[dict[str, Any]]) -> str:
         """Say it until the server has taken it; the key makes sure that it is said once."""
@@ -99,11 +102,13 @@ class Person:
 
     async def check(self, client: aiohttp.ClientSession) -> None:
         """What was seen in pieces is what is there, each run is whole, and the thread says what was said, once."""
-        for _, run, seen in self.runs:
+        for (_, run, seen), kills in zip(self.runs, self.kills, strict=True):
             async with client.get(f"{self.served.url}/runs/{run}/events") as response:
                 there = [frame for frame in await events(response) if frame["id"]]
             pieces(seen, there)
-            assert seen == there and there[-1]["event"] == "done", f"run {run} ends with {there[-1]['event']}"
+            end = there[-1]["event"]
+            given_up = kills >= RUN_CRASHES and end == "error" and "run_crashed" in str(there[-1]["data"])
+            assert seen == there and (end == "done" or given_up), f"run {run} ends with {end} after {kills} kills"
         async with client.get(f"{self.served.url}/threads/th_{self.name}/export") as response:
             thread = Thread.from_json(await response.json())
         valid(thread)

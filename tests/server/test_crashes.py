@@ -78,24 +78,77 @@ async def test_killed_in_the_middle_of_a_stream(tmp_path: Path, store: str, most
                 assert (await response.json())["outcome"] == "completed"
 
 
-@pytest.mark.long  # tests/faults/test_r1_server.py samples it
-async def test_killed_again_and_again(tmp_path: Path) -> None:
-    with serving(tmp_path, script=SCRIPT) as served:
+DEADLY = """
+import asyncio, os, signal
+from wick import Agent, FunctionModel, ToolCall, assistant, tool
+from wick.server.server import Server
+
+@tool(idempotent=True)
+async def crash(number: int) -> str:
+    "End the server."
+    os.kill(os.getpid(), signal.SIGKILL)
+    return "never"
+
+def answer(request):
+    if "crash" not in request.messages[-1].text and request.messages[-1].role == "user":
+        return "I am well."
+    done = sum(m.role == "tool" for m in request.messages)
+    return assistant("I try.", ToolCall(f"c{done}", "crash", {"number": done}))
+
+Server(settings=os.environ["WICK_SETTINGS"]).register_agent("ticker", Agent(FunctionModel(answer), tools=[crash])).start()
+"""
+
+
+def rise(served: Served) -> None:
+    """Wait until the server has ended by itself, and start it again."""
+    assert served.process is not None
+    served.process.wait(60)
+    served.start()
+
+
+async def crash_twice(folder: Path, store: str, script: str) -> tuple[int, dict[str, Any], Any]:
+    """Return how often a run ended its server, what became of it, and the answer to another message."""
+    with serving(folder, store=store, script=script) as served:
+        async with talking(served) as client:
+            said = {"messages": [{"role": "user", "content": "crash"}], "thread_id": "th_1"}
+            async with client.post("/agents/ticker/stream", json=said) as response:
+                run = response.headers["X-Run-Id"]
+        for crashes in range(1, 4):
+            rise(served)
+            if crashes < 2:
+                continue
+            with suppress(aiohttp.ClientError, ConnectionError):
+                async with talking(served) as client:
+                    await read_on(client, run, "")
+                    async with client.get(f"/runs/{run}") as response:
+                        found = await response.json()
+                    said = {"messages": [{"role": "user", "content": "Hello."}], "thread_id": "th_1"}
+                    async with client.post("/agents/ticker/invoke", json=said) as response:
+                        return crashes, found, await response.json()
+        return 3, {}, None
+
+
+async def test_a_run_that_ended_its_server_twice_is_not_resumed(tmp_path: Path, store: str) -> None:
+    crashes, found, after = await crash_twice(tmp_path, store, DEADLY)
+    assert crashes == 2 and found["state"] == "ended" and found["outcome"] == "failed"
+    assert found["error"]["code"] == "run_crashed" and "ended 2 times" in found["error"]["message"]
+    assert after["response"] == "I am well.", after  # the thread is valid, and its next message works
+
+
+async def test_a_crash_that_is_not_counted_is_noticed(tmp_path: Path) -> None:
+    planted = "import wick.server.performing as p\np._is_crash = lambda key, at: False\n" + DEADLY
+    assert (await crash_twice(tmp_path, "sqlite", planted))[0] == 3
+
+
+async def test_a_clean_stop_is_not_a_crash(tmp_path: Path) -> None:
+    with serving(tmp_path, script=SCRIPT, grace=0.0) as served:
         async with talking(served) as client:
             run, seen = await begin(client, 3)
         for _ in range(3):
-            served.kill()
+            assert await asyncio.to_thread(served.stop) in (0, -15)
             served.start()
-            async with talking(served) as client:
-                url, after = f"/runs/{run}/events", {"Last-Event-ID": seen[-1]["id"]}
-                async with client.get(url, headers=after) as response:
-                    async for frame in frames(response):
-                        seen += [frame] if frame["id"] else []
-                        if frame["event"] == "on_tool_end":
-                            break
         async with talking(served) as client:
-            seen += await read_on(client, run, seen[-1]["id"])
-            check(await read_on(client, run, ""), seen)
+            check(await read_on(client, run, ""), seen + await read_on(client, run, seen[-1]["id"]))
 
 
 async def test_told_to_stop_under_load(tmp_path: Path, store: str) -> None:
@@ -200,6 +253,8 @@ async def test_what_was_acknowledged_is_answered_though_nobody_read_it(tmp_path:
                 taken.append(response.headers["X-Run-Id"])
             served.kill()
             served.start()
+            async with talking(served) as client:
+                await read_on(client, taken[-1], "")  # a run that is killed twice is not resumed
         async with talking(served) as client:
             for run in taken:
                 whole = await read_on(client, run, "")

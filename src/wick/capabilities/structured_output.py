@@ -145,14 +145,14 @@ class StructuredOutput(Capability):
         return self._give_up(use.result.error) if state.failures > self.retries else None
 
     @after(Step)
-    def check(self, step: Step) -> Stop | Continue | None:
+    async def check(self, step: Step) -> Stop | Continue | None:
         """Whoever has finished has answered, with what fits."""
         run, state = step.run, step.run.scratch.get(self)
         over = isinstance(step.result, Stop) and step.result.kind in FINISHED and run.stopping is None
         if not over or state is None or self._complete(state):
             return None
         try:
-            self._read(run, state, _last(run))
+            await self._read(run, state, _last(run))
         except InvalidArgs as error:
             state.failures += 1
             if state.failures > self.retries:
@@ -171,13 +171,13 @@ class StructuredOutput(Capability):
         return Stop(f"retry limit: no answer fitted after {times}: {problem}")
 
     @after(Run)
-    def hand_over(self, run: Run) -> None:
+    async def hand_over(self, run: Run) -> None:
         state = run.scratch.get(self)
         if state is None or run.error is not None:
             return
         if run.result.outcome == "completed" and not self._complete(state):  # it had all but ended when it was taken up
             try:
-                self._read(run, state, run.result.text)
+                await self._read(run, state, run.result.text)
             except InvalidArgs as error:
                 if state.failures:  # nobody was to be sent back any more
                     run.result = replace(run.result, outcome="stopped", reason=self._give_up(str(error)).reason)
@@ -197,15 +197,18 @@ class StructuredOutput(Capability):
         missing = [other.tool.name for other in self.forms if other.name not in state.given]
         return ACCEPTED if self._complete(state) else f"{ACCEPTED} Still wanted: {', '.join(missing)}."
 
-    def _read(self, run: Run, state: _State, text: str) -> None:
+    async def _read(self, run: Run, state: _State, text: str) -> None:
         """Take an answer that the model gave as text; InvalidArgs says why it cannot be taken."""
         data = _parsed(text)
         if not self.several:
+            await self.forms[0].tool.prepare(data)
             return self._keep(run, state, {KEY: self.forms[0].read(data)})
         forms = {form.name: form for form in self.forms}
         if unknown := [name[:50] for name in data if name not in forms]:
             raise InvalidArgs(f"there is no answer {unknown[0]!r}; the answers are {', '.join(forms)}")
-        self._keep(run, state, {name: forms[name].read(_object(value)) for name, value in data.items()})
+        for name, value in data.items():
+            await forms[name].tool.prepare(_object(value))
+        self._keep(run, state, {name: forms[name].read(value) for name, value in data.items()})
         if not self._complete(state):
             raise InvalidArgs("something is missing")
 

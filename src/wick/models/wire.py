@@ -167,7 +167,8 @@ def _closed(schema: Any) -> bool:
         schema.get("additionalProperties") is not False or set(schema.get("required", ())) != set(held)
     ):
         return False
-    return _LOOSE.isdisjoint(schema) and all(map(_closed, [*held.values(), *schema.values()]))
+    others = [value for name, value in schema.items() if name != "properties"]  # each part once, however deep it is
+    return _LOOSE.isdisjoint(schema) and all(map(_closed, [*held.values(), *others]))
 
 
 def called(call: ToolCall) -> dict[str, str]:

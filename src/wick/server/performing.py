@@ -6,13 +6,15 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
-from time import monotonic
+from time import monotonic, time
 from typing import Any, TypeGuard
 
 from wick import journal
-from wick.errors import TEMPORARY, StoreError, forget, public_text
+from wick.caps import RUN_CRASHES
+from wick.errors import TEMPORARY, RunCrashed, StoreError, forget, public_text
 from wick.events import Done, Failed
-from wick.keeping import hold
+from wick.holders import has_ended, holder_name
+from wick.keeping import LEASE_SECONDS, hold
 from wick.operations import Result, Run
 from wick.protocols import Store
 from wick.server.errors import DAMAGED
@@ -30,6 +32,8 @@ from wick.workers import in_thread
 
 logger = logging.getLogger("wick.server")
 
+START = "start:"  # begins the keys of starts in a run's record
+
 
 @dataclass(eq=False, slots=True)
 class Running:
@@ -45,6 +49,7 @@ class Running:
     given_up: bool = False  # it never began, and its end was written for it: the log tells of that
     held: bool = False  # the lease of its thread is held here
     stalled: bool = False  # the store failed for now: the run is open, and is resumed later
+    start: str = ""  # the key of this start in the run's record
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +120,8 @@ class Performing:
             running.hub.kept_by(running.run.scratch.get(self.registry.sessions))
         if end == "told":
             await self._note(running, problem)
+        else:
+            await self._clear_start(running)
         self._count_stall(running, problem)
         del self.running[running.info.owner, running.info.thread]
         running.hub.finish("elsewhere" if running.given_up or running.stalled else end)
@@ -142,11 +149,36 @@ class Performing:
 
     async def _run(self, running: Running) -> None:
         info, hub = running.info, running.hub
+        await self._count_start(running)
         instance = await self.registry.agent(running.user, info.agent)
         emit = Unsaid(self.registry.secrets, hub.emit)
         stream = instance.agent.stream("", thread=hub.thread, user=info.owner, emit=emit, recipe=info.recipe)
         stream.run.id, running.run = info.id, stream.run
         await stream.finish()
+
+    async def _count_start(self, running: Running) -> None:
+        """Record that a run starts in this process; refuse one during which the server has crashed too often.
+
+        The start stays in the record until the run has ended, paused or been released. A process that dies leaves it.
+        """
+        info, key = running.info, f"{START}{holder_name()}"
+        row = await self.records.get(KIND, info.owner, info.id)
+        crashes = sum(map(_is_crash, row.keys(), row.values())) if row else 0
+        if crashes >= RUN_CRASHES:
+            raise RunCrashed(
+                f"the server ended {crashes} times while it performed this run, so the run is not resumed; "
+                "send another message to continue the thread"
+            )
+        await self.records.add(KIND, info.owner, info.id, {}, {**({} if row else info.to_json()), key: time()})
+        running.start = key
+
+    async def _clear_start(self, running: Running) -> None:
+        """Record that a start has ended without a crash."""
+        if running.start:
+            try:
+                await self.records.add(KIND, running.info.owner, running.info.id, {}, {running.start: 0})
+            except Exception as error:  # the run is resumed elsewhere all the same
+                logger.warning("the start of run %s could not be cleared: %s", running.info.id, error)
 
     async def _note(self, running: Running, problem: Exception | None) -> None:
         """Note what a run came to; that it cannot be noted keeps nobody from being told."""
@@ -154,7 +186,13 @@ class Performing:
             result = await self._result(running, problem)
             price = await in_thread(lambda: result.price, "a price") if result.charges else None
             running.info = self._hidden(running.info.came_to(result, None if price is None else float(price)))
-            await self.records.put(KIND, running.info.owner, running.info.id, running.info.to_json())
+            if result.outcome == "interrupted":  # earlier crashes still count when it is resumed
+                cleared = {running.start: 0} if running.start else {}
+                await self.records.add(
+                    KIND, running.info.owner, running.info.id, {}, {**running.info.to_json(), **cleared}
+                )
+            else:
+                await self.records.put(KIND, running.info.owner, running.info.id, running.info.to_json())
             await self.usage.count(
                 running.user, running.info.agent, result, run=running.info.id, ended=not running.stalled
             )
@@ -240,6 +278,13 @@ class Performing:
 
     def _tasks(self) -> list[asyncio.Task[Any]]:
         return [running.task for running in self.running.values() if running.task is not None]
+
+
+def _is_crash(key: str, at: Any) -> bool:
+    """Return True if a start belongs to a process that died. One of another machine is known by its lapsed lease."""
+    if not key.startswith(START) or not at:
+        return False
+    return has_ended(key.removeprefix(START)) or time() - float(at) > LEASE_SECONDS
 
 
 CANCELLED = Result(outcome="cancelled", reason="user requested")

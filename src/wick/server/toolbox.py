@@ -19,6 +19,7 @@ from wick.server.identity import User
 from wick.server.records import Records
 from wick.server.templates import EVERYONE
 from wick.tools import HttpTool, Tool, tool
+from wick.workers import in_thread
 
 KIND = "tool"
 MOST = 500  # tools behind HTTP
@@ -81,7 +82,7 @@ class Toolbox:
             raise ApiError(409, "conflict", f"there is a tool named {name!r} already; choose another name")
         owner = EVERYONE if shared else user.id
         kept = Kept(name, owner, data)
-        _ = kept.made().schema  # what is wrong with it is said now, not in the middle of a run
+        await in_thread(lambda: kept.made().schema, "schema")  # a wrong one is refused now, not in the middle of a run
         there = {one.name: one for one in await self.kept(user)}
         if name in there and there[name].owner != owner:
             raise ApiError(409, "conflict", f"there is a tool named {name!r} already; deregister it first")

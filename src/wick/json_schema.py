@@ -1,0 +1,521 @@
+"""JSON Schema from other programs: bounded when it is registered, and metered when it is used.
+
+    checker = Checker(schema)              ConfigError if it is not a JSON Schema, or costs too much to check
+    checker.problems(data, steps=1_000)    the problems of a value; TooCostly once that many steps are spent
+
+jsonschema evaluates every reference and every branch, so a small schema can ask for any amount of work. Registration
+bounds the size of a schema, its expansion through references and branches, and its patterns. Validation counts each
+keyword that it evaluates, each item that it visits and each byte that it compares, and stops at a limit.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from functools import lru_cache
+from itertools import islice
+from typing import Any
+from urllib.parse import unquote
+
+from pydantic import ValidationError
+from pydantic_core import SchemaError, SchemaValidator, core_schema
+
+from wick.caps import (
+    SCHEMA_BRANCHES,
+    SCHEMA_BYTES,
+    SCHEMA_EXPANSION,
+    SCHEMA_PATTERN_SIZE,
+    SCHEMA_PATTERNS_SIZE,
+    SCHEMA_VALUES,
+)
+from wick.errors import ConfigError, MissingExtra
+from wick.frozen import canonical
+
+Problem = tuple[str, str, Any, Any, Any]  # where, keyword, its value, the instance, the schema around it
+
+
+class TooCostly(Exception):
+    """Checking a value takes more steps than were allowed."""
+
+
+# -- keywords -------------------------------------------------------------------------------------------------------
+
+_ONE = frozenset((  # a schema
+    *("additionalItems", "additionalProperties", "contains", "contentSchema", "else", "if", "items", "not"),
+    *("propertyNames", "then", "unevaluatedItems", "unevaluatedProperties"),
+))  # fmt: skip
+_LIST = frozenset(("allOf", "anyOf", "oneOf", "prefixItems"))  # schemas
+_MAP = frozenset(("$defs", "definitions", "properties", "patternProperties", "dependentSchemas"))  # schemas by name
+_COUNTS = frozenset(f"{end}{what}" for end in ("min", "max") for what in ("Length", "Items", "Properties", "Contains"))
+_NUMBERS = frozenset(("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"))
+_SWITCHES = frozenset(("uniqueItems", "deprecated", "readOnly", "writeOnly"))
+_TEXTS = frozenset((
+    *("title", "description", "$comment", "format", "pattern", "contentEncoding", "contentMediaType", "$schema"),
+    *("$id", "$anchor", "$dynamicAnchor", "$ref", "$dynamicRef", "$recursiveRef"),
+))  # fmt: skip
+_REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
+_TYPES = frozenset(("array", "boolean", "integer", "null", "number", "object", "string"))
+_DATA = frozenset(("default", "examples", "enum", "const", "discriminator"))  # no schema in these
+_IN_PLACE = frozenset((*_REFERENCES, "allOf", "anyOf", "oneOf", "not", "if", "then", "else", "dependentSchemas"))
+_UNEVALUATED = frozenset(("unevaluatedItems", "unevaluatedProperties"))
+_UNCHECKED = frozenset(("$defs", "definitions", "contentSchema"))  # not evaluated, only referred to
+
+
+def _is_count(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and value >= 0 and value == int(value)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _are_texts(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(text, str) for text in value)
+
+
+def _is_schema(value: Any) -> bool:
+    return isinstance(value, dict | bool)
+
+
+def _are_schemas(value: Any) -> bool:
+    return isinstance(value, list) and all(map(_is_schema, value))
+
+
+def _is_type(value: Any) -> bool:
+    return value in _TYPES if isinstance(value, str) else _are_texts(value) and bool(value) and _TYPES.issuperset(value)
+
+
+def _are_named(value: Any, fits: Callable[[Any], bool]) -> bool:
+    return isinstance(value, dict) and all(map(fits, value.values()))
+
+
+_FORMS: dict[str, tuple[str, Callable[[Any], bool]]] = {
+    **dict.fromkeys(_ONE, ("a schema", _is_schema)),
+    "items": ("a schema, or a list of schemas", lambda value: _is_schema(value) or _are_schemas(value)),
+    **dict.fromkeys(_LIST, ("a list of schemas", lambda value: _are_schemas(value) and bool(value))),
+    **dict.fromkeys(_MAP, ("a map of names to schemas", lambda value: _are_named(value, _is_schema))),
+    **dict.fromkeys(_COUNTS, ("a whole number from 0 up", _is_count)),
+    **dict.fromkeys(_NUMBERS, ("a number", _is_number)),
+    "multipleOf": ("a number above 0", lambda value: _is_number(value) and value > 0),
+    **dict.fromkeys(_SWITCHES, ("true or false", lambda value: isinstance(value, bool))),
+    **dict.fromkeys(_TEXTS, ("a text", lambda value: isinstance(value, str))),
+    "type": (f"one or several of {', '.join(sorted(_TYPES))}", _is_type),
+    "enum": ("a list", lambda value: isinstance(value, list)),
+    "required": ("a list of names", _are_texts),
+    "dependentRequired": ("a map of names to lists of names", lambda value: _are_named(value, _are_texts)),
+    "dependencies": (
+        "a map of names to schemas or lists of names",
+        lambda value: _are_named(value, lambda one: _is_schema(one) or _are_texts(one)),
+    ),
+}
+
+
+# -- bounds of a schema ---------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class _Shape:
+    """The nodes of a schema and the edges between them, read in one walk."""
+
+    root: dict[str, Any]
+    nodes: dict[int, Any] = field(default_factory=dict)
+    in_place: dict[int, list[int]] = field(default_factory=dict)  # edges to what checks the same value
+    deeper: dict[int, list[int]] = field(default_factory=dict)  # and to what checks a part of it
+    factor: dict[int, int] = field(default_factory=dict)
+    anchors: dict[str, Any] = field(default_factory=dict)
+    patterns: int = 0
+    values: int = 0
+
+    def read(self) -> None:
+        """Walk the schema; ConfigError for a keyword that has no valid value, or for too many values."""
+        todo: list[Any] = [self.root]
+        while todo:
+            node = todo.pop()
+            if id(node) in self.nodes:
+                continue
+            self.nodes[id(node)], self.in_place[id(node)], self.deeper[id(node)] = node, [], []
+            self.factor[id(node)] = 3 if _UNEVALUATED & node.keys() else 1  # they evaluate all in-place schemas again
+            for keyword, value in node.items():
+                self._check_form(keyword, value)
+                for child in _children(keyword, value):
+                    if keyword not in _UNCHECKED:
+                        edges = self.in_place if keyword in _IN_PLACE or keyword == "dependencies" else self.deeper
+                        edges[id(node)].append(id(child))
+                    todo.append(child)
+                if keyword in _REFERENCES:
+                    target = self.target(str(value))
+                    if isinstance(target, dict):
+                        self.in_place[id(node)].append(id(target))
+                        todo.append(target)
+
+    def _check_form(self, keyword: str, value: Any) -> None:
+        known = _FORMS.get(keyword)
+        if keyword in ("exclusiveMinimum", "exclusiveMaximum") and _is_old(self.root):
+            known = _FORMS["uniqueItems"]
+        if known is not None and not known[1](value):
+            raise ConfigError(f"a tool's parameters are not a JSON Schema: {keyword[:60]!r} must be {known[0]}")
+        self.values += 1 + (len(value) if isinstance(value, list | dict) else 0)
+        if self.values > SCHEMA_VALUES:
+            raise ConfigError(f"the schema has more than {SCHEMA_VALUES:,} keywords and names; make it smaller")
+        if keyword == "pattern":
+            self.patterns += _pattern_size(value)
+            if self.patterns > SCHEMA_PATTERNS_SIZE:
+                raise ConfigError("the patterns of the schema are too large together; use fewer or shorter ones")
+
+    def target(self, reference: str) -> Any:
+        """Return the schema that a reference leads to, within this schema alone."""
+        if not reference.startswith("#"):
+            raise ConfigError(f"a tool's parameters refer to {reference[:200]!r}; put what is meant into the schema")
+        place: Any = self.root
+        if reference == "#":
+            return place
+        if not reference.startswith("#/"):
+            place = self._find_anchors().get(reference[1:])
+        else:
+            for part in unquote(reference[2:]).split("/"):
+                part = part.replace("~1", "/").replace("~0", "~")
+                if isinstance(place, list) and part.isdecimal() and len(part) < 6 and int(part) < len(place):
+                    place = place[int(part)]
+                else:
+                    place = place.get(part) if isinstance(place, dict) else None
+        if not _is_schema(place):
+            raise ConfigError(f"the schema refers to {reference[:200]!r}, and there is no schema at that place")
+        return place
+
+    def _find_anchors(self) -> dict[str, Any]:
+        todo: list[Any] = [] if self.anchors else [self.root]
+        self.anchors.setdefault("", self.root)
+        while todo:
+            node = todo.pop()
+            for word in ("$anchor", "$dynamicAnchor") if isinstance(node, dict) else ():
+                if isinstance(node.get(word), str):
+                    self.anchors.setdefault(node[word], node)
+            todo += node.values() if isinstance(node, dict) else node if isinstance(node, list) else ()
+        return self.anchors
+
+    def check_expansion(self) -> None:
+        """Refuse references that lead back to themselves, and those that multiply beyond the limits."""
+        branches = self._sizes(self.in_place, SCHEMA_BRANCHES, circles=False)
+        if max(branches.values()) > SCHEMA_BRANCHES:
+            raise _too_costly("one value would be checked against", SCHEMA_BRANCHES)
+        both = {node: [*self.in_place[node], *self.deeper[node]] for node in self.nodes}
+        if self._sizes(both, SCHEMA_EXPANSION, circles=True)[id(self.root)] > SCHEMA_EXPANSION:
+            raise _too_costly("written out, it has", SCHEMA_EXPANSION)
+
+    def _sizes(self, edges: Mapping[int, list[int]], most: int, *, circles: bool) -> dict[int, int]:
+        """Count the nodes that each node expands to; nodes that refer to each other are counted once."""
+        sizes: dict[int, int] = {}
+        for group in _components(edges):
+            members = {*group}
+            if not circles and (len(group) > 1 or group[0] in edges[group[0]]):
+                raise ConfigError("the schema refers to itself in a circle that never ends; refer to it in a property")
+            out = [sizes[end] * self.factor[node] for node in group for end in edges[node] if end not in members]
+            sizes |= dict.fromkeys(group, min(len(group) + sum(out), most + 1))
+        return sizes
+
+
+def _is_old(schema: Mapping[str, Any]) -> bool:
+    """Return True if a schema is of a draft in which `exclusiveMinimum` is a switch."""
+    return str(schema.get("$schema", "")).startswith(
+        ("http://json-schema.org/draft-04", "http://json-schema.org/draft-03")
+    )
+
+
+def _too_costly(what: str, most: int) -> ConfigError:
+    return ConfigError(
+        f"the schema is too costly to check: {what} more than {most:,} schemas; "
+        "use fewer branches (anyOf, oneOf, allOf), and fewer references in them"
+    )
+
+
+def _children(keyword: str, value: Any) -> list[dict[str, Any]]:
+    if keyword in _ONE or keyword in _LIST:
+        found = value if isinstance(value, list) else [value]
+    elif keyword in _MAP or keyword == "dependencies":
+        found = [*value.values()]
+    else:
+        return []
+    return [child for child in found if isinstance(child, dict)]
+
+
+def _components(edges: Mapping[int, list[int]]) -> Iterator[list[int]]:
+    """Yield the strongly connected components of a graph, each after those that it leads to (Tarjan)."""
+    number: dict[int, int] = {}
+    low: dict[int, int] = {}
+    path: list[int] = []
+    on_path: set[int] = set()
+    for start in edges:
+        work = [(start, iter(edges[start]))] if start not in number else []
+        while work:
+            node, ends = work[-1]
+            if node not in number:
+                number[node] = low[node] = len(number)
+                path.append(node)
+                on_path.add(node)
+            for end in ends:
+                if end not in number:
+                    work.append((end, iter(edges[end])))
+                    break
+                if end in on_path:
+                    low[node] = min(low[node], number[end])
+            else:
+                work.pop()
+                if work:
+                    low[work[-1][0]] = min(low[work[-1][0]], low[node])
+                if low[node] == number[node]:
+                    group = [path.pop()]
+                    while group[-1] != node:
+                        group.append(path.pop())
+                    on_path.difference_update(group)
+                    yield group
+
+
+# -- patterns -------------------------------------------------------------------------------------------------------
+
+# ECMA-262 means ASCII by these; the Unicode classes of the engine are hundreds of states each.
+_ASCII = {"w": "[A-Za-z0-9_]", "W": "[^A-Za-z0-9_]", "d": "[0-9]", "D": "[^0-9]", "b": r"(?-u:\b)", "B": r"(?-u:\B)"}
+_CLASS, _PROPERTY = 12, 400  # states of a class of characters, and of a Unicode property
+_TOKEN = re.compile(
+    r"(?P<property>\\[pP](?:\{[^}]*\}|.))|\\x\{[^}]*\}|\\u\{[^}]*\}|\\.|\{(?P<least>\d{1,9})(?P<most>,\d{0,9})?\}"
+    r"|\(\?<?[=!]|\(\?P?<\w+>|\(\?[a-zA-Z-]*:?|.",
+    re.DOTALL,
+)
+
+
+def _pattern_size(pattern: str) -> int:
+    """Estimate the states of a compiled pattern; ConfigError if there are too many."""
+    sizes, last, in_class = [0], 0, False  # of each open group, and of the last atom
+    for token in _TOKEN.finditer(pattern):
+        text = token[0]
+        if in_class:
+            in_class = text != "]"
+            last += _PROPERTY if token["property"] else 0
+            sizes[-1] += 0 if in_class else last
+            continue
+        if token["least"] and last:
+            most = token["most"]
+            times = int(token["least"]) + 1 if most in (None, ",") else int(most[1:])
+            sizes[-1], last = sizes[-1] + last * max(times - 1, 0), last * max(times, 1)
+        elif text.startswith("("):
+            sizes.append(0)
+            last = 0
+        elif text == ")" and len(sizes) > 1:
+            last = sizes.pop()
+            sizes[-1] += last
+        elif text == "[":
+            in_class, last = True, _CLASS
+        elif text not in "*+?|^$":
+            last = _PROPERTY if token["property"] else _CLASS if text in (".", r"\W", r"\D", r"\s", r"\S") else 1
+            sizes[-1] += last
+        if sum(sizes) > SCHEMA_PATTERN_SIZE:
+            raise ConfigError(f"the pattern {pattern[:60]!r} is too large; use smaller counts in its {{…}}")
+    return max(sum(sizes), 1)
+
+
+@lru_cache(maxsize=256)
+def _compiled(pattern: str) -> tuple[SchemaValidator | None, int]:
+    """Compile a pattern for an engine without backtracking; None if that engine does not know its syntax."""
+    ascii_only = re.sub(r"\\(.)", lambda found: _ASCII.get(found[1], found[0]), pattern, flags=re.DOTALL)
+    try:
+        return SchemaValidator(core_schema.str_schema(pattern=ascii_only)), _pattern_size(pattern)
+    except (SchemaError, ConfigError):
+        return None, 0
+
+
+# -- metering -------------------------------------------------------------------------------------------------------
+
+_steps: ContextVar[list[int]] = ContextVar("steps")  # left to spend
+
+_LEAVES = frozenset((
+    *("type", "enum", "const", "required", "dependentRequired", "multipleOf", "divisibleBy", "not", "contains"),
+    *_COUNTS, *_NUMBERS,
+))  # fmt: skip
+_ITEMS = frozenset((
+    *("items", "prefixItems", "additionalItems", "additionalProperties", "propertyNames", "contains"),
+    *_UNEVALUATED,
+))  # fmt: skip
+
+
+def spend(steps: int) -> None:
+    """Count steps of the check that is running."""
+    left = _steps.get()
+    left[0] -= steps
+    if left[0] < 0:
+        raise TooCostly
+
+
+def _metered(keyword: str, fn: Callable[..., Any]) -> Callable[..., Any]:
+    """Count a keyword before it is evaluated. A leaf's error quotes the instance, so that its length counts too."""
+    items, squares, leaf = keyword in _ITEMS, keyword in _UNEVALUATED, keyword in _LEAVES
+
+    def evaluate(validator: Any, value: Any, instance: Any, schema: Any) -> Any:
+        cost = 1
+        if isinstance(value, list | dict):
+            cost += len(value) if not leaf else _weight(value) // 2
+        if items and isinstance(instance, list | dict):
+            cost += len(instance)
+            cost += len(instance) ** 2 // 20 if squares else 0  # jsonschema searches a list for each name
+        spend(cost)
+        found = fn(validator, value, instance, schema)
+        return _quoted(found) if leaf or value is False else found
+
+    return evaluate
+
+
+def _quoted(errors: Any) -> Iterator[Any]:
+    for error in errors or ():
+        spend(len(error.message) // 200)
+        yield error
+
+
+def _weight(value: Any) -> int:
+    """Count the values in a keyword's value. A schema is small, so that this takes no longer than to compare them."""
+    if isinstance(value, dict):
+        return 1 + sum(map(_weight, value.values()))
+    if isinstance(value, list):
+        return 1 + sum(map(_weight, value))
+    return 1
+
+
+def _any_of(validator: Any, branches: list[Any], instance: Any, schema: Any) -> Iterator[Any]:
+    """Check branches without the errors of each, which jsonschema would hold in memory."""
+    if not any(validator.evolve(schema=branch).is_valid(instance) for branch in branches):
+        yield _error("fits none of them")
+
+
+def _one_of(validator: Any, branches: list[Any], instance: Any, schema: Any) -> Iterator[Any]:
+    if sum(validator.evolve(schema=branch).is_valid(instance) for branch in branches) != 1:
+        yield _error("does not fit exactly one of them")
+
+
+def _not(validator: Any, branch: Any, instance: Any, schema: Any) -> Iterator[Any]:
+    if validator.evolve(schema=branch).is_valid(instance):
+        yield _error("fits it")
+
+
+def _type(validator: Any, types: Any, instance: Any, schema: Any) -> Iterator[Any]:
+    """Check a type. jsonschema would write the whole instance into its message, which blocks for a large one."""
+    if not any(validator.is_type(instance, kind) for kind in ([types] if isinstance(types, str) else types)):
+        yield _error("is of another type")
+
+
+def _pattern(validator: Any, pattern: str, instance: Any, schema: Any) -> Iterator[Any]:
+    if not isinstance(instance, str):
+        return
+    engine, size = _compiled(pattern)
+    if engine is None:
+        return  # the tool must check it itself
+    spend(size * len(instance) // 5_000)
+    try:
+        engine.validate_python(instance)
+    except ValidationError:
+        yield _error("does not match")
+
+
+def _unique(validator: Any, unique: bool, instance: Any, schema: Any) -> Iterator[Any]:
+    if not unique or not isinstance(instance, list):
+        return
+    seen = set()
+    for item in instance:
+        spelled = canonical(item)
+        spend(1 + len(spelled) // 1_000)
+        if spelled in seen:
+            yield _error("has an item twice")
+            return
+        seen.add(spelled)
+
+
+def _error(words: str) -> Any:
+    from jsonschema import exceptions
+
+    return exceptions.ValidationError(words)
+
+
+_OWN = {
+    "anyOf": _any_of,
+    "oneOf": _one_of,
+    "not": _not,
+    "type": _type,
+    "pattern": _pattern,
+    "uniqueItems": _unique,
+}
+
+
+# -- checking -------------------------------------------------------------------------------------------------------
+
+
+class Checker:
+    """A JSON Schema that is bounded, with a validator that counts its steps."""
+
+    __slots__ = ("_validator",)
+
+    def __init__(self, schema: dict[str, Any]) -> None:
+        if len(canonical(schema)) > SCHEMA_BYTES:
+            raise ConfigError(f"the schema is longer than {SCHEMA_BYTES:,} bytes; make it smaller")
+        try:
+            from jsonschema import validators
+        except ImportError:
+            raise MissingExtra("schema", "jsonschema", "a tool with a JSON Schema of its own") from None
+        shape = _Shape(schema)
+        shape.read()
+        shape.check_expansion()
+        kind: Any = validators.validator_for(schema, default=validators.validator_for({}))
+        known = {keyword: _metered(keyword, _OWN.get(keyword, fn)) for keyword, fn in kind.VALIDATORS.items()}
+        extend: Any = validators.extend
+        self._validator = extend(kind, known)(_Plain(shape).copy(schema))
+
+    def problems(self, data: Any, steps: int, most: int) -> list[Problem]:
+        """Return the first problems of a value; TooCostly once the steps are spent."""
+        token = _steps.set([steps])
+        try:
+            return [_problem(error) for error in islice(self._validator.iter_errors(data), most)]
+        finally:
+            _steps.reset(token)
+
+
+def _problem(error: Any) -> Problem:
+    where = ".".join(map(str, error.absolute_path))
+    return where, error.validator, error.validator_value, error.instance, error.schema
+
+
+@dataclass(slots=True)
+class _Plain:
+    """Rewrites a schema to what can be checked in bounded time, from here alone.
+
+    Names are not matched by patterns, which would need `re` on names that a model made up. A nested `$schema` would
+    replace the metered validator by another. Anchors are searched for at each use, so that they become pointers.
+    """
+
+    shape: _Shape
+    pointers: dict[int, str] = field(default_factory=dict)
+
+    def copy(self, node: Any) -> Any:
+        if isinstance(node, list):
+            return [self.copy(item) for item in node]
+        if not isinstance(node, dict):
+            return node
+        drop = {"$schema"} | ({"$id", "id"} & {key for key in node if isinstance(node[key], str)})
+        if "patternProperties" in node:
+            drop |= {"patternProperties", "additionalProperties", "unevaluatedProperties"}
+        found = {key: value if key in _DATA else self.copy(value) for key, value in node.items() if key not in drop}
+        for word in _REFERENCES:
+            if isinstance(reference := found.get(word), str) and id(node) in self.shape.nodes:
+                found.pop(word)
+                found["$ref"] = self._pointer(reference)
+        return found
+
+    def _pointer(self, reference: str) -> str:
+        if reference == "#" or reference.startswith("#/"):
+            return reference
+        if not self.pointers:
+            self._point(self.shape.root, "#")
+        return self.pointers[id(self.shape.target(reference))]
+
+    def _point(self, node: Any, pointer: str) -> None:
+        parts = node.items() if isinstance(node, dict) else enumerate(node) if isinstance(node, list) else ()
+        if isinstance(node, dict):
+            self.pointers.setdefault(id(node), pointer)
+        for key, value in parts:
+            self._point(value, f"{pointer}/{str(key).replace('~', '~0').replace('/', '~1').replace('%', '%25')}")

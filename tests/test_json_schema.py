@@ -1,0 +1,271 @@
+"""Foreign JSON Schemas: bounded when registered, metered when used, and otherwise what jsonschema says."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import threading
+from typing import Any
+
+import pytest
+from jsonschema import Draft202012Validator
+
+from wick import json_schema
+from wick.caps import SCHEMA_STEPS
+from wick.errors import ConfigError, InvalidArgs
+from wick.frozen import freeze
+from wick.json_schema import Checker, TooCostly
+from wick.tools import tool
+
+BRANCHES = ("anyOf", "oneOf", "allOf")
+
+
+def whole(x: Any, **more: Any) -> dict[str, Any]:
+    return {"type": "object", "properties": {"x": x}, **more}
+
+
+def doubled(depth: int, link: Any) -> dict[str, Any]:
+    """A schema whose definitions refer to the next one twice."""
+    levels = {f"n{at}": link({"$ref": f"#/$defs/n{at + 1}"}) for at in range(depth)}
+    return whole({"$ref": "#/$defs/n0"}, **{"$defs": {**levels, f"n{depth}": {"const": "never"}}})
+
+
+LINKS: dict[str, Any] = {
+    **{key: lambda next, key=key: {key: [next, next]} for key in BRANCHES},
+    "if": lambda next: {"if": next, "then": next, "else": next},
+    "not": lambda next: {"not": next, "allOf": [next]},
+    "dependentSchemas": lambda next: {"dependentSchemas": {"a": next, "b": next}},
+    "dependencies": lambda next: {"dependencies": {"a": next, "b": next}},
+    "properties": lambda next: {"properties": {"a": next, "b": next}},
+    "items": lambda next: {"prefixItems": [next, next]},
+    "both": lambda next: {"items": next, "contains": next},
+    "names": lambda next: {"additionalProperties": next, "properties": {"a": next}},
+    "unevaluated": lambda next: {"unevaluatedProperties": False, "anyOf": [next]},
+    "anchored": lambda next: {"anyOf": [next, {"allOf": [next]}]},
+}
+
+
+@pytest.mark.parametrize("depth", [18, 25, 40])
+@pytest.mark.parametrize("link", LINKS)
+def test_a_schema_that_multiplies_is_refused_when_it_is_registered(link: str, depth: int) -> None:
+    with pytest.raises(ConfigError, match="too costly to check"):
+        Checker(doubled(depth, LINKS[link]))
+
+
+@pytest.mark.parametrize("link", LINKS)
+def test_a_schema_that_multiplies_a_little_is_taken(link: str) -> None:
+    assert isinstance(Checker(doubled(4, LINKS[link])).problems({"x": 1}, SCHEMA_STEPS, 6), list)
+
+
+def anchored(depth: int, word: str, anchor: str) -> dict[str, Any]:
+    levels = {f"n{at}": {anchor: f"a{at}", "anyOf": [{word: f"#a{at + 1}"}] * 2} for at in range(depth)}
+    return whole({word: "#a0"}, **{"$defs": {**levels, "last": {anchor: f"a{depth}", "const": 1}}})
+
+
+@pytest.mark.parametrize(("word", "anchor"), [("$ref", "$anchor"), ("$dynamicRef", "$dynamicAnchor")])
+def test_anchors_count_as_references(word: str, anchor: str) -> None:
+    with pytest.raises(ConfigError, match="too costly"):
+        Checker(anchored(20, word, anchor))
+    checker = Checker(anchored(3, word, anchor))
+    assert not checker.problems({"x": 1}, SCHEMA_STEPS, 6)
+    assert checker.problems({"x": 2}, SCHEMA_STEPS, 6)
+
+
+@pytest.mark.parametrize(
+    ("schema", "words"),
+    [
+        (whole({}, **{"$ref": "#"}), "in a circle"),
+        (whole({"$ref": "#/$defs/a"}, **{"$defs": {"a": {"anyOf": [{"$ref": "#/$defs/a"}, {}]}}}), "in a circle"),
+        (whole({"$ref": "#nobody"}), "there is no schema at that place"),
+        (whole({"$ref": "#/properties"}), None),
+        (whole({"enum": ["x" * 250_000]}), "longer than"),
+        (whole({"enum": [*range(20_000)]}), "keywords and names"),
+        (whole({"pattern": r"(\w{100}){100}"}), "pattern"),
+        (whole({"pattern": r"\p{L}{50}"}), "pattern"),
+        (whole({"pattern": "(((a{50}){50}){50}){50}"}), "pattern"),
+        (whole({"pattern": "a{100000000}"}), "pattern"),
+        (whole({"allOf": [{"pattern": f"a{{4000}}{n}"} for n in range(10)]}), "patterns"),
+        (whole({"minLength": -1}), "not a JSON Schema: 'minLength' must be"),
+        (whole({"required": True}), "not a JSON Schema"),
+        (whole({"anyOf": []}), "not a JSON Schema"),
+        (whole({"type": "text"}), "not a JSON Schema"),
+        (whole({"multipleOf": 0}), "not a JSON Schema"),
+    ],
+)
+def test_what_is_wrong_with_a_schema_is_said(schema: dict[str, Any], words: str | None) -> None:
+    if words is None:
+        assert Checker(schema)
+        return
+    with pytest.raises(ConfigError, match=words):
+        Checker(schema)
+
+
+def nested(depth: int) -> dict[str, Any]:
+    value: dict[str, Any] = {}
+    for _ in range(depth):
+        value = {"a": value}
+    return value
+
+
+REPEATED = [{"properties": {"a": {"$ref": "#"}}}] * 2
+COSTLY: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "recursion": ({"type": "object", "allOf": REPEATED}, nested(60)),
+    "recursion that fails": (
+        {"type": "object", "anyOf": REPEATED, "properties": {"a": {"minProperties": 1}}},
+        nested(60),
+    ),
+    "items": (whole({"items": {}}), {"x": [1] * 200_000}),
+    "many properties": (whole({"items": {"properties": {f"p{n}": {} for n in range(3_000)}}}), {"x": [{}] * 1_000}),
+    "enum": (whole({"items": {"anyOf": [{"enum": [*range(8_000)]}, {}]}}), {"x": [-1] * 1_000}),
+    "const": (whole({"items": {"const": [[0] * 9] * 900}}), {"x": [[[0] * 9] * 900] * 200}),
+    "uniqueItems": (whole({"allOf": [{"uniqueItems": True}] * 1_000}), {"x": [*range(10_000)]}),
+    "unevaluated": ({"type": "object", "unevaluatedProperties": {}}, {str(n): 1 for n in range(5_000)}),
+    "contains": (whole({"items": {"not": {"contains": {"contains": {"const": 1}}}}}), {"x": [[[0] * 50] * 50] * 50}),
+    "pattern": (whole({"pattern": "(a|b|c){900}x"}), {"x": "a" * 1_000_000}),
+    "messages": (whole({"anyOf": [{"minItems": 9_999_999}] * 1_500}), {"x": ["y" * 10] * 50_000}),
+    "propertyNames": (
+        {"type": "object", "propertyNames": {"anyOf": [*[{"const": "x"}] * 300, {}]}},
+        dict.fromkeys(map(str, range(1_000))),
+    ),
+}
+
+
+def uncounted(case: str) -> bool:
+    """Return True if a costly check is not stopped."""
+    schema, value = COSTLY[case]
+    try:
+        Checker(schema).problems(value, SCHEMA_STEPS, 6)
+    except TooCostly:
+        return False
+    return True
+
+
+@pytest.mark.parametrize("case", COSTLY)
+def test_a_large_value_times_a_schema_is_stopped_at_the_limit(case: str) -> None:
+    assert not uncounted(case)
+
+
+def test_a_keyword_that_is_not_counted_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(json_schema, "_metered", lambda keyword, fn: fn)
+    assert uncounted("items")
+
+
+def test_a_nested_dialect_does_not_replace_the_metered_validator() -> None:
+    old = "http://json-schema.org/draft-07/schema#"
+    schema = whole({"$schema": old, "pattern": "(a+)+$", "items": {}}, **{"$schema": old})
+    checker = Checker(schema)
+    assert checker.problems({"x": "a" * 60 + "!"}, SCHEMA_STEPS, 6)  # `re` would need longer than the sun has
+    with pytest.raises(TooCostly):
+        checker.problems({"x": [1] * 200_000}, SCHEMA_STEPS, 6)
+
+
+def test_a_switch_of_an_old_dialect_is_taken() -> None:
+    old = {"$schema": "http://json-schema.org/draft-04/schema#"}
+    checker = Checker(whole({"minimum": 1, "exclusiveMinimum": True}, **old))
+    assert checker.problems({"x": 1}, 100, 6) and not checker.problems({"x": 2}, 100, 6)
+
+
+# -- the same verdict as jsonschema -----------------------------------------------------------------------------------
+
+
+def any_schema(chance: random.Random, depth: int) -> Any:
+    if depth == 0 or chance.random() < 0.1:
+        return chance.choice([True, False, {}, {"type": "string"}, {"const": 1}, {"enum": [1, "a", None, [1], True]}])
+    found: dict[str, Any] = {}
+    for _ in range(chance.randint(1, 3)):
+        key = chance.choice(KEYWORDS)
+        found[key] = one_value(chance, key, depth - 1)
+    return found
+
+
+KEYWORDS = [
+    *(*BRANCHES, "not", "if", "then", "else", "properties", "items", "prefixItems", "contains", "required", "$ref"),
+    *("additionalProperties", "unevaluatedProperties", "unevaluatedItems", "propertyNames", "dependentSchemas"),
+    *("dependentRequired", "type", "minimum", "maxLength", "minItems", "uniqueItems", "pattern", "multipleOf"),
+]
+
+
+def one_value(chance: random.Random, key: str, depth: int) -> Any:
+    match key:
+        case "anyOf" | "oneOf" | "allOf" | "prefixItems":
+            return [any_schema(chance, depth) for _ in range(chance.randint(1, 3))]
+        case "properties" | "dependentSchemas":
+            return {name: any_schema(chance, depth) for name in "ab"}
+        case "required":
+            return [*"ab"[: chance.randint(0, 2)]]
+        case "dependentRequired":
+            return {"a": ["b"]}
+        case "type":
+            return chance.choice(["string", "object", "array", ["integer", "null"], "number", "boolean"])
+        case "minimum" | "maxLength" | "minItems" | "multipleOf":
+            return chance.randint(1, 3)
+        case "uniqueItems":
+            return chance.random() < 0.8
+        case "pattern":
+            return chance.choice(["^a", r"^\w+$", "[0-9]", r"\d{2}", "a|b$"])
+        case "$ref":
+            return "#/$defs/d"
+    return any_schema(chance, depth)
+
+
+def any_value(chance: random.Random, depth: int) -> Any:
+    kind = chance.randint(0, 7 if depth else 5)
+    if kind < 6:
+        return [None, True, 1, 1.5, "a1", "bé"][kind]
+    if kind == 6:
+        return [any_value(chance, depth - 1) for _ in range(chance.randint(0, 3))]
+    return {name: any_value(chance, depth - 1) for name in chance.sample("abc", chance.randint(0, 3))}
+
+
+def differences(tries: int) -> list[Any]:
+    """Return the schemas and values about which a Checker and jsonschema disagree."""
+    chance, found = random.Random(19), []
+    for _ in range(tries):
+        defined = {name: value for name, value in [("d", any_schema(chance, 1))] if "$ref" not in str(value)}
+        schema = whole(any_schema(chance, 3), **{"$defs": {"d": True, **defined}})
+        checker, reference = Checker(freeze(schema)), Draft202012Validator(schema)
+        for _ in range(4):
+            value = {"x": any_value(chance, 2)}
+            if bool(checker.problems(value, SCHEMA_STEPS, 6)) == reference.is_valid(value):
+                found.append((schema, value))
+    return found
+
+
+def test_a_checker_says_what_jsonschema_says() -> None:
+    assert differences(400) == []
+
+
+def test_a_keyword_that_is_read_otherwise_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(json_schema._OWN, "oneOf", json_schema._any_of)
+    assert differences(400)
+
+
+# -- off the event loop -----------------------------------------------------------------------------------------------
+
+
+def test_costly_arguments_are_checked_in_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    where, check = [], Checker.problems
+
+    def problems(self: Checker, *args: Any) -> Any:
+        where.append(threading.current_thread() is threading.main_thread())
+        return check(self, *args)
+
+    monkeypatch.setattr(Checker, "problems", problems)
+    made = tool(lambda **args: "", name="t", parameters=whole({"items": {"type": "integer"}}))
+    many, few = {"x": [1] * 3_000}, {"x": [1, 2]}
+    asyncio.run(made.prepare(many))
+    assert where == [True, False]  # a few steps in the event loop, the rest in a thread
+    assert made.validate(many) == many and len(where) == 2  # remembered
+    asyncio.run(made.prepare(few))
+    assert made.validate(few) == few and where == [True, False, True]
+
+
+def test_wrong_arguments_are_wrong_wherever_they_are_checked() -> None:
+    made = tool(lambda **args: "", name="t", parameters=whole({"items": {"type": "integer"}}))
+    for value in ("text", [1] * 3_000 + ["text"]):
+        asyncio.run(made.prepare({"x": value if isinstance(value, list) else [value]}))
+        with pytest.raises(InvalidArgs, match="should be of type integer"):
+            made.validate({"x": value if isinstance(value, list) else [value]})
+    asyncio.run(made.prepare({"x": [1] * 500_000}))
+    with pytest.raises(InvalidArgs, match="takes too much work to check"):
+        made.validate({"x": [1] * 500_000})
