@@ -56,7 +56,7 @@ LAYERS: list[tuple[str, ...]] = [
     ("messages", "calculator"),
     ("skills",),  # programs that skills bring: they are run elsewhere, and know nothing of wick
     (
-        *("archives", "arithmetic", "config_text", "data_folder", "fencing", "front_matter", "holders"),
+        *("archives", "arithmetic", "config_text", "data_folder", "fencing", "front_matter", "holders", "printable"),
         *("program", "outbound", "workers", "aliases", "schema", "turns", "shapes", "lexing"),
     ),
     ("frozen",),

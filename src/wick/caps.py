@@ -230,6 +230,12 @@ READER_BYTES = 250_000
 TOLD_FRAMES = 200  # of what a reader has missed, sent at once
 BEAT_SECONDS = 15.0  # between two signs of life while nothing happens
 
+# secrets of a server
+SECRET_CHARS = 16  # a shorter one can be guessed, so it is not redacted where users see whether it was
+SECRET_DISTINCT = 8  # different characters of one
+SECRET_LOG_CHARS = 8  # in the operator's log shorter ones are redacted too; still shorter ones stand everywhere
+SECRET_LIVE_CHARS = 512  # of an open word that live output holds back; longer secrets are looked for in parts
+
 # agents.yaml
 CONFIG_BYTES = 1_000_000
 CONFIG_DEPTH = 20
