@@ -230,6 +230,10 @@ READER_BYTES = 250_000
 TOLD_FRAMES = 200  # of what a reader has missed, sent at once
 BEAT_SECONDS = 15.0  # between two signs of life while nothing happens
 
+# a model's key in what its server says went wrong
+KEY_CHARS = 8  # a shorter one stands in ordinary words
+REFUSED_KEY_CHARS = 4  # where the server refuses the key itself
+
 # secrets of a server
 SECRET_CHARS = 16  # a shorter one can be guessed, so it is not redacted where users see whether it was
 SECRET_DISTINCT = 8  # different characters of one
