@@ -52,7 +52,7 @@ LAYERS: list[tuple[str, ...]] = [
     ("protocols",),
     ("transcript",),
     ("threads",),
-    ("tools",),
+    ("tools", "media"),
     ("messages", "calculator"),
     ("skills",),  # programs that skills bring: they are run elsewhere, and know nothing of wick
     (

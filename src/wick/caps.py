@@ -230,6 +230,10 @@ READER_BYTES = 250_000
 TOLD_FRAMES = 200  # of what a reader has missed, sent at once
 BEAT_SECONDS = 15.0  # between two signs of life while nothing happens
 
+# pictures and files in messages from outside
+MEDIA_CHARS = 14_000_000  # ten megabytes in base64
+MEDIA_URL_CHARS = 10_000
+
 # a model's key in what its server says went wrong
 KEY_CHARS = 8  # a shorter one stands in ordinary words
 REFUSED_KEY_CHARS = 4  # where the server refuses the key itself

@@ -21,6 +21,7 @@ from wick.capability import Capability
 from wick.caps import SECRET_CHARS, SECRET_DISTINCT, SECRET_LIVE_CHARS, SECRET_LOG_CHARS
 from wick.events import ChatModelEnd, Emit, Event, ToolEnd, ToolStream, UserMessage
 from wick.hooks import after
+from wick.media import safe_part
 from wick.messages import Part, TextPart
 from wick.operations import ModelCall, ToolUse
 from wick.printable import escape_controls, indent_lines
@@ -179,7 +180,7 @@ def _credentials(url: str) -> Iterator[str]:
 
 
 class Redaction(Capability):
-    """Takes secrets of the server out of what tools answer, before anybody else sees it."""
+    """Takes secrets of the server out of what tools answer, and parts that no model's server may fetch."""
 
     def __init__(self, secrets: Secrets) -> None:
         self._secrets = secrets
@@ -188,7 +189,7 @@ class Redaction(Capability):
     def redact(self, use: ToolUse) -> None:
         """Innermost, so that no hook, trace or log has it either."""
         result, hide = use.result, self._secrets
-        if use.error is not None or not hide:  # what broke down has no result
+        if use.error is not None or not (hide or result.parts):  # what broke down has no result
             return
         hidden = replace(
             result,
@@ -209,6 +210,7 @@ class Redaction(Capability):
             call.error.args = (hidden,)
 
     def _part(self, part: Part) -> Part:
+        part = safe_part(part)
         return replace(part, text=self._secrets.without(part.text)) if isinstance(part, TextPart) else part
 
 
