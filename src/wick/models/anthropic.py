@@ -10,7 +10,6 @@ import os
 import re
 from base64 import b64decode
 from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 import orjson
@@ -73,7 +72,7 @@ class Anthropic:
 
     def refuses(self, part: Part) -> str:
         """Return why a part of a user's message cannot be sent, or an empty text."""
-        return "" if isinstance(part, TextPart) else _flaw(_inline(part))
+        return "" if isinstance(part, TextPart) else _flaw(wire.inline(part))
 
     def stream(self, request: Request) -> AsyncGenerator[Delta, None]:
         return http.stream(self.server, self.body(request), _Reply(self.server))
@@ -319,7 +318,7 @@ def _plain(name: str) -> str:
 def _part(part: Part) -> dict[str, Any]:
     if isinstance(part, TextPart):
         return {"type": "text", "text": part.text}
-    part = _inline(part)
+    part = wire.inline(part)
     if _flaw(part):
         return {"type": "text", "text": wire.media_note(part)}
     kind = wire.media_type(part)
@@ -329,14 +328,6 @@ def _part(part: Part) -> dict[str, Any]:
     if kind == "application/pdf" or part.url.lower().endswith(".pdf"):
         return {"type": "document", "source": _source(part, kind), **title}
     return {"type": "document", "source": _text_source(part), **title}
-
-
-def _inline(part: ImagePart | FilePart) -> ImagePart | FilePart:
-    """Return a part whose address holds its bytes as one with these bytes."""
-    found = re.match(r"data:([^;,]*)[^,]*;base64,", part.url)
-    if found is None or found.end() == len(part.url):
-        return part
-    return replace(part, url="", data=part.url[found.end() :], media_type=part.media_type or found[1])
 
 
 def _flaw(part: ImagePart | FilePart) -> str:

@@ -17,7 +17,7 @@ from weakref import WeakKeyDictionary
 
 from wick import caps
 from wick.errors import ConfigError, ModelError
-from wick.models.connections import Broken, Connection, Place, Pool, Unreachable
+from wick.models.connections import QUOTED_BYTES, Broken, Connection, Place, Pool, Unreachable
 from wick.models.sse import Events, Whole
 from wick.protocols import Delta, Finish
 
@@ -217,7 +217,7 @@ def _plain(connection: Connection) -> Connection | _Inflated:
     if coding in ("", "identity"):
         return connection
     if coding not in ("gzip", "x-gzip", "deflate"):
-        raise Broken(f"it is compressed as {coding[:40]!r}, which nobody asked for")
+        raise Broken(f"it is compressed as {coding[:QUOTED_BYTES]!r}, which nobody asked for")
     return _Inflated(connection)
 
 

@@ -72,6 +72,7 @@ class OpenAI:
         """Return why a part of a user's message cannot be sent, or an empty text."""
         if isinstance(part, TextPart):
             return ""
+        part = wire.inline(part)
         if part.url and not _is_picture(part):
             return f"{self.server.name} takes files as data, not by their address; read {part.url} first"
         return wire.media_flaw(part)
@@ -181,6 +182,7 @@ def _is_picture(part: ImagePart | FilePart) -> bool:
 
 
 def _media(part: ImagePart | FilePart) -> dict[str, Any]:
+    part = wire.inline(part)
     if wire.media_flaw(part):
         return {"type": "text", "text": wire.media_note(part)}
     if _is_picture(part):

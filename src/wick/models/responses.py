@@ -58,7 +58,7 @@ class OpenAIResponses:
 
     def refuses(self, part: Part) -> str:
         """Return why a part of a user's message cannot be sent, or an empty text."""
-        return "" if isinstance(part, TextPart) else wire.media_flaw(part)
+        return "" if isinstance(part, TextPart) else wire.media_flaw(wire.inline(part))
 
     def stream(self, request: Request) -> AsyncGenerator[Delta, None]:
         return http.stream(self.server, self.body(request), _Response(self.server))
@@ -116,6 +116,7 @@ class OpenAIResponses:
 def _part(part: Part) -> dict[str, Any]:
     if isinstance(part, TextPart):
         return {"type": "input_text", "text": part.text}
+    part = wire.inline(part)
     if wire.media_flaw(part):
         return {"type": "input_text", "text": wire.media_note(part)}
     if isinstance(part, ImagePart) or wire.media_type(part).startswith("image/"):

@@ -7,6 +7,7 @@ import os
 import re
 from binascii import a2b_base64
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import lru_cache
 from operator import is_
 from typing import Any, TypeVar
@@ -201,13 +202,22 @@ def media_url(part: ImagePart | FilePart) -> str:
     return part.url or f"data:{media_type(part)};base64,{part.data}"
 
 
-_ADDRESS = re.compile(r"https?://[^/]|data:[^,]*;base64,.", re.IGNORECASE)
+_Media = TypeVar("_Media", ImagePart, FilePart)
+_DATA = re.compile(r"data:([^;,]*)[^,]*;base64,(?=.)", re.IGNORECASE)
+_ADDRESS = re.compile(r"https?://[^/]", re.IGNORECASE)
+
+
+def inline(part: _Media) -> _Media:
+    """Return a part whose address holds its bytes as one with these bytes."""
+    if (found := _DATA.match(part.url)) is None:
+        return part
+    return replace(part, url="", data=part.url[found.end() :], media_type=part.media_type or found[1])
 
 
 def media_flaw(part: ImagePart | FilePart) -> str:
     """Return why no server could read a part's bytes, or an empty text."""
     if part.url:
-        known = part.url.isprintable() and _ADDRESS.match(part.url)
+        known = part.url.isprintable() and _ADDRESS.match(part.url)  # one with the bytes in it is none by now
         return "" if known else f"{media_name(part)} is at an address that no model reads; use https: or data: in base64"
     try:
         a2b_base64(part.data, strict_mode=True)
@@ -218,9 +228,13 @@ def media_flaw(part: ImagePart | FilePart) -> str:
 
 def media_name(part: ImagePart | FilePart) -> str:
     """Return a part as sentences name it: `the file a.zip (application/zip)`."""
-    name = part.name if isinstance(part, FilePart) and part.name else part.url[:200]
+    name = part.name if isinstance(part, FilePart) and part.name else _shown_url(part.url)
     what = "the picture" if isinstance(part, ImagePart) else "the file"
     return f"{what} {name} ({media_type(part)})" if name else f"{what} ({media_type(part)})"
+
+
+def _shown_url(url: str) -> str:
+    return url[:200] if url.isprintable() and not url.startswith("data:") else url.partition(":")[0][:20]
 
 
 def media_note(part: ImagePart | FilePart) -> str:
