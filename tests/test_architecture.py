@@ -52,12 +52,12 @@ LAYERS: list[tuple[str, ...]] = [
     ("protocols",),
     ("transcript",),
     ("threads",),
-    ("tools",),
+    ("tools", "media"),
     ("messages", "calculator"),
     ("skills",),  # programs that skills bring: they are run elsewhere, and know nothing of wick
     (
         *("archives", "arithmetic", "config_text", "data_folder", "disk_usage", "fencing", "front_matter"),
-        *("holders", "process_files"),
+        *("holders", "printable", "process_files"),
         *("program", "outbound", "workers", "aliases", "schema", "turns", "shapes", "lexing"),
     ),
     ("argument_form", "json_schema", "run_context"),

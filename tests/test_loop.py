@@ -6,6 +6,7 @@ import asyncio
 import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -1028,3 +1029,39 @@ async def test_results_are_typed() -> None:
     assert isinstance(result, Result)
     with pytest.raises(HookError, match="only a guard can be added"):
         Run().add_guard(block_the_run)
+
+
+@tool
+def execute(command: str) -> str:
+    """Run a command."""
+    return f"ran {command}"
+
+
+@pytest.mark.parametrize("name", ["bash", "Bash"])
+async def test_a_tool_that_is_asked_for_by_an_alias_is_used_under_its_guards(name: str) -> None:
+    seen = list[str]()
+
+    @guard(ToolUse, match="execute")
+    def look(use: ToolUse) -> Block | None:
+        seen.append(use.bound.name)
+        return Block("no") if "rm" in use.args["command"] else None
+
+    calls = [ToolCall("1", name, {"cmd": "ls"}), ToolCall("2", name, {"command": "rm x"})]
+    result = await Agent(Scripted(calls, "Done."), tools=[execute], hooks=[look]).run("go")
+    told = [message.text for message in result.thread.messages.tool_messages()]
+    assert told[0] == "ran ls" and "no" in told[1] and "ran" not in told[1]
+    assert seen == ["execute", "execute"]
+
+
+async def test_an_alias_of_two_tools_or_of_none_is_told() -> None:
+    both = [replace(execute, name=name, aliases=("sh",)) for name in ("one", "two")]
+    for tools, name in ((both, "sh"), ([execute], "Read")):
+        result = await Agent(Scripted(ToolCall("1", name, {}), "Done."), tools=tools).run("go")
+        (told,) = result.thread.messages.tool_messages()
+        assert told.failed and told.text.startswith(f"there is no tool named '{name}'; the tools are ")
+
+
+async def test_a_guard_that_knows_only_what_the_model_wrote_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ToolUse, "names", property(lambda use: frozenset((use.call.name,))))
+    with pytest.raises(AssertionError):
+        await test_a_tool_that_is_asked_for_by_an_alias_is_used_under_its_guards("bash")

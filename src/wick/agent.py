@@ -13,7 +13,7 @@ from wick import journal
 from wick.capability import Capability
 from wick.decisions import Asker, Stop
 from wick.defaults import DEFAULTS
-from wick.errors import ConfigError, MessageError, Paused, StoreError
+from wick.errors import ConfigError, MessageError, ModelError, Paused, StoreError
 from wick.events import Emit, Event
 from wick.frozen import freeze, thaw
 from wick.hooks import Hook
@@ -23,7 +23,7 @@ from wick.messages import Message, Messages, user
 from wick.models import resolve
 from wick.operations import Result, Run, ToolUse
 from wick.prices import Charge
-from wick.protocols import Model, Usage
+from wick.protocols import Model, Usage, refused_part
 from wick.run_context import find_run
 from wick.threads import Thread
 from wick.tools import Tool, tool
@@ -165,6 +165,8 @@ class Agent:
             make=Agent,
             recipe=recipe,
         )
+        if run.model is not None and (why := refused_part(run.model, run.input)):  # before anything is stored
+            raise ModelError(why)
         run.progress.without = frozenset(without)
         if not self._holders:
             _take_up(run)

@@ -259,6 +259,20 @@ UNHEARD_RUNS = 3  # that may fail before they begin, until a message is no longe
 STALLED_SECONDS = 60.0  # for which clients wait for a run that cannot continue because its store does not work
 BEAT_SECONDS = 15.0  # between two signs of life while nothing happens
 
+# pictures and files in messages from outside
+MEDIA_CHARS = 14_000_000  # ten megabytes in base64
+MEDIA_URL_CHARS = 10_000
+
+# a model's key in what its server says went wrong
+KEY_CHARS = 8  # a shorter one stands in ordinary words
+REFUSED_KEY_CHARS = 4  # where the server refuses the key itself
+
+# secrets of a server
+SECRET_CHARS = 16  # a shorter one can be guessed, so it is not redacted where users see whether it was
+SECRET_DISTINCT = 8  # different characters of one
+SECRET_LOG_CHARS = 8  # in the operator's log shorter ones are redacted too; still shorter ones stand everywhere
+SECRET_LIVE_CHARS = 512  # of an open word that live output holds back; longer secrets are looked for in parts
+
 # agents.yaml
 CONFIG_BYTES = 1_000_000
 CONFIG_DEPTH = 20

@@ -119,10 +119,16 @@ async def release_leases(store: Store) -> None:
 
 
 async def _make(store: Store, owner: str, id: str) -> None:
+    """Create a thread, unless it exists; one that exists may have a name that new threads cannot have."""
     try:
         await store.create(owner, id)
-    except StoreError as error:  # it is there already
-        if error.code != "conflict":
+    except StoreError as error:
+        if error.code == "invalid":
+            try:
+                await store.head(owner, id)
+            except StoreError:
+                raise error from None
+        elif error.code != "conflict":
             raise
 
 

@@ -22,7 +22,7 @@ from wick.messages import Message, ToolCall, ToolResult
 from wick.onion import guards, onion
 from wick.operations import ModelCall, Result, Run, Step, ToolUse
 from wick.run_context import run_context
-from wick.tools import no_such_tool
+from wick.tools import find_tool, no_such_tool
 from wick.tools import use as use_tool
 from wick.turns import Turns, closing, side_by_side
 
@@ -71,7 +71,7 @@ async def _step(step: Step) -> Stop | Continue:
 
 
 async def _use_tools(run: Run, calls: Sequence[ToolCall]) -> None:
-    tools = [run.tools.get(call.name) for call in calls]
+    tools = [find_tool(call.name, run.tools) for call in calls]
     turns = Turns([tool is not None and tool.alone for tool in tools])
     for tool, call in zip(tools, calls, strict=True):
         if tool is not None and tool.foreign is not None and not call.invalid:
@@ -135,7 +135,7 @@ def _finished(call: ModelCall) -> Stop:
 
 def _tool_use(run: Run, call: ToolCall, turns: Turns, number: int) -> ToolUse:
     """A call, ready for its hooks; one that cannot be made at all says why."""
-    use = ToolUse(run, call, run.tools.get(call.name), {**call.args}, turns, number)
+    use = ToolUse(run, call, find_tool(call.name, run.tools), {**call.args}, turns, number)
     if use.tool is None:
         use.trail.invalid = no_such_tool(call.name, run.tools)
     elif call.invalid:

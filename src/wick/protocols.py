@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal, Protocol
 
-from wick.messages import Message
+from wick.messages import Message, Part
 from wick.shapes import (
     Content,
     Edited,
@@ -112,7 +112,8 @@ class Model(Protocol):
     """Something that answers: it yields deltas, a `Finish` among them, and nothing else.
 
     One whose replies can be held to the JSON Schema of the setting `response_format` may say so with an attribute
-    `holds_schema`: "always", or "alone" if it cannot do so beside tools.
+    `holds_schema`: "always", or "alone" if it cannot do so beside tools. One that cannot read every part of a message
+    may have a method `refuses(part)`, which returns why not, or an empty text.
     """
 
     @property
@@ -128,6 +129,15 @@ def holds_schema(model: Model, *, tools: bool) -> bool:
     """Whether a model says that its replies can be held to a JSON Schema, beside tools or without any."""
     said = getattr(model, "holds_schema", "")
     return said == "always" or (said == "alone" and not tools)
+
+
+def refused_part(model: Model, messages: Iterable[Message]) -> str:
+    """Return why a model cannot read a part of a user's messages, or an empty text."""
+    refuses: Callable[[Part], str] | None = getattr(model, "refuses", None)
+    if refuses is None:
+        return ""
+    parts = (part for message in messages if not isinstance(message.content, str) for part in message.content)
+    return next(filter(None, map(refuses, parts)), "")
 
 
 @dataclass(frozen=True, slots=True)

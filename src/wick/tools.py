@@ -288,6 +288,14 @@ class _Callback:
         raise ToolError(f'{self.name} answered neither {{"result": …}} nor {{"error": …}}')
 
 
+def find_tool(name: str, tools: Mapping[str, Tool]) -> Tool | None:
+    """Return the tool that a model asks for: by its name, or by an alias that no other tool has (`bash`, `Read`)."""
+    if (found := tools.get(name)) is not None:
+        return found
+    known = [tool for tool in tools.values() if name in tool.aliases]
+    return known[0] if len(known) == 1 else None
+
+
 def no_such_tool(name: str, tools: Iterable[str]) -> str:
     """What the model is told when it asks for a tool that is not there."""
     name, names = name[:100], list(tools)

@@ -662,7 +662,7 @@ def test_a_tool_may_answer_with_a_picture() -> None:
     [
         (FilePart(data="UEsDBA==", name="a.zip"), "reads pictures, PDFs and text files, not a.zip"),
         (FilePart(url="https://x/a.txt", media_type="text/plain"), "not https://x/a.txt"),
-        (FilePart(data="a", name="a.txt", media_type="text/plain"), "a.txt is not valid base64"),
+        (FilePart(data="a", name="a.txt", media_type="text/plain"), r"a.txt \(text/plain\) is not valid base64"),
     ],
 )
 async def test_files_that_cannot_be_sent(part: Part, why: str) -> None:

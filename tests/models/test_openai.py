@@ -746,3 +746,35 @@ async def test_an_error_beside_a_whole_answer_is_an_error(server: Answering, mod
 def test_a_setting_that_is_no_object_is_refused_in_a_sentence(settings: dict[str, Any]) -> None:
     with pytest.raises(ModelError, match="is an object"):
         body(asking(user("hi"), settings=settings))
+
+
+# -- calls in the old form, and refusals -----------------------------------------------------------------------------
+
+
+async def _finished(*pieces: dict[str, Any], finish: str = "stop") -> list[Delta]:
+    reply = _Completion(Server("openai", "http://127.0.0.1:1/v1"))
+    rows = [{"choices": [{"index": 0, "delta": piece, "finish_reason": None}]} for piece in pieces]
+    rows.append({"choices": [{"index": 0, "delta": {}, "finish_reason": finish}]})
+    return [*reply.deltas([json.dumps(row).encode() for row in rows]), reply.end()]
+
+
+async def test_a_call_in_the_old_form_is_served() -> None:
+    pieces = [{"function_call": {"name": "pay", "arguments": ""}}, {"function_call": {"arguments": '{"amount": 1}'}}]
+    expected = [CallStart(0, "", "pay"), CallArgs(0, '{"amount": 1}'), Finish("tool_calls")]
+    assert await _finished(*pieces, finish="function_call") == expected
+    both = [{**piece, "tool_calls": [{"index": 0, "id": "c", "function": piece["function_call"]}]} for piece in pieces]
+    assert await _finished(*both) == [CallStart(0, "c", "pay"), *expected[1:]]
+
+
+@pytest.mark.parametrize(
+    ("piece", "finish", "reason"),
+    [
+        ({"refusal": "No."}, "stop", "stop"),
+        ({"refusal": "No.", "function_call": {"name": "pay", "arguments": "{}"}}, "stop", "content_filter"),
+        ({"refusal": "No.", "tool_calls": [{"index": 0, "function": {"name": "pay"}}]}, "tool_calls", "content_filter"),
+        ({"content": "x"}, "content_filter", "content_filter"),
+        ({"content": "x"}, "length", "length"),
+    ],
+)
+async def test_why_a_reply_ended(piece: dict[str, Any], finish: str, reason: str) -> None:
+    assert (await _finished(piece, finish=finish))[-1] == Finish(reason)

@@ -402,7 +402,7 @@ async def test_an_answer_that_is_not_streamed(server: Answering, model: OpenAIRe
         CallStart(2, "c1", "look"),
         CallArgs(2, "{}"),
         Usage(1),
-        Finish("tool_calls"),
+        Finish("content_filter"),
     ]
 
 

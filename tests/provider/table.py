@@ -97,6 +97,15 @@ def _renumbered(data: Any) -> Any:
     return {**data, **{key: min(first, 2) for key in ("index", "output_index") if key in data}}
 
 
+def _old(data: Any, both: bool = False) -> Any:
+    """A call in the form that Chat Completions had before `tool_calls`, in its place or beside it."""
+    if "choices" not in data:
+        return data
+    call = _tool_calls(data)[0]
+    delta = {"function_call": call["function"], **({"tool_calls": [call]} if both else {})}
+    return {**data, "choices": [{**data["choices"][0], "delta": delta}]}
+
+
 def _tool_calls(data: Any) -> list[Any]:
     return list(data["choices"][0]["delta"]["tool_calls"])
 
@@ -208,7 +217,8 @@ FAULTS: dict[str, Kind] = {
     # server-sent events
     "CRLF": Kind(crlf, "read"),
     "CRLF, one byte at a time": Kind(crlf | trickle(1), "read"),
-    "CR alone": Kind(cr, "any"),
+    "CR alone": Kind(cr, "read"),
+    "CR alone, one byte at a time": Kind(cr | trickle(1), "read"),
     "comments": Kind(comments, "read"),
     "other fields": Kind(fields, "read"),
     "blank lines": Kind(blank_lines, "read"),
@@ -216,7 +226,8 @@ FAULTS: dict[str, Kind] = {
     "no names of events": Kind(no_names, "read"),
     "no last empty line": Kind(no_last_line, "read"),
     "data in several lines": Kind(split_data, "read"),
-    "a byte order mark": Kind(insert(0, b"\xef\xbb\xbf"), "any"),
+    "a byte order mark": Kind(insert(0, b"\xef\xbb\xbf"), "read"),
+    "a byte order mark, one byte at a time": Kind(insert(0, b"\xef\xbb\xbf") | crlf | trickle(1), "read"),
     "no end": Kind(drop("end"), "any", differs={"chat": "read"}),
     "no finish": Kind(drop("finish"), "any", differs={"responses": "fail"}),
     "neither finish nor end": Kind(drop("finish") | drop("end"), "fail", retryable=True),
@@ -298,6 +309,16 @@ FAULTS: dict[str, Kind] = {
     "a piece comes twice": Kind(twice("args"), "any"),
     "pieces come in reverse": Kind(events(lambda all: _reversed(all, "args")), "any"),
     "a piece after the finish": Kind(last("args"), "any"),
+    "calls in the old form": Kind(
+        each_call(lambda calls: calls[:1]) | edit("call", lambda data: _old(data)) | edit("args", lambda data: _old(data)),
+        "any",
+    ),
+    "calls in both forms": Kind(
+        each_call(lambda calls: calls[:1])
+        | edit("call", lambda data: _old(data, both=True))
+        | edit("args", lambda data: _old(data, both=True)),
+        "any",
+    ),
     "two hundred calls": Kind(says(calls=_CALLS, order=()), "fail"),
     "calls, but finished by stop": Kind(says(finish="stop"), "any"),
     # the rest

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import io
 import logging
+from itertools import cycle, islice
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from uvicorn.logging import AccessFormatter, DefaultFormatter
 
 from serving import events, hosted, talking
 from talkers import say
@@ -15,10 +19,21 @@ from wick import Agent, FunctionModel, Scripted, ToolCall, assistant, tool
 from wick.errors import ModelError
 from wick.events import Event, ToolEnd, ToolStream
 from wick.messages import TextPart, ToolResult
-from wick.server.secrets import Redacting, Redaction, Secrets, Unsaid, known_secrets
+from wick.server.secrets import (
+    Redacting,
+    Redaction,
+    Secrets,
+    Unsaid,
+    keep_out_of_logs,
+    known_secrets,
+    named_secrets,
+    secrets_in,
+    weak_names,
+)
 from wick.server.settings import Settings
 
-SECRET = "hush-0123456789"
+SECRET = "hush-0123456789abc"  # strong enough to be redacted where users see it
+WEAK = "Hunter2!2023"
 
 
 def test_secrets_are_those_of_the_settings_and_of_the_environment(tmp_path: Path) -> None:
@@ -28,9 +43,9 @@ def test_secrets_are_those_of_the_settings_and_of_the_environment(tmp_path: Path
     assert found == {"of-the-settings", "of-the-folder", "p@ssword1", "sk-0123456789", "gh-0123456789"}
 
 
-def test_what_is_short_is_no_secret_and_what_is_longer_counts_first() -> None:
-    secrets = Secrets(["", "abc", "password", "password-and-more"])
-    assert secrets.without("abc password-and-more, password") == "abc [secret], [secret]"
+def test_what_is_longer_counts_first() -> None:
+    secrets = Secrets(["", "abc", SECRET, f"{SECRET}-and-more"])
+    assert secrets.without(f"abc {SECRET}-and-more, {SECRET}") == "abc [secret], [secret]"
     assert not Secrets() and Secrets().without(SECRET) == SECRET
     assert SECRET not in repr(Secrets([SECRET]))
 
@@ -74,6 +89,74 @@ async def test_they_stay_out_of_what_a_server_says(tmp_path: Path) -> None:
         assert SECRET.encode() not in kept
 
 
+def test_a_weak_secret_is_redacted_in_the_log_alone() -> None:
+    """Where users see whether a text was replaced, a list of words would find it."""
+    secrets = Secrets([WEAK, SECRET, "a" * 40])
+    assert secrets.without(f"{WEAK} {'a' * 40} {SECRET}") == f"{WEAK} {'a' * 40} [secret]"
+    assert secrets.redact_log(f"{WEAK} {SECRET}") == "[secret] [secret]"
+
+
+def test_weak_secrets_are_named_without_their_values(tmp_path: Path) -> None:
+    settings = Settings(data=tmp_path, token="of-the-settings", store="postgresql://u:p%40ssword1@h/d")
+    environment = {"A_KEY": SECRET, "B_PASSWORD": WEAK, "C_KEY": "/run/secrets/key", "D_TOKEN": "", "HOME": "x"}
+    assert weak_names(named_secrets(settings, environment)) == ["B_PASSWORD", "store", "token"]
+
+
+def test_credentials_in_addresses_of_options_are_secrets() -> None:
+    options = {"mcp": [{"url": "https://h/x?api_key=of-the-query-1234&page=2"}], "base_url": "http://u:p%40ss-1234567@h"}
+    assert {*secrets_in(options)} == {"of-the-query-1234", "p%40ss-1234567", "p@ss-1234567"}
+    assert [*secrets_in({"url": "http://[bad"})] == []
+
+
+def test_a_secret_of_several_lines_or_of_many_characters_is_redacted_too() -> None:
+    pem = "-----BEGIN PRIVATE KEY-----\nMIIEvQIBADANBgkqhkiG9w0B\nAQEFAASCBKcwggSjAgEAAoIB\n-----END PRIVATE KEY-----\n"
+    long = "".join(f"{number:04x}" for number in range(700))
+    for secret in (pem, long, "correct horse battery staple"):
+        secrets, told = Secrets([secret]), list[Event]()
+        emit = Unsaid(secrets, told.append)
+        for char in f"{secret}\n":
+            emit(ToolStream("run_1", call_id="c1", delta=char))
+        live = "".join(event.delta for event in told if isinstance(event, ToolStream))
+        for text in (live, secrets.without(f"it is {secret}\n")):
+            assert "[secret]" in text and not any(piece in text for piece in ("MIIE", "AASC", "01ab", "0001", "horse"))
+    assert Secrets([pem]).without("-----BEGIN PRIVATE KEY-----") == "-----BEGIN PRIVATE KEY-----"
+
+
+@given(
+    text=st.text("hush-0123456789abcx \n\tü", max_size=60),
+    guess=st.integers(0, len(SECRET) - 1).map(lambda size: SECRET[:size]),
+    sizes=st.lists(st.integers(1, 9), min_size=1, max_size=5),
+)
+def test_live_text_is_cut_in_the_same_places_whatever_the_secrets_are(text: str, guess: str, sizes: list[int]) -> None:
+    """Else whoever prints a guess and watches when it comes learns a secret, one character at a time."""
+    said = text + guess + text
+    assume(SECRET not in said)
+    others = ("zzzzzzzz-yyyyyyyy-1234567", SECRET[::-1])
+    seen = {tuple(_live(Secrets([secret]), said, sizes)) for secret in (SECRET, *others)}
+    assert len(seen) == 1
+
+
+def _live(secrets: Secrets, said: str, sizes: list[int]) -> list[str]:
+    """What comes of each piece, with an empty text where nothing does."""
+    pieces, rest = list[str](), ""
+    for size in islice(cycle(sizes), len(said)):
+        piece, said = said[:size], said[size:]
+        sent, rest = secrets.split_live(rest + piece)
+        pieces.append(sent)
+    return pieces
+
+
+def test_a_text_that_is_held_back_as_far_as_it_is_a_secret_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    def compare(self: Secrets, text: str) -> tuple[str, str]:
+        known = next(iter(self._known))
+        begun = next(size for size in range(len(known), -1, -1) if text.endswith(known[:size]))
+        return text[: len(text) - begun], text[len(text) - begun :]
+
+    monkeypatch.setattr(Secrets, "split_live", compare)
+    with pytest.raises(AssertionError):
+        test_live_text_is_cut_in_the_same_places_whatever_the_secrets_are()
+
+
 @pytest.mark.parametrize("size", [1, 2, 3, 7, 100])
 def test_they_stay_out_of_what_comes_in_pieces(size: int) -> None:
     said, told = f"hu hush hush-01 {SECRET} and {SECRET}{SECRET[:5]}, hush-012345678", list[Event]()
@@ -85,7 +168,7 @@ def test_they_stay_out_of_what_comes_in_pieces(size: int) -> None:
     pieces = [event.delta for event in told if isinstance(event, ToolStream) and event.call_id == "c1"]
     text = "".join(pieces)
     assert SECRET not in text and all(pieces)
-    assert said.replace(SECRET, "[secret]").startswith(text) and text.endswith("hush-, ")
+    assert said.replace(SECRET, "[secret]").startswith(text) and text.rstrip().endswith("hush-,")
     assert isinstance(told[-1], ToolEnd)
 
 
@@ -115,6 +198,67 @@ def test_they_stay_out_of_logs() -> None:
         logger.exception("it is %s", SECRET)
     assert "it is [secret]" in stream.getvalue() and "ValueError: [secret]" in stream.getvalue()
     assert SECRET not in stream.getvalue()
+
+
+FORGED = "x\n2026-01-01 00:00:00,000 CRITICAL wick.server: forged \x1b[31m\r\x85\u2028\u202e"
+
+
+def _logged(formatter: logging.Formatter, *args: object, error: BaseException | None = None) -> str:
+    stream = io.StringIO()
+    handler = logging.StreamHandler(stream)
+    handler.setFormatter(formatter)
+    logger = logging.Logger("test")
+    logger.addHandler(handler)
+    logger.warning(*args, exc_info=error)
+    return stream.getvalue()
+
+
+class _Own(logging.Formatter):
+    """A formatter of an operator's own."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return f"own: {record.getMessage()} {record.exc_info or ''}"
+
+
+def _begun(log: str) -> list[str]:
+    return [line for line in log.removesuffix("\n").split("\n") if not line.startswith("  ")]
+
+
+@pytest.mark.parametrize("inner", [logging.Formatter("%(message)s"), DefaultFormatter("%(message)s"), _Own()])
+@pytest.mark.parametrize("text", ["%s", FORGED.replace("%", "%%")])
+def test_a_record_is_one_line_whatever_is_in_it(inner: logging.Formatter, text: str) -> None:
+    given = (ValueError(FORGED),) if "%s" in text else ()
+    try:
+        raise ValueError(FORGED) from KeyError(FORGED)
+    except ValueError as error:
+        log = _logged(Redacting(inner, Secrets()), text, *given, error=error)
+    assert len(_begun(log)) == 1 and log.replace("\n", "").isprintable() and "forged" in log
+
+
+def test_the_lines_of_an_access_log_are_escaped_too() -> None:
+    inner = AccessFormatter('%(client_addr)s - "%(request_line)s" %(status_code)s', use_colors=False)
+    text = '%s - "%s %s HTTP/%s" %d'
+    log = _logged(Redacting(inner, Secrets([SECRET])), text, "1.2.3.4:5", "GET", f"/{FORGED}{SECRET}", "1.1", 200)
+    assert len(_begun(log)) == 1 and SECRET not in log and "GET /x\\n2026" in log
+
+
+def test_a_line_that_is_forged_is_noticed() -> None:
+    plain = logging.Formatter("%(message)s")
+    assert len(_begun(_logged(plain, "%s", FORGED))) == 2
+
+
+def test_handlers_of_every_logger_are_covered() -> None:
+    logger, handler = logging.getLogger("somebody.elses"), logging.StreamHandler(io.StringIO())
+    logger.addHandler(handler)
+    others = [each for each in (*logging.getLogger().handlers, logging.lastResort) if each is not None]
+    before = [each.formatter for each in others]
+    try:
+        keep_out_of_logs(Secrets([SECRET]))
+        assert isinstance(handler.formatter, Redacting)
+    finally:
+        logger.removeHandler(handler)
+        for each, formatter in zip(others, before, strict=True):
+            each.setFormatter(formatter)
 
 
 async def test_what_a_models_server_says_is_told_without_the_key(

@@ -10,7 +10,6 @@ import os
 import re
 from base64 import b64decode
 from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 import orjson
@@ -71,11 +70,16 @@ class Anthropic:
     def __repr__(self) -> str:
         return f"<Anthropic {self.name}>"
 
+    def refuses(self, part: Part) -> str:
+        """Return why a part of a user's message cannot be sent, or an empty text."""
+        return "" if isinstance(part, TextPart) else _flaw(wire.inline(part))
+
     def stream(self, request: Request) -> AsyncGenerator[Delta, None]:
         return http.stream(self.server, self.body(request), _Reply(self.server))
 
     def body(self, request: Request) -> bytes:
         """What is sent: the options, and the bytes that the tools and the messages were encoded to once."""
+        wire.check_newest(request.messages, self.refuses)
         begun, rest = wire.beginning("anthropic:begun", request.messages, _begun)
         turns = _turns(rest, *begun)
         text = "\n\n".join([text for text in (request.system, *turns.system) if text.strip()])
@@ -314,18 +318,33 @@ def _plain(name: str) -> str:
 def _part(part: Part) -> dict[str, Any]:
     if isinstance(part, TextPart):
         return {"type": "text", "text": part.text}
-    if inline := re.match(r"data:([^;,]*)[^,]*;base64,", part.url):
-        part = replace(part, url="", data=part.url[inline.end() :], media_type=part.media_type or inline[1])
+    part = wire.inline(part)
+    if _flaw(part):
+        return {"type": "text", "text": wire.media_note(part)}
     kind = wire.media_type(part)
     if isinstance(part, ImagePart) or kind.startswith("image/"):
         return {"type": "image", "source": _source(part, kind)}
-    title = {"title": part.name} if part.name else {}
+    title = {"title": part.name} if isinstance(part, FilePart) and part.name else {}
     if kind == "application/pdf" or part.url.lower().endswith(".pdf"):
         return {"type": "document", "source": _source(part, kind), **title}
-    if kind.startswith("text/") and part.data:
-        return {"type": "document", "source": _text_source(part), **title}
-    what = f"{part.name or part.url} ({kind})".strip()
-    raise ModelError(f"Anthropic reads pictures, PDFs and text files, not {what}; give its media_type, or its text")
+    return {"type": "document", "source": _text_source(part), **title}
+
+
+def _flaw(part: ImagePart | FilePart) -> str:
+    """Return why the API cannot read a part, or an empty text."""
+    kind = wire.media_type(part)
+    if isinstance(part, ImagePart) or kind.startswith("image/"):
+        known = part.url or kind in _PICTURES
+    else:
+        known = kind == "application/pdf" or part.url.lower().endswith(".pdf")
+        known = known or (kind.startswith("text/") and bool(part.data))
+    if not known:
+        what = wire.media_name(part).removeprefix("the file ")
+        return f"Anthropic reads pictures, PDFs and text files, not {what}; give its media_type, or its text"
+    return wire.media_flaw(part)
+
+
+_PICTURES = ("image/png", "image/jpeg", "image/gif", "image/webp")
 
 
 def _source(part: ImagePart | FilePart, kind: str) -> dict[str, str]:
@@ -334,12 +353,8 @@ def _source(part: ImagePart | FilePart, kind: str) -> dict[str, str]:
     return {"type": "base64", "media_type": kind, "data": part.data}
 
 
-def _text_source(part: FilePart) -> dict[str, str]:
-    try:
-        text = b64decode(part.data).decode(errors="replace")
-    except ValueError:
-        raise ModelError(f"the file {part.name} is not valid base64; encode its bytes with base64") from None
-    return {"type": "text", "media_type": "text/plain", "data": text}
+def _text_source(part: ImagePart | FilePart) -> dict[str, str]:
+    return {"type": "text", "media_type": "text/plain", "data": b64decode(part.data).decode(errors="replace")}
 
 
 # -- reading --------------------------------------------------------------------------------------------------------
@@ -469,7 +484,7 @@ class _Reply:
     def _error(self, event: dict[str, Any]) -> Sequence[Delta]:
         kind, said = event["error"].get("type"), event["error"].get("message")
         status = _STATUS.get(kind)
-        reason = " ".join(str(said or kind or "no reason was given").split())[:500]
+        reason = " ".join(self._server.redact(str(said or kind or "no reason was given")).split())[:500]
         raise ModelError(
             f"{self._server.name} broke off its answer: {reason}", status=status, retryable=status in http.RETRYABLE
         )

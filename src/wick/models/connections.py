@@ -31,6 +31,7 @@ _SIZE = re.compile(rb"([0-9A-Fa-f]{1,15})[ \t]*(?:;[^\r\n]*)?\r\n")
 _NEXT_SIZE = re.compile(rb"\r\n" + _SIZE.pattern)  # what ends a chunk is read with what begins the next one
 _NO_BODY = (204, 304)
 PORTION_BYTES = 16_384  # that are handed out at once: some hundred pieces of a reply
+QUOTED_BYTES = 2_000  # of what cannot be read; the error cuts it further, once no key is in it
 
 
 class Place(NamedTuple):
@@ -209,7 +210,7 @@ class Connection(asyncio.Protocol):
             data = data[end + 4 :]
             found = _STATUS.fullmatch(first)
             if found is None or found[2] == b"101" or end > HTTP_HEAD_BYTES:
-                raise ValueError(f"it begins with {first[:40]!r}")
+                raise ValueError(f"it begins with {first[:QUOTED_BYTES]!r}")
             if found[2] >= b"200":  # else it is a hint, and the answer is still to come
                 self.headers = _fields(lines)
                 self._begin_body(int(found[2]), newer=found[1] == b"1")
@@ -223,9 +224,9 @@ class Connection(asyncio.Protocol):
         self._keeps = "close" not in told if newer else "keep-alive" in told
         coding, length = self.headers.get("transfer-encoding", ""), self.headers.get("content-length", "")
         if coding and coding.lower() != "chunked":
-            raise ValueError(f"its transfer encoding is {coding[:40]!r}")
+            raise ValueError(f"its transfer encoding is {coding[:QUOTED_BYTES]!r}")
         if length and not (length.isascii() and length.isdigit() and len(length) < 16):
-            raise ValueError(f"its length is {length[:40]!r}")
+            raise ValueError(f"its length is {length[:QUOTED_BYTES]!r}")
         if status in _NO_BODY or length == "0":
             self.whole = True
         elif coding:
@@ -254,7 +255,7 @@ class Connection(asyncio.Protocol):
                 return data[at - 2 :]
         rest = data[at:]
         if rest.count(b"\n") > (self._line is _NEXT_SIZE):
-            raise ValueError(f"a chunk begins with {rest[:40]!r}")
+            raise ValueError(f"a chunk begins with {rest[:QUOTED_BYTES]!r}")
         return rest
 
     def _read_trailer(self, data: bytes) -> bytes:
@@ -285,7 +286,7 @@ def _fields(lines: list[bytes]) -> dict[str, str]:
     for line in lines:
         found = _FIELD.fullmatch(line)
         if found is None:
-            raise ValueError(f"a header of it is {line[:40]!r}")
+            raise ValueError(f"a header of it is {line[:QUOTED_BYTES]!r}")
         name, value = found[1].decode().lower(), found[2].decode("latin-1").rstrip(" \t")
         headers[name] = f"{headers[name]}, {value}" if name in headers else value
     return headers

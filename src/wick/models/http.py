@@ -3,24 +3,28 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import zlib
-from collections.abc import AsyncGenerator, Iterator, Mapping
+from base64 import b64decode
+from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from json import loads
+from json import dumps, loads
 from time import monotonic
 from typing import Protocol
-from urllib.parse import SplitResult, quote, urlsplit
+from urllib.parse import SplitResult, parse_qsl, quote, unquote, urlsplit
 from weakref import WeakKeyDictionary
 
 from wick import caps
 from wick.errors import ConfigError, ModelError
-from wick.models.connections import Broken, Connection, Place, Pool, Unreachable
+from wick.models.connections import QUOTED_BYTES, Broken, Connection, Place, Pool, Unreachable
 from wick.models.sse import Events, Whole
 from wick.protocols import Delta, Finish
 
 RETRYABLE = frozenset((408, 409, 425, 429, 500, 502, 503, 504, 529))
 _SAFE = "/?:@!$&'()*+,;=-._~%"  # what stands in an address as it is
+_SECRET_NAME = re.compile(r"auth|key|token|secret|passw|cookie|credential|signature|^sig$|^code$", re.IGNORECASE)
+_REASON = re.compile(r"[\w.:/ -]{1,64}")  # why a server may say that it finished
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,19 +42,46 @@ class Server:
     """Where a model is asked and as whom; and what to do when it cannot be reached, or refuses the key."""
 
     name: str
-    url: str
+    url: str = field(repr=False)  # it may hold a key
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     limits: TimeLimits = field(default_factory=TimeLimits)
     unreachable: str = ""
     unauthorized: str = ""
     place: Place = field(init=False, repr=False)
     head: bytes = field(init=False, repr=False)  # of every question, but for its length
+    where: str = field(init=False)  # the address, as errors name it
+    _keys: tuple[str, ...] = field(init=False, repr=False)  # what no error repeats
 
     def __post_init__(self) -> None:
         parts, host, port = _parts(self.name, self.url)
         tls = parts.scheme == "https"
         object.__setattr__(self, "place", Place(host, port or (443 if tls else 80), tls))
         object.__setattr__(self, "head", _head(self.name, _host(host, port), parts, self.headers))
+        object.__setattr__(self, "where", parts._replace(query="", fragment="").geturl())
+        object.__setattr__(self, "_keys", tuple(sorted(_keys(parts, self.headers), key=len, reverse=True)))
+
+    def redact(self, text: str, shortest: int = caps.KEY_CHARS) -> str:
+        """Return a text of this server without the credentials that it was asked with."""
+        keys = [re.escape(key) for key in self._keys if len(key) >= shortest]
+        return re.sub("|".join(keys), "[key]", text, flags=re.IGNORECASE) if keys else text
+
+
+def _keys(parts: SplitResult, headers: Mapping[str, str]) -> set[str]:
+    """Return the credentials of headers and of an address, in every spelling that an error may repeat."""
+    given = [value for name, value in (*headers.items(), *parse_qsl(parts.query)) if _SECRET_NAME.search(name)]
+    found = {word for value in given for word in (value.strip(), *value.split()[-1:]) if word}
+    for value in given:
+        if value.lower().startswith("basic "):
+            found |= {*_basic(value.split()[-1])}
+    return {form for key in found for form in (key, quote(key, safe=""), unquote(key), dumps(key)[1:-1])}
+
+
+def _basic(encoded: str) -> Iterable[str]:
+    try:
+        pair = b64decode(encoded, validate=True).decode()
+    except ValueError:
+        return ()
+    return pair, pair.partition(":")[2]
 
 
 def _parts(name: str, url: str) -> tuple[SplitResult, str, int | None]:
@@ -58,7 +89,13 @@ def _parts(name: str, url: str) -> tuple[SplitResult, str, int | None]:
         parts = urlsplit(url)
         return parts, (parts.hostname or "").encode("idna").decode(), parts.port
     except ValueError:  # a port that is no number, a name that no host can have
-        raise ConfigError(f"the address of {name} must be like http://host:port/path, not {url!r}") from None
+        shown = shown_address(url)
+        raise ConfigError(f"the address of {name} must be like http://host:port/path, not {shown!r}") from None
+
+
+def shown_address(url: str) -> str:
+    """Return an address that may be malformed as errors show it: without user, password and query."""
+    return re.sub(r"^([^/?#]*//)?[^/?#]*@", r"\1", url.partition("?")[0])
 
 
 def _host(host: str, port: int | None) -> str:
@@ -98,6 +135,7 @@ async def stream(server: Server, body: bytes, reply: Reply) -> AsyncGenerator[De
     Some servers answer with one JSON document although a stream was asked for; it counts as one event.
     """
     limits, began, pool = server.limits, False, await _pool()
+    problem: ModelError | None = None
     deadline, patience = monotonic() + limits.whole, limits.first_byte
     try:
         connection = await _asked(pool, server, body)
@@ -120,8 +158,11 @@ async def stream(server: Server, body: bytes, reply: Reply) -> AsyncGenerator[De
             pool.give_back(connection)
     except (ModelError, OSError) as error:
         if not (reply.finish or reply.done):  # else all was said, and only the usage or the last line was lost
-            raise _trouble(server, error, began, deadline) from None
-    yield reply.end()
+            problem = _trouble(server, error, began, deadline)
+    if problem is not None:  # raised here, so that it has no context: that may repeat the key
+        raise problem
+    end = reply.end()
+    yield end if _REASON.fullmatch(end.reason) else Finish("unknown")
 
 
 def _is_json(kind: str) -> bool:
@@ -176,20 +217,22 @@ def _plain(connection: Connection) -> Connection | _Inflated:
     if coding in ("", "identity"):
         return connection
     if coding not in ("gzip", "x-gzip", "deflate"):
-        raise Broken(f"it is compressed as {coding[:40]!r}, which nobody asked for")
+        raise Broken(f"it is compressed as {coding[:QUOTED_BYTES]!r}, which nobody asked for")
     return _Inflated(connection)
 
 
 def _trouble(server: Server, error: Exception, began: bool, deadline: float) -> ModelError:
-    """What went wrong, as a sentence."""
+    """Return what went wrong as a sentence, without the key that the server was asked with."""
     if isinstance(error, ModelError):
+        error.args = (server.redact(str(error)),)
+        error.__cause__ = error.__context__ = None
         return error
     if isinstance(error, TimeoutError):
         return _late(server, began, deadline)
     if isinstance(error, Unreachable):
-        where = f"{server.name} cannot be reached at {server.url}: {error}"
+        where = f"{server.name} cannot be reached at {server.where}: {server.redact(str(error))}"
         return ModelError(f"{where}; {server.unreachable or 'check the address'}", retryable=True)
-    said = " ".join(str(error).split())[:300] or type(error).__name__  # it may hold all that the server sent
+    said = " ".join(server.redact(str(error)).split())[:300] or type(error).__name__  # it may hold all that the server sent
     return ModelError(f"the connection to {server.name} broke off: {said}", retryable=True)
 
 
@@ -206,7 +249,9 @@ def _late(server: Server, began: bool, deadline: float) -> ModelError:
 
 async def _refusal(server: Server, connection: Connection) -> ModelError:
     status, headers = connection.status, connection.headers
-    text = f"{server.name} answered {status}: {_reason(await _explanation(connection, server.limits.between))}"
+    shortest = caps.KEY_CHARS if status != 401 else caps.REFUSED_KEY_CHARS  # a 401 is about the key alone
+    said = _reason(await _explanation(connection, server.limits.between))
+    text = f"{server.name} answered {status}: {server.redact(said, shortest)[:500]}"
     if status in (401, 403) and server.unauthorized:
         text = f"{text}; {server.unauthorized}"
     return ModelError(text, status=status, retryable=status in RETRYABLE, retry_after=_retry_after(headers))
@@ -229,10 +274,10 @@ def _reason(said: bytes) -> str:
     try:
         found = loads(said)
     except ValueError:
-        return " ".join(said.decode(errors="replace").split())[:300] or "no reason was given"
+        return " ".join(said.decode(errors="replace").split()) or "no reason was given"
     while isinstance(found, dict):
         found = next((found[key] for key in ("error", "message", "detail", "code", "type") if found.get(key)), None)
-    return " ".join(str(found or "no reason was given").split())[:500]
+    return " ".join(str(found or "no reason was given").split())
 
 
 def _retry_after(headers: Mapping[str, str]) -> float | None:

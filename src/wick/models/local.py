@@ -28,7 +28,8 @@ from weakref import WeakValueDictionary, finalize
 
 from wick import caps
 from wick.errors import ConfigError, MissingExtra, ModelError
-from wick.messages import ImagePart, TextPart
+from wick.messages import ImagePart, Message, Part, TextPart
+from wick.models import wire
 from wick.models.http import TimeLimits
 from wick.models.openai import OpenAI
 from wick.protocols import CallArgs, CallStart, Delta, Finish, HoldsSchema, Request, TextDelta
@@ -83,8 +84,16 @@ class Local:
     def __repr__(self) -> str:
         return f"<Local {self.name}>"
 
+    def refuses(self, part: Part) -> str:
+        """Return why a part of a user's message cannot be sent, or an empty text."""
+        if isinstance(part, TextPart):
+            return ""
+        what = "a picture" if isinstance(part, ImagePart) else "a file"
+        return f"{self.name} reads text alone, and the user's message holds {what}; leave it out, or ask another model"
+
     async def stream(self, request: Request) -> AsyncGenerator[Delta, None]:
-        _text_alone(self.name, request)
+        wire.check_newest(request.messages, self.refuses)
+        request = _text_alone(request)
         llama = self._llama = self._llama or _shared(self._loading)  # held until the reply is complete
         client = llama.client
         if client is None:
@@ -282,13 +291,21 @@ def _end(process: Popen[bytes]) -> None:
 # -- what it can read -----------------------------------------------------------------------------------------------
 
 
-def _text_alone(name: str, request: Request) -> None:
-    """Refuse what llama.cpp would call an error of its own, which is worth asking again."""
-    for message in request.messages:
-        for part in message.content if type(message.content) is tuple else ():
-            if not isinstance(part, TextPart):
-                what = f"the {message.role}'s message holds {'a picture' if isinstance(part, ImagePart) else 'a file'}"
-                raise ModelError(f"{name} reads text alone, and {what}; leave it out, or ask another model")
+def _text_alone(request: Request) -> Request:
+    """Return a request with a note for each part that is not text: llama.cpp would refuse the conversation."""
+    if all(isinstance(message.content, str) for message in request.messages):
+        return request
+    return replace(request, messages=tuple(map(_in_text, request.messages)))
+
+
+def _in_text(message: Message) -> Message:
+    if isinstance(message.content, str):
+        return message
+    if "local" not in message.cache:  # once, so that its encoded bytes are kept with it
+        texts = (part.text if isinstance(part, TextPart) else wire.media_note(part) for part in message.content)
+        message.cache["local"] = replace(message, content="\n".join(texts))
+    found: Message = message.cache["local"]
+    return found
 
 
 # -- calls that are forced ------------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from typing import Any
 
 import orjson
 
-from wick.errors import ConfigError, ModelError
+from wick.errors import ConfigError
 from wick.messages import FilePart, ImagePart, Message, Part, TextPart, ToolCall
 from wick.models import http, wire
 from wick.models.calls import Calls
@@ -68,6 +68,15 @@ class OpenAI:
     def __repr__(self) -> str:
         return f"<OpenAI {self.name}>"
 
+    def refuses(self, part: Part) -> str:
+        """Return why a part of a user's message cannot be sent, or an empty text."""
+        if isinstance(part, TextPart):
+            return ""
+        part = wire.inline(part)
+        if part.url and not _is_picture(part):
+            return f"{self.server.name} takes files as data, not by their address; read {part.url} first"
+        return wire.media_flaw(part)
+
     def stream(self, request: Request) -> AsyncGenerator[Delta, None]:
         return http.stream(self.server, self.body(request), _Completion(self.server))
 
@@ -75,6 +84,7 @@ class OpenAI:
 
     def body(self, request: Request) -> bytes:
         """The request as bytes: each message is encoded once, in its life, and each tool."""
+        wire.check_newest(request.messages, self.refuses)
         if request.settings:
             head = wire.with_extra(self.server, self._head(request), request, "messages", "tools")
         else:
@@ -116,7 +126,7 @@ class OpenAI:
     def _data(self, message: Message) -> dict[str, Any]:
         data: dict[str, Any] = {"role": message.role, "content": message.text}
         if message.role == "user" and type(message.content) is tuple:
-            data["content"] = [self._part(part) for part in message.content]
+            data["content"] = [_part(part) for part in message.content]
         elif message.role == "tool":
             data["tool_call_id"] = message.tool_call_id
         elif message.tool_calls:
@@ -152,15 +162,6 @@ class OpenAI:
         found: tuple[bytes, list[bytes]] = message.cache[key]
         return found
 
-    def _part(self, part: Part) -> dict[str, Any]:
-        if isinstance(part, TextPart):
-            return {"type": "text", "text": part.text}
-        shown = _media(part)
-        if shown["type"] == "text":
-            raise ModelError(f"{self.server.name} takes files as data, not by their address; read {part.url} first")
-        return shown
-
-
 def _options(model: str, usage: bool) -> dict[str, Any]:
     options = {"model": model, "stream": True}
     return options | {"stream_options": {"include_usage": True}} if usage else options
@@ -172,8 +173,19 @@ def _plain_head(model: str, usage: bool) -> bytes:
     return wire.dumps(_options(model, usage))[:-1]
 
 
+def _part(part: Part) -> dict[str, Any]:
+    return {"type": "text", "text": part.text} if isinstance(part, TextPart) else _media(part)
+
+
+def _is_picture(part: ImagePart | FilePart) -> bool:
+    return isinstance(part, ImagePart) or wire.media_type(part).startswith("image/")
+
+
 def _media(part: ImagePart | FilePart) -> dict[str, Any]:
-    if isinstance(part, ImagePart) or wire.media_type(part).startswith("image/"):
+    part = wire.inline(part)
+    if wire.media_flaw(part):
+        return {"type": "text", "text": wire.media_note(part)}
+    if _is_picture(part):
         return {"type": "image_url", "image_url": {"url": wire.media_url(part)}}
     if part.url:  # of a file that a tool found, the model can at least be told where it is
         return {"type": "text", "text": part.url}
@@ -203,10 +215,12 @@ def _tool(tool: Tool) -> dict[str, Any]:
 class _Completion:
     """A completion that is still arriving."""
 
-    __slots__ = ("calls", "done", "finish", "server")
+    __slots__ = ("calls", "done", "finish", "form", "refused", "server")
 
     def __init__(self, server: Server) -> None:
         self.server = server
+        self.form = ""  # that the server writes calls in: `tool_calls`, or `function_call`, which is older
+        self.refused = False  # the model says that it refuses
         self.calls = Calls()
         self.finish = ""  # why the server finished
         self.done = False  # it said that nothing more will come
@@ -235,8 +249,12 @@ class _Completion:
             found.append(ReasoningDelta(_text(thought), provider=self.server.name))
         if text := delta.get("content") or delta.get("refusal"):
             found.append(TextDelta(text if type(text) is str else _text(text)))
-        for piece in delta.get("tool_calls") or ():
-            found += self.calls.deltas(piece)
+        self.refused = self.refused or bool(delta.get("refusal"))
+        for form, pieces in (("tool_calls", delta.get("tool_calls")), ("function_call", _old_call(delta))):
+            if pieces and (self.form or form) == form:  # who writes a call in both forms means one call
+                self.form = form
+                for piece in pieces:
+                    found += self.calls.deltas(piece)
         if reason := choice.get("finish_reason"):
             self.finish = str(reason)
         return found
@@ -257,7 +275,15 @@ class _Completion:
         if not (self.finish or self.done):
             raise wire.cut(self.server)
         natural = self.finish in ("", "stop", "function_call")
+        if self.refused and self.calls.begun:  # what a reply asks for that was refused is not done
+            return Finish("content_filter")
         return Finish(("tool_calls" if self.calls.begun else "stop") if natural else self.finish)
+
+
+def _old_call(delta: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return a call in the form of before `tool_calls`, as a piece of that form; there is one of them in a reply."""
+    call = delta.get("function_call")
+    return [{"index": 0, "function": call}] if call else []
 
 
 def _text(content: Any) -> str:

@@ -56,6 +56,10 @@ class OpenAIResponses:
     def __repr__(self) -> str:
         return f"<OpenAIResponses {self.name}>"
 
+    def refuses(self, part: Part) -> str:
+        """Return why a part of a user's message cannot be sent, or an empty text."""
+        return "" if isinstance(part, TextPart) else wire.media_flaw(wire.inline(part))
+
     def stream(self, request: Request) -> AsyncGenerator[Delta, None]:
         return http.stream(self.server, self.body(request), _Response(self.server))
 
@@ -63,6 +67,7 @@ class OpenAIResponses:
 
     def body(self, request: Request) -> bytes:
         """The request as bytes: each message is encoded once, in its life, and each tool."""
+        wire.check_newest(request.messages, self.refuses)
         head = wire.with_extra(self.server, self._head(request), request, "input", "tools")
         begun, rest = wire.beginning(f"{_WIRE}:begun", request.messages, self._joined)
         items = [*begun, *self._said(rest)]
@@ -111,6 +116,9 @@ class OpenAIResponses:
 def _part(part: Part) -> dict[str, Any]:
     if isinstance(part, TextPart):
         return {"type": "input_text", "text": part.text}
+    part = wire.inline(part)
+    if wire.media_flaw(part):
+        return {"type": "input_text", "text": wire.media_note(part)}
     if isinstance(part, ImagePart) or wire.media_type(part).startswith("image/"):
         return {"type": "input_image", "detail": "auto", "image_url": wire.media_url(part)}
     if part.url:
@@ -145,13 +153,13 @@ def _tool(
 class _Response:
     """A response that is still arriving."""
 
-    __slots__ = ("argued", "begun", "done", "finish", "said", "server")
+    __slots__ = ("argued", "begun", "done", "finish", "refused", "said", "server")
 
     def __init__(self, server: Server) -> None:
         self.server = server
         self.begun: set[int] = set()  # the places of the calls
         self.argued: set[int] = set()  # of those, whose arguments came in pieces
-        self.said = self.done = False
+        self.said = self.done = self.refused = False
         self.finish = ""
 
     def deltas(self, events: list[bytes]) -> Iterator[Delta]:
@@ -166,6 +174,7 @@ class _Response:
     def _event(self, event: dict[str, Any]) -> Iterator[Delta]:
         kind = event.get("type")
         if kind == "response.output_text.delta" or kind == "response.refusal.delta":
+            self.refused = self.refused or kind == "response.refusal.delta"
             yield self._text(event["delta"])
         elif kind == "response.reasoning_summary_text.delta" or kind == "response.reasoning_text.delta":
             yield ReasoningDelta(_str(event["delta"]), provider=_WIRE)
@@ -221,6 +230,10 @@ class _Response:
             raise wire.refused(self.server, response.get("error"))
         cut = (response.get("incomplete_details") or {}).get("reason")
         reason = "length" if cut == "max_output_tokens" else str(cut or "")
+        if not reason and (status := response.get("status") or "completed") != "completed":
+            reason = str(status)
+        if not reason and self.refused and self.begun:  # what a reply asks for that was refused is not done
+            reason = "content_filter"
         self.finish = reason or ("tool_calls" if self.begun else "stop")
         self.done = True
 
@@ -235,6 +248,7 @@ class _Response:
             for part in item.get("summary") or ():
                 yield ReasoningDelta(_str(part["text"]), provider=_WIRE)
             if item["type"] == "message":
+                self.refused = self.refused or any(part.get("refusal") for part in item["content"])
                 yield self._text("".join(part.get("text") or part.get("refusal") or "" for part in item["content"]))
             yield from self._finished(place, item)
         yield from self._end(response)

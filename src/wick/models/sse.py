@@ -1,7 +1,8 @@
 """Server-sent events, read strictly and without copying more than needed.
 
 `feed` takes bytes as they come off the wire, cut anywhere, and gives back the data of every event
-that is complete. Comments, other fields, CRLF and data in several lines are understood.
+that is complete. Comments, other fields, lines that end in CRLF, LF or CR, a byte order mark and data in several lines
+are understood.
 """
 
 from __future__ import annotations
@@ -15,15 +16,19 @@ from wick.errors import ModelError
 class Events:
     """The events of one stream."""
 
-    __slots__ = ("_data", "_held", "_rest")
+    __slots__ = ("_after_cr", "_data", "_first", "_held", "_rest")
 
     def __init__(self) -> None:
+        self._first = True  # the first line, which may begin with a byte order mark, has not been read
+        self._after_cr = False  # the last chunk ended in CR; an LF that follows belongs to it
         self._rest: list[bytes] = []  # of a line that has not ended yet
         self._data: list[bytes] = []  # the data lines of an event that has not ended yet
         self._held = 0  # bytes that came for either
 
     def feed(self, chunk: bytes) -> list[bytes]:
         """The data of each event that these bytes complete."""
+        if self._after_cr or b"\r" in chunk:
+            chunk = self._with_lf(chunk)
         lines = chunk.split(b"\n")
         rest = lines.pop()
         if lines and self._rest:
@@ -37,20 +42,29 @@ class Events:
             raise ModelError(f"the model's server sent an event longer than {SSE_LINE_BYTES:,} bytes")
         return done
 
+    def _with_lf(self, chunk: bytes) -> bytes:
+        """Return the chunk with every line ending as LF, also where CRLF was cut between two chunks."""
+        if self._after_cr and chunk:
+            chunk, self._after_cr = chunk.removeprefix(b"\n"), False
+        self._after_cr = chunk.endswith(b"\r") or (self._after_cr and not chunk)
+        return chunk.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+
     def close(self) -> list[bytes]:
         """The stream has ended; an event that only lacks its empty line counts."""
         return self._read([b"".join(self._rest), b""])
 
     def _read(self, lines: list[bytes]) -> list[bytes]:
         done, data = [], self._data
+        if self._first and lines:
+            self._first, lines[0] = False, lines[0].removeprefix(BOM_UTF8)
         for line in lines:
-            if not line or line == b"\r":
+            if not line:
                 if data:
                     done.append(data[0] if len(data) == 1 else b"\n".join(data))
                     data.clear()
             elif line.startswith(b"data:"):
                 data.append(line[5:].strip())  # it is JSON, where space around a line means nothing
-            elif not line.isascii() and not line.partition(b":")[0].removeprefix(BOM_UTF8).isascii():
+            elif not line.isascii() and not line.partition(b":")[0].isascii():
                 raise ModelError("the model's server sent a stream that was damaged on the way", retryable=True)
         return done
 
@@ -72,4 +86,4 @@ class Whole:
         return []
 
     def close(self) -> list[bytes]:
-        return [b"".join(self._bytes)] if self._bytes else []
+        return [b"".join(self._bytes).removeprefix(BOM_UTF8)] if self._bytes else []

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import os
 import re
+from binascii import a2b_base64
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import lru_cache
 from operator import is_
 from typing import Any, TypeVar
@@ -14,8 +16,8 @@ from urllib.parse import SplitResult, urlsplit
 import orjson
 
 from wick.errors import ConfigError, ModelError
-from wick.messages import FilePart, ImagePart, Message, ToolCall
-from wick.models.http import RETRYABLE, Server, TimeLimits
+from wick.messages import FilePart, ImagePart, Message, Part, ToolCall
+from wick.models.http import RETRYABLE, Server, TimeLimits, shown_address
 from wick.protocols import Request
 from wick.tools import Tool, no_such_tool
 
@@ -54,7 +56,7 @@ def _address(name: str, base_url: str) -> SplitResult:
     except ValueError:  # a port that is no number, a bracket that is not closed
         usable = False
     if not usable:
-        raise ConfigError(f"the base_url of {name} must be like http://host:port/v1, not {base_url!r}")
+        raise ConfigError(f"the base_url of {name} must be like http://host:port/v1, not {shown_address(base_url)!r}")
     if parts.username or parts.password:
         raise ConfigError(f"the base_url of {name} holds a password; give it as api_key or in headers instead")
     return parts
@@ -201,6 +203,58 @@ def media_url(part: ImagePart | FilePart) -> str:
     return part.url or f"data:{media_type(part)};base64,{part.data}"
 
 
+_Media = TypeVar("_Media", ImagePart, FilePart)
+_DATA = re.compile(r"data:([^;,]*)[^,]*;base64,(?=.)", re.IGNORECASE)
+_ADDRESS = re.compile(r"https?://[^/]", re.IGNORECASE)
+
+
+def inline(part: _Media) -> _Media:
+    """Return a part whose address holds its bytes as one with these bytes."""
+    if (found := _DATA.match(part.url)) is None:
+        return part
+    return replace(part, url="", data=part.url[found.end() :], media_type=part.media_type or found[1])
+
+
+def media_flaw(part: ImagePart | FilePart) -> str:
+    """Return why no server could read a part's bytes, or an empty text."""
+    if part.url:
+        known = part.url.isprintable() and _ADDRESS.match(part.url)  # one with the bytes in it is none by now
+        return "" if known else f"{media_name(part)} is at an address that no model reads; use https: or data: in base64"
+    try:
+        a2b_base64(part.data, strict_mode=True)
+    except ValueError:
+        return f"{media_name(part)} is not valid base64; encode its bytes with base64"
+    return ""
+
+
+def media_name(part: ImagePart | FilePart) -> str:
+    """Return a part as sentences name it: `the file a.zip (application/zip)`."""
+    name = part.name if isinstance(part, FilePart) and part.name else _shown_url(part.url)
+    what = "the picture" if isinstance(part, ImagePart) else "the file"
+    return f"{what} {name} ({media_type(part)})" if name else f"{what} ({media_type(part)})"
+
+
+def _shown_url(url: str) -> str:
+    return url[:200] if url.isprintable() and not url.startswith("data:") else url.partition(":")[0][:20]
+
+
+def media_note(part: ImagePart | FilePart) -> str:
+    """Return the text that stands for a part of the conversation that a model cannot read."""
+    return f"[{media_name(part)} is not supported by this model]"
+
+
+def check_newest(messages: tuple[Message, ...], refuses: Callable[[Part], str]) -> None:
+    """Refuse a user's message with a part that the model cannot read. Earlier ones are sent with a note instead.
+
+    So a part that one model could not read never keeps a thread from being continued.
+    """
+    newest = messages[-1] if messages else None
+    if newest is None or newest.role != "user" or isinstance(newest.content, str):
+        return
+    if why := next(filter(None, map(refuses, newest.content)), ""):
+        raise ModelError(why)
+
+
 # -- what comes back ------------------------------------------------------------------------------------------------
 
 _AGAIN = re.compile("rate.?limit|server|overload|time.?out|unavailable|capacity|connection", re.IGNORECASE)
@@ -220,12 +274,13 @@ def refused(server: Server, error: Any) -> ModelError:
     code = str(said.get("code") or said.get("status") or "")
     status = int(code) if re.fullmatch("[1-5][0-9][0-9]", code) else None
     again = status in RETRYABLE if status else bool(_AGAIN.search(f"{code} {said.get('type')}"))
-    reason = " ".join(str(said.get("message") or code or "no reason was given").split())[:500]
+    reason = " ".join(server.redact(str(said.get("message") or code or "no reason was given")).split())[:500]
     return ModelError(f"{server.name} broke off its answer: {reason}", status=status, retryable=again)
 
 
 def unreadable(server: Server, data: bytes) -> ModelError:
-    return ModelError(f"{server.name} sent an event that cannot be read: {data[:100]!r}; ask again", retryable=True)
+    start = server.redact(data[:5_000].decode(errors="backslashreplace"))[:100]  # a key is whole before it is cut
+    return ModelError(f"{server.name} sent an event that cannot be read: {start!r}; ask again", retryable=True)
 
 
 def cut(server: Server) -> ModelError:

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, TypeAdapter
 from starlette.responses import Response
 
+from wick.caps import MEDIA_CHARS
 from wick.frozen import thaw
 from wick.messages import Message
 from wick.protocols import Summary
@@ -20,7 +21,6 @@ from wick.threads import Thread
 from wick.workers import in_thread
 
 MESSAGE_CHARS = 2_000_000
-MEDIA_CHARS = 14_000_000  # ten megabytes in base64
 
 
 # -- messages -------------------------------------------------------------------------------------------------------
@@ -37,7 +37,7 @@ class MediaIn(Strict):
     """A picture or a file: its address, or its bytes in base64."""
 
     type: Literal["image", "file"]
-    url: str = Field("", max_length=10_000)
+    url: str = Field("", max_length=MEDIA_CHARS)
     data: str = Field("", max_length=MEDIA_CHARS)
     media_type: str = Field("", max_length=200)
     name: str = Field("", max_length=500)

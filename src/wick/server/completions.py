@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
 from wick.events import ApprovalRequest, ChatModelEnd, ChatModelRestart, ChatModelStream, Done, Event, Failed
+from wick.media import address_problem
 from wick.messages import ImagePart, Message, Messages, Part, TextPart
 from wick.protocols import Usage
 from wick.server.errors import ApiError
@@ -187,9 +188,9 @@ def _part(part: TextContent | ImageContent, place: str) -> Part:
     url = part.image_url.url
     if found := _DATA_URL.fullmatch(url):
         return ImagePart(data=found[2], media_type=found[1])
-    if url.startswith("https://"):
-        return ImagePart(url=url)
-    raise refused(f"{place}: a picture is a data: URL in base64, or an https: address", "messages")
+    if why := address_problem(url):
+        raise refused(f"{place}: {why}", "messages")
+    return ImagePart(url=url)
 
 
 # -- what is answered ------------------------------------------------------------------------------------------------

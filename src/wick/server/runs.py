@@ -19,13 +19,15 @@ from math import inf
 from time import monotonic, time
 from typing import Any, Literal, TypeVar
 
+from wick.agent import Agent
 from wick.capabilities.sessions import Choice, Sessions
 from wick.caps import STALLED_SECONDS
 from wick.errors import TEMPORARY, StoreError
 from wick.frozen import canonical, digest
+from wick.media import check_media
 from wick.messages import Message
 from wick.operations import Result
-from wick.protocols import Store, Summary
+from wick.protocols import Store, Summary, refused_part
 from wick.server.conversations import Conversations, agent_of
 from wick.server.errors import ApiError, not_found
 from wick.server.following import Batches, Following
@@ -40,6 +42,7 @@ from wick.server.registry import Registry
 from wick.server.run_info import KIND, RunInfo, run_id
 from wick.threads import Thread
 from wick.turns import closing
+from wick.workers import in_thread
 
 logger = logging.getLogger("wick.server")
 
@@ -119,6 +122,14 @@ class Turn:
         return still_open(self.info, STALLED if stall is not None else OPEN)
 
 
+async def _check_parts(agent: Agent, messages: Sequence[Message]) -> None:
+    """Refuse pictures and files that must not be fetched, or that the agent's model cannot read, before they are stored."""
+    if all(isinstance(message.content, str) for message in messages):
+        return
+    if why := await in_thread(lambda: check_media(messages) or refused_part(agent.model, messages), "checking parts"):
+        raise ApiError(400, "invalid", why)
+
+
 class Runs:
     """Everything that runs on a server, and everything that ran."""
 
@@ -149,6 +160,7 @@ class Runs:
         """
         self._check_open()
         instance = await self.registry.agent(user, agent)  # what cannot be built is refused before anything is kept
+        await _check_parts(instance.agent, messages)
         if recipe and not any(getattr(hook.owner, "name", "") == "recipes" for hook in instance.agent.hooks):
             raise ApiError(400, "invalid", f"the agent {agent!r} has no recipes; switch them on with `recipes: true`")
         said = [message.to_json() for message in messages]
@@ -164,7 +176,8 @@ class Runs:
         """Say something to a thread: the run that goes on hears it at its next step, else one begins."""
         self._check_open()
         head = await self.store.head(user.id, thread)
-        await self.registry.agent(user, agent_of(head))
+        instance = await self.registry.agent(user, agent_of(head))
+        await _check_parts(instance.agent, messages)
         said = [message.to_json() for message in messages]
         _, after = await self._keyed(user, key, [thread, said], thread)
         return await self._say(user, head, said, key, "", after)

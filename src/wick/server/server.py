@@ -27,12 +27,13 @@ from fastapi.routing import APIRoute
 from starlette.types import ASGIApp
 
 from wick.agent import Agent
+from wick.caps import SECRET_CHARS
 from wick.errors import ConfigError
 from wick.server.announcing import announcement
 from wick.server.app import create_app
 from wick.server.files_limit import raise_files_limit
 from wick.server.identity import User
-from wick.server.secrets import keep_out_of_logs
+from wick.server.secrets import keep_out_of_logs, named_secrets, weak_names
 from wick.server.service import Service
 from wick.server.settings import Settings, load_settings
 from wick.server.wire import SocketWire, Wire
@@ -119,8 +120,7 @@ class Server:
 
     async def serve(self, *, tell: Callable[[str], None] | None = None) -> None:
         """The same in an event loop that is there already."""
-        notes, app = raise_files_limit(), self.app()
-        keep_out_of_logs(self.service.secrets)
+        notes, app = [*raise_files_limit(), *_weak_note(self.settings)], self.app()
         bound = bound_socket(self.settings.host, self.settings.port)
         config = uvicorn.Config(
             app,
@@ -135,6 +135,7 @@ class Server:
             ws_max_size=1_000_000,
             ws_per_message_deflate=False,
         )
+        keep_out_of_logs(self.service.secrets)  # after uvicorn has made its handlers
         self._running = _Uvicorn(config, self.service, tell, notes)
         try:
             await self.service.start()
@@ -188,6 +189,14 @@ class _Uvicorn(uvicorn.Server):
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         await self._service.drain()
         await super().shutdown(sockets)
+
+
+def _weak_note(settings: Settings) -> list[str]:
+    """Name the secrets that are not redacted where users see it, since redaction would let users guess them."""
+    names = weak_names(named_secrets(settings))
+    if not names:
+        return []
+    return [f"weak secrets, shown if a tool prints them: {', '.join(names)}; use {SECRET_CHARS} characters or more"]
 
 
 def _warm() -> None:

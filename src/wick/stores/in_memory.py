@@ -80,7 +80,7 @@ class InMemory:
             return self._summary(self._make(owner, id, title, rows.checked_meta(meta)))
 
     def _make(self, owner: str, id: str, title: str, meta: str) -> _Kept:
-        key = owner, rows.checked_name("the id of a thread", id)
+        key = owner, rows.checked_thread(id)
         self._tidy()
         if key in self._threads:
             raise rows.exists(id)

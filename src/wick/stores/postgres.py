@@ -130,7 +130,7 @@ class Postgres:
     async def fork(
         self, owner: str, id: str, at: int, new_id: str, *, title: str = "", meta: Mapping[str, Any] | None = None
     ) -> Summary:
-        rows.checked_name("the id of a thread", new_id)
+        rows.checked_thread(new_id)
         about = None if meta is None else rows.checked_meta(meta)
         source = await self.head(owner, id)
         if type(at) is not int or not 0 <= at <= source.last:

@@ -73,7 +73,7 @@ def summary_of(row: Sequence[Any]) -> Summary:
 
 
 async def create(connection: Connection, owner: str, id: str, title: str, meta: str) -> Summary:
-    rows.checked_name("the id of a thread", id)
+    rows.checked_thread(id)
     query = (
         "INSERT INTO threads (owner, id, title, meta, created, updated) "
         f"SELECT %s, %s, %s, %s, now, now FROM (SELECT {NOW} AS now) AS clock "

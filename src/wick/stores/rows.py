@@ -222,6 +222,16 @@ def checked_name(what: str, name: Any) -> str:
     raise StoreError(f"{what} is a text of 1 to {NAME_CHARS} characters, not {name!r}"[:400], "invalid")
 
 
+RESERVED = (".", "..", "search")  # no address of a server leads to a thread of this name
+
+
+def checked_thread(id: Any) -> str:
+    """Return the id of a new thread; a `StoreError` if it cannot be one. Threads that exist keep their ids."""
+    if id in RESERVED:
+        raise StoreError(f"a thread cannot be called {id!r}, for that has another meaning in addresses", "invalid")
+    return checked_name("the id of a thread", id)
+
+
 def checked_meta(meta: Mapping[str, Any] | None) -> str:
     try:
         return encode(dict(meta or {})).decode()

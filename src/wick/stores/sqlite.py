@@ -104,7 +104,7 @@ class Sqlite:
 
     async def create(self, owner: str, id: str, *, title: str = "", meta: Mapping[str, Any] | None = None) -> Summary:
         rows.checked_name("an owner", owner)
-        rows.checked_name("the id of a thread", id)
+        rows.checked_thread(id)
         about = rows.checked_meta(meta)
         return await self._write(lambda do: create(do, owner, id, rows.title_of(title), about, self._clock()))
 
@@ -162,7 +162,7 @@ class Sqlite:
     async def fork(
         self, owner: str, id: str, at: int, new_id: str, *, title: str = "", meta: Mapping[str, Any] | None = None
     ) -> Summary:
-        rows.checked_name("the id of a thread", new_id)
+        rows.checked_thread(new_id)
         about = None if meta is None else rows.checked_meta(meta)
         key, named, kept, said = await self._read(lambda db: past(db, owner, id, at))  # it never changes
         title = rows.title_of(title) or named or said.title

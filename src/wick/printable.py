@@ -1,0 +1,19 @@
+"""Text for logs and terminals: control characters and other invisible ones are escaped."""
+
+from __future__ import annotations
+
+
+def escape_controls(text: str) -> str:
+    """Return a text on one line: what is not printable is escaped, such as line breaks, ESC and bidi controls."""
+    if text.isprintable():
+        return text
+    return "".join(char if char.isprintable() or char == "\t" else _escaped(char) for char in text)
+
+
+def indent_lines(text: str, by: str = "  ") -> str:
+    """Return a text whose line breaks stay and whose later lines are indented; the rest is escaped."""
+    return f"\n{by}".join(map(escape_controls, text.split("\n")))
+
+
+def _escaped(char: str) -> str:
+    return ascii(char)[1:-1]
