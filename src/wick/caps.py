@@ -172,6 +172,7 @@ SUBAGENT_DEPTH = 3
 SUBAGENT_BYTES = 256_000  # of a file that defines one
 TASKS_AT_ONCE = 8  # in the background of one run
 TASK_PROMPT_CHARS = 100_000
+TASK_DESCRIPTION_CHARS = 100  # shown to the user
 TASK_ANSWER_CHARS = 100_000  # kept of what a task in the background came to
 TASK_WAIT_SECONDS = 600.0  # the longest that a model may wait for one
 
