@@ -187,7 +187,7 @@ class Recipes(Capability):
         run, thread = op.run.root, op.run.root.thread
         if thread.open_run is None or thread.open_run["run"] != run.id:
             return 1  # the run has not started
-        turns = run.scratch.setdefault(_TURNS, _Turns(thread.output_from))
+        turns: _Turns = run.scratch.setdefault(_TURNS, _Turns(thread.output_from))
         return turns.count(thread.messages) + (0 if isinstance(op, Step) else 1)
 
     def _handler(self, recipe: Recipe, event: str, watcher: Watcher) -> None:
