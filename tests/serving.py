@@ -54,6 +54,8 @@ def settings(store: str, folder: Path, **more: Any) -> dict[str, Any]:
     said: dict[str, Any] = {"tokens": listed, "grace": 5.0, "quotas": {"requests_per_second": 0}}
     if store == "postgres":
         said |= {"store": postgres_server().conninfo, "store_schema": postgres_server().schema()}
+    if store == "memory":
+        said["store"] = store
     return {**said, **more}
 
 

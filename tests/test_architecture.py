@@ -35,7 +35,7 @@ LAYERS: list[tuple[str, ...]] = [
     ("agent", "testing"),
     ("defaults",),
     ("capabilities",),
-    ("delegation", "executables"),
+    ("delegation", "executables", "model_names"),
     ("capability",),
     ("loop",),
     ("onion", "assemble", "journal", "spans"),

@@ -545,10 +545,10 @@ class Full(Thread):
         super().__init__()
         self.room = room
 
-    def append(self, kind: Any, data: Any) -> Any:
+    def append(self, kind: Any, data: Any, about: Any = None) -> Any:
         if len(self.entries) >= self.room:
             raise StoreError("the disk is full")
-        return super().append(kind, data)
+        return super().append(kind, data, about)
 
 
 async def test_an_append_that_fails_fails_the_run_with_one_terminal_event() -> None:

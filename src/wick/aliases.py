@@ -73,12 +73,14 @@ TOOLS = {
 }
 
 ARGUMENTS = {
-    "task": {"subagent_type": "agent", "subagent": "agent"},
+    "task": {"subagent_type": "agent", "subagent": "agent", "question": "prompt"},
     "execute": {"cmd": "command", "cwd": "workdir"},
     "ls": {"directory": "path", "dir": "path", "file_path": "path"},
-    "read_file": {"file_path": "path"},
-    "write_file": {"file_path": "path"},
+    "read_file": {"file_path": "path", "line_limit": "limit"},
+    "write_file": {"file_path": "path", "text": "content"},
     "edit_file": {"file_path": "path", "old_string": "old_text", "new_string": "new_text"},
+    "glob": {"ignore_gitignore": "everything"},
+    "grep": {"include": "glob", "-i": "ignore_case"},
     "load_skill": {"skill": "name", "skill_name": "name"},
 }
 

@@ -194,8 +194,11 @@ ARCHIVE_ENTRIES = 2_000
 # subagents
 SUBAGENT_DEPTH = 3
 SUBAGENT_BYTES = 256_000  # of a file that defines one
+EXPIRED_AT_ONCE = 20  # threads that are deleted in one transaction, so that others can write in between
+EXPIRE_SECONDS = 300.0  # between two looks for threads that are not kept any longer
 TASKS_AT_ONCE = 8  # in the background of one run
 TASK_PROMPT_CHARS = 100_000
+TASK_DESCRIPTION_CHARS = 100  # shown to the user
 TASK_ANSWER_CHARS = 100_000  # kept of what a task in the background came to
 TASK_WAIT_SECONDS = 600.0  # the longest that a model may wait for one
 

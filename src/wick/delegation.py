@@ -43,6 +43,7 @@ class Job:
     step: int = 0
     doing: str = ""
     unheard: list[str] = field(default_factory=list)  # what was said to it before it began
+    description: str = ""
 
     def tell(self, message: str) -> None:
         """Say something to its agent, who hears it at its next step."""
@@ -77,6 +78,7 @@ class Task:
     @classmethod
     def of(cls, id: str, record: Mapping[str, Any]) -> Task:
         job = Job(record["agent"], record["prompt"], record["call"], record["thread"])
+        job.description = record.get("description", "")
         return cls(id, job, record["status"], record["reason"], record["answer"])
 
     @property
@@ -85,7 +87,8 @@ class Task:
 
     @property
     def title(self) -> str:
-        return f"{self.id} ({self.job.agent})"
+        about = f": {self.job.description}" if self.job.description else ""
+        return f"{self.id} ({self.job.agent}{about})"
 
     def raise_failure(self) -> None:
         """Raise what went wrong with writing down what it came to."""
@@ -95,6 +98,7 @@ class Task:
     def record(self, run: Run) -> dict[str, Any]:
         job = self.job
         whose = {"agent": job.agent, "prompt": job.prompt, "call": job.call, "thread": job.thread, "run": run.id}
+        whose |= {"description": job.description} if job.description else {}
         return {"id": self.id, **whose, "status": self.status, "reason": self.reason, "answer": self.answer}
 
     def line(self) -> str:
@@ -125,7 +129,8 @@ async def work(run: Run, job: Job, make: Callable[[], Any]) -> Result:
 async def _watched(run: Run, job: Job, stream: Any) -> Result:
     """See a child through to its end; who watches the run above hears of it under the child's id."""
     job.run = child = stream.run
-    begins = SubagentStart(child.id, job.agent, run.id, job.call, child.thread.id, job.prompt, child.resumed)
+    whose = (child.id, job.agent, run.id, job.call, child.thread.id)
+    begins = SubagentStart(*whose, job.prompt, child.resumed, job.description)
     _tell(run, begins)
     result = Result(outcome="cancelled", reason="user requested")
     try:

@@ -189,10 +189,11 @@ class SubagentStart(Event):
     thread_id: str = ""
     prompt: str = ""
     resumed: bool = False
+    description: str = ""  # a few words for the user, by the model that started it
 
     def data(self) -> dict[str, Any]:
         whose = {"parent_id": self.parent_id, "call_id": self.call_id, "thread_id": self.thread_id}
-        return {**whose, "prompt": self.prompt, "resumed": self.resumed}
+        return {**whose, "prompt": self.prompt, "resumed": self.resumed, "description": self.description}
 
 
 @dataclass(slots=True)
@@ -222,9 +223,11 @@ class TaskStart(Event):
     task_id: str = ""
     call_id: str = ""
     prompt: str = ""
+    description: str = ""
 
     def data(self) -> dict[str, Any]:
-        return {"task_id": self.task_id, "call_id": self.call_id, "prompt": self.prompt}
+        told = {"prompt": self.prompt, "description": self.description}
+        return {"task_id": self.task_id, "call_id": self.call_id, **told}
 
 
 @dataclass(slots=True)

@@ -29,7 +29,7 @@ from wick.events import (
 from wick.frozen import FrozenDict, digest, thaw
 from wick.messages import Message, ToolResult, answer
 from wick.operations import ModelCall, Outcome, Result, Run, Step, ToolUse
-from wick.protocols import CallArgs, Delta, ReasoningDelta, TextDelta
+from wick.protocols import CallArgs, Delta, ReasoningDelta, TextDelta, Usage
 from wick.threads import Fate, Thread
 
 logger = logging.getLogger(__name__)
@@ -380,21 +380,22 @@ async def replied(call: ModelCall, reply: Message) -> None:
     run, trail = call.run, call.trail
     if trail.prevented is not None:
         return taken_back(call)
+    name = call.final("model").name  # the one that really answered
     if reply.text or reply.tool_calls:
-        _say(run, reply)
+        told = {"model": name, "usage": trail.usage.to_json()} if trail.usage != Usage() else None
+        _say(run, reply, told)
         await run.thread.saved()
     if run.emitter is None:
         return
-    name = call.final("model").name  # the one that really answered
     if reply is not trail.reply and (trail.shown or reply.text):
         run.emit(ChatModelRestart(name=name, content=reply.text))
     run.emit(ChatModelEnd(name=name, message=reply.to_json(), usage=trail.usage.to_json()))
 
 
-def _say(run: Run, reply: Message) -> None:
+def _say(run: Run, reply: Message, told: dict[str, Any] | None) -> None:
     """Add a reply. It settles what was asked about the last one, but not what a child asks in the background."""
     others = [question for question in run.thread.questions.values() if question.get("run") != run.id]
-    run.thread.add(reply)
+    run.thread.append("message", reply, told)
     for question in others:
         run.thread.append("asked", question)
 

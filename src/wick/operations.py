@@ -622,8 +622,15 @@ class ToolUse(Operation[ToolResult], Injected):
         return {"call_id": self.call.id, "tool": self.bound.name, "args": thaw(self.args)}
 
     async def prepare(self) -> None:
-        if self.tool is not None and self.tool.foreign is not None and (self.tool, _spelled(self.args)) != self.valid:
+        if self.tool is not None and self.tool.foreign is not None and not self._is_checked():
             await self.tool.prepare(self.args)
+
+    def _is_checked(self) -> bool:
+        """Return True if the arguments are those that `validate` has checked."""
+        try:
+            return (self.tool, canonical(self.args)) == self.valid
+        except (TypeError, ValueError, RecursionError):
+            return False
 
     def validate(self) -> None:
         """Check the arguments and complete them; raise InvalidArgs if the tool does not take them."""

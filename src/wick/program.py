@@ -67,9 +67,12 @@ TOOLS = {
 }  # fmt: skip
 ARGUMENTS = {
     "ls": {"file_path": "path"},
-    "read_file": {"file_path": "path"},
-    "write_file": {"file_path": "path"},
+    "read_file": {"file_path": "path", "line_limit": "limit"},
+    "write_file": {"file_path": "path", "text": "content"},
     "edit_file": {"file_path": "path", "old_string": "old_text", "new_string": "new_text"},
+    "glob": {"ignore_gitignore": "everything"},
+    "grep": {"include": "glob", "-i": "ignore_case"},
+    "task": {"subagent_type": "agent", "question": "prompt"},
 }
 
 

@@ -376,6 +376,14 @@ class Store(Protocol):
 
     async def delete(self, owner: str, id: str) -> None: ...
 
+    async def expire(self, idle: float, *, owner: str = "", limit: int = 20) -> Sequence[tuple[str, str]]:
+        """Delete idle threads, the longest idle first, and return their owners and ids.
+
+        A thread is idle if nothing was written to it for `idle` seconds, it has no open run, question or queued
+        message, and nobody holds its lease. That of a subagent is idle only once the one above it is gone. With `owner`
+        only theirs are deleted. What is written meanwhile is not lost: the thread stays.
+        """
+
     async def fork(
         self, owner: str, id: str, at: int, new_id: str, *, title: str = "", meta: Mapping[str, Any] | None = None
     ) -> Summary:

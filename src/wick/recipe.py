@@ -3,6 +3,7 @@
     ---
     description: Reviews a branch
     arguments: {branch: main}
+    allowed_tools: [read_file, grep]
     hooks:
       turn_end: {handler: swap_context, once: true}
     ---
@@ -22,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from wick import front_matter
+from wick.aliases import tool_name
 from wick.caps import RECIPE_BYTES, RECIPES
 from wick.errors import ConfigError
 
@@ -43,13 +45,15 @@ class Watcher:
 @dataclass(frozen=True, slots=True)
 class Recipe:
     """What a run is to do, under a name. `arguments` are the names that its text has places for, with what stands
-    there if the input does not say `name=value` in front."""
+    there if the input does not say `name=value` in front. `tools` are the only tools that the run may use: none, if it
+    is empty, and all that the agent has, if it is None."""
 
     name: str
     body: str
     description: str = ""
     arguments: Mapping[str, str] = field(default_factory=dict)
     hooks: Mapping[str, Watcher] = field(default_factory=dict)
+    tools: tuple[str, ...] | None = None
     path: Path | None = field(default=None, compare=False)
 
     def text(self, input: str) -> str:
@@ -115,7 +119,7 @@ def parsed(text: str, name: str, path: Path | None = None) -> Recipe:
     description = meta.get("description") or ""
     if not isinstance(description, str):
         raise ConfigError(f"its description is a text, not {description!r}")
-    return Recipe(name, body.strip(), description.strip(), _arguments(meta), _hooks(meta), path)
+    return Recipe(name, body.strip(), description.strip(), _arguments(meta), _hooks(meta), _tools(meta), path)
 
 
 def _arguments(meta: Mapping[str, Any]) -> dict[str, str]:
@@ -144,6 +148,21 @@ def _hooks(meta: Mapping[str, Any]) -> dict[str, Watcher]:
     if not isinstance(given, dict):
         raise ConfigError("its hooks are a map of events, such as `turn_end: {handler: swap_context}`")
     return {_event(event): _watcher(event, options) for event, options in given.items()}
+
+
+def _tools(meta: Mapping[str, Any]) -> tuple[str, ...] | None:
+    """Return the names in `allowed_tools`; a restriction that cannot be applied is refused, never ignored."""
+    if "allowed_commands" in meta:
+        raise ConfigError("it has allowed_commands, which wick does not read; say it as a rule of the permissions")
+    if "allowed_tools" not in meta:
+        return None
+    given = meta["allowed_tools"]
+    names = [part.strip() for part in given.split(",")] if isinstance(given, str) else given
+    if not isinstance(names, list) or not all(isinstance(name, str) and name for name in names):
+        raise ConfigError("its allowed_tools are a list of names, such as [read_file, grep]; [] allows no tool")
+    if limited := next((name for name in names if "(" in name), None):
+        raise ConfigError(f"its allowed_tools name tools alone, not {limited!r}; say more in the permissions")
+    return tuple(map(tool_name, names))
 
 
 def _event(name: str) -> str:

@@ -94,7 +94,7 @@ class _Past(Thread):
 
     __slots__ = ()
 
-    def append(self, kind: Kind, data: Any) -> Entry:
+    def append(self, kind: Kind, data: Any, about: Any = None) -> Entry:
         return Entry(len(self.entries) + 1, kind, data)
 
     def take(self, entry: Entry) -> None:

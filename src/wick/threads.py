@@ -11,7 +11,7 @@ returns when it has arrived.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, MutableMapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 from threading import Lock
@@ -32,17 +32,33 @@ _KINDS = frozenset(get_args(Kind))
 Fate = Literal["", "failed", "done", "unknown"]
 
 
+ABOUT = ("model", "usage")  # what the row of a reply has beside the message
+
+
+def about_reply(row: Any) -> tuple[Mapping[str, Any], Mapping[str, Any] | None]:
+    """Return the message of a row, and what the row says about it."""
+    if not isinstance(row, Mapping) or row.keys().isdisjoint(ABOUT):
+        return row, None
+    return {key: row[key] for key in row if key not in ABOUT}, {key: row[key] for key in ABOUT if key in row}
+
+
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One thing that happened. `data` is a Message, or read-only JSON data."""
+    """One thing that happened. `data` is a Message, or read-only JSON data.
+
+    `about` has the model and the usage of a reply. They are in the same row as the message, and no part of it.
+    """
 
     seq: int
     kind: Kind
     data: Any
     at: float = field(default=0.0, compare=False)
+    about: FrozenDict | None = field(default=None, compare=False)
 
     def to_json(self) -> dict[str, Any]:
         data = self.data.to_json() if isinstance(self.data, Message) else thaw(self.data)
+        if self.about:
+            data = {**data, **thaw(self.about)}
         return {"seq": self.seq, "kind": self.kind, "at": self.at, "data": data}
 
 
@@ -167,15 +183,15 @@ class Thread:
         for message in messages:
             self.append("message", message)
 
-    def append(self, kind: Kind, data: Any) -> Entry:
-        """Log one entry and fold it into the state."""
+    def append(self, kind: Kind, data: Any, about: Mapping[str, Any] | None = None) -> Entry:
+        """Log one entry and fold it into the state; a reply may have its `model` and its `usage` in `about`."""
         if kind not in _KINDS:
             raise StoreError(f"there are no entries of the kind {kind!r}; to log something of your own, use run.record")
         if kind == "answered":
             data = {**data, "thread": self.id}  # so that a fork, which copies the entry, does not count the answer
         data = data if isinstance(data, Message) else freeze(data)
         with self._one_by_one:
-            entry = Entry(len(self.entries) + 1, kind, data, time.time())
+            entry = Entry(len(self.entries) + 1, kind, data, time.time(), freeze(about))
             self._fold(entry)
             self.entries.append(entry)
             if (keeper := self.keeper) is not None:  # it may be let go of meanwhile, by another Python thread
@@ -288,7 +304,8 @@ class Thread:
             seq, kind, data, at = row["seq"], row["kind"], row["data"], float(row["at"])
             if seq != len(self.entries) + 1 or kind not in _KINDS:
                 raise ValueError(f"{kind!r} cannot stand here")
-            entry = Entry(seq, kind, Message.from_json(data) if kind == "message" else freeze(data), at)
+            data, about = about_reply(data) if kind == "message" else (data, None)
+            entry = Entry(seq, kind, Message.from_json(data) if kind == "message" else freeze(data), at, freeze(about))
             self._fold(entry)
         except (LookupError, TypeError, ValueError, OverflowError, AttributeError) as error:
             raise StoreError(f"thread {self.id}: entry {len(self.entries) + 1} cannot be read: {error}") from error

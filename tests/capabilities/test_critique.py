@@ -251,7 +251,8 @@ async def test_a_finish_reason_stays_in_the_reason() -> None:
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        ({"model": "gpt-4o"}, "takes a model; make one of a name"),
+        ({"model": ""}, "takes a model, or the name of one"),
+        ({"model": 3}, "takes a model, or the name of one"),
         ({"rounds": -1}, "say how often, from 0 to 8"),
         ({"rounds": 9}, "say how often"),
         ({"rounds": True}, "say how often"),

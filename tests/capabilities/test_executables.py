@@ -63,12 +63,28 @@ def test_programs_are_found_by_point_and_by_name(programs: Programs) -> None:
     programs.sh("broken", "nothing")
     made = programs.executables()
     assert [found.name for found in made.programs()] == ["a", "b"]
-    for point in ("turn_end", "agent_stop", "after_step", "Stop"):
+    for point in ("turn_end", "after_step"):
         assert [found.name for found in made.programs(point)] == ["a"]
+    for point in ("before_tool_call", "PreToolUse", "before_tool_use"):
+        assert [found.name for found in made.programs(point)] == ["b"]
     assert not made.programs("user_message_send")
     found = made.program("b")
     assert found is not None and (found.path, found.points) == (programs.path / "b", ("before_tool_call",))
     assert made.program("c") is None and made.program("broken") is not None
+
+
+def test_events_that_share_a_point_have_programs_of_their_own(programs: Programs) -> None:
+    programs.sh("turn", "turn_end")
+    programs.sh("stop", "agent_stop")
+    programs.sh("both", '{"points": ["after_step"]}')
+    made = programs.executables()
+
+    def named(point: str) -> set[str]:
+        return {found.name for found in made.programs(point)}
+
+    assert named("turn_end") == {"turn", "both"}
+    assert named("agent_stop") == named("Stop") == {"stop", "both"}
+    assert named("after_step") == {"turn", "stop", "both"}
 
 
 def test_every_program_is_listed_with_all_that_matters(programs: Programs) -> None:

@@ -527,3 +527,115 @@ def test_a_model_that_answers_nothing_ends_no_turn(write: Write) -> None:
     agent = Agent(FunctionModel(lambda request: ""), hooks=[recipes])
     agent.run_sync(recipe="r")
     assert turns == [] and results(agent.run_sync(recipe="r")) == []
+
+
+# -- once, in a conversation that is there already --------------------------------------------------------------------
+
+COMPACT = """---
+name: compact
+description: Compact the conversation context into a comprehensive summary
+hooks:
+  turn_end:
+    handler: swap_context
+    once: true
+allowed_tools: []
+---
+Create a comprehensive summary of the conversation history.
+"""
+
+
+@pytest.mark.shows("kodelet", "recipe", "once", "swap_context", "allowed_tools")
+@pytest.mark.parametrize("before", [0, 1, 7])
+async def test_once_counts_the_answers_of_the_run_and_not_of_the_conversation(tmp_path: Path, before: int) -> None:
+    (tmp_path / "compact.md").write_text(COMPACT)
+    model = Scripted(*(f"answer {n}" for n in range(before)), "In short: 42.", "Yes.")
+    agent, thread = Agent(model, tools=[echo], hooks=[Recipes(tmp_path)]), Thread()
+    for number in range(before):
+        await agent.run(f"question {number}", thread=thread)
+    await agent.run(recipe="compact", thread=thread)
+    assert [tool.name for tool in model.requests[-1].tools] == []
+    await agent.run("Sure?", thread=thread)
+    summary, question = model.requests[-1].messages
+    assert "In short: 42." in summary.text and question.text == "Sure?"
+    assert [tool.name for tool in model.requests[-1].tools] == ["echo"]  # the next run is under no recipe
+    (entry,) = entries(thread, "compaction")
+    assert entry["replaces"] == 2 * before + 2
+
+
+async def test_once_in_a_run_that_is_resumed_counts_what_it_answered_before(write: Write) -> None:
+    turns: list[str] = []
+    answers: list[Any] = [Paused("later"), True]
+
+    async def ask(question: Any) -> Any:
+        answer = answers.pop(0)
+        if isinstance(answer, Paused):
+            raise answer
+        return answer
+
+    def again(payload: dict[str, Any], run: Run) -> dict[str, Any]:
+        return {"follow_up_messages": ["more"]} if payload["messages"][-1]["content"] == "one" else {}
+
+    recipes = write("r", "Go.", "turn_end: {handler: mine, once: true}, agent_stop: again").recipes(
+        mine=lambda payload, run: turns.append(payload["response"]), again=again
+    )
+    model, thread = Scripted("zero", "one", calls(call(text="a")), "two"), Thread()
+    agent = Agent(model, tools=[echo], hooks=[recipes, hook_at("guard", ToolUse, Ask("sure?"))], ask=ask)
+    await agent.run("Hello", thread=thread)
+    result = await agent.run(recipe="r", thread=thread)
+    assert result.outcome == "interrupted" and turns == ["one"]
+    await agent.run(thread=thread)
+    assert thread.messages[-1].text == "two" and turns == ["one"]
+
+
+# -- the tools that a recipe allows -----------------------------------------------------------------------------------
+
+
+@tool(kind="shell")
+async def execute(command: str) -> str:
+    """Run a command."""
+    return f"ran {command}"
+
+
+@pytest.mark.shows("kodelet", "recipe", "allowed_tools")
+@pytest.mark.parametrize(
+    ("allowed", "offered"),
+    [("[]", []), ("[bash]", ["execute"]), ("[Bash, echo]", ["echo", "execute"]), ("'echo, bash'", ["echo", "execute"])],
+)
+async def test_a_run_has_only_the_tools_that_its_recipe_allows(
+    tmp_path: Path, allowed: str, offered: list[str]
+) -> None:
+    (tmp_path / "r.md").write_text(f"---\nallowed_tools: {allowed}\n---\nGo.")
+    model = Scripted(calls(call("execute", "c1", command="ls"), call("echo", "c2", text="x")), "done")
+    thread = Thread()
+    await Agent(model, tools=[echo, execute], hooks=[Recipes(tmp_path)]).run(recipe="r", thread=thread)
+    assert sorted(tool.name for tool in model.requests[0].tools) == offered
+    ran = {name for name in ("execute", "echo") if any(entry["tool"] == name for entry in entries(thread, "intent"))}
+    assert ran == set(offered)
+    for name in {"execute", "echo"} - ran:
+        assert any(f"allows no {name}" in text for text in results(thread))
+
+
+async def test_a_child_and_a_late_tool_are_under_the_recipe_too(tmp_path: Path) -> None:
+    (tmp_path / "r.md").write_text("---\nallowed_tools: [task]\n---\nGo.")
+    child = Scripted(calls(call("echo", text="x")), "child done")
+    subagents = Subagents([Subagent("helper", "Helps", "Help.", model=child, tools=[echo])])
+
+    @before(Run, priority=-1000)
+    def late(run: Run) -> None:
+        run.tools["execute"] = execute
+
+    model = Scripted(calls(call("task", prompt="echo", agent="helper")), calls(call("execute", command="ls")), "done")
+    thread = Thread()
+    await Agent(model, hooks=[subagents, Recipes(tmp_path), late]).run(recipe="r", thread=thread)
+    assert [tool.name for tool in model.requests[0].tools] == ["task"] and child.requests[0].tools == ()
+    assert "allows no echo" in child.requests[1].messages[-1].text
+    assert "allows no execute" in results(thread)[-1]
+
+
+@pytest.mark.parametrize(
+    "front", ["allowed_tools: 3", "allowed_tools: [1]", "allowed_tools: ['Bash(ls)']", "allowed_commands: ['git *']"]
+)
+async def test_a_restriction_that_cannot_be_applied_is_refused(tmp_path: Path, front: str) -> None:
+    (tmp_path / "r.md").write_text(f"---\n{front}\n---\nGo.")
+    with pytest.raises(ConfigError, match="allowed_"):
+        await Agent(Scripted("x", spare=True), hooks=[Recipes(tmp_path)]).run(recipe="r")

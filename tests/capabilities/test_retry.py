@@ -6,7 +6,8 @@ import asyncio
 
 import pytest
 
-from wick import Agent, Block, FunctionModel, ModelCall, Scripted, guard
+from kit import entries
+from wick import Agent, Block, FunctionModel, ModelCall, Scripted, Thread, guard
 from wick.capabilities.fallback import Fallback
 from wick.capabilities.retry import Retry
 from wick.errors import ConfigError, ModelError
@@ -151,5 +152,22 @@ async def test_a_guard_sees_the_model_that_is_really_asked() -> None:
 def test_a_fallback_needs_models() -> None:
     with pytest.raises(ConfigError, match="takes models"):
         Fallback()
-    with pytest.raises(ConfigError, match="takes models"):
-        Fallback("gpt-4o")  # type: ignore[arg-type]
+    for given in ("", " ", {}, 3, None, Scripted):
+        with pytest.raises(ConfigError, match="takes a model"):
+            Fallback(given)  # type: ignore[arg-type]
+
+
+async def test_another_model_is_asked_by_its_name() -> None:
+    thread = Thread()
+    hooks = [
+        Fallback("nobody:knows", {"provider": "no-such", "api_key": "sk-x"}, "demo", Scripted("never", spare=True))
+    ]
+    result = await Agent(Scripted(ModelError("down"), name="ours"), hooks=hooks).run("Hello", thread=thread)
+    assert result.text.startswith("Offline demo model")
+    told = [row["data"]["model"] for row in entries(thread, "event") if row["name"] == "fallback"]
+    assert told == ["ours", "nobody:knows", "no-such"] and "sk-x" not in str(thread.to_json())
+
+
+async def test_where_no_name_is_a_model_the_first_error_stays() -> None:
+    with pytest.raises(ModelError, match="down"):
+        await Agent(Scripted(ModelError("down")), hooks=[Fallback("nobody:knows")]).run("hi")

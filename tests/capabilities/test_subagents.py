@@ -23,6 +23,7 @@ from wick import (
     Thread,
     ToolCall,
     ToolUse,
+    caps,
     guard,
     tool,
 )
@@ -573,7 +574,7 @@ async def test_the_events_of_a_task() -> None:
     seen = await events(lead(calls(start()), calls(on("await_tasks")), "done", agents=[helper("ok")]))
     told = [event.to_json() for event in seen if "task" in event.event]
     assert [event["event"] for event in told] == ["on_task_start", "on_task_end"]
-    assert told[0]["data"] == {"task_id": "task_1", "call_id": "s1", "prompt": "help"}
+    assert told[0]["data"] == {"task_id": "task_1", "call_id": "s1", "prompt": "help", "description": ""}
     assert told[1]["data"] | {"reason": ""} == {"task_id": "task_1", "status": "done", "text": "ok", "reason": ""}
     assert told[0]["run_id"] == told[1]["run_id"] == seen[-1].run_id
     assert "on_subagent_start" in [event.event for event in seen]
@@ -929,3 +930,16 @@ async def test_after_a_crash_the_children_go_on_where_they_were(how: str, tmp_pa
 def test_bad_options_are_refused(make: Callable[[], object], words: str) -> None:
     with pytest.raises(ConfigError, match=words):
         make()
+
+
+@pytest.mark.parametrize("tool_name", ["task", "start_task"])
+async def test_a_description_is_for_the_user(tool_name: str) -> None:
+    long = "look\nat it " * 50
+    args = {"agent": "helper", "prompt": "help", "description": long}
+    waits = [calls(on("await_tasks"))] if tool_name == "start_task" else []
+    agent = lead(calls(on(tool_name, "c1", **args)), *waits, "done", agents=[helper("ok")])
+    told = {event.event: event.to_json()["data"] for event in await events(agent)}
+    starts = ["on_subagent_start", *(["on_task_start"] if tool_name == "start_task" else [])]
+    for event in starts:
+        shown = told[event]["description"]
+        assert shown.startswith("look at it") and "\n" not in shown and len(shown) <= caps.TASK_DESCRIPTION_CHARS

@@ -410,3 +410,56 @@ def test_the_command_is_installed_and_says_what_it_needs(wick: Wick) -> None:
     assert done.stderr.strip() == (
         "the command `wick` needs the package 'click'; install it with: pip install 'wick-agent[cli]'"
     )
+
+
+# -- hook programs ----------------------------------------------------------------------------------------------------
+
+REFUSES = """#!/bin/sh
+if [ "$1" = hook ]; then echo user_message_send; exit 0; fi
+echo '{"blocked": true, "reason": "not today"}'
+"""
+
+
+def _program(wick: Wick, name: str) -> Path:
+    path = wick.write(f".wick/hooks/{name}", REFUSES)
+    path.chmod(0o755)
+    return path
+
+
+def test_hooks_that_are_not_trusted_are_named_in_one_line(wick: Wick) -> None:
+    for name in ("one", "two", "three", "four"):
+        _program(wick, name)
+    done = wick("run", "What is 2 + 2?", "--model", "demo")
+    assert done.code == 0
+    (line,) = [line for line in done.err.splitlines() if "not trusted" in line]
+    assert line.endswith(".wick/hooks/three and 1 more; look at them, then trust them with: wick hooks trust")
+    assert wick("hooks", "trust", "--yes").code == 0
+    done = wick("run", "What is 2 + 2?", "--model", "demo")
+    assert done.code == 3 and "not today" in done.err and "not trusted" not in done.err
+
+
+def test_a_new_hook_leaves_the_trusted_ones_on(wick: Wick) -> None:
+    _program(wick, "one")
+    assert wick("hooks", "trust", "--yes").code == 0
+    _program(wick, "second")
+    done = wick("run", "What is 2 + 2?", "--model", "demo")
+    assert done.code == 3 and "not today" in done.err
+    assert ".wick/hooks/second" in done.err and ".wick/hooks/one" not in done.err
+
+
+def test_without_hooks_no_program_is_loaded(wick: Wick) -> None:
+    _program(wick, "one")
+    assert wick("hooks", "trust", "--yes").code == 0
+    _program(wick, "second")
+    done = wick("run", "What is 2 + 2?", "--model", "demo", "--no-hooks")
+    assert done.code == 0 and done.out and "not trusted" not in done.err
+    done = wick("run", "x", "--recipe", "r", "--no-hooks")
+    assert done.code == 2 and "--no-hooks loads no recipes" in done.err
+
+
+def test_without_hooks_those_in_python_stay(watched: Wick) -> None:
+    done = watched("run", "forbidden", "--agent", "agents.yaml", "--no-hooks")
+    assert done.code == 3 and "not today" in done.err
+    watched.write("agents.yaml", "model: demo\nhooks: {UserPromptSubmit: [{hooks: [{command: exit 2}]}]}\n")
+    assert watched("run", "What is 2 + 2?", "--agent", "agents.yaml").code == 3
+    assert watched("run", "What is 2 + 2?", "--agent", "agents.yaml", "--no-hooks").code == 0

@@ -13,6 +13,7 @@ import pytest
 
 from keeping import KINDS, SHARED, Held, Place, entries, entry, held, numbers, outcome, place, read, refused, says
 from wick import Agent, Scripted, Thread, ToolCall, assistant
+from wick.errors import StoreError
 from wick.protocols import News, Store
 from wick.stores import rows
 
@@ -910,3 +911,57 @@ async def test_what_was_written_is_there_when_it_is_opened_again(shared: Place) 
     assert await again.head("ada", "t") == before and await read(again) == log
     assert len(await again.inbox("ada", "t")) == 1 and await again.get_blob("ada", "t", name) == b"data"
     await again.close()
+
+
+# -- expiry -----------------------------------------------------------------------------------------------------------
+
+
+async def test_only_idle_threads_expire_the_longest_idle_first(store: Store) -> None:
+    for name in ("old", "asking", "queued", "held", "running", "other", "old.1"):
+        about = {"parent": "old"} if name == "old.1" else None
+        await store.create("ada", name, meta=about)
+        mine = Held(store, await store.lease("ada", name, "me", 600), name)
+        if name == "running":
+            await mine.log("run_start", run="r", agent="a", guards=[], resumed=False, input=0)
+        if name == "asking":
+            await mine.log("asked", id="q", question="?", hash="h")
+        if name != "held":
+            await store.release("ada", name, mine.lease.fence)
+    await store.enqueue("ada", "queued", {"n": 1})
+    await store.create("bob", "old")
+    assert await store.expire(3600.0) == []  # nothing is that old
+    assert [*await store.expire(0.0, owner="ada", limit=1)] == [("ada", "old")]
+    assert [*await store.expire(0.0, owner="ada", limit=9)] == [
+        ("ada", "other"),
+        ("ada", "old.1"),
+    ]  # now nobody is above
+    assert [*await store.expire(0.0, owner="ada")] == []
+    assert {head.id for head in (await store.list("ada")).threads} == {"asking", "queued", "held", "running"}
+    assert [*await store.expire(0.0)] == [("bob", "old")]
+    with refused("not_found"):
+        await store.head("bob", "old")
+
+
+async def test_what_is_said_to_a_thread_that_expires_is_heard_or_refused(store: Store) -> None:
+    """A race of many: each message is in a thread that is still there, or its sender was told."""
+    for number in range(20):
+        await store.create("ada", f"t{number}")
+    said: list[str] = []
+
+    async def say(id: str) -> None:
+        try:
+            await store.enqueue("ada", id, {"n": 1})
+            said.append(id)
+        except StoreError as error:
+            assert error.code == "not_found"
+
+    gone, *_ = await asyncio.gather(store.expire(0.0, limit=20), *(say(f"t{number}") for number in range(20)))
+    there = {head.id for head in (await store.list("ada", limit=50)).threads}
+    assert set(said) == there and not there & {id for _, id in gone}
+
+
+@pytest.mark.parametrize("idle", [-1.0, float("nan"), float("inf"), "1"])
+async def test_a_time_that_is_none_expires_nothing(store: Store, idle: Any) -> None:
+    await store.create("ada", "t")
+    with refused("invalid"):
+        await store.expire(idle)

@@ -64,7 +64,7 @@ CONTRACT: dict[str, tuple[Part, ...]] = {
         Part("user_message_send", "message", "blocked reason"),
         Part("agent_stop", "messages messages.role messages.content", "follow_up_messages", "accumulate cap"),
         Part("turn_end", "response turn_number", "", "not-for-an-empty-response"),
-        Part("recipe", rules="handler once swap_context"),
+        Part("recipe", rules="handler once swap_context allowed_tools"),
     ),
     "claude": (
         Part(
@@ -144,7 +144,7 @@ DIFFERENT: dict[Field, str] = {
     ("kodelet", EVERY, "chain"): "each program sees what the one before it left; kodelet shows each the original",
     ("kodelet", "discovery", "shadowing"): "a broken program does not hide a good one of the same name further down",
     ("kodelet", "discovery", "last-known-type"): "a trusted program whose query fails keeps its type and denies",
-    ("kodelet", "before_tool_call", "tool_input"): "arguments have wick's names, but for `file_path`",
+    ("kodelet", "before_tool_call", "tool_input"): "arguments that kodelet's tool does not have keep wick's names",
     ("kodelet", "after_tool_call", "tool_output.metadata"): '`{"output": …}` for every tool',
     ("kodelet", "after_tool_call", "output"): "its `metadata.output` is what the model reads",
     ("claude", EVERY, "exit-other"): "denies for PreToolUse and UserPromptSubmit, unless the entry says `fail: open`",

@@ -249,7 +249,7 @@ def test_only_programs_and_scripts_of_the_folder_count(folder: Folder) -> None:
     (folder.path / ".claude" / "hooks" / "check.log").write_text("x")
     os.chmod(folder.path / "notes.txt", 0o644)
     (entry,) = parse(on("PreToolUse", {"command": f"{CHECK} notes.txt /bin/sh tool.py link.sh 'unfinished"})).entries
-    assert [path.name for path in named_files(entry, folder.path)] == ["check.sh", "part.py", "tool.py"]
+    assert [path.name for path in named_files(entry, folder.path)] == ["check.sh", "tool.py", "part.py"]
 
 
 # -- the capability -------------------------------------------------------------------------------------------------

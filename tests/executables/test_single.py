@@ -128,7 +128,7 @@ async def test_a_call_is_told_by_kodelets_names(programs: Programs) -> None:
     await agent.run("go")
     told = {row["tool_user_id"]: (row["tool_name"], row["tool_input"]) for row in programs.told("check")}
     assert told == {
-        "c1": ("file_write", {"file_path": "a.txt", "content": "hi"}),
+        "c1": ("file_write", {"file_path": "a.txt", "text": "hi"}),
         "c2": ("bash", {"command": "ls"}),
         "c3": ("echo", {"text": "hi", "times": 1}),
     }
@@ -136,9 +136,7 @@ async def test_a_call_is_told_by_kodelets_names(programs: Programs) -> None:
 
 @pytest.mark.shows("kodelet", "before_tool_call", "input")
 async def test_a_call_is_changed_by_kodelets_names(programs: Programs) -> None:
-    programs.answering(
-        "check", "before_tool_call", {"blocked": False, "input": {"file_path": "b.txt", "content": "safe"}}
-    )
+    programs.answering("check", "before_tool_call", {"blocked": False, "input": {"file_path": "b.txt", "text": "safe"}})
     agent = user_of(write_file, programs.executables(), args={"path": "a.txt", "content": "hi"})
     assert result_of(await agent.run("go")) == "wrote b.txt: safe"
     assert len(programs.told("check")) == 1  # what it has made itself it has agreed to

@@ -13,7 +13,17 @@ import pytest
 
 from wick.capabilities.executables import Executables
 from wick.errors import ConfigError
-from wick.executables.trust import SETTLED_SECONDS, Trust, at_home, checking, guarding, hashed, parts
+from wick.executables.trust import (
+    CHANGED,
+    NOT_TRUSTED,
+    SETTLED_SECONDS,
+    Trust,
+    at_home,
+    checking,
+    guarding,
+    hashed,
+    parts,
+)
 
 
 @pytest.fixture
@@ -190,6 +200,61 @@ def test_what_lies_beside_a_program_is_trusted_with_it(trust: Trust, tmp_path: P
     trust.trust(parts(folder))
     (folder / "json.py").write_text("")
     assert guarding(folder, trust.files())() == "stands beside json.py, which is not trusted"
+
+
+TRUSTED = """#!/usr/bin/env python3
+import json, helper
+from tools import *
+exec(open("snippet").read())
+subprocess.run(["sh", "-c", '. ./shared; source more.sh && /opt/x/run-it'])
+"""
+APART = ["second", "b-check.py", "b_check.py", "audit.sh", "json-check", "zz.js"]
+LOADED = [
+    *("json.py", "helper.py", "helper.so", "tools.py", "snippet", "shared", "more.sh", "run-it", "sitecustomize.py"),
+    *("re.py", "json.cpython-311-x86_64-linux-gnu.so", "yaml.py", "package.json", "deep/part"),
+]
+
+
+@pytest.mark.parametrize("standing", ["new", "changed"])
+@pytest.mark.parametrize("name", [*APART, *LOADED, "not-executable"])
+def test_a_program_of_its_own_does_not_take_the_trust_of_its_neighbours(
+    trust: Trust, tmp_path: Path, name: str, standing: str
+) -> None:
+    folder, other = tmp_path / "hooks", tmp_path / "hooks" / name
+    other.parent.mkdir(parents=True)
+    (folder / "check").write_text(TRUSTED)
+    if standing == "changed":
+        other.write_text("#!/bin/sh\n")
+    trust.trust(parts(folder))
+    check = guarding(folder, trust.files())
+    other.write_text("#!/bin/sh\nexit 3\n")
+    other.chmod(0o644 if name == "not-executable" else 0o755)
+    problem = f"stands beside {name}, which {CHANGED if standing == 'changed' else NOT_TRUSTED}"
+    for look in (check, guarding(folder, trust.files())):  # one that has looked before, and one that looks now
+        assert look() == ("" if name in APART else problem)
+    assert trust.standing(other) == ("changed" if standing == "changed" else "untrusted")  # it does not run itself
+
+
+def test_a_file_that_loses_its_execute_bit_is_a_part_again(trust: Trust, tmp_path: Path) -> None:
+    (tmp_path / "check").write_text("#!/bin/sh\n")
+    trust.trust(parts(tmp_path))
+    check, other = guarding(tmp_path, trust.files()), tmp_path / "second"
+    other.write_text("")
+    other.chmod(0o755)
+    assert check() == ""
+    other.chmod(0o644)
+    assert check() == "stands beside second, which is not trusted"
+
+
+def test_a_folder_where_every_new_file_is_taken_for_a_program_is_noticed(
+    trust: Trust, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("wick.executables.trust.is_apart", lambda path, folder, trusted: True)
+    (tmp_path / "check").write_text("#!/bin/sh\n")
+    trust.trust(parts(tmp_path))
+    (tmp_path / "json.py").write_text("")
+    (tmp_path / "json.py").chmod(0o755)
+    assert guarding(tmp_path, trust.files())() == ""  # which the test above would not have
 
 
 # -- the file of trust, and where it is -----------------------------------------------------------------------------

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
@@ -15,6 +17,7 @@ from wick.fencing import defused, fenced, one_line
 from wick.frozen import thaw
 from wick.hooks import after
 from wick.messages import Message, Messages, user
+from wick.model_names import check_model, find_model
 from wick.operations import Run, Step
 from wick.protocols import Model
 from wick.workers import in_thread
@@ -47,9 +50,15 @@ class Critique(Capability):
     not approved anything: the run completes all the same, and `result.reason` says that too.
     """
 
-    def __init__(self, model: Model | None = None, rounds: int = CRITIQUE_ROUNDS, *, criteria: str = "") -> None:
-        if model is not None and not hasattr(model, "stream"):
-            raise ConfigError("Critique(model=…) takes a model; make one of a name with wick.models.resolve(name)")
+    def __init__(
+        self,
+        model: Model | str | Mapping[str, Any] | None = None,
+        rounds: int = CRITIQUE_ROUNDS,
+        *,
+        criteria: str = "",
+    ) -> None:
+        if model is not None:
+            check_model(model, "Critique(model=…)")
         if type(rounds) is not int or not 0 <= rounds <= MAX_CONTINUES:
             raise ConfigError(f"Critique(rounds={rounds!r}): say how often, from 0 to {MAX_CONTINUES}")
         if not isinstance(criteria, str):
@@ -88,7 +97,7 @@ class Critique(Capability):
     async def _verdict(self, run: Run, answer: str) -> _Verdict:
         told = await in_thread(lambda: self._question(run.output, answer), "asking the critic")
         settings = {name: thaw(value) for name, value in run.settings.items() if name in SETTINGS}
-        model = {"model": self.model} if self.model is not None else {}
+        model = {"model": await find_model(run, self.model)} if self.model is not None else {}
         reply = await run.call_model([user(told)], purpose="critique", system=SYSTEM, settings=settings, **model)
         return _parsed(reply.text)
 

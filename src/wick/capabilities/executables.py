@@ -81,10 +81,15 @@ class Executables(Capability):
         return [tool for warm in self._warm.values() for tool in warm.tools()]
 
     def programs(self, point: str | None = None) -> list[Found]:
-        """The programs that hook something, or this point; it can be called by any of its names."""
+        """Return the programs that hook something, or this event or point.
+
+        An event is one thing that happens at a point: `agent_stop` and `turn_end` are both at `after_step`. A point
+        includes the programs of all its events; an event includes those that are for the whole point.
+        """
         if point is None:
             return [*self._active]
-        return [found for found in self._active if point in found.points or _point(point) in map(_point, found.points)]
+        wanted = _synonyms(point)
+        return [found for found in self._active if not wanted.isdisjoint(found.points)]
 
     def program(self, name: str) -> Found | None:
         """A program by its name, whatever it hooks."""
@@ -136,6 +141,16 @@ def _check_names(fail: Mapping[str, Fail], names: Sequence[str]) -> None:
 
 def _point(event: str) -> str:
     return POINTS.get(event, event)
+
+
+def _synonyms(event: str) -> frozenset[str]:
+    """Return every name of an event and of its point; of events that share a point, not the other one's."""
+    names = {name for name in (*POINTS, _point(event)) if _point(name) == _point(event)}
+    if event == "turn_end":
+        names = {event, _point(event)}
+    elif event in names & POINTS.keys():
+        names -= {"turn_end"}
+    return frozenset((event, *names))
 
 
 def _in_order(made: Iterable[tuple[str, Hook]]) -> list[Hook]:

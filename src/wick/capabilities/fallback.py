@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 from wick.capability import Capability
 from wick.errors import ConfigError, ModelError
 from wick.hooks import Next, wrap
 from wick.messages import Message
+from wick.model_names import check_model, find_model, model_label
 from wick.operations import ModelCall
 from wick.protocols import Model
 
@@ -20,19 +23,36 @@ class Fallback(Capability):
     Put it outside of `Retry`, which every agent has, and each model is retried before the next one is asked.
     """
 
-    def __init__(self, *models: Model) -> None:
-        if not models or any(isinstance(model, type) or not hasattr(model, "stream") for model in models):
-            raise ConfigError("Fallback(model, …) takes models; make one of a name with wick.models.resolve(name)")
-        self.models = models
+    def __init__(self, *models: Model | str | Mapping[str, Any]) -> None:
+        if not models:
+            raise ConfigError("Fallback(model, …) takes models, or their names; give at least one")
+        self.models = tuple(check_model(model, "Fallback(model, …)") for model in models)
 
     @wrap(ModelCall, priority=1)
     async def ask_another(self, call: ModelCall, next: Next[Message]) -> Message:
-        attempts = [call, *(replace(call, model=model) for model in self.models)]
-        for attempt in attempts[:-1]:
+        error = None
+        try:
+            return await next(call)
+        except ModelError as failed:
+            error = _worth_another(failed)
+            call.run.record("fallback", model=call.model.name, error=str(error))
+        for number, given in enumerate(self.models, 1):
+            try:
+                attempt = replace(call, model=await find_model(call.run, given))
+            except ConfigError as unknown:  # a name without a model, or a model without a key: the next may have one
+                call.run.record("fallback", model=model_label(given), error=str(unknown))
+                continue
             try:
                 return await next(attempt)
-            except ModelError as error:
-                if error.status in OUR_FAULT:
-                    raise
-                call.run.record("fallback", model=attempt.model.name, error=str(error))
-        return await next(attempts[-1])
+            except ModelError as failed:
+                error = _worth_another(failed)
+                if number < len(self.models):
+                    call.run.record("fallback", model=attempt.model.name, error=str(error))
+        raise error
+
+
+def _worth_another(error: ModelError) -> ModelError:
+    """Return the error of a model that another one may not have; raise any other."""
+    if error.status in OUR_FAULT:
+        raise error
+    return error

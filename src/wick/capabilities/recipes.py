@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from inspect import isawaitable
 from pathlib import Path
@@ -11,6 +11,7 @@ from typing import Any
 
 from wick.capability import Capability
 from wick.decisions import Block, Continue, Decision
+from wick.delegation import OWN_ANSWER
 from wick.errors import ConfigError, HookError
 from wick.executables import kodelet
 from wick.executables.exact import agreed, remember, screen
@@ -20,6 +21,7 @@ from wick.messages import Message, TextPart, user
 from wick.operations import ModelCall, Operation, Run, Step, ToolUse
 from wick.recipe import EVENTS, Recipe, Watcher, find
 from wick.threads import Thread
+from wick.tools import Tool
 from wick.workers import in_thread
 
 DIRS = (".wick/recipes",)
@@ -27,6 +29,7 @@ KEY = "recipe"  # of thread.values: the recipe of the run that is going on, or w
 FIRST = 90.0  # outside of programs on the way in: they see what the recipe made of the input
 LAST_IN = -90.0  # inside of programs on the way in, and outside of them on the way out: handlers come after programs
 LAST_OUT = 90.0
+_TURNS = object()  # of run.scratch: the answers of the run so far
 
 
 class Recipes(Capability):
@@ -76,6 +79,27 @@ class Recipes(Capability):
         """The model reads a summary in the place of what it stands for."""
         if not call.purpose and call.run.thread.compacted is not None:
             call.messages = _shortened(call.run.thread, call.messages)
+
+    # -- the tools --
+
+    @before(ModelCall, priority=LAST_IN, inherit=True)
+    def offer_allowed(self, call: ModelCall) -> None:
+        """Offer the model only the tools that the recipe allows, whoever added them."""
+        if (allowed := self._allowed(call)) is not None:
+            call.tools = [tool for tool in call.tools if _may_use(tool, allowed)]
+
+    @guard(ToolUse)
+    def use_allowed(self, use: ToolUse) -> Block | None:
+        """Refuse a tool that the recipe does not allow; children are under the recipe of the run at the top."""
+        allowed = self._allowed(use)
+        if allowed is None or (use.tool is not None and _may_use(use.tool, allowed)):
+            return None
+        names = ", ".join(sorted(allowed)) or "none"
+        return Block(f"the recipe {use.run.root.scratch[self].name!r} allows no {use.call.name}; its tools are {names}")
+
+    def _allowed(self, op: Operation[Any]) -> frozenset[str] | None:
+        recipe = op.run.root.scratch.get(self)
+        return None if recipe is None or recipe.tools is None else frozenset(recipe.tools)
 
     # -- the five events --
 
@@ -156,7 +180,15 @@ class Recipes(Capability):
         """Which handler the recipe of a run has for an event, on this turn; its tools are watched in children, too."""
         recipe = (op.run.root if isinstance(op, ToolUse) else op.run).scratch.get(self)
         watcher = recipe.hooks.get(event) if recipe is not None else None
-        return None if watcher is None or (watcher.once and _turn(op) > 1) else watcher
+        return None if watcher is None or (watcher.once and self._turn(op) > 1) else watcher
+
+    def _turn(self, op: Operation[Any]) -> int:
+        """Return the number of the answer of this run that the operation leads to or is, from 1."""
+        run, thread = op.run.root, op.run.root.thread
+        if thread.open_run is None or thread.open_run["run"] != run.id:
+            return 1  # the run has not started
+        turns: _Turns = run.scratch.setdefault(_TURNS, _Turns(thread.output_from))
+        return turns.count(thread.messages) + (0 if isinstance(op, Step) else 1)
 
     def _handler(self, recipe: Recipe, event: str, watcher: Watcher) -> None:
         """Refuse a recipe that names a handler that is not there, or is not for this event."""
@@ -194,11 +226,23 @@ def _function(handler: Any, event: str) -> Callable[..., Any] | None:
     return method if callable(method) else handler if callable(handler) else None
 
 
-def _turn(op: Operation[Any]) -> int:
-    """Which answer of the conversation this is on the way to, or is."""
-    messages = op.run.root.thread.messages
-    answers = sum(m.role == "assistant" and bool(m.text) and not m.tool_calls for m in messages)
-    return answers if isinstance(op, Step) else answers + 1
+def _may_use(tool: Tool, allowed: frozenset[str]) -> bool:
+    """Return True if a recipe allows a tool; the tool by which an agent gives its answer is always allowed."""
+    return tool.kind == OWN_ANSWER or not allowed.isdisjoint(tool.names)
+
+
+@dataclass(slots=True)
+class _Turns:
+    """The answers of one run, counted as messages are added."""
+
+    read: int
+    answers: int = 0
+
+    def count(self, messages: Sequence[Message]) -> int:
+        new = (messages[index] for index in range(self.read, len(messages)))
+        self.answers += sum(m.role == "assistant" and bool(m.text) and not m.tool_calls for m in new)
+        self.read = max(self.read, len(messages))
+        return self.answers
 
 
 def _filled(recipe: Recipe, input: Sequence[Message]) -> list[Message]:

@@ -15,6 +15,7 @@ from wick.decisions import Continue, Stop
 from wick.delegation import OPEN, Job, Task, brought, child, lasts, reason, work
 from wick.errors import ConfigError, Paused, ToolError
 from wick.events import TaskEnd, TaskStart, TaskUpdate
+from wick.fencing import one_line
 from wick.frozen import digest, thaw
 from wick.hooks import Hook, Next, after, before, wrap
 from wick.messages import Message
@@ -30,6 +31,7 @@ STARTS = ("task", "start_task")
 POLL_SECONDS = 0.5  # how soon a run that waits for its tasks hears what the user says
 
 Prompt = Annotated[str, "everything it needs to know: it sees nothing of this conversation"]
+Description = Annotated[str, "what it is about, in three to five words for the user"]
 TaskId = Annotated[str, "the id that start_task gave"]
 
 
@@ -77,9 +79,9 @@ class Subagents(Capability):
     # -- waiting for the answer ---------------------------------------------------------------------------------------
 
     @tool(idempotent=True, kind="agent")  # a second attempt takes up the thread of the first
-    async def task(self, agent: str, prompt: Prompt, use: ToolUse) -> str:
+    async def task(self, agent: str, prompt: Prompt, use: ToolUse, description: Description = "") -> str:
         """Hand a piece of work to another agent and wait for its answer. Several calls at once work side by side."""
-        result = await self._work(use.run, self._job(agent, prompt, use))
+        result = await self._work(use.run, self._job(agent, prompt, use, description))
         if result.outcome == "interrupted":
             raise Paused(result.reason.removeprefix("paused: "))
         if result.error is not None:
@@ -89,10 +91,12 @@ class Subagents(Capability):
     # -- in the background --------------------------------------------------------------------------------------------
 
     @tool(idempotent=True, kind="agent")  # a second attempt finds what the first one started
-    async def start_task(self, agent: str, prompt: Prompt, use: ToolUse) -> dict[str, Any]:
+    async def start_task(
+        self, agent: str, prompt: Prompt, use: ToolUse, description: Description = ""
+    ) -> dict[str, Any]:
         """Hand a piece of work to another agent and go on meanwhile; gives the task's id."""
         run, tasks = use.run, self._tasks(use.run)
-        job = self._job(agent, prompt, use)
+        job = self._job(agent, prompt, use, description)
         known = next((task for task in tasks.values() if task.job.thread == job.thread), None)
         if known is None:
             if sum(task.open for task in tasks.values()) >= self.at_once:
@@ -182,13 +186,15 @@ class Subagents(Capability):
 
     # -- the work of one agent ----------------------------------------------------------------------------------------
 
-    def _job(self, agent: str, prompt: str, use: ToolUse) -> Job:
+    def _job(self, agent: str, prompt: str, use: ToolUse, description: str) -> Job:
         if use.run.depth >= self.depth:
             raise ToolError(f"agents work for each other {self.depth} levels deep at most; do this yourself")
         if not prompt.strip() or len(prompt) > caps.TASK_PROMPT_CHARS:
             raise ToolError(f"a prompt is a text of up to {caps.TASK_PROMPT_CHARS:,} characters")
         place = digest(use.key.encode("utf-8", "surrogatepass"))[:12]  # the same for every attempt at this call
-        return Job(agent, prompt, use.call.id, f"{use.run.thread.id[:150]}.{place}")
+        job = Job(agent, prompt, use.call.id, f"{use.run.thread.id[:150]}.{place}")
+        job.description = one_line(description, caps.TASK_DESCRIPTION_CHARS)
+        return job
 
     async def _work(self, run: Run, job: Job) -> Result:
         subagent = self.agents[job.agent]
@@ -237,7 +243,9 @@ class Subagents(Capability):
         try:
             if new:
                 await run.thread.saved()
-                run.emit(TaskStart(name=task.job.agent, task_id=task.id, call_id=task.job.call, prompt=task.job.prompt))
+                job = task.job
+                told = {"prompt": job.prompt, "description": job.description}
+                run.emit(TaskStart(name=job.agent, task_id=task.id, call_id=job.call, **told))
             result = await self._work(run, task.job)
         except asyncio.CancelledError:
             self._ended(run, task, "cancelled", "", "")

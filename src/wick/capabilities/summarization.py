@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from inspect import isawaitable, iscoroutinefunction
 from math import ceil
@@ -16,6 +16,7 @@ from wick.errors import ConfigError, MessageError
 from wick.frozen import canonical, thaw
 from wick.hooks import Next, after, before, wrap
 from wick.messages import FilePart, Message, Messages, TextPart, ToolCall, user
+from wick.model_names import check_model, find_model
 from wick.operations import ModelCall, Result, Run
 from wick.protocols import Model
 from wick.threads import Thread
@@ -73,7 +74,7 @@ class Summarization(Capability):
         keep: float = 0.10,
         summarizer: Summarizer | None = None,
         buffer: int | None = None,
-        model: Model | None = None,
+        model: Model | str | Mapping[str, Any] | None = None,
         command: str = "/compact",
     ) -> None:
         self.window = _tokens("window", window)
@@ -85,8 +86,8 @@ class Summarization(Capability):
             raise ConfigError(f"Summarization(keep={keep!r}): say which part is kept, from 0 to below 1")
         if summarizer is not None and not callable(summarizer):
             raise ConfigError("Summarization(summarizer=…) takes a function of messages that returns their summary")
-        if model is not None and (isinstance(model, type) or not hasattr(model, "stream")):
-            raise ConfigError("Summarization(model=…) takes a model; make one of a name with wick.models.resolve(name)")
+        if model is not None:
+            check_model(model, "Summarization(model=…)")
         if not isinstance(command, str):
             raise ConfigError(f"Summarization(command={command!r}): the command is a text, or empty for none")
         self.keep, self.summarizer, self.model, self.command = keep, summarizer, model, command.strip()
@@ -219,7 +220,7 @@ class Summarization(Capability):
         transcript = await in_thread(lambda: self._transcript(old), "summing up")
         told = QUESTION.format(conversation=transcript, words=SUMMARY_WORDS, more=told)
         settings = {name: value for name, value in run.settings.items() if name in SETTINGS}
-        model = {"model": self.model} if self.model is not None else {}
+        model = {"model": await find_model(run, self.model)} if self.model is not None else {}
         reply = await run.call_model([user(told)], purpose="summary", system=SYSTEM, settings=thaw(settings), **model)
         return reply.text.strip()
 

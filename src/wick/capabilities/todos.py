@@ -49,6 +49,18 @@ class Todo(BaseModel):
     status: Status = "pending"
 
 
+def _listed(value: Any) -> Any:
+    """Read the form of other tools as well: a `content` for the title, and no ids."""
+    if not isinstance(value, list):
+        return value
+    return [_own(number, one) if isinstance(one, dict) else one for number, one in enumerate(value, 1)]
+
+
+def _own(number: int, one: dict[str, Any]) -> dict[str, Any]:
+    named = {"title": one["content"], **one} if "content" in one else one
+    return {"id": number, **named} if "title" in one or "content" in one else named
+
+
 class Todos(Capability):
     """Gives the model `write_todos` and `update_todo`, shows it the list while something is open, and reminds it.
 
@@ -63,7 +75,11 @@ class Todos(Capability):
 
     @tool(read_only=True, idempotent=True)  # it changes nothing but the agent's own notes
     async def write_todos(
-        self, todos: Annotated[list[Todo], Field(max_length=TODOS, description="the whole list, in order")], run: Run
+        self,
+        todos: Annotated[
+            list[Todo], Field(max_length=TODOS, description="the whole list, in order"), BeforeValidator(_listed)
+        ],
+        run: Run,
     ) -> str:
         """Write down what is to be done, for work that takes several steps. This replaces the whole list.
 

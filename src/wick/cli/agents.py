@@ -55,6 +55,7 @@ class Wishes:
     dollars: float | None = None
     allow: Sequence[str] = ()
     deny: Sequence[str] = ()
+    hooks: bool = True  # False: neither hook programs nor recipes are loaded
 
     def over(self, options: Mapping[str, Any]) -> dict[str, Any]:
         """The options of an agent with these wishes."""
@@ -69,6 +70,10 @@ class Wishes:
             rule("allow", given)  # says what is wrong with it, before it is one of many
         if self.allow or self.deny:
             found["permissions"] = with_rules(options.get("permissions"), allow=self.allow, deny=self.deny)
+        if not self.hooks:
+            found |= {"executables": False, "recipes": False}
+            if isinstance(found.get("hooks"), Mapping):  # programs by their events; a list has Python's own hooks
+                del found["hooks"]
         return found
 
 

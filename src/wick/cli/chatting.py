@@ -37,6 +37,7 @@ class Chat:
         desk.on_break = self.screen.lost
         self.skills: Mapping[str, str] = {}  # their names, by the word that calls them
         self.agent = AgentDetail("", "", "", [])
+        self.warnings: list[str] = []
         self.later: list[str] = []  # commands that were typed while the agent answered
         self._terminal = Terminal(sys.stdout)
         self._sending: list[asyncio.Task[None]] = []
@@ -48,6 +49,7 @@ class Chat:
     async def prepare(self) -> None:
         """Find out what there is to talk to."""
         self.agent = await self.desk.agent()
+        self.warnings = await self.desk.warnings()
         self.skills = {slug(skill.name).lower(): skill.name for skill in await self.desk.skills() if skill.enabled}
 
     async def open(self, thread: str) -> None:
@@ -55,6 +57,8 @@ class Chat:
         self.tell(f"{self.agent.name} · {self.agent.model} · {self.desk.name}", "bold")
         if self.agent.protection:
             self.tell(self.agent.protection)
+        for sentence in self.warnings:
+            self.tell(sentence, "yellow")
         self.tell("/help shows the commands; Ctrl-C stops the agent, Ctrl-D leaves")
         if thread:
             await self.go_on(thread)

@@ -214,6 +214,9 @@ class Desk(Protocol):
 
     async def skills(self, id: str = "") -> list[SkillInfo]: ...
 
+    async def warnings(self) -> list[str]:
+        """Return a sentence for each thing that the user should know before the first run."""
+
     async def use_model(self, model: str) -> str:
         """Ask another model from the next run on; says its name."""
 

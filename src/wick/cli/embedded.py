@@ -37,6 +37,8 @@ from wick.cli.shelf import Shelf, thread_info
 from wick.config_build import AgentConfig
 from wick.errors import ConfigError, StoreError, WickError
 from wick.events import Event
+from wick.executables.found import Listed
+from wick.fencing import one_line
 from wick.hooks import Hook, rings
 from wick.operations import OPERATIONS
 from wick.process_files import ProcessFiles
@@ -47,6 +49,7 @@ from wick.stores.sqlite import Sqlite
 from wick.threads import Thread
 from wick.workers import in_thread
 
+NAMED_HOOKS = 3  # of those that are off
 WENT_ON = "the user went on"
 
 
@@ -139,6 +142,11 @@ class Embedded(Shelf):
     def _one(self, id: str) -> Agent:
         part = self._part(id)
         return self._made() if part is self.chosen.part else part.agent()
+
+    async def warnings(self) -> list[str]:
+        self._made()
+        off = [row for part in self.chosen.executables for row in part.listed() if row.trust != "trusted"]
+        return [_hooks_off(off)] if off else []
 
     async def onion(self, id: str = "") -> list[RingInfo]:
         return onion_of(self._one(id))
@@ -373,3 +381,11 @@ def _ring(agent: Agent, hook: Hook, operation: str) -> RingInfo:
 def _changed(change: Any, titles: Mapping[str, str]) -> Changed:
     names = ("thread", "seq", "call_id", "tool", "args", "recorded", "now", "reason")
     return Changed(title=titles.get(change.thread, ""), **{name: getattr(change, name) for name in names})
+
+
+def _hooks_off(off: Sequence[Listed]) -> str:
+    """Return the sentence about hooks that were found and are not trusted."""
+    names = list(dict.fromkeys(row.name if row.source in row.name else f"{row.source}/{row.name}" for row in off))
+    more = f" and {len(names) - NAMED_HOOKS} more" if len(names) > NAMED_HOOKS else ""
+    named = one_line(", ".join(names[:NAMED_HOOKS]), 200)
+    return f"hooks that are not trusted are off: {named}{more}; look at them, then trust them with: wick hooks trust"

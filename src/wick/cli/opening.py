@@ -78,6 +78,7 @@ _WISHES = (
     click.option("--deny", multiple=True, metavar="RULE", help="Never do this, as in 'Write(*.env)'. Repeatable."),
     click.option("--max-steps", type=click.IntRange(1), help="How often the model is asked at most, in a run."),
     click.option("--budget", type=click.FloatRange(0, min_open=True), metavar="USD", help="What all of it may cost."),
+    click.option("--no-hooks", is_flag=True, help="Load no hook programs and no recipes; guards in Python stay."),
 )
 
 
@@ -91,9 +92,10 @@ def WISHES(command: Callable[..., Any]) -> Any:
         deny: Sequence[str],
         max_steps: int | None,
         budget: float | None,
+        no_hooks: bool,
         **others: Any,
     ) -> Any:
-        return command(wishes=Wishes(model, max_steps, budget, allow, deny), **others)
+        return command(wishes=Wishes(model, max_steps, budget, allow, deny, not no_hooks), **others)
 
     return _with(told, _WISHES)
 
@@ -122,8 +124,8 @@ def _remote(place: Place, wishes: Wishes | None) -> Desk:
 
     if wishes is not None and wishes != Wishes():
         raise ConfigError(
-            "a server's agent has its model, rules and limits from the server; "
-            "leave out --model, --allow, --deny, --max-steps and --budget"
+            "a server's agent has its model, rules, hooks and limits from the server; "
+            "leave out --model, --allow, --deny, --max-steps, --budget and --no-hooks"
         )
     return Remote(place.server, token_for(place), place.agent, place.here)
 

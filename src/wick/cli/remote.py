@@ -87,6 +87,9 @@ class Remote:
             for hook in (*one["rings"], *one["guards"])
         ]
 
+    async def warnings(self) -> list[str]:
+        return []  # a server's hooks are its operator's
+
     async def skills(self, id: str = "") -> list[SkillInfo]:
         try:
             found = await self.client.request("GET", f"/agents/{id or await self.id()}/skills")

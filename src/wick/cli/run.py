@@ -55,6 +55,8 @@ def command(prompt: str, place: Place, wishes: Wishes, thread: str, recipe: str,
     it, 4 if it waits for an answer that nobody is there to give, 130 if it was interrupted.
     """
     log_to_stderr(verbose)
+    if recipe and not wishes.hooks:
+        raise click.UsageError("--no-hooks loads no recipes; leave out --recipe or --no-hooks")
     words = as_text(_words(prompt, _piped()))
     if not words and not recipe and not thread:
         raise click.UsageError("say what to do, as in: wick run 'What is in this folder?'")
@@ -83,6 +85,8 @@ def _words(prompt: str, piped: str) -> str:
 async def _answered(place: Place, wishes: Wishes, words: str, thread: str, recipe: str, shown: Shown) -> CameTo:
     ask = _terminal()
     async with opened(place, wishes, waits=ask is not None) as desk:
+        for sentence in await desk.warnings():
+            click.echo(plain(sentence), err=True)
         talk = desk.talk(words, thread=thread, recipe=recipe) if words or recipe else desk.take_up(thread)
         await follow(desk, talk, lambda event: shown.event(event, mine=event.run_id == talk.run_id), ask)
         came_to = await talk.came_to()

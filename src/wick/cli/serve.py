@@ -19,7 +19,7 @@ from wick.errors import MissingExtra
 @click.option("--data", type=click.Path(path_type=Path, file_okay=False), help="The folder that everything is kept in.")
 @click.option("--token", help="The token of this server's owner, in place of the one in the data folder.")
 @click.option("--gateway", metavar="URL", help="Where tokens are checked: its /auth/me says who somebody is.")
-@click.option("--store", help="Where threads are kept: sqlite, or postgresql://…")
+@click.option("--store", help="Where threads are kept: sqlite, postgresql://…, or memory.")
 @click.option("--static", type=click.Path(path_type=Path, file_okay=False), help="A folder with pages of your own.")
 @click.option("--settings", type=click.Path(path_type=Path, dir_okay=False), help="A server.yaml.")
 @click.option("--verbose", is_flag=True, help="Log what happens, not only what goes wrong.")

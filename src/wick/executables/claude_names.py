@@ -8,19 +8,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from wick.aliases import TOOLS, tool_aliases, tool_name
+from wick.executables.tool_fields import CLAUDE, CLAUDE_VALUES, convert, restore, translate
 from wick.frozen import thaw
 from wick.messages import ToolCall, ToolResult
 from wick.operations import ToolUse
 from wick.tools import Tool
 
 NAMES = {own: name for name, own in TOOLS.items() if name[0].isupper()}
-ARGUMENTS = {
-    "read_file": {"path": "file_path"},
-    "write_file": {"path": "file_path"},
-    "edit_file": {"path": "file_path", "old_text": "old_string", "new_text": "new_string"},
-    "task": {"agent": "subagent_type"},
-    "load_skill": {"name": "skill"},
-}
 PATHS = dict.fromkeys(("ls", "read_file", "write_file", "edit_file", "glob", "grep"), "path")
 
 
@@ -53,17 +47,21 @@ class Place:
 
     def shown(self, args: Mapping[str, Any]) -> dict[str, Any]:
         """Arguments as the program reads them; what is left out because it says nothing comes back as it was."""
-        names, path = ARGUMENTS.get(self.own, {}), PATHS.get(self.own)
+        path = PATHS.get(self.own)
         needed = self.tool.parameters.get("required", ())
         told = {name: thaw(value) for name, value in args.items() if name in needed or value not in (None, "")}
         if path in told and isinstance(told[path], str):
             told[path] = self._absolute(told[path])
-        return {names.get(name, name): value for name, value in told.items()}
+        return translate(self.own, convert(self.own, told, CLAUDE_VALUES), CLAUDE, self._properties)
+
+    @property
+    def _properties(self) -> Mapping[str, Any]:
+        properties: Mapping[str, Any] = self.tool.parameters.get("properties", {})
+        return properties
 
     def taken(self, given: Mapping[str, Any], args: Mapping[str, Any]) -> dict[str, Any]:
         """The arguments that a program's input stands for; a path that it left alone stays as the model wrote it."""
-        names = {theirs: own for own, theirs in ARGUMENTS.get(self.own, {}).items()}
-        taken = {names.get(name, name): value for name, value in given.items()}
+        taken = convert(self.own, restore(self.own, given, CLAUDE, self._properties), CLAUDE_VALUES, back=True)
         path = PATHS.get(self.own)
         if path in taken and isinstance(taken[path], str):
             was = args.get(path)
@@ -101,5 +99,4 @@ class Place:
 def called(call: ToolCall) -> tuple[str, dict[str, Any]]:
     """The name and the arguments of a call in a transcript."""
     own = tool_name(call.name)
-    names = ARGUMENTS.get(own, {})
-    return NAMES.get(own, call.name), {names.get(name, name): thaw(value) for name, value in call.args.items()}
+    return NAMES.get(own, call.name), translate(own, convert(own, thaw(call.args), CLAUDE_VALUES), CLAUDE, {})

@@ -15,10 +15,11 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from wick.aliases import ARGUMENTS, POINTS
+from wick.aliases import POINTS
 from wick.decisions import Block, Continue, Decision, Stop
 from wick.executables.answers import Unfit, only
 from wick.executables.points import spoken, take_args
+from wick.executables.tool_fields import KODELET, KODELET_VALUES, convert, restore, translate
 from wick.frozen import thaw
 from wick.messages import Message, ToolResult
 from wick.operations import Operation, Run, Step, ToolUse
@@ -38,7 +39,6 @@ TOOLS = {
     "task": "subagent",
     "write_todos": "todo_write",
 }
-_FILES = ("read_file", "write_file", "edit_file")
 _UNSAID = "a hook program refused it and gave no reason"
 
 
@@ -110,7 +110,7 @@ _CONCERNS: dict[str, Callable[[Any], bool]] = {
 def _about_call(use: ToolUse) -> Json:
     known = _known(use)
     name = TOOLS.get(known, use.tool.name if use.tool else use.call.name)
-    return {"tool_name": name, "tool_input": _spelled(known, thaw(use.args)), "tool_user_id": use.call.id}
+    return {"tool_name": name, "tool_input": _spelled(use, known), "tool_user_id": use.call.id}
 
 
 def _known(use: ToolUse) -> str:
@@ -118,11 +118,15 @@ def _known(use: ToolUse) -> str:
     return next((name for name in TOOLS if name in use.names), "")
 
 
-def _spelled(tool: str, args: Json) -> Json:
-    """Arguments by kodelet's names."""
-    if tool not in _FILES:
-        return args
-    return {"file_path" if name == "path" else name: value for name, value in args.items()}
+def _spelled(use: ToolUse, known: str) -> Json:
+    """Return the arguments by kodelet's names."""
+    return translate(known, convert(known, thaw(use.args), KODELET_VALUES), KODELET, _properties(use))
+
+
+def _properties(use: ToolUse) -> Mapping[str, Any]:
+    """Return the properties of the schema of the tool, which may be another one of the same name."""
+    properties: Mapping[str, Any] = use.tool.parameters.get("properties", {}) if use.tool else {}
+    return properties
 
 
 def _about_result(use: ToolUse) -> Json:
@@ -180,14 +184,14 @@ def _hear_call(answer: Json, use: ToolUse) -> Decision | None:
     if answer.get("blocked"):
         return Block(answer.get("reason") or _UNSAID)
     if "input" in answer:
-        take_args(use, _renamed(_known(use), answer["input"]))
+        take_args(use, _renamed(use, answer["input"]))
     return None
 
 
-def _renamed(tool: str, given: Json) -> Json:
-    """Arguments by wick's names; where both names are given, the tool itself refuses them."""
-    names = ARGUMENTS.get(tool, {}) if tool in TOOLS else {}
-    return {names.get(name, name) if names.get(name, name) not in given else name: given[name] for name in given}
+def _renamed(use: ToolUse, given: Json) -> Json:
+    """Return the arguments by wick's names."""
+    known = _known(use)
+    return convert(known, restore(known, given, KODELET, _properties(use)), KODELET_VALUES, back=True)
 
 
 def _hear_result(answer: Json, use: ToolUse) -> None:

@@ -22,7 +22,7 @@ from wick.errors import ConfigError
 from wick.executables.failing import DECIDING
 from wick.executables.handlers import PROJECT
 from wick.executables.settings import EVENTS, Entry, Settings, from_bytes, merge, parse, read
-from wick.executables.trust import Trust, at_home, parts, watching
+from wick.executables.trust import Trust, at_home, is_apart, parts, watching
 
 logger = logging.getLogger(__name__)
 
@@ -129,8 +129,16 @@ def _watched(entry: Entry, files: Iterable[Path], folder: Path, trust: Trust) ->
     seen: dict[Path, Callable[[], str]] = {}
 
     def check() -> str:
-        named = [seen.setdefault(path, _unchanged(path, trust)) for path in named_files(entry, folder)]
-        return next((problem for look in (*checks, *named) if (problem := look())), "")
+        own, beside = _files_of(entry, folder)
+        named = [seen.setdefault(path, _unchanged(path, trust)) for path in own]
+        if problem := next((problem for look in (*checks, *named) if (problem := look())), ""):
+            return problem
+        trusted = [path for path in (*own, *beside) if trust.hash_of(path)]
+        for path in beside:
+            problem = seen.setdefault(path, _unchanged(path, trust))()
+            if problem and not is_apart(path, path.parent, trusted):
+                return problem
+        return ""
 
     return replace(entry, check=check)
 
@@ -155,28 +163,38 @@ def named_files(entry: Entry, folder: Path) -> list[Path]:
 
     In its own settings folders, all that lies beside them counts, too: one may be a part of another.
     """
+    own, beside = _files_of(entry, folder)
+    return list(dict.fromkeys((*own, *beside)))
+
+
+def _files_of(entry: Entry, folder: Path) -> tuple[list[Path], list[Path]]:
+    """Return the files that a command names, and those that lie beside them in the folder of settings."""
     if entry.type != "command":
-        return []
+        return [], []
     base = Path(os.path.realpath(folder))
-    found: list[Path] = []
+    own: list[Path] = []
+    beside: list[Path] = []
     for word in (*_words(entry.command), *entry.args):
         for name in (f"${{{PROJECT}}}", f"${PROJECT}"):
             word = word.replace(name, str(base))
-        found += _meant(base / os.path.expanduser(word), base)
-    return list(dict.fromkeys(found))
+        named, others = _meant(base / os.path.expanduser(word), base)
+        own, beside = [*own, *named], [*beside, *others]
+    real = {os.path.realpath(path) for path in own}
+    return [*dict.fromkeys(own)], [path for path in dict.fromkeys(beside) if os.path.realpath(path) not in real]
 
 
-def _meant(path: Path, base: Path) -> list[Path]:
+def _meant(path: Path, base: Path) -> tuple[list[Path], list[Path]]:
     try:
         real = Path(os.path.realpath(path))
         if base not in real.parents:
-            return []
+            return [], []
         if real.relative_to(base).parts[0] in FOLDERS:
-            beside = parts(real if real.is_dir() else real.parent)
-            return [*([path] if real.is_file() else []), *beside]
-        return [path] if _is_script(real) else []
+            if real.is_dir():
+                return parts(real), []  # a command that names a folder may run all that is in it
+            return ([path] if real.is_file() else []), parts(real.parent)
+        return ([path] if _is_script(real) else []), []
     except (OSError, ValueError):
-        return []
+        return [], []
 
 
 def _is_script(path: Path) -> bool:

@@ -7,8 +7,9 @@
 
 What a program hooks is kept here, too: one that cannot say it any more still stands where it stood.
 
-A program is trusted together with its folder: what lies there it may load, and its language may load it before
-anything else. So a file that is new or was changed there takes the trust away from all of them; `parts` lists them.
+Trust is per file: a program that is new or was changed does not run, and its neighbours do. A file that a neighbour
+could load is another matter: a module or a library is code of whatever loads it, and Python looks beside a program
+before anywhere else. Such a file takes the trust away from the programs of its folder; `is_apart` tells the two apart.
 """
 
 from __future__ import annotations
@@ -17,10 +18,13 @@ import fcntl
 import json
 import logging
 import os
+import re
 import stat
+import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +42,8 @@ DEFAULT = "~/.wick/trust.json"
 VERSION = 1
 LOCK_SECONDS = 10.0  # for somebody else who changes the file
 SETTLED_SECONDS = 0.1  # a file that was changed less long ago may change again without showing it in its times
+MODULES = (".py", ".pyc", ".pyo", ".so")  # what Python loads from the folder of a program
+CUSTOMIZE = ("sitecustomize", "usercustomize", "__main__", "__init__")
 NO_CODE = (".csv", ".db", ".disable", ".DS_Store", ".json", ".jsonl", ".lock", ".log", ".md", ".sqlite", ".tmp", ".txt")
 
 NOT_TRUSTED = "is not trusted"
@@ -277,9 +283,51 @@ def checking(path: Path_, known: str = "", folder: Callable[[], str] = lambda: "
     return check
 
 
+def is_apart(path: Path, folder: Path_, trusted: Iterable[Path]) -> bool:
+    """Return True if a file of a folder of programs is a program that no trusted neighbour loads.
+
+    It has to be executable and in the folder itself, no neighbour may name it, and it may not have the name of a module
+    that Python would find elsewhere: a new json.py would be loaded in place of the standard library's.
+    """
+    if path.parent != Path(folder) or not os.access(path, os.X_OK) or path.name == "package.json":
+        return False
+    module = path.name.partition(".")[0]
+    if path.suffix in MODULES and module.isidentifier() and _is_module(module):
+        return False
+    names = _mentions(path.name, module)
+    return not any(names.search(_text(other)) for other in trusted if other != path)
+
+
+def _mentions(name: str, module: str) -> re.Pattern[str]:
+    """Return a pattern for the ways in which a program names a file that it loads; it rather finds too much."""
+    whole, stem = re.escape(name), re.escape(module)
+    quoted = rf"(?:[/\"'`]|(?:^|[\s;&|])(?:source|\.)\s+)(?:{whole}|{stem})(?![\w-])"
+    imported = rf"\bimport\b.*\b{stem}\b|\bfrom\s+\.*{stem}\b"
+    bare = rf"|(?<![\w.-]){whole}(?![\w-])" if name != module else ""
+    return re.compile(f"{quoted}|{imported}{bare}", re.MULTILINE)
+
+
+def _is_module(name: str) -> bool:
+    if name in sys.stdlib_module_names or name in CUSTOMIZE:
+        return True
+    try:
+        return find_spec(name) is not None
+    except (ImportError, ValueError):
+        return True
+
+
+def _text(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            return file.read(caps.HOOK_FILE_BYTES).decode(errors="replace")
+    except OSError:
+        return ""
+
+
 def guarding(folder: Path_, known: Mapping[Path, str]) -> Callable[[], str]:
-    """What is wrong with the files of a folder of programs, as the rest of a sentence; `known` has their hashes."""
+    """Return a check of the files beside a program, which gives the rest of a sentence; `known` has their hashes."""
     watched: dict[Path, Callable[[], bool]] = {}
+    apart: dict[Path, bool] = {}  # by name: what the trusted files say of it does not change
 
     def check() -> str:
         try:
@@ -288,7 +336,11 @@ def guarding(folder: Path_, known: Mapping[Path, str]) -> Callable[[], str]:
             return f"cannot be trusted: {error}"
         for path in there:
             hash = known.get(Path(_key(path)), "")
-            if not watched.setdefault(path, watching(path, hash))():
+            if watched.setdefault(path, watching(path, hash))():
+                continue
+            if path not in apart:
+                apart[path] = is_apart(path, folder, [one for one in there if Path(_key(one)) in known])
+            if not apart[path] or not os.access(path, os.X_OK):
                 return f"stands beside {os.path.relpath(path, folder)}, which {CHANGED if hash else NOT_TRUSTED}"
         return ""
 

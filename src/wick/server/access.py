@@ -17,10 +17,13 @@ Access = Literal["public"] | Role
 # Sorted by path. `WS` is a WebSocket. `public` needs no credential at all.
 ACCESS: tuple[tuple[str, str, Access], ...] = (
     ("GET", "/", "public"),
+    ("GET", "/agents", "user"),
+    ("POST", "/agents", "user"),
     ("GET", "/agents/", "user"),
     ("POST", "/agents/", "user"),
     ("GET", "/agents/events", "user"),
     ("GET", "/agents/skills/available", "user"),
+    ("POST", "/agents/tools", "operator"),
     ("POST", "/agents/tools/", "operator"),
     ("GET", "/agents/tools/available", "user"),
     ("DELETE", "/agents/tools/{name}", "operator"),

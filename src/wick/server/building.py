@@ -89,7 +89,10 @@ class Building:
         if make := template.make:
             await in_thread(_load, "agent")
             made = await in_thread(lambda: make(user), "agent")
-            instance.agent = made.with_hooks(InUse(instance), self.sessions, self.redaction)
+            own = {name for tool in made.tools for name in tool.names}  # a program's own tool stays what it is
+            tools = [tool for tool in self.toolbox.chosen(template.id, (), kept) if own.isdisjoint(tool.names)]
+            around = (InUse(instance), Registered(tools), self.sessions, self.redaction)
+            instance.agent = await in_thread(lambda: made.with_hooks(*around), "agent")
             return instance
         wanted = await in_thread(lambda: self.places.wanted(template, instance.said, user.id), "workspace")
         instance.place = await self.places.open(wanted)

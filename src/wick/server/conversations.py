@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import suppress
 
+from wick import caps
 from wick.errors import StoreError
 from wick.protocols import Store, Summary
 from wick.server.errors import ApiError
@@ -47,10 +48,25 @@ class Conversations:
         return made
 
     async def check_room(self, user: User) -> None:
-        """Refuse a user who has as many threads as they may; they are counted once."""
+        """Make room for one more thread: the longest idle ones are deleted. Refuse it if all of them are in use."""
+        most = self.limits.most("threads")
+        if not most:
+            return
         if user.id not in self._counts:
             self._counts[user.id] = len([head async for head in self._all(user.id)])
+        while (over := self._counts[user.id] - most + 1) > 0:
+            if not await self.expire(0.0, owner=user.id, limit=over):
+                self._counts[user.id] = len([head async for head in self._all(user.id)])  # others delete them, too
+                break
         self.limits.room("threads", self._counts[user.id])
+
+    async def expire(self, idle: float, *, owner: str = "", limit: int = caps.EXPIRED_AT_ONCE) -> int:
+        """Delete some threads that have been idle for so many seconds, and return how many."""
+        gone = await self.store.expire(idle, owner=owner, limit=min(limit, caps.EXPIRED_AT_ONCE))
+        for whose, _ in gone:
+            if whose in self._counts:
+                self._counts[whose] = max(0, self._counts[whose] - 1)
+        return len(gone)
 
     async def _all(self, owner: str) -> AsyncIterator[Summary]:
         cursor = None

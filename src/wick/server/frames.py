@@ -34,6 +34,7 @@ from wick.events import (
 )
 from wick.server.errors import ApiError
 from wick.stores.rows import text_of
+from wick.threads import about_reply
 
 Place = tuple[int, float]  # an entry, and which of its frames; the last one is at infinity
 START: Place = (0, inf)
@@ -141,7 +142,10 @@ class Telling:
         self.text, self.why = text_of(message), {}
         calls = message.get("tool_calls", ())
         starts = [ToolStart(name=call["name"], call_id=call["id"], args=call["args"]) for call in calls]
-        return [ChatModelEnd(message=message), *starts]
+        message, about = about_reply(message)
+        told = about or {}
+        usage = {name: int(count) for name, count in told.get("usage", {}).items()}
+        return [ChatModelEnd(name=told.get("model", ""), message=dict(message), usage=usage), *starts]
 
     def _result(self, message: Any) -> Event:
         call, text = message["tool_call_id"], text_of(message)

@@ -69,6 +69,7 @@ class ServerOptions(TypedDict, total=False):
     store: str
     store_schema: str
     quotas: Mapping[str, float]
+    retention: Mapping[str, str]
     static: str | os.PathLike[str] | None
     grace: float
 

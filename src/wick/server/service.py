@@ -27,12 +27,14 @@ from wick.server.records import Records
 from wick.server.records_sqlite import SqliteRecords
 from wick.server.registry import Registry
 from wick.server.resuming import Resuming
+from wick.server.retention import Expiry
 from wick.server.runs import Runs
 from wick.server.secrets import Secrets, Unwritten, known_secrets
-from wick.server.settings import Settings
+from wick.server.settings import MEMORY, Settings
 from wick.server.tickets import Tickets
 from wick.server.users import Users
 from wick.server.verify import Verifier
+from wick.stores.in_memory import TTL_SECONDS, InMemory
 from wick.stores.sqlite import Sqlite
 from wick.tools import Tool
 from wick.workers import in_thread
@@ -73,6 +75,7 @@ class Service:
             self.registry.register_agent(id, agent)
         self.runs = Runs(self.store, self.records, self.registry, self.usage, self.limits, self.metrics)
         self._resuming = Resuming(self.runs)
+        self._expiry = Expiry(self.runs.conversations, settings.retention.threads)
         self.pulse = Pulse(self.metrics)
         self.metrics.gauge("wick_agents", lambda: len(self.registry))
 
@@ -117,12 +120,14 @@ class Service:
             await check_store(place)
         await self.registry.start()
         self._resuming.start()
+        self._expiry.start()
         self.pulse.start()
 
     async def drain(self) -> None:
         """Take nothing new, and let what runs come to an end, or become resumable when the time of grace is over."""
         self.bus.close()
         await self._resuming.stop()
+        await self._expiry.stop()
         await self.runs.stop(self.settings.grace)
 
     async def stop(self) -> None:
@@ -161,4 +166,6 @@ def open_store(settings: Settings) -> Store:
         from wick.stores.postgres import Postgres
 
         return Postgres(settings.store, schema=settings.store_schema)
+    if settings.store == MEMORY:
+        return InMemory(ttl=settings.retention.threads or TTL_SECONDS)
     return Sqlite(settings.data / "threads.db")

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from ipaddress import ip_address
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PrivateAttr, ValidationError
 
 from wick import caps
 from wick.config_text import Source, read
@@ -22,6 +23,8 @@ ENVIRONMENT = {
     "WICK_TOKEN": "token",
     "WICK_GATEWAY_URL": "gateway",
 }
+MEMORY = "memory"  # a store
+UNITS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
 LOOPBACK_NAMES = ("localhost", "127.0.0.1", "[::1]")
 FILE = "server.yaml"  # in the data folder
 
@@ -63,6 +66,22 @@ class Quotas(_Part):
     burst: int = Field(default=200, ge=1)
 
 
+def _seconds(given: Any) -> Any:
+    """Read a time such as 30d, 12h, 90m or 45s; 0 is none."""
+    if given is None or given is False or (type(given) in (int, float) and given == 0):
+        return 0.0
+    found = re.fullmatch(r"(\d{1,6})\s*([smhdw])", given.strip()) if isinstance(given, str) else None
+    if found is None or not int(found[1]):
+        raise ValueError("say how long, as in 30d, 12h, 90m or 45s; 0 keeps everything")
+    return float(int(found[1]) * UNITS[found[2]])
+
+
+class Retention(_Part):
+    """How long things are kept that nobody uses; 0 is for good. In memory, threads are kept for an hour then."""
+
+    threads: Annotated[float, BeforeValidator(_seconds)] = 0.0
+
+
 class Settings(_Part):
     """All that can be said about a server."""
 
@@ -80,6 +99,7 @@ class Settings(_Part):
     store: str = Field(default="sqlite", repr=False)
     store_schema: str = "wick"
     quotas: Quotas = Quotas()
+    retention: Retention = Retention()
     static: Path | None = None
     grace: float = Field(default=20.0, ge=0, le=3600)  # seconds for runs to end when the server stops
     _file: Path | None = PrivateAttr(default=None)
@@ -111,8 +131,8 @@ class Settings(_Part):
                 f"{self.host} can be reached from elsewhere, and nobody has said who may come in; say --token, "
                 "--gateway, or tokens: or jwt: in server.yaml, or stay on 127.0.0.1"
             )
-        if self.store != "sqlite" and not self.on_postgres:
-            raise ConfigError(f"store is `sqlite` or an address postgresql://…, not {self.store!r}")
+        if self.store not in ("sqlite", MEMORY) and not self.on_postgres:
+            raise ConfigError(f"store is `sqlite`, `memory` or an address postgresql://…, not {self.store!r}")
         if self.gateway and not self.gateway.startswith(("http://", "https://")):
             raise ConfigError(f"the gateway is an address http://… or https://…, not {self.gateway!r}")
         return self

@@ -170,6 +170,21 @@ class InMemory:
         with self._lock:
             self._forget(self._find(owner, id))
 
+    async def expire(self, idle: float, *, owner: str = "", limit: int = 20) -> builtins.list[tuple[str, str]]:
+        with self._lock:
+            since = self._clock() - rows.checked_idle(idle)
+            found = [kept for kept in self._threads.values() if kept.used <= since and owner in ("", kept.owner)]
+            found = sorted((kept for kept in found if self._is_idle(kept)), key=lambda kept: kept.used)[:limit]
+            for kept in found:
+                self._forget(kept)
+            return [(kept.owner, kept.id) for kept in found]
+
+    def _is_idle(self, kept: _Kept) -> bool:
+        if kept.run or kept.asking or kept.queue or self._leased(kept):
+            return False
+        above = rows.decode(kept.meta.encode()).get("parent") if '"parent"' in kept.meta else None
+        return above is None or (kept.owner, above) not in self._threads
+
     def _forget(self, kept: _Kept) -> None:
         del self._threads[kept.owner, kept.id]
         self._watchers.tell((kept.owner, kept.id), None)
@@ -368,8 +383,7 @@ class InMemory:
         with self._lock:
             now = self._swept = self._clock()
             for kept in [*self._threads.values()]:
-                busy = self._leased(kept) or kept.asking or kept.queue
-                if not busy and now - kept.used >= self._ttl:
+                if now - kept.used >= self._ttl and self._is_idle(kept):
                     self._forget(kept)
 
     async def close(self) -> None:

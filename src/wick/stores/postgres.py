@@ -18,6 +18,7 @@ from wick.stores import rows
 from wick.stores.postgres_pool import CONNECTIONS, Connection, Homes, channel, how_far
 from wick.stores.postgres_queries import (
     APPEND,
+    EXPIRE,
     HOLDER,
     NOW,
     QUEUE,
@@ -126,6 +127,11 @@ class Postgres:
             query = "WITH t AS (DELETE FROM threads WHERE owner = %(owner)s AND id = %(id)s RETURNING key) "
             if not await rows_of(connection, f"{query} SELECT key, {gone} FROM t", given):
                 raise rows.not_found(id)
+
+    async def expire(self, idle: float, *, owner: str = "", limit: int = 20) -> builtins.list[tuple[str, str]]:
+        given = {"idle": rows.checked_idle(idle), "owner": owner, "limit": limit, "channel": self._channel}
+        async with self._homes.connection(writes=True) as connection:
+            return [(gone[0], gone[1]) for gone in await rows_of(connection, EXPIRE, given)]
 
     async def fork(
         self, owner: str, id: str, at: int, new_id: str, *, title: str = "", meta: Mapping[str, Any] | None = None

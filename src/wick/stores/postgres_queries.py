@@ -42,6 +42,19 @@ WITH t AS (
 SELECT inbox, {TELL.format(last="last", inbox="inbox")} FROM t
 """
 
+EXPIRE = f"""
+WITH old AS (
+    SELECT key FROM threads t WHERE updated <= {NOW} - %(idle)s AND run = '' AND asking = 0 AND queued = 0
+        AND NOT (holder <> '' AND until > {NOW}) AND (%(owner)s::text = '' OR owner = %(owner)s::text)
+        AND NOT EXISTS (
+            SELECT 1 FROM threads above WHERE above.owner = t.owner AND above.id = t.meta::json ->> 'parent')
+    ORDER BY updated LIMIT %(limit)s FOR UPDATE OF t SKIP LOCKED
+), t AS (
+    DELETE FROM threads USING old WHERE threads.key = old.key RETURNING owner, id
+)
+SELECT owner, id, pg_notify(%(channel)s, json_build_array(owner, id, NULL, NULL)::text) FROM t
+"""
+
 BATCH = """
 SELECT t.last, e.seq, e.kind, e.at, e.data, e.sum FROM threads t LEFT JOIN LATERAL (
     SELECT * FROM (

@@ -261,6 +261,12 @@ def checked_seconds(seconds: float) -> float:
     raise StoreError(f"a lease lasts for some seconds, not {seconds!r}", "invalid")
 
 
+def checked_idle(seconds: float) -> float:
+    if type(seconds) in (int, float) and isfinite(seconds) and seconds >= 0:
+        return float(seconds)
+    raise StoreError(f"a thread is idle for some seconds, not {seconds!r}", "invalid")
+
+
 def checked_limit(limit: int) -> int:
     if type(limit) is int and limit > 0:
         return min(limit, PAGE_ROWS)

@@ -31,8 +31,10 @@ from wick.stores.sqlite_queries import (
     copy,
     create,
     delete,
+    delete_idle,
     describe,
     find,
+    idle_threads,
     lease,
     past,
     put_blob,
@@ -158,6 +160,13 @@ class Sqlite:
 
     async def delete(self, owner: str, id: str) -> None:
         await self._write(lambda do: delete(do, owner, id))
+
+    async def expire(self, idle: float, *, owner: str = "", limit: int = 20) -> builtins.list[tuple[str, str]]:
+        seconds = rows.checked_idle(idle)
+        found = await self._read(lambda db: idle_threads(db, self._clock(), seconds, owner, limit))
+        if not found:
+            return []
+        return await self._write(lambda do: delete_idle(do, found, self._clock(), seconds))
 
     async def fork(
         self, owner: str, id: str, at: int, new_id: str, *, title: str = "", meta: Mapping[str, Any] | None = None
@@ -289,14 +298,8 @@ class Sqlite:
 
     def _sweep(self, do: Transaction) -> None:
         """Delete what has not been written to for too long; a little at a time."""
-        now = self._clock()
-        old = do.db.execute(
-            "SELECT owner, id FROM threads WHERE updated < ? AND asking = 0 AND queued = 0 "
-            "AND NOT (holder != '' AND until > ?) LIMIT 100",
-            (now - (self._retention or 0), now),
-        )
-        for owner, id in old.fetchall():
-            delete(do, owner, id)
+        now, seconds = self._clock(), self._retention or 0.0
+        delete_idle(do, idle_threads(do.db, now, seconds, "", 100), now, seconds)
 
     async def check(self) -> None:
         """Open the file, or raise a StoreError: it is damaged, of a newer version, or of another program."""

@@ -146,6 +146,27 @@ def delete(do: Transaction, owner: str, id: str) -> None:
     do.tell((owner, id), None)
 
 
+IDLE = """t.updated <= ? AND t.run = '' AND t.asking = 0 AND t.queued = 0 AND NOT (t.holder != '' AND t.until > ?)
+    AND NOT EXISTS (SELECT 1 FROM threads above WHERE above.owner = t.owner
+        AND above.id = CASE WHEN json_valid(t.meta) THEN json_extract(t.meta, '$.parent') END)"""
+
+
+def idle_threads(db: sqlite3.Connection, now: float, idle: float, owner: str, limit: int) -> list[tuple[str, str]]:
+    """Return the owners and ids of threads that are idle, the longest idle first."""
+    query = f"SELECT owner, id FROM threads t WHERE {IDLE} {'AND owner = ?' if owner else ''} ORDER BY updated LIMIT ?"
+    given = (now - idle, now, *([owner] if owner else []), limit)
+    return db.execute(query, given).fetchall()
+
+
+def delete_idle(do: Transaction, found: Sequence[tuple[str, str]], now: float, idle: float) -> list[tuple[str, str]]:
+    """Delete those of the threads that are still idle, and return them."""
+    query = f"SELECT 1 FROM threads t WHERE owner = ? AND id = ? AND {IDLE}"
+    gone = [(owner, id) for owner, id in found if do.db.execute(query, (owner, id, now - idle, now)).fetchone()]
+    for owner, id in gone:
+        delete(do, owner, id)
+    return gone
+
+
 def past(db: sqlite3.Connection, owner: str, id: str, at: int) -> tuple[int, str, str, rows.Append]:
     """What a thread was after an entry: its key, title and meta, and what its entries said about it until then."""
     key, title, meta, last = find(db, owner, id, "key, title, meta, last")

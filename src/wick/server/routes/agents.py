@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
@@ -9,22 +10,28 @@ from fastapi import Query
 from pydantic import BaseModel, Field, JsonValue, create_model
 
 from wick.agent import Agent
+from wick.capabilities.sessions import Sessions
 from wick.capability import Capability
 from wick.config import RINGS
 from wick.config_build import BUILTIN
 from wick.server.allowing import check_agent
-from wick.server.building import Instance, options
+from wick.server.building import Instance, InUse, options
 from wick.server.dependencies import Caller, Wick
 from wick.server.errors import ApiError
+from wick.server.identity import User
 from wick.server.registry import AGENT
 from wick.server.routes.backend import BackendInfo, backend_info
 from wick.server.routing import Router
+from wick.server.secrets import Redaction
+from wick.server.service import Service
 from wick.server.showing import model_name, switched_on
 from wick.server.strict import Strict
 from wick.server.templates import EVERYONE, Template
+from wick.server.toolbox import Registered
 from wick.tools import Tool
 from wick.workers import in_thread
 
+logger = logging.getLogger("wick.server")
 router = Router(tags=["agents"])
 
 Option = bool | str | list[JsonValue] | dict[str, JsonValue] | None
@@ -83,13 +90,37 @@ NewAgent = create_model("NewAgent", __base__=_NewAgent, **_RINGS)
 NewAgent.__doc__ = "An agent to be made: the keys of agents.yaml, as far as they may be said over HTTP."
 
 
+@router.get("/agents", include_in_schema=False)
 @router.get("/agents/")
 async def list_agents(caller: Caller, wick: Wick) -> AgentList:
     """The agents that you have: everyone's, and your own."""
     found = sorted(await wick.registry.templates(caller), key=lambda template: template.id)
-    return AgentList(agents=[AgentSummary(**_summary(template, template.options)) for template in found])
+    told = [await _listed(template, caller, wick) for template in found]
+    return AgentList(agents=[AgentSummary(**one) for one in told])
 
 
+async def _listed(template: Template, caller: User, wick: Service) -> dict[str, Any]:
+    """Return the summary of an agent; one that a program makes has to be made to be known."""
+    told = _summary(template, template.options)
+    if template.make is None:
+        return told
+    try:
+        return told | await _known(await wick.registry.agent(caller, template.id))
+    except Exception:  # one that cannot be made does not hide the others
+        logger.warning("the agent %s cannot be made, so its model and hooks are not listed", template.id, exc_info=True)
+        return told
+
+
+async def _known(instance: Instance) -> dict[str, Any]:
+    """Return the name, the model and the hooks of an agent that a program made."""
+    agent = instance.agent
+    model = await in_thread(lambda: agent.model, "finding a model")
+    hooks = [hook for hook in agent.hooks if not isinstance(hook.owner, (InUse, Registered, Sessions, Redaction))]
+    names = [hook.owner.name if hook.owner is not None else hook.name for hook in hooks]
+    return {"name": agent.name, "model": model.name, "hooks": [*dict.fromkeys(names)]}
+
+
+@router.post("/agents", status_code=201, include_in_schema=False)
 @router.post("/agents/", status_code=201)
 async def create_agent(body: NewAgent, caller: Caller, wick: Wick) -> AgentDetail:  # type: ignore[valid-type]
     """Make an agent of your own."""
@@ -132,7 +163,7 @@ def _summary(template: Template, options: Mapping[str, Any]) -> dict[str, Any]:
         "model": model if template.make is None else "",
         "origin": template.origin,
         "shared": template.owner == EVERYONE,
-        "hooks": switched_on(options) if template.make is None else [],
+        "hooks": [*switched_on(options), *(hook.name for hook in template.hooks)] if template.make is None else [],
     }
 
 
@@ -141,8 +172,7 @@ async def _detail(instance: Instance) -> AgentDetail:
     known = options(template, instance.said).options
     told = _summary(template, known)
     if template.make is not None:
-        told["model"] = (await in_thread(lambda: agent.model, "finding a model")).name
-        told["hooks"] = [*dict.fromkeys(hook.owner.name for hook in agent.hooks if hook.owner is not None)]
+        told |= await _known(instance)
     sources = _sources(agent)
     return AgentDetail(
         **told,

@@ -105,7 +105,7 @@ class Json(JSONResponse):
 async def list_files(id: str, caller: Caller, wick: Wick, path: FilePath = ".", thread_id: Thread = "") -> Response:
     """What is in a folder of your workspace."""
     async with _reading(wick, caller, id, thread_id) as backend:
-        return Json(await backend.ls(path))
+        return Json(await backend.ls(path or "."))
 
 
 @router.get("/agents/{id}/files/read", response_model=FileContent)

@@ -64,6 +64,7 @@ async def available_tools(caller: Caller, wick: Wick) -> AvailableTools:
     return AvailableTools(tools=[*found, *(_told(kept, operator) for kept in await toolbox.kept(caller))])
 
 
+@router.post("/agents/tools", status_code=201, include_in_schema=False)
 @router.post("/agents/tools/", status_code=201)
 async def register_tool(body: NewTool, caller: Caller, wick: Wick) -> AvailableTool:
     """Register a tool behind HTTP, or change one; agents have it from their next run on."""

@@ -1,0 +1,100 @@
+"""Input fields of tools by the names that kodelet and Claude Code give them, in both directions.
+
+A hook program that was written for one of these reads its own names. A name that it does not find reads as "nothing
+there": a scanner of `file_write.text` would agree to every file. So each tool that both sides have is in these tables.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+Json = dict[str, Any]
+Fields = Mapping[str, Mapping[str, str]]  # wick's name of a tool: wick's names of its fields, and the other ones
+
+KODELET: Fields = {
+    "read_file": {"path": "file_path", "limit": "line_limit"},
+    "write_file": {"path": "file_path", "content": "text"},
+    "edit_file": {"path": "file_path"},
+    "glob": {"everything": "ignore_gitignore"},
+    "grep": {"glob": "include"},
+    "task": {"prompt": "question"},
+}
+CLAUDE: Fields = {
+    "read_file": {"path": "file_path"},
+    "write_file": {"path": "file_path"},
+    "edit_file": {"path": "file_path", "old_text": "old_string", "new_text": "new_string"},
+    "grep": {"ignore_case": "-i"},
+    "task": {"agent": "subagent_type"},
+    "load_skill": {"name": "skill"},
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Values:
+    """Conversion of one field whose values differ as well as its name."""
+
+    shown: Callable[[Any], Any]
+    taken: Callable[[Any], Any]
+
+
+def translate(tool: str, args: Mapping[str, Any], fields: Fields, own: Mapping[str, Any]) -> Json:
+    """Return arguments by their other names; `own` are the properties of the tool's schema."""
+    names = fields.get(tool, {})
+    return {_free(names.get(name, name), name, own): value for name, value in args.items()}
+
+
+def restore(tool: str, given: Mapping[str, Any], fields: Fields, own: Mapping[str, Any]) -> Json:
+    """Return arguments by wick's names. Where both names are given, the tool refuses the second."""
+    names = {theirs: ours for ours, theirs in fields.get(tool, {}).items() if ours in own and theirs not in own}
+    return {names[name] if name in names and names[name] not in given else name: given[name] for name in given}
+
+
+def convert(tool: str, args: Json, values: Mapping[tuple[str, str], Values], *, back: bool = False) -> Json:
+    """Return arguments with the values that differ converted."""
+    found = {name: values[tool, name] for name in args if (tool, name) in values}
+    converted = {name: (one.taken if back else one.shown)(args[name]) for name, one in found.items()}
+    return {**args, **converted}
+
+
+def _free(name: str, fallback: str, own: Mapping[str, Any]) -> str:
+    return fallback if name in own and name != fallback else name
+
+
+# -- values that differ -----------------------------------------------------------------------------------------------
+
+
+def _todos(given: Any, *, active: bool = False) -> Any:
+    """Return wick's todos as the other tools write them: a content, and a status that ends in completed."""
+    if not isinstance(given, list):
+        return given
+    return [_todo(one, active) if isinstance(one, dict) else one for one in given]
+
+
+def _todo(one: Json, active: bool) -> Json:
+    told = {"content" if name == "title" else name: value for name, value in one.items()}
+    if told.get("status") == "done":
+        told["status"] = "completed"
+    return {**told, "activeForm": told.get("content", "")} if active else told
+
+
+def _scaled(factor: float) -> Callable[[Any], Any]:
+    def scale(value: Any) -> Any:
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            return value
+        scaled = value * factor
+        return int(scaled) if scaled == int(scaled) else scaled
+
+    return scale
+
+
+def _same(value: Any) -> Any:
+    return value  # write_todos reads both forms
+
+
+KODELET_VALUES = {("write_todos", "todos"): Values(_todos, _same)}
+CLAUDE_VALUES = {
+    ("write_todos", "todos"): Values(lambda given: _todos(given, active=True), _same),
+    ("execute", "timeout"): Values(_scaled(1000), _scaled(0.001)),  # seconds here, milliseconds there
+}

@@ -1,0 +1,43 @@
+"""Models of capabilities: given as objects, or by name as `Agent("anthropic:…")` takes them.
+
+Capabilities do not know models. A name is looked up through the agent of the run that first needs it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from wick.errors import ConfigError
+from wick.operations import Run
+from wick.protocols import Model
+from wick.workers import in_thread
+
+ModelLike = Model | str | Mapping[str, Any]
+_KEY = "models by name"  # of run.scratch
+
+
+def check_model(given: Any, where: str) -> Any:
+    """Return a model, its name or its options; a ConfigError if it is none of these."""
+    named = (isinstance(given, str) and given.strip()) or (isinstance(given, Mapping) and given)
+    if not named and (isinstance(given, type) or not hasattr(given, "stream")):
+        raise ConfigError(f"{where} takes a model, or the name of one such as openai:gpt-4o, not {given!r}")
+    return given
+
+
+def model_label(given: ModelLike) -> str:
+    """Return what a model is called in logs; options other than its name may be secrets."""
+    if isinstance(given, Mapping):
+        return ":".join(str(given[key]) for key in ("provider", "model") if given.get(key))
+    return given if isinstance(given, str) else given.name
+
+
+async def find_model(run: Run, given: ModelLike) -> Model:
+    """Return a model; one by name is made once for each run, outside of the event loop."""
+    if not isinstance(given, str | Mapping):
+        return given
+    found: dict[str, Model] = run.root.scratch.setdefault(_KEY, {})
+    key = repr(given)
+    if key not in found:
+        found[key] = await in_thread(lambda: run.make(given).model, "finding a model")
+    return found[key]

@@ -1,0 +1,97 @@
+"""The documented table of endpoints, walked row by row on a real server."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from serving import DEMO, Served, frames, serving
+from talk import ask
+
+SAY = {"messages": [{"role": "user", "content": "Hello."}]}
+TOOL = {
+    "name": "weather",
+    "description": "Tells the weather.",
+    "parameters": {"type": "object", "properties": {}},
+    "callback_url": "http://127.0.0.1:9/weather",
+    "agents": ["*"],
+}
+
+# endpoint, method, body, status: in the order in which they are done
+TABLE: list[tuple[str, str, Any, int]] = [
+    ("/health", "GET", None, 200),
+    ("/agents/", "GET", None, 200),
+    ("/agents", "GET", None, 200),
+    ("/agents/", "POST", {"agent_id": "one", "model": "demo", "backend": "local"}, 201),
+    ("/agents", "POST", {"agent_id": "two", "model": "demo"}, 201),
+    ("/agents/one", "GET", None, 200),
+    ("/agents/two", "DELETE", None, 204),
+    ("/agents/one/invoke", "POST", SAY, 200),
+    ("/agents/one/stream", "POST", SAY, 200),
+    ("/agents/one/backend", "PATCH", {"mode": "local"}, 200),
+    ("/agents/one/container", "POST", {"action": "restart"}, 200),
+    ("/agents/one/container", "POST", {"action": "stop"}, 200),
+    ("/agents/one/hooks", "PATCH", {"hooks": {"todos": False}}, 200),
+    ("/agents/one/files/write", "PUT", {"path": "a/b.txt", "content": "x"}, 200),
+    ("/agents/one/files/list", "GET", None, 200),
+    ("/agents/one/files/list?path=", "GET", None, 200),
+    ("/agents/one/files/list?path=.", "GET", None, 200),
+    ("/agents/one/files/list?path=a", "GET", None, 200),
+    ("/agents/one/files/read?path=a/b.txt", "GET", None, 200),
+    ("/agents/one/files/download?path=a/b.txt", "GET", None, 200),
+    ("/agents/tools/available", "GET", None, 200),
+    ("/agents/tools/", "POST", TOOL, 201),
+    ("/agents/tools", "POST", TOOL, 201),
+    ("/agents/tools/weather", "DELETE", None, 204),
+    ("/agents/skills/available", "GET", None, 200),
+]
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    with serving(tmp_path_factory.mktemp("endpoints"), config=DEMO) as server:
+        yield server
+
+
+async def test_every_row_of_the_table_works(served: Served) -> None:
+    for path, method, body, status in TABLE:
+        got, told = await ask(served, "olga", method, path, **({"json": body} if body is not None else {}))
+        assert got == status, (method, path, got, told)
+        if "files/list" in path:
+            where = "b.txt" if path.endswith("=a") else "a"
+            assert where in [entry["name"] for entry in told["entries"]], path
+
+
+async def test_the_same_with_and_without_a_slash(served: Served) -> None:
+    assert await ask(served, "ada", "GET", "/agents") == await ask(served, "ada", "GET", "/agents/")
+    for path in ("/agents", "/agents/", "/agents/tools", "/agents/tools/"):
+        async with served.client("") as nobody, nobody.post(path, json={}, allow_redirects=False) as answer:
+            assert answer.status == 401, path  # it is refused, and sent nowhere else
+        if "tools" in path:
+            assert (await ask(served, "ada", "POST", path, json=TOOL))[0] == 403
+
+
+async def test_events_and_the_terminal_of_the_table_work(served: Served) -> None:
+    async with served.client("olga") as client:
+        async with client.get("/agents/events") as answer:
+            assert answer.status == 200 and answer.headers["content-type"].startswith("text/event-stream")
+        async with client.ws_connect("/agents/default/terminal") as terminal:
+            await terminal.send_str("exit\n")
+
+
+async def test_a_reply_in_the_stream_has_its_model_and_its_tokens(served: Served) -> None:
+    async with served.client("ada") as client, client.post("/agents/default/stream", json=SAY) as answer:
+        run = answer.headers["X-Run-Id"]
+        found = [frame async for frame in frames(answer)]
+    (end,) = [frame for frame in found if frame["event"] == "on_chat_model_end"]
+    usage = end["data"]["data"]["usage"]
+    assert end["data"]["name"] == "offline demo model" and usage["output_tokens"] > 0 and usage["input_tokens"] > 0
+    assert set(end["data"]["data"]["message"]) == {"role", "content"}  # they are no part of the message
+    (done,) = [frame for frame in found if frame["event"] == "done"]
+    assert done["data"]["data"]["usage"] == usage
+    async with served.client("ada") as client, client.get(f"/runs/{run}/events") as answer:  # told again, from the log
+        again = [frame async for frame in frames(answer)]
+    assert [frame for frame in again if frame["event"] == "on_chat_model_end"] == [end]
+    _, thread = await ask(served, "ada", "GET", f"/threads/{done['data']['thread_id']}")
+    assert all("usage" not in message for message in thread["messages"])
