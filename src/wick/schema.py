@@ -356,9 +356,9 @@ class ForeignArguments:
 
     def validate(self, tool: str, args: Mapping[str, Any]) -> dict[str, Any]:
         """A plain copy of the arguments, if they fit."""
-        data = encoded(tool, args)
-        problems = self._checked.get(digest(data)) if self._checked else None
-        data = self.typed(tool, data)
+        form = encoded(tool, args)
+        problems = self._checked.get(digest(form)) if self._checked else None
+        data = self.typed(tool, form)
         if problems is None:
             problems = self._check(tool, data, SCHEMA_STEPS)
         if problems:
