@@ -56,7 +56,17 @@ LAYERS: list[tuple[str, ...]] = [
     ("messages", "calculator"),
     ("skills",),  # programs that skills bring: they are run elsewhere, and know nothing of wick
     (
-        *("archives", "arithmetic", "config_text", "data_folder", "fencing", "front_matter", "holders", "printable"),
+        *(
+            "archives",
+            "arithmetic",
+            "config_secrets",
+            "config_text",
+            "data_folder",
+            "fencing",
+            "front_matter",
+            "holders",
+            "printable",
+        ),
         *("program", "outbound", "workers", "aliases", "schema", "turns", "shapes", "lexing"),
     ),
     ("frozen",),

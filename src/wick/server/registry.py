@@ -22,6 +22,7 @@ import orjson
 
 from wick.agent import Agent
 from wick.config import Config
+from wick.config_secrets import secrets_in
 from wick.frozen import canonical, digest
 from wick.protocols import Store
 from wick.server.building import Building, Instance
@@ -33,7 +34,7 @@ from wick.server.overrides import Overrides
 from wick.server.places import Places
 from wick.server.records import Records
 from wick.server.reload import Watched
-from wick.server.secrets import NO_SECRETS, Redaction, Secrets, secrets_in
+from wick.server.secrets import NO_SECRETS, Redaction, Secrets
 from wick.server.settings import Settings
 from wick.server.templates import (
     EVERYONE,
