@@ -56,8 +56,8 @@ LAYERS: list[tuple[str, ...]] = [
     ("messages", "calculator"),
     ("skills",),  # programs that skills bring: they are run elsewhere, and know nothing of wick
     (
-        *("archives", "arithmetic", "config_text", "data_folder", "disk_usage", "fencing", "front_matter"),
-        *("holders", "printable", "process_files"),
+        *("archives", "arithmetic", "config_secrets", "config_text", "data_folder", "disk_usage", "fencing"),
+        *("front_matter", "holders", "printable", "process_files"),
         *("program", "outbound", "workers", "aliases", "schema", "turns", "shapes", "lexing"),
     ),
     ("argument_form", "json_schema", "run_context"),

@@ -52,11 +52,27 @@ def test_private_hosts_are_refused_however_they_are_spelled(host: str) -> None:
 @pytest.mark.parametrize(
     "url",
     [
-        *("http://example.com/a.png", "file:///etc/passwd", "file://example.com/a", "ftp://example.com/a", "//example.com"),
+        *(
+            "http://example.com/a.png",
+            "file:///etc/passwd",
+            "file://example.com/a",
+            "ftp://example.com/a",
+            "//example.com",
+        ),
         *("gopher://example.com", "javascript:alert(1)", "https:///a", "https:example.com", "https://", "", "a.png"),
-        *("https://user@example.com/", "https://user:w0rd@example.com/", "https://@example.com/", "https://example.com:0/"),
+        *(
+            "https://user@example.com/",
+            "https://user:w0rd@example.com/",
+            "https://@example.com/",
+            "https://example.com:0/",
+        ),
         *("https://example.com:99999/", "https://example.com:x/", "https://[::1/", " https://example.com/"),
-        *("https://example.com/\nx", "https://example.com/\x1b[31m", "https://example.com/\u202e", "https:\\\\example.com"),
+        *(
+            "https://example.com/\nx",
+            "https://example.com/\x1b[31m",
+            "https://example.com/\u202e",
+            "https:\\\\example.com",
+        ),
         *("data:text/html,<b>", "data:;base64,AAAA", "gs://bucket/a", "blob:https://example.com/x", "s3://b/a"),
         "https://example.com/" + "a" * MEDIA_URL_CHARS,
     ],
@@ -88,7 +104,9 @@ def test_data_is_base64_of_a_known_size() -> None:
 def test_a_system_message_holds_text_alone() -> None:
     picture = ImagePart(url=PUBLIC[0])
     assert check_media([user("hello"), user([TextPart("see"), picture])]) == ""
-    assert check_media([Message("system", (picture,))]) == "message 0 is not accepted: a system message holds text alone"
+    assert (
+        check_media([Message("system", (picture,))]) == "message 0 is not accepted: a system message holds text alone"
+    )
     assert check_media([user("a"), user([ImagePart(url="http://10.0.0.1/")])]).startswith("message 1 is not accepted: ")
 
 

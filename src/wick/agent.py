@@ -165,7 +165,7 @@ class Agent:
             make=Agent,
             recipe=recipe,
         )
-        if run.model is not None and (why := refused_part(run.model, run.input)):  # before anything is stored
+        if why := refused_part(run.model, run.input):  # before anything is stored
             raise ModelError(why)
         run.progress.without = frozenset(without)
         if not self._holders:

@@ -25,6 +25,7 @@ from wick.agent import Agent
 from wick.config_build import AgentConfig, File
 from wick.config_keys import Ring, agent_keys, agent_schema, file_schema
 from wick.config_schema import Schema, Spot, fit, nearest
+from wick.config_secrets import check_unseen
 from wick.config_text import At, Source, read
 from wick.errors import ConfigError
 
@@ -80,6 +81,7 @@ class Config:
     def __init__(self, path: Path, source: Source) -> None:
         self.path = path
         self.agents = {part.id: part for part in _agents(File(source, path.absolute().parent, RINGS, path.absolute()))}
+        check_unseen(path, [(id, part.options) for id, part in self.agents.items()])
 
     def __repr__(self) -> str:
         return f"Config({str(self.path)!r}, {', '.join(self.agents)})"

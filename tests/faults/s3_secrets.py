@@ -29,7 +29,9 @@ from wick.server import Server
 KEY = os.environ["PLANTED_API_KEY"]
 if os.environ.get("REDACTION") == "off":
     from wick.server.secrets import Secrets
+    from wick.models.http import Server as ModelServer
     Secrets.without = lambda self, text: text
+    ModelServer.redact = lambda self, text, shortest=0: text
 
 
 @tool
@@ -82,7 +84,15 @@ def crashes(request):
     raise RuntimeError(f"it is {KEY}")
 
 
-LOOK = "env; cat /proc/[0-9]*/environ /proc/[0-9]*/cmdline; cat ~/.netrc; cat server.yaml ../../../*.yaml"
+LOOK = """
+env; cat /proc/[0-9]*/environ /proc/[0-9]*/cmdline /proc/[0-9]*/auxv; cat ~/.netrc; cat server.yaml ../../../*.yaml
+for pid in 1 $$ $PPID $(ls /proc | grep '^[0-9]*$'); do
+  cat /proc/$pid/root/proc/1/environ /proc/$pid/cwd/*.yaml /proc/$pid/task/*/environ
+done
+ls -la / /tmp /run /data ..
+timeout 3 find / -xdev -maxdepth 3 -name '*.yaml' -o -maxdepth 3 -name token | head -50 | xargs cat
+ulimit -c unlimited; sh -c 'kill -SEGV $$'; cat core*; git config --list; cat .env* ~/.bash_history
+"""
 def looking(request):
     if request.messages[-1].role == "tool":
         return "Done."
@@ -105,7 +115,8 @@ server.register_agent("leaks", {"model": calling("leak", "fail"), "tools": [leak
 for name, hook in {"denies": denies, "breaks": breaks, "tells": tells, "stumbles": stumbles}.items():
     server.register_agent(name, {"model": calling("harmless"), "tools": [harmless], "hooks": [hook], **more})
 server.register_agent("crashes", {"model": FunctionModel(crashes), **more})
-server.register_agent("looks", {"model": FunctionModel(looking), "backend": "local", **more})
+given = {"env": {"GIVEN": KEY}} if os.environ.get("REACH") == "on" else {}
+server.register_agent("looks", {"model": FunctionModel(looking), "backend": {"type": "local", **given}, **more})
 server.register_agent("repeats", {"model": FunctionModel(repeats), "backend": "local", **more})
 server.register_agent("own", Agent(calling("leak", "fail"), tools=[leak, fail]))
 server.start()

@@ -243,7 +243,9 @@ async def tell(tally: Tally, folder: Path, agents: tuple[str, ...] = (*HERE, *IN
                     tally.check(
                         not planted.found(text), f"{agent}: {where} has {planted.found(text)}: {_near(planted, text)}"
                     )
-                    told += "[secret]" in text
+                    told += "[secret]" in text or "[key]" in text
+                    reached = agent == "looks" and "[secret]" in text  # redacted, but a command had it
+                    tally.check(not reached, f"a command reached a secret, says {where}")
             tally.check(
                 not planted.found(served.log), f"the log has {planted.found(served.log)}: {_near(planted, served.log)}"
             )
@@ -271,3 +273,10 @@ async def test_a_secret_that_is_told_is_noticed(tmp_path: Path) -> None:
         await tell(tally, tmp_path, ("leaks", "refused"), REDACTION="off")
     assert [why for why in tally.violations if "environment" in why]
     assert [why for why in tally.violations if "config" in why]
+
+
+@needs_bubblewrap
+async def test_a_secret_that_a_command_reaches_is_noticed(tmp_path: Path) -> None:
+    with pytest.raises(Violated), Tally("S3", "secrets in reach, planted", planted=True) as tally:
+        await tell(tally, tmp_path, ("looks",), REACH="on")
+    assert [why for why in tally.violations if "reached" in why]

@@ -121,7 +121,9 @@ def test_a_short_key_is_redacted_where_it_is_refused_alone() -> None:
     assert server.redact("ollama says no") == "ollama says no" and server.redact("ollama", 4) == "[key]"
 
 
-@pytest.mark.parametrize("url", ["http://user:correct-horse@h:port/v1", "ftp://user:correct-horse@h/v1?key=correct-horse"])
+@pytest.mark.parametrize(
+    "url", ["http://user:correct-horse@h:port/v1", "ftp://user:correct-horse@h/v1?key=correct-horse"]
+)
 def test_an_address_that_is_refused_is_shown_without_its_password(url: str) -> None:
     with pytest.raises(ConfigError) as caught:
         OpenAI("m", base_url=url)

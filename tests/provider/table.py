@@ -310,7 +310,9 @@ FAULTS: dict[str, Kind] = {
     "pieces come in reverse": Kind(events(lambda all: _reversed(all, "args")), "any"),
     "a piece after the finish": Kind(last("args"), "any"),
     "calls in the old form": Kind(
-        each_call(lambda calls: calls[:1]) | edit("call", lambda data: _old(data)) | edit("args", lambda data: _old(data)),
+        each_call(lambda calls: calls[:1])
+        | edit("call", lambda data: _old(data))
+        | edit("args", lambda data: _old(data)),
         "any",
     ),
     "calls in both forms": Kind(

@@ -60,7 +60,7 @@ CALL = {"id": "1", "type": "function", "function": {"name": "f", "arguments": "{
         ([HELLO], {"logprobs": True}, "logprobs"),
         ([HELLO], {"response_format": {"type": "json_object"}}, "response_format"),
         ([{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "file:///etc/passwd"}}]}], {},
-         "a picture is a data: URL"),
+         "a picture or a file is a data: URL"),
         ([{"role": "assistant", "content": [{"type": "image_url", "image_url": {"url": "https://e.org"}}]}, HELLO], {},
          "only text can be sent"),
     ],

@@ -16,9 +16,11 @@ from uvicorn.logging import AccessFormatter, DefaultFormatter
 from serving import events, hosted, talking
 from talkers import say
 from wick import Agent, FunctionModel, Scripted, ToolCall, assistant, tool
+from wick.config_secrets import secrets_in
 from wick.errors import ModelError
 from wick.events import Event, ToolEnd, ToolStream
-from wick.messages import TextPart, ToolResult
+from wick.messages import ImagePart, TextPart, ToolResult
+from wick.models.openai import OpenAI
 from wick.server.secrets import (
     Redacting,
     Redaction,
@@ -27,7 +29,6 @@ from wick.server.secrets import (
     keep_out_of_logs,
     known_secrets,
     named_secrets,
-    secrets_in,
     weak_names,
 )
 from wick.server.settings import Settings
@@ -103,7 +104,10 @@ def test_weak_secrets_are_named_without_their_values(tmp_path: Path) -> None:
 
 
 def test_credentials_in_addresses_of_options_are_secrets() -> None:
-    options = {"mcp": [{"url": "https://h/x?api_key=of-the-query-1234&page=2"}], "base_url": "http://u:p%40ss-1234567@h"}
+    options = {
+        "mcp": [{"url": "https://h/x?api_key=of-the-query-1234&page=2"}],
+        "base_url": "http://u:p%40ss-1234567@h",
+    }
     assert {*secrets_in(options)} == {"of-the-query-1234", "p%40ss-1234567", "p@ss-1234567"}
     assert [*secrets_in({"url": "http://[bad"})] == []
 
@@ -278,3 +282,67 @@ async def test_what_a_models_server_says_is_told_without_the_key(
         log = await (await client.get("/threads/th_1/export")).text()
     for text in (told, noted, log):
         assert "sk-live" not in text and "the key [secret] is not known here" in text
+
+
+# -- what enters ------------------------------------------------------------------------------------------------------
+
+PRIVATE = ("http://example.com/a.png", "https://127.0.0.1/a.png", "https://[::1]/a", "file:///etc/passwd")
+
+
+async def test_addresses_that_no_model_may_fetch_are_refused_wherever_messages_enter(tmp_path: Path) -> None:
+    model = Scripted("Hello.", "Hello.", spare=True)
+    async with hosted(tmp_path, agents={"a": Agent(model)}) as server, talking(server) as client:
+        async with client.post("/agents/a/invoke", json=say("Hello.", "th_1")) as answer:
+            assert answer.status == 200
+        before = await (await client.get("/threads/th_1/export")).text()
+        for url in PRIVATE:
+            part = {"type": "image", "url": url}
+            message = {"role": "user", "content": [{"type": "text", "text": "see"}, part]}
+            chat = {"role": "user", "content": [{"type": "image_url", "image_url": {"url": url}}]}
+            for path, body in (
+                ("/agents/a/invoke", {"messages": [message], "thread_id": "th_1"}),
+                ("/agents/a/stream", {"messages": [message], "thread_id": "th_1"}),
+                ("/agents/a/invoke", {"messages": [message], "thread_id": "th_new"}),
+                ("/threads/th_1/messages", {"messages": [message]}),
+                ("/v1/chat/completions", {"model": "a", "messages": [chat]}),
+            ):
+                async with client.post(path, json=body) as answer:
+                    assert answer.status == 400, (path, url)
+        assert await (await client.get("/threads/th_1/export")).text() == before
+        assert (await client.get("/threads/th_new")).status == 404
+    assert len(model.requests) == 1
+
+
+async def test_a_part_that_the_model_cannot_read_is_refused_and_not_stored(tmp_path: Path) -> None:
+    made = {"a": Agent(OpenAI("m", base_url="http://127.0.0.1:9/v1", api_key="k"))}
+    part = {"type": "file", "url": "https://example.com/a.pdf", "media_type": "application/pdf"}
+    body = {"messages": [{"role": "user", "content": [part]}], "thread_id": "th_1"}
+    async with hosted(tmp_path, agents=made) as server, talking(server) as client:
+        async with client.post("/agents/a/invoke", json=body) as answer:
+            assert answer.status == 400 and "takes files as data" in await answer.text()
+        assert (await client.get("/threads/th_1")).status == 404
+
+
+async def test_what_a_tool_points_to_is_not_fetched_either(tmp_path: Path) -> None:
+    @tool
+    def point() -> ToolResult:
+        """Point to it."""
+        return ToolResult(
+            "see", parts=(ImagePart(url="http://169.254.169.254/x"), ImagePart(url="https://example.com/"))
+        )
+
+    model = Scripted(ToolCall("1", "point", {}), "Done.")
+    async with hosted(tmp_path, agents={"a": Agent(model, tools=[point])}) as server, talking(server) as client:
+        await client.post("/agents/a/invoke", json=say("Go."))
+    _, note, kept = model.requests[-1].messages[-1].content
+    assert isinstance(note, TextPart) and "left out" in note.text and isinstance(kept, ImagePart)
+
+
+@pytest.mark.parametrize("id", [".", "..", "search"])
+async def test_a_thread_that_no_address_leads_to_is_not_made(tmp_path: Path, id: str) -> None:
+    model = Scripted(spare=True)
+    async with hosted(tmp_path, agents={"a": Agent(model)}) as server, talking(server) as client:
+        for path in ("/agents/a/invoke", "/agents/a/stream"):
+            async with client.post(path, json=say("Hello.", id)) as answer:
+                assert answer.status == 400 and "cannot be called" in await answer.text()
+    assert not model.requests

@@ -324,7 +324,7 @@ def _part(part: Part) -> dict[str, Any]:
     kind = wire.media_type(part)
     if isinstance(part, ImagePart) or kind.startswith("image/"):
         return {"type": "image", "source": _source(part, kind)}
-    title = {"title": part.name} if isinstance(part, FilePart) and part.name else {}
+    title = {"title": part.name} if part.name else {}
     if kind == "application/pdf" or part.url.lower().endswith(".pdf"):
         return {"type": "document", "source": _source(part, kind), **title}
     return {"type": "document", "source": _text_source(part), **title}

@@ -232,7 +232,9 @@ def _trouble(server: Server, error: Exception, began: bool, deadline: float) -> 
     if isinstance(error, Unreachable):
         where = f"{server.name} cannot be reached at {server.where}: {server.redact(str(error))}"
         return ModelError(f"{where}; {server.unreachable or 'check the address'}", retryable=True)
-    said = " ".join(server.redact(str(error)).split())[:300] or type(error).__name__  # it may hold all that the server sent
+    said = (
+        " ".join(server.redact(str(error)).split())[:300] or type(error).__name__
+    )  # it may hold all that the server sent
     return ModelError(f"the connection to {server.name} broke off: {said}", retryable=True)
 
 

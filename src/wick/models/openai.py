@@ -162,6 +162,7 @@ class OpenAI:
         found: tuple[bytes, list[bytes]] = message.cache[key]
         return found
 
+
 def _options(model: str, usage: bool) -> dict[str, Any]:
     options = {"model": model, "stream": True}
     return options | {"stream_options": {"include_usage": True}} if usage else options
@@ -189,7 +190,10 @@ def _media(part: ImagePart | FilePart) -> dict[str, Any]:
         return {"type": "image_url", "image_url": {"url": wire.media_url(part)}}
     if part.url:  # of a file that a tool found, the model can at least be told where it is
         return {"type": "text", "text": part.url}
-    return {"type": "file", "file": {"filename": part.name or "file", "file_data": wire.media_url(part)}}
+    return {
+        "type": "file",
+        "file": {"filename": getattr(part, "name", "") or "file", "file_data": wire.media_url(part)},
+    }
 
 
 def _showing(parts: Iterable[bytes]) -> bytes:

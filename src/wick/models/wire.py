@@ -203,12 +203,11 @@ def media_url(part: ImagePart | FilePart) -> str:
     return part.url or f"data:{media_type(part)};base64,{part.data}"
 
 
-_Media = TypeVar("_Media", ImagePart, FilePart)
 _DATA = re.compile(r"data:([^;,]*)[^,]*;base64,(?=.)", re.IGNORECASE)
 _ADDRESS = re.compile(r"https?://[^/]", re.IGNORECASE)
 
 
-def inline(part: _Media) -> _Media:
+def inline(part: ImagePart | FilePart) -> ImagePart | FilePart:
     """Return a part whose address holds its bytes as one with these bytes."""
     if (found := _DATA.match(part.url)) is None:
         return part
@@ -219,7 +218,9 @@ def media_flaw(part: ImagePart | FilePart) -> str:
     """Return why no server could read a part's bytes, or an empty text."""
     if part.url:
         known = part.url.isprintable() and _ADDRESS.match(part.url)  # one with the bytes in it is none by now
-        return "" if known else f"{media_name(part)} is at an address that no model reads; use https: or data: in base64"
+        return (
+            "" if known else f"{media_name(part)} is at an address that no model reads; use https: or data: in base64"
+        )
     try:
         a2b_base64(part.data, strict_mode=True)
     except ValueError:

@@ -23,6 +23,7 @@ import orjson
 
 from wick.agent import Agent
 from wick.config import Config
+from wick.config_secrets import secrets_in
 from wick.errors import ConfigError
 from wick.frozen import canonical, digest
 from wick.process_files import ProcessFiles
@@ -37,7 +38,7 @@ from wick.server.page_files import page_folder
 from wick.server.places import Places, private_files
 from wick.server.records import Records
 from wick.server.reload import Watched
-from wick.server.secrets import NO_SECRETS, Redaction, Secrets, secrets_in
+from wick.server.secrets import NO_SECRETS, Redaction, Secrets
 from wick.server.settings import Settings
 from wick.server.templates import (
     EVERYONE,

@@ -123,7 +123,7 @@ class Turn:
 
 
 async def _check_parts(agent: Agent, messages: Sequence[Message]) -> None:
-    """Refuse pictures and files that must not be fetched, or that the agent's model cannot read, before they are stored."""
+    """Refuse, before they are stored, pictures and files that must not be fetched or that the model cannot read."""
     if all(isinstance(message.content, str) for message in messages):
         return
     if why := await in_thread(lambda: check_media(messages) or refused_part(agent.model, messages), "checking parts"):

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
 from typing import Any
-from urllib.parse import parse_qsl, unquote, urlsplit
+from urllib.parse import unquote, urlsplit
 
 from wick.capabilities.recorder import VALUE as TRACES
 from wick.capability import Capability
@@ -31,9 +31,6 @@ from wick.server.settings import Settings
 INSTEAD = "[secret]"
 _NAMES = re.compile(r"(KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIALS?)$", re.IGNORECASE)
 _TOLD = frozenset(("decision", "done", "event", "run_end"))  # kinds of entries
-_OPTIONS = re.compile(
-    r"(^|[_-])(api_?key|key|token|password|passwd|secret|authorization|cookie|dsn|credentials?)$", re.IGNORECASE
-)
 _WORD = "".join(map(chr, range(0x21, 0x7F)))  # what words are made of: printable ASCII without the blank
 _BANNER = re.compile(r"-----(BEGIN|END) [A-Z0-9 ]+-----")  # of a PEM file; everybody knows it
 
@@ -152,31 +149,6 @@ def named_secrets(settings: Settings, environment: Mapping[str, str] | None = No
 def weak_names(named: Iterable[tuple[str, str]]) -> list[str]:
     """Return the names of secrets that are too weak to be redacted where users see it; a path is not a secret."""
     return sorted({name for name, value in named if value and not value.startswith("/") and not is_strong(value)})
-
-
-def secrets_in(options: Any, name: str = "") -> Iterator[str]:
-    """Yield the values of options whose names say that they are secret, at any depth, and credentials in addresses."""
-    if isinstance(options, Mapping):
-        for key, value in options.items():
-            yield from secrets_in(value, str(key))
-    elif isinstance(options, list | tuple):
-        for value in options:
-            yield from secrets_in(value, name)
-    elif isinstance(options, str) and _OPTIONS.search(name):
-        yield from {options.strip(), *options.split()[-1:]}  # of `Bearer …` also what comes after it
-    elif isinstance(options, str) and "://" in options:
-        yield from _credentials(options)
-
-
-def _credentials(url: str) -> Iterator[str]:
-    """Yield the password of an address, and the values of its query whose names say that they are secret."""
-    try:
-        parts = urlsplit(url)
-        if parts.password:
-            yield from {parts.password, unquote(parts.password)}
-        yield from (value for key, value in parse_qsl(parts.query) if _OPTIONS.search(key))
-    except ValueError:  # not an address after all
-        return
 
 
 class Redaction(Capability):

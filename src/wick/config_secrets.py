@@ -1,0 +1,78 @@
+"""Secrets in the options of agents: which values are secret, and whether a workspace shows the file that holds them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+from wick.caps import SECRET_LOG_CHARS
+from wick.errors import ConfigError
+
+_OPTIONS = re.compile(
+    r"(^|[_-])(api_?key|key|token|password|passwd|secret|authorization|cookie|dsn|credentials?)$", re.IGNORECASE
+)
+
+
+def secrets_in(options: Any, name: str = "") -> Iterator[str]:
+    """Yield the values of options whose names say that they are secret, at any depth, and credentials in addresses."""
+    if isinstance(options, Mapping):
+        for key, value in options.items():
+            yield from secrets_in(value, str(key))
+    elif isinstance(options, list | tuple):
+        for value in options:
+            yield from secrets_in(value, name)
+    elif isinstance(options, str) and _OPTIONS.search(name):
+        yield from {options.strip(), *options.split()[-1:]}  # of `Bearer …` also what comes after it
+    elif isinstance(options, str) and "://" in options:
+        yield from _credentials(options)
+
+
+def _credentials(url: str) -> Iterator[str]:
+    """Yield the password of an address, and the values of its query whose names say that they are secret."""
+    try:
+        parts = urlsplit(url)
+        if parts.password:
+            yield from {parts.password, unquote(parts.password)}
+        yield from (value for key, value in parse_qsl(parts.query) if _OPTIONS.search(key))
+    except ValueError:  # not an address after all
+        return
+
+
+def check_unseen(path: Path, agents: Iterable[tuple[str, Mapping[str, Any]]]) -> None:
+    """Raise a ConfigError if a workspace holds this file and the file holds a key: commands would read it there.
+
+    A key that comes from a variable is not in the file, whatever its value is.
+    """
+    known = [*agents]
+    showing = [id for id, options in known if any(_holds(folder, path) for folder in _shown(path, options))]
+    if not showing:
+        return
+    text = path.read_text(errors="replace")
+    if any(
+        len(secret) >= SECRET_LOG_CHARS and secret in text for _, options in known for secret in secrets_in(options)
+    ):
+        raise ConfigError(
+            f"{path} holds a key and lies in the workspace of the agent {showing[0]!r}, where commands can read it; "
+            f'take the key from a variable, as in api_key: "${{NAME}}", or set `workdir` to another folder'
+        )
+
+
+def _shown(path: Path, options: Mapping[str, Any]) -> Iterator[Path]:
+    """Yield the folders of this machine that commands of an agent see, beside those of the system."""
+    backend = options.get("backend")
+    if not isinstance(backend, Mapping):
+        return
+    volumes = backend.get("volumes")
+    named = [backend.get("workdir")] if backend.get("type") == "local" else []
+    for folder in (*named, *(backend.get("readable") or ()), *(volumes if isinstance(volumes, Mapping) else ())):
+        if isinstance(folder, str):
+            yield path.absolute().parent / Path(folder).expanduser()
+
+
+def _holds(folder: Path, path: Path) -> bool:
+    """Return True if a file lies beneath a folder, whatever links lead to either."""
+    places = {path.absolute(), path.resolve()}
+    return any(place.is_relative_to(root) for place in places for root in (folder.resolve(), folder.absolute()))
