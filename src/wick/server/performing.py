@@ -7,7 +7,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from time import monotonic
-from typing import Any, TypeGuard
+from typing import Any, TypeGuard, TypeVar
 
 from wick import journal
 from wick.errors import TEMPORARY, StoreError, forget, public_text
@@ -29,6 +29,10 @@ from wick.threads import Thread
 from wick.workers import in_thread
 
 logger = logging.getLogger("wick.server")
+
+RETRY_PAUSES = (0.1, 0.3, 1.0)  # seconds between tries of work on a store that failed for now
+
+T = TypeVar("T")
 
 
 @dataclass(eq=False, slots=True)
@@ -154,7 +158,8 @@ class Performing:
             result = await self._result(running, problem)
             price = await in_thread(lambda: result.price, "a price") if result.charges else None
             running.info = self._hidden(running.info.came_to(result, None if price is None else float(price)))
-            await self.records.put(KIND, running.info.owner, running.info.id, running.info.to_json())
+            noted = running.info
+            await patiently(lambda: self.records.put(KIND, noted.owner, noted.id, noted.to_json()))
             await self.usage.count(
                 running.user, running.info.agent, result, run=running.info.id, ended=not running.stalled
             )
@@ -246,6 +251,18 @@ CANCELLED = Result(outcome="cancelled", reason="user requested")
 
 
 STALLED = "the store cannot be written now; the run continues when it can"
+
+
+async def patiently(work: Callable[[], Awaitable[T]]) -> T:
+    """Do work on the store, and repeat it a few times while the store fails for now."""
+    for pause in RETRY_PAUSES:
+        try:
+            return await work()
+        except StoreError as error:
+            if error.code not in TEMPORARY:
+                raise
+        await asyncio.sleep(pause)
+    return await work()
 
 
 def _is_temporary(error: Exception) -> TypeGuard[StoreError]:
