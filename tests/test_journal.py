@@ -38,7 +38,8 @@ from wick import (
     wrap,
 )
 from wick.capabilities.sessions import Sessions
-from wick.errors import ConfigError, ModelError, StoreError
+from wick.caps import UNHEARD_RUNS
+from wick.errors import TEMPORARY, ConfigError, ModelError, StoreError
 from wick.events import ChatModelRestart, Done, Event, Failed
 from wick.frozen import thaw
 from wick.hooks import Next
@@ -1073,3 +1074,102 @@ async def test_a_stream_that_is_seen_through_is_not_read() -> None:
     with pytest.raises(ConfigError, match="read once"):
         async for _ in stream:
             pass
+
+
+# -- messages of runs that end before they begin ---------------------------------------------------------------------
+
+
+async def log_of(store: InMemory) -> list[dict[str, Any]]:
+    return [row async for batch in store.read("local", "th_1") for row in batch]
+
+
+async def test_the_messages_of_a_run_that_failed_before_it_began_are_an_input_of_the_next() -> None:
+    """Every hook sees them then; the hook that failed may be one that changes them."""
+    store, down, seen = await kept_store(), [True], list[list[str]]()
+
+    @before(Run)
+    def policy(run: Run) -> None:
+        if down[0]:
+            raise ConnectionError("the policy service is down")
+        seen.append([message.text for message in run.input])
+        run.input = [user(message.text.replace("1234", "****")) for message in run.input]
+
+    agent = Agent(Scripted("Done."), hooks=[Sessions(store), policy])
+    await store.enqueue("local", "th_1", user("the number is 1234").to_json())
+    with pytest.raises(ConnectionError):
+        await agent.run(thread="th_1")
+    assert (await store.head("local", "th_1")).queued == 0
+    last = (await log_of(store))[-1]
+    assert (last["kind"], last["data"]["outcome"]) == ("run_end", "failed")
+    assert last["data"]["unheard"][0]["message"]["content"] == "the number is 1234"
+    down[0] = False
+    await store.enqueue("local", "th_1", user("well?").to_json())
+    result = await agent.run(thread="th_1")
+    assert seen == [["the number is 1234", "well?"]]
+    assert [message.text for message in result.messages] == ["the number is ****", "well?", "Done."]
+    assert (await Sessions(store).load("th_1")).unheard == ()
+    await store.close()
+
+
+async def test_a_message_on_which_a_hook_always_fails_does_not_block_its_thread() -> None:
+    store = await kept_store()
+
+    @before(Run)
+    def fragile(run: Run) -> None:
+        if any(message.text == "poison" for message in run.input):
+            raise ValueError("I cannot read this")
+
+    agent = Agent(Scripted("Fine."), hooks=[Sessions(store), fragile])
+    failures = 0
+    for number in range(10):
+        await store.enqueue("local", "th_1", user("poison" if not number else f"hello {number}").to_json())
+        try:
+            result = await agent.run(thread="th_1")
+            break
+        except ValueError:
+            failures += 1
+    assert failures == UNHEARD_RUNS
+    texts = [message.text for message in result.messages]
+    assert "hello 1" in texts and "hello 3" in texts and "poison" not in texts
+    unheard = [row["data"] for row in await log_of(store) if row["kind"] == "event"]
+    assert [row["data"]["message"]["content"] for row in unheard] == ["poison"]
+    await store.close()
+
+
+@pytest.mark.parametrize("code", TEMPORARY)
+async def test_messages_stay_in_the_inbox_while_the_store_fails(code: str) -> None:
+    store = await kept_store()
+    fails = [True]
+
+    @before(Run)
+    async def read(run: Run) -> None:
+        if fails[0]:
+            raise StoreError("not now", code)
+
+    agent = Agent(Scripted("Done."), hooks=[Sessions(store), read])
+    await store.enqueue("local", "th_1", user("hello").to_json())
+    with pytest.raises(StoreError):
+        await agent.run(thread="th_1")
+    assert (await store.head("local", "th_1")).queued == 1
+    fails[0] = False
+    result = await agent.run(thread="th_1")
+    assert [message.text for message in result.messages] == ["hello", "Done."]
+    await store.close()
+
+
+async def test_messages_of_a_failed_run_join_a_run_that_has_an_input() -> None:
+    store, down = await kept_store(), [True]
+
+    @before(Run)
+    def policy(run: Run) -> None:
+        if down[0]:
+            raise ConnectionError("the policy service is down")
+
+    agent = Agent(Scripted("Done."), hooks=[Sessions(store), policy])
+    await store.enqueue("local", "th_1", user("first").to_json())
+    with pytest.raises(ConnectionError):
+        await agent.run(thread="th_1")
+    down[0] = False
+    result = await agent.run("second", thread="th_1")
+    assert [message.text for message in result.messages] == ["first", "second", "Done."]
+    await store.close()

@@ -11,10 +11,11 @@ from typing import Any
 import pytest
 
 from keeping import KINDS, place
-from wick import Agent, Ask, FunctionModel, Scripted, Thread, ToolCall, ToolUse, assistant, guard, tool
+from wick import Agent, Ask, FunctionModel, Scripted, Thread, ToolCall, ToolUse, assistant, guard, tool, user
 from wick.capabilities.sessions import Sessions
 from wick.capabilities.subagents import Subagents
 from wick.errors import StoreError
+from wick.keeping import hold, release_leases
 from wick.protocols import Queued, Store
 from wick.stores.in_memory import InMemory
 from wick.stores.sqlite import Sqlite
@@ -346,4 +347,51 @@ async def test_after_the_store_had_trouble_the_next_run_need_not_wait_for_the_le
     thread = await Sessions(store).load("th_1")
     assert "whether it took effect is unknown" in thread.messages.tool_messages()[0].text
     await check_settled(store)
+    await store.close()
+
+
+class Lossy(InMemory):
+    """A store that loses the connection of some calls, before or after they took effect."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lost = 0
+        self.takes_effect = True
+        self.releases = True
+
+    async def append(self, *given: Any, **options: Any) -> int:
+        if self.lost:
+            self.lost -= 1
+            if self.takes_effect:
+                await super().append(*given, **options)
+            raise StoreError("the connection was closed", "unavailable")
+        return await super().append(*given, **options)
+
+    async def release(self, owner: str, id: str, fence: int) -> None:
+        if not self.releases:
+            raise StoreError("the connection was closed", "unavailable")
+        await super().release(owner, id, fence)
+
+
+@pytest.mark.parametrize("takes_effect", [True, False])
+async def test_an_append_whose_connection_was_lost_is_repeated(takes_effect: bool) -> None:
+    store = Lossy()
+    async with hold(store, "ada", thread := Thread("th_1")):
+        store.lost, store.takes_effect = 2, takes_effect
+        thread.add(user("hello"))
+        await thread.saved()
+    assert [row["data"]["content"] async for batch in store.read("ada", "th_1") for row in batch] == ["hello"]
+    await store.close()
+
+
+async def test_a_lease_that_could_not_be_released_is_released_later() -> None:
+    store = Lossy()
+    async with hold(store, "ada", Thread("th_1")):
+        store.releases = False
+    assert (await store.head("ada", "th_1")).leased
+    await release_leases(store)
+    assert (await store.head("ada", "th_1")).leased
+    store.releases = True
+    await release_leases(store)
+    assert not (await store.head("ada", "th_1")).leased
     await store.close()

@@ -232,12 +232,14 @@ def give_up(
     error: tuple[str, str] | None = None,
 ) -> None:
     """Write that a run is over which nobody performs now: it was to begin with these words, or waits to go on."""
+    unheard = [{"message": message.to_json(), "failures": failures} for message, failures in thread.unheard]
     if thread.open_run is None or thread.open_run["run"] != run:
         thread.add(*said)
         thread.append("run_start", {"run": run, "agent": "", "guards": [], "resumed": False, "input": len(said)})
     usage = {} if thread.open_run is None else thread.open_run.get("usage", {})
     _answer_all(thread, f"the run {'failed' if outcome == 'failed' else f'was {outcome}'}")
     about = {"run": run, "outcome": outcome, "reason": reason, "usage": usage}
+    about |= {"unheard": unheard} if unheard else {}  # they are still an input of the next run
     thread.append("run_end", about | ({"error": {"code": error[0], "message": error[1]}} if error else {}))
 
 

@@ -11,7 +11,7 @@ import json
 import sqlite3
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, closing, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -254,21 +254,22 @@ async def _last(response: aiohttp.ClientResponse) -> tuple[str, str] | None:
 async def talk_while(
     target: Target, fault: Fault, routes: Sequence[str], seconds: float, name: str
 ) -> list[Acknowledged]:
-    """Talk from before the fault until it is over; each client in a thread of its own."""
+    """Talk from before the fault until it is over, each client in a thread of its own; half of them begin in it."""
+    failing = asyncio.Event()
     async with talking(target.server) as client:
         threads = {f"th_{name}_{route}_{number}": route for route in routes for number in range(2)}
         await asyncio.gather(*(answer(client, "worker", say("First.", thread)) for thread in threads))
 
-        async def speak(thread: str, route: str, delay: float) -> list[Acknowledged | None]:
-            await asyncio.sleep(delay)
+        async def speak(thread: str, route: str, number: int) -> list[Acknowledged | None]:
+            await failing.wait() if number % 2 else await asyncio.sleep(0.02 * number)
             return [await talk(client, route, thread, f"<{thread} {number}>") for number in range(2)]
 
         speaking = [
-            asyncio.create_task(speak(thread, route, 0.04 * number))
-            for number, (thread, route) in enumerate(threads.items())
+            asyncio.create_task(speak(thread, route, number)) for number, (thread, route) in enumerate(threads.items())
         ]
         await asyncio.sleep(0.1)
         async with fault(target):
+            failing.set()
             await asyncio.sleep(seconds)
         told = [said for person in await asyncio.gather(*speaking) for said in person if said is not None]
         # each thread works, and messages whose run had failed are heard now
@@ -376,7 +377,13 @@ async def test_an_end_that_the_log_does_not_have_is_found(tmp_path: Path, monkey
     def left_open(self: Any, running: Any, result: Any, problem: StoreError) -> Any:
         return performing._left_open(running, result, problem)
 
+    real = runs_module.Runs.settled
+
+    async def rewound(self: Any, info: Any) -> Any:
+        found = await real(self, info)
+        return found if found.outcome else replace(found, **runs_module.REWOUND)
+
     monkeypatch.setattr(performing.Performing, "_stall", left_open)
-    monkeypatch.setattr(runs_module, "OPEN", "")
+    monkeypatch.setattr(runs_module.Runs, "settled", rewound)
     with pytest.raises(Violated, match="the client was sent"):
         await try_fault(tmp_path, "sqlite", "locked", planted=True, routes=("invoke",), rounds=1)

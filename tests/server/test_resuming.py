@@ -431,3 +431,44 @@ async def test_who_was_heard_by_the_next_run_already_is_told_of_that(
     assert run_id(head, position).encode() in told[-1].text
     turn = Turn(runs, over, position)
     assert (await turn.ended()).id == turn.run_id == run_id(head, position)
+
+
+async def test_a_run_that_a_hook_keeps_from_being_resumed_is_still_open(tmp_path: Path) -> None:
+    """The log has no end of it, so a client is not sent an outcome."""
+
+    @before(Run)
+    def policy(run: Run) -> None:
+        raise ConnectionError("the policy service is down")
+
+    agent = Agent(FunctionModel(lambda request: "Never asked."), hooks=[policy])
+    async with hosted(tmp_path, agents={"strict": agent}) as server, talking(server) as client:
+        await server.service._resuming.stop()
+        owner, store = (await get(client, "/auth/me"))["id"], server.service.store
+        await store.create(owner, "th_1", meta={"agent": "strict"})
+        async with hold(store, owner, thread := Thread("th_1")):
+            thread.add(user("Hello."))
+            thread.append("run_start", {"run": "run_1", "agent": "", "guards": [], "resumed": False, "input": 1})
+        told = await answer(client, "strict", say("And now?", "th_1"), 503)
+        assert told["error"]["code"] == "still_open" and "the policy service is down" in told["error"]["message"]
+        assert (await get(client, "/threads/th_1"))["queued"] == 1
+        assert (await get(client, "/runs/run_1"))["state"] == "interrupted"
+
+
+@pytest.mark.parametrize("code", ["conflict", "fenced", "failed"])
+async def test_a_hook_that_fails_like_a_store_is_not_run_again_and_again(tmp_path: Path, code: str) -> None:
+    tried = list[str]()
+
+    @before(Run)
+    def other_thread(run: Run) -> None:
+        tried.append(run.id)
+        raise StoreError("another thread is busy", code)
+
+    agent = Agent(FunctionModel(lambda request: "Never asked."), hooks=[other_thread])
+    async with hosted(tmp_path, agents={"strict": agent}) as server, talking(server) as client:
+        told = await answer(client, "strict", say("Hello.", "th_1"), 502)
+        assert told["error"]["code"] == code
+        await settled(server)
+        await server.service._resuming.take_up_all()
+        await settled(server)
+        log = await get(client, "/threads/th_1/export")
+    assert len(tried) == 1 and log["entries"][-1]["data"]["unheard"][0]["message"]["content"] == "Hello."

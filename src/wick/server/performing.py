@@ -7,7 +7,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from time import monotonic, time
-from typing import Any, TypeGuard
+from typing import Any, TypeGuard, TypeVar
 
 from wick import journal
 from wick.caps import RUN_CRASHES
@@ -33,6 +33,9 @@ from wick.workers import in_thread
 logger = logging.getLogger("wick.server")
 
 START = "start:"  # begins the keys of starts in a run's record
+RETRY_PAUSES = (0.1, 0.3, 1.0)  # seconds between tries of work on a store that failed for now
+
+T = TypeVar("T")
 
 
 @dataclass(eq=False, slots=True)
@@ -186,13 +189,12 @@ class Performing:
             result = await self._result(running, problem)
             price = await in_thread(lambda: result.price, "a price") if result.charges else None
             running.info = self._hidden(running.info.came_to(result, None if price is None else float(price)))
+            noted = running.info
             if result.outcome == "interrupted":  # earlier crashes still count when it is resumed
-                cleared = {running.start: 0} if running.start else {}
-                await self.records.add(
-                    KIND, running.info.owner, running.info.id, {}, {**running.info.to_json(), **cleared}
-                )
+                fields = {**noted.to_json(), **({running.start: 0} if running.start else {})}
+                await patiently(lambda: self.records.add(KIND, noted.owner, noted.id, {}, fields))
             else:
-                await self.records.put(KIND, running.info.owner, running.info.id, running.info.to_json())
+                await patiently(lambda: self.records.put(KIND, noted.owner, noted.id, noted.to_json()))
             await self.usage.count(
                 running.user, running.info.agent, result, run=running.info.id, ended=not running.stalled
             )
@@ -291,6 +293,18 @@ CANCELLED = Result(outcome="cancelled", reason="user requested")
 
 
 STALLED = "the store cannot be written now; the run continues when it can"
+
+
+async def patiently(work: Callable[[], Awaitable[T]]) -> T:
+    """Do work on the store, and repeat it a few times while the store fails for now."""
+    for pause in RETRY_PAUSES:
+        try:
+            return await work()
+        except StoreError as error:
+            if error.code not in TEMPORARY:
+                raise
+        await asyncio.sleep(pause)
+    return await work()
 
 
 def _is_temporary(error: Exception) -> TypeGuard[StoreError]:

@@ -12,12 +12,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, aclosing, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from math import inf
 from time import monotonic, time
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 from wick.agent import Agent
 from wick.capabilities.sessions import Choice, Sessions
@@ -36,7 +36,7 @@ from wick.server.identity import User
 from wick.server.ledger import Ledger
 from wick.server.limits import Limits
 from wick.server.metrics import Metrics
-from wick.server.performing import CANCELLED, STALLED, Performing, Running, Stall
+from wick.server.performing import CANCELLED, STALLED, Performing, Running, Stall, patiently
 from wick.server.records import Records
 from wick.server.registry import Registry
 from wick.server.run_info import KIND, RunInfo, run_id
@@ -51,9 +51,6 @@ KEY_SECONDS = 7 * 86_400.0  # for which a request with the same key is the same 
 CANCEL_SECONDS = 60.0  # for which another server may notice that a run is to be cancelled
 NOTICE_SECONDS = 2.0  # for which who cancels waits for it
 WENT_ON = "the user went on"
-RETRY_PAUSES = (0.1, 0.3, 1.0)  # seconds between tries of work on a store that failed for now
-
-T = TypeVar("T")
 
 State = Literal["queued", "running", "waiting", "interrupted", "ended"]
 
@@ -110,9 +107,9 @@ class Turn:
 
     async def _settled(self) -> RunInfo:
         info = await patiently(lambda: self.runs.settled(self.info))
-        if info.outcome and (info.ended or info.reason != OPEN):
-            return info
-        raise still_open(info, info.reason)
+        if not info.outcome:
+            raise still_open(info, info.reason)
+        return info
 
     def unfinished(self) -> ApiError:
         """The answer for a client that waited for a run that has not ended."""
@@ -318,7 +315,7 @@ class Runs:
         return any(run_id(head, position) == id for position in await self._waiting(head))
 
     async def settled(self, info: RunInfo) -> RunInfo:
-        """Return a run with its end: as it was recorded, or as the log has it. Without one, it is still open."""
+        """Return a run with its end: as it was recorded, or as the log has it. A run without an end has no outcome."""
         noted = await self.info(info.user, info.id)
         if noted.ended:
             return noted
@@ -327,7 +324,7 @@ class Runs:
             for row in batch:
                 last = _last_end(row, info.id, last)
         if last is None or last is STARTED:
-            return replace(noted, outcome=noted.outcome or "interrupted", reason=noted.reason or OPEN)
+            return replace(noted, outcome="", reason=noted.reason or OPEN)
         ended = float(last.get("at", time())) if last["outcome"] != "interrupted" else 0.0
         usage, error = last.get("usage"), last.get("error")
         return replace(noted, ended=ended, outcome=last["outcome"], reason=last["reason"], usage=usage, error=error)
@@ -468,18 +465,6 @@ def _last_end(row: Mapping[str, Any], run: str, last: Mapping[str, Any] | None) 
     if row["kind"] == "rewind" and last is not None and last["outcome"] in ("", "interrupted"):
         return {**REWOUND, "at": row["at"]}
     return last
-
-
-async def patiently(work: Callable[[], Awaitable[T]]) -> T:
-    """Do work on the store, and repeat it a few times while the store fails for now."""
-    for pause in RETRY_PAUSES:
-        try:
-            return await work()
-        except StoreError as error:
-            if error.code not in TEMPORARY:
-                raise
-        await asyncio.sleep(pause)
-    return await work()
 
 
 def still_open(info: RunInfo, reason: str) -> ApiError:
