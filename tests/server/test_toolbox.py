@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Any
 
@@ -130,3 +131,19 @@ async def test_users_register_no_tools(served: Served) -> None:
 async def test_a_tool_that_is_none_is_refused(served: Served, change: dict[str, Any], answer: tuple[int, str]) -> None:
     body = {**a_tool("http://127.0.0.1:9"), **change}
     assert await code(served, "olga", "POST", "/agents/tools/", json=body) == answer
+
+
+@pytest.mark.parametrize("installed", [False, True])
+async def test_a_web_search_is_listed_only_where_it_works(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, installed: bool
+) -> None:
+    if installed:
+        point = EntryPoint("mine", "wick.caps:CALLBACK_SECONDS", "wick.web_search")
+        monkeypatch.setattr("wick.capabilities.builtins.entry_points", lambda **group: [point])
+    async with hosted(tmp_path, agents={"one": {"model": scripted()}}) as there:
+        _, listed = await ask(there, "ada", "GET", "/agents/tools/available")
+        assert ("web_search" in {tool["name"] for tool in listed["tools"]}) is installed
+        if not installed:
+            body = {"agent_id": "two", "model": "demo", "tools": ["web_search"]}
+            status, told = await ask(there, "ada", "POST", "/agents/", json=body)
+            assert status == 400 and "web_search needs a search" in told["error"]["message"]

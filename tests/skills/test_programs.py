@@ -334,6 +334,57 @@ def test_dashes_at_the_top_that_are_no_front_matter(tmp_path: Path) -> None:
     assert len(body(built(tmp_path, "---\n# One\n---\n# Two\n")[1])) == 2
 
 
+COMMENTED = """---
+theme: sea
+---
+<!-- Made by a program. -->
+Layout: center
+# Harvest <!-- 2024 -->
+<!--
+A note to the author
+---
+```
+-->
+by Ada
+---
+<!-- only a comment -->
+---
+## Code
+In a line `<!-- stays -->`, and <!--> this goes.
+
+```html
+<!-- stays -->
+```
+- one <!-- gone --> and two <!-- gone too -->
+- never closed <!-- stays
+"""
+
+
+def test_comments_are_no_text_of_a_slide() -> None:
+    _, (first, second) = deck.read(COMMENTED)
+    assert [(block.kind, block.lines[0]) for block in first.blocks] == [("heading", "Harvest"), ("text", "by Ada")]
+    assert first.layout == "center"
+    told = [(block.kind, "\n".join(map(str, block.lines))) for block in second.blocks]
+    assert ("text", "In a line `<!-- stays -->`, and  this goes.") in told
+    assert ("code", "<!-- stays -->") in told
+    items = next(text for kind, text in told if kind == "items")
+    assert "one  and two" in items and "never closed <!-- stays" in items and "gone" not in items
+
+
+def test_comments_that_are_text_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(deck, "uncommented", lambda lines: [*lines])
+    assert deck.read(COMMENTED)[1][0].heading != "Harvest"
+
+
+@given(st.lists(st.sampled_from(["<!--", "-->", "`", "```", "---", "word", " ", "<!-->", "~~~", "\n"]), max_size=40))
+def test_what_is_no_comment_stays_as_it_is(parts: list[str]) -> None:
+    lines = "".join(parts).split("\n")
+    left = iter("".join(lines))
+    assert all(character in left for character in "".join(deck.uncommented(lines)))  # nothing is added or moved
+    plain = [line for line in lines if "<!--" not in line]
+    assert deck.uncommented(plain) == plain
+
+
 def test_pictures_come_from_beside_the_deck_alone(tmp_path: Path) -> None:
     (tmp_path / "secret.png").write_bytes(b"secret")
     inside = tmp_path / "in"

@@ -303,6 +303,11 @@ def _found(search: Search | str | None) -> Search:
     return search
 
 
+def has_search() -> bool:
+    """Return True if web_search works without being told what to search with: exactly one search is installed."""
+    return len(entry_points(group=ENTRY_POINTS)) == 1
+
+
 def _installed() -> Search:
     installed = sorted(entry_points(group=ENTRY_POINTS), key=lambda point: point.name)
     if len(installed) != 1:

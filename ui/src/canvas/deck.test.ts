@@ -121,3 +121,47 @@ describe("a deck", () => {
     expect(withLayout(DECK, 9, "title")).toBe(DECK);
   });
 });
+
+const COMMENTED = `---
+theme: sea
+---
+<!-- Made by a program. -->
+Layout: center
+# Harvest <!-- 2024 -->
+<!--
+A note to the author
+---
+\`\`\`
+-->
+by Ada
+---
+<!-- only a comment -->
+---
+## Code
+In a line \`<!-- stays -->\`, and <!--> this goes.
+
+\`\`\`html
+<!-- stays -->
+\`\`\`
+- one <!-- gone --> and two <!-- gone too -->
+- never closed <!-- stays
+`;
+
+describe("comments", () => {
+  const deck = readDeck(COMMENTED);
+  it("are no text of a slide", () => {
+    expect(deck.slides.map((slide) => slide.heading)).toEqual(["Harvest", "Code"]);
+    expect(deck.slides[0]).toMatchObject({ layout: "center", blocks: [{ kind: "text", text: "by Ada" }] });
+    const text = deck.slides[1]!.blocks.map((block) => (block.kind === "text" ? block.text : "")).join("\n");
+    expect(text).toContain("In a line `<!-- stays -->`, and  this goes.");
+    expect(text).toContain("```html\n<!-- stays -->\n```");
+    expect(text).toContain("- one  and two\n- never closed <!-- stays");
+  });
+  it("stay in the document when its look is changed", () => {
+    expect(layoutSaid(COMMENTED, 0)).toBe("center");
+    const changed = withLayout(COMMENTED, 1, "center");
+    expect(readDeck(changed).slides[1]!.layout).toBe("center");
+    expect(changed.replace("Layout: center\n## Code", "## Code")).toBe(COMMENTED);
+    expect(isDeck(COMMENTED)).toBe(true);
+  });
+});

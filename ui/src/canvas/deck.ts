@@ -1,5 +1,6 @@
 /** A slide deck, read from the Markdown that the skill `slides` writes. */
 
+import { isBlank, shown, uncommented } from "./comments";
 import { fenced } from "./fenced";
 
 export interface ChartData {
@@ -41,14 +42,14 @@ const HEADING = /^#{1,6}\s/;
 /** Whether a document is a deck: it has several parts between lines of dashes, and they begin with headings. */
 export function isDeck(text: string): boolean {
   const { fields, rest } = frontMatter(linesOf(text));
-  const parts = split(rest).filter((part) => part.some((line) => line.trim()));
+  const parts = split(rest).map(shown).filter((part) => part.some((line) => line.trim()));
   const headed = parts.filter((part) => HEADING.test(part.find((line) => line.trim() && !/^Layout:/.test(line)) ?? ""));
   return parts.length > 1 && (fields["theme"] !== undefined || headed.length >= parts.length * 0.6);
 }
 
 export function readDeck(text: string): Deck {
   const { fields, rest } = frontMatter(linesOf(text));
-  const slides = split(rest).filter((part) => part.some((line) => line.trim())).map(slide);
+  const slides = split(rest).filter((part) => !isBlank(part)).map((part) => slide(shown(part)));
   const theme = THEMES.find((one) => one === fields["theme"]) ?? "plain";
   return { title: fields["title"] ?? slides[0]?.heading ?? "", author: fields["author"] ?? "", theme, slides };
 }
@@ -67,12 +68,13 @@ export function frontMatter(all: string[]): { fields: Record<string, string>; re
   return { fields: Object.fromEntries(fields) as Record<string, string>, rest: all.slice(end + 1) };
 }
 
-/** The slides stand between lines of three dashes, which do not count inside of code. */
+/** The slides stand between lines of three dashes, which do not count inside of code and of comments. */
 export function split(all: string[]): string[][] {
-  const code = fenced(all);
+  const visible = uncommented(all);
+  const code = fenced(visible.map((line) => line ?? ""));
   const parts: string[][] = [[]];
   for (const [at, line] of all.entries()) {
-    if (!code[at] && line.trim() === "---") parts.push([]);
+    if (!code[at] && visible[at] !== null && line.trim() === "---") parts.push([]);
     else parts.at(-1)!.push(line);
   }
   return parts;
@@ -80,8 +82,9 @@ export function split(all: string[]): string[][] {
 
 /** Where a part of the document says its layout, which is in its first line; -1 if it does not. */
 export function layoutAt(part: string[]): number {
-  const first = part.findIndex((line) => line.trim());
-  return first >= 0 && /^Layout:/.test(part[first]!) ? first : -1;
+  const visible = uncommented(part);
+  const first = visible.findIndex((line) => line?.trim());
+  return first >= 0 && /^Layout:/.test(visible[first]!) ? first : -1;
 }
 
 function slide(all: string[]): Slide {

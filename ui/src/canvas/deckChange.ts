@@ -1,5 +1,6 @@
 /** A slide deck with another look: only the lines that say so are others. */
 
+import { isBlank } from "./comments";
 import { frontMatter, type Layout, layoutAt, LAYOUTS, linesOf, split, type Theme } from "./deck";
 
 /** The same document with another theme. */
@@ -17,7 +18,7 @@ export function withLayout(text: string, number: number, layout: Layout | ""): s
   const all = linesOf(text);
   const { rest } = frontMatter(all);
   const parts = split(rest);
-  const at = parts.map((part, place) => (part.some((line) => line.trim()) ? place : -1)).filter((place) => place >= 0)[number];
+  const at = parts.map((part, place) => (isBlank(part) ? -1 : place)).filter((place) => place >= 0)[number];
   if (at === undefined) return text;
   const said = layoutAt(parts[at]!);
   const kept = parts[at]!.filter((_, place) => place !== said);
@@ -28,7 +29,7 @@ export function withLayout(text: string, number: number, layout: Layout | ""): s
 
 /** The layout that a slide asks for by name. */
 export function layoutSaid(text: string, number: number): Layout | "" {
-  const part = split(frontMatter(linesOf(text)).rest).filter((one) => one.some((line) => line.trim()))[number] ?? [];
+  const part = split(frontMatter(linesOf(text)).rest).filter((one) => !isBlank(one))[number] ?? [];
   const said = part[layoutAt(part)]?.slice(7).trim().toLowerCase();
   return LAYOUTS.find((one) => one === said) ?? "";
 }

@@ -6,6 +6,7 @@ from typing import Literal
 
 from pydantic import BaseModel, Field, JsonValue
 
+from wick.capabilities.builtins import has_search
 from wick.caps import CALLBACK_SECONDS
 from wick.config_build import BUILTIN
 from wick.server.dependencies import Caller, Wick
@@ -15,6 +16,7 @@ from wick.server.showing import shown
 from wick.server.strict import Strict
 from wick.server.templates import EVERYONE
 from wick.server.toolbox import Kept
+from wick.workers import in_thread
 
 router = Router(tags=["tools"])
 
@@ -55,7 +57,8 @@ class NewTool(Strict):
 async def available_tools(caller: Caller, wick: Wick) -> AvailableTools:
     """The tools that your agents may have beside those that their capabilities bring."""
     toolbox = wick.registry.toolbox
-    found = [AvailableTool(name=name, description=_BUILTIN[name], kind="builtin") for name in BUILTIN]
+    builtin = [name for name in BUILTIN if name != "web_search" or await in_thread(has_search, "looking for a search")]
+    found = [AvailableTool(name=name, description=_BUILTIN[name], kind="builtin") for name in builtin]
     found += [
         AvailableTool(name=tool.name, description=tool.description, kind="native", parameters=dict(tool.parameters))
         for tool in toolbox.native.values()
@@ -87,7 +90,7 @@ _BUILTIN = {
     "calculate": "Evaluates an expression.",
     "datetime": "Says what time it is.",
     "http_request": "Asks a public address of the web.",
-    "web_search": "Searches the web, where a search is set up.",
+    "web_search": "Searches the web.",
 }
 
 

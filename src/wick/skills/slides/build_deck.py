@@ -34,6 +34,8 @@ UNPRINTABLE = re.compile("[\x00-\x08\x0e-\x1f\x7f\ud800-\udfff\ufffe\uffff]")  #
 FIGURE = re.compile(r"[-−+]?[\d., '_]*\d")
 CHARTS = ("bar", "line", "area", "pie")
 LAYOUTS = ("title", "section", "center", "plain")
+FENCE = re.compile(r"^\s{0,3}(`{3,}|~{3,})")
+COMMENT = re.compile(r"`[^`]+`|(?P<opens><!--)")  # in code of a line it is text
 META = re.compile(r"(\w[\w -]*):\s*(.*)")
 ITEM = re.compile(r"(\s*)(?:[-*+]|(\d{1,3})[.)])\s+(.*)")
 PICTURE = re.compile(r"!\[([^\]]*)\]\(([^)\s]+)\)")
@@ -106,7 +108,7 @@ def read(text: str) -> tuple[dict[str, str], list[Slide]]:
     """What is said about the deck, and its slides."""
     lines = UNPRINTABLE.sub("", text.lstrip("\ufeff")).splitlines()
     meta, rest = front(lines)
-    slides = [slide(part) for part in divided(rest)]
+    slides = [slide(part) for part in divided(uncommented(rest))]
     return meta, [one for one in slides if one.blocks or one.notes]
 
 
@@ -118,6 +120,42 @@ def front(lines: list[str]) -> tuple[dict[str, str], list[str]]:
     if end is None or not all(found):  # the first slide, and no front matter
         return {}, lines
     return {match[1].lower(): match[2].strip("\"' ") for match in found if match}, lines[end + 1 :]
+
+
+def uncommented(lines: Sequence[str]) -> list[str]:
+    """Return the lines without HTML comments, over several lines too. Those in code stay, and one that never ends."""
+    made: list[str] = []
+    fence, inside = "", False
+    last = max((at for at, line in enumerate(lines) if "-->" in line), default=-1)
+    for at, line in enumerate(lines):
+        mark = "" if inside else next(iter(FENCE.findall(line)), "")
+        if fence or mark:
+            made.append(line)
+            fence = "" if fence and mark.startswith(fence) else fence or mark
+            continue
+        kept, inside = without_comments(line, inside, at < last)
+        if kept == line or kept.strip():
+            made.append(kept if kept == line else kept.rstrip())
+    return made
+
+
+def without_comments(line: str, inside: bool, closes_later: bool) -> tuple[str, bool]:
+    """Return what is left of a line, and True if a comment goes on after it."""
+    kept, at = "", 0
+    while True:
+        if inside:
+            end = line.find("-->", at)
+            if end < 0:
+                return kept, True
+            inside, at = False, end + 3
+        opens = next((found for found in COMMENT.finditer(line, at) if found["opens"]), None)
+        if opens is None:
+            return kept + line[at:], False
+        end = line.find("-->", opens.start() + 2)
+        if end < 0 and not closes_later:
+            return kept + line[at:], False
+        kept += line[at : opens.start()]
+        at, inside = (end + 3, False) if end >= 0 else (len(line), True)
 
 
 def divided(lines: Sequence[str]) -> list[list[str]]:

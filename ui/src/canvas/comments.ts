@@ -1,0 +1,57 @@
+/** HTML comments in Markdown: they are not part of what a slide shows. */
+
+const FENCE = /^\s{0,3}(`{3,}|~{3,})/;
+
+/** Each line without its comments; null where nothing is left of one. Those in code stay, and one that never ends. */
+export function uncommented(lines: string[]): (string | null)[] {
+  const last = lines.findLastIndex((line) => line.includes("-->"));
+  let fence = "";
+  let inside = false;
+  return lines.map((line, at) => {
+    const mark = inside ? "" : (FENCE.exec(line)?.[1] ?? "");
+    if (fence || mark) {
+      fence = fence && mark.startsWith(fence) && mark ? "" : fence || mark;
+      return line;
+    }
+    const found = without(line, inside, at < last);
+    inside = found.inside;
+    if (found.kept === line) return line;
+    return found.kept.trim() ? found.kept.trimEnd() : null;
+  });
+}
+
+/** What is left of a line, and whether a comment goes on after it. */
+function without(line: string, begun: boolean, closesLater: boolean): { kept: string; inside: boolean } {
+  let kept = "";
+  let at = 0;
+  let inside = begun;
+  for (;;) {
+    if (inside) {
+      const end = line.indexOf("-->", at);
+      if (end < 0) return { kept, inside };
+      inside = false;
+      at = end + 3;
+    }
+    const opens = opening(line, at);
+    if (opens < 0) return { kept: kept + line.slice(at), inside: false };
+    const end = line.indexOf("-->", opens + 2);
+    if (end < 0 && !closesLater) return { kept: kept + line.slice(at), inside: false };
+    kept += line.slice(at, opens);
+    at = end < 0 ? line.length : end + 3;
+    inside = end < 0;
+  }
+}
+
+/** Where a comment begins that is not code in a line; -1 if none does. */
+function opening(line: string, from: number): number {
+  const marks = /`[^`]+`|<!--/g;
+  marks.lastIndex = from;
+  for (let found = marks.exec(line); found; found = marks.exec(line)) if (found[0] === "<!--") return found.index;
+  return -1;
+}
+
+/** The lines that are shown. */
+export const shown = (lines: string[]): string[] => uncommented(lines).filter((line) => line !== null);
+
+/** Whether nothing of these lines is shown. */
+export const isBlank = (lines: string[]): boolean => shown(lines).every((line) => !line.trim());
