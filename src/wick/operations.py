@@ -22,7 +22,7 @@ from uuid import uuid4
 
 from wick.caps import MAX_CONTINUES
 from wick.decisions import Ask, Asker, Block, Continue, Decision, Stop
-from wick.errors import ConfigError, HookError, InvalidArgs, ModelError
+from wick.errors import ConfigError, HookError, InvalidArgs, ModelError, Sealed
 from wick.events import Emit, Event, ToolStream
 from wick.frozen import FrozenDict, canonical, digest, freeze, thaw
 from wick.messages import Message, Messages, ToolCall, ToolResult, user
@@ -271,6 +271,12 @@ class Run(Operation[Result], Injected):
     recipe: str = ""  # the name of the recipe that its input comes from
     progress: Progress = field(default_factory=Progress, repr=False)
     opened: Run | None = field(default=None, init=False, repr=False)  # of one that is sealed, the one that goes on
+
+    def __setattr__(self, name: str, value: object) -> None:
+        """Refuse another parent or other rings: a run would be under other guards than those it began with."""
+        if name in _BOUND_ONCE and getattr(self, name, value) is not value:
+            raise Sealed(f"the {name} of a run cannot be changed: its guards are those it began with")
+        object.__setattr__(self, name, value)
 
     @property
     def run(self) -> Run:  # type: ignore[override]
@@ -722,6 +728,7 @@ class ToolUse(Operation[ToolResult], Injected):
 
 
 _NOBODY: frozenset[str] = frozenset()
+_BOUND_ONCE = frozenset(("parent", "loop", "progress"))
 
 OPERATIONS: tuple[type[Operation[Any]], ...] = (Run, Step, ModelCall, ToolUse)
 
