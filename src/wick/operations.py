@@ -626,8 +626,9 @@ class ToolUse(Operation[ToolResult], Injected):
 
     def validate(self) -> None:
         """Check the arguments and complete them; raise InvalidArgs if the tool does not take them."""
-        self.args = self.bound.validate(self.args)
-        self.valid = (self.bound, canonical(self.args))
+        tool = self.bound
+        self.args = tool.validate(self.args)
+        self.valid = (tool, b"" if tool.foreign is None else canonical(self.args))
 
     def seal(self) -> ToolUse:
         """Run the validators once. The values and a copy of the tool stay with the gate, which calls exactly these."""
@@ -643,10 +644,10 @@ class ToolUse(Operation[ToolResult], Injected):
 
     def seal_recorded(self) -> ToolUse:
         """Seal arguments that are the JSON form of values validated before, to show them to guards again."""
-        return self._sealed(thaw(self.args), canonical(self.args), None)
+        return self._sealed(freeze(thaw(self.args)), canonical(self.args), None)
 
     def _sealed(self, form: dict[str, Any], data: bytes, values: Mapping[str, Any] | None) -> ToolUse:
-        return self._read_only(args=freeze(form), data=data, values=values, tool=self.bound.copy(), shown=self.tool)
+        return self._read_only(args=form, data=data, values=values, tool=self.bound.copy(), shown=self.tool)
 
     def view(self) -> ToolUse:
         return sealed_copy(self, {"args": freeze(thaw(self.args)), "tool": self.shown, "values": None})

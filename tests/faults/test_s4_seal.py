@@ -69,7 +69,7 @@ from wick import (
 from wick.argument_form import json_form
 from wick.capabilities.sessions import Sessions
 from wick.errors import Sealed
-from wick.frozen import canonical, freeze
+from wick.frozen import canonical, freeze, thaw
 from wick.models.scripted import FunctionModel
 from wick.operations import ModelCall
 from wick.protocols import CallArgs, CallStart, Finish, Request
@@ -862,7 +862,7 @@ async def test_a_check_that_changes_arguments_is_noticed(monkeypatch: pytest.Mon
     """Hooks get what the validators made, which the seal validates again."""
 
     def applied(self: Any, args: Any) -> Any:
-        return self.bind(args).form
+        return thaw(self.bind(args).form)
 
     monkeypatch.setattr(tools.Tool, "validate", applied)
     with pytest.raises(Violated, match="applied again"):
