@@ -195,11 +195,19 @@ def test_half_of_the_arguments_never_pass_for_the_whole(args: dict[str, Any], da
     assert call(half).invalid
 
 
-@pytest.mark.parametrize("finish", ["length", "content_filter", "max_tokens"])
+@pytest.mark.parametrize("finish", ["length", "max_tokens"])
 @pytest.mark.parametrize("pieces", [(), (" ",)])
 def test_a_reply_cut_off_before_the_arguments_came_has_none_to_guess(finish: str, pieces: tuple[str, ...]) -> None:
     made = call(*pieces, finish=finish)
     assert made.args == {} and "cut off" in made.invalid
+
+
+@pytest.mark.parametrize("finish", ["content_filter", "refusal", "SAFETY"])
+@pytest.mark.parametrize("args", [(), ('{"a": 1}',)])
+def test_a_reply_that_was_taken_back_has_no_calls(finish: str, args: tuple[str, ...]) -> None:
+    pieces = (CallArgs(0, piece) for piece in args)
+    message = assembled(TextDelta("I cannot"), CallStart(0, "c1", "add"), *pieces, Finish(finish))
+    assert message.text == "I cannot" and not message.tool_calls
 
 
 def test_a_reply_cut_off_after_whole_arguments_keeps_them() -> None:

@@ -11,11 +11,12 @@ Everything else an agent does is a hook: see `wick.capabilities`.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from types import MappingProxyType
 
 from wick import journal
 from wick.assemble import Reply
 from wick.decisions import Continue, Stop
-from wick.errors import InvalidArgs
+from wick.errors import InvalidArgs, Sealed
 from wick.frozen import thaw
 from wick.hooks import Hook
 from wick.messages import Message, ToolCall, ToolResult
@@ -31,12 +32,17 @@ class Loop:
     """Four operations, each in its rings of hooks."""
 
     def __init__(self, hooks: Sequence[Hook]) -> None:
-        self.hooks, self.guards = tuple(hooks), guards(hooks)
+        self.hooks, self.guards = tuple(hooks), MappingProxyType(guards(hooks))
         self.inherited = tuple(hook for hook in hooks if hook.inherit)  # handed down to children
         self.run = onion(hooks, Run, _run)
         self.step = onion(hooks, Step, _step)
         self.call_model = onion(hooks, ModelCall, _call_model)
         self.use_tool = onion(hooks, ToolUse, _use_tool)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if hasattr(self, name):
+            raise Sealed(f"the rings of a run cannot be changed, and {name!r} is one of them")
+        object.__setattr__(self, name, value)
 
 
 async def _run(sealed: Run) -> Result:

@@ -22,7 +22,7 @@ from uuid import uuid4
 
 from wick.caps import MAX_CONTINUES
 from wick.decisions import Ask, Asker, Block, Continue, Decision, Stop
-from wick.errors import ConfigError, HookError, InvalidArgs, ModelError
+from wick.errors import ConfigError, HookError, InvalidArgs, ModelError, Sealed
 from wick.events import Emit, Event, ToolStream
 from wick.frozen import FrozenDict, canonical, digest, freeze, thaw
 from wick.messages import Message, Messages, ToolCall, ToolResult, user
@@ -274,6 +274,12 @@ class Run(Operation[Result], Injected):
     recipe: str = ""  # the name of the recipe that its input comes from
     progress: Progress = field(default_factory=Progress, repr=False)
     opened: Run | None = field(default=None, init=False, repr=False)  # of one that is sealed, the one that goes on
+
+    def __setattr__(self, name: str, value: object) -> None:
+        """Refuse another parent or other rings: a run would be under other guards than those it began with."""
+        if name in _BOUND_ONCE and getattr(self, name, value) is not value:
+            raise Sealed(f"the {name} of a run cannot be changed: its guards are those it began with")
+        object.__setattr__(self, name, value)
 
     @property
     def run(self) -> Run:  # type: ignore[override]
@@ -634,8 +640,9 @@ class ToolUse(Operation[ToolResult], Injected):
 
     def validate(self) -> None:
         """Check the arguments and complete them; raise InvalidArgs if the tool does not take them."""
-        self.args = self.bound.validate(self.args)
-        self.valid = (self.bound, canonical(self.args))
+        tool = self.bound
+        self.args = tool.validate(self.args)
+        self.valid = (tool, b"" if tool.foreign is None else canonical(self.args))
 
     def seal(self) -> ToolUse:
         """Run the validators once. The values and a copy of the tool stay with the gate, which calls exactly these."""
@@ -651,10 +658,10 @@ class ToolUse(Operation[ToolResult], Injected):
 
     def seal_recorded(self) -> ToolUse:
         """Seal arguments that are the JSON form of values validated before, to show them to guards again."""
-        return self._sealed(thaw(self.args), canonical(self.args), None)
+        return self._sealed(freeze(thaw(self.args)), canonical(self.args), None)
 
     def _sealed(self, form: dict[str, Any], data: bytes, values: Mapping[str, Any] | None) -> ToolUse:
-        return self._read_only(args=freeze(form), data=data, values=values, tool=self.bound.copy(), shown=self.tool)
+        return self._read_only(args=form, data=data, values=values, tool=self.bound.copy(), shown=self.tool)
 
     def view(self) -> ToolUse:
         return sealed_copy(self, {"args": freeze(thaw(self.args)), "tool": self.shown, "values": None})
@@ -736,6 +743,7 @@ class ToolUse(Operation[ToolResult], Injected):
 
 
 _NOBODY: frozenset[str] = frozenset()
+_BOUND_ONCE = frozenset(("parent", "loop", "progress"))
 
 OPERATIONS: tuple[type[Operation[Any]], ...] = (Run, Step, ModelCall, ToolUse)
 

@@ -80,7 +80,7 @@ class FunctionArguments:
         by `bind`.
         """
         given = self.complete(args)
-        form = self.bind(tool, encoded(tool, given), args).form
+        form = self._read(tool, encoded(tool, given), args)[1]
         if not self._raw:
             return form
         plain = {name: value for name, value in form.items() if name not in self._raw}
@@ -92,14 +92,20 @@ class FunctionArguments:
 
     def bind(self, tool: str, data: bytes, args: Mapping[str, Any] = NO_ARGS, *, checked: bool = False) -> Bound:
         """Run the validators on canonical JSON and return the values with their JSON form."""
+        values, form = self._read(tool, data, args)
+        try:
+            return Bound(values, freeze(form), canonical(form))
+        except (TypeError, ValueError) as error:
+            raise InvalidArgs(f"{tool}: the arguments cannot be written as JSON: {_line(error)}") from None
+
+    def _read(self, tool: str, data: bytes, args: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
         values = self._values(self._checked(tool, data, args))
         try:
             # pydantic would validate the items of an iterator later, while the tool runs
             lists = {name: [*value] for name, value in values.items() if isinstance(value, Iterator)}
-            form = json_form({**values, **lists})
-            freeze(form)
+            form = json_form({**values, **lists} if lists else values)
             values |= {name: iter(items) for name, items in lists.items()}
-            return Bound(values, form, canonical(form))
+            return values, form
         except ValidationError as error:
             raise InvalidArgs(_sentence(tool, _problems(error, {}), self.schema)) from None
         except Exception as error:
@@ -352,7 +358,7 @@ class ForeignArguments:
         form = self.typed(tool, data)
         if not checked:
             self.validate(tool, form)
-        return Bound(self.typed(tool, data), form, data)
+        return Bound(self.typed(tool, data), freeze(form), data)
 
     def validate(self, tool: str, args: Mapping[str, Any]) -> dict[str, Any]:
         """A plain copy of the arguments, if they fit."""

@@ -83,7 +83,7 @@ class Tool:
 
     def copy(self) -> Tool:
         """Return a copy that no other code refers to."""
-        new, _ = object.__new__(type(self)), self.names  # which is cached, so that the copy has it too
+        new, _ = object.__new__(type(self)), (self.names, self.is_async, self.arguments)  # cached, and copied below
         new.__dict__.update(self.__dict__)
         return new
 

@@ -12,6 +12,7 @@ import queue
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import date, datetime
 from decimal import Decimal
@@ -67,7 +68,8 @@ from wick import (
 )
 from wick.argument_form import json_form
 from wick.capabilities.sessions import Sessions
-from wick.frozen import canonical, freeze
+from wick.errors import Sealed
+from wick.frozen import canonical, freeze, thaw
 from wick.models.scripted import FunctionModel
 from wick.operations import ModelCall
 from wick.protocols import CallArgs, CallStart, Finish, Request
@@ -667,6 +669,45 @@ async def test_a_child_cannot_choose_another_parent() -> None:
     assert not ran and result.thread is not None and "leave out parent=" in result.thread.messages[-2].text
 
 
+UNBIND: dict[str, Callable[[Any], Any]] = {
+    "leaves its parent": lambda run: setattr(run, "parent", None),
+    "takes other rings": lambda run: setattr(run, "loop", Agent(Scripted())._loop(None)),
+    "empties the guards": lambda run: run.loop.guards.__setitem__(ToolUse, ()),
+    "replaces the guards": lambda run: setattr(run.loop, "guards", {}),
+    "forgets added guards": lambda run: setattr(run, "progress", type(run.progress)()),
+}
+
+
+@pytest.mark.parametrize("position", [before, guard])
+@pytest.mark.parametrize("name", UNBIND)
+async def test_a_hook_does_not_unbind_a_run_from_its_guards(name: str, position: Any) -> None:
+    ran: list[str] = []
+
+    @tool(idempotent=True)
+    def act(command: str) -> str:
+        """Run a command."""
+        ran.append(command)
+        return "ran"
+
+    def unbind(use: ToolUse) -> None:
+        with suppress(Sealed, TypeError, AttributeError):
+            UNBIND[name](use.run)
+
+    no_force = guard(ToolUse, name="no_force", match="act")(lambda use: Block("no"))
+    model = Scripted(calls(call("act", command=FORCE)), "bye")
+    child = Agent(model, tools=[act], hooks=[position(ToolUse, name="unbind")(unbind)])
+
+    @tool
+    async def delegate(run: Run) -> str:
+        """Hand it on."""
+        run.add_guard(guard(ToolUse, name="late", match="act")(lambda use: Block("no")))
+        return (await child.run("go")).text
+
+    above = Scripted(calls(ToolCall("1", "delegate", {})), "bye")
+    await Agent(above, tools=[delegate, act], hooks=[no_force]).run("go")
+    assert not ran
+
+
 # -- an approval counts in one place ----------------------------------------------------------------------------------
 
 
@@ -821,7 +862,7 @@ async def test_a_check_that_changes_arguments_is_noticed(monkeypatch: pytest.Mon
     """Hooks get what the validators made, which the seal validates again."""
 
     def applied(self: Any, args: Any) -> Any:
-        return self.bind(args).form
+        return thaw(self.bind(args).form)
 
     monkeypatch.setattr(tools.Tool, "validate", applied)
     with pytest.raises(Violated, match="applied again"):

@@ -324,7 +324,7 @@ class _Fields(FunctionArguments):
         """Bind no values: the tool reads the arguments as they are sealed."""
         if not checked:
             self._checked(tool, data, args)
-        return Bound({}, from_json(data), data)
+        return Bound({}, freeze(from_json(data)), data)
 
 
 def _form(name: str, tool_name: str, given: Schema, take: Callable[..., Any]) -> _Form:
