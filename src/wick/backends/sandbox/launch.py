@@ -181,7 +181,7 @@ class Launch:
             limits["file_size"] = min(limits.get("file_size", self._file_bytes), self._file_bytes)
         joins = group.join if group else []
         if limits or self._terminal or command.landlock or all(file.endswith("/tasks") for file in joins):
-            argv, left = command.argv, joins
+            argv, left = [*([] if limits else _joining([], self._file_bytes)), *command.argv], joins
         else:  # wickd can then spawn it, which takes half the time of a fork
             argv, left = [*_joining(joins, self._file_bytes), *command.argv], []
         return {
