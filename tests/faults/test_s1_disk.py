@@ -111,7 +111,7 @@ async def test_file_tools_have_the_same_quota(tmp_path: Path) -> None:
     with pytest.raises(BackendError, match=r"quotas\.disk") as caught:
         for number in range(3, 6):
             await backend.write(f"{number}", b"x" * MB)
-    assert caught.value.code == "full"
+    assert caught.value.code == "no_space"
     with pytest.raises(BackendError, match=r"quotas\.disk"):
         await backend.write("big", b"x" * 4 * MB)
     await backend.delete("0")
