@@ -42,7 +42,9 @@ class Room:
             return 0
         free = free_bytes(self._folder)
         if self.reserve and free - wanted < self.reserve:
-            raise BackendError(f"the disk is full but for {self.reserve} bytes that are reserved; delete files", "no_space")
+            raise BackendError(
+                f"the disk is full but for {self.reserve} bytes that are reserved; delete files", "no_space"
+            )
         room = free - self.reserve
         if self.disk:
             used = self._counted(free, wanted)
