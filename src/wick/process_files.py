@@ -47,7 +47,8 @@ def pin_files(workspace: str | os.PathLike[str], files: ProcessFiles) -> list[st
         return []
     home = _identity(root)
     _leave_path(home)
-    for path, what in {**running_code().code, **files.code}.items():
+    files = _with_environment(files, home)
+    for path, what in files.code.items():
         if _inside(path, home) is not None:
             raise _refusal(root, path, what)
         _check_links(path, what, root, home)
@@ -70,6 +71,16 @@ def pin_files(workspace: str | os.PathLike[str], files: ProcessFiles) -> list[st
             )
         pinned.append("/".join(names))
     return pinned
+
+
+def _with_environment(files: ProcessFiles, home: Identity) -> ProcessFiles:
+    """Return the files with the running code. A virtual environment in a project's folder is pinned as a whole."""
+    running, environment = running_code().code, sys.prefix
+    if environment == sys.base_prefix or not _inside(environment, home):
+        return ProcessFiles(running) | files
+    around = _identity(environment)
+    others = {path: what for path, what in running.items() if _inside(path, around) is None}
+    return ProcessFiles(others, {environment: "the Python environment that wick runs in"}) | files
 
 
 def _leave_path(home: Identity) -> None:

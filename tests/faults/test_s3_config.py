@@ -246,6 +246,18 @@ def test_a_folder_that_python_imports_from_is_refused(folder: Path, monkeypatch:
         next(iter(load(config).agents.values())).agent()
 
 
+def test_the_environment_of_wick_is_pinned_as_a_whole(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    packages = folder / ".venv/lib/site-packages"
+    packages.mkdir(parents=True)
+    monkeypatch.setattr(sys, "prefix", str(folder / ".venv"))
+    monkeypatch.syspath_prepend(str(packages))
+    assert pin_files(folder, ProcessFiles()) == [".venv"]
+    with pytest.raises(ConfigError, match="Python"):
+        pin_files(folder / ".venv", ProcessFiles())
+    with pytest.raises(ConfigError, match="Python"):
+        pin_files(packages, ProcessFiles())
+
+
 async def test_a_config_that_was_replaced_is_not_taken(folder: Path) -> None:
     config = folder / "conf/agents.yaml"
     watched = Watched(config, lambda found: True)

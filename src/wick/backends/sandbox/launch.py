@@ -283,7 +283,7 @@ def _joining(files: Sequence[str], file_bytes: int = 0) -> list[str]:
     if not files and not file_bytes:
         return []
     steps = [f'echo 0 >"${number}"' for number in range(1, len(files) + 1)]
-    steps += [f"ulimit -f {max(file_bytes // 512, 1)}"] if file_bytes else []
+    steps += [f"{{ ulimit -f {max(file_bytes // 512, 1)} || :; }}"] if file_bytes else []
     return ["/bin/sh", "-c", f'{" && ".join(steps)} && shift {len(files)} && exec "$@"', "sh", *files]
 
 

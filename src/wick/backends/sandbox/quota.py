@@ -52,7 +52,7 @@ class Room:
                 said = f"the workspace has {used} of its {self.disk} bytes (quotas.disk)"
                 raise BackendError(f"{said}; delete files, which the file tools still do", "no_space")
             room = min(room, self.disk - used)
-        return room
+        return max(room, 1)
 
     def note(self, written: int) -> None:
         """Count a file that was written."""
