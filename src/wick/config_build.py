@@ -18,7 +18,7 @@ from typing import Any, ClassVar, get_args, get_origin
 from wick.agent import Agent
 from wick.aliases import tool_name
 from wick.capability import Capability
-from wick.config_files import pin_config, pin_volumes
+from wick.config_files import named_files, pin_config, pin_volumes
 from wick.config_keys import BACKENDS, Ring, own
 from wick.config_schema import hints, nearest
 from wick.config_text import At, Source
@@ -58,6 +58,7 @@ class AgentConfig:
         self.name: str = options.get("name", id)
         self.begun: list[Any] = []  # what has to be ended
         self.private = ProcessFiles()  # of the process that the agent runs in
+        self.siblings: list[AgentConfig] = []  # the other agents of the file
         self._places = places  # where its options stand, its own first
         self._agent: Agent | None = None
 
@@ -331,8 +332,10 @@ class _Building:
     def _pin(self, workspace: str) -> list[str]:
         """Return the files of a workspace that configure this process; a ConfigError if its code is there."""
         self._workspaces.append(os.path.realpath(workspace))
-        file = self.config.file
-        return pin_config(workspace, self.options, self.folder, file.path, self.config.private)
+        private = self.config.private
+        for one in self.config.siblings:
+            private |= named_files(one.options, self.folder, None, workspace)
+        return pin_config(workspace, self.options, self.folder, self.config.file.path, private)
 
     def _volume(self, place: str) -> str:
         """A folder of this machine; a name alone is a volume of the engine's."""

@@ -8,14 +8,14 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from wick.process_files import ProcessFiles, find_module, pin_files, running_code
+from wick.process_files import ProcessFiles, find_module, pin_files
 
 SCRIPTS = (".sh", ".bash", ".zsh", ".py", ".js", ".mjs", ".cjs", ".ts", ".rb", ".pl", ".php", ".go")
 
 
 def named_files(options: Mapping[str, Any], folder: Path, config: Path | None, workspace: str) -> ProcessFiles:
     """Return what an agent of these options loads, runs or reads, beside what the process itself does."""
-    code = dict(running_code().code)
+    code: dict[str, str] = {}
     for name in python_names(options):
         if place := find_module(name, folder):
             code[place] = f"the module of {name}"

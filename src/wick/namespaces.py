@@ -20,7 +20,8 @@ from typing import Any, Sequence
 with contextlib.suppress(ImportError):  # a Python without it cannot ask the kernel for much
     import ctypes
 
-DEVICES = tuple(f"/dev/{name}" for name in ("null", "zero", "full", "random", "urandom", "tty", "ptmx", "pts"))
+# Not /dev/ptmx: the kernel looks for `pts` beside it, and a mount of its own has nothing beside it.
+DEVICES = tuple(f"/dev/{name}" for name in ("null", "zero", "full", "random", "urandom", "tty", "pts"))
 
 _NEW_MOUNTS, _NEW_IPC, _NEW_USER = 0x00020000, 0x08000000, 0x10000000
 _READ_ONLY, _BIND, _RECURSIVE, _SLAVE = 1, 4_096, 16_384, 1 << 19

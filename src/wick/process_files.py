@@ -36,7 +36,7 @@ def running_code() -> ProcessFiles:
     """Return the folders that this process imports Python from, and its installation."""
     package = os.path.dirname(os.path.abspath(__file__))
     found = {package: "wick itself", sys.prefix: "the Python environment that wick runs in"}
-    on_path = {os.path.abspath(entry): "a folder that Python imports modules from" for entry in sys.path}
+    on_path = {os.path.abspath(entry): "a folder that Python imports modules from" for entry in sys.path if entry}
     return ProcessFiles({**on_path, **found})
 
 
@@ -46,6 +46,8 @@ def pin_files(workspace: str | os.PathLike[str], files: ProcessFiles) -> list[st
     if not os.path.isdir(root):
         return []
     home = _identity(root)
+    _leave_path(home)
+    files = _with_environment(files, home)
     for path, what in files.code.items():
         if _inside(path, home) is not None:
             raise _refusal(root, path, what)
@@ -69,6 +71,25 @@ def pin_files(workspace: str | os.PathLike[str], files: ProcessFiles) -> list[st
             )
         pinned.append("/".join(names))
     return pinned
+
+
+def _with_environment(files: ProcessFiles, home: Identity) -> ProcessFiles:
+    """Return the files with the running code. A virtual environment in a project's folder is pinned as a whole."""
+    running, environment = running_code().code, sys.prefix
+    if environment == sys.base_prefix or not _inside(environment, home):
+        return ProcessFiles(running) | files
+    around = _identity(environment)
+    others = {path: what for path, what in running.items() if _inside(path, around) is None}
+    return ProcessFiles(others, {environment: "the Python environment that wick runs in"}) | files
+
+
+def _leave_path(home: Identity) -> None:
+    """Stop importing from the current folder, which `python -m` and `-c` put on the path, if a workspace holds it."""
+    if "" in sys.path and _inside(os.getcwd(), home) is not None:
+        sys.path[:] = [entry for entry in sys.path if entry]
+    as_module = "-m" in sys.orig_argv[1:] and sys.path and os.path.abspath(sys.path[0]) == os.getcwd()
+    if as_module and _inside(sys.path[0], home) is not None:
+        del sys.path[0]
 
 
 def find_module(name: str, folder: str | os.PathLike[str]) -> str:

@@ -10,7 +10,7 @@ import asyncio
 import os
 import shutil
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +19,16 @@ import pytest
 from faults.tally import Tally, Violated
 from sandboxed import needs_bubblewrap
 from wick.backends.local import Local
-from wick.config import load
+from wick.config import Config, load
 from wick.errors import BackendError, ConfigError
 from wick.process_files import ProcessFiles, pin_files
-from wick.server.places import private_files
+from wick.server.identity import User
+from wick.server.overrides import Overrides
+from wick.server.places import Places, private_files
 from wick.server.reload import Watched
+from wick.server.service import Service
+from wick.server.settings import Settings
+from wick.server.templates import of_file
 
 HOOK = "from wick import Run, before\n@before(Run)\ndef hook(run): pass\n"
 PLAIN = "model: demo\nbackend: {type: local, workdir: WORKDIR}\n"
@@ -241,6 +246,18 @@ def test_a_folder_that_python_imports_from_is_refused(folder: Path, monkeypatch:
         next(iter(load(config).agents.values())).agent()
 
 
+def test_the_environment_of_wick_is_pinned_as_a_whole(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    packages = folder / ".venv/lib/site-packages"
+    packages.mkdir(parents=True)
+    monkeypatch.setattr(sys, "prefix", str(folder / ".venv"))
+    monkeypatch.syspath_prepend(str(packages))
+    assert pin_files(folder, ProcessFiles()) == [".venv"]
+    with pytest.raises(ConfigError, match="Python"):
+        pin_files(folder / ".venv", ProcessFiles())
+    with pytest.raises(ConfigError, match="Python"):
+        pin_files(packages, ProcessFiles())
+
+
 async def test_a_config_that_was_replaced_is_not_taken(folder: Path) -> None:
     config = folder / "conf/agents.yaml"
     watched = Watched(config, lambda found: True)
@@ -251,3 +268,55 @@ async def test_a_config_that_was_replaced_is_not_taken(folder: Path) -> None:
     (folder / "new").rename(config)
     with pytest.raises(ConfigError, match="was replaced by another file"):
         await watched.read()
+
+
+@pytest.fixture
+async def service(folder: Path, tmp_path: Path) -> AsyncIterator[Service]:
+    """A server whose config lies in the workspace of its agent."""
+    made = Service(Settings(data=tmp_path / "data", config=folder / "conf/agents.yaml"))
+    yield made
+    await made.stop()
+
+
+async def test_a_server_refuses_code_in_a_workspace_at_start_at_reload_and_over_http(
+    folder: Path, tmp_path: Path, service: Service
+) -> None:
+    config, user = folder / "conf/agents.yaml", User("root", "root", "admin")
+    plain = config.read_text()
+    (folder / "conf/mine_h.py").write_text(HOOK)
+    config.write_text(plain + "hooks: ['mine_h:hook']\n")
+    with pytest.raises(ConfigError, match="the module of mine_h:hook"):
+        await service.registry.start()
+    config.write_text(plain)
+    await service.registry.start()
+    watched = service.registry._watched
+    assert watched is not None
+    config.write_text(plain + "hooks: ['mine_h:hook']\n")
+    with pytest.raises(ConfigError, match="the module of mine_h:hook"):
+        await watched.read()
+    assert not [*_modules()]
+    for workdir in (tmp_path, tmp_path / "data", tmp_path / "data/workspaces"):
+        workdir.mkdir(parents=True, exist_ok=True)
+        options = {"model": "demo", "backend": {"type": "local", "workdir": str(workdir)}}
+        with pytest.raises(ConfigError, match="move that out of the workspace"):
+            await service.registry.create(user, "posted", options, shared=False)
+    options = {"model": "demo", "backend": {"type": "local", "workdir": str(folder)}}
+    made = await service.registry.create(user, "posted", options, shared=False)
+    wanted = service.registry.places.wanted(made, Overrides(), user.id)
+    assert wanted is not None and wanted["pinned"] == ["conf/agents.yaml"]
+
+
+def test_the_code_of_one_agent_is_not_in_the_workspace_of_another(tmp_path: Path) -> None:
+    (tmp_path / "mine_i.py").write_text(HOOK)
+    (tmp_path / "agents.yaml").write_text(
+        "agents:\n  one: {model: demo, hooks: ['mine_i:hook']}\n"
+        "  two: {model: demo, backend: {type: local, workdir: .}}\n"
+    )
+    with pytest.raises(ConfigError, match="the module of mine_i:hook"):
+        load(tmp_path / "agents.yaml").agent("two")
+    config = Config(tmp_path / "agents.yaml", load(tmp_path / "agents.yaml").agents["one"].file.source)
+    places = Places(tmp_path.parent / "data", None)  # type: ignore[arg-type]
+    templates = of_file(config)
+    places.learn(templates.values())
+    with pytest.raises(ConfigError, match="the module of mine_i:hook"):
+        places.check(templates["two"])

@@ -11,7 +11,7 @@ import logging
 import os
 import posixpath
 import secrets
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,10 +21,10 @@ from typing import Any
 
 from wick.backends.local import Local
 from wick.backends.state import State
-from wick.config_files import pin_config, pin_volumes
+from wick.config_files import named_files, pin_volumes
 from wick.errors import BackendError, ConfigError
 from wick.frozen import canonical, digest
-from wick.process_files import ProcessFiles
+from wick.process_files import ProcessFiles, pin_files
 from wick.protocols import Backend, Status
 from wick.server.identity import LOCAL
 from wick.server.overrides import Overrides
@@ -65,6 +65,7 @@ class Places:
         self._quotas = Quotas() if quotas is None else quotas
         self.data, self.records, self._config = data.absolute(), records, config
         self._private = private_files(self.data) if private is None else private
+        self.named = ProcessFiles()  # what the templates of this server name
         self.server = self.realm = ""
         self._open: dict[str, Place] = {}
         self._reaping = asyncio.Lock()  # what is being looked through is not added to
@@ -168,9 +169,18 @@ class Places:
 
     def _pin(self, template: Template, workspace: str) -> list[str]:
         """Return the files of a workspace that configure this server; a ConfigError if its code is there."""
-        config = self._config if template.origin == "file" else None
-        options = {**template.options, "sessions": False}  # the server has a store of its own
-        return pin_config(workspace, options, template.folder, config, self._private)
+        files = self._private | self.named | _named(template, workspace)
+        config = {} if self._config is None else {str(self._config.absolute()): "the config of this server"}
+        return pin_files(workspace, files | ProcessFiles(config=config))
+
+    def learn(self, templates: Iterable[Template]) -> None:
+        """Note the files of all templates: the workspace of one may not hold the code of another."""
+        found = ProcessFiles()
+        for template in templates:
+            backend = template.options.get("backend")
+            workdir = str(backend.get("workdir", "")) if isinstance(backend, Mapping) else ""
+            found |= _named(template, str(template.folder / Path(workdir).expanduser()))
+        self.named = found
 
     def check(self, template: Template) -> bool:
         """Raise a ConfigError if the workspace of an agent holds code of this server; return True if its config."""
@@ -202,6 +212,11 @@ class Places:
     def _volume(self, user: str, agent: str) -> str:
         """The name of what outlives the container: the same on every server that has the same users."""
         return f"wick-{digest(canonical([self.realm, user, agent]))[:24]}"
+
+
+def _named(template: Template, workspace: str) -> ProcessFiles:
+    options = {**template.options, "sessions": False}  # the server has a store of its own
+    return named_files(options, template.folder, None, workspace)
 
 
 def private_files(data: Path, *others: tuple[Path | None, str]) -> ProcessFiles:

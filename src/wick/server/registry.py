@@ -108,6 +108,8 @@ class Registry:
         if self.settings.config is not None:
             self._watched = Watched(self.settings.config, self._check)
             self._file = self._of_file(await self._watched.read())
+        else:
+            await in_thread(lambda: self.places.learn(self._code.values()), "check")
         await in_thread(lambda: [self._check_workspace(template) for template in self._code.values()], "check")
         self._tasks = [asyncio.create_task(work, name=name) for name, work in self._chores()]
 
@@ -130,7 +132,13 @@ class Registry:
 
     def _check(self, config: Config) -> bool:
         """Raise a ConfigError if the server may not take this file; return True if it lies in a workspace."""
-        held = [self._check_workspace(template) for template in of_file(config).values()]  # every one is checked
+        found, before = of_file(config), self.places.named
+        self.places.learn([*found.values(), *self._code.values()])
+        try:
+            held = [self._check_workspace(template) for template in found.values()]  # every one is checked
+        except ConfigError:
+            self.places.named = before
+            raise
         return any(held)
 
     def _check_workspace(self, template: Template) -> bool:

@@ -202,7 +202,7 @@ class Launch:
             limits["file_size"] = min(limits.get("file_size", self._file_bytes), self._file_bytes)
         joins = group.join if group else []
         if limits or self._terminal or command.landlock or all(file.endswith("/tasks") for file in joins):
-            argv, left = command.argv, joins
+            argv, left = [*([] if limits else _joining([], self._file_bytes)), *command.argv], joins
         else:  # wickd can then spawn it, which takes half the time of a fork
             argv, left = [*_joining(joins, self._file_bytes), *command.argv], []
         return {
@@ -318,7 +318,7 @@ def _joining(files: Sequence[str], file_bytes: int = 0) -> list[str]:
     if not files and not file_bytes:
         return []
     steps = [f'echo 0 >"${number}"' for number in range(1, len(files) + 1)]
-    steps += [f"ulimit -f {max(file_bytes // 512, 1)}"] if file_bytes else []
+    steps += [f"{{ ulimit -f {max(file_bytes // 512, 1)} || :; }}"] if file_bytes else []
     return ["/bin/sh", "-c", f'{" && ".join(steps)} && shift {len(files)} && exec "$@"', "sh", *files]
 
 

@@ -42,15 +42,17 @@ class Room:
             return 0
         free = free_bytes(self._folder)
         if self.reserve and free - wanted < self.reserve:
-            raise BackendError(f"the disk is full but for {self.reserve} bytes that are reserved; delete files", "full")
+            raise BackendError(
+                f"the disk is full but for {self.reserve} bytes that are reserved; delete files", "no_space"
+            )
         room = free - self.reserve
         if self.disk:
             used = self._counted(free, wanted)
             if used + wanted > self.disk:
                 said = f"the workspace has {used} of its {self.disk} bytes (quotas.disk)"
-                raise BackendError(f"{said}; delete files, which the file tools still do", "full")
+                raise BackendError(f"{said}; delete files, which the file tools still do", "no_space")
             room = min(room, self.disk - used)
-        return room
+        return max(room, 1)
 
     def note(self, written: int) -> None:
         """Count a file that was written."""
