@@ -59,7 +59,7 @@ LAYERS: list[tuple[str, ...]] = [
         *("archives", "arithmetic", "config_text", "data_folder", "fencing", "front_matter", "holders"),
         *("program", "outbound", "workers", "aliases", "schema", "turns", "shapes", "lexing"),
     ),
-    ("json_schema",),
+    ("json_schema", "yaml_core"),
     ("frozen",),
     ("caps",),
     ("errors",),

@@ -658,7 +658,7 @@ WRONG = {
     "hello": "line 1: there is nothing here",
     "model: demo\n? [a]\n: b": "line 1: a key is a text here, not a list or a map",
     "model: demo\n---\nmodel: other": "line 2: this is no YAML: ",
-    "model: {": "line 1: this is no YAML: ",
+    "model: {": "line 2: this is no YAML: ",
     "model: demo\n\tname: x": "line 2: this is no YAML: ",
     "model: a: b": "line 1: this is no YAML: ",
     "a: &x [1]\nb: *x":
@@ -695,9 +695,11 @@ def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
 
 
 def test_dates_and_odd_numbers_stay_as_they_are_written(write: Any) -> None:
-    text = "model: {model: demo, a: 2024-05-01, b: .inf, c: 0x10, d: yes, on: 1}\nname: 2024-05-01\n"
+    extra = "a: 2024-05-01, b: .inf, c: 0x10, d: true, on: 1, e: 1:30, f: 1_000, g: 1e3, h: 'no', i: 0o17"
+    text = f"model: demo\nsettings: {{extra: {{{extra}}}}}\nname: 2024-05-01\n"
     options = load(write(text)).agents["2024-05-01"].options
-    assert options["model"] == {"model": "demo", "a": "2024-05-01", "b": ".inf", "c": 16, "d": True, "on": 1}
+    odd = {"a": "2024-05-01", "b": ".inf", "e": "1:30", "f": "1_000", "h": "no"}
+    assert options["settings"]["extra"] == odd | {"c": 16, "d": True, "on": 1, "g": 1000.0, "i": 15}
 
 
 def test_a_mark_at_the_beginning_and_json_are_fine(tmp_path: Path) -> None:

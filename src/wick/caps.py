@@ -55,6 +55,10 @@ REPLY_SECONDS = 900.0  # until it ends
 LAST_BYTE_SECONDS = 1.0  # for the end of an answer that has been read, so that its connection can be used again
 OLLAMA_SECONDS = 0.3  # for an Ollama to say that it is there
 
+# the demo model
+DEMO_VALUE_CHARS = 200_000  # written for one schema
+DEMO_VALUE_STEPS = 5_000  # schemas that are looked at for it
+
 # tokens are estimated as characters / 4; a picture or a file counts as this many
 CHARS_PER_TOKEN = 4
 MEDIA_TOKENS = 1_000
@@ -247,6 +251,7 @@ BEAT_SECONDS = 15.0  # between two signs of life while nothing happens
 # agents.yaml
 CONFIG_BYTES = 1_000_000
 CONFIG_DEPTH = 20
+CONFIG_VALUES = 20_000  # keys and values
 
 # hook programs that are kept
 WARM_LINE_BYTES = 1_000_000  # the longest line that one may print
