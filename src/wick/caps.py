@@ -233,7 +233,7 @@ SPANS_RECORDED = 500  # of one run
 TRACE_BYTES = 500_000  # of one run, as JSON
 
 # requests to a server
-HEAD_BYTES = 64_000  # of a request without its body; what comes at once may be a little more
+HEAD_BYTES = 64_000  # of a request without its body
 HEAD_SECONDS = 20.0  # in which it comes
 BODY_SECONDS = 30.0  # in which the next piece of a body comes, and all of it; but longer by a second
 BODY_PACE = 2_000  # for so many bytes

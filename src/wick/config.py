@@ -80,6 +80,8 @@ class Config:
     def __init__(self, path: Path, source: Source) -> None:
         self.path = path
         self.agents = {part.id: part for part in _agents(File(source, path.absolute().parent, RINGS))}
+        for part in self.agents.values():
+            part.check_model()
 
     def __repr__(self) -> str:
         return f"Config({str(self.path)!r}, {', '.join(self.agents)})"

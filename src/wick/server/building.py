@@ -11,11 +11,13 @@ from typing import Any
 
 from wick.agent import Agent
 from wick.aliases import tool_name
+from wick.backends.state import State
 from wick.capabilities.budget import Budget
 from wick.capabilities.filesystem import Filesystem
 from wick.capabilities.sessions import Sessions
 from wick.capability import Capability
 from wick.config_build import BUILTIN, AgentConfig
+from wick.errors import WickError
 from wick.frozen import canonical, digest
 from wick.operations import Run
 from wick.protocols import Backend
@@ -100,9 +102,22 @@ class Building:
             raise
         return instance
 
-    def _build(self, instance: Instance, kept: Sequence[Kept], grants: Sequence[Any]) -> None:
+    def problem(self, template: Template, kept: Sequence[Kept]) -> str:
+        """Return why no agent can be built of a template, or nothing. No place is opened for that."""
+        if template.make is not None:
+            return ""
+        instance = Instance(template.id, "", template, Overrides(), "", self.sessions)
+        try:
+            self._build(instance, kept, (), State() if template.options.get("backend") else None)
+        except WickError as error:
+            return str(error)
+        return ""
+
+    def _build(
+        self, instance: Instance, kept: Sequence[Kept], grants: Sequence[Any], backend: Backend | None = None
+    ) -> None:
         _load()
-        template, backend = instance.template, instance.place.backend if instance.place is not None else None
+        template, backend = instance.template, instance.place.backend if instance.place is not None else backend
         config = options(template, instance.said, grants, backend is not None and backend.name != "state")
         tools = self.toolbox.chosen(template.id, config.options.get("tools", ()), kept)
         known, instance.missing_tools = _known(config.options, {tool.name for tool in tools})

@@ -57,7 +57,7 @@ class Quotas(_Part):
     terminals: int = Field(default=8, ge=0)
     streams: int = Field(default=200, ge=0)
     requests_per_second: float = Field(default=50.0, ge=0)
-    burst: int = Field(default=200, ge=1)
+    burst: int = Field(default=200, ge=0)
 
 
 class Settings(_Part):
