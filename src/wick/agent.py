@@ -383,10 +383,11 @@ def _check_matches(hooks: Iterable[Hook], tools: Sequence[Tool], parts: Iterable
         strange = [pattern for pattern in lost if not any(fnmatchcase(name, pattern) for name in TOOL_NAMES)]
         if hook.position == "guard" and lost and len(lost) == len(wanted):
             strange = strange or lost
-        elif hook.operation is not ToolUse:  # it may mean another operation
-            continue
+        elif hook.position != "guard":  # one that never matches does no harm, unless it is a typing error
+            strange = [pattern for pattern in strange if hook.operation is ToolUse and _close(pattern, names, kinds)]
         if strange:
-            raise ConfigError(f"the {hook.position} hook {hook.name!r} is for {_lost(strange, names, kinds, tools)}")
+            what = "guard" if hook.position == "guard" else f"{hook.position} hook"
+            raise ConfigError(f"the {what} {hook.name!r} is for {_lost(strange, names, kinds, tools)}")
 
 
 def _is_here(pattern: str, names: set[str], kinds: set[str], foreign: Iterable[str]) -> bool:
@@ -406,14 +407,18 @@ def _head(pattern: str) -> str:
     return re.split(r"[*?\[]", pattern, maxsplit=1)[0]
 
 
+def _close(pattern: str, names: set[str], kinds: set[str]) -> list[str]:
+    """Return the name or kind that was probably meant."""
+    return get_close_matches(pattern, [*sorted(names), *(f"kind:{kind}" for kind in sorted(kinds))], n=1)
+
+
 def _lost(patterns: Sequence[str], names: set[str], kinds: set[str], tools: Sequence[Tool]) -> str:
     if patterns[0].startswith("kind:"):
-        known, there = [f"kind:{kind}" for kind in sorted(kinds)], f"the kinds are {', '.join(sorted(kinds))}"
-        what = "there is no such kind of tools"
+        there, what = f"the kinds are {', '.join(sorted(kinds))}", "there is no such kind of tools"
     else:
-        known, there = sorted(names), f"the tools are {', '.join(tool.name for tool in tools) or '(none)'}"
+        there = f"the tools are {', '.join(tool.name for tool in tools) or '(none)'}"
         what = "there is no such tool" if literal(patterns[0]) else "no tool of this agent fits it"
-    close = get_close_matches(patterns[0], known, n=1)
+    close = _close(patterns[0], names, kinds)
     hint = f"; did you mean {close[0]!r}?" if close else ""
     return f"{' or '.join(map(repr, patterns))}, but {what}; {there}{hint}"
 
