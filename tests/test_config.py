@@ -593,18 +593,6 @@ def test_variables_that_are_wrong(write: Any, text: str, said: str) -> None:
 # -- files that are wrong -------------------------------------------------------------------------------------------
 
 WRONG = {
-    "name: x\nmodel: {provider: banana}": "line 2: model: there is no provider 'banana'",
-    "model: {provider: openai, model: x, modle: y}": "line 1: model: there is no key 'modle' for a model of openai; "
-                                                     "did you mean 'model'?",
-    "defaults:\n  model: banana:x\nagents:\n  a: {}": "line 2: model: there is no model named 'banana:x'",
-    "model: demo\nrecorder: yes": "line 2: yes is a switch in one version of YAML and a text in another; write true",
-    "model: demo\nname: No": "line 2: No is a switch",
-    "model: demo\nlimits: {steps: 010}": "line 2: 010 is octal in one version of YAML and decimal in another",
-    "model: demo\nlimits: {seconds: 1:30}": "line 2: limits.seconds is a number, not a text",
-    "model: demo\nlimits: {steps: 1_000}": "line 2: limits.steps is a whole number, not a text",
-    "model: demo\n<<: {name: x}": "line 2: there is no key '<<'",
-    "model: demo\n" + "".join(f"k{n}: 1\n" for n in range(30_000)): "line 10000: the file has more than 20,000 keys",
-    "agents:\n" + " a: {}\n" * 30_000: "line 6667: the file has more than 20,000 keys",
     "model: demo\nsytem_prompt: x": "line 2: there is no key 'sytem_prompt'; did you mean 'system_prompt'?",
     "model: demo\nsystem: x": "line 2: there is no key 'system'; did you mean 'system_prompt'?",
     "model: demo\nlimits:\n  tokens: 1\n  step: 2": "line 4: there is no key 'step' in limits; did you mean 'steps'?",
@@ -683,6 +671,28 @@ WRONG = {
     "context_window: 1" + "0" * 5000: "line 1: this number cannot be read",
     "name: a\0b": "agents.yaml: this is no YAML: it has a character, number 8, that a text does not have",
 }  # fmt: skip
+
+
+# what an editor's schema cannot know
+WRONG_OTHERWISE = {
+    "name: x\nmodel: {provider: banana}": "line 2: model: there is no provider 'banana'",
+    "model: {provider: openai, model: x, modle: y}": "line 1: model: there is no key 'modle' for a model of openai; "
+    "did you mean 'model'?",
+    "defaults:\n  model: banana:x\nagents:\n  a: {}": "line 2: model: there is no model named 'banana:x'",
+    "model: demo\nrecorder: yes": "line 2: yes is a switch in one version of YAML and a text in another; write true",
+    "model: demo\nname: No": "line 2: No is a switch",
+    "model: demo\nlimits: {steps: 010}": "line 2: 010 is octal in one version of YAML and decimal in another",
+    "model: demo\nlimits: {seconds: 1:30}": "line 2: limits.seconds is a number, not a text",
+    "model: demo\nlimits: {steps: 1_000}": "line 2: limits.steps is a whole number, not a text",
+    "model: demo\n<<: {name: x}": "line 2: there is no key '<<'",
+    "model: demo\n" + "".join(f"k{n}: 1\n" for n in range(30_000)): "line 10000: the file has more than 20,000 keys",
+    "agents:\n" + " a: {}\n" * 30_000: "line 6667: the file has more than 20,000 keys",
+}
+
+
+@pytest.mark.parametrize("text", WRONG_OTHERWISE, ids=lambda text: text[:40])
+def test_what_only_the_reader_can_refuse(write: Any, text: str) -> None:
+    assert complaint(write(text)).startswith(f"agents.yaml, {WRONG_OTHERWISE[text]}")
 
 
 @pytest.mark.parametrize("text", WRONG, ids=lambda text: text[:40])

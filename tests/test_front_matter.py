@@ -55,7 +55,6 @@ def test_no_key_is_special_and_none_stands_twice() -> None:
             read(text)
 
 
-
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [

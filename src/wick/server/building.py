@@ -17,7 +17,6 @@ from wick.capabilities.filesystem import Filesystem
 from wick.capabilities.sessions import Sessions
 from wick.capability import Capability
 from wick.config_build import BUILTIN, AgentConfig
-from wick.errors import WickError
 from wick.frozen import canonical, digest
 from wick.operations import Run
 from wick.protocols import Backend
@@ -109,8 +108,8 @@ class Building:
         instance = Instance(template.id, "", template, Overrides(), "", self.sessions)
         try:
             self._build(instance, kept, (), State() if template.options.get("backend") else None)
-        except WickError as error:
-            return str(error)
+        except Exception as error:  # code of the file may raise anything; the server starts all the same
+            return str(error) or repr(error)
         return ""
 
     def _build(
@@ -158,7 +157,7 @@ def options(template: Template, said: Overrides, grants: Sequence[Any] = (), has
 
 def _known(options: Mapping[str, Any], brought: set[str]) -> tuple[dict[str, Any], tuple[str, ...]]:
     """The options with the tools that can be found; those of the server are brought by themselves."""
-    named = [one for one in options.get("tools", ()) if one not in brought]
+    named = [one for one in options.get("tools", ()) if not isinstance(one, str) or one not in brought]
     missing = [one for one in named if isinstance(one, str) and ":" not in one and tool_name(one) not in BUILTIN]
     if missing:  # to look for what is installed takes a while
         installed = {point.name for point in entry_points(group="wick.tools")}
