@@ -101,7 +101,8 @@ LAZY = {
     "wick.front_matter": {"yaml"},
     "wick.skills.slides.build_deck": {"pptx"},
     "wick.outbound": {"aiohttp"},
-    "wick.schema": {"jsonschema"},
+    "wick.json_schema": {"jsonschema"},
+    "wick.yaml_core": {"yaml"},
     "wick.searching": {"re2"},
     "wick.grammar": {"tree_sitter", "tree_sitter_bash"},
 }
