@@ -264,9 +264,29 @@ def test_a_guard_for_a_tool_that_is_not_there_is_refused() -> None:
         Agent(Scripted(), tools=[execute], hooks=[no_echo])
 
 
-def test_a_model_is_looked_up_when_it_is_first_needed() -> None:
-    agent = Agent("no such model at all")
-    with pytest.raises(ConfigError, match="no such model"):
+@pytest.mark.parametrize(
+    ("model", "words"),
+    [
+        ("no such model at all", "there is no model named 'no such model at all'"),
+        ("banana:x", "there is no model named 'banana:x'"),
+        ("antropic:claude", "did you mean anthropic?"),
+        ({"provider": "banana"}, "there is no provider 'banana'"),
+        ({"provider": "opnai", "model": "x"}, "there is no provider 'opnai'.* did you mean openai?"),
+        ({"provider": "openai", "model": "x", "base_ulr": "y"}, "no key 'base_ulr' .* did you mean 'base_url'?"),
+        ({"provider": "anthropic", "model": "x", "zzz": 1}, "no key 'zzz' for a model of anthropic; the keys are"),
+        ({"model": "demo", "api_key": "x"}, "'demo' says it all"),
+        ({"model": 7}, "must be a text"),
+    ],
+)
+def test_a_model_that_is_not_there_is_refused_when_the_agent_is_made(model: Any, words: str) -> None:
+    with pytest.raises(ConfigError, match=words.replace("?", r"\?")):
+        Agent(model)
+
+
+def test_a_model_that_is_not_checked_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("wick.agent.check_model", lambda spec: None)
+    agent = Agent("banana:x")
+    with pytest.raises(ConfigError, match="no model named"):
         agent.run_sync("hi")
 
 

@@ -658,7 +658,7 @@ WRONG = {
     "hello": "line 1: there is nothing here",
     "model: demo\n? [a]\n: b": "line 1: a key is a text here, not a list or a map",
     "model: demo\n---\nmodel: other": "line 2: this is no YAML: ",
-    "model: {": "line 1: this is no YAML: ",
+    "model: {": "line 2: this is no YAML: ",
     "model: demo\n\tname: x": "line 2: this is no YAML: ",
     "model: a: b": "line 1: this is no YAML: ",
     "a: &x [1]\nb: *x":
@@ -671,6 +671,28 @@ WRONG = {
     "context_window: 1" + "0" * 5000: "line 1: this number cannot be read",
     "name: a\0b": "agents.yaml: this is no YAML: it has a character, number 8, that a text does not have",
 }  # fmt: skip
+
+
+# what an editor's schema cannot know
+WRONG_OTHERWISE = {
+    "name: x\nmodel: {provider: banana}": "line 2: model: there is no provider 'banana'",
+    "model: {provider: openai, model: x, modle: y}": "line 1: model: there is no key 'modle' for a model of openai; "
+    "did you mean 'model'?",
+    "defaults:\n  model: banana:x\nagents:\n  a: {}": "line 2: model: there is no model named 'banana:x'",
+    "model: demo\nrecorder: yes": "line 2: yes is a switch in one version of YAML and a text in another; write true",
+    "model: demo\nname: No": "line 2: No is a switch",
+    "model: demo\nlimits: {steps: 010}": "line 2: 010 is octal in one version of YAML and decimal in another",
+    "model: demo\nlimits: {seconds: 1:30}": "line 2: limits.seconds is a number, not a text",
+    "model: demo\nlimits: {steps: 1_000}": "line 2: limits.steps is a whole number, not a text",
+    "model: demo\n<<: {name: x}": "line 2: there is no key '<<'",
+    "model: demo\n" + "".join(f"k{n}: 1\n" for n in range(30_000)): "line 10000: the file has more than 20,000 keys",
+    "agents:\n" + " a: {}\n" * 30_000: "line 6667: the file has more than 20,000 keys",
+}
+
+
+@pytest.mark.parametrize("text", WRONG_OTHERWISE, ids=lambda text: text[:40])
+def test_what_only_the_reader_can_refuse(write: Any, text: str) -> None:
+    assert complaint(write(text)).startswith(f"agents.yaml, {WRONG_OTHERWISE[text]}")
 
 
 @pytest.mark.parametrize("text", WRONG, ids=lambda text: text[:40])
@@ -695,9 +717,11 @@ def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
 
 
 def test_dates_and_odd_numbers_stay_as_they_are_written(write: Any) -> None:
-    text = "model: {model: demo, a: 2024-05-01, b: .inf, c: 0x10, d: yes, on: 1}\nname: 2024-05-01\n"
+    extra = "a: 2024-05-01, b: .inf, c: 0x10, d: true, on: 1, e: 1:30, f: 1_000, g: 1e3, h: 'no', i: 0o17"
+    text = f"model: demo\nsettings: {{extra: {{{extra}}}}}\nname: 2024-05-01\n"
     options = load(write(text)).agents["2024-05-01"].options
-    assert options["model"] == {"model": "demo", "a": "2024-05-01", "b": ".inf", "c": 16, "d": True, "on": 1}
+    odd = {"a": "2024-05-01", "b": ".inf", "e": "1:30", "f": "1_000", "h": "no"}
+    assert options["settings"]["extra"] == odd | {"c": 16, "d": True, "on": 1, "g": 1000.0, "i": 15}
 
 
 def test_a_mark_at_the_beginning_and_json_are_fine(tmp_path: Path) -> None:

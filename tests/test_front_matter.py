@@ -23,13 +23,36 @@ from wick.front_matter import read, split
         ("---  \nname: a\n...\nx\n---\n", {"name": "a"}, "x\n---\n"),
         ("---\nname: 'a: b'\ntools: [x]\nmore:\n  k: 1\n---\n", {"name": "a: b", "tools": ["x"], "more": {"k": 1}}, ""),
         ("---\ndescription: >\n  two\n  lines\n---\n", {"description": "two lines\n"}, ""),
-        ("---\non: 2024-99-02\n1: .inf\nno: null\n---\n", {"on": "2024-99-02", "1": "inf", "no": None}, ""),
+        ("---\non: 2024-99-02\n1: .inf\nno: null\n---\n", {"on": "2024-99-02", "1": ".inf", "no": None}, ""),
         ("---\na: [yes, true, False, 1.5, 0x10]\n---\n", {"a": ["yes", True, False, 1.5, 16]}, ""),
     ],
 )  # fmt: skip
 def test_front_matter(text: str, data: dict[str, Any], body: str) -> None:
     assert split(text) == (data, body)
     json.dumps(data, allow_nan=False)
+
+
+# a plain scalar, and what it is in YAML 1.2; version 1.1 reads most of these otherwise
+CORE = {
+    "1:30": "1:30", "10:20:30": "10:20:30", "010": 10, "0o10": 8, "0x1f": 31, "0b11": "0b11", "1_000": "1_000",
+    "yes": "yes", "No": "No", "on": "on", "OFF": "OFF", "y": "y", "true": True, "FALSE": False, "~": None, "Null": None,
+    "": None, "nUll": "nUll", "2020-01-01": "2020-01-01", "2020-01-01 10:00:00": "2020-01-01 10:00:00", ".inf": ".inf",
+    "-.INF": "-.INF", ".nan": ".nan", "1e3": 1000.0, "1.5e-2": 0.015, ".5": 0.5, "+7": 7, "-0": 0, "1.": 1.0, "=": "=",
+    "0o8": "0o8", "-0x1": "-0x1", "1__0": "1__0", "1,000": "1,000", "'010'": "010", '"yes"': "yes",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("text", CORE)
+def test_a_scalar_is_read_as_yaml_1_2_reads_it(text: str) -> None:
+    found = read(f"a: {text}\n")["a"]
+    assert found == CORE[text] and type(found) is type(CORE[text])
+
+
+def test_no_key_is_special_and_none_stands_twice() -> None:
+    assert read("<<: {a: 1}\n") == {"<<": {"a": 1}}
+    for text in ("a: 1\na: 2\n", "x: {a: 1, a: 2}\n", "x:\n- {a: 1, 'a': 2}\n"):
+        with pytest.raises(ConfigError, match="'a' stands here a second time"):
+            read(text)
 
 
 @pytest.mark.parametrize(

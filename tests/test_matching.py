@@ -136,7 +136,7 @@ async def test_a_hook_stands_only_where_it_matches(position: Any) -> None:
     here, there = Watch(), Watch()
     hooks = [
         position(ToolUse, match="echo", name="here")(here),
-        position(ToolUse, match="other*", name="there")(there),
+        position(ToolUse, match="kind:shell", name="there")(there),
     ]
     await agent_for(ToolUse, *hooks).run("go")
     assert here.op.call.name == "echo"
@@ -206,7 +206,47 @@ def deny(match: Match, operation: Any = ToolUse) -> Any:
 def test_a_guard_for_a_tool_that_nobody_has_is_an_error(match: Match) -> None:
     with pytest.raises(ConfigError, match="the guard 'deny' is for 'E?e?x?c?e") as error:
         Agent(Scripted(spare=True), tools=[echo, execute], hooks=[deny(match)])
-    assert str(error.value).endswith("but there is no such tool; the tools are echo, execute")
+    said = "but there is no such tool; the tools are echo, execute; did you mean 'execute'?"
+    assert str(error.value).endswith(said)
+
+
+WRONG = {
+    "execute|ecko": "is for 'ecko', but there is no such tool; the tools are echo, execute; did you mean 'echo'?",
+    "echo|exec_*": "is for 'exec_*', but no tool of this agent fits it",
+    "nothing_*": "is for 'nothing_*', but no tool of this agent fits it",
+    "kind:shel": "is for 'kind:shel', but there is no such kind of tools; .* did you mean 'kind:shell'?",
+    "execute|kind:nothing": "is for 'kind:nothing', but there is no such kind of tools; the kinds are agent, ",
+    "kind:x*": "is for 'kind:x*', but there is no such kind",
+    "execute|Execute|ls": "is for 'Execute', but there is no such tool",
+}
+
+
+def silent(match: Match) -> bool:
+    """Return True if a guard with a wrong match is taken."""
+    try:
+        Agent(Scripted(spare=True), tools=[echo, execute], hooks=[deny(match)])
+    except ConfigError as error:
+        words = WRONG["|".join([match] if isinstance(match, str) else match)]
+        assert all(part in str(error) for part in words.split(" .* ")), str(error)
+        return False
+    return True
+
+
+@pytest.mark.parametrize("match", WRONG)
+def test_each_part_of_a_match_is_checked(match: str) -> None:
+    assert not silent(match)
+    assert not silent(match.split("|"))
+
+
+def test_a_match_that_is_not_checked_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("wick.agent._check_matches", lambda *given: None)
+    assert silent("execute|ecko")
+
+
+@pytest.mark.parametrize("position", [before, after])
+def test_a_typing_error_is_noticed_at_other_positions_too(position: Any) -> None:
+    with pytest.raises(ConfigError, match="hook 'typo' is for 'exceute', but .* did you mean 'execute'"):
+        Agent(Scripted(spare=True), tools=[execute], hooks=[position(ToolUse, match="exceute", name="typo")(Watch())])
 
 
 def test_a_guard_at_all_four_is_checked_too_and_an_agent_may_have_no_tools() -> None:
@@ -214,7 +254,9 @@ def test_a_guard_at_all_four_is_checked_too_and_an_agent_may_have_no_tools() -> 
         Agent(Scripted(spare=True), hooks=[deny("execute", Operation)])
 
 
-@pytest.mark.parametrize("match", ["execute", "bash", "exec*", "nothing_*", "kind:nothing", None, "execute|ls"])
+@pytest.mark.parametrize(
+    "match", ["execute", "bash", "exec*", "kind:shell", "kind:*", None, "execute|ls", "execute|read_*"]
+)
 def test_a_guard_for_a_tool_an_alias_or_a_pattern_is_fine(match: Match) -> None:
     Agent(Scripted(spare=True), tools=[execute], hooks=[deny(match)])
 
@@ -223,7 +265,7 @@ def test_a_guard_may_name_the_origin_of_a_renamed_tool() -> None:
     Agent(Scripted(spare=True), tools=[execute.renamed("run_it")], hooks=[deny("execute")])
 
 
-def test_only_guards_of_tools_are_checked() -> None:
+def test_other_hooks_may_be_for_what_is_not_there() -> None:
     hooks = [
         before(ToolUse, match="exceute", name="a")(lambda use: None),
         guard(ModelCall, match="some-model", name="b")(lambda call: None),

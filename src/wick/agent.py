@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
+from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from typing import Any, TypedDict, Unpack
 
 from wick import journal
+from wick.aliases import TOOL_KINDS, TOOL_NAMES
 from wick.capability import Capability
 from wick.decisions import Asker, Stop
 from wick.defaults import DEFAULTS
@@ -20,7 +23,7 @@ from wick.hooks import Hook
 from wick.loop import Loop
 from wick.matching import literal, patterns
 from wick.messages import Message, Messages, user
-from wick.models import resolve
+from wick.models import check_model, resolve
 from wick.operations import Result, Run, ToolUse
 from wick.prices import Charge
 from wick.protocols import Model, Usage, refused_part
@@ -78,7 +81,9 @@ class Agent:
         self._parts = _parts(self._given[1])
         self.hooks = _hooks(self._parts)
         self.tools = _tools(self._given[0], self._parts)
-        _check_guards(self.hooks, self.tools, self._parts)
+        _check_matches(self.hooks, self.tools, self._parts)
+        if isinstance(model, str | Mapping):
+            check_model(model)
         self._holders = [part for part in self._parts if isinstance(part, Capability) and _holds(part)]
         self._loops: dict[tuple[Hook, ...], Loop] = {}
 
@@ -384,24 +389,56 @@ def _distinct(what: str, names: Sequence[str]) -> None:
         raise ConfigError(f"two {what} are named {', '.join(map(repr, twice))}; give one of them another name=")
 
 
-def _check_guards(hooks: Iterable[Hook], tools: Iterable[Tool], parts: Iterable[Hook | Capability]) -> None:
-    """A guard that names a tool nobody has guards nothing: a typing error must not open a door."""
+def _check_matches(hooks: Iterable[Hook], tools: Sequence[Tool], parts: Iterable[Hook | Capability]) -> None:
+    """Refuse a `match` with a misspelt name, and a guard that no tool is matched by: it would guard nothing."""
     names = {name for tool in tools for name in tool.names}
     foreign = [name for part in parts for name in (part.tools if isinstance(part, Hook) else part.foreign_tools())]
     foreign += [name for hook in hooks for name in hook.tools]
+    kinds = {*TOOL_KINDS, *(tool.kind for tool in tools if tool.kind)}
     for hook in hooks:
-        if hook.position != "guard" or not issubclass(ToolUse, hook.operation):
-            continue
-        wanted = patterns(hook.match)
-        if wanted and all(literal(pattern) and not _known(pattern, names, foreign) for pattern in wanted):
-            raise ConfigError(
-                f"the guard {hook.name!r} is for {' or '.join(map(repr, wanted))}, but there is no such tool; "
-                f"the tools are {', '.join(tool.name for tool in tools) or '(none)'}"
-            )
+        wanted = patterns(hook.match) if issubclass(ToolUse, hook.operation) else ()
+        lost = [pattern for pattern in wanted if not _is_here(pattern, names, kinds, foreign)]
+        strange = [pattern for pattern in lost if not any(fnmatchcase(name, pattern) for name in TOOL_NAMES)]
+        if hook.position == "guard" and lost and len(lost) == len(wanted):
+            strange = strange or lost
+        elif hook.position != "guard":  # one that never matches does no harm, unless it is a typing error
+            strange = [pattern for pattern in strange if hook.operation is ToolUse and _close(pattern, names, kinds)]
+        if strange:
+            what = "guard" if hook.position == "guard" else f"{hook.position} hook"
+            raise ConfigError(f"the {what} {hook.name!r} is for {_lost(strange, names, kinds, tools)}")
 
 
-def _known(name: str, names: set[str], foreign: Iterable[str]) -> bool:
-    return name in names or any(fnmatchcase(name, pattern) for pattern in foreign)
+def _is_here(pattern: str, names: set[str], kinds: set[str], foreign: Iterable[str]) -> bool:
+    """Return True if a pattern of a match fits a tool of this agent, a kind of tools, or a declared dynamic tool."""
+    if pattern.startswith("kind:"):
+        return any(fnmatchcase(kind, pattern.removeprefix("kind:")) for kind in kinds)
+    if any(fnmatchcase(name, pattern) for name in names):
+        return True
+    if literal(pattern):
+        return any(fnmatchcase(pattern, other) for other in foreign)
+    start = _head(pattern)
+    return any(start.startswith(_head(other)) or _head(other).startswith(start) for other in foreign)
+
+
+def _head(pattern: str) -> str:
+    """Return what a pattern begins with, up to its first wildcard."""
+    return re.split(r"[*?\[]", pattern, maxsplit=1)[0]
+
+
+def _close(pattern: str, names: set[str], kinds: set[str]) -> list[str]:
+    """Return the name or kind that was probably meant."""
+    return get_close_matches(pattern, [*sorted(names), *(f"kind:{kind}" for kind in sorted(kinds))], n=1)
+
+
+def _lost(patterns: Sequence[str], names: set[str], kinds: set[str], tools: Sequence[Tool]) -> str:
+    if patterns[0].startswith("kind:"):
+        there, what = f"the kinds are {', '.join(sorted(kinds))}", "there is no such kind of tools"
+    else:
+        there = f"the tools are {', '.join(tool.name for tool in tools) or '(none)'}"
+        what = "there is no such tool" if literal(patterns[0]) else "no tool of this agent fits it"
+    close = _close(patterns[0], names, kinds)
+    hint = f"; did you mean {close[0]!r}?" if close else ""
+    return f"{' or '.join(map(repr, patterns))}, but {what}; {there}{hint}"
 
 
 def _take_up(run: Run) -> None:

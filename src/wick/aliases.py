@@ -122,3 +122,13 @@ def tool_aliases(name: str) -> frozenset[str]:
     """Every other name that a tool of this name is known by."""
     known = tool_name(name)
     return (_ALIASES.get(known, frozenset()) | {known}) - {name}
+
+
+TOOL_NAMES = frozenset((
+    *(*TOOLS, *TOOLS.values(), *ARGUMENTS),
+    *("ls", "execute", "write_todos", "update_todo", "load_skill", "task", "ask_user"),
+    *("calculate", "datetime", "http_request", "web_search", "final_answer"),
+))  # fmt: skip
+"""Names of wick's own tools; not every agent has all of them."""
+
+TOOL_KINDS = ("agent", "answer", "mcp", "network", "read", "shell", "write")

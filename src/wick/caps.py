@@ -56,6 +56,10 @@ REPLY_SECONDS = 900.0  # until it ends
 LAST_BYTE_SECONDS = 1.0  # for the end of an answer that has been read, so that its connection can be used again
 OLLAMA_SECONDS = 0.3  # for an Ollama to say that it is there
 
+# the demo model
+DEMO_VALUE_CHARS = 200_000  # written for one schema
+DEMO_VALUE_STEPS = 5_000  # schemas that are looked at for it
+
 # tokens are estimated as characters / 4; a picture or a file counts as this many
 CHARS_PER_TOKEN = 4
 MEDIA_TOKENS = 1_000
@@ -245,7 +249,7 @@ SPANS_RECORDED = 500  # of one run
 TRACE_BYTES = 500_000  # of one run, as JSON
 
 # requests to a server
-HEAD_BYTES = 64_000  # of a request without its body; what comes at once may be a little more
+HEAD_BYTES = 64_000  # of a request without its body
 HEAD_SECONDS = 20.0  # in which it comes
 BODY_SECONDS = 30.0  # in which the next piece of a body comes, and all of it; but longer by a second
 BODY_PACE = 2_000  # for so many bytes
@@ -279,6 +283,7 @@ SECRET_LIVE_CHARS = 512  # of an open word that live output holds back; longer s
 # agents.yaml
 CONFIG_BYTES = 1_000_000
 CONFIG_DEPTH = 20
+CONFIG_VALUES = 20_000  # keys and values
 
 # hook programs that are kept
 WARM_LINE_BYTES = 1_000_000  # the longest line that one may print

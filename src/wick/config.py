@@ -82,9 +82,9 @@ class Config:
         self.path = path
         self.agents = {part.id: part for part in _agents(File(source, path.absolute().parent, RINGS, path.absolute()))}
         check_unseen(path, [(id, part.options) for id, part in self.agents.items()])
-
         for part in self.agents.values():
             part.siblings = [one for one in self.agents.values() if one is not part]
+            part.check_model()
 
     def __repr__(self) -> str:
         return f"Config({str(self.path)!r}, {', '.join(self.agents)})"

@@ -26,7 +26,7 @@ from wick.decisions import Asker
 from wick.defaults import DEFAULTS
 from wick.errors import ConfigError, WickError
 from wick.hooks import Hook
-from wick.models import resolve
+from wick.models import check_model, resolve
 from wick.process_files import ProcessFiles, find_module, pin_files
 from wick.protocols import Backend, Model
 from wick.tools import HttpTool, Tool
@@ -72,6 +72,14 @@ class AgentConfig:
         if self._agent is None:
             self._agent = _Building(self, None).agent(None, None)
         return self._agent
+
+    def check_model(self) -> None:
+        """Refuse a model that there is not, with its line."""
+        if isinstance(given := self.options.get("model"), str | Mapping):
+            try:
+                check_model(given)
+            except ConfigError as error:
+                raise self.wrong("model", error) from None
 
     def wrong(self, key: str, what: object, *within: str | int) -> ConfigError:
         """An error that names the line on which a key of this agent stands, or something of it, or the agent itself."""

@@ -17,14 +17,15 @@ from math import isfinite
 from pathlib import Path
 from typing import Any
 
-from wick.caps import CONFIG_BYTES, CONFIG_DEPTH
+from wick.caps import CONFIG_BYTES, CONFIG_DEPTH, CONFIG_VALUES
 from wick.errors import ConfigError
+from wick.yaml_core import BOOL, FLOAT, INT, NULL, ambiguity, loader
 
 At = tuple[str | int, ...]  # where a value stands: the keys and numbers that lead to it
 
 _REFERENCE = re.compile(r"\$\$\{|\$\{([^}]*)(\}?)")
 _NAME = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(?::-(.*))?", re.DOTALL)
-_TYPED = {f"tag:yaml.org,2002:{kind}" for kind in ("null", "bool", "int", "float")}
+_TYPED = {NULL, BOOL, INT, FLOAT}
 
 
 class Filled(str):
@@ -79,12 +80,12 @@ def parse(text: str, name: str, environment: Mapping[str, str]) -> Source:
     import yaml
 
     try:
-        _check(yaml.parse(text, Loader=yaml.SafeLoader), name)
-        loader = yaml.SafeLoader(text)
+        _check(yaml.parse(text, Loader=loader()), name)
+        reader = loader()(text)
         try:
-            return _Reading(name, environment, loader).source(loader.get_single_node())
+            return _Reading(name, environment, reader).source(reader.get_single_node())
         finally:
-            loader.dispose()
+            reader.dispose()
     except yaml.YAMLError as error:
         raise ConfigError(f"{name}{_line(error)}: this is no YAML: {_problem(error)}") from None
 
@@ -92,7 +93,7 @@ def parse(text: str, name: str, environment: Mapping[str, str]) -> Source:
 def _check(events: Iterable[Any], name: str) -> None:
     """Refuse what could make much of little; before anything is built."""
     depth = 0
-    for event in events:
+    for number, event in enumerate(events):
         kind, wrong = type(event).__name__, ""
         depth += kind.endswith("StartEvent") - kind.endswith("EndEvent")
         if kind == "AliasEvent" or getattr(event, "anchor", None) is not None:
@@ -103,6 +104,8 @@ def _check(events: Iterable[Any], name: str) -> None:
             wrong = f"tags such as {event.tag!r} are not used here; quote the text if it begins with a `!`"
         elif depth > CONFIG_DEPTH:
             wrong = f"this is nested more than {CONFIG_DEPTH} levels deep"
+        elif number > CONFIG_VALUES:
+            wrong = f"the file has more than {CONFIG_VALUES:,} keys and values; leave out what is not needed"
         if wrong:
             raise ConfigError(f"{name}, line {event.start_mark.line + 1}: {wrong}")
 
@@ -149,6 +152,8 @@ class _Reading:
 
     def _scalar(self, node: Any, at: At) -> Any:
         """A number, a text and so on; a date, and a number that JSON does not know, as they are written."""
+        if not node.style and (problem := ambiguity(node.value)):
+            raise self._wrong(at, problem)
         if node.tag not in _TYPED:
             return self._filled(node.value, at)
         try:

@@ -7,14 +7,13 @@ It is somebody's file: what is read of it is bounded, refers to nothing, and bec
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
-from functools import lru_cache
 from math import isfinite
 from typing import Any
 
 from wick.caps import FRONT_MATTER_BYTES, FRONT_MATTER_DEPTH
 from wick.errors import ConfigError
+from wick.yaml_core import loader
 
 _ENDS = ("---", "...")
 
@@ -40,8 +39,8 @@ def read(text: str) -> dict[str, Any]:
     import yaml
 
     try:
-        _check(yaml.parse(text, Loader=_loader()))
-        data = yaml.load(text, _loader())
+        _check(yaml.parse(text, Loader=loader()))
+        data = yaml.load(text, loader())
     except yaml.YAMLError as error:
         raise ConfigError(f"its front matter is no YAML: {_sentence(error)}") from None
     except (ValueError, OverflowError, RecursionError, TypeError, AttributeError) as error:
@@ -49,23 +48,6 @@ def read(text: str) -> dict[str, Any]:
     if not isinstance(data, Mapping):
         raise ConfigError("its front matter is not a list of names and values, such as `name: …`")
     return {str(key): _plain(value) for key, value in data.items()}
-
-
-@lru_cache(maxsize=1)
-def _loader() -> Any:
-    """The safe loader, in C where there is one; a date is a text for it, and so are yes, no, on and off."""
-    import yaml
-
-    class Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
-        pass
-
-    dropped = ("tag:yaml.org,2002:bool", "tag:yaml.org,2002:timestamp")
-    Loader.yaml_implicit_resolvers = {
-        first: [row for row in rows if row[0] not in dropped]
-        for first, rows in yaml.SafeLoader.yaml_implicit_resolvers.items()
-    }
-    Loader.add_implicit_resolver(dropped[0], re.compile("[Tt]rue|TRUE|[Ff]alse|FALSE"), [*"tTfF"])
-    return Loader
 
 
 def _check(events: Any) -> None:

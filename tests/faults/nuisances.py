@@ -178,6 +178,40 @@ _posts(
 )
 
 
+def _doubled(depth: int, key: str) -> dict[str, Any]:
+    """A schema whose references double at each level."""
+    levels: dict[str, Any] = {f"n{at}": {key: [{"$ref": f"#/$defs/n{at + 1}"}] * 2} for at in range(depth)}
+    return _about({"$ref": "#/$defs/n0"}) | {"$defs": levels | {f"n{depth}": {"const": "never"}}}
+
+
+def _about(x: Any) -> dict[str, Any]:
+    return {"type": "object", "properties": {"x": x}, "required": ["x"]}
+
+
+SCHEMAS: list[dict[str, Any]] = [
+    *(_doubled(depth, key) for depth in (7, 8, 15, 25) for key in ("anyOf", "oneOf", "allOf")),
+    _about({"type": "string", "minLength": 10**8}),
+    _about({"type": "string", "minLength": 150_000, "pattern": "^(a|b|c){900}x"}),
+    _about({"type": "array", "minItems": 20_000, "items": {"anyOf": [{"const": number} for number in range(99)]}}),
+    _about({"type": "array", "minItems": 5_000, "items": {"type": "object", "required": [*"abcdef"]}}),
+    {"type": "object", "required": ["a"], "allOf": [{"properties": {"a": {"$ref": "#"}}}] * 3},
+]
+
+
+@kind("schemas that are costly to check")
+async def schemas(scene: Scene) -> None:
+    """Some are refused when they are registered, others stop at a limit when an answer is checked."""
+
+    async def one() -> None:
+        id = f"schema-{scene.chance.randrange(10**9)}"
+        output = {"schema": scene.chance.choice(SCHEMAS), "retries": 0}
+        await scene.ask("POST", "/agents/", json={"agent_id": id, "model": "demo", "structured_output": output})
+        await scene.ask("POST", f"/agents/{id}/invoke", json={"messages": [{"role": "user", "content": "hello"}]})
+        await scene.ask("DELETE", f"/agents/{id}")
+
+    await scene.over_and_over(one)
+
+
 @kind("uploads")
 async def uploads(scene: Scene) -> None:
     """As a body, and as a form."""

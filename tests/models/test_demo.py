@@ -29,17 +29,21 @@ from wick import (
     Thread,
     Tool,
     ToolCall,
+    ToolResult,
     ToolUse,
+    after,
     assistant,
     guard,
     tool,
     user,
 )
 from wick.assemble import Reply
+from wick.caps import DEMO_VALUE_CHARS
 from wick.errors import ModelError
 from wick.messages import FilePart, ImagePart, tool_message
 from wick.models import resolve
-from wick.models.demo import Demo
+from wick.models.demo import Demo, reports
+from wick.models.demo import instance as made_by
 from wick.models.demo.decide import GREETING, MOST_ROUNDS, REFUSAL, decide
 from wick.models.demo.instance import LABEL, instance
 from wick.models.demo.papers import slides
@@ -769,9 +773,56 @@ async def test_a_refusal_is_reported_with_its_reason(space: Workspace, said: str
 
 
 async def test_what_is_not_clear_is_quoted_and_not_called_a_success(space: Workspace) -> None:
-    text = (await space.ask("write hi to a.txt", blocking("write_file", "come back on Monday"))).text
+    @after(ToolUse, match="write_file")
+    def vague(use: ToolUse) -> None:
+        use.result = ToolResult("come back on Monday")
+
+    text = (await space.ask("write hi to a.txt", vague)).text
     assert text == "I tried to write `a.txt`, and write_file answered: come back on Monday"
-    assert "I wrote" not in text
+
+
+REASONS = [
+    *("come back on Monday", "ok", "done", "wrote a.txt", "In `.` there is 1 entry:\n- `a.txt`", "[]", "{}", "hello"),
+    *(
+        '{"exit_code": 0, "stdout": "hi"}',
+        "1 line\n2 lines",
+        "a.py:1: milk",
+        "I did it",
+        "Accepted.",
+        "saved\nand done",
+    ),
+]
+
+
+def says_it_ran(text: str) -> bool:
+    return not text.startswith(("I was not allowed to ", "I could not "))
+
+
+@pytest.mark.parametrize("reason", REASONS)
+@pytest.mark.parametrize(
+    ("said", "name"),
+    [
+        ("list the files", "ls"),
+        ("read notes.txt", "read_file"),
+        ("write hi to a.txt", "write_file"),
+        ("replace milk with tea in notes.txt", "edit_file"),
+        ("search for milk", "grep"),
+        ("find *.py", "glob"),
+        ("run `echo hi`", "execute"),
+        ("plan a party", "write_todos"),
+        ("ask the researcher to list the files", "task"),
+    ],
+)
+async def test_a_blocked_call_never_ran_whatever_its_reason_says(
+    space: Workspace, said: str, name: str, reason: str
+) -> None:
+    assert not says_it_ran((await space.ask(said, blocking(name, reason))).text)
+
+
+async def test_a_call_that_is_judged_by_its_text_is_noticed(space: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+    judged = reports.outcome
+    monkeypatch.setattr(reports, "outcome", lambda tool, text, *, failed: judged(tool, text))
+    assert says_it_ran((await space.ask("run `echo hi`", blocking("execute", "hello"))).text)
 
 
 async def test_a_plan_ends_where_it_is_refused(space: Workspace) -> None:
@@ -1051,6 +1102,45 @@ def test_the_smallest_instance_is_valid(schema: dict[str, Any]) -> None:
     value = instance(schema)
     jsonschema.validate(value, schema)
     assert json.loads(json.dumps(value)) == value
+
+
+LARGE: list[dict[str, Any]] = [
+    {"type": "string", "minLength": 10**8},
+    {"type": "string", "minLength": 1e8},
+    {"type": "array", "minItems": 10**9},
+    {"type": "array", "items": {"type": "array", "items": {"type": "string"}, "minItems": 1_000}, "minItems": 1_000},
+    {"type": "array", "items": {"const": "x" * 10_000}, "minItems": 1_000},
+    {"type": "array", "items": {"default": ["x"] * 1_000}, "minItems": 1_000},
+    {"type": "array", "items": {"enum": [{"a": "x" * 1_000}]}, "minItems": 10_000},
+    {"type": "object", "required": [f"{'x' * 1_000}{n}" for n in range(1_000)]},
+    {
+        "$ref": "#/$defs/a",
+        "$defs": {"a": {"required": [*"abcdefghij"], "properties": {n: {"$ref": "#/$defs/a"} for n in "abcdefghij"}}},
+    },
+    {"allOf": [{"$ref": "#"}] * 20},
+    {"type": "array", "prefixItems": [{"type": "string", "minLength": 50_000}] * 100},
+    {"type": "integer", "minimum": 10**400, "multipleOf": 0.5},
+    {"type": "number", "minimum": 1e308, "multipleOf": 1e-308},
+    {"type": "integer", "multipleOf": 0, "minimum": 1},
+]
+
+
+def beyond_limit(schema: dict[str, Any]) -> bool:
+    """Return True if more than the limit is written for a schema."""
+    try:
+        return len(json.dumps(instance(schema))) > 4 * DEMO_VALUE_CHARS
+    except ModelError as error:
+        return LABEL not in str(error)
+
+
+@pytest.mark.parametrize("schema", LARGE, ids=lambda schema: json.dumps(schema)[:60])
+def test_what_a_schema_asks_for_is_bounded(schema: dict[str, Any]) -> None:
+    assert not beyond_limit(schema)
+
+
+def test_a_value_without_a_bound_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(made_by._Maker, "spend", lambda self, **steps: None)
+    assert beyond_limit({"type": "string", "minLength": 10**7})
 
 
 def test_a_schema_that_contains_itself_has_an_end() -> None:

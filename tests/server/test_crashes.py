@@ -95,7 +95,8 @@ def answer(request):
     done = sum(m.role == "tool" for m in request.messages)
     return assistant("I try.", ToolCall(f"c{done}", "crash", {"number": done}))
 
-Server(settings=os.environ["WICK_SETTINGS"]).register_agent("ticker", Agent(FunctionModel(answer), tools=[crash])).start()
+agent = Agent(FunctionModel(answer), tools=[crash])
+Server(settings=os.environ["WICK_SETTINGS"]).register_agent("ticker", agent).start()
 """
 
 

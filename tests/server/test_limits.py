@@ -77,3 +77,13 @@ def test_what_there_is_already_leaves_room_or_not() -> None:
     limits.room("agents", 1_000_000)
     with pytest.raises(ApiError, match="threads"):
         limits.room("threads", 3)
+
+
+@pytest.mark.parametrize("name", Quotas.model_fields)
+def test_zero_is_no_limit_for_every_quota(name: str) -> None:
+    limits = Limits(Quotas(**{name: 0}), Clock())
+    for _ in range(1_000):
+        if name in ("burst", "requests_per_second"):
+            limits.request("ada")
+        else:
+            limits.room(name, 10**6)  # type: ignore[arg-type]

@@ -422,3 +422,31 @@ async def test_a_run_counts_while_it_waits_for_its_thread(tmp_path: Path) -> Non
             await asyncio.sleep(0.01)
         await there.sessions.store.release(ADA.id, "t1", lease.fence)
         assert (await run).text == "One." and not instance.uses
+
+
+DEPLOY = {
+    "name": "deploy",
+    "description": "Deploy.",
+    "parameters": {"type": "object"},
+    "callback_url": "http://127.0.0.1:9",
+}
+RULED = {
+    "defaults": {"model": "demo", "permissions": {"deny": ["deploy"]}},
+    "agents": {"has": {"tools": [DEPLOY]}, "lacks": {}, "says": {"permissions": False}, "works": {"backend": "local"}},
+}
+
+
+async def test_a_rule_in_the_defaults_that_one_agent_cannot_have_is_said_at_start(tmp_path: Path) -> None:
+    async with registry(tmp_path, RULED) as there:
+        problems = await there.problems(ADA)
+        assert sorted(problems) == ["lacks", "works"]
+        assert "'permissions.deploy' is for 'deploy', but there is no such tool" in problems["lacks"]
+        for id in RULED["agents"]:
+            if id not in problems:
+                assert await there.agent(ADA, id)
+        for id in problems:  # what is said is what happens
+            with pytest.raises(ConfigError, match="no such tool"):
+                await there.agent(ADA, id)
+        assert not (tmp_path / "workspace").exists()
+    async with registry(tmp_path, CODER) as there:
+        assert await there.problems(ADA) == {}

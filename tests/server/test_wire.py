@@ -143,3 +143,24 @@ async def test_a_web_socket_that_is_refused_is_no_error_of_the_server(
         with pytest.raises(aiohttp.WSServerHandshakeError, match="401"):
             await nobody.ws_connect("/agents/default/terminal")
     assert "without completing handshake" not in caplog.text
+
+
+HEADS = {
+    "one header": lambda size: [b"X-Long: " + b"a" * size],
+    "many headers": lambda size: [b"X-%d: %s" % (number, b"a" * 1_000) for number in range(size // 1_000 + 1)],
+    "names": lambda size: [b"X" * 2_000 + b"%d: a" % number for number in range(size // 2_000 + 1)],
+}
+
+
+@pytest.mark.parametrize("size", [66_000, 100_000, 160_000, 250_000])
+@pytest.mark.parametrize("kind", HEADS)
+async def test_a_large_head_is_refused_though_it_comes_at_once(server: Hosted, kind: str, size: int) -> None:
+    head = b"\r\n".join([b"GET /health HTTP/1.1", b"Host: localhost", *HEADS[kind](size), b"", b""])
+    said = await answered(server, head + b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
+    assert said.startswith((b"HTTP/1.1 431", b"HTTP/1.1 400")) and b"200 OK" not in said
+
+
+async def test_a_head_within_the_limit_is_taken_though_a_body_comes_with_it(server: Hosted) -> None:
+    head = b"GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nX-Long: " + b"a" * 50_000
+    said = await answered(server, head + b"\r\nContent-Length: 40000\r\n\r\n" + b"x" * 40_000)
+    assert said.startswith(b"HTTP/1.1 200")

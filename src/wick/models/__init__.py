@@ -9,6 +9,13 @@ from wick.errors import ConfigError
 from wick.protocols import Model
 
 
+def check_model(spec: str | Mapping[str, Any]) -> None:
+    """Refuse a text or a dict that names no model, or has keys that its provider does not know; nothing is made."""
+    from wick.models.named import check  # loads what only a name needs
+
+    check(spec)
+
+
 def resolve(spec: str | Mapping[str, Any] | Model) -> Model:
     """The model that a text names, or a dict with `provider`, `model`, `base_url` and `api_key`.
 

@@ -12,6 +12,8 @@ import os
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, fields
+from difflib import get_close_matches
+from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from itertools import chain
 from typing import Any
@@ -22,6 +24,8 @@ from wick.models.ollama import installed, ollama_url
 from wick.protocols import Model
 
 logger = logging.getLogger("wick")
+
+Options = dict[str, Any]
 
 ALIASES = {
     "haiku": "claude-haiku-5-5",
@@ -34,18 +38,63 @@ DEFAULTS = {"ANTHROPIC_API_KEY": "sonnet", "OPENAI_API_KEY": "gpt-4o"}  # what `
 
 def named(spec: str | Mapping[str, Any]) -> Model:
     """The model that a text or a dict names."""
+    provider, model, options = _read(spec)
+    make = PROVIDERS.get(provider) or _plugin(provider)
+    if make is None:
+        raise _unknown(provider, model)
+    return make(model, options)
+
+
+def check(spec: str | Mapping[str, Any]) -> None:
+    """Refuse a spec that names no provider, or has keys that its client does not take; no client is made."""
+    provider, model, options = _read(spec)
+    if provider not in PROVIDERS and not _plugin(provider):
+        raise _unknown(provider, model)
+    if provider in ("demo", "auto"):
+        _nothing_else(provider, model, options)
+    elif provider in _CLIENTS and not options.keys() <= {"base_url", "api_key"}:
+        module, kind = _CLIENTS[provider]
+        _check_keys(provider, getattr(import_module(module), kind), options)
+
+
+_CLIENTS = {
+    "anthropic": ("wick.models.anthropic", "Anthropic"),
+    **dict.fromkeys(("openai", "ollama", "gateway", "proxy"), ("wick.models.openai", "OpenAI")),
+    "openai-responses": ("wick.models.responses", "OpenAIResponses"),
+    "local": ("wick.models.local", "Local"),
+}
+
+
+def _check_keys(provider: str, client: Callable[..., Model], options: Mapping[str, Any]) -> None:
+    parameters = inspect.signature(client).parameters.values()
+    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
+        return
+    known = ["provider", *(parameter.name for parameter in parameters)]
+    for key in options:
+        if key not in known:
+            raise ConfigError(f"there is no key {key!r} for a model of {provider}; {_nearest(str(key), known)}")
+
+
+def _nearest(word: str, known: list[str]) -> str:
+    close = get_close_matches(word, known, n=1)
+    return f"did you mean {close[0]!r}?" if close else f"the keys are {', '.join(known)}"
+
+
+def _read(spec: str | Mapping[str, Any]) -> tuple[str, str, Options]:
+    """The provider, the model and the other options of a spec."""
     options = {"model": spec} if isinstance(spec, str) else {key: spec[key] for key in spec if spec[key] is not None}
     for key in ("provider", "model", "base_url", "api_key", "name", "version"):
         if not isinstance(options.get(key, ""), str):
             raise ConfigError(f"the {key!r} of a model's spec must be a text, not {type(options[key]).__name__}")
     model, provider = options.pop("model", "").strip(), options.pop("provider", "").strip()
-    if not provider:
-        provider, model = _parse(model)
-    make = PROVIDERS.get(provider) or _plugin(provider)
-    if make is None:
-        what = f"provider {provider!r}" if provider else f"model named {model!r}"
-        raise ConfigError(f"there is no {what}; {_forms()}")
-    return make(model, options)
+    return (*(_parse(model) if not provider else (provider, model)), options)
+
+
+def _unknown(provider: str, model: str) -> ConfigError:
+    what = f"provider {provider!r}" if provider else f"model named {model!r}"
+    word, known = provider or model.partition(":")[0].strip(), [*PROVIDERS, *ALIASES]
+    close = get_close_matches(word, known + [plugin.name for plugin in _plugins()], n=1)
+    return ConfigError(f"there is no {what}; {_forms()}{f'; did you mean {close[0]}?' if close else ''}")
 
 
 def choose() -> tuple[Model, str]:
@@ -83,8 +132,6 @@ def _forms() -> str:
 
 
 # -- the providers --------------------------------------------------------------------------------------------------
-
-Options = dict[str, Any]
 
 
 def _anthropic(model: str, options: Options) -> Model:

@@ -11,6 +11,7 @@ from typing import Any
 
 from wick.agent import Agent
 from wick.aliases import tool_name
+from wick.backends.state import State
 from wick.capabilities.budget import Budget
 from wick.capabilities.filesystem import Filesystem
 from wick.capabilities.sessions import Sessions
@@ -104,9 +105,22 @@ class Building:
             raise
         return instance
 
-    def _build(self, instance: Instance, kept: Sequence[Kept], grants: Sequence[Any]) -> None:
+    def problem(self, template: Template, kept: Sequence[Kept]) -> str:
+        """Return why no agent can be built of a template, or nothing. No place is opened for that."""
+        if template.make is not None:
+            return ""
+        instance = Instance(template.id, "", template, Overrides(), "", self.sessions)
+        try:
+            self._build(instance, kept, (), State() if template.options.get("backend") else None)
+        except Exception as error:  # code of the file may raise anything; the server starts all the same
+            return str(error) or repr(error)
+        return ""
+
+    def _build(
+        self, instance: Instance, kept: Sequence[Kept], grants: Sequence[Any], backend: Backend | None = None
+    ) -> None:
         _load()
-        template, backend = instance.template, instance.place.backend if instance.place is not None else None
+        template, backend = instance.template, instance.place.backend if instance.place is not None else backend
         config = options(template, instance.said, grants, backend is not None and backend.name != "state")
         tools = self.toolbox.chosen(template.id, config.options.get("tools", ()), kept)
         known, instance.missing_tools = _known(config.options, {tool.name for tool in tools})
@@ -147,7 +161,7 @@ def options(template: Template, said: Overrides, grants: Sequence[Any] = (), has
 
 def _known(options: Mapping[str, Any], brought: set[str]) -> tuple[dict[str, Any], tuple[str, ...]]:
     """The options with the tools that can be found; those of the server are brought by themselves."""
-    named = [one for one in options.get("tools", ()) if one not in brought]
+    named = [one for one in options.get("tools", ()) if not isinstance(one, str) or one not in brought]
     missing = [one for one in named if isinstance(one, str) and ":" not in one and tool_name(one) not in BUILTIN]
     if missing:  # to look for what is installed takes a while
         installed = {point.name for point in entry_points(group="wick.tools")}

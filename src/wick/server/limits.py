@@ -28,7 +28,7 @@ class Limits:
     def request(self, user: str) -> None:
         """Count one request of a user: as many a second as the quota says, and some more in a burst."""
         rate, burst = self._quotas.requests_per_second, float(self._quotas.burst)
-        if not rate:
+        if not rate or not burst:  # 0 is no limit
             return
         now = self._clock()
         left, at = self._buckets.get(user, (burst, now))

@@ -63,6 +63,7 @@ IDLE_SECONDS = 1_800.0  # after which what nobody uses is ended
 RETIRED_SECONDS = 30.0  # in which a run that was just given an agent begins
 MOST_INSTANCES = 1_000
 SWEEP_SECONDS = 1.0
+CHECKED_AGENTS = 100  # of the file, when the server starts
 
 
 class Registry:
@@ -112,6 +113,13 @@ class Registry:
             await in_thread(lambda: self.places.learn(self._code.values()), "check")
         await in_thread(lambda: [self._check_workspace(template) for template in self._code.values()], "check")
         self._tasks = [asyncio.create_task(work, name=name) for name, work in self._chores()]
+
+    async def problems(self, user: User) -> dict[str, str]:
+        """Return why agents of the file cannot be used, by their ids; a rule in `defaults` may name what one lacks."""
+        templates = [*self._file.values()][:CHECKED_AGENTS]
+        kept = await self.toolbox.kept(user)
+        found = await in_thread(lambda: {one.id: self._building.problem(one, kept) for one in templates}, "check")
+        return {id: problem for id, problem in found.items() if problem}
 
     def _chores(self) -> Iterator[tuple[str, Any]]:
         yield "sweep", self._sweep_again()

@@ -92,8 +92,14 @@ class Service:
         ids = await self.registry.ids(LOCAL)
         found = [("agents", ", ".join(ids)), ("data", str(self.settings.data.absolute()))]
         if "default" in ids or len(ids) == 1:
-            found += await self._about_agent("default" if "default" in ids else ids[0])
-        return found
+            shown = "default" if "default" in ids else ids[0]
+            found += await self._about_agent(shown)
+        problems = await self.registry.problems(LOCAL)
+        return found + [
+            ("trouble", f"the agent {id!r} cannot be used: {problem}")
+            for id, problem in problems.items()
+            if not any(about == "trouble" and repr(id) in what for about, what in found)
+        ]
 
     async def _about_agent(self, id: str) -> list[tuple[str, str]]:
         try:

@@ -63,7 +63,7 @@ class Quotas(_Part):
     disk: int = Field(default=caps.WORKSPACE_BYTES, ge=0)  # bytes of a workspace that the server made
     reserve: int = Field(default=caps.RESERVED_BYTES, ge=0)  # bytes of a disk that no workspace takes
     requests_per_second: float = Field(default=50.0, ge=0)
-    burst: int = Field(default=200, ge=1)
+    burst: int = Field(default=200, ge=0)
 
 
 def _seconds(given: Any) -> Any:

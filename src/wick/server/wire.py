@@ -11,6 +11,7 @@ from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIO
 from wick.caps import HEAD_BYTES, HEAD_SECONDS
 
 TOO_LARGE = b"HTTP/1.1 431 Request Header Fields Too Large\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+HEADER_SIGNS = 4  # of a header: a colon, a blank and the end of its line
 NO_TEXT = 1007  # why a WebSocket is closed
 UNREADABLE = b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
 
@@ -25,6 +26,8 @@ class Wire(HttpToolsProtocol):
         super().__init__(*given, **options)
         self._heading = True  # headers that come are those of a head
         self._unread = 0  # bytes that came and were no body, since the last head
+        self._head = 0  # bytes of the head that is being read
+        self._refused = False
         self._late: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -40,24 +43,51 @@ class Wire(HttpToolsProtocol):
         super().data_received(data)
         if self._unread > HEAD_BYTES and not self.transport.is_closing():
             if self._heading:
-                self.transport.write(TOO_LARGE)
+                self._refuse()
             self.transport.close()
 
     def on_message_begin(self) -> None:
+        if self._refused:
+            return
         super().on_message_begin()
+        self._head = 0
         self._expect_head()
 
+    def on_url(self, url: bytes) -> None:
+        self._head += len(url)
+        super().on_url(url)
+
     def on_header(self, name: bytes, value: bytes) -> None:
-        if self._heading:  # trailers are nobody's: they would change what was checked
+        self._head += len(name) + len(value) + HEADER_SIGNS
+        if self._heading and self._head <= HEAD_BYTES:  # trailers are nobody's: they would change what was checked
             super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
+        """Refuse a head that is too large, also one that arrived with its body in a single read."""
+        if self._refused or self._head > HEAD_BYTES:
+            self._refuse()
+            return
         self._head_is_here()
         super().on_headers_complete()
 
     def on_body(self, body: bytes) -> None:
         self._unread = 0
-        super().on_body(body)
+        if not self._refused:
+            super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        if not self._refused:
+            super().on_message_complete()
+
+    def handle_websocket_upgrade(self) -> None:
+        if not self._refused:
+            super().handle_websocket_upgrade()
+
+    def _refuse(self) -> None:
+        if not self._refused and not self.transport.is_closing():
+            self.transport.write(TOO_LARGE)
+            self.transport.close()
+        self._refused = True
 
     def on_response_complete(self) -> None:
         if self.cycle.more_body:  # it was answered before its body came; what is left of that is not waited for

@@ -39,11 +39,23 @@ _SYNONYMS = {
 
 
 @dataclass(frozen=True, slots=True)
+class Outcome:
+    """The text of a tool's result, and whether the call failed or was blocked."""
+
+    text: str
+    failed: bool
+
+    @classmethod
+    def of(cls, message: Message | None) -> Outcome:
+        return cls("there is no answer", True) if message is None else cls(message.text, message.failed)
+
+
+@dataclass(frozen=True, slots=True)
 class Turn:
     """The user's last message and what has happened since."""
 
     said: str
-    made: tuple[tuple[ToolCall, str], ...]  # the calls and what came of them
+    made: tuple[tuple[ToolCall, Outcome], ...]  # the calls and their results
     rounds: int
     path: str  # of the file that was used last before it
 
@@ -53,9 +65,9 @@ class Turn:
         if start is None:
             return cls("", (), 0, "")
         since = messages[start + 1 :]
-        results = {message.tool_call_id: message.text for message in since if message.role == "tool"}
+        results = {message.tool_call_id: message for message in since if message.role == "tool"}
         calls = [call for message in since for call in message.tool_calls]
-        made = tuple((call, results.get(call.id, "there is no answer")) for call in calls)
+        made = tuple((call, Outcome.of(results.get(call.id))) for call in calls)
         rounds = sum(bool(message.tool_calls) for message in since)
         return cls(messages[start].text, made, rounds, _last_path(messages[:start]))
 
@@ -74,7 +86,7 @@ class Progress:
     """How far a job is: what came of the acts that were done, and those that are left."""
 
     job: Job
-    done: list[tuple[Act, str]] = field(default_factory=list)
+    done: list[tuple[Act, Outcome]] = field(default_factory=list)
     left: list[Act] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)  # the tools that it takes and that are not there
 
@@ -84,11 +96,11 @@ class Progress:
         if self.missing:
             tools = "tool" if len(self.missing) == 1 else "tools"
             return f"I would use {_and(self.missing)} for that, but this agent has no such {tools}."
-        failed = [(act, text) for act, text in self.done if reports.outcome(act.tool, text) != "done"]
+        failed = [(act, made) for act, made in self.done if not _worked(act, made)]
         if self.job.summary and not failed and not self.left:
             return self.job.summary
         shown = self.done if self.job.only_looks else failed or self.done
-        told = [reports.report(act.tool, act.args, text) for act, text in shown]
+        told = [reports.report(act.tool, act.args, made.text, failed=made.failed) for act, made in shown]
         return "\n\n".join(dict.fromkeys(told))
 
 
@@ -127,11 +139,15 @@ def _progress(jobs: Sequence[Job], turn: Turn, tools: Mapping[str, Tool]) -> lis
             if index is None:
                 progress.left.append(act)
                 continue
-            text = made.pop(index)[1]
-            progress.done.append((act, text))
-            if reports.outcome(act.tool, text) != "done" and not progress.job.only_looks:
+            outcome = made.pop(index)[1]
+            progress.done.append((act, outcome))
+            if not _worked(act, outcome) and not progress.job.only_looks:
                 break  # what comes after builds on it
     return found
+
+
+def _worked(act: Act, made: Outcome) -> bool:
+    return reports.outcome(act.tool, made.text, failed=made.failed) == "done"
 
 
 def _next(found: Sequence[Progress]) -> list[Act]:

@@ -1,10 +1,18 @@
-"""The smallest value that a JSON Schema accepts, for the arguments and answers that nobody spelled out."""
+"""The smallest value that a JSON Schema accepts, for the arguments and answers that nobody spelled out.
+
+A schema may ask for a text of any length and for any number of items. What is written is bounded: past the limit the
+demo model says that it cannot.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from math import ceil, floor, inf
 from typing import Any
+
+from wick.caps import DEMO_VALUE_CHARS, DEMO_VALUE_STEPS
+from wick.errors import ModelError
 
 LABEL = "offline demo model"
 _DEPTH = 8  # a schema may contain itself
@@ -22,35 +30,75 @@ _FORMATS = {
 }
 
 
-def instance(schema: Any, root: Any = None, depth: int = _DEPTH) -> Any:
+@dataclass(slots=True)
+class _Maker:
+    """Makes one value, within a budget of characters to write and of schemas to look at."""
+
+    root: Any
+    chars: int = DEMO_VALUE_CHARS
+    steps: int = DEMO_VALUE_STEPS
+
+    def make(self, schema: Any, depth: int) -> Any:
+        if {"type": "null"} in _choices(schema):
+            return None
+        schema = self.resolve(schema, depth)
+        for key in ("const", "default"):
+            if key in schema:
+                return self.copy(schema[key])
+        if isinstance(choices := schema.get("enum"), list) and choices:
+            return self.copy(choices[0])
+        kind = schema.get("type") or next((kind for key, kind in _TELLING.items() if key in schema), "string")
+        make = _MAKERS.get(kind[0] if isinstance(kind, list) and kind else str(kind))
+        return make(self, schema, depth - 1) if make and depth > 0 else None
+
+    def resolve(self, schema: Any, depth: int) -> Mapping[str, Any]:
+        self.spend(steps=1)
+        if not isinstance(schema, Mapping):
+            return {}
+        others = [_at(self.root, str(schema["$ref"]))] if "$ref" in schema else []
+        others += schema.get("allOf") or []
+        others += _choices(schema)[:1]
+        if not others or depth <= 0:
+            return schema
+        whole = {key: value for key, value in schema.items() if key not in ("$ref", "allOf", "anyOf", "oneOf")}
+        for other in others:
+            whole = _joined(self.resolve(other, depth - 1), whole)
+            self.spend(steps=len(whole) // 10)
+        return whole
+
+    def copy(self, value: Any) -> Any:
+        """Return a value of the schema itself, which is written as often as it is asked for."""
+        if isinstance(value, Mapping):
+            return {name: self.copy(item) for name, item in value.items()}
+        if isinstance(value, list):
+            return [self.copy(item) for item in value]
+        self.spend(chars=len(value) if isinstance(value, str) else 8)
+        return value
+
+    def spend(self, *, chars: int = 0, steps: int = 0) -> None:
+        self.chars, self.steps = self.chars - chars - steps, self.steps - steps
+        if self.chars < 0:
+            raise ModelError(
+                f"the {LABEL} writes at most {DEMO_VALUE_CHARS:,} characters for a schema, and this one asks for more"
+            )
+        if self.steps < 0:
+            raise ModelError(f"the {LABEL} cannot write a value for a schema with so many references and branches")
+
+
+def instance(schema: Any, root: Any = None) -> Any:
     """A value for a schema: no key that is not required, no item too many, and our label where any text will do."""
-    root = schema if root is None else root
-    if {"type": "null"} in _choices(schema):
-        return None
-    schema = resolved(schema, root, depth)
-    for key in ("const", "default"):
-        if key in schema:
-            return schema[key]
-    if schema.get("enum"):
-        return schema["enum"][0]
-    kind = schema.get("type") or next((kind for key, kind in _TELLING.items() if key in schema), "string")
-    make = _MAKERS.get(kind[0] if isinstance(kind, list) and kind else str(kind))
-    return make(schema, root, depth - 1) if make and depth > 0 else None
+    try:
+        return _Maker(schema if root is None else root).make(schema, _DEPTH)
+    except (TypeError, ValueError, AttributeError, OverflowError, LookupError, ArithmeticError) as error:
+        raise ModelError(f"the {LABEL} cannot write a value for this schema: {error}") from None
 
 
-def resolved(schema: Any, root: Any, depth: int = _DEPTH) -> Mapping[str, Any]:
+def resolved(schema: Any, root: Any) -> Mapping[str, Any]:
     """A schema without references and choices: the first is taken."""
-    if not isinstance(schema, Mapping):
-        return {}
-    others = [_at(root, schema["$ref"])] if "$ref" in schema else []
-    others += schema.get("allOf") or []
-    others += _choices(schema)[:1]
-    if not others or depth <= 0:
-        return schema
-    whole = {key: value for key, value in schema.items() if key not in ("$ref", "allOf", "anyOf", "oneOf")}
-    for other in others:
-        whole = _joined(resolved(other, root, depth - 1), whole)
-    return whole
+    try:
+        return _Maker(root).resolve(schema, _DEPTH)
+    except (TypeError, ValueError, AttributeError, LookupError) as error:
+        raise ModelError(f"the {LABEL} cannot read this schema: {error}") from None
 
 
 def _choices(schema: Any) -> list[Any]:
@@ -72,48 +120,58 @@ def _joined(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
     return both
 
 
-def _object(schema: Mapping[str, Any], root: Any, depth: int) -> dict[str, Any]:
-    known = schema.get("properties", {})
-    return {name: instance(known.get(name, {}), root, depth) for name in schema.get("required", ())}
+def _object(maker: _Maker, schema: Mapping[str, Any], depth: int) -> dict[str, Any]:
+    known, made = schema.get("properties", {}), {}
+    for name in schema.get("required", ()):
+        maker.spend(chars=len(name))
+        made[name] = maker.make(known.get(name, {}), depth)
+    return made
 
 
-def _array(schema: Mapping[str, Any], root: Any, depth: int) -> list[Any]:
+def _array(maker: _Maker, schema: Mapping[str, Any], depth: int) -> list[Any]:
     first, rest = schema.get("prefixItems", []), schema.get("items", {})
-    count = max(schema.get("minItems", 0), len(first))
-    return [instance(first[index] if index < len(first) else rest, root, depth) for index in range(count)]
+    count = max(int(schema.get("minItems", 0)), len(first))
+    maker.spend(chars=count)  # at once, so that nothing is made of a count that is too large
+    return [maker.make(first[index] if index < len(first) else rest, depth) for index in range(count)]
 
 
-def _string(schema: Mapping[str, Any], root: Any, depth: int) -> str:
-    text = _FORMATS.get(schema.get("format", ""), LABEL)
-    return text.ljust(schema.get("minLength", 0), ".")[: schema.get("maxLength")]
+def _string(maker: _Maker, schema: Mapping[str, Any], depth: int) -> str:
+    text, least = _FORMATS.get(str(schema.get("format", "")), LABEL), int(schema.get("minLength", 0))
+    maker.spend(chars=max(least, len(text)))
+    most = schema.get("maxLength")
+    return text.ljust(least, ".")[: None if most is None else int(most)]
 
 
-def _integer(schema: Mapping[str, Any], root: Any, depth: int) -> int:
+def _integer(maker: _Maker, schema: Mapping[str, Any], depth: int) -> int:
     """The one next to 0."""
     over, under, step = schema.get("exclusiveMinimum"), schema.get("exclusiveMaximum"), schema.get("multipleOf", 1)
     highest = min(schema.get("maximum", inf), inf if under is None else ceil(under) - 1)
     lowest = max(schema.get("minimum", -inf), -inf if over is None else floor(over) + 1)
     value = ceil(max(lowest, min(0, highest)) / step) * step
-    return int(value if value <= highest else floor(highest / step) * step)
+    made = int(value if value <= highest else floor(highest / step) * step)
+    maker.spend(chars=made.bit_length() // 3)
+    return made
 
 
-def _number(schema: Mapping[str, Any], root: Any, depth: int) -> float:
+def _number(maker: _Maker, schema: Mapping[str, Any], depth: int) -> float:
     """A whole one, if there is one within the bounds."""
     low, high = (schema.get(f"exclusive{end}", schema.get(end.lower())) for end in ("Minimum", "Maximum"))
-    whole = _integer(schema, root, depth)
+    whole = _integer(maker, schema, depth)
     if low is None or high is None or "multipleOf" in schema:
         return whole
     inclusive = "exclusiveMinimum" not in schema and "exclusiveMaximum" not in schema
-    return whole if low < whole < high or (inclusive and low <= whole <= high) else (low + high) / 2
+    if low < whole < high or (inclusive and low <= whole <= high):
+        return whole
+    return float(low / 2 + high / 2)
 
 
-_MAKERS: dict[str, Callable[[Mapping[str, Any], Any, int], Any]] = {
+_MAKERS: dict[str, Callable[[_Maker, Mapping[str, Any], int], Any]] = {
     "object": _object,
     "array": _array,
     "string": _string,
     "integer": _integer,
     "number": _number,
-    "boolean": lambda schema, root, depth: False,
-    "null": lambda schema, root, depth: None,
+    "boolean": lambda maker, schema, depth: False,
+    "null": lambda maker, schema, depth: None,
 }
 _TELLING = {"properties": "object", "required": "object", "items": "array", "prefixItems": "array", "minimum": "number"}

@@ -50,9 +50,11 @@ class _Known(dict[str, Any]):
         return "it"
 
 
-def outcome(tool: str, text: str) -> Outcome:
-    """How a call ended, as far as its result says so."""
+def outcome(tool: str, text: str, *, failed: bool = False) -> Outcome:
+    """How a call ended: one that `failed` or was blocked did not run, whatever its text says."""
     line, data = text.strip(), _data(text)
+    if failed:
+        return "refused" if _REFUSED.search(line) else "failed"
     if isinstance(data, dict) and data.get("error"):
         line = str(data["error"])
         return "refused" if _REFUSED.search(line) else "failed"
@@ -67,11 +69,11 @@ def outcome(tool: str, text: str) -> Outcome:
     return "unclear" if is_listing or (WORDINGS[tool].is_deed and line and not _WORKED.search(line)) else "done"
 
 
-def report(tool: str, args: Mapping[str, Any], text: str) -> str:
+def report(tool: str, args: Mapping[str, Any], text: str, *, failed: bool = False) -> str:
     """What became of a call, in a sentence, with the beginning of what it brought."""
     data = _data(text)
     said = str(data["error"]) if isinstance(data, dict) and data.get("error") else text.strip()
-    match outcome(tool, text):
+    match outcome(tool, text, failed=failed):
         case "refused":
             return f"I was not allowed to {doing(tool, args)}: {_short(said)}"
         case "failed":
