@@ -96,6 +96,7 @@ class Index:
         self.root = Folder("", None)
         self._marked: set[Folder] = set()
         self._known: set[Identity] = set()
+        self._read_here: dict[Identity, tuple[Folder, str]] = {}  # files that were found harmless
         self._links: dict[str, str] = {}  # protected links at the time of arming, and their targets
         self.armed = False
         self.writing: set[tuple[Folder, str]] = set()  # harmless so far, but open for writing: look again soon
@@ -286,6 +287,7 @@ class Index:
         self._known = {entry.identity for entry in found.values() if entry.type != "link"}
         self._links = {path: entry.target for path, entry in found.items() if entry.type == "link"}
         self.armed, self.moved, self.stuck = True, [], []
+        self._read_here.clear()
 
     def restore_links(self) -> None:
         """Create protected links again that are gone: a link cannot be mounted over, so a command can remove it."""
@@ -313,6 +315,13 @@ class Index:
             self._settle_dot_git(folder, name)
         if folded in PARTS:
             self._settle_git(folder)
+
+    def notice_link(self, folder: Folder, name: str) -> None:
+        """A file has a new name. If a part of a git directory has it too, it can be written unnoticed: settle that."""
+        if self.armed and self._read_here:
+            info = self._stat(folder.place(name))
+            if info is not None and info.st_nlink > 1 and (info.st_dev, info.st_ino) in self._read_here:
+                self.settle(*self._read_here[info.st_dev, info.st_ino])
 
     def look_again(self) -> None:
         """Settle the files that were open for writing: the kernel sends no notice of writes through a mapping."""
@@ -344,7 +353,7 @@ class Index:
         info = self._is_new(folder.place(name))
         if info is None or (stat.S_ISDIR(info.st_mode)):
             return
-        if not self._is_harmless_gitlink(folder, name):
+        if info.st_nlink > 1 or not self._is_harmless_gitlink(folder, name):
             self._move_aside(folder, name)
 
     def _is_harmless_gitlink(self, folder: Folder, name: str) -> bool:
@@ -388,7 +397,7 @@ class Index:
             elif folded == "hooks":
                 if not self._has_only_samples(folder.place(name)):
                     self._move_aside(folder, name)
-            elif not self._is_worktree(folder, name):
+            elif info.st_nlink > 1 or not self._is_worktree(folder, name):
                 self._move_aside(folder, name)
 
     def _is_worktree(self, folder: Folder, name: str) -> bool:
@@ -437,8 +446,10 @@ class Index:
         except OSError:
             return None
         try:
-            if not stat.S_ISREG(os.fstat(fd).st_mode):
+            info = os.fstat(fd)
+            if not stat.S_ISREG(info.st_mode):
                 return None
+            self._read_here[info.st_dev, info.st_ino] = (folder, name)
             if _is_open_for_writing(fd):
                 self.writing.add((folder, name))
             data = os.read(fd, CONFIG_BYTES + 1)
@@ -524,7 +535,7 @@ def _writable(folder: int) -> Iterator[None]:
 # Git runs programs that its config names (fsmonitor, sshCommand, filters, aliases, …). These settings name none.
 _SETTINGS = {
     "core": (
-        "repositoryformatversion filemode bare logallrefupdates ignorecase precomposeunicode symlinks worktree "
+        "repositoryformatversion filemode bare logallrefupdates ignorecase precomposeunicode symlinks "
         "sparsecheckout sparsecheckoutcone autocrlf eol safecrlf quotepath longpaths abbrev compression "
         "untrackedcache preloadindex multipackindex sharedrepository commitgraph bigfilethreshold"
     ),

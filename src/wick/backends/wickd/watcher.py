@@ -170,6 +170,8 @@ class Watch:
             self._arrive(folder, name, self._moving.pop(cookie, None) if mask & _MOVED_TO else None)
         elif not mask & _MOVED_FROM:
             self._index.settle(folder, name)
+            if mask & _CREATE:
+                self._index.notice_link(folder, name)
 
     def _arrive(self, folder: Folder, name: str, moved: Folder | None) -> None:
         """A folder has a new place. What is known of it comes along; a name gives some folders another meaning."""
