@@ -502,7 +502,7 @@ class Index:
                 os.stat(other, dir_fd=fd, follow_symlinks=False)
             except FileNotFoundError:
                 return other
-            number = number + 1 if number < 50 else int.from_bytes(os.urandom(6), "big")
+            number = number + 1 if number < 8 else int.from_bytes(os.urandom(6), "big")
 
 
 def _is_open_for_writing(fd: int) -> bool:

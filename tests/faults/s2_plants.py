@@ -147,7 +147,8 @@ class Ground:
 
     async def by_a_program_that_is_killed(self, plant: Plant, seconds: float = 30.0) -> bool:
         """The program dies while the command runs, which plants until it dies too."""
-        command = f"while :; do rm -rf sub evil; {plant.command(self.mark)}; touch done; done 2>/dev/null"
+        again = 'bad "$P"/.git/config'
+        command = f"{plant.command(self.mark)}; touch done; while :; do {again}; done 2>/dev/null"
         code = (
             "import asyncio, sys; from wick.backends.local import Local; "
             f"asyncio.run(Local(sys.argv[1], protect={self._protect!r}).execute(sys.argv[2]))"

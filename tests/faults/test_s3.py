@@ -266,7 +266,7 @@ async def flood(tally: Tally, folder: Path, what: str, count: int) -> None:
         (folder / path).write_text(f"# canary of {path}\n")
     backend = Local(folder, timeout=100)
     command = FLOODS[what].replace("COUNT", str(count))
-    job = await backend.background(f"while :; do {command}; done")
+    job = await backend.background(f"{command}; sleep 300")
     for again in ("before", command, "after"):
         try:
             told = await backend.execute(READ_AND_WRITE if again != command else again)
