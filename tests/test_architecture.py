@@ -104,7 +104,6 @@ LAZY = {
     "wick.outbound": {"aiohttp"},
     "wick.yaml_core": {"yaml"},
     "wick.json_schema": {"jsonschema"},
-    "wick.yaml_core": {"yaml"},
     "wick.searching": {"re2"},
     "wick.grammar": {"tree_sitter", "tree_sitter_bash"},
 }

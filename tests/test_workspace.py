@@ -822,7 +822,7 @@ def test_what_is_only_trusted_may_be_read(kept: Workspace) -> None:
 
 
 @pytest.mark.parametrize(
-    "path", ["..foo", "a..b", ".environment", "env.local", ".wicked", "git/hooks", ".gitignore", ".git/x"]
+    "path", ["..foo", "a..b", ".environment", "env.local", ".wicked", "git/hooks", ".gitignore", ".gitx"]
 )
 def test_what_only_looks_like_it_is_free(files: Workspace, path: str) -> None:
     files.write(path, "x")
@@ -834,6 +834,36 @@ def test_what_only_looks_like_it_is_free(files: Workspace, path: str) -> None:
 @pytest.mark.parametrize("name", [".ENV", ".Env.Local", ".CLAUDE", ".wi\u200cck", ".wic\u212a", ".GIT/hooks/x"])
 def test_names_that_some_file_systems_take_for_the_same(name: str) -> None:
     assert Protected().covers(name.split("/"))
+
+
+@pytest.mark.parametrize("path", ["repository/config", "repository/hooks/x", "repository/a/b", "tree/config"])
+def test_a_git_directory_is_protected_whatever_its_name(tmp_path: Path, path: str) -> None:
+    for name in (
+        "repository/HEAD",
+        "repository/objects/x",
+        "repository/refs/x",
+        "tree/HEAD",
+        "tree/commondir",
+        "x/HEAD",
+    ):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("")
+    files = Workspace(str(tmp_path))
+    assert code(lambda: files.write(path, "x")) == "protected"
+    files.write("x/config", "x")  # a HEAD alone makes none
+    assert code(lambda: files.write("y/HEAD", "x")) == "protected"
+    files.write("y/head", "x")
+    files.close()
+
+
+@pytest.mark.parametrize("name", [name for name in PROTECTED if "*" not in name])
+def test_each_protected_name_is_refused_at_any_depth(tmp_path: Path, name: str) -> None:
+    files = Workspace(str(tmp_path))
+    for path in (name, f"a/b/{name}", f"{name}/x"):
+        assert code(lambda path=path: files.write(path, "x")) == "protected"
+    files.write("plain", "x")
+    assert code(lambda: files.move("plain", f"a/{name}")) == "protected"
+    files.close()
 
 
 def test_patterns_may_come_one_by_one() -> None:
@@ -860,7 +890,7 @@ def test_what_is_protected_can_be_said(tmp_path: Path) -> None:
     assert code(lambda: files.write("a/secrets/x/y", "x")) == "protected"
     files.close()
     assert not Protected(()).covers([".env"])
-    assert set(PROTECTED) >= {".git/hooks", ".git/config", ".wick", ".claude", ".env", ".env.*", ".envrc"}
+    assert set(PROTECTED) >= {".git", "HEAD", ".wick", ".claude", ".env", ".env.*", ".envrc"}
 
 
 # -- paths ----------------------------------------------------------------------------------------------------------

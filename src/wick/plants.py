@@ -23,7 +23,7 @@ import stat
 from contextlib import contextmanager, suppress
 from typing import Callable, Iterable, Iterator, NamedTuple, Tuple
 
-from wick.beneath import Beneath, kind
+from wick.beneath import FOLDER, Beneath, kind
 from wick.patterns import HEAVY, SECRET
 from wick.protecting import GIT, GIT_HEAD, Protected, fold_name
 
@@ -35,7 +35,8 @@ NAMES = 20_000  # that are remembered to be candidates or not
 CONFIG_BYTES = 64_000  # a larger git config is not read
 EXAMPLES = (".example", ".sample", ".template", ".dist")  # dot-env files that no program loads
 CONFIGS = ("config", "config.worktree")
-PARTS = frozenset((*CONFIGS, "commondir", "hooks", "objects", "refs", "head"))  # of a git directory, folded
+TRUSTED = frozenset((*CONFIGS, "commondir", "hooks"))  # parts of a git directory that lead to programs
+PARTS = frozenset((*TRUSTED, "objects", "refs", "head"))  # folded
 BULK = frozenset(("objects", "refs", "logs", "lfs"))  # data of a git directory; no program starts from there
 
 
@@ -54,13 +55,15 @@ class Entry(NamedTuple):
 class Folder:
     """A folder of the workspace: its place, and the names in it that may be protected."""
 
-    __slots__ = ("above", "below", "deep", "marked", "name", "watch")
+    __slots__ = ("above", "below", "deep", "marked", "name", "quiet", "watch")
 
     def __init__(self, name: str, above: Folder | None) -> None:
         self.name, self.above = name, above
         self.below: dict[str, Folder] = {}
         self.marked: set[str] = set()
-        self.watch, self.deep = -1, False
+        self.watch = -1
+        self.deep = False  # changes of content matter
+        self.quiet = False  # opening a file there is not reported, for the index does so itself
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -93,6 +96,7 @@ class Index:
         self.root = Folder("", None)
         self._marked: set[Folder] = set()
         self._known: set[Identity] = set()
+        self._read_here: dict[Identity, tuple[Folder, str]] = {}  # files that were found harmless
         self._links: dict[str, str] = {}  # protected links at the time of arming, and their targets
         self.armed = False
         self.writing: set[tuple[Folder, str]] = set()  # harmless so far, but open for writing: look again soon
@@ -115,14 +119,14 @@ class Index:
         todo = [folder]
         while todo:
             one = todo.pop()
-            for name in tuple(one.marked):
-                self.settle(one, name)
+            if self.armed:
+                self._settle_all(one)
             todo += one.below.values()
 
     def _enter(self, folder: Folder) -> list[Folder] | None:
         found: list[Folder] = []
         try:
-            fd = self._tree.folder(folder.path)
+            fd = self._open(folder.path)
         except OSError:  # it is gone again, or a link now
             return None
         try:
@@ -143,11 +147,30 @@ class Index:
                     below = folder.below[name] = Folder(name, folder)
                 found.append(below)
         if self.armed:
-            for name in tuple(folder.marked):
-                self.settle(folder, name)
+            self._settle_all(folder)
             if fold_name(folder.name) == "hooks" and folder.above is not None:
                 self._settle_git(folder.above)
         return found
+
+    def _open(self, path: str) -> int:
+        """Open a folder. A command may have made it unreadable for its owner, who can change that."""
+        try:
+            return self._tree.folder(path)
+        except PermissionError:
+            fd = self._tree.folder(path, FOLDER)
+        try:
+            os.chmod(f"/proc/self/fd/{fd}", stat.S_IMODE(os.fstat(fd).st_mode) | 0o700)
+        finally:
+            os.close(fd)
+        return self._tree.folder(path)
+
+    def _settle_all(self, folder: Folder) -> None:
+        """Settle the marked names of a folder, the parts of a git directory together."""
+        for name in tuple(folder.marked):
+            if fold_name(name) not in PARTS or self._rules.may_end(name):
+                self.settle(folder, name)
+        if self._git:
+            self._settle_git(folder)
 
     def forget(self, folder: Folder) -> None:
         """Drop a folder that left the workspace."""
@@ -213,7 +236,7 @@ class Index:
                 yield from self._look(folder.place(name), name, False, leads=True)
         if self._is_git_folder(folder):
             for name in tuple(folder.marked):
-                if fold_name(name) in (*CONFIGS, "commondir", "hooks"):
+                if fold_name(name) in TRUSTED:
                     yield from self._look(folder.place(name), name, False)
 
     def _is_generic(self, names: tuple[str, ...], name: str) -> bool:
@@ -244,9 +267,10 @@ class Index:
                 yield Entry("/".join(names), kind(info.st_mode), (info.st_dev, info.st_ino), secret, linked=True)
 
     def _stat(self, path: str) -> os.stat_result | None:
+        above, _, name = path.rpartition("/")
         try:
-            with self._tree.parent(path) as (folder, _, name):
-                return os.stat(name, dir_fd=folder, follow_symlinks=False)
+            with self._held(above or ".") as fd:
+                return os.stat(name, dir_fd=fd, follow_symlinks=False)
         except OSError:
             return None
 
@@ -263,6 +287,7 @@ class Index:
         self._known = {entry.identity for entry in found.values() if entry.type != "link"}
         self._links = {path: entry.target for path, entry in found.items() if entry.type == "link"}
         self.armed, self.moved, self.stuck = True, [], []
+        self._read_here.clear()
 
     def restore_links(self) -> None:
         """Create protected links again that are gone: a link cannot be mounted over, so a command can remove it."""
@@ -291,27 +316,24 @@ class Index:
         if folded in PARTS:
             self._settle_git(folder)
 
+    def notice_link(self, folder: Folder, name: str) -> None:
+        """A file has a new name. If a part of a git directory has it too, it can be written unnoticed: settle that."""
+        if self.armed and self._read_here:
+            info = self._stat(folder.place(name))
+            if info is not None and info.st_nlink > 1 and (info.st_dev, info.st_ino) in self._read_here:
+                self.settle(*self._read_here[info.st_dev, info.st_ino])
+
     def look_again(self) -> None:
         """Settle the files that were open for writing: the kernel sends no notice of writes through a mapping."""
         again, self.writing = self.writing, set()
         for folder, name in again:
             self.settle(folder, name)
 
-    def _note_writer(self, folder: Folder, name: str) -> None:
-        """Remember a file that a process has open for writing; no read lease is granted for it then."""
-        with suppress(OSError):
-            fd = self._tree.folder(folder.place(name), os.O_RDONLY | os.O_NONBLOCK)
-            try:
-                fcntl.fcntl(fd, _SETLEASE, fcntl.F_RDLCK)
-                fcntl.fcntl(fd, _SETLEASE, fcntl.F_UNLCK)
-            except BlockingIOError:
-                self.writing.add((folder, name))
-            finally:
-                os.close(fd)
-
     def _is_new(self, path: str) -> os.stat_result | None:
         """What is at a path, unless it was there when the index was armed."""
-        info = self._stat(path)
+        return self._if_new(path, self._stat(path))
+
+    def _if_new(self, path: str, info: os.stat_result | None) -> os.stat_result | None:
         if info is None or (info.st_dev, info.st_ino) in self._known:
             return None
         if stat.S_ISLNK(info.st_mode) and self._links.get(path) == self._target(path):
@@ -331,16 +353,14 @@ class Index:
         info = self._is_new(folder.place(name))
         if info is None or (stat.S_ISDIR(info.st_mode)):
             return
-        if self._is_harmless_gitlink(folder, name, info):
-            self._note_writer(folder, name)
-        else:
+        if info.st_nlink > 1 or not self._is_harmless_gitlink(folder, name):
             self._move_aside(folder, name)
 
-    def _is_harmless_gitlink(self, folder: Folder, name: str, info: os.stat_result) -> bool:
-        text = self._read(folder.place(name), info)
-        if stat.S_ISREG(info.st_mode) and info.st_size == 0:  # git writes it now, which is the next event
+    def _is_harmless_gitlink(self, folder: Folder, name: str) -> bool:
+        text = self._read(folder, name)
+        if text == "":  # git is about to write it, which is the next notice
             return True
-        if not text.startswith("gitdir: "):
+        if text is None or not text.startswith("gitdir: "):
             return False
         path = text[len("gitdir: ") :].rstrip("\r\n")
         inside = self._tree.inside(path)
@@ -362,28 +382,31 @@ class Index:
     def _settle_git(self, folder: Folder) -> None:
         if not self._is_git_folder(folder):
             return
-        for name in tuple(folder.marked):
+        found: list[tuple[str, os.stat_result]] = []
+        with suppress(OSError), self._held(folder.path) as fd:
+            for name in folder.marked:
+                if fold_name(name) in TRUSTED:
+                    with suppress(OSError):
+                        found.append((name, os.stat(name, dir_fd=fd, follow_symlinks=False)))
+        for name, info in found:
             folded = fold_name(name)
-            if folded not in (*CONFIGS, "commondir", "hooks"):
-                continue
-            info = self._is_new(folder.place(name))
-            if info is None:
+            if self._if_new(folder.place(name), info) is None:
                 continue
             if folded in CONFIGS:
                 self._settle_config(folder, name, info)
-            elif (folded == "hooks" and not self._has_only_samples(folder.place(name))) or (
-                folded == "commondir" and not self._is_worktree(folder, name, info)
-            ):
+            elif folded == "hooks":
+                if not self._has_only_samples(folder.place(name)):
+                    self._move_aside(folder, name)
+            elif info.st_nlink > 1 or not self._is_worktree(folder, name):
                 self._move_aside(folder, name)
-            elif folded == "commondir":
-                self._note_writer(folder, name)
 
-    def _is_worktree(self, folder: Folder, name: str, info: os.stat_result) -> bool:
+    def _is_worktree(self, folder: Folder, name: str) -> bool:
         """Return True for `.git/worktrees/x/commondir` as `git worktree add` writes it."""
         above = folder.names[-3:-1]
         if len(above) < 2 or fold_name(above[0]) != GIT or above[1] != "worktrees":
             return False
-        return self._read(folder.place(name), info).strip() in ("../..", "")  # empty while git writes it
+        text = self._read(folder, name)
+        return text is not None and text.strip() in ("../..", "")  # empty while git writes it
 
     def _has_only_samples(self, path: str) -> bool:
         try:
@@ -397,10 +420,9 @@ class Index:
             os.close(fd)
 
     def _settle_config(self, folder: Folder, name: str, info: os.stat_result) -> None:
-        text = self._read(folder.place(name), info)
-        plain = plain_config(text)
-        if plain == text and stat.S_ISREG(info.st_mode) and info.st_nlink == 1 and info.st_size <= CONFIG_BYTES:
-            self._note_writer(folder, name)
+        text = self._read(folder, name)
+        plain = plain_config(text or "")
+        if plain == text and info.st_nlink == 1:
             return
         self._move_aside(folder, name)
         with suppress(OSError), self._held(folder.path) as fd, _writable(fd):
@@ -408,13 +430,39 @@ class Index:
             with open(made, "w", encoding="utf-8", errors="surrogateescape", newline="") as file:
                 file.write(plain)
 
-    def _read(self, path: str, info: os.stat_result) -> str:
-        """The text of a small regular file; nothing for everything else."""
-        if not stat.S_ISREG(info.st_mode) or info.st_size > CONFIG_BYTES:
-            return ""
-        with suppress(OSError), open(self._tree.folder(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
-            return file.read(CONFIG_BYTES).decode("utf-8", "surrogateescape")
-        return ""
+    def _read(self, folder: Folder, name: str) -> str | None:
+        """Read a small regular file; None for everything else. One that a process has open for writing is noted.
+
+        The kernel reports each open, but not writes through a mapping. So the reports are off while the file is opened
+        here, and on again before a read lease is asked for: none is granted while the file is open for writing.
+        """
+        try:
+            with self._held(folder.path) as above:
+                self._set_quiet(folder, above, True)
+                try:
+                    fd = os.open(name, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW, dir_fd=above)
+                finally:
+                    self._set_quiet(folder, above, False)
+        except OSError:
+            return None
+        try:
+            info = os.fstat(fd)
+            if not stat.S_ISREG(info.st_mode):
+                return None
+            self._read_here[info.st_dev, info.st_ino] = (folder, name)
+            if _is_open_for_writing(fd):
+                self.writing.add((folder, name))
+            data = os.read(fd, CONFIG_BYTES + 1)
+            return data.decode("utf-8", "surrogateescape") if len(data) <= CONFIG_BYTES else None
+        except OSError:
+            return None
+        finally:
+            os.close(fd)
+
+    def _set_quiet(self, folder: Folder, fd: int, quiet: bool) -> None:
+        folder.quiet = quiet
+        if folder.deep:
+            self._watch(folder, fd)
 
     @contextmanager
     def _held(self, path: str) -> Iterator[int]:
@@ -454,7 +502,18 @@ class Index:
                 os.stat(other, dir_fd=fd, follow_symlinks=False)
             except FileNotFoundError:
                 return other
-            number = number + 1 if number < 50 else int.from_bytes(os.urandom(6), "big")
+            number = number + 1 if number < 8 else int.from_bytes(os.urandom(6), "big")
+
+
+def _is_open_for_writing(fd: int) -> bool:
+    try:
+        fcntl.fcntl(fd, _SETLEASE, fcntl.F_RDLCK)
+        fcntl.fcntl(fd, _SETLEASE, fcntl.F_UNLCK)
+    except BlockingIOError:
+        return True
+    except OSError:  # the file system has no leases
+        return False
+    return False
 
 
 @contextmanager
@@ -476,7 +535,7 @@ def _writable(folder: int) -> Iterator[None]:
 # Git runs programs that its config names (fsmonitor, sshCommand, filters, aliases, …). These settings name none.
 _SETTINGS = {
     "core": (
-        "repositoryformatversion filemode bare logallrefupdates ignorecase precomposeunicode symlinks worktree "
+        "repositoryformatversion filemode bare logallrefupdates ignorecase precomposeunicode symlinks "
         "sparsecheckout sparsecheckoutcone autocrlf eol safecrlf quotepath longpaths abbrev compression "
         "untrackedcache preloadindex multipackindex sharedrepository commitgraph bigfilethreshold"
     ),

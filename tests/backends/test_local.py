@@ -438,7 +438,7 @@ async def test_a_job_runs_in_the_sandbox_and_is_listed(local: Make, folder: Path
     while ended["running"]:
         (ended,) = await backend.jobs()
     assert (ended["exit_code"], ended["id"]) == (3, job["id"])
-    assert ".env" in ended["error"] and "moved aside" in ended["error"] and (folder / ".env.moved-1").exists()
+    assert ".env" in ended["error"] and "moved aside" in ended["error"] and (folder / "env.moved-1").exists()
     assert (await backend.job_output(job["id"]))["output"] == "wick\n"
     assert (await backend.end_job(job["id"]))["exit_code"] == 3
     assert not groups()

@@ -1,4 +1,4 @@
-"""Protected paths: found, covered, and moved aside when they are new."""
+"""Protected paths: found, covered, and neutralised when they are new."""
 
 from __future__ import annotations
 
@@ -12,8 +12,10 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from wick import caps
-from wick.backends.sandbox.protected import COPIES, Cover, appeared, covers, move_aside, put_back, scan
+from wick.backends.sandbox.protected import COPIES, Cover, covers
 from wick.beneath import Beneath
+from wick.errors import BackendError
+from wick.plants import Entry, Folder, Index, plain_config
 from wick.protecting import PROTECTED
 
 CONFIG = "[core]\n\tbare = false\n"
@@ -34,21 +36,41 @@ def fill(tree: Beneath, *paths: str, text: str = "") -> None:
         place.write_text(text)
 
 
+def walked(tree: Beneath, patterns: tuple[str, ...] = PROTECTED) -> Index:
+    """An index that the kernel tells nothing: it walks."""
+
+    def watch(folder: Folder, fd: int) -> None:
+        assert os.fstat(fd).st_ino
+
+    index = Index(tree, patterns, watch)
+    index.walk()
+    return index
+
+
+def scan(tree: Beneath, patterns: tuple[str, ...]) -> dict[str, Entry]:
+    return walked(tree, patterns).entries()
+
+
 def found(tree: Beneath) -> dict[str, str]:
     return {path: entry.type for path, entry in scan(tree, PROTECTED).items() if not entry.leads}
 
 
-def test_what_is_protected_is_found_two_folders_deep(tree: Beneath) -> None:
-    fill(tree, ".env", "a/.env.local", "a/b/.envrc", "a/b/c/.env", ".git/config", "a/b/.git/hooks/x", "env", "x.env")
-    fill(tree, ".wick/deep/.env", "node_modules/a/.env", "plain/file")
+def test_what_is_protected_is_found_at_any_depth(tree: Beneath) -> None:
+    fill(tree, ".env", "a/.env.local", "a/b/.envrc", "a/b/c/d/.env", ".git/config", "a/b/.git/hooks/x", "env", "x.env")
+    fill(tree, ".wick/deep/.env", "node_modules/a/.env", "node_modules/a/.git/config", "plain/file", ".git/x/.env")
+    fill(tree, "bare/HEAD", "bare/config", "bare/objects/x", "bare/refs/x", "no/HEAD", "no/config", "no/objects/x")
     assert found(tree) == {
         ".env": "file",
         ".git/config": "file",
         ".wick": "dir",
+        ".wick/deep/.env": "file",
         "a/.env.local": "file",
         "a/b/.envrc": "file",
+        "a/b/c/d/.env": "file",
         "a/b/.git/hooks": "dir",
-    } | {".wick/deep/.env": "file"}
+        "node_modules/a/.git/config": "file",
+        "bare/config": "file",
+    }
 
 
 def test_only_dot_env_files_are_secret(tree: Beneath) -> None:
@@ -77,15 +99,6 @@ def test_a_link_leads_to_what_is_protected_too(tree: Beneath) -> None:
     entries = scan(tree, PROTECTED)
     assert entries["plain"].secret and entries["plain"].linked and entries["deep"].linked and not entries["deep"].secret
     assert "/etc/passwd" not in entries and len(entries) == 8
-
-
-def test_the_top_is_searched_whole_and_the_rest_as_far_as_the_budget_reaches(
-    tree: Beneath, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(caps, "PROTECTED_NAMES", 10)
-    fill(tree, *(f"file-{number}" for number in range(50)), ".env", *(f"a/{number}" for number in range(20)), "b/.env")
-    fill(tree, ".wick/x")
-    assert {".env", ".wick"} <= found(tree).keys() <= {".env", ".wick", "b/.env"}
 
 
 @pytest.mark.parametrize("patterns", [(), ("[",), ("*",), ("a/b/c",), ("/",), ("a//b",), ("**/x",)])
@@ -138,39 +151,66 @@ def test_a_copy_holds_what_the_file_holds_unless_that_is_much(tree: Beneath) -> 
     assert made["b/.git/config"] == Cover("b/.git/config", "hide")
 
 
-def test_there_are_not_more_covers_than_a_command_can_have(tree: Beneath) -> None:
+def test_more_than_a_command_can_have_is_refused(tree: Beneath) -> None:
     fill(tree, *(f"{number}/.git/config" for number in range(COPIES + 10)))
-    fill(tree, *(f"{number}/.env" for number in range(300)))
     made = covers(tree, scan(tree, PROTECTED), set())
-    assert len(made) <= caps.PROTECTED_MOUNTS and sum(cover.how == "copy" for cover in made) <= COPIES
+    assert sum(cover.how == "copy" for cover in made) == COPIES
+    assert sum(cover.how == "hide" for cover in made) == 10
+    fill(tree, *(f"{number}/.env" for number in range(caps.PROTECTED_MOUNTS)))
+    with pytest.raises(BackendError, match=f"has {caps.PROTECTED_MOUNTS + COPIES + 10} protected paths"):
+        covers(tree, scan(tree, PROTECTED), set())
 
 
 def test_links_are_not_covered_but_put_back(tree: Beneath) -> None:
     fill(tree, "plain")
     Path(tree.path, ".env").symlink_to("plain")
     assert planned(tree) == {"plain": "hide"}
-    before = scan(tree, PROTECTED)
+    index = walked(tree)
+    index.arm()
     Path(tree.path, ".env").unlink()
-    put_back(tree, before, scan(tree, PROTECTED))
+    index.restore_links()
     assert os.readlink(f"{tree.path}/.env") == "plain"
 
 
 # -- what appeared --------------------------------------------------------------------------------------------------
 
 
+def planted(tree: Beneath, index: Index) -> list[str]:
+    index.walk()
+    return sorted(index.moved)
+
+
+def armed(tree: Beneath) -> Index:
+    index = walked(tree)
+    index.arm()
+    return index
+
+
 def test_what_was_there_has_not_appeared(tree: Beneath) -> None:
     fill(tree, ".env", ".wick/a", ".git/hooks/pre-commit")
-    before = scan(tree, PROTECTED)
-    assert appeared(tree, before, scan(tree, PROTECTED)) == []
+    index = armed(tree)
+    assert planted(tree, index) == []
     os.rename(f"{tree.path}/.git", f"{tree.path}/old")
     fill(tree, ".git/hooks/pre-commit")
-    assert appeared(tree, before, scan(tree, PROTECTED)) == [".git/hooks"]
+    assert planted(tree, index) == [".git/hooks"]
 
 
 def test_what_appeared_gets_another_name(tree: Beneath) -> None:
-    fill(tree, ".env", ".env.moved-1", "a/.wick/x")
-    assert move_aside(tree, [".env", "a/.wick", "gone"]) == [".env", "a/.wick"]
-    assert os.path.exists(f"{tree.path}/.env.moved-2") and os.path.exists(f"{tree.path}/a/.wick.moved-1/x")
+    index = armed(tree)
+    fill(tree, ".env", "env.moved-1", "a/.wick/x")
+    assert planted(tree, index) == [".env", "a/.wick"]
+    assert os.path.exists(f"{tree.path}/env.moved-2") and os.path.exists(f"{tree.path}/a/.wick.moved-1/x")
+
+
+@pytest.mark.parametrize("patterns", [("*",), (".env*",), ("a*", "moved*"), ("*.moved-*",)])
+def test_a_new_name_is_not_protected_again(tree: Beneath, patterns: tuple[str, ...]) -> None:
+    index = walked(tree, patterns)
+    index.arm()
+    fill(tree, ".env", "abc")
+    for _ in range(5):
+        index.walk()
+    names = os.listdir(tree.path)
+    assert len(names) == 2 and all(len(name) < 60 for name in names)
 
 
 PLAIN = """\
@@ -216,10 +256,12 @@ PLAIN = """\
     ],
 )
 def test_a_config_that_names_a_program_is_not_plain(tree: Beneath, line: str) -> None:
+    index = armed(tree)
     fill(tree, ".git/config", text=PLAIN)
-    assert appeared(tree, {}, scan(tree, PROTECTED)) == []
+    assert planted(tree, index) == []
     Path(tree.path, ".git/config").write_text(PLAIN + line + "\n", newline="")
-    assert appeared(tree, {}, scan(tree, PROTECTED)) == [".git/config"]
+    assert planted(tree, index) == [".git/config"]
+    assert Path(tree.path, ".git/config").read_text().startswith(PLAIN.rpartition("[user]")[0])
 
 
 SETTINGS = st.sampled_from(["fsmonitor", "bare", "url", "path", "sshCommand", "name", "pager", "hooksPath"])
@@ -239,11 +281,8 @@ RUNS = ("fsmonitor", "sshcommand", "pager", "hookspath", "path")
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
 def test_git_finds_no_program_in_a_config_that_is_plain(tree: Beneath, lines: list[str]) -> None:
     """Git itself reads what passed: none of the settings that run something may be in it."""
-    place = Path(tree.path, ".git/config")
-    place.parent.mkdir(exist_ok=True)
-    place.write_text("\n".join(lines), newline="")
-    if appeared(tree, {}, scan(tree, PROTECTED)):
-        return
+    place = Path(tree.path, "config")
+    place.write_text(plain_config("\n".join(lines)), newline="")
     listed = subprocess.run(["git", "config", "--file", place, "--list", "--name-only"], capture_output=True, text=True)
     names = listed.stdout.lower().split()
     assert not [name for name in names if name.startswith("alias.") or name.endswith(RUNS)], (lines, names)

@@ -727,7 +727,17 @@ async def test_a_link_is_no_way_to_what_is_protected(place: OnHost) -> None:
 
 
 async def test_names_that_only_look_protected(place: Place) -> None:
-    for path in (".environment", "env", "a.env", ".gitignore", ".wickets", ".git/HEAD", "hooks/pre-commit", "config"):
+    for path in (
+        ".environment",
+        "env",
+        "a.env",
+        ".gitignore",
+        ".wickets",
+        ".gitx/y",
+        "head",
+        "hooks/pre-commit",
+        "config",
+    ):
         await place.backend.write(path, "x")
         assert (await place.backend.read(path))["content"] == "x"
 

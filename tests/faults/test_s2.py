@@ -25,6 +25,8 @@ import pytest
 import engines
 from faults.s2_judge import OPERATIONS, WRITTEN, done, try_paths
 from faults.s2_paths import Paths
+from faults.s2_plants import PLACED, Plant, plants
+from faults.s2_plants import Ground as PlantGround
 from faults.s2_tree import TOKEN, Ground
 from faults.tally import FULL, Tally, Violated
 from sandboxed import needs_bubblewrap
@@ -37,6 +39,7 @@ from wick.workspace import Workspace
 
 LOCAL, BY_HAND, SERVED, CONTAINED, BY_SHELL = (50_000, 10_000, 2_000, 10_000, 100) if FULL else (400, 50, 15, 40, 2)
 RACES, CONTAINED_RACES = (10_000, 1_000) if FULL else (30, 6)
+PLANTS, KILLED = (2_000, 60) if FULL else (len(PLACED), 1)
 SEARCHED = 1_000 if FULL else 20  # by ripgrep, in a sandbox
 
 pytestmark = pytest.mark.timeout(14_400 if FULL else 240)
@@ -404,3 +407,38 @@ def test_every_operation_of_a_workspace_is_tried() -> None:
     public = {name for name, value in vars(Workspace).items() if callable(value) and not name.startswith("_")}
     helpers = {"close", "real", "keeps", "searched", "standing"}  # what grep is made of
     assert public - helpers == {name.split()[0] for name in OPERATIONS} - {"purge"}
+
+
+# -- programs that git runs on sight --------------------------------------------------------------------------------
+
+
+@needs_bubblewrap
+async def test_no_command_plants_what_git_runs(tmp_path: Path) -> None:
+    with Tally("S2", "plants for git") as tally:
+        for number, plant in enumerate(islice(plants(12), PLANTS)):
+            ground = PlantGround(tmp_path / str(number))
+            ran = await (ground.by_job(plant) if number % 2 else ground.by_command(plant))
+            tally.check(not ran, f"git ran the program of {plant}")
+
+
+@needs_bubblewrap
+async def test_no_command_plants_it_while_its_program_is_killed(tmp_path: Path) -> None:
+    with Tally("S2", "plants for git, program killed") as tally:
+        plant = Plant("copied", "sub", "fsmonitor")
+        for number in range(KILLED):
+            ground = PlantGround(tmp_path / str(number))
+            ran = await ground.by_a_program_that_is_killed(plant)
+            tally.check(not ran, f"git ran the program of {plant}")
+
+
+@needs_bubblewrap
+@pytest.mark.parametrize("way", ["by_command", "by_job", "by_a_program_that_is_killed"])
+async def test_a_plant_that_git_runs_is_noticed(tmp_path: Path, way: str) -> None:
+    """Where nothing is protected, most plants work: else they would show nothing."""
+    simple = [Plant("copied", "sub", "fsmonitor")]
+    tally = Tally("S2", f"plants for git, {way}, planted", planted=True)
+    with pytest.raises(Violated), tally:
+        for number, plant in enumerate([*simple, *islice(plants(12), 5)] if way == "by_command" else simple):
+            ground = PlantGround(tmp_path / str(number), protect=())
+            tally.check(not await getattr(ground, way)(plant), f"{plant}")
+    assert len(tally.violations) >= tally.tried - 2, tally.violations

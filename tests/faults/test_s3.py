@@ -32,6 +32,8 @@ from serving import serving
 from wick import caps
 from wick.backends.docker import Docker
 from wick.backends.local import Local
+from wick.backends.sandbox import protected
+from wick.errors import BackendError
 
 PROBES = 200  # at least so many, or some were lost
 WAYS = ["execute", "job", "terminal"] if FULL else ["execute"]
@@ -259,6 +261,60 @@ def _near(planted: Planted, text: str) -> str:
     """What stands around the first secret in a text."""
     places = [text.find(secret[12:28]) for secret in vars(planted).values() if secret[12:28] in text]
     return text[max(places[0] - 300, 0) : places[0] + 40] if places else ""
+
+
+# -- more protected names than a sandbox can cover ------------------------------------------------------------------
+
+FLOODS = {
+    "dot-env files": "for i in $(seq 1 COUNT); do : > .env.$i; done",
+    "dot-env files in folders": "for i in $(seq 1 COUNT); do mkdir -p d/$i; : > d/$i/.env; done",
+    "names before and after": "for i in $(seq 1 COUNT); do : > .env$i; : > .env.$i; : > .env.a$i; done",
+    "trusted folders": "for i in $(seq 1 COUNT); do mkdir -p a$i/.claude; done",
+    "repositories": "for i in $(seq 1 COUNT); do mkdir -p r$i/.git; echo '[core]' > r$i/.git/config; done",
+}
+SECRETS = (".env", ".env.production", ".envrc", "deep/er/.env.local")
+READ_AND_WRITE = f"cat {' '.join(SECRETS)}; echo changed > .claude/settings.json; echo changed >> .git/config"
+
+
+async def flood(tally: Tally, folder: Path, what: str, count: int) -> None:
+    """Secrets of the user stay secret, and what is trusted stays as it is, whatever a command makes beside it."""
+    kept = (*SECRETS, ".claude/settings.json", ".git/config")
+    for path in kept:
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).write_text(f"# canary of {path}\n")
+    backend = Local(folder, timeout=100)
+    command = FLOODS[what].replace("COUNT", str(count))
+    job = await backend.background(f"{command}; sleep 300")
+    for again in ("before", command, "after"):
+        try:
+            told = await backend.execute(READ_AND_WRITE if again != command else again)
+        except BackendError as error:  # or nothing runs at all
+            tally.check(error.code == "protected" and "protected paths" in str(error), str(error))
+            continue
+        tally.check("canary" not in told["stdout"], f"{what}, {again}: read {told['stdout']!r}")
+    await backend.end_job(job["id"])
+    told = await backend.execute(READ_AND_WRITE)
+    tally.check("canary" not in told["stdout"], f"{what}, in the end: read {told['stdout']!r}")
+    await backend.stop()
+    for path in kept:
+        tally.check((folder / path).read_text() == f"# canary of {path}\n", f"{what}: {path} changed")
+
+
+@needs_bubblewrap
+@pytest.mark.parametrize("what", FLOODS if FULL else [*FLOODS][:2])
+async def test_no_flood_of_names_uncovers_anything(tmp_path: Path, what: str) -> None:
+    with Tally("S3", f"floods, {what}") as tally:
+        await flood(tally, tmp_path / "workspace", what, 8_000 if FULL else 320)
+
+
+@needs_bubblewrap
+async def test_a_flood_that_uncovers_something_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The fault: the first covers only, and the rest is left open."""
+    real = protected.covers
+    monkeypatch.setattr(protected, "covers", lambda *args: real(*args)[:2])
+    with pytest.raises(Violated), Tally("S3", "floods, planted", planted=True) as tally:
+        await flood(tally, tmp_path / "workspace", "dot-env files", 20)
+    assert [why for why in tally.violations if "read" in why] and [why for why in tally.violations if "changed" in why]
 
 
 @needs_bubblewrap

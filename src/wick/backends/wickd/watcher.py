@@ -40,9 +40,9 @@ _CONTROL = 3
 _EVENT = struct.Struct("iIII")
 _READ_BYTES = 65_536
 
-_MODIFY, _CLOSE_WRITE, _OPEN, _MOVED_FROM, _MOVED_TO, _CREATE = 0x2, 0x8, 0x20, 0x40, 0x80, 0x100
+_MODIFY, _ATTRIB, _CLOSE_WRITE, _OPEN, _MOVED_FROM, _MOVED_TO, _CREATE = 0x2, 0x4, 0x8, 0x20, 0x40, 0x80, 0x100
 _OVERFLOW, _IGNORED, _ONLYDIR, _ISDIR = 0x4000, 0x8000, 0x1000000, 0x40000000
-_NAMES = _MOVED_FROM | _MOVED_TO | _CREATE | _ONLYDIR
+_NAMES = _ATTRIB | _MOVED_FROM | _MOVED_TO | _CREATE | _ONLYDIR
 
 Reply = Callable[[Json], None]
 Notice = Tuple[Optional[Folder], int, int, str]
@@ -67,7 +67,9 @@ class Notices:
         """Ask for notices of a folder, which is open as `fd`."""
         if self.fd < 0:
             return
-        mask = _NAMES | (_MODIFY | _CLOSE_WRITE | _OPEN if folder.deep else 0)
+        mask = (
+            _NAMES | (_MODIFY | _CLOSE_WRITE if folder.deep else 0) | (_OPEN if folder.deep and not folder.quiet else 0)
+        )
         path = f"/proc/self/fd/{fd}".encode()
         found = self._libc.inotify_add_watch(self.fd, path, ctypes.c_uint32(mask))
         if found < 0:
@@ -155,8 +157,10 @@ class Watch:
         self._next_walk = now + caps.WATCH_PAUSE_SECONDS + 2 * (now - start)
 
     def _take(self, folder: Folder | None, mask: int, cookie: int, name: str) -> None:
-        if folder is None:
+        if folder is None or mask & (_ISDIR | _ATTRIB) == _ISDIR | _ATTRIB:  # a folder that can be read only now
             self._torn = True
+        elif mask & _ISDIR and mask & _OPEN:
+            return
         elif mask & _ISDIR and mask & _MOVED_FROM:
             left = folder.below.pop(name, None)
             if left is not None:
@@ -166,6 +170,8 @@ class Watch:
             self._arrive(folder, name, self._moving.pop(cookie, None) if mask & _MOVED_TO else None)
         elif not mask & _MOVED_FROM:
             self._index.settle(folder, name)
+            if mask & _CREATE:
+                self._index.notice_link(folder, name)
 
     def _arrive(self, folder: Folder, name: str, moved: Folder | None) -> None:
         """A folder has a new place. What is known of it comes along; a name gives some folders another meaning."""
