@@ -10,6 +10,7 @@ The parser accepts what bash and dash read alike. Where the two disagree, it ret
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 
 from wick.caps import SHELL_ASSIGNMENTS, SHELL_COMMANDS, SHELL_NESTED, SHELL_REDIRECTS, SHELL_TOKENS, SHELL_WORDS
@@ -83,6 +84,9 @@ _NAME = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ012345678
 _OPENERS = {"if": "if", "while": "loop", "until": "loop", "{": "{"}
 _CLOSERS = {"fi": "if", "done": "loop", "}": "{"}
 _INNER = {"then": "if", "elif": "if", "else": "if", "do": "loop"}
+_BARE = re.compile(r"""[^ \t\n;&|<>()$`'"\\]+""")
+_QUOTED = re.compile(r"""[^$`"\\]+""")
+_BACKQUOTED = re.compile(r"""[^`\\]+""")
 _COMPOUND = frozenset("{ ( if while until for case select [[ ! function".split())
 
 
@@ -527,9 +531,8 @@ class _Parser:
             self.at += 2
             self._note_literal(after if after in "$`" else "")
             return "" if after == "\n" else (after,)
-        end = at + 1
-        while end < len(self.text) and self.text[end] not in _META and self.text[end] not in "$`'\"\\":
-            end += 1
+        found = _BARE.match(self.text, at + 1)
+        end = found.end() if found else at + 1
         self.budget.spend((end - at) // 4)
         self.at = end
         return self.text[at:end]
@@ -559,9 +562,8 @@ class _Parser:
                 found.append(after.strip("\n"))
                 self.at += 2
             else:
-                stop = self.at + 1
-                while stop < len(self.text) and self.text[stop] not in '$`\\"':
-                    stop += 1
+                rest = _QUOTED.match(self.text, self.at + 1)
+                stop = rest.end() if rest else self.at + 1
                 found.append(self.text[self.at : stop])
                 self.at = stop
         if end:
@@ -646,9 +648,8 @@ class _Parser:
                 found.append(after)
                 at += 2
             else:
-                stop = at + 1
-                while stop < len(self.text) and self.text[stop] not in "`\\":
-                    stop += 1
+                rest = _BACKQUOTED.match(self.text, at + 1)
+                stop = rest.end() if rest else at + 1
                 found.append(self.text[at:stop])
                 at = stop
         if at >= len(self.text):
