@@ -1,5 +1,6 @@
 """Commands that run `evil push`, generated from carriers, spellings and contexts; and shells that run them for real."""
 
+# ruff: noqa: E501
 from __future__ import annotations
 
 import os

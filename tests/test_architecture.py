@@ -48,7 +48,7 @@ LAYERS: list[tuple[str, ...]] = [
     ("processes", "workspace", "rules", "config_schema"),
     ("specifiers",),
     ("searching", "walking", "protecting", "refusals", "descriptors", "shell"),
-    ("beneath", "patterns", "texts", "grammar"),
+    ("beneath", "patterns", "texts", "grammar", "shell_syntax", "shell_programs"),
     ("protocols",),
     ("transcript",),
     ("threads",),
@@ -57,7 +57,7 @@ LAYERS: list[tuple[str, ...]] = [
     ("skills",),  # programs that skills bring: they are run elsewhere, and know nothing of wick
     (
         *("archives", "arithmetic", "config_text", "data_folder", "fencing", "front_matter", "holders"),
-        *("program", "outbound", "workers", "aliases", "schema", "turns", "shapes", "lexing"),
+        *("program", "outbound", "workers", "aliases", "schema", "turns", "shapes", "lexing", "inline_code", "visible"),
     ),
     ("frozen",),
     ("caps",),

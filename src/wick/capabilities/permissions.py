@@ -245,7 +245,7 @@ def _question(subject: Subject, made: Rule | None = None, unread: str = "") -> s
 
 
 def _shown(subject: Subject) -> str:
-    """Return what a use is about. A command, a path and a URL are complete; other arguments may be cut, with a count."""
+    """Return what a use is about: all of a command, a path or a URL; other arguments may be cut, with a count."""
     told = subject.command or subject.path or subject.url
     return make_visible(told) if told else cut_visible(canonical(subject.args).decode(), QUESTION_CHARS)
 
