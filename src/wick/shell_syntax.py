@@ -304,6 +304,8 @@ class _Parser:
             row.start = self.base + start
         if self.mode == "test":
             row.words.append(word)
+            if len(row.words) > SHELL_WORDS:
+                raise Unclear("it has too many commands or words")
             if raw == "]]":
                 self.mode = ""
                 self._end_row()
