@@ -151,17 +151,11 @@ def details(args: Any, *, cut: bool = True) -> list[str]:
 
 
 def _detail(name: str, text: str, cut: bool) -> list[str]:
-    shown = text[:DETAIL_CHARS] if cut else text
+    shown = "\n".join(text[:DETAIL_CHARS].split("\n")[:DETAIL_LINES]) if cut else text
     first, *rest = make_visible(shown, mark_breaks=False).split("\n")
     rows = [f"{name}: {first}", *(f"    {line}" for line in rest)]
-    if cut and (len(rows) > DETAIL_LINES or len(shown) < len(text)):
-        rows = rows[:DETAIL_LINES]
-        left = (
-            len(text) - sum(map(len, text.split("\n", DETAIL_LINES)[:DETAIL_LINES])) if len(rows) == DETAIL_LINES else 0
-        )
-        left = max(left, len(text) - len(shown))
-        rows.append(f"    … {left:,} of {len(text):,} characters of {name} are not shown; v shows all")
-    return rows
+    left = len(text) - len(shown)
+    return [*rows, f"    … {left:,} of {len(text):,} characters of {name} are not shown; v shows all"] if left else rows
 
 
 def _is_inquiry(asked: ApprovalRequest) -> bool:
