@@ -149,7 +149,7 @@ def test_a_planted_fault_is_noticed(name: str, shells: Shells, monkeypatch: pyte
 FOLDERS = (
     *("//usr", "/usr/.", "/./usr", "/usr//", "/tmp/../usr", "/usr/../usr", "/USR", "/us[r]", "/u*"),
     *("/proc/self/root/usr", "../../../usr", "/proc/self/cwd/usr", "$X/usr", '"/usr"', "/'usr'", "/usr/x/.."),
-)  # fmt: skip
+)
 PROGRAMS = (
     "rm -rf {}",
     "/bin/rm -rf {}",
@@ -159,11 +159,28 @@ PROGRAMS = (
     "sh -c 'rm -rf {}'",
 )
 MOVED = (
-    *("cd / && rm -rf usr", "cd /; rm -rf .", "cd /usr/..; rm -rf usr", "(cd / && rm -rf ./usr)", "cd $X && rm -rf usr"),
-    *("cd /; rm -rf *", "cd .. && rm -rf usr", "pushd / && rm -rf usr", "cd && rm -rf etc", "ln -s / x && rm -rf x/usr"),
-    *("find / -maxdepth 0 -execdir rm -rf usr \\;", "cd /tmp/.. && rm -rf u*", "env -C / rm -rf usr", "dd if=x of=//dev/sda"),
+    *(
+        "cd / && rm -rf usr",
+        "cd /; rm -rf .",
+        "cd /usr/..; rm -rf usr",
+        "(cd / && rm -rf ./usr)",
+        "cd $X && rm -rf usr",
+    ),
+    *(
+        "cd /; rm -rf *",
+        "cd .. && rm -rf usr",
+        "pushd / && rm -rf usr",
+        "cd && rm -rf etc",
+        "ln -s / x && rm -rf x/usr",
+    ),
+    *(
+        "find / -maxdepth 0 -execdir rm -rf usr \\;",
+        "cd /tmp/.. && rm -rf u*",
+        "env -C / rm -rf usr",
+        "dd if=x of=//dev/sda",
+    ),
     *("env -Ssudo id", "bash -c 'cd / && rm -rf usr'", "chmod -R 0 //", "mv /. /x", "dd of=/tmp/../dev/sda", "SUDO id"),
-)  # fmt: skip
+)
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
@@ -204,11 +221,63 @@ def test_ordinary_commands_are_not_asked_about(rules: Permissions) -> None:
 # -- the cost of reading --------------------------------------------------------------------------------------------
 
 UNITS = (
-    *("[[ watch ", "watch ", "a|<<-E\n{", "<<-E\na;", "a;", "nice ", "a&&", "a|", "rm ", "rm $a ", "rm * ", "cd /a;", "$("),
-    *("`", "${x:-", '"$(', "(", "{ ", "if a;then ", "a <<E\nx\nE\n", "sh -c '", "eval ", "env A=1 ", "su 'a b' ", "a=(b "),
-    *("find . -exec a ; ", "xargs ", "[a]* ", "a=1 ", "$((1+", "$((1))", "a>f ", "a &>f b;", "'a'", '"a"', "\\a", "{a,b}"),
-    *("a\\\n", "# a\n", "\n", "a()", "function a ", "trap 'a' ", "watch 'a' ", "sh -c a;", "PS4=a ", "CC='a b' ", "$'a'"),
-)  # fmt: skip
+    *(
+        "[[ watch ",
+        "watch ",
+        "a|<<-E\n{",
+        "<<-E\na;",
+        "a;",
+        "nice ",
+        "a&&",
+        "a|",
+        "rm ",
+        "rm $a ",
+        "rm * ",
+        "cd /a;",
+        "$(",
+    ),
+    *(
+        "`",
+        "${x:-",
+        '"$(',
+        "(",
+        "{ ",
+        "if a;then ",
+        "a <<E\nx\nE\n",
+        "sh -c '",
+        "eval ",
+        "env A=1 ",
+        "su 'a b' ",
+        "a=(b ",
+    ),
+    *(
+        "find . -exec a ; ",
+        "xargs ",
+        "[a]* ",
+        "a=1 ",
+        "$((1+",
+        "$((1))",
+        "a>f ",
+        "a &>f b;",
+        "'a'",
+        '"a"',
+        "\\a",
+        "{a,b}",
+    ),
+    *(
+        "a\\\n",
+        "# a\n",
+        "\n",
+        "a()",
+        "function a ",
+        "trap 'a' ",
+        "watch 'a' ",
+        "sh -c a;",
+        "PS4=a ",
+        "CC='a b' ",
+        "$'a'",
+    ),
+)
 
 
 class Counted(Budget):

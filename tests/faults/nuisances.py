@@ -50,7 +50,8 @@ def answer(request):
         return "Done."
     name, args = json.loads(last.text)
     if name == "many":
-        return assistant("", *(ToolCall(f"c{at}", "execute", {"command": text}) for at, text in enumerate(args["commands"])))
+        calls = [ToolCall(f"c{at}", "execute", {"command": text}) for at, text in enumerate(args["commands"])]
+        return assistant("", *calls)
     return assistant("", ToolCall("c1", name, args))
 
 scripted.KEPT = 0  # a model that is a function remembers what it was asked
