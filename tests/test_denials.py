@@ -47,12 +47,12 @@ def find_missed(commands: Iterable[str], shells: Shells) -> list[str]:
 
 
 def test_no_generated_command_gets_past_a_deny_rule(shells: Shells) -> None:
-    assert find_missed(generate(COUNT, seed=19), shells) == []
+    assert find_missed(generate(COUNT, trial=19), shells) == []
 
 
 def test_generated_commands_run_what_is_denied(shells: Shells) -> None:
     """Or the test above would be content with commands that do nothing."""
-    every = [*dict.fromkeys(generate(0, seed=19))]
+    every = [*dict.fromkeys(generate(0, trial=19))]
     sample = every if FULL else every[:: len(every) // 20]
     ran = [command for command in sample if any(shells.runs(command, path) for path in REAL)]
     assert len(ran) > len(sample) * 0.8

@@ -14,7 +14,7 @@ import re
 from dataclasses import dataclass, field
 
 from wick.caps import SHELL_ASSIGNMENTS, SHELL_COMMANDS, SHELL_NESTED, SHELL_REDIRECTS, SHELL_TOKENS, SHELL_WORDS
-from wick.lexing import Redirect, Unclear, Word, Words, decode_ansi, is_assignment, made
+from wick.lexing import Redirect, Unclear, Word, Words, decode_ansi, is_assignment, is_seen, made
 
 Piece = str | tuple[str]
 
@@ -124,7 +124,7 @@ class _Parser:
 
     def _check_characters(self) -> None:
         for char in set(self.text):
-            if char not in "\n\t" and (ord(char) < 32 or ord(char) == 127 or (char != " " and char.isspace())):
+            if char not in "\n\t" and not is_seen(char):
                 raise Unclear("it has characters that cannot be seen")
 
     # -- tokens -----------------------------------------------------------------------------------------------------
