@@ -1,5 +1,6 @@
 """Commands that run `evil push`, generated from carriers, spellings and contexts; and shells that run them for real."""
 
+# ruff: noqa: E501
 from __future__ import annotations
 
 import os
@@ -91,13 +92,13 @@ CONTEXTS = (
 LINES = ("{}", "{}", "echo $HOME; {}", "true && {}", "x=1; {}")  # for what ends in a here-document
 
 
-def generate(count: int, seed: int) -> Iterator[str]:
+def generate(count: int, trial: int) -> Iterator[str]:
     """Yield every carrier once, then random combinations."""
     for carrier in dict.fromkeys(CARRIERS):
         yield fill(carrier, "evil push")
     for spelling in SPELLINGS:
         yield spelling
-    chance = random.Random(seed)
+    chance = random.Random(trial)
     for _ in range(count):
         carrier, spelling = chance.choice(CARRIERS), chance.choice(SPELLINGS)
         inner = fill(carrier, spelling)

@@ -48,7 +48,7 @@ LAYERS: list[tuple[str, ...]] = [
     ("processes", "workspace", "rules", "config_schema"),
     ("specifiers", "plants"),
     ("searching", "walking", "pinning", "protecting", "refusals", "descriptors", "shell"),
-    ("beneath", "namespaces", "patterns", "texts", "grammar"),
+    ("beneath", "namespaces", "patterns", "texts", "grammar", "shell_syntax", "shell_programs"),
     ("protocols",),
     ("transcript",),
     ("threads",),
@@ -58,7 +58,7 @@ LAYERS: list[tuple[str, ...]] = [
     (
         *("archives", "arithmetic", "config_secrets", "config_text", "data_folder", "disk_usage", "fencing"),
         *("front_matter", "holders", "printable", "process_files"),
-        *("program", "outbound", "workers", "aliases", "schema", "turns", "shapes", "lexing"),
+        *("program", "outbound", "workers", "aliases", "schema", "turns", "shapes", "lexing", "inline_code", "visible"),
     ),
     ("argument_form", "json_schema", "run_context", "yaml_core"),
     ("frozen",),

@@ -113,11 +113,14 @@ SHELL_ASSIGNMENTS = 100
 SHELL_LOOSE_WORDS = 100  # of a command whose value is not certain
 SHELL_TEXTS = 50  # texts in it that are commands in turn, as of `sh -c`
 SHELL_ALL_WORDS = 2_000  # of all commands, also of those inside of others
-SHELL_INLINE_CHARS = 200  # a command up to this length is read in the event loop
+SHELL_INLINE_CHARS = 100  # a command up to this length is read in the event loop
 SHELL_WRAPPED = 40  # of commands in commands, as of `nice`
 SHELL_NESTING = 8  # of shells in shells
 SHELL_DEPTH = 200  # of brackets in brackets
 RULE_CHARS = 2_000
+QUESTION_CHARS = 2_000  # of arguments in a question, unless they are a command, a path or a URL
+DETAIL_LINES = 200  # of an argument that are shown at once at a terminal, unless it is a command
+DETAIL_CHARS = 20_000
 
 # files
 FILE_READ_BYTES = 10_000_000  # read at once, unless less is asked for

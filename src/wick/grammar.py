@@ -183,7 +183,7 @@ _WORDS = frozenset(
 
 
 def _text(node: Any) -> str:
-    return str(node.text.decode("utf-8", "surrogatepass"))
+    return str(node.text.decode("utf-8", "replace"))
 
 
 def _word(node: Any) -> Word:

@@ -52,7 +52,7 @@ _NAMES = frozenset(
     " load loads dump dumps sqrt floor ceil pi e log log2 log10 exp sin cos tan pow fabs gcd factorial inf nan isnan"
     " findall search match fullmatch sub split compile group groups finditer escape start end span IGNORECASE MULTILINE"
     " DOTALL now utcnow today date datetime timedelta timezone utc time sleep strftime strptime isoformat timestamp"
-    " fromtimestamp total_seconds days seconds perf_counter random randint choice shuffle sample seed uniform mean"
+    " fromtimestamp total_seconds days seconds perf_counter random randint choice shuffle sample uniform mean"
     " median stdev ascii_letters digits b64encode b64decode hexdigest md5 sha1 sha256 sha512 new update chain product"
     " permutations combinations count islice groupby dedent indent wrap get items keys values append extend insert pop"
     " remove sort reverse index setdefault add discard union copy clear join strip lstrip rstrip splitlines replace"

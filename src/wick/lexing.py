@@ -86,7 +86,7 @@ _NAME = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ012345678
 class _Lexer:
     def __init__(self, text: str) -> None:
         for char in set(text):
-            if char not in "\n\t" and (ord(char) < 32 or ord(char) == 127 or (char != " " and char.isspace())):
+            if char not in "\n\t" and not is_seen(char):
                 raise Unclear("it has characters that cannot be seen")
         self.text, self.at = text, 0
         self.done = Lexed()
@@ -247,6 +247,11 @@ class _Lexer:
                 if not quoted and any(sign in line for sign in "$`\\"):
                     raise Unclear("it uses a variable in a here-document, or has a command there")
         self.delimiters = []
+
+
+def is_seen(char: str) -> bool:
+    """Return True unless a character is a control, a blank of another kind or half of one."""
+    return char == " " or not (ord(char) < 32 or ord(char) == 127 or char.isspace() or "\ud800" <= char <= "\udfff")
 
 
 def is_assignment(raw: str) -> bool:

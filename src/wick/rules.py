@@ -144,6 +144,7 @@ class Subject:
     args: Mapping[str, Any]
     workdir: str = ""  # the workspace, where it is known
     linked: frozenset[str] = field(default=frozenset())  # paths that lead over a link
+    parsed: Script | None = field(default=None, compare=False)  # its command, where that was read before
 
     @classmethod
     def of(cls, tool: Tool, args: Mapping[str, Any], called: Iterable[str] = (), **more: Any) -> Subject:
@@ -173,7 +174,10 @@ class Subject:
     @cached_property
     def script(self) -> Script:
         """What its command would run."""
-        return read(self.command or "", moved=any(self.args.get(name) for name in WORKDIRS))
+        if self.parsed is not None:
+            return self.parsed
+        folder = next((value for name in WORKDIRS if (value := self.args.get(name))), None)
+        return read(self.command or "", moved=folder is not None, folder=folder if isinstance(folder, str) else "")
 
     @property
     def place(self) -> Place:

@@ -89,6 +89,9 @@ class Script:
     opaque: tuple[str, ...] = ()
     folders: tuple[str, ...] = ()  # absolute folders that it changes to
     lost: bool = False  # it changes to a folder that is not known
+    names: frozenset[str] = frozenset()  # of its programs, with and without their folders
+    unnamed: tuple[Command, ...] = ()  # commands whose program is not certain
+    mentions: frozenset[str] = frozenset()  # names in the words of programs about which nothing is known
 
 
 @lru_cache(maxsize=64)
@@ -106,12 +109,17 @@ def read(command: str, moved: bool = False, folder: str = "") -> Script:
     if moved:
         reader.check_places()
         reader.move(Word(folder) if folder else None)
+    commands = tuple(reader.examine(command) for command in dict.fromkeys(reader.commands))
+    fixed = [command.words[0].text.casefold() for command in commands if command.words[0].fixed]
     return Script(
-        tuple(reader.examine(command) for command in dict.fromkeys(reader.commands)),
+        commands,
         tuple(dict.fromkeys(reader.redirects)),
         tuple(dict.fromkeys(reader.opaque)),
         tuple(dict.fromkeys(reader.folders)),
         reader.lost,
+        names=frozenset(name for text in fixed for name in (text, text.rsplit("/", 1)[-1])),
+        unnamed=tuple(command for command in commands if not command.words[0].fixed),
+        mentions=frozenset().union(*(command.mentions for command in commands)),
     )
 
 

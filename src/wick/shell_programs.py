@@ -77,10 +77,11 @@ WRAPPERS = {
 }
 # Programs that run a command from among their words; only they know where it begins.
 OPENERS = frozenset(
-    "capsh cgexec chroot chrt coproc dbus-run-session eatmydata entr faketime fakechroot fakeroot firejail flock gdb"
-    " hyperfine linux32 linux64 lldb ltrace newgrp nsenter numactl parallel perf pkexec proot rlwrap rr runuser screen"
-    " script setarch setpriv sg ssh start-stop-daemon strace su sudoedit systemd-run taskset tmux tsocks torsocks"
-    " unbuffer unshare valgrind watch watchexec xterm xvfb-run bwrap batch at chpst runcon sshpass dtach".split()
+    "capsh cgexec chroot chrt coproc dbus-run-session eatmydata entr faketime fakechroot fakeroot firejail flock"
+    " gdb hyperfine linux32 linux64 lldb ltrace newgrp nsenter numactl parallel perf pkexec proot rlwrap rr"
+    " runuser screen script setarch setpriv sg ssh start-stop-daemon strace su sudoedit systemd-run taskset tmux"
+    " tsocks torsocks unbuffer unshare valgrind watch watchexec xterm xvfb-run bwrap batch at chpst runcon sshpass"
+    " dtach".split()
 )
 _LOADER = re.compile(r"ld(?:-[\w.-]+)?\.so(?:\.\d+)*|qemu-[\w-]+")
 
@@ -90,7 +91,10 @@ def is_opener(name: str) -> bool:
 
 
 PLAIN_SHELLS = frozenset("sh bash dash".split())
-_SHELL = re.compile(r"(?:r?bash|dash|d?ash|sh|r?ksh|[lmp]ksh|pdksh|oksh|loksh|zsh|rzsh|fish|t?csh|yash|posh|hush|elvish|nu|xonsh|pwsh|powershell|osh|ysh|static-sh|sash)(?:[-.]?\d[\d.]*|[-.](?:distrib|static|real))?")  # fmt: skip
+_SHELL = re.compile(
+    r"(?:r?bash|d?ash|dash|sh|r?ksh|[lmp]ksh|pdksh|oksh|loksh|r?zsh|fish|t?csh|yash|posh|hush|elvish|nu|xonsh|pwsh"
+    r"|powershell|osh|ysh|static-sh|sash)(?:[-.]?\d[\d.]*|[-.](?:distrib|static|real))?"
+)
 
 
 def is_shell(name: str) -> bool:
@@ -113,20 +117,21 @@ NAMED = frozenset("declare export local readonly typeset unset unsetenv [ [[".sp
 
 # Programs whose words are data: none of them runs another program because of a word.
 INERT = frozenset(
-    ". : [ [[ break cd continue declare dirs echo exit export false getopts hash jobs kill let local popd printf pushd pwd"
-    " read readonly return set shift shopt test times trap true type typeset ulimit umask unalias unset wait"
-    " arch b2sum base32 base64 basename bc cal cat chgrp chmod chown cksum clear cmp column comm cp curl cut date df diff"
-    " dig dirname du egrep expand expr factor fgrep file find fmt fold free getent grep groups gunzip gzip head hexdump"
-    " host hostname iconv id install ip join jq last ln locale logname ls lsof md5sum mkdir mkfifo mktemp mv nl nproc"
-    " numfmt od paste pathchk pgrep ping pkill pr printenv ps ptx readlink realpath rev rg rm rmdir seq sha1sum sha256sum"
-    " sha512sum shuf sleep sort split ss stat strings stty sum sync tac tail tee touch tr tree truncate tsort tty uname"
-    " unexpand uniq unlink unzip uptime users vmstat w wc wget whatis whereis which who whoami xxd yes yq zcat zip"
-    " apt apt-get dpkg gh git pip pip3 tar git-lfs shred wipefs mount umount chattr lsattr command".split()
+    ". : [ [[ break cd continue declare dirs echo exit export false getopts hash jobs kill let local popd printf"
+    " pushd pwd read readonly return set shift shopt test times trap true type typeset ulimit umask unalias unset"
+    " wait arch b2sum base32 base64 basename bc cal cat chgrp chmod chown cksum clear cmp column comm cp curl cut"
+    " date df diff dig dirname du egrep expand expr factor fgrep file find fmt fold free getent grep groups gunzip"
+    " gzip head hexdump host hostname iconv id install ip join jq last ln locale logname ls lsof md5sum mkdir"
+    " mkfifo mktemp mv nl nproc numfmt od paste pathchk pgrep ping pkill pr printenv ps ptx readlink realpath rev"
+    " rg rm rmdir seq sha1sum sha256sum sha512sum shuf sleep sort split ss stat strings stty sum sync tac tail tee"
+    " touch tr tree truncate tsort tty uname unexpand uniq unlink unzip uptime users vmstat w wc wget whatis"
+    " whereis which who whoami xxd yes yq zcat zip apt apt-get dpkg gh git pip pip3 tar git-lfs shred wipefs mount"
+    " umount chattr lsattr command".split()
 )
 # Programs whose first word is a verb, which is no program.
 VERBS = frozenset(
-    "brew bun bundle cargo composer conda deno docker dotnet gem go gradle helm just kubectl make mix mvn nix npm nx"
-    " pipenv pnpm podman poetry rails rake rustup systemctl task terraform turbo uv wick yarn".split()
+    "brew bun bundle cargo composer conda deno docker dotnet gem go gradle helm just kubectl make mix mvn nix npm"
+    " nx pipenv pnpm podman poetry rails rake rustup systemctl task terraform turbo uv wick yarn".split()
 )
 # Options (also shortened) that name a program to run.
 RUNNING_OPTIONS = {
@@ -159,8 +164,9 @@ RUNNING_OPTIONS = {
 }
 # Programs that take commands from a file, a terminal or their input, in a language of their own.
 COMMANDED = frozenset(
-    "vi vim vimdiff nvim gvim view rvim rview ex ed red emacs emacsclient expect tclsh wish dc m4 irb pry gnuplot octave"
-    " r guile ghci scala swift erl iex julia lftp ftp telnet groovy jshell ocaml sbcl clisp racket fennel".split()
+    "vi vim vimdiff nvim gvim view rvim rview ex ed red emacs emacsclient expect tclsh wish dc m4 irb pry gnuplot"
+    " octave r guile ghci scala swift erl iex julia lftp ftp telnet groovy jshell ocaml sbcl clisp racket"
+    " fennel".split()
 )
 DATABASES = frozenset("sqlite3 sqlite psql mysql mariadb".split())
 FETCHES = frozenset("cp dd install ln mv rename rsync tee".split())  # they put a program where another was

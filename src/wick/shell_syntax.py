@@ -10,10 +10,11 @@ The parser accepts what bash and dash read alike. Where the two disagree, it ret
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 
 from wick.caps import SHELL_ASSIGNMENTS, SHELL_COMMANDS, SHELL_NESTED, SHELL_REDIRECTS, SHELL_TOKENS, SHELL_WORDS
-from wick.lexing import Redirect, Unclear, Word, Words, decode_ansi, is_assignment, made
+from wick.lexing import Redirect, Unclear, Word, Words, decode_ansi, is_assignment, is_seen, made
 
 Piece = str | tuple[str]
 
@@ -83,6 +84,9 @@ _NAME = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ012345678
 _OPENERS = {"if": "if", "while": "loop", "until": "loop", "{": "{"}
 _CLOSERS = {"fi": "if", "done": "loop", "}": "{"}
 _INNER = {"then": "if", "elif": "if", "else": "if", "do": "loop"}
+_BARE = re.compile(r"""[^ \t\n;&|<>()$`'"\\]+""")
+_QUOTED = re.compile(r"""[^$`"\\]+""")
+_BACKQUOTED = re.compile(r"""[^`\\]+""")
 _COMPOUND = frozenset("{ ( if while until for case select [[ ! function".split())
 
 
@@ -120,7 +124,7 @@ class _Parser:
 
     def _check_characters(self) -> None:
         for char in set(self.text):
-            if char not in "\n\t" and (ord(char) < 32 or ord(char) == 127 or (char != " " and char.isspace())):
+            if char not in "\n\t" and not is_seen(char):
                 raise Unclear("it has characters that cannot be seen")
 
     # -- tokens -----------------------------------------------------------------------------------------------------
@@ -300,6 +304,8 @@ class _Parser:
             row.start = self.base + start
         if self.mode == "test":
             row.words.append(word)
+            if len(row.words) > SHELL_WORDS:
+                raise Unclear("it has too many commands or words")
             if raw == "]]":
                 self.mode = ""
                 self._end_row()
@@ -527,9 +533,8 @@ class _Parser:
             self.at += 2
             self._note_literal(after if after in "$`" else "")
             return "" if after == "\n" else (after,)
-        end = at + 1
-        while end < len(self.text) and self.text[end] not in _META and self.text[end] not in "$`'\"\\":
-            end += 1
+        found = _BARE.match(self.text, at + 1)
+        end = found.end() if found else at + 1
         self.budget.spend((end - at) // 4)
         self.at = end
         return self.text[at:end]
@@ -559,9 +564,8 @@ class _Parser:
                 found.append(after.strip("\n"))
                 self.at += 2
             else:
-                stop = self.at + 1
-                while stop < len(self.text) and self.text[stop] not in '$`\\"':
-                    stop += 1
+                rest = _QUOTED.match(self.text, self.at + 1)
+                stop = rest.end() if rest else self.at + 1
                 found.append(self.text[self.at : stop])
                 self.at = stop
         if end:
@@ -646,9 +650,8 @@ class _Parser:
                 found.append(after)
                 at += 2
             else:
-                stop = at + 1
-                while stop < len(self.text) and self.text[stop] not in "`\\":
-                    stop += 1
+                rest = _BACKQUOTED.match(self.text, at + 1)
+                stop = rest.end() if rest else at + 1
                 found.append(self.text[at:stop])
                 at = stop
         if at >= len(self.text):

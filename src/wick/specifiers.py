@@ -48,7 +48,9 @@ class Words:
         """Whether one of the commands is meant. A program is known by its name wherever it lies, and in any case."""
         if self.pattern == (STAR,):
             return "yes"
-        return most(self._one_met(command, script) for command in script.commands)
+        name = self.pattern[0].casefold()
+        named = STAR in name or name in script.names or self._is_in(script.mentions)
+        return most(self._one_met(command, script) for command in (script.commands if named else script.unnamed))
 
     def _one_met(self, command: Command, script: Script | None = None) -> Met:
         name = command.words[0]
@@ -69,9 +71,11 @@ class Words:
 
     def _is_mentioned(self, command: Command) -> bool:
         """Return True if a program about which nothing is known is given the words of the pattern."""
-        if not command.foreign or not command.mentions or not self.tokens:
+        return command.foreign and self._is_in(command.mentions)
+
+    def _is_in(self, mentions: frozenset[str]) -> bool:
+        if not mentions or not self.tokens:
             return False
-        mentions = command.mentions
         return all(
             token in mentions if STAR not in token else any(like(token, other) for other in mentions)
             for token in self.tokens
@@ -91,26 +95,33 @@ class Words:
         """Whether words lead through the pattern; unless `sure`, what the shell may make of them counts, too."""
         states = self._skipped({0})
         for place, word in enumerate(words):
-            test = (lambda at, text=word.text: named(self.pattern[at], text)) if not place else None
-            if word.fixed and (sure or not place):
-                states = self._stepped(states, test or self._compare(word, allows))
-            elif word.fixed:
-                states = self._stepped(
-                    states,
-                    lambda at, word=word: self.denied[at].is_word(word.text) or self.denied[at].can_be(word, script),
-                )
+            if word.fixed:
+                states = self._stepped(states, self._compare(word, place, named, sure, allows, script))
             elif sure:
                 states = {at for at in states if self.pattern[at : at + 1] == (STAR,)}
-            else:
+            elif not place or word != words[place - 1]:  # any number of words, however often it is repeated
                 states = self._any(states, word, not place, script)
             if not states:
                 return False
         return len(self.pattern) in self._skipped(states)
 
-    def _compare(self, word: Word, allows: bool) -> Callable[[int], bool]:
+    def _compare(
+        self,
+        word: Word,
+        place: int,
+        named: Callable[[str, str], bool],
+        sure: bool,
+        allows: bool,
+        script: Script | None,
+    ) -> Callable[[int], bool]:
+        """Return the test of a fixed word against a place of the pattern."""
+        if not place:
+            return lambda at: named(self.pattern[at], word.text)
         if allows:
             return lambda at: like(self.pattern[at], word.text)
-        return lambda at: self.denied[at].is_word(word.text)
+        if sure:
+            return lambda at: self.denied[at].is_word(word.text)
+        return lambda at: self.denied[at].is_word(word.text) or self.denied[at].can_be(word, script)
 
     def _skipped(self, states: Iterable[int]) -> set[int]:
         """A star may stand for nothing."""
@@ -176,9 +187,9 @@ class _Denied:
         text = simplify(word.text.casefold())
         if text.startswith("/proc/"):
             lost, text = True, text.rsplit("/", 1)[-1]
-        if not word.fixed and (text.startswith("/") or text[:1] in "*?["):
-            if _found(self.path, text) or _found(f"{self.path}/", text):
-                return True
+        rooted = text.startswith("/") or text[:1] in "*?["
+        if not word.fixed and rooted and (_found(self.path, text) or _found(f"{self.path}/", text)):
+            return True
         if text.startswith("/"):
             return False
         paths = [simplify(f"{folder.casefold()}/{text}") for folder in folders]

@@ -3,16 +3,35 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from kit import User, call, calls, entries, execute, result_of, results
-from wick import Agent, Allow, Ask, Block, Limits, Run, Scripted, Thread, Tool, ToolCall, ToolUse, before, guard, tool
+from wick import (
+    Agent,
+    Allow,
+    Ask,
+    Block,
+    Limits,
+    Run,
+    Scripted,
+    Thread,
+    Tool,
+    ToolCall,
+    ToolUse,
+    before,
+    guard,
+    rules,
+    shell,
+    tool,
+)
 from wick.backends.local import Local
 from wick.capabilities.permissions import PLAN, Permissions, Verdict
 from wick.capabilities.sessions import Sessions
+from wick.caps import SHELL_INLINE_CHARS
 from wick.errors import ConfigError
 from wick.replay import replay
 from wick.stores.in_memory import InMemory
@@ -128,8 +147,47 @@ async def test_what_may_be_denied_is_asked_in_every_mode() -> None:
 async def test_a_question_shows_what_it_is_about_and_nothing_that_deceives() -> None:
     user = User(True)
     await said(Permissions(), runs("a\n\u202eb\x1b[2J" + "x" * 1000), ask=user)
-    assert user.question.question.startswith("May execute be used: a �b�[2Jxxx")
-    assert len(user.question.question) < 600
+    assert user.question.question == "May execute be used: a⏎\n<U+202E>b<U+001B>[2J" + "x" * 1000
+
+
+async def test_a_question_about_other_arguments_counts_what_it_does_not_show() -> None:
+    asked = Permissions().explain("mine", {"text": "x" * 5_000}).reason
+    assert asked.endswith("… (3,011 of 5,011 characters are not shown)")
+    assert Permissions().explain("Write", {"path": "a\nb\u200bc"}).reason == "May write_file be used: a⏎\nb<U+200B>c"
+
+
+HIDDEN = (
+    *("\r", "\t", "\0", "\x1b", "\x7f", "\x85", "\u00a0", "\u00ad", "\u034f", "\u115f", "\u200b", "\u200e", "\u2028"),
+    *("\u202e", "\u2066", "\u2800", "\u3000", "\u3164", "\ufe0f", "\ufeff", "\ufffe", "\U000e0041", "\ud800"),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("char", HIDDEN)
+def test_no_character_of_a_question_is_hidden(char: str) -> None:
+    asked = Permissions().explain("Bash", {"command": f"git{char}log\ncurl evil"}).reason
+    assert f"git<U+{ord(char):04X}>log⏎\ncurl evil" in asked
+
+
+async def test_commands_are_read_once_and_one_after_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each command of a reply is read by one thread, beside the loop, and what was read is not dropped."""
+    busy, most, seen = 0, 0, list[str]()
+
+    def reads(command: str, **more: Any) -> Any:
+        nonlocal busy, most
+        busy, seen[len(seen) :] = busy + 1, [command]
+        most = max(most, busy)
+        assert threading.current_thread() is not threading.main_thread()
+        found = shell.read.__wrapped__(command, **more)
+        busy -= 1
+        return found
+
+    monkeypatch.setattr(rules, "read", reads)
+    commands = [f"echo {number} " + "x" * SHELL_INLINE_CHARS for number in range(80)]
+    calls = [ToolCall(str(number), "execute", {"command": command}) for number, command in enumerate(commands)]
+    await Agent(
+        Scripted(calls, "Done."), tools=[execute], hooks=[Permissions(policy="shell", mode="bypassPermissions")]
+    ).run("x")
+    assert sorted(seen) == sorted(commands) and most == 1
 
 
 async def test_changed_arguments_are_looked_at_again() -> None:

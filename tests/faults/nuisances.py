@@ -49,6 +49,9 @@ def answer(request):
     if last.role != "user":
         return "Done."
     name, args = json.loads(last.text)
+    if name == "many":
+        calls = [ToolCall(f"c{at}", "execute", {"command": text}) for at, text in enumerate(args["commands"])]
+        return assistant("", *calls)
     return assistant("", ToolCall("c1", name, args))
 
 scripted.KEPT = 0  # a model that is a function remembers what it was asked
@@ -57,6 +60,7 @@ far = {"model": {"model": f"gateway:soak@{os.environ['PROVIDER']}", "api_key": "
 server = Server(settings=os.environ["WICK_SETTINGS"])
 server.register_agent("does", does)
 server.register_agent("asks", {**does, "permissions": {"mode": "default"}})
+server.register_agent("denies", {**does, "permissions": {"policy": "shell", "mode": "dontAsk"}})
 server.register_agent("far", far)
 server.start()
 """
@@ -401,6 +405,26 @@ async def questions(scene: Scene) -> None:
         await scene.ask("GET", "/approvals")
 
     await scene.over_and_over(one)
+
+
+@kind("commands that are slow to read")
+async def slow_commands(scene: Scene) -> None:
+    units = (
+        "[[ watch ",
+        "watch ",
+        "a|<<-E\n{",
+        "<<-E\na;",
+        "a;",
+        "nice ",
+        "a&&",
+        "a|",
+        "[a]* ",
+        "rm $a ",
+        "$(",
+        "a=1 ",
+    )
+    texts = [(unit * length)[: length - turn] for unit in units for length in (1_990, 20_000) for turn in range(4)]
+    await scene.over_and_over(lambda: scene.do("many", agent="denies", commands=texts), 1)
 
 
 # -- what is kept -----------------------------------------------------------------------------------------------------

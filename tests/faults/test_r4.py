@@ -33,7 +33,7 @@ SECONDS = 6.0 if FULL else 0.6  # for each kind
 SETTLE_SECONDS = 0.5 if FULL else 0.0  # between two kinds, for what is left of one is not of the next
 WAIT_SECONDS = 0.0 if FULL else 30.0  # for somebody to have asked at all
 PAUSE = 0.01  # between two questions
-SAMPLED = ("wide JSON", "many headers", "tokens that are guessed", "tools that sleep")
+SAMPLED = ("wide JSON", "many headers", "tokens that are guessed", "tools that sleep", "commands that are slow to read")
 DISK_BYTES = 400_000_000
 
 pytestmark = pytest.mark.timeout(1_800 if FULL else 180)

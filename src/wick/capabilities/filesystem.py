@@ -30,6 +30,7 @@ from wick.shapes import Executed, Lines
 from wick.texts import lines_of
 from wick.tools import Tool, tool
 from wick.tracking import Place
+from wick.visible import make_visible
 
 _NEEDED = ("ls", "lines", "read", "write", "edit", "glob", "grep", "stat", "execute")
 READING = ("ls", "read_file", "glob", "grep")
@@ -211,7 +212,7 @@ class Filesystem(Capability):
         """Where nothing confines commands, the user has the last word about each."""
         if not self._is_ours(use) or not self.backend.protection.asks:
             return None
-        return Ask(f"Nothing confines commands here. Run this one? {_line(str(use.args['command']))}")
+        return Ask(f"Nothing confines commands here. Run this one? {make_visible(str(use.args['command']))}")
 
     def _is_ours(self, use: ToolUse) -> bool:
         return use.tool is not None and getattr(use.tool.fn, "__self__", None) is self
@@ -310,14 +311,6 @@ def _executed(executed: Executed) -> dict[str, Any]:
 def _streams(data: Mapping[str, str]) -> str:
     """The outputs of a command one after the other, as they are read best."""
     return data["stdout"] + (f"\n--- stderr ---\n{data['stderr']}" if data["stderr"] else "")
-
-
-def _line(text: str) -> str:
-    """A text on one line, with nothing in it that could make it look like another."""
-    line = "".join(
-        char if char.isprintable() else " " if char in "\n\t" else "\N{REPLACEMENT CHARACTER}" for char in text
-    )
-    return line if len(line) <= caps.PREVIEW_CHARS else f"{line[: caps.PREVIEW_CHARS]}…"
 
 
 class _Live:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import asyncio
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, get_args
+from typing import Any, Literal, TypeVar, get_args
+from weakref import WeakKeyDictionary
 
 from wick.aliases import ARGUMENTS, tool_aliases, tool_name
 from wick.capability import Capability
-from wick.caps import GUARD_SECONDS, PREVIEW_CHARS
+from wick.caps import GUARD_SECONDS, QUESTION_CHARS, SHELL_INLINE_CHARS
 from wick.decisions import Ask, Block
 from wick.errors import BackendError, ConfigError
 from wick.frozen import canonical
@@ -18,10 +20,12 @@ from wick.protocols import Backend
 from wick.rules import POLICIES, Given, Rule, Subject, Type, allowing, met, rule
 from wick.threads import Thread
 from wick.tools import Tool
+from wick.visible import cut_visible, make_visible
 from wick.workers import in_thread
 
+T = TypeVar("T")
+
 Mode = Literal["default", "plan", "acceptEdits", "bypassPermissions", "dontAsk"]
-LONG = 2_000  # characters of a command that is read beside the event loop
 PLAN = "Plan mode: write operations not allowed"
 KINDS = {
     "execute": "shell",
@@ -83,11 +87,18 @@ class Permissions(Capability):
     async def check(self, use: ToolUse) -> Ask | Block | None:
         workdir = self.backend.workdir if self.backend is not None else ""
         subject = Subject.of(use.bound, use.args, use.names, workdir=workdir)
-        if len(subject.command or "") > LONG:
-            await in_thread(lambda: subject.script, "reading a command")
+        is_long = len(subject.command or "") > SHELL_INLINE_CHARS
+        if is_long:
+            script = await _beside(lambda: subject.script, "reading a command")
+            subject = replace(subject, parsed=script)  # so that no copy of it reads the command again
+        else:
+            await asyncio.sleep(0)  # between the calls of one reply, others have their turn
         subject = replace(subject, linked=await self._linked(subject))
         granted = (use.bound.name, canonical(use.args)) in (self.grants | self._session(use.run) | use.grants)
-        verdict = self._decide(subject, use.bound.read_only, granted)
+        if is_long:
+            verdict = await _beside(lambda: self._decide(subject, use.bound.read_only, granted), "comparing rules")
+        else:
+            verdict = self._decide(subject, use.bound.read_only, granted)
         if verdict.decision == "deny":
             return Block(verdict.reason)
         if verdict.by == "mode" and verdict.decision == "ask":
@@ -230,14 +241,22 @@ def _is_edit(subject: Subject) -> bool:
 def _question(subject: Subject, made: Rule | None = None, unread: str = "") -> str:
     if made is not None and made.type == "ask" and made.message:
         return made.message
-    told = subject.command or subject.path or subject.url or canonical(subject.args).decode()
-    words = f"May {subject.name} be used: {_shown(told)}"
+    words = f"May {subject.name} be used: {_shown(subject)}"
     if made is not None and made.type == "deny":
         return f"{words} (it may be what the rule {made.text} denies)"
     return f"{words} ({unread}, so no rule can allow it)" if unread else words
 
 
-def _shown(text: str) -> str:
-    """A text as a person may read it: on one line, with nothing that turns it around."""
-    line = "".join(char if char.isprintable() else " " if char in "\n\t" else "�" for char in text)
-    return line if len(line) <= PREVIEW_CHARS else f"{line[:PREVIEW_CHARS]}…"
+def _shown(subject: Subject) -> str:
+    """Return what a use is about: all of a command, a path or a URL; other arguments may be cut, with a count."""
+    told = subject.command or subject.path or subject.url
+    return make_visible(told) if told else cut_visible(canonical(subject.args).decode(), QUESTION_CHARS)
+
+
+_turns: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDictionary()
+
+
+async def _beside(fn: Callable[[], T], name: str) -> T:
+    """Run a function in a thread, one at a time: several would keep the interpreter lock from the event loop."""
+    async with _turns.setdefault(asyncio.get_running_loop(), asyncio.Lock()):
+        return await in_thread(fn, name)

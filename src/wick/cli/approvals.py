@@ -16,9 +16,10 @@ from wick.cli.desk import Approval, Choice, Desk
 from wick.cli.opening import PLACE, Place, opened
 from wick.cli.printing import JSON, json_text, plain, print_json, print_table, working
 from wick.errors import ConfigError
+from wick.visible import cut_visible, make_visible
 
 LOOK_SECONDS = 1.0  # between two looks at what is asked
-SHOWN_CHARS = 300  # of the arguments, in a list
+SHOWN_CHARS = 2_000  # of the arguments, in a list
 
 
 @click.group("approvals", invoke_without_command=True)
@@ -72,9 +73,14 @@ async def _asked(desk: Desk, thread: str) -> AsyncIterator[Approval]:
 
 
 def _what(one: Approval) -> str:
-    args = json.dumps(one.args, ensure_ascii=False) if one.args else ""
-    shown = f"{args[:SHOWN_CHARS]}…" if len(args) > SHOWN_CHARS else args
-    return plain(" ".join(filter(None, (one.question, f"[{one.tool}]" if one.tool else "", shown))))
+    """Return the question and the arguments. A command is complete; of other long arguments the rest is counted."""
+    args = dict(one.args or {})
+    command = args.pop("command", None)
+    shown = [f"command: {make_visible(command)}"] if isinstance(command, str) else []
+    rest = args if isinstance(command, str) else one.args
+    shown += [cut_visible(json.dumps(rest, ensure_ascii=False), SHOWN_CHARS)] if rest else []
+    question = make_visible(one.question, mark_breaks=False)
+    return " ".join(filter(None, (question, f"[{one.tool}]" if one.tool else "", *shown)))
 
 
 def _left(one: Approval) -> str:

@@ -17,12 +17,14 @@ from rich.console import Console
 from rich.text import Text
 
 from wick.capabilities.ask_user import Inquiry, shown, typed
+from wick.caps import DETAIL_CHARS, DETAIL_LINES
 from wick.cli.desk import Choice
 from wick.cli.following import Interrupted, Reply
 from wick.cli.printing import plain
 from wick.errors import WickError
 from wick.events import ApprovalRequest
 from wick.rules import rule
+from wick.visible import make_visible
 
 WORDS: dict[str, Choice] = {
     **dict.fromkeys(("y", "yes"), "allow"),
@@ -30,11 +32,10 @@ WORDS: dict[str, Choice] = {
     **dict.fromkeys(("s", "session"), "allow_session"),
     **dict.fromkeys(("a", "always"), "allow_always"),
 }
-ONCE = "y yes · n no, or say what to do instead"
-EDITED = "y yes · e edit · n no, or say what to do instead"
-LONGER = "y yes · s yes in this thread · a always, or a RULE · e edit · n no, or say what to do instead"
+ONCE = "y yes · v view all · n no, or say what to do instead"
+EDITED = "y yes · v view all · e edit · n no, or say what to do instead"
+LONGER = "y yes · s yes in this thread · a always, or a RULE · v view all · e edit · n no, or say what to do instead"
 RULE = re.compile(r"a(?:lways)?\s+(\w+\(.*)", re.DOTALL)  # as in: a Bash(git *)
-MOST_LINES = 20  # of an argument that are shown
 
 
 class Terminal:
@@ -64,7 +65,10 @@ class Terminal:
 
     async def _permit(self, asked: ApprovalRequest) -> Reply:
         args = asked.about.get("args")
-        self._console.print(Text(f"? {plain(asked.question)}", style="bold yellow"))
+        first, *rest = make_visible(asked.question, mark_breaks=False).split("\n")
+        self._console.print(Text(f"? {first}", style="bold yellow"))
+        for line in rest:
+            self._console.print(Text(f"    {line}", style="bold yellow"))
         for line in details(args):
             self._console.print(Text(f"  {line}", style="dim"))
         lasting = bool(asked.about.get("lasting"))  # a yes that holds for longer would silence this question
@@ -75,6 +79,9 @@ class Terminal:
             if said.lower() in ("e", "edit") and isinstance(args, dict):
                 if (changed := await self._edited(args)) is not None:
                     return Reply("allow", args=changed)
+            elif said.lower() in ("v", "view"):
+                for line in details(args, cut=False):
+                    self._console.print(Text(f"  {line}", style="dim"))
             elif (choice := WORDS.get(said.lower())) is not None:
                 if lasting or choice in ("allow", "deny"):
                     return Reply(choice)
@@ -130,16 +137,25 @@ class Terminal:
             return await self._session.prompt_async(words, default=default, handle_sigint=False)
 
 
-def details(args: Any) -> list[str]:
-    """What a tool would be given, as far as the question does not say it."""
+def details(args: Any, *, cut: bool = True) -> list[str]:
+    """Return the lines that show what a tool would be given.
+
+    A command is complete. Of other long values the rest is counted, unless `cut` is False.
+    """
     lines = list[str]()
     given = {name: value for name, value in args.items() if value not in (None, "")} if isinstance(args, dict) else {}
     for name, value in given.items():
         text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-        first, *rest = plain(text).rstrip().split("\n")
-        lines += [f"{name}: {first}", *(f"    {line}" for line in rest)]
-    left = len(lines) - MOST_LINES
-    return lines if left <= 0 else [*lines[:MOST_LINES], f"… and {left} lines more"]
+        lines += _detail(make_visible(str(name)), text, cut and name != "command")
+    return lines
+
+
+def _detail(name: str, text: str, cut: bool) -> list[str]:
+    shown = "\n".join(text[:DETAIL_CHARS].split("\n")[:DETAIL_LINES]) if cut else text
+    first, *rest = make_visible(shown, mark_breaks=False).split("\n")
+    rows = [f"{name}: {first}", *(f"    {line}" for line in rest)]
+    left = len(text) - len(shown)
+    return [*rows, f"    … {left:,} of {len(text):,} characters of {name} are not shown; v shows all"] if left else rows
 
 
 def _is_inquiry(asked: ApprovalRequest) -> bool:

@@ -3,6 +3,7 @@
 import { useEffect, useState } from "react";
 
 import * as api from "../api";
+import { visible } from "../parts/visible";
 import { diff, type Line } from "./diff";
 
 type Args = Record<string, unknown>;
@@ -17,7 +18,7 @@ export function AboutCall({ tool, args, shell, of }: { tool: string; args: Args;
   if (tool === "edit_file") return <Diff path={text(args, "path")} lines={diff(text(args, "old_text"), text(args, "new_text"))} />;
   if (tool === "write_file") return <Written of={of ?? null} path={text(args, "path")} content={text(args, "content")} />;
   if (typeof args["command"] === "string") return <Command args={args} shell={shell ?? null} />;
-  return <pre className="args" tabIndex={0} aria-label="Arguments">{JSON.stringify(args, null, 2)}</pre>;
+  return <pre className="args" tabIndex={0} aria-label="Arguments">{visible(JSON.stringify(args, null, 2))}</pre>;
 }
 
 const text = (args: Args, name: string): string => (typeof args[name] === "string" ? args[name] : "");
@@ -27,9 +28,9 @@ function Command({ args, shell }: { args: Args; shell: api.Approval["shell"] }) 
   const more = Object.entries(rest).filter(([, value]) => value !== null && value !== false && value !== "");
   return (
     <div className="about-command">
-      <pre className="command" tabIndex={0} aria-label="Command"><span aria-hidden="true">$ </span>{String(command)}</pre>
+      <pre className="command" tabIndex={0} aria-label="Command"><span aria-hidden="true">$ </span>{visible(String(command))}</pre>
       {shell && <Parts shell={shell} />}
-      {more.length > 0 && <p className="with">{more.map(([name, value]) => `${name}: ${JSON.stringify(value)}`).join(", ")}</p>}
+      {more.length > 0 && <p className="with">{visible(more.map(([name, value]) => `${name}: ${JSON.stringify(value)}`).join(", "))}</p>}
     </div>
   );
 }
@@ -40,7 +41,7 @@ function Parts({ shell }: { shell: NonNullable<api.Approval["shell"]> }) {
   return (
     <dl className="parsed" aria-label="What the command does">
       {rows.filter(([, found]) => found.length).map(([name, found]) => (
-        <div key={name} className={name === "cannot be read" ? "opaque" : ""}><dt>{name}</dt><dd>{found.map((one, at) => <code key={at}>{one}</code>)}</dd></div>
+        <div key={name} className={name === "cannot be read" ? "opaque" : ""}><dt>{name}</dt><dd>{found.map((one, at) => <code key={at}>{visible(one)}</code>)}</dd></div>
       ))}
     </dl>
   );
@@ -61,13 +62,14 @@ export function Diff({ path, lines }: { path: string; lines: Line[] }) {
   const count = (kind: Line["kind"]) => lines.filter((line) => line.kind === kind).length;
   return (
     <figure className="diff">
-      <figcaption><code>{path}</code> <small><span className="plus">+{count("new")}</span> <span className="minus">−{count("gone")}</span></small></figcaption>
+      <figcaption><code>{visible(path)}</code> <small><span className="plus">+{count("new")}</span> <span className="minus">−{count("gone")}</span></small></figcaption>
       <pre tabIndex={0} aria-label={`Changes of ${path}`}>{lines.map((line, at) => <Shown key={at} line={line} />)}</pre>
     </figure>
   );
 }
 
-function Shown({ line }: { line: Line }) {
+function Shown({ line: { kind, text } }: { line: Line }) {
+  const line = { kind, text: visible(text) };
   if (line.kind === "gone") return <del>- {line.text}{"\n"}</del>;
   if (line.kind === "new") return <ins>+ {line.text}{"\n"}</ins>;
   if (line.kind === "skipped") return <span className="skipped">… {line.text} {line.text === "1" ? "line" : "lines"} as before{"\n"}</span>;

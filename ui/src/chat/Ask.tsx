@@ -3,6 +3,7 @@
 import { useId, useState } from "react";
 
 import type { Approval, Decision } from "../api";
+import { visible } from "../parts/visible";
 import { app, useDraft } from "../state/app";
 import { answer } from "../state/talk";
 import { AboutCall } from "./AboutCall";
@@ -28,7 +29,7 @@ function Consent({ asked, title }: { asked: Approval; title: string }) {
   };
   return (
     <div className="ask">
-      <h2 id={title}>{asked.question}</h2>
+      <h2 id={title}>{visible(asked.question)}</h2>
       {args === undefined ? <AboutCall tool={asked.tool ?? ""} args={asked.args ?? {}} shell={asked.shell ?? null} of={{ agent: asked.agent_id, thread: asked.thread_id }} /> : <EditArgs args={args} wrong={changed === null} set={setArgs} />}
       <div className="choices">
         <button className="main" disabled={busy || changed === null} onClick={() => void say({ choice: "allow", ...(changed ? { args: changed } : {}) })}>{args === undefined ? "Allow" : "Allow this instead"}</button>

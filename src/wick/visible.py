@@ -1,0 +1,35 @@
+"""Text that a person decides about, with everything in it made visible.
+
+make_visible("git log\ncurl evil")    two lines, the first with a mark at its end
+make_visible("a\u202eb")              a<U+202E>b
+"""
+
+from __future__ import annotations
+
+import re
+
+BREAK = "⏎"
+_BLANK = "\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0" + "".join(map(chr, range(0xFE00, 0xFE10)))
+_PLAIN = re.compile(r"[\n -~]*")
+
+
+def make_visible(text: str, *, mark_breaks: bool = True) -> str:
+    """Return a text in which no character is hidden: controls, marks of direction and blanks of other kinds are named.
+
+    A line break stays one and, unless `mark_breaks` is False, is marked.
+    """
+    if not _PLAIN.fullmatch(text):
+        text = "".join(char if char == "\n" or is_visible(char) else f"<U+{ord(char):04X}>" for char in text)
+    return text.replace("\n", f"{BREAK}\n") if mark_breaks else text
+
+
+def is_visible(char: str) -> bool:
+    return char.isprintable() and char not in _BLANK
+
+
+def cut_visible(text: str, limit: int, *, mark_breaks: bool = True) -> str:
+    """Return at most `limit` characters of a text, made visible, and the number of those that are not shown."""
+    if len(text) <= limit:
+        return make_visible(text, mark_breaks=mark_breaks)
+    shown = make_visible(text[:limit], mark_breaks=mark_breaks)
+    return f"{shown}… ({len(text) - limit:,} of {len(text):,} characters are not shown)"
