@@ -259,7 +259,7 @@ BODY_PACE = 2_000  # for so many bytes
 JSON_VALUES = 50_000  # in the JSON of one: to read it holds up everybody
 
 # runs of a server
-RUN_CRASHES = 2  # ends of the server's process during one run; it is not resumed after that many
+RUN_CRASHES = 2  # deaths of the server's process at one place of a run; it is not resumed after that many
 
 # streams of a server
 READER_FRAMES = 1_000  # that wait for one reader; who has more waiting is told what they missed, later

@@ -78,6 +78,26 @@ async def test_killed_in_the_middle_of_a_stream(tmp_path: Path, store: str, most
                 assert (await response.json())["outcome"] == "completed"
 
 
+@pytest.mark.long  # tests/faults/test_r1_server.py samples it
+async def test_killed_again_and_again(tmp_path: Path) -> None:
+    with serving(tmp_path, script=SCRIPT) as served:
+        async with talking(served) as client:
+            run, seen = await begin(client, 3)
+        for _ in range(3):
+            served.kill()
+            served.start()
+            async with talking(served) as client:
+                url, after = f"/runs/{run}/events", {"Last-Event-ID": seen[-1]["id"]}
+                async with client.get(url, headers=after) as response:
+                    async for frame in frames(response):
+                        seen += [frame] if frame["id"] else []
+                        if frame["event"] == "on_tool_end":
+                            break
+        async with talking(served) as client:
+            seen += await read_on(client, run, seen[-1]["id"])
+            check(await read_on(client, run, ""), seen)
+
+
 DEADLY = """
 import asyncio, os, signal
 from wick import Agent, FunctionModel, ToolCall, assistant, tool
@@ -132,12 +152,12 @@ async def crash_twice(folder: Path, store: str, script: str) -> tuple[int, dict[
 async def test_a_run_that_ended_its_server_twice_is_not_resumed(tmp_path: Path, store: str) -> None:
     crashes, found, after = await crash_twice(tmp_path, store, DEADLY)
     assert crashes == 2 and found["state"] == "ended" and found["outcome"] == "failed"
-    assert found["error"]["code"] == "run_crashed" and "ended 2 times" in found["error"]["message"]
+    assert found["error"]["code"] == "run_crashed" and "ended 2 times at the same step" in found["error"]["message"]
     assert after["response"] == "I am well.", after  # the thread is valid, and its next message works
 
 
 async def test_a_crash_that_is_not_counted_is_noticed(tmp_path: Path) -> None:
-    planted = "import wick.server.performing as p\np._is_crash = lambda key, at: False\n" + DEADLY
+    planted = "import wick.server.performing as p\np._is_crash = lambda key, start: False\n" + DEADLY
     assert (await crash_twice(tmp_path, "sqlite", planted))[0] == 3
 
 

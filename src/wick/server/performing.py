@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from time import monotonic, time
 from typing import Any, TypeGuard, TypeVar
@@ -160,20 +160,31 @@ class Performing:
         await stream.finish()
 
     async def _count_start(self, running: Running) -> None:
-        """Record that a run starts in this process; refuse one during which the server has crashed too often.
+        """Record that a run starts in this process; refuse one that ended its server twice at the same place.
 
         The start stays in the record until the run has ended, paused or been released. A process that dies leaves it.
+        Deaths count only while the run makes no progress: a server that is killed from outside again and again still
+        completes its runs.
         """
         info, key = running.info, f"{START}{holder_name()}"
         row = await self.records.get(KIND, info.owner, info.id)
-        crashes = sum(map(_is_crash, row.keys(), row.values())) if row else 0
-        if crashes >= RUN_CRASHES:
+        crashed = [at[1] for name, at in (row or {}).items() if _is_crash(name, at)]
+        reached = await self._progress(info) if crashed else 0
+        if _deaths_at(reached, crashed) >= RUN_CRASHES:
             raise RunCrashed(
-                f"the server ended {crashes} times while it performed this run, so the run is not resumed; "
+                f"the server ended {RUN_CRASHES} times at the same step of this run, so the run is not resumed; "
                 "send another message to continue the thread"
             )
-        await self.records.add(KIND, info.owner, info.id, {}, {**({} if row else info.to_json()), key: time()})
+        start = {key: [time(), reached]}
+        await self.records.add(KIND, info.owner, info.id, {}, {**({} if row else info.to_json()), **start})
         running.start = key
+
+    async def _progress(self, info: RunInfo) -> int:
+        """Return the number of the last entry of a run that is a message or the end of a tool; 0 if there is none."""
+        reached = 0
+        async for batch in self.store.read(info.owner, info.thread, after=info.begin):
+            reached = max([reached, *(row["seq"] for row in batch if row["kind"] in ("message", "done"))])
+        return reached
 
     async def _clear_start(self, running: Running) -> None:
         """Record that a start has ended without a crash."""
@@ -282,11 +293,16 @@ class Performing:
         return [running.task for running in self.running.values() if running.task is not None]
 
 
-def _is_crash(key: str, at: Any) -> bool:
+def _is_crash(key: str, start: Any) -> bool:
     """Return True if a start belongs to a process that died. One of another machine is known by its lapsed lease."""
-    if not key.startswith(START) or not at:
+    if not key.startswith(START) or not start:
         return False
-    return has_ended(key.removeprefix(START)) or time() - float(at) > LEASE_SECONDS
+    return has_ended(key.removeprefix(START)) or time() - float(start[0]) > LEASE_SECONDS
+
+
+def _deaths_at(reached: int, crashed: Sequence[int]) -> int:
+    """Return how many starts died at this place of the log, given the places at which all that died had started."""
+    return crashed.count(reached) + any(place < reached for place in crashed)
 
 
 CANCELLED = Result(outcome="cancelled", reason="user requested")
