@@ -143,7 +143,7 @@ def _read(language: str, body: str, folder: Path, where: str) -> None:
         assert named, f"{where}: the first line of a YAML block names its file: # agents.yaml"
         path = folder / named[1]
         path.write_text(body, encoding="utf-8")
-        variables = dict.fromkeys(re.findall(r"\$\{(\w+)", body), "value")
+        variables = {name: "demo" if name.endswith("MODEL") else "value" for name in re.findall(r"\$\{(\w+)", body)}
         readers = {
             "agents.yaml": lambda: load(path, environment=variables).agents,
             "server.yaml": lambda: load_settings({"data": str(folder)}, environment={}, file=path),

@@ -362,7 +362,7 @@ async def test_where_nothing_confines_commands_the_user_is_asked_about_each(aski
     result = await agent(asking, *wanted, call("ls", "c3"), ask=user).run("go")
     assert [question.question for question in user.questions] == [
         "Nothing confines commands here. Run this one? touch a",
-        "Nothing confines commands here. Run this one? touch b \ufffd[2Jrm",
+        "Nothing confines commands here. Run this one? touch b⏎\n<U+001B>[2Jrm",
     ]
     assert json.loads(results(result)[0])["exit_code"] == 0
     assert "not that" in results(result)[1]

@@ -775,8 +775,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"threshold": 128_001}, "must fit into the window of 128,000 tokens"),
     ({"buffer": 30_000}, "must fit into the window of 128,000 tokens"),
     ({"summarizer": "gpt-4o"}, "takes a function of messages"),
-    ({"model": "gpt-4o"}, r"make one of a name with wick.models.resolve\(name\)"),
-    ({"model": Scripted}, r"make one of a name with wick.models.resolve\(name\)"),
+    ({"model": Scripted}, "takes a model, or the name of one such as openai:gpt-4o"),
     ({"command": None}, "the command is a text"),
 ]
 

@@ -86,7 +86,7 @@ async def test_a_match_knows_the_tool_by_its_other_names(name: str) -> None:
     [
         ([{"id": "1", "title": "a", "status": "nope"}], "should be 'pending', 'in_progress' or 'done' (got 'nope')"),
         ([{"id": "1"}], "todos.0.title is missing"),
-        ([{"title": "a"}], "todos.0.id is missing"),
+        ([{"status": "done"}], "todos.0.id is missing"),
         ([{"id": "1", "title": " "}], "todos.0.title should have at least 1 character"),
         ([{"id": "1", "title": "a" * 501}], "todos.0.title should have at most 500 characters"),
         ([{"id": "x" * 65, "title": "a"}], "todos.0.id should have at most 64 characters"),

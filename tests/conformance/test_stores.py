@@ -839,6 +839,7 @@ TRIES: dict[str, Any] = {
     "list": None,
     "search": None,
     "create": None,
+    "expire": None,
 }
 
 
@@ -856,6 +857,7 @@ async def test_somebody_elses_thread_is_not_found(store: Store, mine: Held) -> N
             with refused("not_found", "there is no thread 't'"):
                 await attempt(store, mine.lease.fence)
     assert (await store.list("eve")).threads == () and list(await store.search("eve", "message")) == []
+    assert list(await store.expire(0, owner="eve")) == []
     assert await store.head("ada", "t") == before
     await store.create("eve", "t")
     assert (await store.head("ada", "t")).last == 1 and (await store.head("eve", "t")).last == 0

@@ -33,7 +33,7 @@ export interface paths {
         };
         /**
          * Health
-         * @description Whether the server is there.
+         * @description Whether the server is there; a 503 if its database is damaged or cannot be read.
          */
         get: operations["health_health_get"];
         put?: never;
