@@ -249,7 +249,7 @@ async def _talked(desk: Remote, words: str, thread: str = "") -> CameTo:
 @pytest.mark.parametrize("option", ["--model=demo", "--allow=Read", "--deny=Read", "--max-steps=3", "--budget=1"])
 def test_what_only_the_server_says_is_refused(wick: Wick, cli_server: Served, option: str) -> None:
     done = wick("run", "hi", option, WICK_SERVER=cli_server.url, WICK_TOKEN=TOKENS["ada"])
-    assert done.code == 2 and "has its model, rules and limits from the server" in done.err
+    assert done.code == 2 and "has its model, rules, hooks and limits from the server" in done.err
 
 
 def test_servers_that_cannot_be_used_are_sentences(wick: Wick, cli_server: Served) -> None:
