@@ -96,8 +96,8 @@ def test_each_tool_has_kodelets_fields_in_both_directions(name: str, args: Json,
     own = item.parameters["properties"]
     assert translate(name, convert(name, args, KODELET_VALUES), KODELET, own) == told
     taken = convert(name, restore(name, told, KODELET, own), KODELET_VALUES, back=True)
-    assert item.validate(taken) == item.validate(args)
-    assert item.validate(told) == item.validate(args)  # a model that knows these names is served, too
+    assert item.bind(taken).form == item.bind(args).form
+    assert item.bind(told).form == item.bind(args).form  # a model that knows these names is served, too
 
 
 @pytest.mark.parametrize(("name", "args", "told"), [(name, args, told) for name, args, _, told in CALLS])
@@ -105,7 +105,7 @@ def test_each_tool_has_claudes_fields_in_both_directions(name: str, args: Json, 
     item = _tools()[name]
     place = Place(item, "/w")
     assert place.shown(args) == told
-    assert item.validate(place.taken(told, args)) == item.validate(args)
+    assert item.bind(place.taken(told, args)).form == item.bind(args).form
 
 
 def test_every_tool_that_kodelet_has_is_in_the_table() -> None:
