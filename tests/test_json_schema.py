@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable
 import threading
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -162,12 +162,14 @@ def test_a_nested_dialect_does_not_replace_the_metered_validator() -> None:
 
 # Nodes that a validator would read as schemas, at places that are not schemas by their keyword.
 HIDDEN: dict[str, Callable[[Any], Any]] = {
-    "a property": lambda node: {"properties": {name: node for name in json_schema._DATA}},
+    "a property": lambda node: {"properties": dict.fromkeys(json_schema._DATA, node)},
     "a property of a map": lambda node: {"properties": {"x": {"$ref": "#/properties"}, "items": node}},
     "a default": lambda node: {"properties": {"x": {"$ref": "#/default"}}, "default": node},
     "a constant": lambda node: {"properties": {"x": {"$ref": "#/$defs/a/const"}}, "$defs": {"a": {"const": node}}},
     "a definition": lambda node: {"properties": {"x": {"$ref": "#/$defs/enum"}}, "$defs": {"enum": node}},
-    "a dependency": lambda node: {"dependentSchemas": {name: {"properties": {name: node}} for name in json_schema._DATA}},
+    "a dependency": lambda node: {
+        "dependentSchemas": {name: {"properties": {name: node}} for name in json_schema._DATA}
+    },
     "another keyword": lambda node: {"properties": {"x": {"$ref": "#/own/const"}}, "own": {"const": node}},
     "draft 3": lambda node: {"$schema": "http://json-schema.org/draft-03/schema#", "extends": [node]},
 }
@@ -224,7 +226,9 @@ def test_a_pattern_whose_size_cannot_be_counted_is_not_compiled(pattern: str) ->
     assert Checker(whole({"pattern": pattern})).problems({"x": "b"}, SCHEMA_STEPS, 6) == []
 
 
-@pytest.mark.parametrize("pattern", [r"^[^{}]+$", r"^\{a\}$", r"^[{]a{1,2}[}]$", r"^(?P<x>a)$", r"^(?:[x-z]{2}|(?i:b))+$"])
+@pytest.mark.parametrize(
+    "pattern", [r"^[^{}]+$", r"^\{a\}$", r"^[{]a{1,2}[}]$", r"^(?P<x>a)$", r"^(?:[x-z]{2}|(?i:b))+$"]
+)
 def test_a_pattern_with_braces_that_are_no_count_is_compiled(pattern: str) -> None:
     assert Checker(whole({"pattern": pattern})).problems({"x": "{{{"}, SCHEMA_STEPS, 6)
 

@@ -48,7 +48,7 @@ def check_unseen(path: Path, agents: Iterable[tuple[str, Mapping[str, Any]]]) ->
     """
     known = [*agents]
     showing = [id for id, options in known if any(_holds(folder, path) for folder in _shown(path, options))]
-    if not showing:
+    if not showing or not path.is_file():  # an agent that was sent over HTTP has no file
         return
     text = path.read_text(errors="replace")
     if any(

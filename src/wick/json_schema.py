@@ -502,7 +502,8 @@ class _Plain:
 
     def rewrite(self) -> dict[str, Any]:
         """Return the whole schema; schemas that are referred to are in its `$defs`."""
-        root, found = self.shape.root, []
+        root = self.shape.root
+        found: list[dict[str, Any]] = []
         self.targets[id(root)] = "#"
         for node in self.shape.nodes.values():
             for word in _REFERENCES:

@@ -37,7 +37,7 @@ HIDDEN = f"mkdir hidden && cd hidden && chmod 300 . && {MANY}"
 EMPTY = "i=0; while :; do mkdir e-$i && (cd e-$i && seq -f %07.0f 2000 | xargs touch); i=$((i+1)); done"
 WAYS = {"one file": ONE, "many files": MANY, "many folders": DEEP, "a session of its own": APART}
 WAYS |= {"folders too deep for a path": DEEPER, "a folder that cannot be listed": HIDDEN, "empty files": EMPTY}
-NAMED = ("quotas.disk", "larger than it may", "reserved")
+NAMED = ("quotas.disk", "larger than it may", "reserved", "File size limit exceeded")  # the last is a shell's
 
 pytestmark = pytest.mark.timeout(600 if FULL else 240)
 
@@ -50,7 +50,8 @@ def used(folder: Path) -> int:
 
 
 async def by_command(backend: Local, command: str) -> str:
-    return (await backend.execute(command, timeout=SECONDS))["error"]
+    result = await backend.execute(command, timeout=SECONDS)
+    return str(result["error"] or result["stderr"])
 
 
 async def by_job(backend: Local, command: str) -> str:
