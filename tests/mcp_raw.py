@@ -9,6 +9,7 @@ import json
 import sys
 from typing import Any
 
+BACKTRACKS = {"type": "string", "pattern": "^(a+)+$"}
 calls = 0
 
 
@@ -23,6 +24,7 @@ def definitions() -> list[dict[str, Any]]:
         {"name": "huge", "inputSchema": nothing | {"default": "x" * 200_000}},
         {"name": "wordy", "description": "word " * 100_000, "inputSchema": nothing},
         {"name": "nonsense", "inputSchema": nothing},
+        {"name": "slow", "inputSchema": nothing, "outputSchema": {"type": "object", "properties": {"x": BACKTRACKS}}},
     ]
 
 
@@ -39,6 +41,8 @@ def answer(method: str, params: dict[str, Any]) -> dict[str, Any] | None:
         return None
     if params["name"] == "nonsense":
         return {"content": "this should be a list"}
+    if params["name"] == "slow":
+        return {"content": [], "structuredContent": {"x": "a" * 60 + "!"}}
     if params["name"] == "count":
         calls += 1
         say({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"})

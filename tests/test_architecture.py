@@ -103,7 +103,7 @@ LAZY = {
     "wick.skills.slides.build_deck": {"pptx"},
     "wick.outbound": {"aiohttp"},
     "wick.yaml_core": {"yaml"},
-    "wick.json_schema": {"jsonschema"},
+    "wick.json_schema": {"jsonschema", "referencing"},
     "wick.searching": {"re2"},
     "wick.grammar": {"tree_sitter", "tree_sitter_bash"},
 }

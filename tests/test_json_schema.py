@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import threading
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -157,6 +158,79 @@ def test_a_nested_dialect_does_not_replace_the_metered_validator() -> None:
     assert checker.problems({"x": "a" * 60 + "!"}, SCHEMA_STEPS, 6)  # `re` would need longer than the sun has
     with pytest.raises(TooCostly):
         checker.problems({"x": [1] * 200_000}, SCHEMA_STEPS, 6)
+
+
+# Nodes that a validator would read as schemas, at places that are not schemas by their keyword.
+HIDDEN: dict[str, Callable[[Any], Any]] = {
+    "a property": lambda node: {"properties": dict.fromkeys(json_schema._DATA, node)},
+    "a property of a map": lambda node: {"properties": {"x": {"$ref": "#/properties"}, "items": node}},
+    "a default": lambda node: {"properties": {"x": {"$ref": "#/default"}}, "default": node},
+    "a constant": lambda node: {"properties": {"x": {"$ref": "#/$defs/a/const"}}, "$defs": {"a": {"const": node}}},
+    "a definition": lambda node: {"properties": {"x": {"$ref": "#/$defs/enum"}}, "$defs": {"enum": node}},
+    "a dependency": lambda node: {
+        "dependentSchemas": {name: {"properties": {name: node}} for name in json_schema._DATA}
+    },
+    "another keyword": lambda node: {"properties": {"x": {"$ref": "#/own/const"}}, "own": {"const": node}},
+    "draft 3": lambda node: {"$schema": "http://json-schema.org/draft-03/schema#", "extends": [node]},
+}
+PLANTS: dict[str, tuple[dict[str, Any], Any]] = {
+    "names by `re`": ({"patternProperties": {"^(a+)+$": {}}}, {"a" * 60 + "!": 1}),
+    "another dialect": ({"$schema": "http://json-schema.org/draft-07/schema#", "pattern": "^(a+)+$"}, "a" * 60 + "!"),
+    "another base": ({"$id": "http://127.0.0.1:1/", "$ref": "#/$defs/b"}, 1),
+    "a circle": ({"extends": {"$ref": "#"}}, 1),
+}
+
+
+def strange_nodes(schema: Any) -> list[Any]:
+    """Return the nodes of a schema, as jsonschema would evaluate it, that no rewritten schema has."""
+    todo, found, seen = [schema], [], set()
+    words = {"patternProperties", "$schema", "$id", "extends", "disallow", "$dynamicRef", "$anchor"}
+    while todo:
+        node = todo.pop()
+        if not isinstance(node, dict) or id(node) in seen:
+            continue
+        seen.add(id(node))
+        found += [node] if words & node.keys() else []
+        for keyword, value in node.items():
+            todo += json_schema._children(keyword, value)
+            if keyword == "$ref":
+                place = schema
+                for part in value.split("/")[1:]:
+                    place = place[part]
+                todo.append(place)
+    return found
+
+
+@pytest.mark.parametrize("plant", PLANTS)
+@pytest.mark.parametrize("place", HIDDEN)
+def test_nothing_but_a_rewritten_schema_is_evaluated(place: str, plant: str) -> None:
+    node, value = PLANTS[plant]
+    checker = Checker(freeze({**HIDDEN[place](node), "$defs": {"b": {}, **HIDDEN[place](node).get("$defs", {})}}))
+    assert strange_nodes(checker._validator.schema) == []
+    names = ("x", *json_schema._DATA, "properties")
+    for data in [{name: value} for name in names] + [{"items": value}, {"x": {"items": value}}]:
+        checker.problems(data, SCHEMA_STEPS, 6)
+
+
+def test_a_node_that_is_not_rewritten_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(json_schema._Plain, "rewrite", lambda self: self.shape.root)
+    for place in ("a property", "a default", "a definition", "a constant"):
+        assert strange_nodes(Checker(HIDDEN[place](PLANTS["names by `re`"][0]))._validator.schema)
+
+
+@pytest.mark.parametrize(
+    "pattern", [r"(?x)(?:.{ 90 }){ 90 }", r"(?ix:a{9 0 0})", r"(?:a{,900}){,900}", r"(?:a{0000000900}){0000000900}"]
+)
+def test_a_pattern_whose_size_cannot_be_counted_is_not_compiled(pattern: str) -> None:
+    assert json_schema._compiled(pattern) == (None, 0)
+    assert Checker(whole({"pattern": pattern})).problems({"x": "b"}, SCHEMA_STEPS, 6) == []
+
+
+@pytest.mark.parametrize(
+    "pattern", [r"^[^{}]+$", r"^\{a\}$", r"^[{]a{1,2}[}]$", r"^(?P<x>a)$", r"^(?:[x-z]{2}|(?i:b))+$"]
+)
+def test_a_pattern_with_braces_that_are_no_count_is_compiled(pattern: str) -> None:
+    assert Checker(whole({"pattern": pattern})).problems({"x": "{{{"}, SCHEMA_STEPS, 6)
 
 
 def test_a_switch_of_an_old_dialect_is_taken() -> None:

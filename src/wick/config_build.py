@@ -27,7 +27,7 @@ from wick.defaults import DEFAULTS
 from wick.errors import ConfigError, WickError
 from wick.hooks import Hook
 from wick.models import check_model, resolve
-from wick.process_files import ProcessFiles, find_module, pin_files
+from wick.process_files import ProcessFiles, check_loaded, find_module, find_packages, pin_files
 from wick.protocols import Backend, Model
 from wick.tools import HttpTool, Tool
 
@@ -395,10 +395,13 @@ class _Building:
         raise ConfigError(f"there is no {what} {name!r}; {there if known or points else 'say module:name'}")
 
     def _python(self, name: str) -> Any:
-        place = find_module(name, self.folder)
+        places = dict.fromkeys(find_packages(name, self.folder), f"the module of {name}")
         for workspace in self._workspaces:
-            pin_files(workspace, ProcessFiles({place: f"the module of {name}"} if place else {}))
-        return of_python(name, self.folder)
+            pin_files(workspace, ProcessFiles(places))
+        found = of_python(name, self.folder)
+        for workspace in self._workspaces:
+            check_loaded(workspace)
+        return found
 
     def _beside(self, path: str) -> str:
         """A path of this machine; a relative one begins where the file is."""

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from wick.process_files import ProcessFiles, find_module, pin_files
+from wick.process_files import ProcessFiles, find_packages, pin_files
 
 SCRIPTS = (".sh", ".bash", ".zsh", ".py", ".js", ".mjs", ".cjs", ".ts", ".rb", ".pl", ".php", ".go")
 
@@ -17,8 +17,7 @@ def named_files(options: Mapping[str, Any], folder: Path, config: Path | None, w
     """Return what an agent of these options loads, runs or reads, beside what the process itself does."""
     code: dict[str, str] = {}
     for name in python_names(options):
-        if place := find_module(name, folder):
-            code[place] = f"the module of {name}"
+        code |= dict.fromkeys(find_packages(name, folder), f"the module of {name}")
     for path, what in _programs(options, folder, workspace):
         code[path] = what
     found = {} if config is None else {str(config): "the file that this agent is made of"}

@@ -48,7 +48,7 @@ def check_unseen(path: Path, agents: Iterable[tuple[str, Mapping[str, Any]]]) ->
     """
     known = [*agents]
     showing = [id for id, options in known if any(_holds(folder, path) for folder in _shown(path, options))]
-    if not showing or not path.is_file():  # the agent that a command makes up has no file
+    if not showing or not path.is_file():  # an agent of a request or a command line has no file
         return
     text = path.read_text(errors="replace")
     if any(

@@ -56,6 +56,7 @@ _TEXTS = frozenset((
     *("$id", "$anchor", "$dynamicAnchor", "$ref", "$dynamicRef", "$recursiveRef"),
 ))  # fmt: skip
 _REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
+_ANCHORS = ("$anchor", "$dynamicAnchor")
 _TYPES = frozenset(("array", "boolean", "integer", "null", "number", "object", "string"))
 _DATA = frozenset(("default", "examples", "enum", "const", "discriminator"))  # no schema in these
 _IN_PLACE = frozenset((*_REFERENCES, "allOf", "anyOf", "oneOf", "not", "if", "then", "else", "dependentSchemas"))
@@ -189,7 +190,7 @@ class _Shape:
         self.anchors.setdefault("", self.root)
         while todo:
             node = todo.pop()
-            for word in ("$anchor", "$dynamicAnchor") if isinstance(node, dict) else ():
+            for word in _ANCHORS if isinstance(node, dict) else ():
                 if isinstance(node.get(word), str):
                     self.anchors.setdefault(node[word], node)
             todo += node.values() if isinstance(node, dict) else node if isinstance(node, list) else ()
@@ -285,7 +286,7 @@ _TOKEN = re.compile(
 
 
 def _pattern_size(pattern: str) -> int:
-    """Estimate the states of a compiled pattern; ConfigError if there are too many."""
+    """Estimate the states of a compiled pattern; ConfigError if there are too many, 0 if they cannot be counted."""
     sizes, last, in_class = [0], 0, False  # of each open group, and of the last atom
     for token in _TOKEN.finditer(pattern):
         text = token[0]
@@ -294,6 +295,8 @@ def _pattern_size(pattern: str) -> int:
             last += _PROPERTY if token["property"] else 0
             sizes[-1] += 0 if in_class else last
             continue
+        if text == "{" or (text[-1] != ">" and text.startswith("(?") and "x" in text):
+            return 0  # `{,9}`, or blanks in a count
         if token["least"] and last:
             most = token["most"]
             times = int(token["least"]) + 1 if most in (None, ",") else int(most[1:])
@@ -316,10 +319,11 @@ def _pattern_size(pattern: str) -> int:
 
 @lru_cache(maxsize=256)
 def _compiled(pattern: str) -> tuple[SchemaValidator | None, int]:
-    """Compile a pattern for an engine without backtracking; None if that engine does not know its syntax."""
+    """Compile a pattern for an engine without backtracking; None if its syntax is not known, or its size."""
     ascii_only = re.sub(r"\\(.)", lambda found: _ASCII.get(found[1], found[0]), pattern, flags=re.DOTALL)
     try:
-        return SchemaValidator(core_schema.str_schema(pattern=ascii_only)), _pattern_size(pattern)
+        size = _pattern_size(pattern)
+        return (SchemaValidator(core_schema.str_schema(pattern=ascii_only)) if size else None), size
     except (SchemaError, ConfigError):
         return None, 0
 
@@ -456,15 +460,19 @@ class Checker:
             raise ConfigError(f"the schema is longer than {SCHEMA_BYTES:,} bytes; make it smaller")
         try:
             from jsonschema import validators
+            from referencing import Registry
         except ImportError:
             raise MissingExtra("schema", "jsonschema", "a tool with a JSON Schema of its own") from None
         shape = _Shape(schema)
         shape.read()
         shape.check_expansion()
         kind: Any = validators.validator_for(schema, default=validators.validator_for({}))
+        if "extends" in kind.VALIDATORS:  # draft 3: its own keywords are not read here
+            kind = validators.Draft4Validator
         known = {keyword: _metered(keyword, _OWN.get(keyword, fn)) for keyword, fn in kind.VALIDATORS.items()}
         extend: Any = validators.extend
-        self._validator = extend(kind, known)(_Plain(shape).copy(schema))
+        # A registry of its own: the default one fetches a reference that leads elsewhere.
+        self._validator = extend(kind, known)(_Plain(shape).rewrite(), registry=Registry())
 
     def problems(self, data: Any, steps: int, most: int) -> list[Problem]:
         """Return the first problems of a value; TooCostly once the steps are spent."""
@@ -482,40 +490,54 @@ def _problem(error: Any) -> Problem:
 
 @dataclass(slots=True)
 class _Plain:
-    """Rewrites a schema to what can be checked in bounded time, from here alone.
+    """A schema rewritten from the nodes that `_Shape` has read, so that nothing else is ever evaluated.
 
+    Keywords that are not evaluated are left out: a reference could make a schema of data or of a map of names.
     Names are not matched by patterns, which would need `re` on names that a model made up. A nested `$schema` would
-    replace the metered validator by another. Anchors are searched for at each use, so that they become pointers.
+    replace the metered validator by another, and `$id` would change where references lead.
     """
 
     shape: _Shape
-    pointers: dict[int, str] = field(default_factory=dict)
+    targets: dict[int, str] = field(default_factory=dict)  # the pointer of each schema that is referred to
 
-    def copy(self, node: Any) -> Any:
-        if isinstance(node, list):
-            return [self.copy(item) for item in node]
-        if not isinstance(node, dict):
-            return node
-        drop = {"$schema"} | ({"$id", "id"} & {key for key in node if isinstance(node[key], str)})
+    def rewrite(self) -> dict[str, Any]:
+        """Return the whole schema; schemas that are referred to are in its `$defs`."""
+        root = self.shape.root
+        found: list[dict[str, Any]] = []
+        self.targets[id(root)] = "#"
+        for node in self.shape.nodes.values():
+            for word in _REFERENCES:
+                target = self.shape.target(node[word]) if word in node else root
+                if isinstance(target, dict) and id(target) not in self.targets:
+                    self.targets[id(target)] = f"#/$defs/{len(found)}"
+                    found.append(target)
+        defs = {str(number): self._node(node) for number, node in enumerate(found)}
+        return {**self._node(root), "$defs": {**defs, "True": True, "False": False}}
+
+    def _pointer(self, target: Any) -> str:
+        return self.targets[id(target)] if isinstance(target, dict) else f"#/$defs/{target}"
+
+    def _schema(self, schema: Any) -> Any:
+        """Return a schema in the place of another; one that is referred to is written out once."""
+        if not isinstance(schema, dict):
+            return schema
+        return {"$ref": self._pointer(schema)} if id(schema) in self.targets else self._node(schema)
+
+    def _node(self, node: Mapping[str, Any]) -> dict[str, Any]:
+        drop = {"$schema", "$id", *_UNCHECKED, *_ANCHORS}
         if "patternProperties" in node:
             drop |= {"patternProperties", "additionalProperties", "unevaluatedProperties"}
-        found = {key: value if key in _DATA else self.copy(value) for key, value in node.items() if key not in drop}
-        for word in _REFERENCES:
-            if isinstance(reference := found.get(word), str) and id(node) in self.shape.nodes:
-                found.pop(word)
-                found["$ref"] = self._pointer(reference)
+        found: dict[str, Any] = {}
+        for keyword, value in node.items():
+            if keyword in _REFERENCES:
+                found["$ref"] = self._pointer(self.shape.target(value))
+            elif (keyword in _FORMS or keyword in _DATA) and keyword not in drop:
+                found[keyword] = self._value(keyword, value)
         return found
 
-    def _pointer(self, reference: str) -> str:
-        if reference == "#" or reference.startswith("#/"):
-            return reference
-        if not self.pointers:
-            self._point(self.shape.root, "#")
-        return self.pointers[id(self.shape.target(reference))]
-
-    def _point(self, node: Any, pointer: str) -> None:
-        parts = node.items() if isinstance(node, dict) else enumerate(node) if isinstance(node, list) else ()
-        if isinstance(node, dict):
-            self.pointers.setdefault(id(node), pointer)
-        for key, value in parts:
-            self._point(value, f"{pointer}/{str(key).replace('~', '~0').replace('/', '~1').replace('%', '%25')}")
+    def _value(self, keyword: str, value: Any) -> Any:
+        if keyword in _ONE or keyword in _LIST:
+            return [*map(self._schema, value)] if isinstance(value, list) else self._schema(value)
+        if keyword in _MAP or keyword == "dependencies":
+            return {name: self._schema(schema) for name, schema in value.items()}
+        return value

@@ -108,6 +108,45 @@ def find_module(name: str, folder: str | os.PathLike[str]) -> str:
     return ""
 
 
+def find_packages(name: str, folder: str | os.PathLike[str]) -> list[str]:
+    """Return the files and folders that importing a dotted name reads: its module, and each package around it."""
+    found: list[str] = []
+    path: list[str] | None = None
+    names = name.partition(":")[0].split(".")
+    for one in names:  # by its last name: a dotted one needs the packages around it loaded
+        try:
+            spec = PathFinder.find_spec(one, path)
+            if spec is None and path is None:
+                spec = PathFinder.find_spec(one, [os.fspath(folder)])
+        except (ImportError, ValueError, AttributeError):
+            break
+        if spec is None:
+            break
+        path = list(spec.submodule_search_locations or ())
+        found += [place for place in (spec.origin, *path) if place and os.path.isabs(place)]
+    return found
+
+
+def check_loaded(workspace: str) -> None:
+    """Refuse a workspace from which a module was imported, by whatever module that was."""
+    root, apart = os.path.realpath(workspace), tuple(map(os.path.realpath, (sys.prefix, sys.base_prefix)))
+    folders: dict[str, bool] = {}
+    for name, module in list(sys.modules.items()):
+        file = getattr(module, "__file__", None)
+        if not isinstance(file, str):
+            continue
+        folder = os.path.dirname(file)
+        if folder not in folders:
+            real = os.path.realpath(folder)
+            folders[folder] = _is_below(real, root) and not any(_is_below(real, other) for other in apart)
+        if folders[folder]:
+            raise _refusal(root, file, f"the module {name}, which this process has imported")
+
+
+def _is_below(path: str, folder: str) -> bool:
+    return path == folder or path.startswith(folder.rstrip(os.sep) + os.sep)
+
+
 def _refusal(root: str, path: str, what: str) -> ConfigError:
     return ConfigError(
         f"the workspace {root} holds {what} ({path}), so the agent could change what runs outside of its sandbox; "

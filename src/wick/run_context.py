@@ -11,7 +11,8 @@ instruments the places where Python hands work to a thread:
     threading.Thread.start               a thread belongs to the run that started it
     _thread.start_new_thread             the function remembers the run that started it
     concurrent.futures.thread._WorkItem  a work item remembers the run that submitted it
-    multiprocessing.pool.ThreadPool      a function remembers the run that applied or mapped it
+    concurrent.futures.Future            a callback remembers the run that added it
+    multiprocessing.pool.ThreadPool      functions, callbacks and iterables remember the run that handed them over
 
 Outside of a tool they do what they did before. See docs/decisions/0028-guards-follow-threads.md.
 """
@@ -21,7 +22,8 @@ from __future__ import annotations
 import _thread
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future
 from concurrent.futures import thread as executors
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -136,6 +138,14 @@ def _instrument_executors() -> None:
                 _current.reset(token)
 
     module._WorkItem = WorkItem
+    add_done_callback = Future.add_done_callback
+
+    @wraps(add_done_callback)
+    def add_in_context(self: Future[Any], fn: Callable[[Future[Any]], object]) -> None:
+        run = find_run()
+        add_done_callback(self, fn if run is None else _carried(run, fn))
+
+    Future.add_done_callback = add_in_context  # type: ignore[method-assign]
 
 
 def _instrument_pools() -> None:
@@ -148,9 +158,29 @@ def _carrying(method: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(method)
     def submit(self: Any, func: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         run = find_run()
-        return method(self, func if run is None else _carried(run, func), *args, **kwargs)
+        if run is None:
+            return method(self, func, *args, **kwargs)
+        given = [_handed_over(run, value) for value in args]
+        more = {name: _handed_over(run, value) for name, value in kwargs.items()}
+        return method(self, _carried(run, func), *given, **more)
 
     return submit
+
+
+def _handed_over(run: Any, value: Any) -> Any:
+    """Return an argument of a pool's method: its threads also call callbacks and iterate over iterables."""
+    if isinstance(value, list | tuple | dict | set | str | bytes | range):
+        return value
+    if isinstance(value, Iterable):
+        return _carried_items(run, value)
+    return _carried(run, value) if callable(value) else value
+
+
+def _carried_items(run: Any, items: Iterable[Any]) -> Iterator[Any]:
+    start, take, end = _carried(run, iter), _carried(run, next), object()
+    iterator = start(items)
+    while (item := take(iterator, end)) is not end:
+        yield item
 
 
 def _carried(run: Any, func: Callable[..., Any]) -> Callable[..., Any]:

@@ -38,6 +38,7 @@ from wick.capabilities.mcp import MCP
 from wick.capabilities.permissions import Permissions
 from wick.capabilities.sessions import Sessions
 from wick.errors import ConfigError
+from wick.mcp_servers import transports
 from wick.messages import ImagePart
 
 pytest.importorskip("mcp", reason="pip install 'wick-agent[mcp]'")
@@ -560,7 +561,7 @@ async def test_a_server_of_the_older_kind_that_misbehaves() -> None:
         arguments = {"self": "a", "use": "b", "name": "d"}
         wanted = [ToolCall("1", "mcp__t__names", arguments), use("nonsense", "2"), use("wordy", "3")]
         result = await agent(mcp, *wanted, hooks=[look]).run("go")
-    assert {*described} == {f"mcp__t__{name}" for name in ("count", "names", "wordy", "nonsense")}
+    assert {*described} == {f"mcp__t__{name}" for name in ("count", "names", "wordy", "nonsense", "slow")}
     assert len(described["mcp__t__wordy"]) == 4_000
     assert json.loads(results(result)[0]) == arguments
     assert results(result)[1].startswith("the MCP server t answered: ")
@@ -573,6 +574,34 @@ async def test_a_server_of_the_older_kind_that_misbehaves() -> None:
     assert {*refused} == {"broken", "elsewhere", "huge"}
     assert "not a JSON Schema" in refused["broken"]
     assert "put what is meant into the schema" in refused["elsewhere"]
+
+
+async def checked_by_the_package(monkeypatch: pytest.MonkeyPatch) -> bool:
+    """Return True if a result is checked against the server's own schema."""
+    from mcp.client.session import ClientSession
+
+    checked: list[str] = []
+
+    async def check(self: Any, name: str, result: Any) -> None:
+        checked.append(name)
+
+    monkeypatch.setattr(ClientSession, "validate_tool_result", check)
+    async with servers(RAW) as mcp:
+        await agent(mcp, use("slow")).run("go")
+    return checked == ["slow"]
+
+
+async def test_a_schema_of_results_does_not_block_the_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert not await checked_by_the_package(monkeypatch)
+    monkeypatch.undo()
+    async with servers(RAW) as mcp:
+        result = await agent(mcp, use("slow")).run("go")
+    assert json.loads(results(result)[0]) == {"x": "a" * 60 + "!"}
+
+
+async def test_a_schema_of_results_that_is_checked_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transports, "_without_output_schemas", lambda client: client)
+    assert await checked_by_the_package(monkeypatch)
 
 
 async def test_a_server_that_never_says_what_it_has() -> None:

@@ -31,8 +31,13 @@ MANY = "i=0; while :; do head -c 400000 /dev/zero > many-$i || exit 1; i=$((i+1)
 DEEP = "i=0; while mkdir -p d$i && cd d$i; do head -c 400000 /dev/zero > f || exit 1; i=$((i+1)); done"
 LOOP = "i=0; while :; do head -c 400000 /dev/zero > $0-$i; i=$((i+1)); done"
 APART = f"for n in 1 2 3; do (setsid sh -c '{LOOP}' $n &) done; sleep 60"
+NAME = "d" * 200
+DEEPER = f"i=0; while [ $i -lt 30 ]; do mkdir {NAME} && cd -P {NAME} || exit 1; i=$((i+1)); done; {MANY}"
+HIDDEN = f"mkdir hidden && cd hidden && chmod 300 . && {MANY}"
+EMPTY = "i=0; while :; do mkdir e-$i && (cd e-$i && seq -f %07.0f 2000 | xargs touch); i=$((i+1)); done"
 WAYS = {"one file": ONE, "many files": MANY, "many folders": DEEP, "a session of its own": APART}
-NAMED = ("quotas.disk", "larger than it may", "reserved")
+WAYS |= {"folders too deep for a path": DEEPER, "a folder that cannot be listed": HIDDEN, "empty files": EMPTY}
+NAMED = ("quotas.disk", "larger than it may", "reserved", "File size limit exceeded")  # the last is a shell's
 
 pytestmark = pytest.mark.timeout(600 if FULL else 240)
 
@@ -45,7 +50,8 @@ def used(folder: Path) -> int:
 
 
 async def by_command(backend: Local, command: str) -> str:
-    return (await backend.execute(command, timeout=SECONDS))["error"]
+    result = await backend.execute(command, timeout=SECONDS)
+    return str(result["error"] or result["stderr"])
 
 
 async def by_job(backend: Local, command: str) -> str:

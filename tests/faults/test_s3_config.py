@@ -145,6 +145,7 @@ def test_no_agent_is_built_whose_workspace_holds_its_code(tmp_path: Path) -> Non
 def test_code_that_is_not_looked_for_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("wick.config_build.pin_config", lambda *args: [])
     monkeypatch.setattr("wick.config_build.pin_files", lambda *args: [])
+    monkeypatch.setattr("wick.config_build.check_loaded", lambda workspace: None)
     text, files = CODE["a hook"]
     try:
         with pytest.raises(Violated), Tally("S3", "code in a workspace, planted", planted=True) as tally:
@@ -320,3 +321,39 @@ def test_the_code_of_one_agent_is_not_in_the_workspace_of_another(tmp_path: Path
     places.learn(templates.values())
     with pytest.raises(ConfigError, match="the module of mine_i:hook"):
         places.check(templates["two"])
+
+
+@pytest.mark.parametrize(
+    ("workdir", "hook", "plain"),
+    [
+        ("pack_a/sub", "pack_a.sub.mine:hook", False),
+        ("pack_b/sub", "pack_b.sub.mine:hook", True),  # without __init__.py
+        ("pack_c/sub", "pack_c.outer:hook", False),  # which imports it
+    ],
+)
+def test_a_workspace_does_not_hold_a_part_of_a_package(tmp_path: Path, workdir: str, hook: str, plain: bool) -> None:
+    _write_package(tmp_path, workdir, hook, plain)
+    with pytest.raises(ConfigError, match=r"holds the module (of )?pack_.*move that out of the workspace"):
+        load(tmp_path / "agents.yaml").agent()
+
+
+def test_a_part_of_a_package_that_is_not_looked_for_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _write_package(tmp_path, "pack_d/sub", "pack_d.outer:hook", False)
+    monkeypatch.setattr("wick.config_build.check_loaded", lambda workspace: None)
+    assert load(tmp_path / "agents.yaml").agent()
+    _write_package(tmp_path, "pack_e/sub", "pack_e.sub.mine:hook", False)
+    for module in ("config_build", "config_files"):
+        monkeypatch.setattr(f"wick.{module}.find_packages", lambda name, folder: [])
+    assert load(tmp_path / "agents.yaml").agent()
+
+
+def _write_package(folder: Path, workdir: str, hook: str, plain: bool) -> None:
+    inner = folder / workdir
+    inner.mkdir(parents=True)
+    (inner / "mine.py").write_text(HOOK)
+    (inner.parent / "outer.py").write_text("from .sub.mine import hook\n")
+    for package in () if plain else (inner, inner.parent):
+        (package / "__init__.py").touch()
+    (folder / "agents.yaml").write_text(
+        f"model: demo\nbackend: {{type: local, workdir: {workdir}}}\nhooks: ['{hook}']\n"
+    )

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import _thread
 import asyncio
+import contextvars
 import gc
 import queue
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import date, datetime
@@ -543,6 +544,18 @@ def _in_new_pool(work: Callable[[], Any]) -> None:
         pool.apply(work)
 
 
+def _by_other_thread(work: Callable[[], Any]) -> None:
+    """A callback of a future that a thread of no run completes."""
+    promise: Future[None] = Future()
+    promise.add_done_callback(lambda _: work())
+    contextvars.Context().run(lambda: _joined(threading.Thread(target=lambda: promise.set_result(None))))
+
+
+def _items(work: Callable[[], Any]) -> Iterator[str]:
+    work()
+    yield "1"
+
+
 STARTS: dict[str, Callable[[Callable[[], Any]], Any]] = {
     "here": lambda work: work(),
     "a thread": lambda work: _joined(threading.Thread(target=work)),
@@ -562,6 +575,12 @@ STARTS: dict[str, Callable[[Callable[[], Any]], Any]] = {
     "an old thread pool": lambda work: OLD_POOL[0].apply(work),
     "a map of an old thread pool": lambda work: OLD_POOL[0].map(lambda _: work(), [1]),
     "imap of an old thread pool": lambda work: [*OLD_POOL[0].imap(lambda _: work(), [1])],
+    "a callback of a future of others": _by_other_thread,
+    "a callback of a thread pool": lambda work: OLD_POOL[0].apply_async(int, callback=lambda _: work()),
+    "an error callback of a pool": lambda work: OLD_POOL[0].apply_async(int, ("z",), error_callback=lambda _: work()),
+    "a callback of a map": lambda work: OLD_POOL[0].map_async(int, ["1"], None, lambda _: work()),
+    "items of a thread pool": lambda work: [*OLD_POOL[0].imap(int, _items(work))],
+    "unordered items of a thread pool": lambda work: [*OLD_POOL[0].imap_unordered(func=int, iterable=_items(work))],
 }
 FORCE = "git push --force"
 

@@ -34,6 +34,7 @@ logger = logging.getLogger(__name__)
 PINS = "mcp_pins"  # the value of a thread: the definitions that it knows, as {server: {tool: hash}}
 ASKED = "mcp_asked"  # the value of a thread: which definition a question was about, as {use: hash}
 ASKED_KEPT = 20
+LARGE_CHARS = 5_000  # of a schema
 SAID_CHARS = 300  # of a description, in a question
 NAME_CHARS = 64  # the longest name that every provider takes
 PICTURES = ("image/png", "image/jpeg", "image/gif", "image/webp")
@@ -85,7 +86,7 @@ class MCP(Capability):
     async def connect(self, run: Run) -> None:
         for link in await asyncio.gather(*(self._reach(run, server) for server in self.servers)):
             for remote in await self._offers(run, link) if link is not None else ():
-                self._add(run, remote)
+                await self._add(run, remote)
 
     @guard(ToolUse, match=lambda use: _remote(use) is not None)
     async def ask_about_changes(self, use: ToolUse) -> Ask | Block | None:
@@ -136,10 +137,12 @@ class MCP(Capability):
             if server.tools is None or name in server.tools
         ]
 
-    def _add(self, run: Run, remote: _Remote) -> None:
+    async def _add(self, run: Run, remote: _Remote) -> None:
         name = _free(f"mcp__{remote.server.name}__{_ODD.sub('_', remote.tool)}", remote.tool, run.tools)
         try:
             made = remote.made(name, self.max_output)
+            if remote.is_large:  # reading such a schema would block the event loop
+                await in_thread(lambda: made.schema, "a definition")
             if len(canonical(made.schema)) > caps.MCP_DEFINITION_BYTES:
                 raise ConfigError(f"its definition has more than {caps.MCP_DEFINITION_BYTES:,} bytes")
         except ConfigError as error:  # what cannot be described is found out here
@@ -197,6 +200,11 @@ class _Remote:
     @property
     def description(self) -> str:
         return str((self.definition and (self.definition.description or self.definition.title)) or "")
+
+    @property
+    def is_large(self) -> bool:
+        """Return True if reading the definition takes milliseconds."""
+        return self.definition is not None and len(str(self.definition.input_schema)) > LARGE_CHARS
 
     def made(self, name: str, max_output: int) -> Tool:
         """A tool that asks for it. Nothing that a server says of itself is believed unless it is trusted."""

@@ -55,12 +55,26 @@ async def client(server: Server, life: Life, hear: Any) -> AsyncIterator[Any]:
 
     if not server.url:
         async with Client(_program(server, life), cache=None, message_handler=hear) as connected:
-            yield connected
+            yield _without_output_schemas(connected)
         return
     async with _http(server) as http:
         stream = streamable_http_client(server.url, http_client=http, max_sse_event_size=caps.MCP_MESSAGE_BYTES)
         async with Client(stream, cache=None, message_handler=hear) as connected:
-            yield connected
+            yield _without_output_schemas(connected)
+
+
+def _without_output_schemas(client: Any) -> Any:
+    """Return a client that takes results as they are.
+
+    The package would check them in the event loop, by `re` and without a limit: the schema and the result are both
+    the server's, so that it could block every other run.
+    """
+
+    async def accept(name: str, result: Any) -> None:
+        pass
+
+    client.session.validate_tool_result = accept
+    return client
 
 
 def _http(server: Server) -> Any:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from threading import Lock
 from typing import Any
 
-from wick.disk_usage import Usage, free_bytes, total_bytes
+from wick.disk_usage import Usage, free_bytes, free_room, total_bytes
 from wick.errors import BackendError
 
 COUNT_SECONDS = 30.0  # after which a workspace is counted again, if anything on its disk has changed
@@ -47,7 +47,7 @@ class Room:
             )
         room = free - self.reserve
         if self.disk:
-            used = self._counted(free, wanted)
+            used = self._counted(free_room(self._folder), wanted)
             if used + wanted > self.disk:
                 said = f"the workspace has {used} of its {self.disk} bytes (quotas.disk)"
                 raise BackendError(f"{said}; delete files, which the file tools still do", "no_space")
