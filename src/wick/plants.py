@@ -24,6 +24,7 @@ from contextlib import contextmanager, suppress
 from typing import Callable, Iterable, Iterator, NamedTuple, Tuple
 
 from wick.beneath import FOLDER, Beneath, kind
+from wick.git_settings import find_trusted_paths
 from wick.patterns import HEAVY, SECRET
 from wick.protecting import GIT, GIT_HEAD, Protected, fold_name
 
@@ -97,6 +98,8 @@ class Index:
         self._marked: set[Folder] = set()
         self._known: set[Identity] = set()
         self._read_here: dict[Identity, tuple[Folder, str]] = {}  # files that were found harmless
+        self._named: set[str] = set()  # paths that git configs name
+        self._named_lasts: set[str] = set()
         self._links: dict[str, str] = {}  # protected links at the time of arming, and their targets
         self.armed = False
         self.writing: set[tuple[Folder, str]] = set()  # harmless so far, but open for writing: look again soon
@@ -137,7 +140,8 @@ class Index:
             return None
         finally:
             os.close(fd)
-        bulk = BULK if any(name == "HEAD" for name, _ in listed) or fold_name(folder.name) == GIT else ()
+        is_data = fold_name(folder.name) == GIT or any(name == "HEAD" for name, _ in listed)
+        bulk = BULK if is_data and GIT in map(fold_name, folder.names) else ()  # elsewhere it can hold a work tree
         for name, is_folder in listed:
             if self._is_candidate(name):
                 self._mark(folder, name)
@@ -167,7 +171,7 @@ class Index:
     def _settle_all(self, folder: Folder) -> None:
         """Settle the marked names of a folder, the parts of a git directory together."""
         for name in tuple(folder.marked):
-            if fold_name(name) not in PARTS or self._rules.may_end(name):
+            if fold_name(name) not in PARTS or name in self._named_lasts or self._rules.may_end(name):
                 self.settle(folder, name)
         if self._git:
             self._settle_git(folder)
@@ -197,7 +201,7 @@ class Index:
         """Return True if a path that ends in a name may be protected."""
         found = self._candidates.get(name)
         if found is None:
-            found = self._rules.may_end(name) or (self._git and fold_name(name) in PARTS)
+            found = self._rules.may_end(name) or (self._git and fold_name(name) in PARTS) or name in self._named_lasts
             if len(self._candidates) > NAMES:
                 self._candidates.clear()
             self._candidates[name] = found
@@ -240,7 +244,9 @@ class Index:
                     yield from self._look(folder.place(name), name, False)
 
     def _is_generic(self, names: tuple[str, ...], name: str) -> bool:
-        """Return True if the name is protected by a pattern other than that of git."""
+        """Return True if the name is protected by a pattern other than that of git, or by a git config."""
+        if name in self._named_lasts and "/".join((*names, name)) in self._named:
+            return True
         if not self._rules.ends((*names[-self._rules.longest :], name)) or fold_name(name) == GIT or name == GIT_HEAD:
             return False
         return not any(above in HEAVY or fold_name(above) == GIT for above in names)
@@ -283,11 +289,27 @@ class Index:
 
     def arm(self) -> None:
         """Accept everything that exists now; from here on, what is new was planted."""
+        self._trust_git_settings()
         found = self.entries()
         self._known = {entry.identity for entry in found.values() if entry.type != "link"}
         self._links = {path: entry.target for path, entry in found.items() if entry.type == "link"}
         self.armed, self.moved, self.stuck = True, [], []
         self._read_here.clear()
+
+    def _trust_git_settings(self) -> None:
+        """Protect the hooks, configs and programs that the git configs of the workspace name."""
+        self._named = set()
+        for folder in tuple(self._marked) if self._git else ():
+            if any(fold_name(name) == GIT for name in folder.marked):
+                self._named |= find_trusted_paths(self._tree, folder.path)
+        self._named_lasts = {path.rpartition("/")[2] for path in self._named}
+        self._candidates.clear()
+        for path in self._named:
+            *above, name = path.split("/")
+            folder_above = self.find(above)
+            if folder_above is not None:
+                self._mark(folder_above, name)
+                self._marked.add(folder_above)
 
     def restore_links(self) -> None:
         """Create protected links again that are gone: a link cannot be mounted over, so a command can remove it."""
