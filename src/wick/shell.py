@@ -528,8 +528,8 @@ class _Reader:
                     risky = main in CODE_MODULES or not module or streams
                     risky = risky or any(names_program(main, word.text) for word in words[at:])
                     if main in CODE_RUNNERS:
-                        texts = [word.text.casefold().removeprefix("-m") for word in words[at:]]
-                        risky = risky or any(text in CODE_MODULES for text in texts)
+                        modules = {word.text.casefold().removeprefix("-m") for word in words[at:]}
+                        risky = risky or bool(modules & CODE_MODULES)
                     return self.hide(reason) if risky else None
                 if language == "perl" and letter == "i":
                     break  # the rest is a suffix
