@@ -32,6 +32,7 @@ Identity = Tuple[int, int]
 
 _SETLEASE = getattr(fcntl, "F_SETLEASE", 1024)
 
+GITLINKS = 20  # more of them are checked only when a command ends
 NAMES = 20_000  # that are remembered to be candidates or not
 CONFIG_BYTES = 64_000  # a larger git config is not read
 EXAMPLES = (".example", ".sample", ".template", ".dist")  # dot-env files that no program loads
@@ -98,6 +99,7 @@ class Index:
         self._marked: set[Folder] = set()
         self._known: set[Identity] = set()
         self._read_here: dict[Identity, tuple[Folder, str]] = {}  # files that were found harmless
+        self._gitlinks: set[tuple[Folder, str]] = set()  # new `.git` files that are harmless so far
         self._named: set[str] = set()  # paths that git configs name
         self._named_lasts: set[str] = set()
         self._links: dict[str, str] = {}  # protected links at the time of arming, and their targets
@@ -295,6 +297,7 @@ class Index:
         self._links = {path: entry.target for path, entry in found.items() if entry.type == "link"}
         self.armed, self.moved, self.stuck = True, [], []
         self._read_here.clear()
+        self._gitlinks.clear()
 
     def _trust_git_settings(self) -> None:
         """Protect the hooks, configs and programs that the git configs of the workspace name."""
@@ -313,6 +316,7 @@ class Index:
 
     def restore_links(self) -> None:
         """Create protected links again that are gone: a link cannot be mounted over, so a command can remove it."""
+        self.check_gitlinks()
         for path, target in self._links.items():
             if self._target(path) == target:
                 continue
@@ -348,8 +352,15 @@ class Index:
     def look_again(self) -> None:
         """Settle the files that were open for writing: the kernel sends no notice of writes through a mapping."""
         again, self.writing = self.writing, set()
+        if len(self._gitlinks) <= GITLINKS:
+            self.check_gitlinks()
         for folder, name in again:
             self.settle(folder, name)
+
+    def check_gitlinks(self) -> None:
+        """Settle the new `.git` files again: the folder that one leads to may be a link by now."""
+        for folder, name in tuple(self._gitlinks) if self.armed else ():
+            self._settle_dot_git(folder, name)
 
     def _is_new(self, path: str) -> os.stat_result | None:
         """What is at a path, unless it was there when the index was armed."""
@@ -376,7 +387,10 @@ class Index:
         if info is None or (stat.S_ISDIR(info.st_mode)):
             return
         if info.st_nlink > 1 or not self._is_harmless_gitlink(folder, name):
+            self._gitlinks.discard((folder, name))
             self._move_aside(folder, name)
+        else:
+            self._gitlinks.add((folder, name))
 
     def _is_harmless_gitlink(self, folder: Folder, name: str) -> bool:
         text = self._read(folder, name)
@@ -391,8 +405,14 @@ class Index:
         target = self.find([*(() if path.startswith("/") else folder.names), *inside.split("/")])
         if target is None:
             return False
+        try:
+            os.close(self._tree.folder(target.path, FOLDER))  # no link leads there
+        except OSError:
+            return False
         self._settle_git(target)
-        return self._is_git_folder(target)
+        return (
+            True  # `git worktree add` writes the link before the git directory, whose parts are settled as they appear
+        )
 
     def _is_git_folder(self, folder: Folder) -> bool:
         """Return True if git takes a folder for a git directory: by its name, or by its content."""

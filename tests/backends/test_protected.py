@@ -352,3 +352,26 @@ def test_a_config_whose_settings_are_not_read_is_noticed(tree: Beneath, monkeypa
 def test_a_folder_named_like_data_of_git_is_walked(tree: Beneath, name: str, beside: tuple[str, ...]) -> None:
     fill(tree, *(f"w/{one}" for one in beside), f"w/{name}/x/.git/config")
     assert f"w/{name}/x/.git/config" in walked(tree).entries()
+
+
+def test_a_git_file_may_come_before_its_git_directory(tree: Beneath) -> None:
+    """As `git worktree add` creates them."""
+    fill(tree, ".git/config", text=CONFIG)
+    index = armed(tree)
+    fill(tree, ".git/worktrees/w/gitdir")
+    fill(tree, "w/.git", text="gitdir: ../.git/worktrees/w\n")
+    assert planted(tree, index) == []
+    fill(tree, ".git/worktrees/w/commondir", text="../../../evil\n")
+    fill(tree, ".git/worktrees/w/HEAD", text="ref: refs/heads/main\n")
+    assert planted(tree, index) == [".git/worktrees/w/commondir"]
+
+
+def test_a_git_file_whose_folder_becomes_a_link_is_moved(tree: Beneath) -> None:
+    index = armed(tree)
+    fill(tree, "g/file", "h/file")
+    fill(tree, "s/.git", text="gitdir: ../g\n")
+    assert planted(tree, index) == []
+    os.rename(f"{tree.path}/g", f"{tree.path}/old")
+    os.symlink("h", f"{tree.path}/g")
+    index.check_gitlinks()
+    assert index.moved == ["s/.git"]
