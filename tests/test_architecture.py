@@ -47,6 +47,7 @@ LAYERS: list[tuple[str, ...]] = [
     ("models", "prices", "backends", "stores", "keeping", "subagent", "mcp_servers"),
     ("processes", "workspace", "rules", "config_schema"),
     ("specifiers", "plants"),
+    ("git_settings",),
     ("searching", "walking", "pinning", "protecting", "refusals", "descriptors", "shell"),
     ("beneath", "namespaces", "patterns", "texts", "grammar", "shell_syntax", "shell_programs"),
     ("protocols",),

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from denials import Shells, fill, generate
+from denials import WAYS, Shells, fill, generate
 from ordinary import ORDINARY
 from wick import grammar, shell, shell_programs, shell_syntax, specifiers
 from wick.capabilities.permissions import Permissions
@@ -48,6 +48,29 @@ def find_missed(commands: Iterable[str], shells: Shells) -> list[str]:
 
 def test_no_generated_command_gets_past_a_deny_rule(shells: Shells) -> None:
     assert find_missed(generate(COUNT, trial=19), shells) == []
+
+
+def test_no_way_through_options_programs_and_files_gets_past_a_deny_rule(shells: Shells) -> None:
+    assert find_missed(WAYS, shells) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "command"),
+    [
+        ("names_program", "install -s --strip-program=evil /bin/true push"),
+        ("_runs_code", "env -u A sh -c true; prlimit -n -- sh -c 'e$()vil push'"),
+        ("_name_parts", "printf 'ev%s push' il | dd of=x; sh x"),
+    ],
+)
+def test_a_way_that_is_open_again_is_noticed(
+    name: str, command: str, shells: Shells, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert DENY.explain("Bash", {"command": command}).decision != "allow"
+    read.cache_clear()
+    monkeypatch.setattr(shell, name, lambda *words: ())
+    if name == "_runs_code":
+        monkeypatch.setattr(shell, "is_opener", lambda name: False)
+    assert DENY.explain("Bash", {"command": command}).decision == "allow"
 
 
 def test_generated_commands_run_what_is_denied(shells: Shells) -> None:

@@ -48,7 +48,7 @@ def commands(text: str) -> list[str]:
         ]),
         ("bash -c 'a; b'", ["[bash -c a; b]", "a", "b"]),
         ("sh -ec \"bash -c 'rm x'\" arg", ["[sh -ec bash -c 'rm x' arg]", "[bash -c rm x]", "rm x"]),
-        ("bash build.sh", ["bash build.sh"]),
+        ("bash build.sh", ["bash build.sh", "[build.sh]"]),
         ("", []),
     ],
 )  # fmt: skip

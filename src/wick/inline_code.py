@@ -91,11 +91,15 @@ def is_plain_sed(code: str) -> bool:
 _PERL_STEP = re.compile(
     r"\s*(?:s/([^/\\]|\\.)*/([^/\\]|\\.)*/[gims]*|print(?:\s+if\s+/([^/\\]|\\.)*/i?)?|chomp)\s*(?:;|$)"
 )
+# An index or a key in an expression is code: `s/a/$h{system …}/`.
+_PERL_ELEMENT = re.compile(r"\$[^/]*[\[{]|->")
 
 
 def is_plain_perl(code: str) -> bool:
     """Return True if the code consists of substitutions and prints, without code inside of an expression."""
     if len(code) > CODE_CHARS or any(sign in code for sign in ("(?", "@", "`", "${", "$(", "\n")):
+        return False
+    if _PERL_ELEMENT.search(code):
         return False
     at = 0
     while at < len(code):

@@ -24,6 +24,7 @@ from contextlib import contextmanager, suppress
 from typing import Callable, Iterable, Iterator, NamedTuple, Tuple
 
 from wick.beneath import FOLDER, Beneath, kind
+from wick.git_settings import find_trusted_paths
 from wick.patterns import HEAVY, SECRET
 from wick.protecting import GIT, GIT_HEAD, Protected, fold_name
 
@@ -31,6 +32,7 @@ Identity = Tuple[int, int]
 
 _SETLEASE = getattr(fcntl, "F_SETLEASE", 1024)
 
+GITLINKS = 20  # more of them are checked only when a command ends
 NAMES = 20_000  # that are remembered to be candidates or not
 CONFIG_BYTES = 64_000  # a larger git config is not read
 EXAMPLES = (".example", ".sample", ".template", ".dist")  # dot-env files that no program loads
@@ -97,6 +99,9 @@ class Index:
         self._marked: set[Folder] = set()
         self._known: set[Identity] = set()
         self._read_here: dict[Identity, tuple[Folder, str]] = {}  # files that were found harmless
+        self._gitlinks: set[tuple[Folder, str]] = set()  # new `.git` files that are harmless so far
+        self._named: set[str] = set()  # paths that git configs name
+        self._named_lasts: set[str] = set()
         self._links: dict[str, str] = {}  # protected links at the time of arming, and their targets
         self.armed = False
         self.writing: set[tuple[Folder, str]] = set()  # harmless so far, but open for writing: look again soon
@@ -137,7 +142,8 @@ class Index:
             return None
         finally:
             os.close(fd)
-        bulk = BULK if any(name == "HEAD" for name, _ in listed) or fold_name(folder.name) == GIT else ()
+        is_data = fold_name(folder.name) == GIT or any(name == "HEAD" for name, _ in listed)
+        bulk = BULK if is_data and GIT in map(fold_name, folder.names) else ()  # elsewhere it can hold a work tree
         for name, is_folder in listed:
             if self._is_candidate(name):
                 self._mark(folder, name)
@@ -167,7 +173,7 @@ class Index:
     def _settle_all(self, folder: Folder) -> None:
         """Settle the marked names of a folder, the parts of a git directory together."""
         for name in tuple(folder.marked):
-            if fold_name(name) not in PARTS or self._rules.may_end(name):
+            if fold_name(name) not in PARTS or name in self._named_lasts or self._rules.may_end(name):
                 self.settle(folder, name)
         if self._git:
             self._settle_git(folder)
@@ -197,7 +203,7 @@ class Index:
         """Return True if a path that ends in a name may be protected."""
         found = self._candidates.get(name)
         if found is None:
-            found = self._rules.may_end(name) or (self._git and fold_name(name) in PARTS)
+            found = self._rules.may_end(name) or (self._git and fold_name(name) in PARTS) or name in self._named_lasts
             if len(self._candidates) > NAMES:
                 self._candidates.clear()
             self._candidates[name] = found
@@ -240,7 +246,9 @@ class Index:
                     yield from self._look(folder.place(name), name, False)
 
     def _is_generic(self, names: tuple[str, ...], name: str) -> bool:
-        """Return True if the name is protected by a pattern other than that of git."""
+        """Return True if the name is protected by a pattern other than that of git, or by a git config."""
+        if name in self._named_lasts and "/".join((*names, name)) in self._named:
+            return True
         if not self._rules.ends((*names[-self._rules.longest :], name)) or fold_name(name) == GIT or name == GIT_HEAD:
             return False
         return not any(above in HEAVY or fold_name(above) == GIT for above in names)
@@ -283,14 +291,32 @@ class Index:
 
     def arm(self) -> None:
         """Accept everything that exists now; from here on, what is new was planted."""
+        self._trust_git_settings()
         found = self.entries()
         self._known = {entry.identity for entry in found.values() if entry.type != "link"}
         self._links = {path: entry.target for path, entry in found.items() if entry.type == "link"}
         self.armed, self.moved, self.stuck = True, [], []
         self._read_here.clear()
+        self._gitlinks.clear()
+
+    def _trust_git_settings(self) -> None:
+        """Protect the hooks, configs and programs that the git configs of the workspace name."""
+        self._named = set()
+        for folder in tuple(self._marked) if self._git else ():
+            if any(fold_name(name) == GIT for name in folder.marked):
+                self._named |= find_trusted_paths(self._tree, folder.path)
+        self._named_lasts = {path.rpartition("/")[2] for path in self._named}
+        self._candidates.clear()
+        for path in self._named:
+            *above, name = path.split("/")
+            folder_above = self.find(above)
+            if folder_above is not None:
+                self._mark(folder_above, name)
+                self._marked.add(folder_above)
 
     def restore_links(self) -> None:
         """Create protected links again that are gone: a link cannot be mounted over, so a command can remove it."""
+        self.check_gitlinks()
         for path, target in self._links.items():
             if self._target(path) == target:
                 continue
@@ -326,8 +352,15 @@ class Index:
     def look_again(self) -> None:
         """Settle the files that were open for writing: the kernel sends no notice of writes through a mapping."""
         again, self.writing = self.writing, set()
+        if len(self._gitlinks) <= GITLINKS:
+            self.check_gitlinks()
         for folder, name in again:
             self.settle(folder, name)
+
+    def check_gitlinks(self) -> None:
+        """Settle the new `.git` files again: the folder that one leads to may be a link by now."""
+        for folder, name in tuple(self._gitlinks) if self.armed else ():
+            self._settle_dot_git(folder, name)
 
     def _is_new(self, path: str) -> os.stat_result | None:
         """What is at a path, unless it was there when the index was armed."""
@@ -354,7 +387,10 @@ class Index:
         if info is None or (stat.S_ISDIR(info.st_mode)):
             return
         if info.st_nlink > 1 or not self._is_harmless_gitlink(folder, name):
+            self._gitlinks.discard((folder, name))
             self._move_aside(folder, name)
+        else:
+            self._gitlinks.add((folder, name))
 
     def _is_harmless_gitlink(self, folder: Folder, name: str) -> bool:
         text = self._read(folder, name)
@@ -369,8 +405,14 @@ class Index:
         target = self.find([*(() if path.startswith("/") else folder.names), *inside.split("/")])
         if target is None:
             return False
+        try:
+            os.close(self._tree.folder(target.path, FOLDER))  # no link leads there
+        except OSError:
+            return False
         self._settle_git(target)
-        return self._is_git_folder(target)
+        return (
+            True  # `git worktree add` writes the link before the git directory, whose parts are settled as they appear
+        )
 
     def _is_git_folder(self, folder: Folder) -> bool:
         """Return True if git takes a folder for a git directory: by its name, or by its content."""

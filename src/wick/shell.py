@@ -35,17 +35,18 @@ from wick.shell_programs import (
     CHANGES,
     CODE,
     CODE_MODULES,
+    CODE_RUNNERS,
     COMMANDED,
     DATABASES,
     FETCHES,
     FINDS,
     INERT,
+    INTERACTIVE,
     KEYWORDS,
     LOOKS,
     MOVES,
     NAMED,
     PLAIN_SHELLS,
-    RUNNING_OPTIONS,
     SETS,
     VERBS,
     WRAPPERS,
@@ -56,6 +57,7 @@ from wick.shell_programs import (
     find_interpreter,
     is_opener,
     is_shell,
+    names_program,
     runs_from_tar,
 )
 from wick.shell_syntax import Budget, Parsed, SimpleCommand, parse
@@ -123,9 +125,28 @@ def read(command: str, moved: bool = False, folder: str = "") -> Script:
     )
 
 
+LOOSE = "…"  # among mentions: words that are not known
 _SETS = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(\[[^\]]*\])?\+?=")
 _COUNTS = re.compile(r"%[^%A-Za-z]*n")  # printf sets a variable
 _TOKENS = re.compile(r"[\w.+-]+")
+_CODED = re.compile(r"[;&|`$<>()'\"\\\n]")  # signs that a shell, or make, acts on
+_SQLITE_FLAG = re.compile(
+    r"--?(?:no)?(?:headers?|csv|json|line|column|batch|bail|readonly|box|table|markdown|html|list|ascii|quote|echo|version)"
+)
+_QUOTES = re.compile(r"['\"\\]")
+_IMPLICIT = {  # files that programs run without being told their names
+    "python": re.compile(r".*\.(?:py|pth|zip|so)"),
+    "node": re.compile(r".*\.(?:js|mjs|cjs|ts|node)|package\.json"),
+    "ruby": re.compile(r".*\.rb|gemfile|rakefile"),
+    "perl": re.compile(r".*\.p[lm]"),
+    **dict.fromkeys(("make", "gmake"), re.compile(r"(?:gnu)?makefile|.*\.mk|.*\.mak")),
+    **dict.fromkeys(("npm", "npx", "pnpm", "yarn", "bun"), re.compile(r"package\.json|.*\.[mc]?[jt]s|\.npmrc")),
+    **dict.fromkeys(("pytest", "tox", "nox"), re.compile(r".*\.(?:py|ini|toml|cfg)")),
+    **dict.fromkeys(("just", "rake", "task"), re.compile(r"\.?justfile|rakefile|taskfile\.ya?ml")),
+    "cargo": re.compile(r".*\.rs|cargo\.toml|config\.toml"),
+    "go": re.compile(r".*\.go"),
+    "git": re.compile(r"\.?gitconfig|config|(?:pre|post|prepare|commit)-[\w-]+"),
+}
 
 
 def simplify(path: str) -> str:
@@ -158,6 +179,7 @@ class _Reader:
     files: list[str] = field(default_factory=list)  # that are run
     lost: bool = False
     fed: bool = False  # a shell among them reads such a text
+    coded: bool = False  # a variable has a value with signs of a shell
     depth: int = 0  # of commands in commands
     nested: int = 0  # of texts in texts
     texts: int = 0
@@ -242,7 +264,7 @@ class _Reader:
         """A file that is run and, in the same command, written, may contain anything."""
         written = {_base(redirect.target) for redirect in self.redirects if redirect.writes and redirect.file}
         loose = any(not row.target.fixed and not row.target.tail for row in self.redirects if row.writes and row.file)
-        fetched, named = set[str](), set[str]()
+        fetched, named, created = set[str](), set[str](), {*written}
         for command in self.commands:
             name = _base(command.words[0])
             others = {_base(word) for word in command.words[1:]} if name not in LOOKS else set[str]()
@@ -253,8 +275,13 @@ class _Reader:
                 or name in (".", "source")
                 or is_opener(name)
                 or find_interpreter(name) is not None
+                or any(map(_runs_code, command.words[1:]))
             )
             named |= set() if runs else others
+            if name in ("tee", "dd", "sort", "curl", "wget"):
+                created |= others | {part for word in command.words[1:] for part in _name_parts(word, name)}
+            if name not in LOOKS:
+                named |= {part for word in command.words[1:] for part in _name_parts(word, name)}
         if self.files and loose:
             return self.hide("it runs a file, and writes one that is not known")
         names = {_base(command.words[0]) for command in self.commands}
@@ -262,6 +289,11 @@ class _Reader:
         ran = {_base(Word(file)) for file in self.files}
         if (names | ran) & (written | fetched) or (paths | ran) & named:
             self.hide("it runs a file that it may write")
+        for name in names:
+            language = find_interpreter(name)
+            pattern = _IMPLICIT.get(language[0] if language else name)
+            if pattern is not None and any(map(pattern.fullmatch, created)):
+                self.hide("it writes a file that one of its programs may run")
 
     def hide(self, reason: str, shown: str = "…") -> None:
         """Something may be run that cannot be seen."""
@@ -336,16 +368,29 @@ class _Reader:
             self._database(name, words)
         else:
             self._builtin(name, words)
+            self._look_inside(name, words)
         self._options(name, words)
         return False
 
+    def _look_inside(self, name: str, words: Words) -> None:
+        """Take in the shell or the interpreter that a program about which nothing is known is given."""
+        texts = {word.text for word in words[1:3]}
+        if name in INERT or (name in VERBS and texts & _INSTALLS):
+            return
+        at = next((at for at in range(1, len(words)) if _runs_code(words[at])), None)
+        if at is not None and not words[at - 1].text.startswith("--"):
+            self.simple(words[at:])
+
     def _options(self, name: str, words: Words) -> None:
-        prefixes = RUNNING_OPTIONS.get(name, ())
         if name == "crontab" and [word.text for word in words[1:]] == ["-l"]:
             return
-        if any(word.text.startswith(prefixes) for word in words[1:]) and prefixes:
+        if any(names_program(name, word.text) for word in words[1:]):
             self._somewhere(words, f"an option of {name} runs a program")
             self.hide(f"an option of {name} runs a program")
+        if name in ("make", "gmake") and (
+            self.coded or any(_CODED.search(word.text.partition("=")[2]) for word in words[1:] if word.fixed)
+        ):
+            self.hide("a variable of make may run a program")
         if name in ("make", "gmake") and any(_is_stream(word) for word in _values(words, "f", "--file", "--makefile")):
             self.hide("make reads its commands from elsewhere")
 
@@ -376,6 +421,9 @@ class _Reader:
         for at in range(1, len(words)):
             if not self._add(Command(words[at:])):
                 return
+            if _runs_code(words[at]):
+                self.simple(words[at:])
+                continue
             text = words[at].text
             if words[at].fixed and re.search(r"[\s'\"\\]", text):  # su -c, watch
                 self.text(re.sub(r"^(-\w|--[\w-]+=)", "", text))
@@ -435,6 +483,7 @@ class _Reader:
             self.fed = True
         else:
             self.files.append(words[at].text)
+            self._add(Command(words[at:], needs=False))  # the file is a program as well
         return False
 
     def _read_inputs(self) -> None:
@@ -452,6 +501,8 @@ class _Reader:
     def _interpreter(self, language: str, how: Interpreter, words: Words, row: SimpleCommand | None) -> None:
         """Take in the code that an interpreter is given, the file that it runs, or that it reads its input."""
         at, silent, reason = 1, False, f"{language} may run what is not seen here"
+        if language == "perl" and any("|" in word.text for word in words[1:]):  # it runs files of such names
+            return self.hide(reason)
         while at < len(words) and words[at].text.startswith("-") and words[at].text != "-":
             text = words[at].text
             at += 1
@@ -463,6 +514,8 @@ class _Reader:
                 silent = silent or text in ("--version", "--help", "--test")
                 continue
             for place, letter in enumerate(text[1:], 2):
+                if letter in INTERACTIVE.get(language, ""):
+                    return self.hide(reason)
                 if letter in how.code:
                     code = [Word(text[place:])] if text[place:] and language != "node" else list(words[at : at + 1])
                     if language == "perl" and text[place:]:
@@ -470,7 +523,14 @@ class _Reader:
                     return None if code and code[0].fixed and how.plain(code[0].text) else self.hide(reason)
                 if language == "python" and letter == "m":
                     module = text[place:] or (words[at].text if at < len(words) else "")
-                    return self.hide(reason) if module in CODE_MODULES or not module else None
+                    streams = any(_is_stream(word) for word in words[at:] if "/" in word.text)
+                    main = module.partition(".")[0].casefold()
+                    risky = main in CODE_MODULES or not module or streams
+                    risky = risky or any(names_program(main, word.text) for word in words[at:])
+                    if main in CODE_RUNNERS:
+                        modules = {word.text.casefold().removeprefix("-m") for word in words[at:]}
+                        risky = risky or bool(modules & CODE_MODULES)
+                    return self.hide(reason) if risky else None
                 if language == "perl" and letter == "i":
                     break  # the rest is a suffix
                 if letter in how.valued:
@@ -485,6 +545,7 @@ class _Reader:
                 return self.hide(reason)
         if at < len(words):
             self.files.append(words[at].text)
+            self._add(Command(words[at:], needs=False))
             return None if not _is_stream(words[at]) else self.hide(reason)
         if silent and len(words) == 2:
             return None
@@ -567,13 +628,21 @@ class _Reader:
         dotted = any(
             word.text.lstrip().startswith(".") and len(word.text.lstrip()) > 1 and " " in word.text for word in words
         )
-        given = len(words) > 2
+        plain = [word for word in words[1:] if not word.text.startswith("-")]
+        flags = all(_SQLITE_FLAG.fullmatch(word.text) for word in words[1:] if word.text.startswith("-"))
+        given = (
+            any(word.text.startswith(DATABASES[name]) for word in words[1:])
+            if DATABASES[name]
+            else len(plain) > 1 and flags
+        )
+        risky |= tokens & {"-cmd", "-init", "--init", "--cmd"}
         if risky or dotted or "\\" in text or not given or any(not word.fixed for word in words[2:]):
             self.hide(f"{name} may run what is not seen here")
 
     # -- builtins and variables -------------------------------------------------------------------------------------
 
     def _assigned(self, name: str, value: Word | None) -> None:
+        self.coded = self.coded or (value is not None and value.fixed and _CODED.search(value.text) is not None)
         if can_run(name, value):
             self.hide(f"it sets {name}, which programs run")
             if value is not None and value.fixed and value.text.strip():
@@ -644,8 +713,34 @@ def _base(word: Word) -> str:
 
 def _mentioned(name: str, words: Words) -> frozenset[str]:
     """Return the names that the words of a command contain, but for the verb of a program with verbs."""
-    first = 2 if name in VERBS else 1
-    return frozenset(token for word in words[first:] for token in _TOKENS.findall(word.text.casefold()))
+    first = 2 if name in VERBS and words[1:2] and re.fullmatch(r"\w[\w:.-]*", words[1].text) else 1
+    texts = [LOOSE] * any(not word.fixed and not word.glob for word in words[1:])
+    texts += [word.text.casefold() for word in words[first:]]
+    texts += [_QUOTES.sub("", text) for text in texts if _QUOTES.search(text)]  # a shell takes quotes away
+    return frozenset(token for text in texts for token in (_TOKENS.findall(text) if text != LOOSE else (text,)))
+
+
+_INSTALLS = frozenset("install add i remove uninstall upgrade update search info pull build create list".split())
+
+
+def _runs_code(word: Word) -> bool:
+    """Return True if a word is the name of a shell, an interpreter or `env`, as it is spelled to run one."""
+    name = _base(word)
+    plain = word.fixed and re.fullmatch(r"[\w./+-]+", word.text) is not None and not word.text.startswith("-")
+    others = ("env", "xargs", "awk", "busybox")
+    return plain and (is_shell(name) or find_interpreter(name) is not None or name in others)
+
+
+def _name_parts(word: Word, name: str) -> set[str]:
+    """Return the names of files in a word that is not a plain path: `of=x`, `-ox`, `--output=x`, or code."""
+    text = word.text.casefold()
+    if re.match(r"--?[\w-]+=|\w+=", text) and not find_interpreter(name):
+        return {_base(Word(text.partition("=")[2]))}
+    if re.match(r"-\w[\w./]", text) and not text.startswith("--") and not find_interpreter(name):
+        return {_base(Word(text[2:]))}
+    if re.search(r"[\s'\"(]", text):
+        return set(_TOKENS.findall(text))
+    return set()
 
 
 def _is_code(word: Word) -> bool:
@@ -664,7 +759,13 @@ def _calculates(name: str, texts: Sequence[str]) -> bool:
 def _is_stream(word: Word) -> bool:
     """Return True if a file is not a file: the input, a descriptor or a terminal, by whichever path."""
     parts = [part for part in word.text.casefold().split("/") if part not in ("", ".")]
-    return word.text == "-" or "dev" in parts[:-1] or "proc" in parts[:-1] or parts[-1:] == ["stdin"]
+    return (
+        word.text == "-"
+        or word.text.startswith(("<(", ">("))
+        or "dev" in parts[:-1]
+        or "proc" in parts[:-1]
+        or parts[-1:] == ["stdin"]
+    )
 
 
 def _values(words: Words, letter: str, *names: str) -> list[Word]:

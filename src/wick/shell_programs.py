@@ -81,7 +81,8 @@ OPENERS = frozenset(
     " gdb hyperfine linux32 linux64 lldb ltrace newgrp nsenter numactl parallel perf pkexec proot rlwrap rr"
     " runuser screen script setarch setpriv sg ssh start-stop-daemon strace su sudoedit systemd-run taskset tmux"
     " tsocks torsocks unbuffer unshare valgrind watch watchexec xterm xvfb-run bwrap batch at chpst runcon sshpass"
-    " dtach".split()
+    " dtach prlimit choom uclampset coresched ssh-agent debconf i386 x86_64 uname26 logsave chronic ifne"
+    " catchsegv direnv pipx npx bunx".split()
 )
 _LOADER = re.compile(r"ld(?:-[\w.-]+)?\.so(?:\.\d+)*|qemu-[\w-]+")
 
@@ -121,54 +122,105 @@ INERT = frozenset(
     " pushd pwd read readonly return set shift shopt test times trap true type typeset ulimit umask unalias unset"
     " wait arch b2sum base32 base64 basename bc cal cat chgrp chmod chown cksum clear cmp column comm cp curl cut"
     " date df diff dig dirname du egrep expand expr factor fgrep file find fmt fold free getent grep groups gunzip"
-    " gzip head hexdump host hostname iconv id install ip join jq last ln locale logname ls lsof md5sum mkdir"
+    " gzip head hexdump host hostname iconv id install join jq last ln locale logname ls lsof md5sum mkdir"
     " mkfifo mktemp mv nl nproc numfmt od paste pathchk pgrep ping pkill pr printenv ps ptx readlink realpath rev"
     " rg rm rmdir seq sha1sum sha256sum sha512sum shuf sleep sort split ss stat strings stty sum sync tac tail tee"
     " touch tr tree truncate tsort tty uname unexpand uniq unlink unzip uptime users vmstat w wc wget whatis"
-    " whereis which who whoami xxd yes yq zcat zip apt apt-get dpkg gh git pip pip3 tar git-lfs shred wipefs mount"
-    " umount chattr lsattr command".split()
+    " whereis which who whoami xxd yes yq zcat zip apt apt-get dpkg git pip pip3 tar git-lfs shred wipefs"
+    " chattr lsattr command".split()
 )
 # Programs whose first word is a verb, which is no program.
 VERBS = frozenset(
     "brew bun bundle cargo composer conda deno docker dotnet gem go gradle helm just kubectl make mix mvn nix npm"
     " nx pipenv pnpm podman poetry rails rake rustup systemctl task terraform turbo uv wick yarn".split()
 )
-# Options (also shortened) that name a program to run.
+# Options that name a program to run: a letter, or a long name, which may be shortened. `""` stands for every word.
 RUNNING_OPTIONS = {
-    "sort": ("--comp",),
-    "split": ("--f",),
-    "zip": ("-T", "--u", "--t"),
+    "sort": ("--compress-program",),
+    "split": ("--filter",),
+    "zip": ("T", "--unzip-command", "--test"),
     "rg": ("--pre", "--hostname-bin"),
-    "wget": ("--use-a", "-e", "--exec"),
-    "less": ("+", "--+", "-k", "--lesskey"),
+    "wget": ("e", "--use-askpass", "--execute", "--config"),
+    "install": ("--strip-program",),
+    "dpkg": ("--pre-invoke", "--post-invoke", "--status-logger"),
+    "pip": ("--editor", "--python"),
+    "pip3": ("--editor", "--python"),
+    "less": ("+", "--+", "k", "--lesskey-file", "--lesskey-src", "--lesskey-content"),
     "more": ("+",),
-    "man": ("-P", "--pager", "-H", "--html", "-C"),
-    "make": ("--eval", "-E", "SHELL", ".SHELL", "MAKE"),
-    "gmake": ("--eval", "-E", "SHELL", ".SHELL", "MAKE"),
-    "fd": ("-x", "-X", "--exec"),
-    "rsync": ("-e", "--rsh", "--rsync-path", "--daemon"),
-    "scp": ("-S", "-o"),
-    "sftp": ("-S", "-o", "-b", "-D"),
-    "nc": ("-e", "-c", "--exec", "--sh-exec", "--lua-exec"),
-    "ncat": ("-e", "-c", "--exec", "--sh-exec", "--lua-exec"),
+    "man": ("P", "--pager", "H", "--html", "C", "--config-file"),
+    "make": ("--eval", "E", "=SHELL", "=.SHELL", "=MAKE"),
+    "gmake": ("--eval", "E", "=SHELL", "=.SHELL", "=MAKE"),
+    "fd": ("x", "X", "--exec", "--exec-batch"),
+    "rsync": ("e", "--rsh", "--rsync-path", "--daemon"),
+    "scp": ("S", "o"),
+    "sftp": ("S", "o", "b", "D"),
+    "nc": ("e", "c", "--exec", "--sh-exec", "--lua-exec"),
+    "ncat": ("e", "c", "--exec", "--sh-exec", "--lua-exec"),
     "socat": ("",),
-    "tcpdump": ("-z",),
-    "gcc": ("-wrapper",),
-    "g++": ("-wrapper",),
-    "cmake": ("-E", "-P"),
-    "go": ("-exec", "-toolexec", "-vettool"),
-    "apt": ("-o", "-c", "--option", "--config"),
-    "apt-get": ("-o", "-c", "--option", "--config"),
-    "mail": ("-", "~"),
-    "crontab": ("-",),
+    "tcpdump": ("z",),
+    "cmake": ("=-E", "=-P"),
+    "go": ("=-exec", "=-toolexec", "=-vettool"),
+    "apt": ("o", "c", "--option", "--config-file"),
+    "apt-get": ("o", "c", "--option", "--config-file"),
+    "ip": ("=exec", "=netns", "=vrf", "=-b", "=-all"),
+    "gh": ("=alias", "=extension"),
+    "npm": ("c", "--call", "--script-shell"),
+    "prove": ("e", "--exec"),
+    "rscript": ("e",),
+    "bun": ("=-e", "=-p", "--eval", "--print"),
+    "tsx": ("=-e", "=-p", "--eval", "--print"),
+    "deno": ("=eval", "=repl"),
+    "crystal": ("=eval",),
+    "ghc": ("=-e",),
+    "elixir": ("=-e", "--eval", "--rpc-eval"),
+    "raku": ("e",),
+    "nix-shell": ("--run", "--command"),
+    "mail": ("=-", "=~"),
+    "crontab": ("=-",),
 }
+
+
+def names_program(name: str, text: str) -> bool:
+    """Return True if a word of a program is an option that names a program to run.
+
+    An option that begins with `=` is compared with the start of the word as it is written.
+    """
+    if text.startswith("-wrapper"):  # of every compiler that is like gcc
+        return True
+    if not (text.startswith(("-", "+")) and len(text) > 1):
+        return any(option in ("", text) or _starts(option, text) for option in RUNNING_OPTIONS.get(name, ()))
+    long = text.partition("=")[0] if text.startswith("--") and len(text) > 2 else ""
+    letters = text[1:] if not text.startswith("--") else ""
+    for option in RUNNING_OPTIONS.get(name, ()):
+        if option.startswith("--"):
+            found = bool(long) and (option.startswith(long) or long.startswith(option))
+        elif option == "+":
+            found = text.startswith("+")
+        else:
+            found = not option or _starts(option, text) or (option.isalpha() and option in letters)
+        if found:
+            return True
+    return False
+
+
+def _starts(option: str, text: str) -> bool:
+    return option.startswith("=") and text.startswith(option[1:])
+
+
 # Programs that take commands from a file, a terminal or their input, in a language of their own.
 COMMANDED = frozenset(
     "vi vim vimdiff nvim gvim view rvim rview ex ed red emacs emacsclient expect tclsh wish dc m4 irb pry gnuplot"
     " octave r guile ghci scala swift erl iex julia lftp ftp telnet groovy jshell ocaml sbcl clisp racket"
-    " fennel".split()
+    " fennel run-parts".split()
 )
-DATABASES = frozenset("sqlite3 sqlite psql mysql mariadb".split())
+# Of each program for databases: the options that give it statements. Without one it reads them from its input.
+DATABASES = {
+    "sqlite3": (),
+    "sqlite": (),
+    "psql": ("-c", "--command", "-l", "--list", "-f", "--file"),
+    "mysql": ("-e", "--execute"),
+    "mariadb": ("-e", "--execute"),
+}
 FETCHES = frozenset("cp dd install ln mv rename rsync tee".split())  # they put a program where another was
 LOOKS = frozenset(
     "[ cat chmod chown echo file git grep head ls md5sum rm sha256sum shellcheck stat tail test touch wc"
@@ -197,7 +249,9 @@ INTERPRETERS = {
     "php": Interpreter("rBREF", "aefhimnqsvw", "dczSt"),
     "lua": Interpreter("e", "iEvW", "l"),
 }
-_INTERPRETER = re.compile(r"(python|pypy|ipython|perl|ruby|nodejs|node|php|luajit|lua)(?:[-.]?\d[\d.]*)?[a-z]?")
+_INTERPRETER = re.compile(
+    r"(python|pypy|ipython|perl|ruby|nodejs|node|php|luajit|lua)(?:[-.]?\d[\d.]*)?[a-z]?(?:-[\w-]+)?"
+)
 _SAME = {"pypy": "python", "ipython": "python", "nodejs": "node", "luajit": "lua"}
 
 
@@ -210,15 +264,20 @@ def find_interpreter(name: str) -> tuple[str, Interpreter] | None:
     return language, INTERPRETERS[language]
 
 
-CODE_MODULES = frozenset("timeit pdb code runpy trace bdb".split())  # of Python, which run a text
+# Modules of Python that run a text, or read their input as code.
+CODE_MODULES = frozenset(
+    "timeit pdb code runpy trace bdb asyncio pickle _pyrepl idlelib ipython bpython ptpython".split()
+)
+CODE_RUNNERS = frozenset("cprofile profile coverage trace".split())  # and modules that run another module
+INTERACTIVE = {"python": "i", "node": "i", "php": "a", "lua": "i"}  # they read their input after the code or the file
 
 # -- variables ------------------------------------------------------------------------------------------------------
 
 _RUNS = re.compile(
     r"ENV|BASH_ENV|BASH_FUNC_.*|SHELLOPTS|BASHOPTS|PROMPT_COMMAND|PS[0-4]|IFS|LD_.*|DYLD_.*|GIT_(?!AUTHOR_|COMMITTER_)"
-    r".*|.*EDITOR|VISUAL|.*PAGER|BROWSER|LESS(?:OPEN|CLOSE|KEY)?|SHELL|PYTHON(?:STARTUP|BREAKPOINT|HOME|EXECUTABLE)"
-    r"|PERL5(?:OPT|DB|LIB)|PERLLIB|RUBYOPT|NODE_OPTIONS|JAVA_TOOL_OPTIONS|_JAVA_OPTIONS|JDK_JAVA_OPTIONS|MAKEFLAGS|MAKE"
-    r"|GNUMAKEFLAGS|TAR_OPTIONS|RSYNC_RSH|CVS_RSH|SVN_SSH|SSH_ASKPASS|SUDO_ASKPASS|.*_ASKPASS|FCEDIT|TERMINFO|CC|CXX|LD"
+    r".*|.*EDITOR|VISUAL|.*PAGER|BROWSER|LESS(?:OPEN|CLOSE|KEY)?|SHELL|PYTHON(?:STARTUP|BREAKPOINT|HOME|EXECUTABLE|INSPECT|USERBASE)"
+    r"|PERL5(?:OPT|DB|LIB)|PERLLIB|RUBYOPT|NODE_OPTIONS|JAVA_TOOL_OPTIONS|_JAVA_OPTIONS|JDK_JAVA_OPTIONS|MAKEFLAGS|MAKEFILES|MAKE"
+    r"|GNUMAKEFLAGS|TAR_OPTIONS|RSYNC_(?:RSH|CONNECT_PROG)|MANOPT|ZIPOPT|PIP_PYTHON|UV_PYTHON|CVS_RSH|SVN_SSH|SSH_ASKPASS|SUDO_ASKPASS|.*_ASKPASS|FCEDIT|TERMINFO|CC|CXX|LD"
     r"|CPP|RUSTC.*|CARGO_.*RUNNER|GOFLAGS|AWKPATH|AWKLIBPATH|RIPGREP_CONFIG_PATH|COMPRESS_PROGRAM|POSIXLY_CORRECT"
     r"|BASH_LOADABLES_PATH|CDPATH|GLOBIGNORE|FPATH|ZDOTDIR|PSMODULEPATH|OPENSSL_CONF|GCONV_PATH|HOSTALIASES|npm_config_.*"
 )
@@ -271,6 +330,10 @@ _GIT_SHORT = {
     "fetch": "",
     "ls-remote": "",
 }
+_GIT_CONFIG_FLAGS = frozenset(
+    "--global --local --system --worktree --add --replace-all --unset --unset-all --get --get-all --get-regexp --list"
+    " -l --bool --int --null -z --name-only --show-origin --show-scope".split()
+)
 _GIT_GLOBAL = frozenset("-C --git-dir --work-tree --namespace".split())
 _GIT_PLAIN = frozenset(
     "--no-pager -P --paginate -p --version --help --bare --literal-pathspecs --no-optional-locks --no-replace-objects"
@@ -304,7 +367,10 @@ def explain_git(words: Words) -> str:
 
 def _explain_git_verb(verb: str, words: Words) -> str:
     texts = [word.text for word in words]
-    if verb in _GIT_RUNS and any(text in ("run", "foreach") or text.startswith("-") for text in texts):
+    plain = verb in ("submodule", "bisect")  # without an option that names a program
+    if verb in _GIT_RUNS and any(
+        text in ("run", "foreach", "visualize", "view") or (text.startswith("-") and not plain) for text in texts
+    ):
         return f"git {verb} runs programs"
     if verb in ("filter-branch", "for-each-repo"):
         return f"git {verb} runs programs"
@@ -312,11 +378,14 @@ def _explain_git_verb(verb: str, words: Words) -> str:
         keys = [text for text in texts if not text.startswith("-")]
         writes = len(keys) > 1 or any(text.startswith(("-e", "--edit", "--add", "--replace")) for text in texts)
         verb_words = {"set", "get", "list", "unset", "get-all", "get-regexp"}
-        if writes and not all(map(_GIT_KEYS.fullmatch, [key for key in keys if key not in verb_words][:1])):
+        odd = any(
+            text.startswith("-") and text not in _GIT_CONFIG_FLAGS for text in texts
+        )  # its value may be the first
+        if writes and (odd or not all(map(_GIT_KEYS.fullmatch, [key for key in keys if key not in verb_words][:1]))):
             return "git is given a setting that may run a program"
     short = _GIT_SHORT.get(verb, "")
     for text in texts:
-        long = text.startswith("--") and len(text) > 3 and _abbreviates(text.partition("=")[0])
+        long = text.startswith("--") and len(text) > 2 and _abbreviates(text.partition("=")[0])
         letter = bool(short) and re.match(rf"-\w*[{short[1:]}]", text) is not None and not text.startswith("--")
         if (long and verb not in ("log", "show", "diff", "status", "commit", "add", "branch")) or letter:
             return "git is given an option that may run a program"

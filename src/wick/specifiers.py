@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 from wick.errors import BackendError, ConfigError
 from wick.lexing import Word
 from wick.patterns import Glob
-from wick.shell import Command, Script, simplify
+from wick.shell import LOOSE, Command, Script, simplify
 
 Met = Literal["yes", "maybe", "no"]
 STAR = "*"
@@ -76,10 +76,12 @@ class Words:
     def _is_in(self, mentions: frozenset[str]) -> bool:
         if not mentions or not self.tokens:
             return False
-        return all(
-            token in mentions if STAR not in token else any(like(token, other) for other in mentions)
-            for token in self.tokens
-        )
+        if LOOSE in mentions and self.pattern[1:2] != (STAR,):  # the words behind the name may be any
+            return self._is_token(self.tokens[0], mentions)
+        return all(self._is_token(token, mentions) for token in self.tokens)
+
+    def _is_token(self, token: str, mentions: frozenset[str]) -> bool:
+        return token in mentions if STAR not in token else any(like(token, other) for other in mentions)
 
     def covers(self, command: Command) -> bool:
         return self._led(command.words, _by_its_name, sure=True, allows=True)

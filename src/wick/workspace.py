@@ -38,9 +38,10 @@ from wick.caps import (
 )
 from wick.descriptors import READ, blocks, delete_tree, listed, lstat, rename, replace, size_of
 from wick.errors import BackendError
+from wick.git_settings import find_trusted_paths
 from wick.patterns import Glob
 from wick.pinning import Pinned
-from wick.protecting import GIT, PROTECTED, Protected
+from wick.protecting import GIT, PROTECTED, Protected, fold_name
 from wick.refusals import check_range, check_regular, checked, explained, fail
 from wick.searching import Search, standing
 from wick.shapes import Content, Edited, Found, Lines, Listing, Match, Matches, Stat, Written
@@ -209,6 +210,9 @@ class Workspace:
             with self._place(there, target) as (new_folder, new_names, new_name):
                 if stat.S_ISDIR(found.st_mode):
                     self._holds_nothing_protected(folder, (*names, name), (*new_names, new_name), source)
+                    for depth in range(len(new_names) + 1) if self._guards_git else ():
+                        above = "/".join(new_names[:depth]) or "."
+                        self._check_git_settings(above, (*new_names, new_name), target, above=True)
                 rename(folder, name, new_folder, new_name, target)
 
     def delete(self, path: str, *, recursive: bool = False) -> None:
@@ -252,9 +256,26 @@ class Workspace:
         self._protected.check_change(names, path)
         self._pinned.check_change(names, path)
         for depth in range(len(names)) if self._guards_git else ():
-            if self._is_git_directory("/".join(names[:depth]) or "."):
+            folder = "/".join(names[:depth]) or "."
+            if self._is_git_directory(folder):
                 said = f"{path} is protected: it is in a git directory, which names programs that git runs"
                 raise BackendError(said, "protected")
+            self._check_git_settings(folder, names, path)
+
+    def _check_git_settings(self, folder: str, names: Sequence[str], path: str, *, above: bool = False) -> None:
+        """Refuse a change of a path that the git config of a folder names; with `above`, of what leads to it, too."""
+        here = [*map(fold_name, names)]
+        for trusted in find_trusted_paths(self._tree, folder) if self._has_git(folder) else ():
+            there = [*map(fold_name, trusted.split("/"))]
+            if here[: len(there)] == there or (above and there[: len(here)] == here):
+                raise BackendError(f"{path} is protected: the git config trusts {trusted}", "protected")
+
+    def _has_git(self, folder: str) -> bool:
+        try:
+            with self._tree.opened(folder, FOLDER) as (fd, _):
+                return lstat(GIT, fd) is not None
+        except OSError:
+            return False
 
     def _is_git_directory(self, folder: str) -> bool:
         """Return True if git takes a folder for a git directory, whatever its name."""

@@ -11,12 +11,14 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from wick import caps
+from wick import caps, plants
 from wick.backends.sandbox.protected import COPIES, Cover, covers
 from wick.beneath import Beneath
 from wick.errors import BackendError
+from wick.git_settings import find_trusted_paths
 from wick.plants import Entry, Folder, Index, plain_config
 from wick.protecting import PROTECTED
+from wick.workspace import Workspace
 
 CONFIG = "[core]\n\tbare = false\n"
 
@@ -286,3 +288,90 @@ def test_git_finds_no_program_in_a_config_that_is_plain(tree: Beneath, lines: li
     listed = subprocess.run(["git", "config", "--file", place, "--list", "--name-only"], capture_output=True, text=True)
     names = listed.stdout.lower().split()
     assert not [name for name in names if name.startswith("alias.") or name.endswith(RUNS)], (lines, names)
+
+
+# -- paths that a git config names ----------------------------------------------------------------------------------
+
+NAMING = [
+    ("[core]\n\thooksPath = tools/hooks\n", "tools/hooks"),
+    ('[core]\n\thookspath = "tools/hooks" ; comment\n', "tools/hooks"),
+    ("[CORE] hooksPath=./tools//hooks\n", "tools/hooks"),
+    ("[include]\n\tpath = ../tools/git.inc\n", "tools/git.inc"),
+    ('[includeIf "gitdir:/"]\n\tpath = ../tools/git.inc\n', "tools/git.inc"),
+    ("[core]\n\tfsmonitor = tools/program.sh\n", "tools/program.sh"),
+    ('[filter "x"]\n\tclean = "sh tools/program.sh --clean"\n', "tools/program.sh"),
+    ('[alias]\n\tz = "!tools/program.sh"\n', "tools/program.sh"),
+]
+
+
+@pytest.mark.parametrize("above", [".", "sub"])
+@pytest.mark.parametrize(("config", "path"), NAMING)
+def test_a_path_that_a_git_config_names_is_protected(tree: Beneath, config: str, path: str, above: str) -> None:
+    place = os.path.normpath(os.path.join(above, path))
+    fill(tree, f"{above}/.git/config", text=CONFIG + config)
+    fill(tree, f"{above}/tools/program.sh", f"{above}/tools/other.sh")
+    index = armed(tree)
+    files = Workspace(tree.path)
+    with pytest.raises(BackendError, match="the git config trusts"):
+        files.write(place, "evil")
+    files.write(f"{above}/tools/other.sh", "harmless")
+    if path.endswith(".sh"):
+        assert place in index.entries()
+    else:
+        fill(tree, place)
+        assert planted(tree, index) == [place]
+    files.mkdir("apart")
+    with pytest.raises(BackendError, match="the git config trusts"):
+        files.move("apart", os.path.normpath(os.path.join(above, "tools")))
+    files.close()
+
+
+def test_an_included_config_is_read_too(tree: Beneath) -> None:
+    fill(tree, ".git/config", text="[include]\n\tpath = ../a/first\n")
+    fill(tree, "a/first", text="[include]\n\tpath = second\n\tpath = first\n")
+    fill(tree, "a/second", text="[core]\n\thooksPath = hooks\n")
+    assert find_trusted_paths(tree, ".") == {"a/first", "a/second", "hooks"}
+
+
+def test_data_in_a_git_config_is_not_protected(tree: Beneath) -> None:
+    fill(tree, ".git/config", text='[remote "origin"]\n\turl = data\n[user]\n\tname = data\n[core]\n\thooksPath = .\n')
+    fill(tree, "data")
+    assert find_trusted_paths(tree, ".") == set()
+
+
+def test_a_config_whose_settings_are_not_read_is_noticed(tree: Beneath, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plants, "find_trusted_paths", lambda tree, folder: set())
+    fill(tree, ".git/config", text=CONFIG + "\thooksPath = hooks\n")
+    index = armed(tree)
+    fill(tree, "hooks/pre-commit")
+    assert planted(tree, index) == []
+
+
+@pytest.mark.parametrize("beside", [("HEAD",), ("HEAD", "refs/y", "objects/y")])
+@pytest.mark.parametrize("name", ["objects", "refs", "logs", "lfs"])
+def test_a_folder_named_like_data_of_git_is_walked(tree: Beneath, name: str, beside: tuple[str, ...]) -> None:
+    fill(tree, *(f"w/{one}" for one in beside), f"w/{name}/x/.git/config")
+    assert f"w/{name}/x/.git/config" in walked(tree).entries()
+
+
+def test_a_git_file_may_come_before_its_git_directory(tree: Beneath) -> None:
+    """As `git worktree add` creates them."""
+    fill(tree, ".git/config", text=CONFIG)
+    index = armed(tree)
+    fill(tree, ".git/worktrees/w/gitdir")
+    fill(tree, "w/.git", text="gitdir: ../.git/worktrees/w\n")
+    assert planted(tree, index) == []
+    fill(tree, ".git/worktrees/w/commondir", text="../../../evil\n")
+    fill(tree, ".git/worktrees/w/HEAD", text="ref: refs/heads/main\n")
+    assert planted(tree, index) == [".git/worktrees/w/commondir"]
+
+
+def test_a_git_file_whose_folder_becomes_a_link_is_moved(tree: Beneath) -> None:
+    index = armed(tree)
+    fill(tree, "g/file", "h/file")
+    fill(tree, "s/.git", text="gitdir: ../g\n")
+    assert planted(tree, index) == []
+    os.rename(f"{tree.path}/g", f"{tree.path}/old")
+    os.symlink("h", f"{tree.path}/g")
+    index.check_gitlinks()
+    assert index.moved == ["s/.git"]

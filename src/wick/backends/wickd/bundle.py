@@ -13,7 +13,7 @@ PACKAGE = Path(__file__).parent.parent.parent
 MODULES = (
     *("errors", "caps", "shapes", "beneath", "namespaces", "processes", "disk_usage"),
     *("patterns", "walking", "texts", "searching", "pinning", "protecting", "refusals", "descriptors", "workspace"),
-    "plants",
+    *("git_settings", "plants"),
 )
 _MAIN = b"from wick.backends.wickd.__main__ import main\n\nmain()\n"
 
