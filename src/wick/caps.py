@@ -155,6 +155,7 @@ PLANTS_NAMED = 100  # neutralised paths that the result of a command names
 GUARD_WALK_SECONDS = 60.0  # for the first walk of a workspace
 WATCH_SECONDS = 1.0  # between two walks of a workspace that the kernel cannot watch
 WATCH_PAUSE_SECONDS = 0.02  # between two walks that look for folders which were renamed unnoticed
+WATCH_LINGER_SECONDS = 3.0  # after the program was killed, a container's workspace is watched for this long
 WATCH_IDLE_SECONDS = 60.0  # a workspace without commands is watched for this long
 
 # state

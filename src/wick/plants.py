@@ -289,8 +289,12 @@ class Index:
 
     # -- plants -----------------------------------------------------------------------------------------------------
 
-    def arm(self) -> None:
-        """Accept everything that exists now; from here on, what is new was planted."""
+    def arm(self, *, mounted: bool = True) -> None:
+        """Accept everything that exists now; from here on, what is new was planted.
+
+        Where no mounts keep a command from what exists (not `mounted`), the parts of a git directory that lead to no
+        program are not accepted but inspected again when they change.
+        """
         self._trust_git_settings()
         found = self.entries()
         self._known = {entry.identity for entry in found.values() if entry.type != "link"}
@@ -298,6 +302,9 @@ class Index:
         self.armed, self.moved, self.stuck = True, [], []
         self._read_here.clear()
         self._gitlinks.clear()
+        if not mounted and self._git:
+            for folder in tuple(self._marked):
+                self._known -= {(info.st_dev, info.st_ino) for info in self._harmless_parts(folder)}
 
     def _trust_git_settings(self) -> None:
         """Protect the hooks, configs and programs that the git configs of the workspace name."""
@@ -313,6 +320,15 @@ class Index:
             if folder_above is not None:
                 self._mark(folder_above, name)
                 self._marked.add(folder_above)
+
+    def _harmless_parts(self, folder: Folder) -> Iterator[os.stat_result]:
+        for name, info in self._git_parts(folder):
+            if self._is_harmless_part(folder, name, info):
+                yield info
+        for name in tuple(folder.marked):
+            gitlink = self._stat(folder.place(name)) if fold_name(name) == GIT else None
+            if gitlink is not None and stat.S_ISREG(gitlink.st_mode) and self._is_harmless_gitlink(folder, name):
+                yield gitlink
 
     def restore_links(self) -> None:
         """Create protected links again that are gone: a link cannot be mounted over, so a command can remove it."""
@@ -421,26 +437,37 @@ class Index:
         there = {fold_name(name) for name in folder.marked}
         return "head" in there and ("commondir" in there or {"objects", "refs"} <= there)
 
-    def _settle_git(self, folder: Folder) -> None:
-        if not self._is_git_folder(folder):
-            return
+    def _git_parts(self, folder: Folder) -> list[tuple[str, os.stat_result]]:
+        """The parts of a git directory that lead to programs."""
         found: list[tuple[str, os.stat_result]] = []
+        if not self._is_git_folder(folder):
+            return found
         with suppress(OSError), self._held(folder.path) as fd:
             for name in folder.marked:
                 if fold_name(name) in TRUSTED:
                     with suppress(OSError):
                         found.append((name, os.stat(name, dir_fd=fd, follow_symlinks=False)))
-        for name, info in found:
-            folded = fold_name(name)
+        return found
+
+    def _settle_git(self, folder: Folder) -> None:
+        for name, info in self._git_parts(folder):
             if self._if_new(folder.place(name), info) is None:
                 continue
-            if folded in CONFIGS:
+            if fold_name(name) in CONFIGS:
                 self._settle_config(folder, name, info)
-            elif folded == "hooks":
-                if not self._has_only_samples(folder.place(name)):
-                    self._move_aside(folder, name)
-            elif info.st_nlink > 1 or not self._is_worktree(folder, name):
+            elif not self._is_harmless_part(folder, name, info):
                 self._move_aside(folder, name)
+
+    def _is_harmless_part(self, folder: Folder, name: str, info: os.stat_result) -> bool:
+        """Return True if a part of a git directory leads to no program."""
+        if fold_name(name) == "hooks":
+            return self._has_only_samples(folder.place(name))
+        if info.st_nlink > 1:
+            return False
+        if fold_name(name) in CONFIGS:
+            text = self._read(folder, name)
+            return text is not None and plain_config(text) == text
+        return self._is_worktree(folder, name)
 
     def _is_worktree(self, folder: Folder, name: str) -> bool:
         """Return True for `.git/worktrees/x/commondir` as `git worktree add` writes it."""

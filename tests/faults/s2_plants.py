@@ -13,9 +13,11 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from wick.backends.docker import Docker
 from wick.backends.local import Local
 from wick.protecting import PROTECTED
 
@@ -126,54 +128,69 @@ class Ground:
                 subprocess.run(["git", "status"], cwd=folder, capture_output=True, check=False, timeout=60)
         return self.mark.exists()
 
+    def open(self) -> Local | Docker:
+        """Return a backend with the repository as its workspace."""
+        return Local(self.workspace, protect=self._protect)
+
+    async def close(self, backend: Local | Docker) -> None:
+        """End what one plant has started."""
+        await backend.stop()
+
+    @property
+    def _program(self) -> str:
+        """The code of a program that runs a command in the workspace."""
+        return (
+            "import asyncio, sys; from wick.backends.local import Local; "
+            f"asyncio.run(Local(sys.argv[1], protect={self._protect!r}).execute(sys.argv[2]))"
+        )
+
     async def by_command(self, plant: Plant) -> bool:
-        backend = Local(self.workspace, protect=self._protect)
+        backend = self.open()
         await backend.execute(plant.command(self.mark))
         found = self.runs(plant.place)
-        await backend.stop()
+        await self.close(backend)
         return found
 
     async def by_job(self, plant: Plant, seconds: float = 30.0) -> bool:
         """The job goes on while git is run."""
-        backend = Local(self.workspace, protect=self._protect)
+        backend = self.open()
         await backend.background(f"{plant.command(self.mark)}; touch done; sleep 300")
         until = time.monotonic() + seconds
         while not (self.workspace / "done").exists() and time.monotonic() < until:
             await asyncio.sleep(0.01)
         await backend.execute("true")  # the notices so far are settled
         found = self.runs(plant.place)
-        await backend.stop()
+        await self.close(backend)
         return found
 
     async def by_a_program_that_is_killed(self, plant: Plant, seconds: float = 30.0) -> bool:
         """The program dies while the command runs, which plants until it dies too."""
         again = 'bad "$P"/.git/config'
         command = f"{plant.command(self.mark)}; touch done; while :; do {again}; done 2>/dev/null"
-        code = (
-            "import asyncio, sys; from wick.backends.local import Local; "
-            f"asyncio.run(Local(sys.argv[1], protect={self._protect!r}).execute(sys.argv[2]))"
-        )
-        argv = [sys.executable, "-c", code, str(self.workspace), command]
+        argv = [sys.executable, "-c", self._program, str(self.workspace), command]
         program = subprocess.Popen(argv, start_new_session=True)  # noqa: ASYNC220
         until = time.monotonic() + seconds
         while not (self.workspace / "done").exists() and time.monotonic() < until:
             await asyncio.sleep(0.01)
         os.kill(program.pid, signal.SIGKILL)
         program.wait()
-        while _at_work(self.workspace) and time.monotonic() < until:
+        while is_watched(self.workspace) and time.monotonic() < until:
             await asyncio.sleep(0.01)
         return self.runs(plant.place)
 
 
-def _at_work(workspace: Path) -> bool:
+def is_watched(workspace: Path) -> bool:
     """Return True if a process has the workspace in its arguments or is in it."""
     for pid in filter(str.isdigit, os.listdir("/proc")):
+        if int(pid) == os.getpid():
+            continue
         try:
-            if os.readlink(f"/proc/{pid}/cwd").startswith(str(workspace)):
-                return True
-            watched = any(os.readlink(f"/proc/{pid}/fd/{fd}") == str(workspace) for fd in os.listdir(f"/proc/{pid}/fd"))
-            if watched and int(pid) != os.getpid():
-                return True
+            links = ["cwd", *(f"fd/{fd}" for fd in os.listdir(f"/proc/{pid}/fd"))]
         except OSError:
             continue
+        for link in links:
+            with suppress(OSError):  # a descriptor that was closed meanwhile says nothing about the others
+                found = os.readlink(f"/proc/{pid}/{link}")
+                if found == str(workspace) or (link == "cwd" and found.startswith(str(workspace))):
+                    return True
     return False

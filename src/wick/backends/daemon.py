@@ -151,9 +151,9 @@ class Daemon(Wire):
 
     # -- protected paths --------------------------------------------------------------------------------------------
 
-    async def guard(self, root: str, protect: Sequence[str], *, arm: bool = True) -> Json:
+    async def guard(self, root: str, protect: Sequence[str], *, arm: bool = True, contained: bool = False) -> Json:
         """Watch a workspace while a command runs there; return its protected paths as `entries`, and a `guard`."""
-        request = {"op": "guard", "root": root, "protect": [*protect], "arm": arm}
+        request = {"op": "guard", "root": root, "protect": [*protect], "arm": arm, "contained": contained}
         return await self._result(request, caps.GUARD_WALK_SECONDS)
 
     async def release(self, guard: str) -> Json:

@@ -27,7 +27,8 @@ from wick.backends.containers.life import Life, Link
 from wick.backends.containers.plain import Plain
 from wick.backends.containers.plan import Limits, Plan, mounts
 from wick.backends.containers.shellfiles import ShellFiles
-from wick.backends.daemon import Gone
+from wick.backends.daemon import Daemon, Gone
+from wick.backends.workspace_guard import GuardedTerminal
 from wick.errors import BackendError, ConfigError
 from wick.protecting import PROTECTED
 from wick.protocols import OnOutput, Protection, Status, Terminal
@@ -123,7 +124,9 @@ class Docker:
 
     @property
     def protection(self) -> Protection:
-        return Protection("strong", "docker", self._plan.says())
+        watched = ", ".join(source for source, _ in self._life.watched)
+        note = f"; while commands run, code that they plant in {watched} is neutralised" if watched else ""
+        return Protection("strong", "docker", self._plan.says() + note)
 
     @property
     def uses_daemon(self) -> bool:
@@ -162,33 +165,61 @@ class Docker:
         _check_command(command, limit, env or {})
         folder, link = self._folder(workdir), await self._life.ready()
         await self._enter(link, folder)
+        options: dict[str, Any] = {"workdir": folder, "stdin": stdin, "timeout": limit}
+        async with link.guards.held() as guard:
+            executed = await self._run(link, command, env, on_output, options)
+        return guard.add_to(executed)
+
+    async def _run(
+        self,
+        link: Link,
+        command: str,
+        env: Mapping[str, str] | None,
+        on_output: OnOutput | None,
+        options: dict[str, Any],
+    ) -> Executed:
         if daemon := link.daemon:
             told = {**link.env, **(env or {})}
             try:
-                return await daemon.run(
-                    command, workdir=folder, stdin=stdin, timeout=limit, env=told, on_output=on_output
-                )
+                return await daemon.run(command, env=told, on_output=on_output, **options)
             except Gone as gone:
                 link = await self._instead(gone, "the command")
-        options: dict[str, Any] = {"workdir": folder, "stdin": stdin, "timeout": limit, "env": env}
-        return await self._plainly(link, lambda plain: plain.run(command, on_output=on_output, **options))
+        return await self._plainly(link, lambda plain: plain.run(command, env=env, on_output=on_output, **options))
 
     async def background(self, command: str, *, workdir: str = "", approved: bool = False) -> Job:
         _check_command(command)
         folder, link = self._folder(workdir), await self._life.ready()
         await self._enter(link, folder)
+        guard = await link.guards.begin()
+        try:
+            runner, job = await self._start_job(link, command, folder)
+        except BaseException:
+            await guard.end()
+            raise
+        link.guards.follow(runner, job["id"], guard, lambda: self._jobs(link), self._life.settle)
+        return job
+
+    async def _start_job(self, link: Link, command: str, folder: str) -> tuple[Daemon | Plain, Job]:
         if daemon := link.daemon:
             try:
-                return await daemon.job(command, workdir=folder, env=link.env)
+                return daemon, await daemon.job(command, workdir=folder, env=link.env)
             except Gone as gone:
                 link = await self._instead(gone, "the command")
-        return await self._plainly(link, lambda plain: plain.job(command, workdir=folder))
+        job = await self._plainly(link, lambda plain: plain.job(command, workdir=folder))
+        return cast(Plain, link.plain), job
 
     async def jobs(self) -> Sequence[Job]:
         link = self._life.link
-        if link is None:
-            return []
-        return [*(await link.daemon.jobs() if link.daemon else []), *(link.plain.jobs() if link.plain else [])]
+        return [job for _, job in await self._jobs(link)] if link else []
+
+    async def _jobs(self, link: Link) -> list[tuple[Daemon | Plain, Job]]:
+        """Return the jobs, each with its runner."""
+        found: list[tuple[Daemon | Plain, Job]] = []
+        if daemon := link.daemon:
+            found += [(daemon, job) for job in await daemon.jobs()]
+        if plain := link.plain:
+            found += [(plain, job) for job in plain.jobs()]
+        return [(runner, await link.guards.explain(runner, job)) for runner, job in found]
 
     async def job_output(self, id: str, *, offset: int = 0) -> JobOutput:
         link = await self._life.ready()
@@ -200,12 +231,21 @@ class Docker:
     async def end_job(self, id: str) -> Job:
         link = await self._life.ready()
         if link.daemon and not (link.plain and link.plain.has(id)):
-            return await link.daemon.end_job(id)
+            return await link.guards.explain(link.daemon, await link.daemon.end_job(id))
         assert link.plain is not None
-        return await link.plain.end_job(id)
+        return await link.guards.explain(link.plain, await link.plain.end_job(id))
 
     async def terminal(self, *, rows: int = 24, columns: int = 80, approved: bool = False) -> Terminal:
         link = await self._life.ready()
+        guard = await link.guards.begin()
+        try:
+            inner = await self._start_terminal(link, rows, columns)
+        except BaseException:
+            await guard.end()
+            raise
+        return GuardedTerminal(inner, guard, lambda _: None)
+
+    async def _start_terminal(self, link: Link, rows: int, columns: int) -> Terminal:
         env = {"TERM": "xterm-256color", **link.env}
         if daemon := link.daemon:
             try:

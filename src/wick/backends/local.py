@@ -23,7 +23,8 @@ from wick.backends.sandbox.choosing import choose
 from wick.backends.sandbox.greps import Asked
 from wick.backends.sandbox.launch import Launch, Place
 from wick.backends.sandbox.quota import Quota
-from wick.backends.sandbox.started import LocalTerminal, StartedJob
+from wick.backends.sandbox.started import StartedJob
+from wick.backends.workspace_guard import GuardedTerminal
 from wick.errors import BackendError, ConfigError
 from wick.processes import DEFAULT_PATH, LIMITS
 from wick.protecting import PROTECTED
@@ -89,7 +90,7 @@ class Local:
         self._daemon: Daemon | None = None
         self._opening = Lock()
         self._started: dict[str, StartedJob] = {}
-        self._terminals: set[LocalTerminal] = set()
+        self._terminals: set[GuardedTerminal] = set()
         self._running: set[asyncio.Task[Any]] = set()
         self._stopped: set[asyncio.Task[Any]] = set()
         self._numbers = count(1)
@@ -212,13 +213,13 @@ class Local:
         """End a job and everything it started."""
         return await self._job(id).end()
 
-    async def terminal(self, *, rows: int = 24, columns: int = 80, approved: bool = False) -> LocalTerminal:
+    async def terminal(self, *, rows: int = 24, columns: int = 80, approved: bool = False) -> GuardedTerminal:
         """A shell that somebody types into, in the same sandbox."""
         self._may("a terminal", approved)
         shell = BASH if os.access(BASH, os.X_OK) else SHELL
         launch = await self._begun([shell], env={"TERM": "xterm-256color"}, terminal=True)
         inner = await self._or_ended(launch, launch.daemon.terminal(**launch.options, rows=rows, columns=columns))
-        terminal = LocalTerminal(inner, launch, self._terminals.discard)
+        terminal = GuardedTerminal(inner, launch, self._terminals.discard)
         self._terminals.add(terminal)
         return terminal
 

@@ -17,6 +17,7 @@ from wick.backends.containers import shared
 from wick.backends.containers.container import Container
 from wick.backends.containers.engine import Engine
 from wick.backends.containers.injecting import Launched, NoDaemon, launch
+from wick.backends.containers.mount_guard import MountGuards
 from wick.backends.containers.plain import Plain
 from wick.backends.containers.plan import Plan
 from wick.backends.containers.shellfiles import ShellFiles
@@ -32,6 +33,7 @@ from wick.workers import in_thread
 class Link:
     """What one event loop has of the container."""
 
+    guards: MountGuards
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     container: str = ""  # its id; another one has another daemon
     env: dict[str, str] = field(default_factory=dict)
@@ -57,6 +59,8 @@ class Life:
         self.begun = False  # whether there may be a container
         self.token = secrets.token_urlsafe(32)
         self._how, self._protect, self._pull = daemon, tuple(protect), pull
+        # The folders of this host that commands can write; those of another machine cannot be watched from here.
+        self.watched = plan.shared_folders() if engine.address.local else []
         self._links: WeakKeyDictionary[asyncio.AbstractEventLoop, Link] = WeakKeyDictionary()
 
     @property
@@ -82,6 +86,8 @@ class Life:
             self.status = Status("error", str(error))
             raise
         finally:
+            if link is not None:
+                await link.guards.close()
             await self.engine.close()
         if self.plan.shared:
             shared.remove(self.plan.shared)
@@ -92,7 +98,7 @@ class Life:
         loop = asyncio.get_running_loop()
         link = self._links.get(loop)
         if link is None:
-            link = self._links[loop] = Link()
+            link = self._links[loop] = Link(MountGuards(self.watched, self.plan.workdir, self._protect))
         if link.daemon is None:
             async with link.lock:
                 if link.over:
@@ -138,7 +144,7 @@ class Life:
         await _let_go(link)
         link.container, link.why, link.retry_at = container, "", 0.0
         link.env = dict(line.partition("=")[::2] for line in found["Config"].get("Env") or [])
-        link.plain = Plain(self.engine, container)
+        link.plain = link.guards.plain = Plain(self.engine, container)
         link.files = ShellFiles(link.plain, self.plan.workdir, self._protect)
 
     def lost(self, link: Link, error: BackendError) -> None:

@@ -82,6 +82,8 @@ class Plain:
         self._entering = asyncio.Lock()  # whoever begins something waits until it is tidied up
         self._timer: asyncio.TimerHandle | None = None
         self._tidying: asyncio.Task[None] | None = None
+        self.tidy = asyncio.Event()  # set while no process of a command can be left
+        self.tidy.set()
         self._closed = False
 
     def _mark(self) -> str:
@@ -96,6 +98,7 @@ class Plain:
         if self._timer is not None:
             self._timer.cancel()
         if not (self._users or self._closed):
+            self.tidy.clear()
             self._timer = asyncio.get_running_loop().call_later(SETTLE_SECONDS, self._begin_to_tidy)
 
     def _begin_to_tidy(self) -> None:
@@ -110,12 +113,14 @@ class Plain:
                 if not await self._lifeline.tidy():
                     path = f"/containers/{self._container}/restart"
                     await self._engine.ask("POST", path, {"t": 0}, seconds=caps.LAUNCH_SECONDS)
+            self.tidy.set()
 
     async def _enter(self) -> None:
         """Begin something, and see to it that somebody inside ends it if this program is killed."""
         async with self._entering:
             await self._lifeline.hold()
             self._users += 1
+            self.tidy.clear()
 
     @asynccontextmanager
     async def _beginning(self) -> AsyncIterator[None]:
@@ -292,6 +297,7 @@ class Plain:
         await asyncio.gather(*tasks, return_exceptions=True)
         await self._lifeline.close()
         self._jobs.clear()
+        self.tidy.set()
 
 
 class _Job(Background):

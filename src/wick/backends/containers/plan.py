@@ -111,6 +111,18 @@ class Plan:
         """Whether the workspace outlives the container."""
         return any(_within(self.workdir, mount.split(":")[1]) for mount in self.mounts)
 
+    def shared_folders(self) -> list[tuple[str, str]]:
+        """Return the folders of the engine's machine that commands may write as part of the workspace.
+
+        Each is a pair of its path there and its path in the container.
+        """
+        found = [(source, target) for source, target, *mode in (mount.split(":") for mount in self.mounts) if not mode]
+        return [
+            (source, target)
+            for source, target in found
+            if source.startswith("/") and (_within(self.workdir, target) or _within(target, self.workdir))
+        ]
+
     def says(self) -> str:
         """What confines the container, for people."""
         network = {"none": "no network", "own": "a network of its own"}.get(self.network, f"the network {self.network}")

@@ -11,33 +11,28 @@ Both take a few system calls, which are made in a thread.
 
 from __future__ import annotations
 
-import asyncio
 import errno
 import os
 import shutil
 import tempfile
 import weakref
-from collections.abc import Awaitable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from threading import Lock
-from typing import Any, TypedDict, TypeVar
+from typing import Any, TypedDict
 
-from wick import caps
 from wick.backends.daemon import Daemon
 from wick.backends.sandbox import cgroups, protected
 from wick.backends.sandbox.confining import Command, Sandbox, View
 from wick.backends.sandbox.pinned import pinned_covers
 from wick.backends.sandbox.quota import Quota, Room
+from wick.backends.workspace_guard import WorkspaceGuard, explain_stuck, to_its_end
 from wick.beneath import Beneath
 from wick.errors import BackendError
-from wick.plants import Entry
 from wick.processes import ended_by
 from wick.shapes import Executed
 from wick.workers import in_thread
 from wick.workspace import Workspace
-
-T = TypeVar("T")
 
 Identity = tuple[int, int]
 
@@ -147,9 +142,7 @@ class Launch:
         self._command: Command | None = None
         self._at_work_in: Identity | None = None
         self._file_bytes = 0  # the most that one file may have; 0: no limit
-        self.guard = ""  # by which wickd knows that the workspace is watched for this command
-        self.moved: list[str] = []  # protected paths that appeared, and have another name now
-        self._stuck: list[str] = []  # and those that could not get one
+        self._guard = WorkspaceGuard(daemon, place.tree.path, place.protect, arm=not read_only)
         self._reached = ""  # a limit, as a sentence
 
     async def begin(self) -> None:
@@ -159,11 +152,17 @@ class Launch:
         await to_its_end(in_thread(self._prepare, "command"))
 
     async def _watch(self) -> None:
-        place = self._place
-        found = await self.daemon.guard(place.tree.path, place.protect, arm=not self._read_only)
-        self.guard = found["guard"]
-        entries = (Entry(path, what, (dev, ino), *more) for path, what, (dev, ino), *more in found["entries"])
-        self._before = {entry.path: entry for entry in entries}
+        self._before = await self._guard.begin()
+
+    @property
+    def guard(self) -> str:
+        """The name by which wickd knows that the workspace is watched for this command."""
+        return self._guard.name
+
+    @property
+    def moved(self) -> list[str]:
+        """Protected paths that appeared, and have another name now."""
+        return self._guard.moved
 
     def _prepare(self) -> None:
         place = self._place
@@ -218,11 +217,7 @@ class Launch:
 
     async def end(self) -> None:
         """Settle what the command left; to end twice changes nothing."""
-        guard, self.guard = self.guard, ""
-        if guard:
-            with suppress(BackendError):  # wickd is gone, and has settled it
-                found = await to_its_end(self.daemon.release(guard))
-                self.moved, self._stuck = _named(found["moved"]), _named(found["stuck"])
+        await self._guard.end()
         await to_its_end(in_thread(self._tidy, "command"))
 
     def _tidy(self) -> None:
@@ -243,29 +238,12 @@ class Launch:
         """Why the command ended as it did, and what is left to do."""
         if self._reached:
             error = f"{self._reached}; {error}" if exit_code == TIME_LIMIT else self._reached
-        stuck = f"move these away, they appeared and are protected: {', '.join(self._stuck)}" if self._stuck else ""
-        return "; ".join(filter(None, [error or self._signal(exit_code), stuck]))
+        return explain_stuck(error or self._signal(exit_code), self._guard.stuck)
 
     def _signal(self, exit_code: int) -> str:
         if self._place.sandbox.hides_signals and exit_code - 128 in DEADLY:
             return ended_by(exit_code - 128)[1]
         return ""
-
-
-async def to_its_end(work: Awaitable[T]) -> T:
-    """Await something short. Cancelling waits for it, as what it began must be known to be undone."""
-    task = asyncio.ensure_future(work)
-    try:
-        return await asyncio.shield(task)
-    except asyncio.CancelledError:
-        task.add_done_callback(lambda done: done.cancelled() or done.exception())  # nobody else asks
-        await asyncio.wait([task], timeout=caps.CANCEL_GRACE_SECONDS)
-        raise
-
-
-def _named(paths: Sequence[str]) -> list[str]:
-    more = len(paths) - caps.PLANTS_NAMED
-    return sorted(paths)[: caps.PLANTS_NAMED] + ([f"… and {more} more"] if more > 0 else [])
 
 
 # -- commands at work -----------------------------------------------------------------------------------------------

@@ -1,13 +1,13 @@
-"""What goes on by itself: jobs and terminals of the local backend, each with its launch."""
+"""Background jobs of the local backend, each with its launch."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 
-from wick.backends.daemon import Daemon, DaemonTerminal
+from wick.backends.daemon import Daemon
 from wick.backends.sandbox.launch import Launch
+from wick.backends.workspace_guard import explain_moved
 from wick.errors import BackendError
 from wick.shapes import Job, JobOutput
 
@@ -39,9 +39,7 @@ class StartedJob:
         return self.job
 
     def _explained(self, found: Job) -> str:
-        error, moved = self.launch.explained(found["exit_code"], found["error"]), self.launch.moved
-        note = f"protected paths appeared meanwhile and were moved aside: {', '.join(moved)}" if moved else ""
-        return "; ".join(filter(None, [error, note]))
+        return explain_moved(self.launch.explained(found["exit_code"], found["error"]), self.launch.moved)
 
     async def output(self, offset: int) -> JobOutput:
         if not self.daemon.alive:
@@ -55,39 +53,3 @@ class StartedJob:
             with suppress(BackendError):
                 found = await self.daemon.end_job(self.id)
         return await self.update(found)
-
-
-class LocalTerminal:
-    """A shell in the sandbox that somebody types into."""
-
-    def __init__(self, inner: DaemonTerminal, launch: Launch, over: Callable[[LocalTerminal], None]) -> None:
-        self._inner, self._launch, self._over = inner, launch, over
-
-    @property
-    def moved(self) -> list[str]:
-        """Protected paths that appeared meanwhile and were moved aside, once it has ended."""
-        return self._launch.moved
-
-    async def read(self) -> bytes:
-        """The next bytes; none at the end."""
-        data = await self._inner.read()
-        if not data:
-            await self._end()
-        return data
-
-    async def write(self, data: bytes) -> None:
-        await self._inner.write(data)
-
-    async def resize(self, rows: int, columns: int) -> None:
-        await self._inner.resize(rows, columns)
-
-    async def close(self) -> None:
-        """End the shell and everything that runs in it."""
-        try:
-            await self._inner.close()
-        finally:
-            await self._end()
-
-    async def _end(self) -> None:
-        self._over(self)
-        await self._launch.end()

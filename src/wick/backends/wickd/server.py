@@ -262,7 +262,8 @@ class Connection(Lines):
             else:
                 self.refuse(id, "the workspace cannot be watched; see that it can be read", "failed")
 
-        self._watchers.guard(wanted.text("root"), wanted.texts("protect"), wanted.flag("arm"), reply)
+        key = (wanted.text("root"), tuple(wanted.texts("protect")), wanted.flag("contained"))
+        self._watchers.guard(key, wanted.flag("arm"), reply)
 
     def _release(self, id: str, wanted: Wanted) -> None:
         guard = wanted.text("guard")

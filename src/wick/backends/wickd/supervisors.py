@@ -62,6 +62,7 @@ def guard(parent: int | None = None) -> None:
     try:
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, lambda *_: quietly(os.kill, pid, signal.SIGTERM))
+        signal.signal(signal.SIGUSR1, lambda *_: _give_time() if parent else None)
         close_from(3)
         if parent:
             signal.signal(signal.SIGALRM, lambda *_: quietly(_kill_orphan, pid, parent))
@@ -71,6 +72,15 @@ def guard(parent: int | None = None) -> None:
         Family(0).end(5.0)
     finally:
         os._exit(0)
+
+
+def _give_time() -> None:
+    signal.setitimer(signal.ITIMER_REAL, caps.WATCH_LINGER_SECONDS + LOOK_SECONDS, LOOK_SECONDS)
+
+
+def ask_for_time() -> None:
+    """Have the guard of this process wait for its watchers after the parent has ended; all commands have ended."""
+    quietly(os.kill, os.getppid(), signal.SIGUSR1)
 
 
 def _kill_orphan(pid: int, parent: int) -> None:

@@ -9,6 +9,9 @@ watches left, the watcher walks the workspace before and after each command, and
 A watcher outlives the client: when the connection ends, wickd ends all commands, then the watcher settles their last
 changes. It speaks lines of JSON over a socket: `guard` (a command is about to start), `release` (it has ended).
 
+Commands of a container end a moment after the client. A watcher of a workspace that a container shares with this host
+(`contained`) therefore runs for some seconds more. No mounts protect such a workspace either: see `Index.arm`.
+
 This module also runs inside containers: the standard library only, Python 3.8.
 """
 
@@ -31,6 +34,7 @@ from typing import Callable, NoReturn, Optional, Sequence, Tuple
 
 from wick import caps
 from wick.backends.wickd.polling import Loop
+from wick.backends.wickd.supervisors import ask_for_time
 from wick.beneath import Beneath
 from wick.plants import Folder, Index
 from wick.processes import close_from, quietly
@@ -46,7 +50,7 @@ _NAMES = _ATTRIB | _MOVED_FROM | _MOVED_TO | _CREATE | _ONLYDIR
 
 Reply = Callable[[Json], None]
 Notice = Tuple[Optional[Folder], int, int, str]
-Key = Tuple[str, Tuple[str, ...]]
+Key = Tuple[str, Tuple[str, ...], bool]  # the workspace, the protected names, and whether its commands are contained
 
 
 # -- the watcher's process ------------------------------------------------------------------------------------------
@@ -111,7 +115,8 @@ class Notices:
 class Watch:
     """One workspace: its index, and the notices that keep it up to date."""
 
-    def __init__(self, root: str, protect: Sequence[str]) -> None:
+    def __init__(self, root: str, protect: Sequence[str], contained: bool = False) -> None:
+        self._contained = contained
         self._notices = Notices()
         self._index = Index(Beneath(root), protect, self._notices.watch)
         self._guards: set[str] = set()
@@ -203,14 +208,25 @@ class Watch:
     def _guard(self, guard: str) -> Json:
         if guard:
             if not self._guards:
-                self._index.arm()
+                self._index.arm(mounted=not self._contained)
             self._guards.add(guard)
             self._since[guard] = (len(self._index.moved), len(self._index.stuck))
         return {"entries": [*self._index.entries().values()]}
 
+    def linger(self) -> None:
+        """Settle for some seconds more, if contained commands were running when the connection ended."""
+        seconds = caps.WATCH_LINGER_SECONDS if self._contained and self._guards else 0.0
+        poller, until = select.poll(), time.monotonic() + seconds
+        if self.fd >= 0:
+            poller.register(self.fd, select.POLLIN)
+        while (left := until - time.monotonic()) > 0:
+            poller.poll(min(left, self.pause or left) * 1000)
+            self.settle()
+        self.settle(asked=True)
 
-def _serve(control: socket.socket, root: str, protect: Sequence[str]) -> None:
-    watch = Watch(root, protect)
+
+def _serve(control: socket.socket, key: Key) -> None:
+    watch = Watch(*key)
     control.sendall(b"{}\n")
     poller = select.poll()
     poller.register(control, select.POLLIN)
@@ -226,13 +242,14 @@ def _serve(control: socket.socket, root: str, protect: Sequence[str]) -> None:
         data = control.recv(_READ_BYTES)
         if not data:
             watch.settle(asked=True)
+            watch.linger()
             return
         *lines, said = (said + data).split(b"\n")
         for line in lines:
             control.sendall(json.dumps(watch.answer(json.loads(line))).encode() + b"\n")
 
 
-def _begin(control: int, root: str, protect: Sequence[str]) -> NoReturn:
+def _begin(control: int, key: Key) -> NoReturn:
     """The first moments of a watcher: nothing of wickd's stays open in it."""
     try:
         signal.set_wakeup_fd(-1)
@@ -243,7 +260,7 @@ def _begin(control: int, root: str, protect: Sequence[str]) -> NoReturn:
             os.dup2(control, _CONTROL, inheritable=False)
         close_from(_CONTROL + 1)
         os.chdir("/")
-        _serve(socket.socket(fileno=_CONTROL), root, protect)
+        _serve(socket.socket(fileno=_CONTROL), key)
     except OSError:
         pass
     finally:
@@ -256,14 +273,15 @@ def _begin(control: int, root: str, protect: Sequence[str]) -> NoReturn:
 class Watcher:
     """wickd's end of one watcher. Replies come in the order of the requests."""
 
-    def __init__(self, loop: Loop, root: str, protect: Sequence[str], lost: Callable[[Watcher], None]) -> None:
+    def __init__(self, loop: Loop, key: Key, lost: Callable[[Watcher], None]) -> None:
         ours, theirs = socket.socketpair()
         self.pid = os.fork()
         if self.pid == 0:
-            _begin(theirs.fileno(), root, protect)
+            _begin(theirs.fileno(), key)
         theirs.close()
         ours.setblocking(False)
         self._loop, self._control, self._lost = loop, ours, lost
+        self._contained, self.lingers = key[-1], False
         self._said, self._to_send = bytearray(), bytearray()
         self._replies: deque[Reply] = deque([lambda _: None])  # for the line that says that it has begun
         self.guards: set[str] = set()
@@ -316,7 +334,8 @@ class Watcher:
             reply({"lost": True})
 
     def dismiss(self) -> None:
-        """Have it settle what has changed, and end."""
+        """Have it settle what has changed, and end; after a while, if contained commands may still run."""
+        self.lingers = self._contained and bool(self.guards)
         quietly(self._control.shutdown, socket.SHUT_WR)
 
 
@@ -335,12 +354,11 @@ class Watchers:
     def pids(self) -> Sequence[int]:
         return [one.pid for one in self._all.values()]
 
-    def guard(self, root: str, protect: Sequence[str], arm: bool, reply: Callable[[str, Json], None]) -> None:
+    def guard(self, key: Key, arm: bool, reply: Callable[[str, Json], None]) -> None:
         """Answer with the protected paths of a workspace, and a name by which `release` knows the guard."""
-        key = (root, tuple(protect))
         watcher = self._all.get(key)
         if watcher is None:
-            watcher = self._all[key] = Watcher(self._loop, root, protect, self._lose)
+            watcher = self._all[key] = Watcher(self._loop, key, self._lose)
             self._look_for_idle()
         self._count += 1
         guard = f"guard-{self._count}" if arm else ""
@@ -376,7 +394,7 @@ class Watchers:
 
     def forget(self, root: str) -> None:
         """Dismiss the watchers of a workspace that no command runs in."""
-        for (its, _), watcher in self._all.items():
+        for (its, *_), watcher in self._all.items():
             if its == root and not watcher.guards:
                 watcher.dismiss()
 
@@ -398,6 +416,9 @@ class Watchers:
         """After all commands have ended: let each watcher settle their last changes."""
         for watcher in [*self._all.values()]:
             watcher.dismiss()
+        if any(watcher.lingers for watcher in self._all.values()):
+            ask_for_time()
+            seconds += caps.WATCH_LINGER_SECONDS
         until = time.monotonic() + seconds
         while self._all and time.monotonic() < until:
             self._loop.later(0.01, lambda: None)

@@ -1,0 +1,195 @@
+"""Guards of the host folders that a container has as its workspace, for its commands, jobs and terminals.
+
+    guards = MountGuards([("/srv/project", "/workspace")], "/workspace", PROTECTED)
+    async with guards.held() as guard:
+        …                                    a command runs
+    guard.moved                              the plants that have another name now
+
+The watcher is that of the local backend: a process on this host (wick.backends.wickd.watcher).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import posixpath
+from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Sequence
+from contextlib import asynccontextmanager, suppress
+from contextvars import Context
+from typing import Any
+
+from wick import caps
+from wick.backends.containers.plain import Plain
+from wick.backends.daemon import on_host
+from wick.backends.workspace_guard import WorkspaceGuard, explain_moved, explain_stuck, to_its_end
+from wick.errors import BackendError
+from wick.shapes import Executed, Job
+from wick.workers import in_thread
+
+ListJobs = Callable[[], Awaitable[Sequence[tuple[Hashable, Job]]]]
+
+
+class MountGuard:
+    """The guards of all shared folders, for one command, job or terminal."""
+
+    def __init__(self, owner: MountGuards) -> None:
+        self._owner = owner
+        self._guards: list[WorkspaceGuard] = []
+
+    async def begin(self) -> None:
+        """Have the folders watched. A folder that this host does not have is on another machine."""
+        for source, target in self._owner.folders:
+            if await self._owner.has_here(source):
+                daemon, show = await on_host(), self._owner.show_in(target)
+                guard = WorkspaceGuard(daemon, source, self._owner.protect, contained=True, show=show)
+                self._guards.append(guard)
+                await to_its_end(guard.begin())
+
+    async def end(self) -> None:
+        """Settle the changes. Where processes may be left for a moment, a trailing guard continues."""
+        await self._owner.trail()
+        await self.end_now()
+
+    async def end_now(self) -> None:
+        self._owner.open.discard(self)
+        for guard in self._guards:
+            await guard.end()
+
+    @property
+    def moved(self) -> list[str]:
+        return [path for guard in self._guards for path in guard.moved]
+
+    def explain(self, error: str) -> str:
+        return explain_stuck(error, [path for guard in self._guards for path in guard.stuck])
+
+    def add_to(self, executed: Executed) -> Executed:
+        """Return the result of a command with the plants that were neutralised."""
+        return {**executed, "error": self.explain(executed["error"]), "moved": [*executed["moved"], *self.moved]}
+
+
+class MountGuards:
+    """The guards that one event loop holds. `folders` are pairs: a path on this host, and its place in the container.
+
+    A job is followed: its guard ends within a second after it, whether or not its end is asked for.
+    """
+
+    def __init__(self, folders: Sequence[tuple[str, str]], workdir: str, protect: Sequence[str]) -> None:
+        self.folders, self.protect, self._workdir = folders, protect, workdir
+        self.plain: Plain | None = None  # where processes may outlive their command for a moment
+        self.open: set[MountGuard] = set()
+        self._here: set[str] = set()  # folders that exist on this host
+        self._jobs: dict[tuple[Hashable, str], MountGuard] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._following = self._trailing = False
+
+    async def has_here(self, source: str) -> bool:
+        """Return True if a folder exists on this host."""
+        if source not in self._here and await in_thread(lambda: os.path.isdir(source), "command"):
+            self._here.add(source)
+        return source in self._here
+
+    def show_in(self, target: str) -> Callable[[str], str]:
+        """Return a function from a path in a shared folder to the path that commands know."""
+
+        def show(path: str) -> str:
+            full, workdir = posixpath.join(target, path), f"{self._workdir}/"
+            return full[len(workdir) :] if full.startswith(workdir) else full
+
+        return show
+
+    async def begin(self) -> MountGuard:
+        guard = MountGuard(self)
+        self.open.add(guard)
+        try:
+            await guard.begin()
+        except BaseException:
+            await guard.end_now()
+            raise
+        return guard
+
+    @asynccontextmanager
+    async def held(self) -> AsyncIterator[MountGuard]:
+        """Watch the folders while a command runs."""
+        guard = await self.begin()
+        try:
+            yield guard
+        finally:
+            await guard.end()
+
+    # -- jobs -------------------------------------------------------------------------------------------------------
+
+    def follow(
+        self, runner: Hashable, id: str, guard: MountGuard, list_jobs: ListJobs, tidy: Callable[[], None]
+    ) -> None:
+        """End a guard when a job of a runner has ended, or its runner is gone; `tidy` ends processes that it left."""
+        if not self.folders:
+            return
+        self._jobs[runner, id] = guard
+        if not self._following:
+            self._following = True
+            self._start(self._follow(list_jobs, tidy))
+
+    async def _follow(self, list_jobs: ListJobs, tidy: Callable[[], None]) -> None:
+        try:
+            while any(guard in self.open for guard in self._jobs.values()):
+                await asyncio.sleep(caps.WATCH_SECONDS)
+                with suppress(BackendError):
+                    known = {(runner, job["id"]) for runner, job in await list_jobs()}
+                    for key in self._jobs.keys() - known:
+                        lost = self._jobs.pop(key)
+                        if lost in self.open:
+                            tidy()
+                            await lost.end()
+        finally:
+            self._following = False
+
+    async def explain(self, runner: Hashable, job: Job) -> Job:
+        """End the guard of a job that has ended; return the job with the plants that were neutralised."""
+        guard = self._jobs.get((runner, job["id"]))
+        if guard is None or job["running"]:
+            return job
+        if guard in self.open:
+            await guard.end()
+        return {**job, "error": explain_moved(guard.explain(job["error"]), guard.moved)}
+
+    # -- processes that outlive their command -----------------------------------------------------------------------
+
+    async def trail(self) -> None:
+        """Without wickd in the container, a process can outlive its command for a moment: watch until it is ended."""
+        plain = self.plain
+        if plain is None or plain.tidy.is_set() or self._trailing or not self.folders:
+            return
+        self._trailing = True
+        try:
+            self._start(self._trail(plain, await self.begin()))
+        except BackendError:  # there is no watcher to be had
+            self._trailing = False
+        except BaseException:
+            self._trailing = False
+            raise
+
+    async def _trail(self, plain: Plain, guard: MountGuard) -> None:
+        try:
+            await plain.tidy.wait()
+        finally:
+            self._trailing = False
+            await guard.end_now()
+
+    def _start(self, work: Any) -> None:
+        task = asyncio.create_task(work, name="guards of a container", context=Context())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def close(self) -> None:
+        """The container is gone: settle its last changes, and stop watching."""
+        for task in [*self._tasks]:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        for guard in [*self.open]:
+            await guard.end_now()
+        self._jobs.clear()
+        if self._here:
+            with suppress(BackendError):
+                daemon = await on_host()
+                for source in self._here:
+                    await daemon.unwatch(source)

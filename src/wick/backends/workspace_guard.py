@@ -1,0 +1,141 @@
+"""A guard of a workspace on this host: a watcher follows the folder while a command runs, and neutralises plants.
+
+    guard = WorkspaceGuard(await on_host(), "/srv/project", PROTECTED)
+    entries = await guard.begin()            the protected paths that exist
+    …                                        the command runs
+    await guard.end()
+    guard.moved                              the plants that have another name now
+
+The watcher itself is in wick.backends.wickd.watcher.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from typing import Protocol, TypeVar
+
+from wick import caps
+from wick.backends.daemon import Daemon
+from wick.errors import BackendError
+from wick.plants import Entry
+from wick.protocols import Terminal
+
+T = TypeVar("T")
+
+
+class WorkspaceGuard:
+    """A folder that is watched while a command runs in it; `arm` is False for a command that cannot write.
+
+    A command that is `contained` runs in a container. No mounts protect what exists, and the command may end a moment
+    after the program that started it. `show` turns a path into the one that the result of the command names.
+    """
+
+    def __init__(
+        self,
+        daemon: Daemon,
+        root: str,
+        protect: Sequence[str],
+        *,
+        arm: bool = True,
+        contained: bool = False,
+        show: Callable[[str], str] = str,
+    ) -> None:
+        self._daemon, self._root, self._protect = daemon, root, protect
+        self._arm, self._contained, self._show = arm, contained, show
+        self._ended = False
+        self.name = ""  # by which wickd knows the guard
+        self.moved: list[str] = []
+        self.stuck: list[str] = []  # plants that could not be renamed
+
+    async def begin(self) -> dict[str, Entry]:
+        """Have the folder watched; return its protected paths."""
+        found = await self._daemon.guard(self._root, self._protect, arm=self._arm, contained=self._contained)
+        self.name = found["guard"]
+        if self._ended:  # the caller was cancelled during the first walk
+            await self.end()
+        entries = (Entry(path, what, (dev, ino), *more) for path, what, (dev, ino), *more in found["entries"])
+        return {entry.path: entry for entry in entries}
+
+    async def end(self) -> None:
+        """Settle the changes of the command, and stop watching for it. A second call changes nothing."""
+        name, self.name, self._ended = self.name, "", True
+        if name:
+            with suppress(BackendError):  # wickd is gone, and its watcher has settled the changes
+                found = await to_its_end(self._daemon.release(name))
+                self.moved = _shorten([self._show(path) for path in found["moved"]])
+                self.stuck = _shorten([self._show(path) for path in found["stuck"]])
+
+
+class Guarding(Protocol):
+    """A guard of one command, job or terminal."""
+
+    @property
+    def moved(self) -> list[str]: ...
+
+    async def end(self) -> None: ...
+
+
+class GuardedTerminal:
+    """A terminal whose workspace is watched until it has ended."""
+
+    def __init__(self, inner: Terminal, guard: Guarding, over: Callable[[GuardedTerminal], None]) -> None:
+        self._inner, self._guard, self._over = inner, guard, over
+
+    @property
+    def moved(self) -> list[str]:
+        """Protected paths that appeared meanwhile and were moved aside, once it has ended."""
+        return self._guard.moved
+
+    async def read(self) -> bytes:
+        """Return the next bytes; none at the end."""
+        data = await self._inner.read()
+        if not data:
+            await self._end()
+        return data
+
+    async def write(self, data: bytes) -> None:
+        await self._inner.write(data)
+
+    async def resize(self, rows: int, columns: int) -> None:
+        await self._inner.resize(rows, columns)
+
+    async def close(self) -> None:
+        """End the shell and everything that runs in it."""
+        try:
+            await self._inner.close()
+        finally:
+            await self._end()
+
+    async def _end(self) -> None:
+        self._over(self)
+        await self._guard.end()
+
+
+def explain_stuck(error: str, stuck: Sequence[str]) -> str:
+    """Add to an error which plants are left."""
+    note = f"move these away, they appeared and are protected: {', '.join(stuck)}" if stuck else ""
+    return "; ".join(filter(None, [error, note]))
+
+
+def explain_moved(error: str, moved: Sequence[str]) -> str:
+    """Add to the error of a job which plants were renamed."""
+    note = f"protected paths appeared meanwhile and were moved aside: {', '.join(moved)}" if moved else ""
+    return "; ".join(filter(None, [error, note]))
+
+
+def _shorten(paths: Sequence[str]) -> list[str]:
+    more = len(paths) - caps.PLANTS_NAMED
+    return sorted(paths)[: caps.PLANTS_NAMED] + ([f"… and {more} more"] if more > 0 else [])
+
+
+async def to_its_end(work: Awaitable[T]) -> T:
+    """Await something short. Cancelling waits for it, as what it began must be known to be undone."""
+    task = asyncio.ensure_future(work)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        task.add_done_callback(lambda done: done.cancelled() or done.exception())  # nobody else asks
+        await asyncio.wait([task], timeout=caps.CANCEL_GRACE_SECONDS)
+        raise
