@@ -30,7 +30,7 @@ def test_every_setting_is_explained_with_what_it_is_if_not_said() -> None:
     for variable, name in ENVIRONMENT.items():
         assert f"`{variable}`" in rows[f"`{name}`"], variable
     for name, field in Quotas.model_fields.items():
-        assert f"{name}: {field.default:g}" in rows["`quotas`"], name
+        assert f"{name}: {field.default:.15g}" in rows["`quotas`"], name
     for name in Jwt.model_fields:
         assert name in rows["`jwt`"], name
 
