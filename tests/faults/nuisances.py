@@ -423,7 +423,7 @@ async def slow_commands(scene: Scene) -> None:
         "$(",
         "a=1 ",
     )
-    texts = [(unit * length)[: length - turn] for unit in units for length in (1_990, 20_000) for turn in range(4)]
+    texts = [(unit * length)[: length - turn] for unit in units for length in (1_990, 20_000) for turn in range(3)]
     await scene.over_and_over(lambda: scene.do("many", agent="denies", commands=texts), 1)
 
 

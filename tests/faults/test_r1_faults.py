@@ -165,7 +165,7 @@ async def restarted_database(target: Target) -> AsyncIterator[None]:
     try:
         yield
     finally:
-        await asyncio.to_thread(postgres_server().start)
+        postgres_server().start()  # not in a thread: the kernel ends a child when the thread that started it does
 
 
 def failing_before(error: Exception) -> Fault:

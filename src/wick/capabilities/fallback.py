@@ -32,23 +32,24 @@ class Fallback(Capability):
     async def ask_another(self, call: ModelCall, next: Next[Message]) -> Message:
         error = None
         try:
-            return await next(call)
-        except ModelError as failed:
-            error = _worth_another(failed)
-            call.run.record("fallback", model=call.model.name, error=str(error))
-        for number, given in enumerate(self.models, 1):
-            try:
-                attempt = replace(call, model=await find_model(call.run, given))
-            except ConfigError as unknown:  # a name without a model, or a model without a key: the next may have one
-                call.run.record("fallback", model=model_label(given), error=str(unknown))
-                continue
-            try:
-                return await next(attempt)
-            except ModelError as failed:
-                error = _worth_another(failed)
-                if number < len(self.models):
-                    call.run.record("fallback", model=attempt.model.name, error=str(error))
-        raise error
+            for number, given in enumerate((call.model, *self.models)):
+                try:
+                    attempt = replace(call, model=await find_model(call.run, given)) if number else call
+                except (
+                    ConfigError
+                ) as unknown:  # a name without a model, or a model without a key: the next may have one
+                    call.run.record("fallback", model=model_label(given), error=str(unknown))
+                    continue
+                try:
+                    return await next(attempt)
+                except ModelError as failed:
+                    error = _worth_another(failed)
+                    if number < len(self.models):
+                        call.run.record("fallback", model=attempt.model.name, error=str(error))
+            assert error is not None
+            raise error
+        finally:
+            error = None  # break the cycle error → traceback → frame → error
 
 
 def _worth_another(error: ModelError) -> ModelError:
