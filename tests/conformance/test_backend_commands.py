@@ -278,9 +278,9 @@ async def test_commands_leave_nothing_else_in_the_workspace(place: OnHost) -> No
 MOVES = {  # what of it is moved aside, where commands and those who trust the files share a machine
     "local-bubblewrap": [".env", ".git/hooks", ".wick"],
     "local-unsandboxed": [".env", ".git/hooks", ".wick"],
-    "docker-daemon": [],
-    "docker-exec": [],
-    "docker-tcp-engine": [],
+    "docker-daemon": [".env", ".git/hooks", ".wick"],
+    "docker-exec": [".env", ".git/hooks", ".wick"],
+    "docker-tcp-engine": [".env", ".git/hooks", ".wick"],
 }
 
 

@@ -214,8 +214,8 @@ class Desk(Protocol):
 
     async def skills(self, id: str = "") -> list[SkillInfo]: ...
 
-    async def warnings(self) -> list[str]:
-        """Return a sentence for each thing that the user should know before the first run."""
+    async def warnings(self, thread: str = "") -> list[str]:
+        """Return a sentence for each thing that the user should know before the first run (of this thread)."""
 
     async def use_model(self, model: str) -> str:
         """Ask another model from the next run on; says its name."""

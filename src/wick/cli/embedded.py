@@ -143,7 +143,10 @@ class Embedded(Shelf):
         part = self._part(id)
         return self._made() if part is self.chosen.part else part.agent()
 
-    async def warnings(self) -> list[str]:
+    async def warnings(self, thread: str = "") -> list[str]:
+        if thread:
+            with suppress(StoreError):  # the run reports it
+                self._choose_agent_of(await self.store.head(LOCAL, thread))
         self._made()
         off = [row for part in self.chosen.executables for row in part.listed() if row.trust != "trusted"]
         return [_hooks_off(off)] if off else []
@@ -177,8 +180,7 @@ class Embedded(Shelf):
         head = await self.store.head(LOCAL, thread) if thread else None
         if head is not None:
             self._check_is_free(head)
-        if head is not None and self._chosen is None and not self._spec:
-            self._spec = str(head.meta.get("agent_file") or "") or None  # the agent that the thread was begun with
+            self._choose_agent_of(head)
         made = self._made()
         head = await self._new() if head is None else head
         if not words and not recipe and not head.run and not head.queued:
@@ -192,6 +194,11 @@ class Embedded(Shelf):
         except WickError:  # such as that there is no such model
             await self.forget_empty(head.id)
             raise
+
+    def _choose_agent_of(self, head: Summary) -> None:
+        """Choose the agent that a thread was started with, unless one is named or in use."""
+        if self._chosen is None and not self._spec:
+            self._spec = str(head.meta.get("agent_file") or "") or None
 
     def _check_is_free(self, head: Summary) -> None:
         """What is under way elsewhere is not done here."""

@@ -87,7 +87,7 @@ class Remote:
             for hook in (*one["rings"], *one["guards"])
         ]
 
-    async def warnings(self) -> list[str]:
+    async def warnings(self, thread: str = "") -> list[str]:
         return []  # a server's hooks are its operator's
 
     async def skills(self, id: str = "") -> list[SkillInfo]:

@@ -85,7 +85,7 @@ def _words(prompt: str, piped: str) -> str:
 async def _answered(place: Place, wishes: Wishes, words: str, thread: str, recipe: str, shown: Shown) -> CameTo:
     ask = _terminal()
     async with opened(place, wishes, waits=ask is not None) as desk:
-        for sentence in await desk.warnings():
+        for sentence in await desk.warnings(thread):
             click.echo(plain(sentence), err=True)
         talk = desk.talk(words, thread=thread, recipe=recipe) if words or recipe else desk.take_up(thread)
         await follow(desk, talk, lambda event: shown.event(event, mine=event.run_id == talk.run_id), ask)
