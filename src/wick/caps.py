@@ -260,7 +260,8 @@ BODY_PACE = 2_000  # for so many bytes
 JSON_VALUES = 50_000  # in the JSON of one: to read it holds up everybody
 
 # runs of a server
-RUN_CRASHES = 2  # deaths of the server's process at one place of a run; it is not resumed after that many
+RUN_CRASHES = 2  # deaths of the server's process in one tool use of a run; it is not resumed after that many
+MODEL_CRASHES = 25  # the same, in one model call: most of these are kills from outside
 
 # streams of a server
 READER_FRAMES = 1_000  # that wait for one reader; who has more waiting is told what they missed, later

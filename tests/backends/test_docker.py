@@ -669,7 +669,7 @@ async def test_a_daemon_that_was_killed_with_its_container_comes_back(make: Make
 
 async def until(so: Callable[[], bool]) -> None:
     async with asyncio.timeout(60):
-        while not so():
+        while not await asyncio.to_thread(so):  # the engine may wait for this event loop before it answers
             await asyncio.sleep(0.05)
 
 

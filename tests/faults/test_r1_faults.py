@@ -21,6 +21,7 @@ import pytest
 
 from faults.tally import FULL, Tally, Violated
 from faults.validity import valid
+from leaking import lasting
 from postgres import server as postgres_server
 from serving import Hosted, eventually, frames, hosted, talking
 from talkers import answer, get, say
@@ -165,7 +166,8 @@ async def restarted_database(target: Target) -> AsyncIterator[None]:
     try:
         yield
     finally:
-        postgres_server().start()  # not in a thread: the kernel ends a child when the thread that started it does
+        with lasting():  # not in a thread: the kernel ends a child when the thread that started it does
+            postgres_server().start()
 
 
 def failing_before(error: Exception) -> Fault:

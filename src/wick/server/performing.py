@@ -10,7 +10,7 @@ from time import monotonic, time
 from typing import Any, TypeGuard, TypeVar
 
 from wick import journal
-from wick.caps import RUN_CRASHES
+from wick.caps import MODEL_CRASHES, RUN_CRASHES
 from wick.errors import TEMPORARY, RunCrashed, StoreError, forget, public_text
 from wick.events import Done, Failed
 from wick.holders import has_ended, holder_name
@@ -169,22 +169,26 @@ class Performing:
         info, key = running.info, f"{START}{holder_name()}"
         row = await self.records.get(KIND, info.owner, info.id)
         crashed = [at[1] for name, at in (row or {}).items() if _is_crash(name, at)]
-        reached = await self._progress(info) if crashed else 0
-        if _deaths_at(reached, crashed) >= RUN_CRASHES:
+        reached, in_tool = await self._progress(info) if crashed else (0, False)
+        if (deaths := _deaths_at(reached, crashed)) >= (RUN_CRASHES if in_tool else MODEL_CRASHES):
             raise RunCrashed(
-                f"the server ended {RUN_CRASHES} times at the same step of this run, so the run is not resumed; "
+                f"the server ended {deaths} times at the same step of this run, so the run is not resumed; "
                 "send another message to continue the thread"
             )
         start = {key: [time(), reached]}
         await self.records.add(KIND, info.owner, info.id, {}, {**({} if row else info.to_json()), **start})
         running.start = key
 
-    async def _progress(self, info: RunInfo) -> int:
-        """Return the number of the last entry of a run that is a message or the end of a tool; 0 if there is none."""
-        reached = 0
+    async def _progress(self, info: RunInfo) -> tuple[int, bool]:
+        """Return the last entry of a run that is a message or a finished tool, and whether a tool was started since."""
+        reached, in_tool = 0, False
         async for batch in self.store.read(info.owner, info.thread, after=info.begin):
-            reached = max([reached, *(row["seq"] for row in batch if row["kind"] in ("message", "done"))])
-        return reached
+            for row in batch:
+                if row["kind"] in ("message", "done"):
+                    reached, in_tool = row["seq"], False
+                elif row["kind"] == "intent":
+                    in_tool = True
+        return reached, in_tool
 
     async def _clear_start(self, running: Running) -> None:
         """Record that a start has ended without a crash."""
