@@ -121,6 +121,20 @@ async def test_who_joins_late_gets_the_open_message_so_far() -> None:
     assert events(early).count("on_chat_model_stream") == 3 and ids(early) == ids(late)
 
 
+async def test_a_reader_that_joins_before_the_first_text_gets_the_start() -> None:
+    model = Slow()
+    going = Going(model)
+    while going.hub._open is None:
+        await asyncio.sleep(0.001)
+    joining = asyncio.create_task(heard(going.hub))
+    await asyncio.sleep(0.01)
+    model.words.put_nowait("Hello.")
+    model.words.put_nowait("")
+    late = await joining
+    await going.task
+    assert events(late) == ["on_chat_model_start", "on_chat_model_stream", "on_chat_model_end", "done"]
+
+
 async def test_who_cannot_keep_up_is_told_so_and_misses_nothing_durable(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "READER_FRAMES", 5)
     model = Slow()

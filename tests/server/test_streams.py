@@ -132,7 +132,8 @@ async def test_a_browser_follows_a_run(tmp_path: Path) -> None:
             gate.answers.put_nowait("Here.")
             seen = await following
             await browser.close()
-        assert [name for name, _, _ in seen] == ["on_chat_model_stream", "on_chat_model_end", "done"]
+        names = ["on_chat_model_start", "on_chat_model_stream", "on_chat_model_end", "done"]
+        assert [name for name, _, _ in seen] == names
         assert {run for _, _, run in seen} == {response.headers["X-Run-Id"]} and seen[-1][1].isdecimal()
         await events(response)
 

@@ -115,6 +115,7 @@ class Hub:
         self._kept: Kept | None = None
         self._readers: set[Reader] = set()
         self._open: list[str] | None = None  # the pieces of the message that is being written
+        self._start: Event | None = None  # of that message
         self._last: Event | None = None
         self._loop, self._home = asyncio.get_running_loop(), threading.get_ident()
 
@@ -148,7 +149,7 @@ class Hub:
     def _follow(self, event: Event) -> bool:
         """Keep the message that is being written; what comes about one that is complete comes too late."""
         if isinstance(event, ChatModelStart):
-            self._open = []
+            self._open, self._start = [], event
         elif isinstance(event, ChatModelRestart):
             if self._open is None:
                 return False
@@ -264,6 +265,8 @@ class Hub:
         if self._open:
             self._open = ["".join(self._open)]
             reader.offer(transient(ChatModelRestart(self.run, content=self._open[0])))
+        elif self._open is not None and self._start is not None:  # sent while the reader still followed the log
+            reader.offer(transient(self._start))
 
 
 def _size(frames: Sequence[Frame]) -> int:
