@@ -35,9 +35,7 @@ class Fallback(Capability):
             for number, given in enumerate((call.model, *self.models)):
                 try:
                     attempt = replace(call, model=await find_model(call.run, given)) if number else call
-                except (
-                    ConfigError
-                ) as unknown:  # a name without a model, or a model without a key: the next may have one
+                except ConfigError as unknown:  # no such model, or its key is missing: the next may work
                     call.run.record("fallback", model=model_label(given), error=str(unknown))
                     continue
                 try:
