@@ -175,7 +175,7 @@ def visit(
     wrong: list[str] = []
     asked: list[str] = []
     page.on("pageerror", lambda error: wrong.append(str(error)))
-    page.on("console", lambda said: wrong.append(said.text) if said.type == "error" and not _of_preview(said) else None)
+    page.on("console", lambda said: wrong.append(said.text) if said.type == "error" and not _is_expected(said) else None)
     page.on("request", lambda request: asked.append(request.url))
     page.on("requestfailed", lambda request: asked.remove(request.url) if request.failure in KEPT else None)
     try:
@@ -193,9 +193,12 @@ def visit(
         context.close()
 
 
-def _of_preview(said: ConsoleMessage) -> bool:
-    """Whether it is about what a preview kept from running, in its frame without an origin."""
-    return said.location["url"] == "about:srcdoc" or "'about:srcdoc'" in said.text
+def _is_expected(message: ConsoleMessage) -> bool:
+    """Return True if a console error is handled by the page: a blocked preview, or a file deleted since it was listed."""
+    url = message.location["url"]
+    if "a status of 404" in message.text and re.search(r"/agents/[^/]+/files", url):
+        return True
+    return url == "about:srcdoc" or "'about:srcdoc'" in message.text
 
 
 def sign_in(page: Page, user: str) -> None:
