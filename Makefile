@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help test test-full soak lint fmt bench bench-peers bench-ui comparison docs docs-serve serve ui ui-dev ui_if_node dist clean
+.PHONY: help test test-integration test-full soak lint fmt bench bench-peers bench-ui comparison docs docs-serve serve ui ui-dev ui_if_node known_group dist clean
 
 unexport PYTHONDONTWRITEBYTECODE  # what is compiled is kept: the tests start hundreds of programs
 
@@ -8,17 +8,27 @@ ready := .venv/.ready
 modules := ui/node_modules/.ready
 page := src/wick/server/ui/index.html
 page_sources := $(shell find ui/src ui/public -type f ! -name '*.test.*') $(wildcard ui/*.html ui/*.ts ui/tsconfig.json)
-workers := $(shell n=$$(getconf _NPROCESSORS_ONLN); echo $$((n < 4 ? n + 3 : 7)))  # more than cores: many tests wait
-side_by_side := --numprocesses $(workers) --dist loadfile --no-loadscope-reorder
+cores := $(shell getconf _NPROCESSORS_ONLN)
+groups := sandbox containers postgres models server browser packaging faults
+integration := $(if $(GROUP),$(patsubst tests/integration/faults,tests/faults,$(GROUP:%=tests/integration/%)),tests/integration tests/faults)
+in_process := --numprocesses $(cores) --dist worksteal
+# More workers than cores, because integration tests wait for processes; one file stays with one worker.
+across_processes := --numprocesses $(shell echo $$(($(cores) < 4 ? $(cores) + 3 : 7))) --dist loadfile --no-loadscope-reorder
 
 help: ## show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-test: $(ready) ui_if_node ## run the tests
-	$(python) -m pytest -q $(side_by_side)
+test: $(ready) ## run the unit tests: a few minutes on two cores
+	$(python) -m pytest -q $(in_process) tests/unit
 
-test-full: $(ready) ui_if_node ## run the tests with many more generated examples (slow)
-	WICK_FULL=1 $(python) -m pytest -q $(side_by_side)
+test-integration: known_group $(ready) ui_if_node ## run the integration tests, or GROUP=sandbox, containers, postgres, server …
+	$(python) -m pytest -q $(across_processes) $(integration)
+
+known_group:
+	@$(if $(filter-out $(groups),$(GROUP)),echo "there is no group $(GROUP); the groups are $(groups)" >&2; exit 2)
+
+test-full: $(ready) ui_if_node ## run all tests with many more generated examples (slow)
+	WICK_FULL=1 $(python) -m pytest -q $(across_processes)
 
 soak: $(ready) ## soak the server for an hour, or for MINUTES, while something breaks every other second
 	$(python) tests/faults/soak.py --minutes $(or $(MINUTES),60) --keep

@@ -28,7 +28,7 @@ from wick.backends.local import Local
 from wick.backends.state import State
 from wick.protocols import Backend
 
-sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
+sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "support"))
 import engines
 
 IN_FLIGHT = (1, 8, 64)

@@ -24,7 +24,6 @@ from urllib.parse import urlsplit
 from measure import Rows, groups, main, pick, table
 from playwright.sync_api import Page, sync_playwright
 from served import TOKEN
-
 from server import served
 
 BUILT = Path(__file__).parent.parent / "src" / "wick" / "server" / "ui"

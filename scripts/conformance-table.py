@@ -4,7 +4,7 @@
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "executables"))
+sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "support" / "executables"))
 
 from conformance import PAGE, page
 

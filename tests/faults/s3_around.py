@@ -1,4 +1,4 @@
-"""What there is to be found around a workspace, for probes that look for a way out (tests/backends/escapes.py)."""
+"""The surroundings of a workspace, for probes that try to escape from it (tests/support/backends/escapes.py)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ import engines
 from sandboxed import PYTHON
 from wick.backends.sandbox.seccomp import ARCHITECTURES, CLONE, DENIED, IOCTL, MISSING
 
-ESCAPES = Path(__file__).parents[1] / "backends" / "escapes.py"
+ESCAPES = Path(__file__).parents[1] / "support" / "backends" / "escapes.py"
 TGKILL = (234, 131)
 IPC_PRIVATE, IPC_RMID, SESSION_KEYRING, KEY_REVOKE = 0, 0, -3, 3
 

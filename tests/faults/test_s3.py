@@ -1,8 +1,8 @@
 """S3: the sandbox holds. Every way out that is known is tried from inside, and none leads out; and no secret that the
 server knows is seen in a child, a log, a trace, an event or an error.
 
-The probes are those of tests/backends/escapes.py. They are tried in bubblewrap, in a container and under Landlock; of
-the last two, without what these do not promise (NOT_PROMISED in s3_around).
+The probes in tests/support/backends/escapes.py run in bubblewrap, in a container and under Landlock; in the last two
+without those that these do not promise to stop (NOT_PROMISED in s3_around).
 """
 
 from __future__ import annotations

@@ -1,0 +1,140 @@
+"""S5, in a browser: whatever others wrote, nothing of it runs, and nobody is called.
+
+In CI test_everywhere.py and test_preview.py try it in every place that shows text; with WICK_FULL each text is tried in each of these places, and counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from browsing import Asking, arrived, asking, chromium, show, stories, talk, thread_of, visit
+from faults.canary import Canary, canary
+from faults.tally import FULL, Tally, Violated
+
+pytestmark = pytest.mark.timeout(3_600)
+
+# Each would call `caught()`, or {url}, if it were taken for more than a text.
+TEXTS = (
+    "<script>caught()</script>",
+    "<script src={url}/script></script>",
+    "<img src={url}/img onerror=caught()>",
+    "<img src=x onerror=caught()>",
+    "<svg onload=caught()><image href={url}/svg /></svg>",
+    "<svg><script>caught()</script><animate onbegin=caught() attributeName=x dur=1s></svg>",
+    "<style>@import url({url}/import); * {{ background: url({url}/style) }}</style>",
+    "<link rel=preconnect href={url}><link rel=dns-prefetch href={url}><link rel=stylesheet href={url}/link>",
+    "<iframe src={url}/frame></iframe><iframe srcdoc='<script>parent.caught()</script>'></iframe>",
+    "<object data={url}/object></object><embed src={url}/embed>",
+    "<video src={url}/video poster={url}/poster onerror=caught()></video><audio src={url}/audio></audio>",
+    "<details open ontoggle=caught()>x</details>",
+    "<input autofocus onfocus=caught()>",
+    "<body onload=caught()><base href={url}/>",
+    "<meta http-equiv=refresh content='0;url={url}/refresh'>",
+    "<form action={url}/form><button autofocus onfocus=caught()>x</button></form>",
+    "<math><mtext><table><mglyph><style><!--</style><img title='--><img src=x onerror=caught()>'>",
+    "<a href=javascript:caught() ping={url}/ping>x</a><a href='java\tscript:caught()'>x</a>",
+    "[x](javascript:caught()) ![x]({url}/markdown) <{url}/auto>",
+    "[x](data:text/html,<script>caught()</script>) [![x]({url}/inner)]({url}/outer)",
+    "![x]({url}/a.png \"onerror=caught()\") [x]: {url}/reference",
+    "`<img src=x onerror=caught()>`\n\n```html\n<script>caught()</script>\n```",
+    "```mermaid\ngraph TD; A[<img src={url}/mermaid onerror=caught()>]-->B; click A href \"javascript:caught()\"\n```",
+    "$\\href{{javascript:caught()}}{{x}} \\includegraphics{{{url}/math}}$",
+    "|a|\n|-|\n|<img src=x onerror=caught()>|",
+    "</textarea></title></style></script><script>caught()</script>",
+    "\"><script>caught()</script>' onmouseover=caught() x='",
+    "{{{{constructor.constructor('caught()')()}}}} ${{caught()}} <%= caught() %>",
+    "<template shadowrootmode=open><img src=x onerror=caught()></template>",
+    "<noscript><p title='</noscript><img src=x onerror=caught()>'>",
+)  # fmt: skip
+KINDS = ("md", "html", "svg", "csv", "json", "txt")
+
+
+def _said(page: Page, api: Asking, text: str) -> None:
+    """In a conversation: the user says it, the agent says it, the thread is called so, and it is found."""
+    page.select_option("#agent", "echo")
+    talk(page, text)
+    api("PATCH", f"/threads/{thread_of(page)}", {"title": text[:400]})
+    page.get_by_placeholder("Search").fill("caught")
+    _drawn(page)
+
+
+def _done(page: Page, api: Asking, text: str) -> None:
+    """In what a tool is given, and what it says."""
+    page.select_option("#agent", "default")
+    talk(page, "Run the command: echo '" + text.replace("'", "").replace("\n", " ") + "'")
+    for head in page.locator(".call-head").all():
+        head.click()
+    show(page, "Trace")
+    _drawn(page)
+
+
+def _kept(kind: str) -> Callable[[Page, Asking, str], None]:
+    def look(page: Page, api: Asking, text: str) -> None:
+        name = f"bait.{kind}"
+        api.write(name, text if kind != "json" else f'[{{"a": "{text}"}}]')
+        show(page, "Files").locator(f"[data-path='{name}']").click()
+        page.get_by_role("tab", name=name).wait_for()
+        for view in page.get_by_role("group", name="Look at it as").get_by_role("button").all():
+            view.click()
+            _drawn(page)
+
+    look.__doc__ = f"In a file that is looked at in every way: {kind}."
+    return look
+
+
+PLACES: dict[str, Callable[[Page, Asking, str], None]] = {
+    "a conversation": _said,
+    "a tool": _done,
+    **{f"a file, {kind}": _kept(kind) for kind in KINDS},
+}
+
+
+def _drawn(page: Page) -> None:
+    expect(page.locator(".waiting")).to_have_count(0)
+    page.evaluate("() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
+
+
+def _nothing_ran(page: Page, bird: Canary) -> None:
+    if page.evaluate("window.isCaught !== undefined"):
+        raise Violated("a script ran")
+    bird.silent()
+
+
+def runs_nothing(folder: Path, texts: tuple[str, ...]) -> None:
+    with (
+        canary() as bird,
+        stories(folder) as served,
+        chromium() as browser,
+        Tally("S5", "texts × places in a browser") as tally,
+    ):
+        for place, look in PLACES.items():
+            with visit(browser, served, user="bob") as page:
+                page.add_init_script("window.caught = () => { window.isCaught = true }")
+                for text in texts:
+                    with tally.trying(f"{text} in {place}"):
+                        page.goto("/")
+                        arrived(page)
+                        look(page, asking(served, "bob"), text.format(url=bird.url))
+                        _nothing_ran(page, bird)
+
+
+if FULL:
+
+    def test_no_text_runs_in_a_browser(tmp_path: Path) -> None:
+        runs_nothing(tmp_path, TEXTS)
+
+    def test_a_page_that_runs_what_it_shows_is_noticed() -> None:
+        """One of these texts in a page that takes it for HTML."""
+        with canary() as bird, chromium() as browser:
+            page = browser.new_page()
+            page.add_init_script("window.caught = () => { window.isCaught = true }")
+            page.goto("about:blank")
+            page.set_content(TEXTS[2].format(url=bird.url))
+            assert bird.heard().startswith("TCP")  # some browsers connect, and ask nothing of a machine's own ports
+            page.wait_for_function("window.isCaught")
+            with pytest.raises(Violated, match="a script ran"):
+                _nothing_ran(page, bird)

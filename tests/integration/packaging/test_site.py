@@ -1,0 +1,161 @@
+"""The site that `make docs` builds: strict, whole, and nothing in it comes from elsewhere."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from functools import cache
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+import pytest
+
+import wick
+from wick import caps, errors, events
+from wick.config import RINGS
+from wick.server.access import ACCESS
+from wick.server.settings import Settings
+
+pytest.importorskip("mkdocs", reason="pip install 'wick-agent[docs]' builds the site")
+
+ROOT = Path(__file__).parents[3]
+DOCS = ROOT / "docs"
+LOADED = {
+    "script": "src",
+    "img": "src",
+    "iframe": "src",
+    "source": "srcset",
+    "link": "href",
+    "video": "src",
+    "use": "href",
+}
+
+
+class _Page(HTMLParser):
+    """What a page loads, where it leads, and what in it can be led to."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.loads, self.links, self.ids = list[str](), list[str](), set[str]()
+        self.menu, self._nav = list[str](), 0
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        told = {name: value or "" for name, value in attrs}
+        self.ids |= {told[key] for key in ("id", "name") if key in told}
+        self._nav += tag == "nav"
+        if tag == "a" and "href" in told:
+            self.links.append(told["href"])
+            self.menu += [told["href"]] if self._nav else []
+        elif tag in LOADED and told.get("rel") not in ("prev", "next", "canonical"):
+            self.loads += [told[LOADED[tag]].partition(" ")[0]] if told.get(LOADED[tag]) else []
+
+    def handle_endtag(self, tag: str) -> None:
+        self._nav -= tag == "nav"
+
+
+@cache
+def _read(path: Path) -> _Page:
+    return _Page(path.read_text(encoding="utf-8"))
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("docs") / "site"
+    environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1", "PYTHONPATH": str(ROOT / "src")}
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(folder)]
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=110, check=False)
+    assert done.returncode == 0, done.stderr + done.stdout
+    return folder
+
+
+def _pages(site: Path) -> list[Path]:
+    return [path for path in sorted(site.rglob("*.html")) if path.name != "404.html"]
+
+
+def test_every_page_is_in_the_menu(site: Path) -> None:
+    index = site / "index.html"
+    menu = {(index.parent / unquote(urlsplit(link).path)).resolve() for link in _read(index).menu}
+    written = {site / path.relative_to(DOCS).with_suffix(".html") for path in DOCS.rglob("*.md")}
+    named = {path.with_name("index.html") if path.name == "README.html" else path for path in written}
+    assert {path for path in named if not path.exists()} == set()
+    assert named - menu == set()
+
+
+def test_every_link_and_anchor_leads_somewhere(site: Path) -> None:
+    broken = [f"{page.relative_to(site)}: {link}" for page in _pages(site) for link in {*_read(page).links}
+              if not _leads(page, link)]  # fmt: skip
+    assert broken == []
+
+
+def _leads(page: Path, link: str) -> bool:
+    there = urlsplit(link)
+    if there.scheme or there.netloc:
+        return there.scheme in ("https", "http", "mailto")
+    target = (page.parent / unquote(there.path)).resolve() if there.path else page
+    target = target / "index.html" if target.is_dir() else target
+    if not target.is_file():
+        return False
+    return not there.fragment or target.suffix != ".html" or unquote(there.fragment) in _read(target).ids
+
+
+def test_nothing_comes_from_elsewhere(site: Path) -> None:
+    loaded = {load for page in site.rglob("*.html") for load in _read(page).loads}
+    assert loaded
+    assert [load for load in loaded if re.match(r"(?:[a-z]+:)?//", load)] == []
+    styles = [
+        text
+        for path in site.rglob("*.css")
+        for text in re.findall(r"url\(([^)]*)\)|@import ([^;]*)", path.read_text("utf-8"))
+    ]
+    assert [style for style in styles if re.match(r"""["']?(?:[a-z]+:)?//""", "".join(style))] == []
+
+
+def test_every_picture_is_there_and_has_a_text(site: Path) -> None:
+    for page in _pages(site):
+        text = page.read_text(encoding="utf-8")
+        for tag in re.findall(r"<img [^>]*>", text):
+            assert 'alt="' in tag, f"{page.relative_to(site)}: {tag}"
+    lost = [f"{page.relative_to(site)}: {load}" for page in _pages(site) for load in _read(page).loads
+            if not load.startswith("data:") and not (page.parent / unquote(urlsplit(load).path)).is_file()]  # fmt: skip
+    assert lost == []
+
+
+@pytest.mark.parametrize("path", sorted(DOCS.glob("*.svg")), ids=lambda path: path.name)
+def test_a_drawing_says_what_it_shows_and_loads_nothing(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    assert re.search(r"<title[^>]*>\w", text)
+    assert not re.search(r"(?:href|src)=\"http|<script|<image|@import", text)
+
+
+REFERENCE = {
+    "api": lambda: [name.lower() for name in wick.__all__],
+    "capabilities": lambda: [ring.kind.lower() for ring in RINGS if ring.kind],
+    "events": lambda: [kind.event for kind in events.Event.__subclasses__()],
+    "errors": lambda: [name.lower() for name, kind in vars(errors).items() if isinstance(kind, type)],
+    "agents-yaml": lambda: [ring.key for ring in RINGS],
+}
+
+
+@pytest.mark.parametrize("page", REFERENCE)
+def test_the_reference_has_a_heading_for_each(page: str, site: Path) -> None:
+    assert {*REFERENCE[page]()} - _read(site / "reference" / f"{page}.html").ids == set()
+
+
+def test_the_reference_has_every_route_setting_and_cap(site: Path) -> None:
+    def codes(page: str) -> set[str]:
+        return {*re.findall(r"<code>([^<]+)</code>", (site / "reference" / f"{page}.html").read_text("utf-8"))}
+
+    assert {path for _, path, _ in ACCESS} - codes("http") == set()
+    assert {*Settings.model_fields} - codes("server-yaml") == set()
+    assert {name for name in vars(caps) if name.isupper()} - codes("caps") == set()
+
+
+def test_code_is_shown_as_code(site: Path) -> None:
+    """A fence that Markdown did not take for one would stand there as text."""
+    for page in _pages(site):
+        shown = re.sub(r"<(pre|code)\b.*?</\1>", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+        assert "```" not in shown, page.relative_to(site)

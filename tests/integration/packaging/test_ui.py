@@ -1,0 +1,167 @@
+"""The web interface as a program: its types are the server's, its own tests pass, and it ships as it should."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+from runpy import run_path
+from typing import Any
+
+import pytest
+
+from wick.server.page_files import BUILT
+
+ROOT = Path(__file__).parents[3]
+UI = ROOT / "ui"
+SOURCES = [path for path in (UI / "src").rglob("*") if path.is_file()]
+SHIPPED = [path for path in SOURCES if ".test." not in path.name]
+FIRST_LOAD_KB = 350
+
+
+def node(*command: str, seconds: int = 110) -> str:
+    """What a program of the interface's own prints; a skip where it cannot run."""
+    if subprocess.run([ROOT / "scripts" / "find-node"], capture_output=True, timeout=30).returncode:
+        pytest.skip("no Node.js: install Node.js 20.19 or newer")
+    if not (UI / "node_modules").is_dir():
+        pytest.skip("the packages of the interface are not installed: make ui")
+    done = subprocess.run(["npx", "--no-install", *command], cwd=UI, capture_output=True, text=True, timeout=seconds)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+# -- what it is made of -----------------------------------------------------------------------------------------------
+
+
+def test_the_description_is_the_servers_own() -> None:
+    described = run_path(str(ROOT / "scripts" / "openapi.py"))["described"]()
+    kept = (UI / "openapi.json").read_text(encoding="utf-8")
+    assert json.loads(kept) == json.loads(described), "run scripts/openapi.py: the routes have changed"
+    assert kept == described
+
+
+def test_the_types_follow_from_the_description(tmp_path: Path) -> None:
+    command = json.loads((UI / "package.json").read_text())["scripts"]["types"].split()
+    assert command[-1] == "src/api/schema.ts"
+    node(*command[:-1], str(tmp_path / "schema.ts"))
+    made = (tmp_path / "schema.ts").read_text(encoding="utf-8")
+    assert made == (UI / "src" / "api" / "schema.ts").read_text(encoding="utf-8"), "run scripts/openapi.py"
+
+
+def test_the_lock_names_no_registry() -> None:
+    lock = json.loads((UI / "package-lock.json").read_text())
+    packages = {name: about for name, about in lock["packages"].items() if name and not about.get("link")}
+    assert packages
+    assert [name for name, about in packages.items() if "resolved" in about] == []
+    assert [name for name, about in packages.items() if not about.get("integrity", "").startswith("sha512-")] == []
+
+
+def test_the_lock_has_the_parts_for_each_system() -> None:
+    """npm does not look for a part that the lock leaves out, and the page could then be built on one system only."""
+    packages = json.loads((UI / "package-lock.json").read_text())["packages"]
+    parts = {part for about in packages.values() for part in about.get("optionalDependencies", {})}
+    native = {part for part in parts if re.search(r"(linux|darwin|win32)-(x64|arm64)", part)}
+    assert len(native) > 10
+    assert {part for part in native if f"node_modules/{part}" not in packages} == set()
+
+
+# -- no sample data ---------------------------------------------------------------------------------------------------
+
+# Made-up people, ids and times; and rows of objects that hold nothing but words and numbers, more than a few of them.
+MADE_UP = re.compile(
+    r"""(?ix) \b(lorem|ipsum|foo\s?bar|john\ doe|jane\ doe|acme)\b
+    | \b(mock|sample|dummy|fake|demo)_?(data|messages?|threads?|runs?|agents?|rows?|files?|users?)\b
+    | \b(run|thread|call)_[0-9a-f]{6,}
+    | \b20\d\d-\d\d-\d\d(T|\b)
+    | [\w.]+@[\w-]+\.(com|org|net)\b
+    """
+)
+ROW = re.compile(r"\{\s*(?:\"?\w+\"?:\s*(?:\"[^\"{}]*\"|-?[\d.]+|true|false|null)\s*,?\s*){3,}\}")
+MOST_ROWS = 6
+
+
+def made_up(text: str) -> list[str]:
+    """What looks like data that nobody has sent."""
+    code = re.sub(r"/\*.*?\*/|(?<!:)//[^\n]*", "", text, flags=re.DOTALL)
+    rows = ROW.findall(code)
+    return [found[0] for found in MADE_UP.finditer(code)] + (rows if len(rows) > MOST_ROWS else [])
+
+
+def test_it_holds_no_sample_data() -> None:
+    assert {path.suffix for path in SOURCES} <= {".ts", ".tsx", ".css"}
+    texts = {path: path.read_text(encoding="utf-8") for path in SHIPPED if path.name != "schema.ts"}
+    assert {str(path.relative_to(UI)): found for path, text in texts.items() if (found := made_up(text))} == {}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "const MOCK_THREADS = [];",
+        'const run = "run_5f22ca40693f6e82";',
+        'const made = { day: "2026-01-02" };',
+        "const ROWS = [" + ", ".join(f'{{ name: "r{n}", cost: {n}, model: "m" }}' for n in range(7)) + "];",
+    ],
+)
+def test_sample_data_would_be_found(text: str) -> None:
+    assert made_up(text)
+
+
+def test_it_writes_no_html() -> None:
+    """What comes from outside is text: nothing that makes markup of it is used anywhere."""
+    words = re.compile(
+        r"dangerouslySetInnerHTML|\.(inner|outer)HTML\s*[+|&?]*=(?!=)|insertAdjacentHTML|setHTMLUnsafe|createContextualFragment"
+        r"|document\.write|\beval\(|new Function"
+    )
+    assert [path.name for path in SHIPPED if words.search(path.read_text(encoding="utf-8"))] == []
+
+
+# -- its own tests ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.timeout(600)  # on a busy machine it takes long to make documents
+def test_its_own_tests_pass(tmp_path: Path) -> None:
+    report = tmp_path / "vitest.json"
+    node("vitest", "run", "--reporter=json", f"--outputFile={report}", seconds=580)
+    found: dict[str, Any] = json.loads(report.read_text())
+    assert found["numFailedTests"] == 0 and found["numPassedTests"] == found["numTotalTests"] > 50
+
+
+# -- what ships -------------------------------------------------------------------------------------------------------
+
+
+def built() -> Path:
+    if not (BUILT / "index.html").is_file():
+        pytest.skip("the interface is not built: make ui")
+    return BUILT
+
+
+def test_the_wheel_has_it(tmp_path: Path) -> None:
+    names = [path.relative_to(BUILT).as_posix() for path in built().rglob("*") if path.is_file()]
+    command = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(tmp_path)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=110)
+    assert done.returncode == 0, done.stderr
+    with zipfile.ZipFile(next(tmp_path.glob("*.whl"))) as wheel:
+        shipped = wheel.namelist()
+    assert {f"wick/server/ui/{name}" for name in names} <= {*shipped}
+    assert not [name for name in shipped if "node_modules" in name]
+
+
+@pytest.mark.long
+def test_what_is_loaded_first_is_small(tmp_path: Path) -> None:
+    """In a real browser; and the editor, the terminal and the like come when they are asked for."""
+    built()
+    if not (shutil.which("chromium") or shutil.which("chromium-browser")):
+        pytest.skip("no browser: apt-get install chromium")
+    command = [sys.executable, str(ROOT / "bench" / "ui.py"), "--quick", "--json", str(tmp_path / "ui.json")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=115)
+    assert done.returncode == 0, done.stderr
+    rows = json.loads((tmp_path / "ui.json").read_text())["rows"]
+    sizes = {row["case"]: row["gzip_kb"] for row in rows if row["group"] in ("first load", "panel")}
+    assert 50 < sizes.pop("sign in and chat") <= FIRST_LOAD_KB
+    assert all(kb > 0 for kb in sizes.values()) and sizes["terminal"] > 50, "panels come when they are opened"
+    scrolls = [row for row in rows if row["group"] == "scroll"]
+    assert all(0 < row["drawn"] < 60 < row["entries"] for row in scrolls), "only what is looked at is drawn"

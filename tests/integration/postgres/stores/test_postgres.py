@@ -1,0 +1,270 @@
+"""What can happen to a Postgres store and to no other: servers that restart, connections that break, schemas."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Iterator
+from contextlib import aclosing, asynccontextmanager, suppress
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from keeping import entries, entry, held, numbers, read, refused
+from postgres import Server, new_server, server
+from wick.errors import StoreError
+from wick.protocols import News
+from wick.stores import postgres_pool
+from wick.stores.postgres import Postgres
+
+FIXTURES = Path(__file__).parents[3] / "support" / "stores" / "fixtures"
+
+
+@pytest.fixture
+def schema() -> str:
+    return server().schema()
+
+
+@pytest.fixture
+async def store(schema: str) -> AsyncIterator[Postgres]:
+    made = Postgres(server().conninfo, schema=schema)
+    yield made
+    await made.close()
+
+
+@pytest.fixture
+def own() -> Iterator[Server]:
+    """A server that may be stopped."""
+    made = new_server()
+    yield made
+    made.remove()
+
+
+async def ask(query: str, conninfo: str = "") -> list[tuple[object, ...]]:
+    async with await psycopg.AsyncConnection.connect(conninfo or server().conninfo, autocommit=True) as connection:
+        cursor = await connection.execute(query.encode())
+        return await cursor.fetchall() if cursor.description else []
+
+
+# -- trouble --------------------------------------------------------------------------------------------------------
+
+
+async def test_a_server_that_restarts(own: Server) -> None:
+    store = Postgres(own.conninfo, wait_seconds=60)
+    mine = await held(store)
+    await asyncio.gather(*(store.head("ada", "t") for _ in range(10)))  # several connections are open
+    for seq in range(1, 4):
+        await asyncio.to_thread(own.stop)
+        await asyncio.to_thread(own.start)
+        assert await mine.append(entry(seq)) == seq  # the first that is asked, and no error
+    assert numbers(await read(store)) == [1, 2, 3]
+    await store.close()
+
+
+async def test_a_server_that_is_gone_and_comes_back(own: Server) -> None:
+    store = Postgres(own.conninfo, wait_seconds=60)
+    mine = await held(store)
+    await mine.append(entry(1))
+    await asyncio.to_thread(own.stop)
+    waits(store, 0.5)
+    for _ in range(2):
+        with refused("unavailable", "Postgres"):
+            await mine.append(entry(2))
+        with refused("unavailable", "Postgres"):
+            await read(store)
+    await asyncio.to_thread(own.start)
+    waits(store, 60)
+    assert await mine.append(entry(2)) == 2
+    assert numbers(await read(store)) == [1, 2]
+    await store.close()
+
+
+def waits(store: Postgres, seconds: float) -> None:
+    """From here on the store waits so long for its server."""
+    pool = store._homes.here()[0].pool
+    assert pool is not None
+    pool.timeout = pool.reconnect_timeout = seconds
+
+
+async def test_nobody_listens_there() -> None:
+    store = Postgres("host=127.0.0.1 port=1 user=nobody password=sesame", wait_seconds=0.5)
+    for _ in range(2):
+        with refused("unavailable", "is it running"):
+            await store.create("ada", "t")
+    assert "sesame" not in repr(store)
+    await store.close()
+
+
+async def test_a_connection_that_breaks_while_it_writes(store: Postgres, schema: str) -> None:
+    mine = await held(store)
+    row = entry(1)
+    async with await psycopg.AsyncConnection.connect(server().conninfo) as other:
+        await other.execute(f"SELECT 1 FROM {schema}.threads FOR UPDATE".encode())
+        waiting = asyncio.ensure_future(mine.append(row))
+        behind = f"SELECT pid FROM pg_stat_activity WHERE {other.info.backend_pid} = ANY(pg_blocking_pids(pid))"
+        while not (stuck := await ask(behind)):
+            assert not waiting.done()
+            await asyncio.sleep(0.02)
+        for (pid,) in stuck:
+            await ask(f"SELECT pg_terminate_backend({pid})")
+        with refused("unavailable", "it may have been written or not: append exactly the same again"):
+            await waiting
+    assert await mine.append(row) == 1
+    assert await read(store) == [row]
+
+
+@asynccontextmanager
+async def proxy() -> AsyncIterator[tuple[int, asyncio.Event]]:
+    """A way to the server; once it is `deaf`, what the server says is lost, and the connection with it."""
+    deaf, tasks = asyncio.Event(), set[asyncio.Future[None]]()
+
+    async def copy(source: asyncio.StreamReader, target: asyncio.StreamWriter, answers: bool) -> None:
+        try:
+            while data := await source.read(65536):
+                if answers and deaf.is_set():
+                    break
+                target.write(data)
+                await target.drain()
+        finally:
+            target.close()
+            with suppress(OSError):
+                await target.wait_closed()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        tasks.add(asyncio.current_task())  # type: ignore[arg-type]
+        try:
+            there, back = await asyncio.open_connection("127.0.0.1", server().port)
+            tasks.add(asyncio.ensure_future(copy(reader, back, False)))
+            await copy(there, writer, True)
+        finally:
+            writer.close()
+
+    listening = await asyncio.start_server(serve, "127.0.0.1", 0)
+    yield listening.sockets[0].getsockname()[1], deaf
+    listening.close()
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def test_a_write_whose_acknowledgement_is_lost(store: Postgres, schema: str) -> None:
+    """It was written, and nobody knows: to append the same again finds it, and writes nothing twice."""
+    mine = await held(store)
+    some = entries(1, 3)
+    async with proxy() as (port, deaf):
+        through = server().conninfo.replace(f"port={server().port}", f"port={port}")
+        far = Postgres(through, schema=schema, wait_seconds=60)
+        await far.head("ada", "t")
+        deaf.set()
+        with refused("unavailable", "may have been written or not"):
+            await far.append("ada", "t", some, expect=0, fence=mine.lease.fence)
+        deaf.clear()
+        assert len(await read(store)) == 3
+        assert await far.append("ada", "t", some, expect=0, fence=mine.lease.fence) == 3
+        await far.close()
+    assert await read(store) == some
+
+
+async def test_who_watches_hears_of_what_happened_while_the_server_was_gone(own: Server) -> None:
+    store, other = Postgres(own.conninfo, wait_seconds=60), Postgres(own.conninfo, schema="wick", wait_seconds=60)
+    mine = await held(store)
+    async with aclosing(other.watch("ada", "t")) as news:
+        assert await anext(news) == News(0, 0)
+        await asyncio.to_thread(own.stop)
+        await asyncio.to_thread(own.start)
+        await mine.append(entry(1))
+        assert await asyncio.wait_for(anext(news), 60) == News(1, 0)
+        await mine.append(entry(2))
+        assert await asyncio.wait_for(anext(news), 60) == News(2, 0)
+    await store.close()
+    await other.close()
+
+
+async def test_a_server_that_takes_no_writes(store: Postgres, schema: str) -> None:
+    await held(store)
+    standby = Postgres(server().conninfo + " options='-c default_transaction_read_only=on'", schema=schema)
+    assert (await standby.head("ada", "t")).last == 0
+    with refused("read_only", "takes no writes now"):
+        await standby.enqueue("ada", "t", {"n": 1})
+    await standby.close()
+
+
+async def test_damage_is_found_out(store: Postgres, schema: str) -> None:
+    mine = await held(store)
+    await mine.append(*entries(1, 5))
+    await ask(f"UPDATE {schema}.entries SET data = convert_to('{{}}', 'UTF8') WHERE seq = 3")
+    with refused("corrupt", "thread t: entry 3 is damaged: its checksum is wrong"):
+        await read(store)
+    assert numbers(await read(store, limit=2)) == [1, 2]
+    await ask(f"DELETE FROM {schema}.entries WHERE seq >= 3")
+    with refused("corrupt", "entry 3 is damaged: it is missing"):
+        await read(store)
+
+
+# -- schemas --------------------------------------------------------------------------------------------------------
+
+
+async def test_stores_that_begin_at_once(schema: str) -> None:
+    stores = [Postgres(server().conninfo, schema=schema) for _ in range(8)]
+    await asyncio.gather(*(store.create("ada", f"t{number}") for number, store in enumerate(stores)))
+    assert len((await stores[0].list("ada")).threads) == 8
+    for store in stores:
+        await store.close()
+
+
+async def test_a_schema_of_a_newer_version_is_refused(store: Postgres, schema: str) -> None:
+    await store.create("ada", "t")
+    await store.close()
+    await ask(f"UPDATE {schema}.version SET version = 99")
+    with refused("incompatible", "written by a newer wick .version 99; this one knows .*; update wick"):
+        await store.head("ada", "t")
+
+
+async def test_a_schema_of_something_else_is_refused(store: Postgres, schema: str) -> None:
+    await ask(f"CREATE SCHEMA {schema}")
+    await ask(f"CREATE TABLE {schema}.threads (x int)")
+    with refused("incompatible", "belongs to something else"):
+        await store.create("ada", "t")
+    with refused("invalid", "a schema is named by"):
+        Postgres(server().conninfo, schema="Robert'); DROP TABLE students;--")
+
+
+async def test_an_older_schema_is_brought_up_to_date(
+    store: Postgres, schema: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await (await held(store)).append(*entries(1, 2))
+    await store.close()
+    steps = postgres_pool.STEPS
+    bad = ("CREATE TABLE more (x int)", "DELETE FROM entries", "ALTER TABLE nowhere ADD COLUMN x int")
+    monkeypatch.setattr(postgres_pool, "STEPS", (*steps, bad))
+    with pytest.raises(StoreError, match="nowhere"):
+        await store.head("ada", "t")
+    assert await ask(f"SELECT version, to_regclass('{schema}.more') FROM {schema}.version") == [(len(steps), None)]
+    monkeypatch.setattr(postgres_pool, "STEPS", (*steps, ("ALTER TABLE threads ADD COLUMN color text DEFAULT 'red'",)))
+    assert len(await read(store)) == 2
+    assert await ask(f"SELECT version, color FROM {schema}.version, {schema}.threads") == [(len(steps) + 1, "red")]
+
+
+def _renamed(fixture: Path, schema: str) -> str:
+    return fixture.read_text(encoding="utf-8").replace("wick.", f"{schema}.").replace("SCHEMA wick", f"SCHEMA {schema}")
+
+
+@pytest.mark.parametrize("fixture", sorted(FIXTURES.glob("postgres-*.sql")), ids=lambda path: path.stem)
+async def test_threads_of_every_version_open(fixture: Path, store: Postgres, schema: str) -> None:
+    """What wick once wrote it reads for ever."""
+    await ask(_renamed(fixture, schema))
+    log = await read(store)
+    assert [row["kind"] for row in log] == ["run_start", "message", "message", "asked"]
+    assert log[1]["data"]["content"] == "Remember: Grüße, 世界 🙂" and log[3]["data"]["big"] == 2**80
+    head = await store.head("ada", "t")
+    assert (head.title, head.run, head.asking, head.queued, head.meta) == ("Mine", "r1", 1, 1, {"agent": "a"})
+    assert [item.data for item in await store.inbox("ada", "t")] == [{"role": "user", "content": "And?"}]
+    assert (await store.lease("ada", "t", "me", 60)).fence > 1
+
+
+def test_without_its_client_it_says_what_to_install() -> None:
+    code = "import sys; sys.modules['psycopg'] = None; import wick.stores.postgres"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    assert "pip install 'wick-agent[postgres]'" in done.stderr

@@ -1,0 +1,88 @@
+"""The programs of examples/programs do what examples/README.md says of them."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kit import User, call, calls, execute, result_of
+from wick import Agent, Scripted, Tool, tool
+from wick.capabilities.executables import Executables
+
+PROGRAMS = Path(__file__).parents[4] / "examples" / "programs"
+
+
+@tool(kind="write")
+async def write_file(path: str, content: str) -> str:
+    """Write a file."""
+    return f"wrote {path}"
+
+
+@tool
+async def whois(person: str) -> str:
+    """Say who somebody is."""
+    return f"{person} <{person}@example.org>"
+
+
+@pytest.fixture
+def said(tmp_path: Path) -> Callable[..., Any]:
+    """What a model is told about its call, with one of the programs in an agent."""
+
+    async def said(program: str, tool: Tool, ask: User | None = None, **args: Any) -> str:
+        shutil.copy(PROGRAMS / program, tmp_path)
+        path = os.pathsep.join([os.path.dirname(sys.executable), os.environ["PATH"]])  # the Python that has wick
+        hooks = Executables([tmp_path], env={"PATH": path})
+        assert [found.problem for found in hooks.found] == [""]
+        model = Scripted(calls(call(tool.name, **args)), "done")
+        result = await Agent(model, tools=[tool], hooks=[hooks], ask=ask).run("go")
+        await hooks.close()
+        return result_of(result)
+
+    return said
+
+
+FORCE = "force is not allowed; push to a branch of your own"
+
+
+@pytest.mark.parametrize(
+    ("command", "told"), [("git push -f", FORCE), ("git push --force origin", FORCE), ("ls", "ran ls")]
+)
+async def test_no_force(said: Any, command: str, told: str) -> None:
+    assert await said("no_force.py", execute, command=command) == told
+
+
+async def test_no_force_asks_about_any_other_push(said: Any) -> None:
+    user = User(True)
+    assert await said("no_force.py", execute, user, command="git push") == "ran git push"
+    assert user.question.question == "Push?"
+
+
+@pytest.mark.parametrize("secret", ["AKIA" + "A1" * 8, "-----BEGIN RSA " + "PRIVATE KEY-----"])
+async def test_no_secrets(said: Any, secret: str) -> None:
+    told = await said("no_secrets.sh", write_file, path="a", content=f"key = {secret}")
+    assert told == "there is a key in it; read it from the environment"
+
+
+async def test_no_secrets_lets_all_else_pass(said: Any) -> None:
+    assert await said("no_secrets.sh", write_file, path="a", content="hello") == "wrote a"
+    assert await said("no_secrets.sh", execute, command="echo " + "AKIA" + "A1" * 8) == "ran echo " + "AKIA" + "A1" * 8
+
+
+async def test_redact(said: Any) -> None:
+    if shutil.which("node") is None:
+        pytest.skip("there is no node here: install Node.js")
+    assert await said("redact.js", whois, person="eve") == "eve <[a mail address]>"
+    assert await said("redact.js", execute, command="ls") == "ran ls"
+
+
+def test_every_program_can_be_run() -> None:
+    """All but the one that has to be built first."""
+    files = [path for path in PROGRAMS.iterdir() if path.is_file() and path.suffix != ".go"]
+    assert len(files) == 3
+    assert [path.name for path in files if not path.stat().st_mode & 0o100] == []

@@ -1,0 +1,158 @@
+"""`wick mcp`, as a process: the servers of a file, and an agent as a server of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cli.command import COMMAND, ROOT, Wick
+from cli.places import Somewhere
+from cli.ready import Quick
+from wick.errors import ToolError
+from wick.mcp_servers.config import read_servers
+from wick.mcp_servers.links import Link, Links
+
+SERVER = str(ROOT / "tests" / "support" / "mcp_server.py")
+
+
+@pytest.fixture
+def here(tmp_path: Path) -> Somewhere:
+    """A folder whose agents have a server that works, and one that is not there."""
+    made = Somewhere(Quick(tmp_path))
+    servers: dict[str, Any] = {
+        "tests": {"command": sys.executable, "args": [SERVER], "tools": ["add", "greet"], "trust": True},
+        "gone": {"url": "http://user:word@127.0.0.1:1/mcp?key=secret", "headers": {"Authorization": "secret"}},
+    }
+    agents = {"coder": {"model": "demo", "mcp": {"servers": servers}}, "talker": {"model": "demo"}}
+    made.wick.write("agents.yaml", json.dumps({"agents": agents}))
+    return made
+
+
+def test_the_servers_of_a_file_without_their_secrets(here: Somewhere) -> None:
+    listed = here("mcp", "list")
+    assert listed.out.split()[:4] == ["server", "agents", "where", "hints"]
+    assert "secret" not in listed.out and "word" not in listed.out
+    rows = {row["server"]: row for row in here.json("mcp", "list")}
+    assert rows["gone"] == {"server": "gone", "agents": ["coder"], "where": "http://127.0.0.1:1/mcp", "trust": False}
+    assert rows["tests"]["trust"] is True
+
+
+def test_the_tools_of_a_server(here: Somewhere) -> None:
+    rows = here.json("mcp", "tools", "tests")
+    assert [(row["server"], row["tool"]) for row in rows] == [("tests", "add"), ("tests", "greet")]
+    assert rows[0]["description"] == "Add two numbers." and "a" in rows[0]["parameters"]["properties"]
+
+
+def test_trying_all_servers(here: Somewhere) -> None:
+    done = here("mcp", "test", "--json")
+    assert done.code == 1 and "secret" not in done.out + done.err
+    rows = {row["server"]: row for row in json.loads(done.out)}
+    assert rows["tests"]["works"] and rows["tests"]["tools"] == 12 and rows["tests"]["resources"]
+    assert not rows["gone"]["works"] and "cannot be reached" in rows["gone"]["problem"]
+
+
+def test_mistakes_are_sentences(here: Somewhere) -> None:
+    unknown = here("mcp", "test", "test")
+    assert unknown.code == 2 and "did you mean 'tests'?" in unknown.err
+    assert here("mcp", "list", "--config", "nowhere.yaml").code == 2
+    here.wick.write("none.yaml", "model: demo")
+    assert "no MCP servers" in here("mcp", "list", "--config", "none.yaml").err
+    here.wick.write("bad.yaml", "model: demo\nmcp: {servers: {a: {cmd: x}}}")
+    assert "has no option 'cmd'" in here("mcp", "test", "--config", "bad.yaml").err
+
+
+# -- an agent as a server -------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+async def link(place: Somewhere) -> AsyncIterator[Link]:
+    """A client of `wick mcp serve`: wick's own."""
+    environment = place.wick.environment | place.environment
+    where = ["--folder", str(place.wick.folder)]
+    if place.served is None:
+        place.wick.write("agents.yaml", json.dumps(AGENT))
+        where += ["--agent", str(place.wick.folder / "agents.yaml")]
+    words = [*COMMAND[1:], "mcp", "serve", *where]
+    (server,) = read_servers({"agent": {"command": COMMAND[0], "args": words, "env": environment}})
+    links = Links()
+    yield await links.to(server)
+    await links.close()
+
+
+AGENT = {
+    "name": "helper",
+    "model": "demo",
+    "backend": {"type": "local", "workdir": "."},
+    "permissions": {"allow": ["LS"]},
+}
+
+
+async def ask(link: Link, **args: Any) -> Any:
+    return await link.ask(lambda client: client.call_tool("ask", args))
+
+
+async def test_an_agent_answers_by_mcp(place: Somewhere, link: Link) -> None:
+    (tool,) = await link.tools()
+    assert tool.name == "ask" and set(tool.input_schema["required"]) == {"prompt"}
+    answer = (await ask(link, prompt="What is in this folder?")).structured_content
+    assert answer["outcome"] == "completed" and answer["text"]
+    again = (await ask(link, prompt="What is in this folder?", thread=answer["thread"])).structured_content
+    assert again["thread"] == answer["thread"]
+    assert len(place.json("threads", "show", answer["thread"])["messages"]) == 8
+
+
+@pytest.mark.parametrize("place", ["here"], indirect=True)
+async def test_what_it_asks_waits_for_its_user(place: Somewhere, link: Link) -> None:
+    answer = (await ask(link, prompt="Write 'milk' to list.txt")).structured_content
+    assert answer["outcome"] == "interrupted" and "wick approvals" in answer["text"]
+    (asked,) = place.json("approvals")
+    assert asked["id"] in answer["text"] and asked["thread"] == answer["thread"]
+    refused = await ask(link, prompt="hello", thread="th_none")
+    assert refused.is_error and "th_none" in refused.content[0].text
+
+
+async def test_a_server_that_cannot_start_says_why(tmp_path: Path) -> None:
+    wick = Wick(tmp_path)
+    words = [*COMMAND[1:], "mcp", "serve", "--agent", "nowhere.yaml", "--folder", str(wick.folder)]
+    (server,) = read_servers({"agent": {"command": COMMAND[0], "args": words, "env": wick.environment}})
+    links = Links()
+    with pytest.raises(ToolError, match="there is no file nowhere.yaml"):
+        await links.to(server)
+    await links.close()
+
+
+def test_it_ends_with_its_input_and_with_ctrl_c(tmp_path: Path) -> None:
+    wick = Wick(tmp_path)
+    pipe = subprocess.PIPE
+    words = [*COMMAND, "mcp", "serve"]
+    hello = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "tests", "version": "1"}}
+    line = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello}).encode() + b"\n"
+    for ended, code in ((False, 130), (True, 0)):
+        with subprocess.Popen(
+            words, cwd=wick.folder, env=wick.environment, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL
+        ) as going:
+            assert going.stdin is not None and going.stdout is not None
+            going.stdin.write(line)
+            going.stdin.flush()
+            assert json.loads(going.stdout.readline())["result"]["serverInfo"]["name"] == "wick wick"
+            if ended:
+                going.stdin.close()
+            else:
+                going.send_signal(signal.SIGINT)
+            assert going.wait(30) == code
+
+
+def test_without_the_extra_it_is_named(tmp_path: Path) -> None:
+    wick = Wick(tmp_path)
+    wick.write("blocks/sitecustomize.py", "import sys\nsys.modules['mcp'] = None\n")
+    path = os.pathsep.join((str(wick.folder / "blocks"), wick.environment["PYTHONPATH"]))
+    done = wick("mcp", "serve", PYTHONPATH=path)
+    assert done.code == 2 and "pip install 'wick-agent[mcp]'" in done.err

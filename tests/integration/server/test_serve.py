@@ -1,0 +1,216 @@
+"""`wick serve` as somebody starts it: a process of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+import uvicorn
+from starlette.applications import Starlette
+from starlette.routing import Mount
+
+from serving import TOKENS, Served, serving, talking
+from wick import Scripted
+from wick.server.files_limit import raise_files_limit
+from wick.server.server import Server, bound_socket
+
+OWNER: dict[str, Any] = {"tokens": [], "quotas": {}}  # whoever starts it, and nobody else
+OFFLINE = {"OLLAMA_HOST": "127.0.0.1:1"}  # where no Ollama listens
+
+
+def wick_serve(*flags: str, folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    """`wick serve`, for calls that end by themselves."""
+    command = [sys.executable, "-m", "wick.cli", "serve", *flags]
+    clean = {key: os.environ[key] for key in os.environ if not key.startswith("WICK_")}
+    options: dict[str, Any] = {"capture_output": True, "text": True, "timeout": 100, "check": False, "cwd": folder}
+    return subprocess.run(command, env={**clean, **environment}, **options)
+
+
+async def test_without_a_word_it_sets_everything_up(tmp_path: Path) -> None:
+    with serving(tmp_path, config=None, environment=OFFLINE, **OWNER) as served:
+        said = served.log
+        assert re.search(r"^  model +\S.*demo", said, re.MULTILINE)
+        assert re.search(r"^  protection +\S+", said, re.MULTILINE)
+        assert re.search(r"^  agents +default$", said, re.MULTILINE)
+        ticket = served.link.partition("#ticket=")[2]
+        async with talking(served, "") as browser:
+            async with browser.post("/auth/session", json={"ticket": ticket}) as answer:
+                assert answer.status == 200
+            async with browser.post("/auth/session", json={"ticket": ticket}) as answer:
+                assert answer.status == 401
+        token = (tmp_path / "data" / "token").read_text().strip()
+        assert token not in said
+        async with talking(served, token) as owner, owner.get("/agents/") as answer:
+            (agent,) = (await answer.json())["agents"]
+            assert agent["agent_id"] == "default"
+        assert served.stop() == 0
+        served.start()  # and again, with what is there by now
+        async with talking(served, token) as owner, owner.get("/auth/me") as answer:
+            assert (await answer.json())["role"] == "admin"
+        assert oct(os.stat(tmp_path / "data").st_mode & 0o777) == "0o700"
+
+
+async def test_flags_and_the_environment_are_heard(tmp_path: Path) -> None:
+    with serving(
+        tmp_path, flags=("--token", "of-the-flag"), environment={"WICK_TOKEN": "of-the-environment"}
+    ) as served:
+        async with talking(served, "of-the-flag") as owner, owner.get("/auth/me") as answer:
+            assert answer.status == 200
+        async with talking(served, "of-the-environment") as nobody, nobody.get("/auth/me") as answer:
+            assert answer.status == 401
+
+
+def test_curl_reads_a_stream_as_it_comes(served: Served) -> None:
+    if shutil.which("curl") is None:
+        pytest.skip("no curl: apt-get install curl")
+    body = '{"messages": [{"role": "user", "content": "What is 2 + 3?"}]}'
+    headers = ["-H", f"Authorization: Bearer {TOKENS['ada']}", "-H", "Content-Type: application/json"]
+    command = ["curl", "-N", "-sS", "--max-time", "60", *headers, "-d", body, f"{served.url}/agents/plain/stream"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=90, check=True)
+    assert "event: on_chat_model_stream\n" in done.stdout
+    *_, last, end = done.stdout.split("\n\n")
+    assert "event: done" in last and end == ""
+
+
+def test_it_does_not_open_up_to_everybody(tmp_path: Path) -> None:
+    done = wick_serve("--host", "0.0.0.0", "--data", str(tmp_path / "data"), folder=tmp_path)
+    assert done.returncode == 2
+    assert "who may come in" in done.stderr and "Traceback" not in done.stderr
+
+
+def test_a_port_that_is_taken_is_said(tmp_path: Path) -> None:
+    with bound_socket("127.0.0.1", 0) as taken:
+        port = str(taken.getsockname()[1])
+        done = wick_serve("--port", port, "--data", str(tmp_path / "data"), folder=tmp_path, **OFFLINE)
+    assert done.returncode == 2
+    assert "another program listens there" in done.stderr and "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [("modle: demo\n", "did you mean 'model'"), ("agents:\n  tools: {model: demo}\n", "cannot be the id of an agent")],
+)
+def test_a_config_that_is_wrong_is_said(tmp_path: Path, text: str, says: str) -> None:
+    (tmp_path / "agents.yaml").write_text(text)
+    done = wick_serve("agents.yaml", "--port", "0", "--data", str(tmp_path / "data"), folder=tmp_path)
+    assert done.returncode == 2
+    assert says in done.stderr and "Traceback" not in done.stderr
+
+
+def test_two_files_are_one_too_many(tmp_path: Path) -> None:
+    done = wick_serve("a.yaml", "--config", "b.yaml", folder=tmp_path)
+    assert done.returncode == 2 and "two files" in done.stderr
+
+
+def test_an_address_of_nobody_is_said(tmp_path: Path) -> None:
+    done = wick_serve("--host", "no such host", "--token", "t", "--data", str(tmp_path), folder=tmp_path)
+    assert done.returncode == 2 and "there is no address" in done.stderr
+
+
+SCRIPT = """
+import os
+from wick import tool
+from wick.server import Server
+
+@tool
+def add(a: int, b: int) -> int:
+    "Add two numbers."
+    return a + b
+
+server = Server(settings=os.environ["WICK_SETTINGS"], data=os.environ["WICK_DATA"], port=0)
+server.register_agent("default", {"model": "demo", "tools": ["add"]}).register_tool(add)
+server.start()
+"""
+
+
+async def test_a_program_serves_its_own_agents_and_tools(tmp_path: Path) -> None:
+    with serving(tmp_path, script=SCRIPT) as served:
+        async with talking(served) as ada, ada.get("/agents/default") as answer:
+            tools = [tool["name"] for tool in (await answer.json())["tools"]]
+            assert "add" in tools
+        assert served.stop() == 0
+
+
+def test_what_is_registered_is_registered_before_the_start(tmp_path: Path) -> None:
+    server = Server(data=tmp_path).register_agent("default", {"model": "demo"})
+    assert server.app() is server.app()
+    with pytest.raises(Exception, match="before the server is started"):
+        server.register_agent("late", {"model": "demo"})
+    server.shutdown()  # of one that does not run, nothing comes
+
+
+def test_the_limit_of_files_is_raised_or_said() -> None:
+    assert raise_files_limit(64) == []
+    said = raise_files_limit(10**9)
+    assert said == [] or "ulimit -n" in said[0]
+
+
+@asynccontextmanager
+async def run_by_uvicorn(app: Any) -> AsyncIterator[str]:
+    """An ASGI app behind a plain uvicorn, as somebody else would run it."""
+    with bound_socket("127.0.0.1", 0) as bound:
+        server = uvicorn.Server(uvicorn.Config(app, lifespan="on", log_level="warning"))
+        task = asyncio.create_task(server.serve(sockets=[bound]))
+        while not server.started and not task.done():
+            await asyncio.sleep(0.01)
+        try:
+            yield f"http://127.0.0.1:{bound.getsockname()[1]}"
+        finally:
+            server.should_exit = True
+            await task
+
+
+async def test_the_app_runs_in_another_server(tmp_path: Path) -> None:
+    server = Server(data=tmp_path, token="of-the-program").register_agent("default", {"model": Scripted("It is 5.")})
+    headers = {"Authorization": "Bearer of-the-program"}
+    asked: dict[str, Any] = {"json": {"messages": [{"role": "user", "content": "What is 2 + 3?"}]}, "headers": headers}
+    async with run_by_uvicorn(server.app()) as url, aiohttp.ClientSession(url) as owner:
+        async with owner.post("/agents/default/invoke", **asked) as answer:
+            assert answer.status == 200
+            assert (await answer.json())["response"] == "It is 5."
+        async with owner.get("/agents/") as answer:
+            assert answer.status == 401
+
+
+async def test_the_app_can_be_mounted_below_a_path(tmp_path: Path) -> None:
+    server = Server(data=tmp_path, token="of-the-program").register_agent("default", {"model": "demo"})
+    app = server.app()
+
+    @asynccontextmanager
+    async def lifespan(_: Starlette) -> AsyncIterator[None]:
+        await server.service.start()
+        yield
+        await server.service.stop()
+
+    outer = Starlette(routes=[Mount("/wick", app)], lifespan=lifespan)
+    async with run_by_uvicorn(outer) as url, aiohttp.ClientSession(url) as nobody:
+        async with nobody.get("/wick/health") as answer:
+            assert (await answer.json())["agents"] == 1
+        async with nobody.get("/wick/agents/") as answer:
+            assert answer.status == 401
+        async with nobody.get("/wick/agents/", headers={"Authorization": "Bearer of-the-program"}) as answer:
+            assert answer.status == 200
+
+
+@pytest.mark.parametrize(("there", "says"), [(("bwrap",), ""), ((), "install the package 'bubblewrap'")])
+def test_bubblewrap_is_looked_for_and_nothing_fails_without_it(
+    tmp_path: Path, there: tuple[str, ...], says: str
+) -> None:
+    """`make serve` asks for it: here in a world that has no package manager, nor a way to become root."""
+    for name, text in {"uname": "echo Linux", "id": "echo 1000", **dict.fromkeys(there, "")}.items():
+        (tmp_path / name).write_text(f"#!/bin/sh\n{text}\n")
+        (tmp_path / name).chmod(0o755)
+    script = Path(__file__).parents[3] / "scripts" / "get-bubblewrap"
+    options: dict[str, Any] = {"capture_output": True, "text": True, "timeout": 60, "check": True}
+    done = subprocess.run(["/bin/sh", script], env={"PATH": str(tmp_path)}, **options)
+    assert says in done.stdout if says else done.stdout == ""

@@ -1,0 +1,330 @@
+"""A real browser at a real server, for the tests of the web interface: Debian's Chromium, by Playwright.
+
+with stories(folder) as served          a server with the agents of the stories
+with chromium() as browser              a browser
+with visit(browser, served) as page     somebody who is signed in; what goes wrong in the page is a failure
+asking(served, "ada")                   the same server, by its API
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from serving import TOKENS, Served, serving
+from wick.server.page_files import BUILT
+
+try:
+    from playwright.sync_api import Browser, ConsoleMessage, Page, expect, sync_playwright
+except ImportError:
+    pytest.skip("no browser: pip install playwright", allow_module_level=True)
+
+AXE = Path(__file__).parents[2] / "ui" / "node_modules" / "axe-core" / "axe.min.js"
+PATIENCE_MS = 60_000  # machines are busy; nothing here waits longer than it has to
+KEPT = ("csp", "origin")  # why the browser itself keeps a request from being sent
+
+AGENTS = '''
+import asyncio
+import json
+import os
+
+from wick import Agent, ToolCall, assistant, tool
+from wick.capabilities.ask_user import AskUser
+from wick.capabilities.subagents import Subagents
+from wick.capabilities.todos import Todos
+from wick.models.scripted import FunctionModel
+from wick.protocols import Finish, ReasoningDelta, TextDelta, Usage
+from wick.server import Server
+from wick.server.embedded import EMBEDDED
+from wick.subagent import Subagent
+
+
+class Slow:
+    """Says numbers with a pause before each: "30 0.1" says how many, and how long."""
+
+    name = "slow"
+
+    async def stream(self, request):
+        count, pause = next(m.text for m in reversed(request.messages) if m.role == "user").split()[:2]
+        for number in range(int(count)):
+            await asyncio.sleep(float(pause))
+            yield TextDelta(f"piece{number} ")
+        yield Usage(7, int(count))
+        yield Finish()
+
+
+async def come(name):
+    """Wait until there is a file of that name in the folder of the server."""
+    for _ in range(1200):
+        if os.path.exists(name):
+            return True
+        await asyncio.sleep(0.05)
+    return False
+
+
+@tool
+async def wait(name: str) -> str:
+    """Wait until there is a file of that name in the folder of the server."""
+    return f"{name} is there" if await come(name) else "it never came"
+
+
+class Thinking:
+    """Thinks aloud, and says what it came to when there is the file that it was told of."""
+
+    name = "thinking"
+
+    async def stream(self, request):
+        yield ReasoningDelta("Let me **weigh** this.")
+        await come(request.messages[-1].text)
+        yield ReasoningDelta(" It is heavy.")
+        yield TextDelta("It weighs a lot.")
+        yield Finish()
+
+
+def calling(request):
+    """A model that calls what it is told to: `[{"name": …, "args": {…}}]`; else it says what it was told."""
+    last = request.messages[-1]
+    if last.role != "user" or not last.text.startswith("["):
+        return "You said: " + last.text if last.role == "user" else "It is done: " + last.text
+    calls = json.loads(last.text)
+    made = [ToolCall(f"c{len(request.messages)}_{at}", one["name"], one["args"]) for at, one in enumerate(calls)]
+    return assistant("I do it.", *made)
+
+
+def caller(user):
+    helper = Subagent("helper", "Helps", "You help.", tools=["wait"])
+    return Agent(FunctionModel(calling), name="caller", tools=[wait], hooks=[AskUser(), Todos(), Subagents([helper])])
+
+
+def patient(request):
+    """A model that waits for a file, and then repeats what it has heard since."""
+    last = request.messages[-1]
+    if last.role == "user" and last.text.startswith("wait for "):
+        return assistant("I wait.", ToolCall(f"call_{len(request.messages)}", "wait", {"name": last.text.split()[-1]}))
+    heard = [m.text for m in request.messages if m.role == "user"]
+    return "I have heard: " + " / ".join(heard)
+
+
+def echoing(request):
+    """A model that says what it is told, letter by letter the same."""
+    return next(m.text for m in reversed(request.messages) if m.role == "user")
+
+
+server = Server(settings=os.environ["WICK_SETTINGS"])
+server.register_agent("default", {**EMBEDDED["default"], "model": "demo"})
+server.register_agent("careful", {**EMBEDDED["default"], "model": "demo", "permissions": {"mode": "default"}})
+server.register_agent("thinking", Agent(Thinking(), name="thinking"))
+server.register_agent("caller", caller)
+server.register_agent("slow", Agent(Slow(), name="slow"))
+server.register_agent("patient", lambda user: Agent(FunctionModel(patient), name="patient", tools=[wait]))
+server.register_agent("echo", lambda user: Agent(FunctionModel(echoing), name="echo"))
+server.start()
+'''
+
+
+def stories(folder: Path, **more: Any) -> AbstractContextManager[Served]:
+    """A server with the interface as it is built, an agent that can do things, and some that do exactly as told."""
+    if not (BUILT / "index.html").is_file():
+        pytest.skip("the web interface is not built: make ui")
+    return serving(folder, script=AGENTS, static=str(BUILT), **more)
+
+
+@contextmanager
+def chromium() -> Iterator[Browser]:
+    found = shutil.which("chromium") or shutil.which("chromium-browser")
+    if found is None:
+        pytest.skip("no browser: apt-get install chromium")
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=found, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+@contextmanager
+def visit(
+    browser: Browser,
+    served: Served,
+    user: str = "ada",
+    agent: str = "",
+    refused: int | tuple[int, ...] = 401,
+    cut: bool = False,
+    **options: Any,
+) -> Iterator[Page]:
+    """Somebody at the page. It asks nobody but its own server, and nothing goes wrong in it.
+
+    `refused` is the status of requests that are meant to fail, beside those of who is not signed in yet, and `cut` says
+    that connections are meant to break: a browser complains about both.
+    """
+    options = {"viewport": {"width": 1280, "height": 800}, **options}
+    context = browser.new_context(base_url=served.url, **options)
+    context.set_default_timeout(PATIENCE_MS)
+    expect.set_options(timeout=PATIENCE_MS)
+    page = context.new_page()
+    wrong: list[str] = []
+    asked: list[str] = []
+    page.on("pageerror", lambda error: wrong.append(str(error)))
+    page.on(
+        "console", lambda said: wrong.append(said.text) if said.type == "error" and not _is_expected(said) else None
+    )
+    page.on("request", lambda request: asked.append(request.url))
+    page.on("requestfailed", lambda request: asked.remove(request.url) if request.failure in KEPT else None)
+    try:
+        if user:
+            sign_in(page, user)
+            if agent:
+                page.select_option("#agent", agent)
+        yield page
+        statuses = [401, *(refused if isinstance(refused, tuple) else (refused,))]
+        excused = [*(f"a status of {status}" for status in statuses), *(["net::ERR_"] if cut else [])]
+        wrong = [each for each in wrong if not any(one in each for one in excused)]
+        elsewhere = [url for url in asked if not url.startswith((served.url, "data:", "blob:", "about:"))]
+        assert not wrong and not elsewhere, (wrong, elsewhere)
+    finally:
+        context.close()
+
+
+def _is_expected(message: ConsoleMessage) -> bool:
+    """Return True if a console error is handled by the page: a blocked preview, or a file that was deleted."""
+    url = message.location["url"]
+    if "a status of 404" in message.text and re.search(r"/agents/[^/]+/files", url):
+        return True
+    return url == "about:srcdoc" or "'about:srcdoc'" in message.text
+
+
+def sign_in(page: Page, user: str) -> None:
+    page.goto("/")
+    page.get_by_label("Your token").fill(TOKENS.get(user, user))
+    page.keyboard.press("Enter")
+    arrived(page)
+
+
+def arrived(page: Page) -> None:
+    """Wait until the page knows whom one can talk to."""
+    page.wait_for_selector("#message")
+    expect(page.locator("#agent option")).not_to_have_count(0)
+
+
+def say(page: Page, words: str) -> None:
+    page.locator("#message").fill(words)
+    page.locator("#message").press("Enter")
+
+
+def talk(page: Page, words: str) -> None:
+    """Say something, and wait until it has been answered."""
+    say(page, words)
+    finished(page)
+
+
+def finished(page: Page) -> None:
+    """Wait until nothing runs any more in the thread that is open, and its end is drawn."""
+    expect(page.locator(".item:not(.pending)")).not_to_have_count(0)
+    expect(page.locator(".composer .stop, article[aria-busy=true], .item.pending")).to_have_count(0)
+
+
+def show(page: Page, panel: str) -> Any:
+    """Open a panel, and give its place in the page."""
+    side = page.get_by_role("complementary", name=panel, exact=True)
+    if not side.count():
+        page.get_by_role("navigation", name="Panels").get_by_role("button", name=panel).click()
+    side.wait_for()
+    return side
+
+
+def thread_of(page: Page) -> str:
+    """The id of the thread that is open."""
+    page.wait_for_url(re.compile("#thread="))
+    return str(page.evaluate("new URLSearchParams(location.hash.slice(1)).get('thread')"))
+
+
+# -- the same server, by its API --------------------------------------------------------------------------------------
+
+
+@dataclass
+class Asking:
+    """Somebody who talks to the server without a browser."""
+
+    url: str
+    token: str
+
+    def __call__(self, method: str, path: str, body: Any = None, /, **query: Any) -> Any:
+        """What the server answers, as data; a refusal is an error. A body is JSON, or bytes as they are."""
+        asked = self.url + urllib.parse.quote(path, safe="/")
+        if query:
+            asked += "?" + urllib.parse.urlencode(query)
+        data = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
+        kind = "application/octet-stream" if isinstance(body, bytes) else "application/json"
+        headers = {"Authorization": f"Bearer {self.token}", "Content-Type": kind}
+        request = urllib.request.Request(asked, data, headers, method=method)
+        try:
+            with urllib.request.urlopen(request, timeout=60) as answer:
+                text = answer.read()
+        except urllib.error.HTTPError as error:
+            raise AssertionError(f"{method} {path}: {error.code} {error.read().decode()}") from None
+        return json.loads(text) if text else None
+
+    def ask(self, agent: str, words: str, **more: Any) -> Any:
+        return self("POST", f"/agents/{agent}/invoke", {"messages": [{"role": "user", "content": words}], **more})
+
+    def begin(self, agent: str, words: str, thread: str = "") -> str:
+        """Say something, and do not wait for the answer; the id of the thread."""
+        body = {"messages": [{"role": "user", "content": words}], **({"thread_id": thread} if thread else {})}
+        headers = {"Authorization": f"Bearer {self.token}", "Content-Type": "application/json"}
+        request = urllib.request.Request(f"{self.url}/agents/{agent}/stream", json.dumps(body).encode(), headers)
+        with urllib.request.urlopen(request, timeout=60) as answer:
+            return str(answer.headers["X-Thread-Id"])
+
+    def read(self, path: str, agent: str = "default") -> str:
+        return str(self("GET", f"/agents/{agent}/files/read", path=path)["content"])
+
+    def write(self, path: str, content: str, agent: str = "default") -> None:
+        self("PUT", f"/agents/{agent}/files/write", {"path": path, "content": content})
+
+    def hook(self, name: str, agent: str = "default") -> Any:
+        return next(hook for hook in self("GET", f"/agents/{agent}/hooks")["hooks"] if hook["name"] == name)
+
+    def thread(self, id: str) -> Any:
+        return self("GET", f"/threads/{id}")
+
+
+def asking(served: Served, user: str = "ada") -> Asking:
+    return Asking(served.url, TOKENS[user])
+
+
+def until(check: Callable[[], Any], seconds: float = 60.0) -> Any:
+    """What `check()` answers, once it answers something."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        if found := check():
+            return found
+        time.sleep(0.1)
+    raise AssertionError(f"it did not happen within {seconds} s")
+
+
+# -- accessibility ----------------------------------------------------------------------------------------------------
+
+
+def violations(page: Page, *rules: str) -> list[str]:
+    """What axe-core finds that is serious or worse, each as a line; by these rules, or by all."""
+    if not AXE.is_file():
+        pytest.skip("axe-core is not installed: make ui")
+    page.evaluate(AXE.read_text(encoding="utf-8"))
+    options = {"resultTypes": ["violations"], **({"runOnly": rules} if rules else {})}
+    found = page.evaluate("(options) => axe.run(document, options)", options)
+    return [
+        f"{one['id']}: {node['target']} {node['failureSummary']}"
+        for one in found["violations"]
+        if one["impact"] in ("serious", "critical")
+        for node in one["nodes"]
+    ]

@@ -1,0 +1,267 @@
+"""What the three protocols of hook programs have in them, field by field, and what wick makes of it.
+
+A field is supported if a test shows that it changes something: the test carries `@pytest.mark.shows(protocol, event,
+field)`. What no test shows is listed below with its reason, in DIFFERENT (it works, but not as elsewhere) or in MISSING
+(it does nothing). `scripts/conformance-table.py` writes docs/reference/executable-hooks.md from here.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+ROOT = Path(__file__).parents[3]
+PAGE = ROOT / "docs" / "reference" / "executable-hooks.md"
+EVERY = "*"  # what all events of a protocol have
+
+Field = tuple[str, str, str]  # protocol, event, field
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One event of a protocol: what a program is told, what it may answer, and what else there is to it."""
+
+    event: str
+    told: str = ""
+    answers: str = ""
+    rules: str = ""
+
+    @property
+    def fields(self) -> list[tuple[str, str]]:
+        """The kind of each field, and the field; one that a program is told and may answer is of both kinds."""
+        kinds: dict[str, list[str]] = {}
+        for kind, text in {"told": self.told, "answer": self.answers, "rule": self.rules}.items():
+            for field in text.split():
+                kinds.setdefault(field, []).append(kind)
+        return [(" and ".join(found), field) for field, found in kinds.items()]
+
+
+TITLES = {
+    "kodelet": "One program per hook (kodelet's format)",
+    "claude": "Claude Code's settings format",
+    "lines": "Warm programs",
+}
+
+_KODELET_CALL = "tool_name tool_input tool_user_id"
+_CLAUDE_CALL = "tool_name tool_input"
+_REASON = "decision reason"
+
+CONTRACT: dict[str, tuple[Part, ...]] = {
+    "kodelet": (
+        Part(EVERY, "event conv_id cwd invoked_by recipe_name", "", "hook run empty-stdout exit-code timeout chain"),
+        Part("discovery", rules="precedence prefix disable execute-bit shadowing order query-timeout last-known-type"),
+        Part("before_tool_call", _KODELET_CALL, "blocked reason input"),
+        Part(
+            "after_tool_call",
+            f"{_KODELET_CALL} tool_output tool_output.toolName tool_output.success tool_output.error "
+            "tool_output.metadata tool_output.timestamp",
+            "output",
+            "after-a-block",
+        ),
+        Part("user_message_send", "message", "blocked reason"),
+        Part("agent_stop", "messages messages.role messages.content", "follow_up_messages", "accumulate cap"),
+        Part("turn_end", "response turn_number", "", "not-for-an-empty-response"),
+        Part("recipe", rules="handler once swap_context allowed_tools"),
+    ),
+    "claude": (
+        Part(
+            EVERY,
+            "session_id transcript_path cwd permission_mode hook_event_name agent_id agent_type",
+            "continue stopReason suppressOutput systemMessage hookEventName",
+            "exit-0-text exit-2 exit-other invalid-json parallel long-strings CLAUDE_PROJECT_DIR",
+        ),
+        Part(
+            "settings",
+            rules="hooks disableAllHooks matcher type-command type-http type-prompt command args url headers prompt "
+            "timeout if once merge identical-handler",
+        ),
+        Part("SessionStart", "source", "additionalContext initialUserMessage", "plain-text exit-2"),
+        Part("UserPromptSubmit", "prompt", "additionalContext decision reason", "plain-text exit-2"),
+        Part(
+            "PreToolUse",
+            f"{_CLAUDE_CALL} tool_use_id",
+            "permissionDecision permissionDecisionReason updatedInput additionalContext decision reason",
+            "exit-2 precedence",
+        ),
+        Part(
+            "PermissionRequest",
+            f"{_CLAUDE_CALL} permission_suggestions",
+            "decision.behavior decision.updatedInput decision.message decision.interrupt",
+        ),
+        Part(
+            "PostToolUse",
+            f"{_CLAUDE_CALL} tool_response tool_use_id duration_ms",
+            "additionalContext updatedToolOutput decision reason",
+            "exit-2",
+        ),
+        Part(
+            "PostToolUseFailure",
+            f"{_CLAUDE_CALL} error is_interrupt tool_use_id duration_ms",
+            "additionalContext decision reason",
+            "exit-2",
+        ),
+        Part("SubagentStart", "agent_id agent_type", "additionalContext", "exit-2"),
+        Part("SubagentStop", "agent_id agent_type stop_hook_active last_assistant_message", _REASON, "exit-2"),
+        Part("PreCompact", "trigger custom_instructions", "decision reason", "exit-2"),
+        Part("PostCompact", "trigger compact_summary"),
+        Part("Notification", "message title notification_type"),
+        Part("Stop", "stop_hook_active last_assistant_message", "decision reason additionalContext", "exit-2 cap"),
+        Part("SessionEnd", "reason"),
+    ),
+    "lines": (
+        Part("hook", rules="points protocol match tools"),
+        Part(
+            EVERY,
+            "id event run thread agent user cwd",
+            "id decision reason",
+            "many-in-flight timeout crash broken-line idle back-off",
+        ),
+        Part("before_run", "input system", "input system"),
+        Part("guard_run", "input system"),
+        Part("after_run", "result error"),
+        Part("wrap_run", "phase result", "result"),
+        Part("before_step", "number"),
+        Part("guard_step", "number"),
+        Part("after_step", "number result", "message"),
+        Part("before_model_call", "system messages", "system"),
+        Part("guard_model_call", "system messages"),
+        Part("after_model_call", "result error", "result"),
+        Part("wrap_model_call", "phase result", "result"),
+        Part("before_tool_use", "tool args", "args question"),
+        Part("guard_tool_use", "tool args", "question"),
+        Part("after_tool_use", "tool args result error", "result"),
+        Part("wrap_tool_use", "phase result", "result"),
+    ),
+}  # fmt: skip
+
+# Fields that work, but not as the tool that they come from has them.
+DIFFERENT: dict[Field, str] = {
+    ("kodelet", EVERY, "exit-code"): "any code but 0 denies where a program decides, unless `fail: open` is said",
+    ("kodelet", EVERY, "timeout"): "the whole process tree ends, and a program that decides has denied",
+    ("kodelet", EVERY, "chain"): "each program sees what the one before it left; kodelet shows each the original",
+    ("kodelet", "discovery", "shadowing"): "a broken program does not hide a good one of the same name further down",
+    ("kodelet", "discovery", "last-known-type"): "a trusted program whose query fails keeps its type and denies",
+    ("kodelet", "before_tool_call", "tool_input"): "arguments that kodelet's tool does not have keep wick's names",
+    ("kodelet", "after_tool_call", "tool_output.metadata"): '`{"output": …}` for every tool',
+    ("kodelet", "after_tool_call", "output"): "its `metadata.output` is what the model reads",
+    ("claude", EVERY, "exit-other"): "denies for PreToolUse and UserPromptSubmit, unless the entry says `fail: open`",
+    ("claude", EVERY, "invalid-json"): "denies for PreToolUse and UserPromptSubmit, unless the entry says `fail: open`",
+    ("claude", EVERY, "transcript_path"): "it is there while the run goes on; programs in a sandbox do not see it",
+    ("claude", EVERY, "suppressOutput"): "what a program prints is in the log of the thread, unless this is true",
+    ("claude", EVERY, "systemMessage"): "an event `system_message` in the log of the thread",
+    ("claude", "settings", "matcher"): "regular expressions are RE2's; a pattern that it refuses denies",
+    ("claude", "settings", "type-prompt"): "the model of the run is asked; an answer that is no JSON has not agreed",
+    ("claude", "settings", "if"): "where it cannot be told whether the rule is met, the handler is called",
+    ("claude", "settings", "once"): "once in each conversation",
+    ("claude", "settings", "identical-handler"): "the same in every field but its matcher and its file",
+    ("claude", "SessionStart", "source"): "clear for a conversation that was rewound to its beginning",
+    ("claude", "SessionStart", "initialUserMessage"): "stands before what the user says",
+    ("claude", "PreToolUse", "permissionDecision"): "defer asks the user, as ask does; an allow silences no rule",
+    (
+        "claude",
+        "PreToolUse",
+        "updatedInput",
+    ): "of several the last in the settings counts, and the others are asked again",
+    ("claude", "PermissionRequest", "decision.behavior"): "allow answers what a permission mode asks, and no rule",
+    ("claude", "Notification", "notification_type"): "idle_prompt comes when a run has ended, and not a minute later",
+    ("claude", "PreCompact", "exit-2"): "nothing is summed up, and the run goes on",
+    ("claude", "Stop", "cap"): "8 in one run, whatever happens between them",
+    ("claude", "SessionEnd", "reason"): "always other: when the capability is closed",
+}
+
+# Fields that do nothing in wick, and why.
+MISSING: dict[Field, str] = {
+    ("claude", "PostToolUseFailure", "is_interrupt"): "always false: where a run is cancelled, no hook is called after",
+}
+
+
+@cache
+def fields() -> dict[Field, str]:
+    """Every field of the contract, with its kind."""
+    return {
+        (protocol, part.event, field): kind
+        for protocol, parts in CONTRACT.items()
+        for part in parts
+        for kind, field in part.fields
+    }
+
+
+# -- what the tests show --------------------------------------------------------------------------------------------
+
+
+@cache
+def shown(folder: Path = ROOT / "tests") -> dict[Field, list[str]]:
+    """The fields that tests say they show, with the names of those tests."""
+    found: dict[Field, list[str]] = {}
+    for path in sorted(folder.rglob("test_*.py")):
+        text = path.read_text(encoding="utf-8")
+        for test, field in _marks(ast.parse(text)) if ".shows(" in text else ():
+            found.setdefault(_known(field), []).append(f"{path.relative_to(ROOT).as_posix()}::{test}")
+    return found
+
+
+def _known(field: Field) -> Field:
+    """A field that all events have may be shown at any of them."""
+    protocol, _, name = field
+    everywhere = (protocol, EVERY, name)
+    return everywhere if field not in fields() and everywhere in fields() else field
+
+
+def _marks(tree: ast.Module) -> Iterator[tuple[str, Field]]:
+    module = [field for node in tree.body if isinstance(node, ast.Assign) for field in _fields(node.value)]
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith("test_"):
+            for field in [*module, *(field for mark in node.decorator_list for field in _fields(mark))]:
+                yield node.name, field
+
+
+def _fields(tree: ast.expr) -> Iterator[Field]:
+    """What the marks in an expression name; a mark may stand inside `pytest.param(…, marks=…)`, too."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "shows":
+            words = [word.value for word in node.args if isinstance(word, ast.Constant)]
+            protocol, event, *names = map(str, words)
+            yield from ((protocol, event, name) for name in names)
+
+
+# -- the page -------------------------------------------------------------------------------------------------------
+
+_HEAD = """\
+# Hook programs, field by field
+
+What each of the three protocols has in it, and what wick does with it. This page is written by
+`scripts/conformance-table.py` from the tests: a field is *supported* if a test shows that it changes something. How to
+use all this is in [the guide](../guide/executables.md).
+
+| mark | |
+|---|---|
+| supported | a test shows it |
+| different | it works, with a difference that the last column names |
+| not supported | it does nothing; the last column says why |
+"""
+
+
+def page() -> str:
+    """The page of the docs."""
+    tested = shown()
+    parts = [_section(protocol, tested) for protocol in CONTRACT]
+    return "\n".join([_HEAD, *parts]).rstrip() + "\n"
+
+
+def _section(protocol: str, tested: dict[Field, list[str]]) -> str:
+    lines = [f"## {TITLES[protocol]}", "", "| event | field | | mark | |", "|---|---|---|---|---|"]
+    for part in CONTRACT[protocol]:
+        for kind, field in part.fields:
+            mark, reason = _mark((protocol, part.event, field), tested)
+            event = "every event" if part.event == EVERY else f"`{part.event}`"
+            lines.append(f"| {event} | `{field}` | {kind} | {mark} | {reason} |")
+    return "\n".join([*lines, ""])
+
+
+def _mark(field: Field, tested: dict[Field, list[str]]) -> tuple[str, str]:
+    if field in tested:
+        return ("different", DIFFERENT[field]) if field in DIFFERENT else ("supported", "")
+    return "not supported", MISSING.get(field, "")

@@ -1,0 +1,270 @@
+"""A real server for the tests: `wick serve` in a process of its own, with users of every role."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager, nullcontext, suppress
+from dataclasses import dataclass, field
+from hashlib import sha256
+from http.client import HTTPConnection, HTTPException
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import aiohttp
+import yaml
+
+from leaking import lasting
+from postgres import server as postgres_server
+from wick import cli
+from wick.server.server import Server
+from wick.server.service import Service
+from wick.server.settings import Settings
+
+TOKENS = {  # ada and bob are users like any other, olga is an operator, root an admin
+    "ada": "ada-token-0123456789abcdef",
+    "bob": "bob-token-0123456789abcdef",
+    "olga": "olga-token-0123456789abcdef",
+    "root": "root-token-0123456789abcdef",
+}
+ROLES = {"ada": "user", "bob": "user", "olga": "operator", "root": "admin"}
+CLI = Path(cli.__file__).with_name("__main__.py")
+DEMO: Mapping[str, Any] = {
+    "agents": {
+        "default": {"model": "demo", "backend": {"type": "local"}, "skills": True, "recorder": True},
+        "plain": {"model": "demo"},
+    }
+}
+
+
+def settings(store: str, folder: Path, **more: Any) -> dict[str, Any]:
+    """What server.yaml says in these tests."""
+    listed = [
+        {"name": name, "role": ROLES[name], "sha256": sha256(token.encode()).hexdigest()}
+        for name, token in TOKENS.items()
+    ]
+    said: dict[str, Any] = {"tokens": listed, "grace": 5.0, "quotas": {"requests_per_second": 0}}
+    if store == "postgres":
+        said |= {"store": postgres_server().conninfo, "store_schema": postgres_server().schema()}
+    if store == "memory":
+        said["store"] = store
+    return {**said, **more}
+
+
+@dataclass
+class Served:
+    """A server that is running, or has been killed and can be started again."""
+
+    folder: Path
+    command: list[str]
+    environment: dict[str, str]
+    process: subprocess.Popen[bytes] | None = None
+    url: str = ""
+    link: str = ""
+    starts: int = 0
+    sessions: list[aiohttp.ClientSession] = field(default_factory=list)
+
+    @property
+    def log(self) -> str:
+        return (self.folder / "serve.log").read_text(errors="replace")
+
+    def start(self) -> None:
+        """Start it, and wait until it says where it is."""
+        before = len(self.log) if (self.folder / "serve.log").exists() else 0
+        again = lasting("module") if self.starts else nullcontext()  # then it may be a wider fixture's
+        with again, (self.folder / "serve.log").open("ab") as log:
+            self.process = subprocess.Popen(
+                self.command,
+                env=self.environment,
+                stdout=log,
+                stderr=log,
+                stdin=subprocess.DEVNULL,
+                cwd=self.folder,
+                process_group=0,  # Ctrl-C is for whoever started it, who ends it
+            )
+        self.starts += 1
+        for _ in range(1200):
+            if found := re.search(r"wick serves (http://\S+)\n", self.log[before:]):
+                self.url = found[1]
+                self._until_it_answers()
+                if link := re.search(r"sign in +(\S+#ticket=\S+)", self.log[before:]):
+                    self.link = link[1]
+                return
+            if self.process.poll() is not None:
+                break
+            time.sleep(0.05)
+        self.kill()
+        raise AssertionError(f"the server did not start:\n{self.log}")
+
+    def _until_it_answers(self) -> None:
+        """Who is answered knows that it has said all of its lines: it says them in one go."""
+        where = urlsplit(self.url)
+        asking = HTTPConnection(where.hostname or "", where.port, timeout=60)
+        try:
+            with suppress(OSError, HTTPException):
+                asking.request("GET", "/health")
+                asking.getresponse().read()
+        finally:
+            asking.close()
+
+    def stop(self, seconds: float = 60) -> int:
+        """Ask it to stop, as an operator would."""
+        assert self.process is not None
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(seconds)
+
+    def kill(self) -> None:
+        """Kill -9."""
+        if self.process is not None and self.process.poll() is None:
+            self.process.kill()
+            self.process.wait(60)
+
+    def client(self, user: str = "ada", **headers: str) -> aiohttp.ClientSession:
+        """Somebody who talks to it; nobody, with the name ''."""
+        if user:
+            headers["Authorization"] = f"Bearer {TOKENS.get(user, user)}"
+        made = aiohttp.ClientSession(self.url, headers=headers, timeout=aiohttp.ClientTimeout(total=60))
+        self.sessions.append(made)
+        return made
+
+
+@contextmanager
+def serving(
+    folder: Path,
+    *,
+    store: str = "sqlite",
+    config: Mapping[str, Any] | str | None = DEMO,
+    flags: tuple[str, ...] = (),
+    environment: Mapping[str, str] | None = None,
+    script: str = "",
+    planted: str = "",
+    **more: Any,
+) -> Iterator[Served]:
+    """A server in a process of its own; `script` is a Python program that starts one, in place of `wick serve`.
+
+    `planted` names a fault of tests/faults/planted.py that is planted into it.
+
+    `more` are settings of server.yaml. A script finds them in the file that WICK_SETTINGS names, and prints what
+    `wick serve` prints.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    said = folder / "server.yaml"
+    said.write_text(yaml.safe_dump(settings(store, folder, **more)))
+    if script:
+        (folder / "served.py").write_text(script)
+        command = [sys.executable, *_plant(planted), str(folder / "served.py")]
+    else:
+        program = [*_plant(planted), str(CLI)] if planted else ["-m", "wick.cli"]
+        command = [sys.executable, *program, "serve", "--settings", str(said), "--port", "0", *flags]
+        command += ["--data", str(folder / "data")]
+        if config is not None:
+            agents = folder / "agents.yaml"
+            agents.write_text(config if isinstance(config, str) else yaml.safe_dump(dict(config)))
+            command += ["--config", str(agents)]
+    inherited = {
+        key: value for key, value in os.environ.items() if not key.startswith("WICK_") and "API_KEY" not in key
+    }
+    extra = {"WICK_SETTINGS": str(said), "WICK_DATA": str(folder / "data"), "WICK_PORT": "0"} if script else {}
+    served = Served(folder, command, {**inherited, "PYTHONUNBUFFERED": "1", **extra, **(environment or {})})
+    try:
+        served.start()
+        yield served
+    finally:
+        if served.process is not None and served.process.poll() is None:
+            with suppress(subprocess.TimeoutExpired):
+                served.stop()
+        served.kill()
+
+
+def _plant(fault: str) -> list[str]:
+    return [str(Path(__file__).parents[1] / "faults" / "planted.py"), fault] if fault else []
+
+
+@dataclass
+class Hosted:
+    """A server in the event loop of the test: real sockets, and its insides at hand."""
+
+    server: Server
+    url: str = ""
+
+    @property
+    def service(self) -> Service:
+        return self.server.service
+
+    def client(self, user: str = "ada", **headers: str) -> aiohttp.ClientSession:
+        if user:
+            headers["Authorization"] = f"Bearer {TOKENS.get(user, user)}"
+        return aiohttp.ClientSession(self.url, headers=headers, timeout=aiohttp.ClientTimeout(total=60))
+
+
+@asynccontextmanager
+async def hosted(
+    folder: Path, *, store: str = "sqlite", agents: Mapping[str, Any] | None = None, tools: Any = (), **more: Any
+) -> AsyncIterator[Hosted]:
+    """A server in this event loop, with agents as a program registers them; `more` are settings."""
+    said = {"port": 0, "data": folder / "data", **settings(store, folder, **more)}
+    made = Server(settings=Settings(**said).checked())
+    for id, agent in (agents or {}).items():
+        made.register_agent(id, agent)
+    for tool in tools:
+        made.register_tool(tool)
+    lines: list[str] = []
+    task = asyncio.create_task(made.serve(tell=lines.append))
+    try:
+        while not lines and not task.done():
+            await asyncio.sleep(0.01)
+        if task.done():
+            task.result()
+        yield Hosted(made, lines[0].split()[-1])
+    finally:
+        made.shutdown()
+        await task
+
+
+@asynccontextmanager
+async def talking(served: Served | Hosted, user: str = "ada", **headers: str) -> AsyncIterator[aiohttp.ClientSession]:
+    """Somebody who talks to a server, for a while."""
+    async with served.client(user, **headers) as client:
+        yield client
+
+
+async def events(answer: aiohttp.ClientResponse, until: str = "") -> list[dict[str, Any]]:
+    """The frames of a stream to its end, or to the first event of that name: `id`, `event`, `data`."""
+    found: list[dict[str, Any]] = []
+    async for frame in frames(answer):
+        found.append(frame)
+        if frame["event"] == until:
+            break
+    return found
+
+
+async def frames(answer: aiohttp.ClientResponse) -> AsyncIterator[dict[str, Any]]:
+    """Each frame of a stream; comments are left out."""
+    lines: dict[str, str] = {}
+    async for raw in answer.content:
+        line = raw.decode().rstrip("\r\n")
+        if line:
+            key, _, value = line.partition(":")
+            if key:
+                lines[key] = f"{lines[key]}\n{value.lstrip(' ')}" if key in lines else value.removeprefix(" ")
+        elif lines:
+            data = json.loads(lines["data"]) if lines.get("data") else None
+            yield {"id": lines.get("id", ""), "event": lines.get("event", "message"), "data": data}
+            lines = {}
+
+
+async def eventually(check: Any, seconds: float = 60.0) -> Any:
+    """What `check()` answers, once it answers something."""
+    until = time.monotonic() + seconds
+    while not (found := await check()):
+        assert time.monotonic() < until, f"it did not happen within {seconds} s"
+        await asyncio.sleep(0.05)
+    return found

@@ -1,0 +1,46 @@
+"""The page about the server leaves nothing out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+import pytest
+
+from wick.cli.serve import command
+from wick.server.access import ACCESS
+from wick.server.metrics import HELP
+from wick.server.settings import ENVIRONMENT, Jwt, Quotas, Settings
+
+PAGE = (Path(__file__).parents[3] / "docs" / "guide" / "server.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(("method", "path", "access"), ACCESS)
+def test_every_route_is_in_the_table_with_who_may_use_it(method: str, path: str, access: str) -> None:
+    route = f"`{method} {path.replace(':path}', '}')}`"
+    rows = [line.split("|") for line in PAGE.splitlines() if line.startswith("|") and route in line.split("|")[1]]
+    assert rows, f"{route} is in no table of the guide"
+    assert any(access in row[2] for row in rows), f"{route} takes the role {access}"
+
+
+def test_every_setting_is_explained_with_what_it_is_if_not_said() -> None:
+    rows = {line.split("|")[1].strip(): line for line in PAGE.splitlines() if line.startswith("| `")}
+    for name in Settings.model_fields:
+        assert f"`{name}`" in rows, name
+    for variable, name in ENVIRONMENT.items():
+        assert f"`{variable}`" in rows[f"`{name}`"], variable
+    for name, field in Quotas.model_fields.items():
+        assert f"{name}: {field.default:.15g}" in rows["`quotas`"], name
+    for name in Jwt.model_fields:
+        assert name in rows["`jwt`"], name
+
+
+def test_every_flag_is_explained() -> None:
+    flags = [name for option in command.params if isinstance(option, click.Option) for name in option.opts]
+    for flag in flags:
+        assert f"`{flag}`" in PAGE, flag
+
+
+@pytest.mark.parametrize("name", HELP)
+def test_every_number_is_explained(name: str) -> None:
+    assert f"| `{name}` |" in PAGE

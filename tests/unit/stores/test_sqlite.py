@@ -1,0 +1,510 @@
+"""The SQLite file itself: who may read it, how it is brought up to date, what is shared and what is found out."""
+
+# ruff: noqa: ASYNC240  # nobody else waits in these event loops
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import random
+import sqlite3
+import threading
+from collections.abc import Iterator
+from contextlib import closing
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+from weakref import ref
+
+import pytest
+
+from keeping import Held, entries, entry, held, numbers, outcome, read, refused, says
+from wick.errors import StoreError
+from wick.protocols import Store
+from wick.stores import sqlite_file, sqlite_search
+from wick.stores.group_commit import MOST_AT_ONCE, Writer
+from wick.stores.sqlite import Sqlite
+
+FULL = bool(os.environ.get("WICK_FULL"))
+CODES = ("corrupt", "incompatible", "not_found", "invalid", "unavailable", "read_only", "locked", "failed")
+FIXTURES = Path(__file__).parents[2] / "support" / "stores" / "fixtures"
+
+
+class Clock:
+    def __init__(self, now: float = 1_000_000.0) -> None:
+        self.now = now
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "threads.db"
+
+
+@pytest.fixture
+def transactions(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How much was written in each transaction."""
+    sizes: list[int] = []
+    real = Writer._transact
+
+    def counted(self: Writer, jobs: Any) -> Any:
+        sizes.append(len(jobs))
+        return real(self, jobs)
+
+    monkeypatch.setattr(Writer, "_transact", counted)
+    return sizes
+
+
+async def test_only_its_owner_reads_it(path: Path) -> None:
+    before = os.umask(0)
+    try:
+        store = Sqlite(path)
+        await held(store)
+        modes = {found.name: found.stat().st_mode & 0o777 for found in path.parent.iterdir()}
+    finally:
+        os.umask(before)
+    assert modes == {"threads.db": 0o600, "threads.db-wal": 0o600, "threads.db-shm": 0o600}
+    await store.close()
+    path.chmod(0o644)
+    await store.head("ada", "t")
+    assert path.stat().st_mode & 0o777 == 0o600
+    await store.close()
+    assert [found.name for found in path.parent.iterdir()] == ["threads.db"]
+
+
+async def test_what_is_acknowledged_is_synced(path: Path) -> None:
+    store = Sqlite(path)
+    await held(store)
+    assert store._writer is not None and store._writer._link is not None
+    db = store._writer._link.db
+    pragmas = {
+        name: db.execute(f"PRAGMA {name}").fetchone()[0] for name in ("journal_mode", "synchronous", "foreign_keys")
+    }
+    assert pragmas == {"journal_mode": "wal", "synchronous": 2, "foreign_keys": 1}
+    await store.close()
+
+
+async def test_appends_that_wait_share_a_transaction(path: Path, transactions: list[int]) -> None:
+    store = Sqlite(path)
+    threads = [await held(store, f"t{n}") for n in range(50)]
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        transactions.clear()
+        waiting = [asyncio.ensure_future(mine.append(entry(1))) for mine in threads]
+        await asyncio.sleep(0.1)
+        assert not any(task.done() for task in waiting)  # nobody is told before it is on disk
+        other.execute("ROLLBACK")
+        assert await asyncio.gather(*waiting) == [1] * 50
+    assert sum(transactions) == 50 and len(transactions) <= 2
+    await store.close()
+
+
+async def test_more_than_fits_into_one_transaction(path: Path, transactions: list[int]) -> None:
+    """Everybody is answered, however many wait."""
+    store = Sqlite(path)
+    count = 3 * MOST_AT_ONCE + 7
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        await store.create("ada", "first")
+        other.execute("BEGIN IMMEDIATE")
+        waiting = [asyncio.ensure_future(store.create("ada", f"t{number}")) for number in range(count)]
+        await asyncio.sleep(0.1)
+        other.execute("ROLLBACK")
+        assert len(await asyncio.wait_for(asyncio.gather(*waiting), 60)) == count
+    assert max(transactions) == MOST_AT_ONCE and sum(transactions) == count + 1
+    await store.close()
+
+
+async def test_one_refusal_does_not_touch_the_others(path: Path, transactions: list[int]) -> None:
+    store = Sqlite(path)
+    threads = [await held(store, f"t{n}") for n in range(10)]
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+
+        async def attempt(number: int, mine: Held) -> str:
+            return await outcome(lambda: mine.append(entry(1), fence=mine.lease.fence + number % 2))
+
+        tries = [asyncio.ensure_future(attempt(number, mine)) for number, mine in enumerate(threads)]
+        await asyncio.sleep(0.1)
+        other.execute("ROLLBACK")
+        assert await asyncio.gather(*tries) == ["ok", "fenced"] * 5
+    assert [len(await read(store, f"t{n}")) for n in range(10)] == [1, 0] * 5
+    await store.close()
+
+
+def test_nothing_is_touched_before_it_is_used(path: Path) -> None:
+    there = {*threading.enumerate()}
+    Sqlite(path)
+    assert not path.exists() and {*threading.enumerate()} <= there
+    for name in ("", ":memory:"):
+        with refused("invalid", "use InMemory"):
+            Sqlite(name)
+
+
+async def test_closing_ends_the_thread(path: Path) -> None:
+    store = Sqlite(path)
+    await held(store)
+    assert "wick sqlite writer" in {thread.name for thread in threading.enumerate()}
+    await store.close()
+    assert "wick sqlite writer" not in {thread.name for thread in threading.enumerate()}
+
+
+async def test_a_store_that_is_forgotten_ends_its_thread(path: Path) -> None:
+    store = Sqlite(path, retention=1000)
+    await held(store)
+    assert store._writer is not None
+    writer = store._writer
+    del store
+    gc.collect()
+    await asyncio.to_thread(writer.join, 60)
+    assert not writer._thread.is_alive()
+
+
+async def test_event_loops_at_once(path: Path) -> None:
+    store = Sqlite(path)
+
+    async def write(id: str) -> None:
+        mine = await held(store, id)
+        for seq in range(1, 6):
+            await mine.append(entry(seq))
+
+    await asyncio.gather(*(asyncio.to_thread(asyncio.run, write(f"t{n}")) for n in range(4)), write("here"))
+    assert len((await store.list("ada")).threads) == 5
+    assert numbers(await read(store, "t3")) == numbers(await read(store, "here")) == [1, 2, 3, 4, 5]
+    await store.close()
+
+
+async def test_reading_goes_on_while_somebody_writes(path: Path) -> None:
+    store = Sqlite(path)
+    mine = await held(store)
+    await mine.append(*entries(1, 3))
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute("BEGIN EXCLUSIVE")
+        assert len(await asyncio.gather(*(read(store) for _ in range(10)))) == 10
+        assert (await store.head("ada", "t")).last == 3
+        other.execute("ROLLBACK")
+    await store.close()
+
+
+# -- versions -------------------------------------------------------------------------------------------------------
+
+
+async def dump(path: Path) -> list[str]:
+    with closing(sqlite3.connect(path)) as db:
+        return [*db.iterdump()]
+
+
+async def test_a_file_of_a_newer_version_is_refused(path: Path) -> None:
+    store = Sqlite(path)
+    await held(store)
+    await store.close()
+    with closing(sqlite3.connect(path)) as db:
+        db.execute("PRAGMA user_version = 99")
+    with refused("incompatible", "written by a newer wick .schema 99; this one knows .*; update wick"):
+        await store.head("ada", "t")
+    with refused("incompatible"):
+        await store.create("ada", "t2")
+    with closing(sqlite3.connect(path)) as db:
+        assert db.execute("PRAGMA user_version").fetchone() == (99,)
+    await store.close()
+
+
+async def test_a_file_of_something_else_is_refused(path: Path) -> None:
+    with closing(sqlite3.connect(path)) as db:
+        db.execute("CREATE TABLE theirs (x)")
+    before = await dump(path)
+    store = Sqlite(path)
+    with refused("incompatible", "a database of something else"):
+        await store.create("ada", "t")
+    assert await dump(path) == before
+    path.write_bytes(b"This is not a database, but a letter to my aunt. " * 100)
+    with refused("corrupt", "not a SQLite database"):
+        await store.create("ada", "t")
+    assert path.read_bytes().startswith(b"This is not a database")
+    await store.close()
+
+
+@pytest.mark.parametrize("number", range(6))  # after that nobody else can
+def test_a_file_that_another_program_makes_meanwhile_is_taken_as_it_is(path: Path, number: int) -> None:
+    file, db = sqlite_file.File(path, 5.0), sqlite3.connect(path, isolation_level=None)
+
+    class Slow:
+        """Another program makes the file after so many questions."""
+
+        asked = 0
+        in_transaction = property(lambda self: db.in_transaction)
+
+        def execute(self, words: str) -> Any:
+            if self.asked == number:
+                file.open(writes=True).close()
+            self.asked += 1
+            return db.execute(words)
+
+    slow: Any = Slow()
+    with closing(db):
+        db.execute("PRAGMA journal_mode = WAL")
+        sqlite_file._migrate(slow, path, sqlite_file.Schema(sqlite_file.APPLICATION, sqlite_file.STEPS, "threads"))
+        assert db.execute("PRAGMA user_version").fetchone() == (len(sqlite_file.STEPS),)
+
+
+async def test_an_older_file_is_brought_up_to_date(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = Sqlite(path)
+    await (await held(store)).append(*entries(1, 2))
+    await store.close()
+    step = ("ALTER TABLE threads ADD COLUMN color TEXT NOT NULL DEFAULT 'red'", "CREATE TABLE more (x)")
+    monkeypatch.setattr(sqlite_file, "STEPS", (*sqlite_file.STEPS, step))
+    stores = [Sqlite(path) for _ in range(4)]
+    heads = await asyncio.gather(*(store.head("ada", "t") for store in stores))  # all at once
+    assert [head.last for head in heads] == [2] * 4
+    with closing(sqlite3.connect(path)) as db:
+        assert db.execute("SELECT color FROM threads").fetchall() == [("red",)]
+        assert db.execute("PRAGMA user_version").fetchone() == (len(sqlite_file.STEPS),)
+    for store in stores:
+        await store.close()
+
+
+async def test_a_step_that_fails_changes_nothing(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = Sqlite(path)
+    await (await held(store)).append(*entries(1, 2))
+    await store.close()
+    before = await dump(path)
+    steps = sqlite_file.STEPS
+    bad = ("CREATE TABLE more (x)", "DELETE FROM entries", "ALTER TABLE nowhere ADD COLUMN x")
+    monkeypatch.setattr(sqlite_file, "STEPS", (*steps, bad))
+    for _ in range(2):
+        with pytest.raises(StoreError, match="no such table: nowhere"):
+            await store.head("ada", "t")
+    assert await dump(path) == before
+    monkeypatch.setattr(sqlite_file, "STEPS", steps)
+    assert len(await read(store)) == 2
+    await store.close()
+
+
+@pytest.mark.parametrize("fixture", sorted(FIXTURES.glob("sqlite-*.sql")), ids=lambda path: path.stem)
+async def test_threads_of_every_version_open(fixture: Path, path: Path) -> None:
+    """What wick once wrote it reads for ever."""
+    with closing(sqlite3.connect(path)) as db:
+        db.executescript(fixture.read_text(encoding="utf-8"))
+    store = Sqlite(path)
+    log = await read(store, "t", "ada")
+    assert [row["kind"] for row in log] == ["run_start", "message", "message", "asked"]
+    assert log[1]["data"]["content"] == "Remember: Grüße, 世界 🙂" and log[3]["data"]["big"] == 2**80
+    head = await store.head("ada", "t")
+    assert (head.title, head.run, head.asking, head.queued, head.meta) == ("Mine", "r1", 1, 1, {"agent": "a"})
+    assert [item.data for item in await store.inbox("ada", "t")] == [{"role": "user", "content": "And?"}]
+    assert await store.get_blob("ada", "t", sha256(b"kept bytes").hexdigest()) == b"kept bytes"
+    await store.close()
+
+
+# -- damage ---------------------------------------------------------------------------------------------------------
+
+
+async def broken(path: Path, statement: str) -> Store:
+    store = Sqlite(path)
+    await (await held(store)).append(*entries(1, 5))
+    await store.enqueue("ada", "t", {"n": 1})
+    await store.close()
+    with closing(sqlite3.connect(path, isolation_level=None)) as db:
+        db.execute(statement)
+    return store
+
+
+DAMAGE = [
+    ("UPDATE entries SET data = '{\"role\"' WHERE seq = 3", 3),
+    ("UPDATE entries SET data = replace(data, 'message 3', 'message 4') WHERE seq = 3", 3),
+    ("UPDATE entries SET kind = 'event' WHERE seq = 3", 3),
+    ("UPDATE entries SET at = at + 1 WHERE seq = 3", 3),
+    ("UPDATE entries SET sum = sum + 1 WHERE seq = 3", 3),
+    ("UPDATE entries SET data = 7 WHERE seq = 3", 3),
+    ("UPDATE entries SET at = x'00' WHERE seq = 3", 3),
+    ("UPDATE entries SET kind = x'ff' WHERE seq = 3", 3),
+    ("DELETE FROM entries WHERE seq = 3", 3),
+    ("DELETE FROM entries WHERE seq = 5", 5),
+    ("UPDATE entries SET seq = 30 WHERE seq = 3", 3),
+    ("UPDATE threads SET last = 4", 5),
+    ("UPDATE threads SET last = 6", 6),
+]
+
+
+@pytest.mark.parametrize(("statement", "seq"), DAMAGE)
+async def test_an_entry_that_was_changed_is_found_out(path: Path, statement: str, seq: int) -> None:
+    store = await broken(path, statement)
+    with refused("corrupt", f"thread t: entry {seq} is damaged: .*restore the store from a backup"):
+        await read(store)
+    await store.close()
+
+
+async def test_what_was_queued_and_kept_is_checked_too(path: Path) -> None:
+    store = await broken(path, """UPDATE inbox SET data = replace(data, '1', '2')""")
+    with refused("corrupt", "what is queued at 1 is damaged"):
+        await store.inbox("ada", "t")
+    name = await store.put_blob("ada", "t", b"bytes")
+    with closing(sqlite3.connect(path, isolation_level=None)) as db:
+        db.execute("UPDATE blobs SET data = x'00'")
+        db.execute("UPDATE threads SET meta = '{'")
+    with refused("corrupt", "are damaged"):
+        await store.get_blob("ada", "t", name)
+    with refused("corrupt", "meta is damaged"):
+        await store.head("ada", "t")
+    await store.close()
+
+
+async def test_any_byte_that_is_flipped_is_an_error_or_changes_nothing(path: Path, tmp_path: Path) -> None:
+    store = Sqlite(path)
+    await (await held(store)).append(*entries(1, 8))
+    before = await read(store)
+    await store.close()
+    original = path.read_bytes()
+    chance, damaged = random.Random(5), tmp_path / "damaged" / "threads.db"
+    damaged.parent.mkdir()
+    found = {"equal": 0, "error": 0}
+    for place in range(len(original)) if FULL else chance.sample(range(len(original)), 250):
+        for leftover in damaged.parent.iterdir():
+            leftover.unlink()
+        changed = bytearray(original)
+        changed[place] ^= 1 << chance.randrange(8)
+        damaged.write_bytes(changed)
+        again = Sqlite(damaged, busy_seconds=0.01)
+        try:
+            assert await read(again) == before, f"byte {place}"
+            found["equal"] += 1
+        except StoreError as error:
+            assert error.code in CODES, error
+            found["error"] += 1
+        await again.close()
+    assert found["equal"] and found["error"], found
+
+
+# -- retention ------------------------------------------------------------------------------------------------------
+
+
+async def test_old_threads_are_deleted_unless_somebody_needs_them(path: Path) -> None:
+    clock = Clock()
+    store = Sqlite(path, retention=100, clock=clock)
+    for name in ("old", "asking", "queued", "held", "fresh"):
+        mine = await held(store, name, seconds=1e6 if name == "held" else 1)
+        await mine.say("user", f"needle {name}")
+        if name == "asking":
+            await mine.log("asked", id="q")
+    await store.enqueue("ada", "queued", {"n": 1})
+    assert len(await store.search("ada", "needle")) == 5
+    clock.now += 90
+    await store.enqueue("ada", "fresh", {"n": 1})
+    fresh = Held(store, await store.lease("ada", "fresh", "me", 1), "fresh", last=1)
+    await fresh.append(entry(2), took=[1])
+    clock.now += 20
+    assert len((await store.list("ada")).threads) == 5
+    await swept(store)
+    assert {thread.id for thread in (await store.list("ada")).threads} == {"asking", "queued", "held", "fresh"}
+    assert {hit.thread for hit in await store.search("ada", "needle")} == {"asking", "queued", "held", "fresh"}
+    await store.close()
+
+
+async def swept(store: Sqlite) -> None:
+    """Do now what the writer's thread does from time to time."""
+    assert store._writer is not None
+    store._writer._chore_at = 0.0
+    await store.create("nobody", f"x{random.random()}")
+    await store.create("nobody", f"x{random.random()}")  # it comes after the sweep that followed the first
+
+
+async def test_without_retention_nothing_is_ever_deleted(path: Path) -> None:
+    clock = Clock()
+    store = Sqlite(path, clock=clock)
+    await held(store, seconds=1)
+    clock.now += 1e9
+    await store.create("ada", "other")
+    assert len((await store.list("ada")).threads) == 2
+    with refused("invalid"):
+        Sqlite(path, retention=-1)
+    await store.close()
+
+
+# -- searching ------------------------------------------------------------------------------------------------------
+
+
+async def test_without_an_index_it_looks_through_everything(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As with an SQLite that has no trigrams."""
+    monkeypatch.setattr(sqlite_search, "_indexed", lambda db, make: False)
+    store = Sqlite(path)
+    mine = await held(store)
+    await mine.append(says(1, "user", "Book a FLIGHT."), says(2, "user", "No."), says(3, "assistant", "A flight."))
+    assert [hit.seq for hit in await store.search("ada", "flight")] == [3, 1]
+    assert [hit.seq for hit in await store.search("ada", "a flight", limit=1)] == [3]
+    await store.delete("ada", "t")
+    await store.close()
+
+
+async def test_the_index_is_made_in_pieces(
+    path: Path, monkeypatch: pytest.MonkeyPatch, transactions: list[int]
+) -> None:
+    monkeypatch.setattr(sqlite_search, "MESSAGES_AT_ONCE", 10)
+    store = Sqlite(path)
+    for number in range(3):
+        mine = await held(store, f"t{number}")
+        await mine.append(*(says(seq, "user", f"needle {seq}") for seq in range(1, 26)))
+    transactions.clear()
+    assert len(await store.search("ada", "needle", limit=100)) == 75
+    assert len(transactions) == 8
+    await store.close()
+
+
+async def test_searching_what_cannot_be_written(path: Path) -> None:
+    store = Sqlite(path, busy_seconds=0.05)
+    await (await held(store)).say("user", "needle")
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute("BEGIN EXCLUSIVE")
+        assert len(await store.search("ada", "needle")) == 1
+        other.execute("ROLLBACK")
+    await store.close()
+
+
+@pytest.fixture(autouse=True)
+def _nothing_left(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Every test ends the threads it began."""
+    yield
+    gc.collect()
+    for thread in threading.enumerate():
+        if thread.name == "wick sqlite writer":
+            thread.join(60)
+            assert not thread.is_alive()
+
+
+async def test_many_who_read_at_once_share_a_few_connections(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened = []
+    real = sqlite_file.File.open
+    monkeypatch.setattr(
+        sqlite_file.File, "open", lambda self, writes: opened.append(writes) or real(self, writes=writes)
+    )
+    store = Sqlite(path)
+    await (await held(store)).append(*entries(1, 3))
+    found = await asyncio.gather(*(read(store) for _ in range(200)))
+    assert [len(rows) for rows in found] == [3] * 200
+    for _ in range(5):
+        with refused("not_found"):
+            await store.head("ada", "nothing")
+    assert opened.count(False) <= 4 and opened.count(True) == 1
+    await store.close()
+
+
+async def test_what_was_refused_is_forgotten_at_once(tmp_path: Path) -> None:
+    """An error knows every frame that it came through; what those know must not wait for a search for garbage."""
+    store = Sqlite(tmp_path / "threads.db")
+    await store.create("ada", "th_1")
+    gc.collect()
+    gc.disable()
+    try:
+        try:
+            await store.create("ada", "th_1")
+        except StoreError as error:
+            known = ref(error)
+        for _ in range(1_000):
+            if known() is None:
+                break
+            await asyncio.sleep(0.005)
+        assert known() is None
+    finally:
+        gc.enable()
+        await store.close()

@@ -1,0 +1,388 @@
+"""The shape of wick: who may import whom, what `import wick` loads and touches, and which words stay out."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import json
+import re
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+
+import pytest
+
+import wick
+
+ROOT = Path(__file__).parents[2]
+SOURCE = ROOT / "src"
+PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+
+# Imports run downward only. Names that share a line do not know each other.
+# `wick` itself, which only gathers the public names, stands above them all.
+LAYERS: list[tuple[str, ...]] = [
+    ("cli",),
+    ("server", "client"),
+    ("config",),
+    ("config_build",),
+    ("config_keys", "config_files"),
+    ("replay",),
+    ("agent", "testing"),
+    ("defaults",),
+    ("capabilities",),
+    ("delegation", "executables", "model_names"),
+    ("capability",),
+    ("loop",),
+    ("onion", "assemble", "journal", "spans"),
+    ("hooks", "asking"),
+    ("signatures", "matching"),
+    ("operations",),
+    ("why",),
+    ("decisions", "sealing", "events", "overflow", "tracking", "skill", "recipe"),
+    ("models", "prices", "backends", "stores", "keeping", "subagent", "mcp_servers"),
+    ("processes", "workspace", "rules", "config_schema"),
+    ("specifiers", "plants"),
+    ("git_settings",),
+    ("searching", "walking", "pinning", "protecting", "refusals", "descriptors", "shell"),
+    ("beneath", "namespaces", "patterns", "texts", "grammar", "shell_syntax", "shell_programs"),
+    ("protocols",),
+    ("transcript",),
+    ("threads",),
+    ("tools", "media"),
+    ("messages", "calculator"),
+    ("skills",),  # programs that skills bring: they are run elsewhere, and know nothing of wick
+    (
+        *("archives", "arithmetic", "config_secrets", "config_text", "data_folder", "disk_usage", "fencing"),
+        *("front_matter", "holders", "printable", "process_files"),
+        *("program", "outbound", "workers", "aliases", "schema", "turns", "shapes", "lexing", "inline_code", "visible"),
+    ),
+    ("argument_form", "json_schema", "run_context", "yaml_core"),
+    ("frozen",),
+    ("caps",),
+    ("errors",),
+]
+DEPTH = {"wick": -1} | {name: depth for depth, names in enumerate(LAYERS) for name in names}
+
+# The heart knows what a model is (protocols), never a particular one.
+KNOWS_MODELS = {"wick", "agent", "config_build", "testing", "models", "cli"}
+
+# Packages whose modules do not know each other.
+INDEPENDENT = {"capabilities"}
+
+# What may be imported inside a function: core packages that load when first used, and extras.
+LAZY = {
+    "wick.cli": {"wick"},  # the commands, which need the extra
+    "wick.cli.checks": {"wick"},  # what may be missing is looked at by trying
+    "wick.cli.completing": {"wick"},  # nothing but what is completed
+    "wick.cli.mcp": {"wick"},  # what needs the extra `mcp`
+    "wick.cli.printing": {"rich"},
+    "wick.cli.opening": {"wick"},  # agents of this process, or a server's
+    "wick.cli.run": {"wick"},  # what asks at a terminal
+    "wick.cli.skills": {"wick"},
+    "wick.cli.serve": {"wick"},  # the server, which needs another
+    "wick.server.server": {"uvloop"},
+    "wick.server.building": {"aiohttp"},  # before a run needs it: to load it takes a while
+    "wick.server.places": {"wick"},  # containers, where there are any
+    "wick.server.routes.slides": {"wick"},  # what makes them
+    "wick.server.service": {"wick"},  # what is kept in Postgres
+    "wick.server.verify": {"wick"},  # whoever else knows tokens, if somebody does
+    "wick.mcp_servers.transports": {"anyio", "httpx2", "mcp", "mcp_types"},
+    "wick.models": {"wick"},  # a model's client, when its name is resolved
+    "wick.models.named": {"wick"},
+    "wick.models.http": {"email"},  # for a date, where a server names one
+    "wick.models.local": {"wick", "xllamacpp"},
+    "wick.prices": {"genai_prices"},
+    "wick.capabilities.sessions": {"wick"},  # the store of a folder
+    "wick.capabilities.tracing": {"opentelemetry"},
+    "wick.config_text": {"yaml"},
+    "wick.front_matter": {"yaml"},
+    "wick.skills.slides.build_deck": {"pptx"},
+    "wick.outbound": {"aiohttp"},
+    "wick.yaml_core": {"yaml"},
+    "wick.json_schema": {"jsonschema", "referencing"},
+    "wick.searching": {"re2"},
+    "wick.grammar": {"tree_sitter", "tree_sitter_bash"},
+}
+
+CORE = {"pydantic", "aiohttp", "orjson", "pyyaml", "opentelemetry-api"}
+LIGHT = {"wick", "pydantic", "pydantic_core", "annotated_types", "typing_extensions", "typing_inspection"}
+
+
+@dataclass(frozen=True)
+class Import:
+    """One import statement's target, and where it stands."""
+
+    module: str  # the module it stands in
+    target: str
+    line: int
+    hidden: bool  # inside a function
+
+    @property
+    def place(self) -> str:
+        return f"{self.module}, line {self.line}"
+
+
+# -- reading the source ---------------------------------------------------------------------------------------------
+
+
+@cache
+def modules() -> dict[str, ast.Module]:
+    """Every module of wick by its dotted name."""
+    return {_dotted(path): ast.parse(path.read_text(encoding="utf-8")) for path in sorted(SOURCE.rglob("*.py"))}
+
+
+def _dotted(path: Path) -> str:
+    return ".".join(path.relative_to(SOURCE).with_suffix("").parts).removesuffix(".__init__")
+
+
+def unit(module: str) -> str:
+    """The name under which a module stands in the layers: `wick.models.scripted` is part of `models`."""
+    package, _, rest = module.partition(".")
+    return rest.split(".")[0] or package
+
+
+def depth(module: str) -> int:
+    return DEPTH.get(unit(module), len(LAYERS))
+
+
+@cache
+def imports() -> list[Import]:
+    return [found for name, tree in modules().items() for found in _imports(name, tree, hidden=False)]
+
+
+def _imports(module: str, node: ast.AST, hidden: bool) -> Iterator[Import]:
+    for child in ast.iter_child_nodes(node):
+        for target in _targets(child):
+            yield Import(module, target, child.lineno, hidden)  # type: ignore[attr-defined]
+        inside = isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
+        yield from _imports(module, child, hidden or inside)
+
+
+def _targets(node: ast.AST) -> list[str]:
+    if isinstance(node, ast.Import):
+        return [alias.name for alias in node.names]
+    if isinstance(node, ast.ImportFrom):
+        assert node.level == 0 and node.module, "imports are written in full, from wick down"
+        inner = [f"{node.module}.{alias.name}" for alias in node.names]
+        return [name if name in modules() else node.module for name in inner]
+    return []
+
+
+def own_imports() -> list[Import]:
+    return [found for found in imports() if found.target.split(".")[0] == "wick"]
+
+
+# -- layers ---------------------------------------------------------------------------------------------------------
+
+
+def test_every_module_has_a_layer() -> None:
+    lost = sorted({unit(name) for name in modules()} - DEPTH.keys())
+    assert not lost, f"{', '.join(lost)} stands in no layer: give it a place in LAYERS and in pyproject.toml"
+
+
+def test_imports_run_downward() -> None:
+    wrong = [
+        f"{found.place}, imports {found.target}, which does not stand below it"
+        for found in own_imports()
+        if unit(found.module) != unit(found.target) and depth(found.module) >= depth(found.target)
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_the_heart_does_not_know_the_models() -> None:
+    wrong = [
+        f"{found.place}, imports {found.target}; it may know only protocols.Model"
+        for found in own_imports()
+        if unit(found.target) == "models" and unit(found.module) not in KNOWS_MODELS
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_capabilities_do_not_know_each_other() -> None:
+    wrong = [
+        f"{found.place}, imports its sibling {found.target}; what both need belongs further down"
+        for found in own_imports()
+        if unit(found.module) == unit(found.target) and unit(found.target) in INDEPENDENT
+        if found.module.count(".") > 1  # the package itself may gather its modules
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_no_import_cycles() -> None:
+    graph = {name: {found.target for found in own_imports() if found.module == name} for name in modules()}
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        pytest.fail(f"these modules import each other: {' → '.join(error.args[1])}")
+
+
+def test_no_type_checking_escapes() -> None:
+    escapes = [
+        f"{name}, line {node.lineno}"
+        for name, tree in modules().items()
+        for node in ast.walk(tree)
+        if (isinstance(node, ast.alias) and node.name == "TYPE_CHECKING")
+        or (isinstance(node, ast.Attribute) and node.attr == "TYPE_CHECKING")
+    ]
+    assert not escapes, f"TYPE_CHECKING hides a cycle; move what both need further down: {escapes}"
+
+
+def test_imports_inside_functions_are_listed() -> None:
+    wrong = [
+        f"{found.place}, imports {found.target} inside a function; move it to the top, or list it in LAZY"
+        for found in imports()
+        if found.hidden and found.target.split(".")[0] not in LAZY.get(found.module, set())
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_import_linter_has_the_same_layers() -> None:
+    contract = PYPROJECT["tool"]["importlinter"]["contracts"][0]
+    assert [tuple(re.findall(r"\w+", line)) for line in contract["layers"]] == LAYERS
+
+
+# -- a light import -------------------------------------------------------------------------------------------------
+
+# Runs in a Python of its own and prints what `import wick` loaded and touched. Pydantic is warmed up first, as its
+# plugins and its own switches in the environment are its own affair. A deed is wick's if a frame of wick comes first
+# on the way up from it: not if that way leads through the import system or the body of another package's module.
+PROBE = """
+import json, os, sys
+sys.path.insert(0, SOURCE)
+start = set(sys.modules)
+import pydantic
+class Warm(pydantic.BaseModel): x: int
+pydantic.TypeAdapter(Warm)
+
+def is_wicks(frame):
+    while frame:
+        name = frame.f_globals.get("__name__") or ""
+        if name == "wick" or name.startswith("wick."):
+            return True
+        if name.startswith(("_frozen_importlib", "importlib._bootstrap")) or frame.f_code.co_name == "<module>":
+            return False
+        frame = frame.f_back
+    return False
+
+touched = []
+def note(what):
+    if is_wicks(sys._getframe(2)):
+        touched.append(what)
+
+watched = ("open", "os.", "socket.", "subprocess.", "shutil.", "tempfile.", "glob.", "pathlib.", "urllib.", "sqlite3.")
+sys.addaudithook(lambda event, args: event.startswith(watched) and note(f"{event} {args[:1]}"))
+
+class Environ(type(os.environ)):
+    def __getitem__(self, key):
+        if not key.startswith("PYDANTIC_"):
+            note(f"environment {key}")
+        return super().__getitem__(key)
+    def __iter__(self):
+        note("environment")
+        return super().__iter__()
+os.environ.__class__ = Environ
+
+BODY
+print(json.dumps({"modules": sorted(set(sys.modules) - start), "touched": touched}))
+"""
+
+
+def probe(body: str) -> dict[str, list[str]]:
+    code = PROBE.replace("SOURCE", repr(str(SOURCE))).replace("BODY", body)
+    done = subprocess.run([sys.executable, "-I", "-B", "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    report: dict[str, list[str]] = json.loads(done.stdout)
+    return report
+
+
+@pytest.fixture(scope="module")
+def light() -> dict[str, list[str]]:
+    return probe("import wick")
+
+
+def test_import_loads_only_pydantic_and_the_standard_library(light: dict[str, list[str]]) -> None:
+    assert "wick" in light["modules"]
+    packages = {name.split(".")[0] for name in light["modules"] if not name.startswith("_sysconfigdata")}
+    heavy = sorted(packages - set(sys.stdlib_module_names) - LIGHT)
+    assert not heavy, f"import wick also loads {', '.join(heavy)}; import it when it is first used"
+
+
+def test_import_touches_no_file_environment_or_network(light: dict[str, list[str]]) -> None:
+    assert light["touched"] == []
+
+
+def test_the_probe_sees_what_a_module_of_wick_touches() -> None:
+    deeds = """
+code = "import os, socket; os.getenv('A'); 'B' in os.environ; dict(os.environ); open(os.devnull); socket.socket()"
+exec(compile(code, "wick/deeds.py", "exec"), {"__name__": "wick.deeds"})
+"""
+    seen = {deed.split(" (")[0] for deed in probe(deeds)["touched"]}
+    assert {"environment A", "environment B", "environment", "open", "socket.__new__"} <= seen
+
+
+# -- what a user gets -----------------------------------------------------------------------------------------------
+
+
+def test_the_core_has_exactly_five_dependencies() -> None:
+    names = {re.split(r"[^\w-]", line, maxsplit=1)[0] for line in PYPROJECT["project"]["dependencies"]}
+    assert names == CORE
+
+
+def test_the_package_is_typed() -> None:
+    assert (SOURCE / "wick" / "py.typed").exists()
+
+
+def test_the_public_names_are_few_and_sorted_out() -> None:
+    assert 20 <= len(wick.__all__) <= 40
+    assert len(set(wick.__all__)) == len(wick.__all__)
+
+
+@pytest.mark.parametrize("name", sorted(wick.__all__))
+def test_a_public_name_is_documented(name: str) -> None:
+    thing = getattr(wick, name)
+    text = vars(thing).get("__doc__") if inspect.isclass(thing) else inspect.getdoc(thing)
+    assert text, f"wick.{name} has no docstring: say in a sentence what it is for"
+    assert not text.startswith(f"{name}("), f"wick.{name} has only the docstring its data class was given"
+
+
+# -- words ----------------------------------------------------------------------------------------------------------
+
+# Written in pieces, so that this file does not find itself.
+FORBIDDEN = re.compile(
+    "|".join(
+        [
+            "/wor" + "k/",  # a path of somebody's machine
+            r"\bse" + r"eds?\b",  # wick speaks for itself
+            "py" + r"pi\.org|python" + r"hosted\.org|npm" + r"js\.org",  # names of package registries
+        ]
+    ),
+    re.IGNORECASE,
+)
+# Names of other libraries that would be found: `random.` and hypothesis have such a function.
+ALLOWED = re.compile(r"random\.se" + r"ed\(|hypothesis\.se" + r"ed\(")
+
+
+def tracked() -> list[Path]:
+    """The files of the repository: those git knows, and new ones it does not ignore."""
+    command = ["git", "-c", "safe.directory=*", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    try:
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    except (OSError, subprocess.CalledProcessError):
+        pytest.skip("not a git clone, so nothing is tracked")
+    return [ROOT / name for name in done.stdout.split("\0") if name and (ROOT / name).is_file()]
+
+
+def test_no_file_has_a_forbidden_word() -> None:
+    found = []
+    for path in tracked():
+        if path.suffix == ".png":  # its bytes are no words
+            continue
+        for number, line in enumerate(path.read_text(encoding="utf-8", errors="replace").splitlines(), 1):
+            if FORBIDDEN.search(ALLOWED.sub("", line)):
+                found.append(f"{path.relative_to(ROOT)}, line {number}: {line.strip()}")
+    assert not found, "\n".join(found)

@@ -1,0 +1,53 @@
+"""One test each of a real server, a real sandbox and a real hook program; tests/integration has the rest."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from kit import call, calls, results
+from programs import Programs
+from sandboxed import Make, folder, local, needs_bubblewrap
+from serving import serving, talking
+from wick import Agent, Scripted, tool
+
+__all__ = ["folder", "local"]
+
+
+async def test_a_server_runs_its_default_agent(tmp_path: Path) -> None:
+    with serving(tmp_path / "server") as served:
+        async with talking(served) as client:
+            body = {"messages": [{"role": "user", "content": "hello"}], "thread_id": "smoke"}
+            async with client.post("/agents/default/invoke", json=body) as response:
+                outcome = await response.json()
+            assert response.status == 200, outcome
+            assert outcome["response"] and outcome["messages"][-1]["role"] == "assistant"
+            async with client.get("/threads/smoke") as response:
+                thread = await response.json()
+    assert [message["role"] for message in thread["messages"]][:1] == ["user"]
+
+
+@needs_bubblewrap
+async def test_a_sandboxed_command_writes_its_workspace_only(local: Make, folder: Path, tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    result = await local().execute(f"echo in > here.txt; echo out > {outside}/there.txt; id -u")
+    assert (folder / "here.txt").read_text() == "in\n"
+    assert not (outside / "there.txt").exists() and "there.txt" in result["stderr"]
+
+
+async def test_a_hook_program_denies_a_tool_call(tmp_path: Path) -> None:
+    programs = Programs(tmp_path)
+    programs.answering("warden", "before_tool_call", {"blocked": True, "reason": "no notes today"})
+    written: list[str] = []
+
+    @tool
+    def note(text: str) -> str:
+        """Write a note."""
+        written.append(text)
+        return "written"
+
+    agent = Agent(Scripted(calls(call("note", text="x")), "I could not."), tools=[note], hooks=[programs.executables()])
+    run = await agent.run("write it down")
+    assert run.text == "I could not." and written == []
+    assert results(run) == ["no notes today"]
+    assert programs.left() == []

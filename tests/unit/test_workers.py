@@ -1,0 +1,240 @@
+"""Functions that block run in threads, and a thread that hangs holds up nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import subprocess
+import sys
+import threading
+import time
+import weakref
+from contextvars import ContextVar
+from pathlib import Path
+
+import pytest
+
+from wick import workers
+from wick.errors import Paused
+from wick.workers import abandoned, in_thread
+
+SOURCE = str(Path(__file__).parents[2] / "src")
+colour: ContextVar[str] = ContextVar("colour", default="none")
+
+
+async def until_nothing_is_abandoned() -> None:
+    while abandoned():
+        await asyncio.sleep(0.005)
+
+
+@pytest.fixture(autouse=True)
+def _nothing_is_abandoned() -> None:
+    """What tests before this one have abandoned comes to its end."""
+    while abandoned():
+        time.sleep(0.005)
+
+
+async def test_the_result_comes_back_from_another_thread() -> None:
+    assert await in_thread(threading.get_ident, "ident") != threading.get_ident()
+
+
+async def test_the_loop_goes_on_meanwhile() -> None:
+    go = threading.Event()
+    waiting = asyncio.create_task(in_thread(lambda: go.wait(10), "wait"))
+    await asyncio.sleep(0)
+    go.set()
+    assert await waiting is True
+
+
+@pytest.mark.parametrize("error", [ValueError("no"), SystemExit(3), Paused("later"), KeyError("x")])
+async def test_whatever_is_raised_is_raised_to_the_one_who_waits(error: BaseException) -> None:
+    def fail() -> None:
+        raise error
+
+    with pytest.raises(type(error)) as caught:
+        await in_thread(fail, "fail")
+    assert caught.value is error
+
+
+async def test_a_stop_iteration_is_an_error_like_others() -> None:
+    with pytest.raises(RuntimeError, match="StopIteration"):
+        await in_thread(lambda: next(iter(())), "next")
+
+
+async def test_context_variables_go_along_but_do_not_come_back() -> None:
+    colour.set("red")
+
+    def look() -> str:
+        seen = colour.get()
+        colour.set("blue")
+        return seen
+
+    assert await in_thread(look, "look") == "red"
+    assert colour.get() == "red"
+
+
+async def test_a_thread_carries_the_name_of_its_work() -> None:
+    assert await in_thread(lambda: threading.current_thread().name, "grep") == "wick grep"
+
+
+async def test_idle_threads_are_used_again() -> None:
+    first = await in_thread(threading.get_ident, "one")
+    assert {await in_thread(threading.get_ident, "more") for _ in range(20)} == {first}
+
+
+async def test_busy_threads_do_not_hold_up_others() -> None:
+    together = threading.Barrier(20, timeout=20)
+    places = await asyncio.gather(*(in_thread(together.wait, str(index)) for index in range(20)))
+    assert sorted(places) == list(range(20))
+
+
+async def test_idle_threads_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(workers, "IDLE_SECONDS", 0.01)
+    workers._idle.clear()  # those that wait longer
+    thread = await in_thread(threading.current_thread, "short")
+    thread.join(20)
+    assert not thread.is_alive() and not workers._idle
+    assert await in_thread(lambda: "new", "new") == "new"
+
+
+async def test_work_that_comes_as_a_thread_ends_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(workers, "IDLE_SECONDS", 0.0001)
+    workers._idle.clear()
+    for index in range(500):
+        assert await in_thread(lambda index=index: index, "race") == index  # type: ignore[misc]
+        await asyncio.sleep(0.0001)
+
+
+async def test_cancelled_work_is_abandoned_and_named_until_it_ends() -> None:
+    begun, go = threading.Event(), threading.Event()
+
+    def work() -> None:
+        begun.set()
+        go.wait(20)
+
+    task = asyncio.create_task(in_thread(work, "slow one"))
+    await in_thread(lambda: begun.wait(20), "see it begin")
+    assert abandoned() == []
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert abandoned() == ["slow one"]
+    go.set()
+    await until_nothing_is_abandoned()
+
+
+async def test_abandoned_work_may_fail_unseen() -> None:
+    begun, go = threading.Event(), threading.Event()
+
+    def work() -> None:
+        begun.set()
+        go.wait(20)
+        raise ValueError("nobody hears this")
+
+    task = asyncio.create_task(in_thread(work, "fails"))
+    await in_thread(lambda: begun.wait(20), "see it begin")
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    go.set()
+    await until_nothing_is_abandoned()
+
+
+def test_work_may_end_after_its_loop() -> None:
+    begun, go = threading.Event(), threading.Event()
+
+    def work() -> None:
+        begun.set()
+        go.wait(20)
+
+    async def leave() -> None:
+        task = asyncio.create_task(in_thread(work, "late"))
+        await in_thread(lambda: begun.wait(20), "see it begin")
+        task.cancel()
+
+    asyncio.run(leave())
+    assert abandoned() == ["late"]
+    go.set()
+    while abandoned():
+        time.sleep(0.005)
+    assert asyncio.run(in_thread(lambda: 1, "next")) == 1
+
+
+async def test_an_idle_thread_keeps_nothing_alive() -> None:
+    class Thing:
+        pass
+
+    thing = Thing()
+    seen = weakref.ref(thing)
+    await in_thread(lambda thing=thing: None, "hold")  # type: ignore[misc]
+    del thing
+    while seen() is not None:  # the thread lets go a moment after it has answered
+        gc.collect()
+        await asyncio.sleep(0.005)
+
+
+def test_the_process_exits_although_a_thread_hangs() -> None:
+    program = """
+import asyncio, threading
+from wick.workers import abandoned, in_thread
+
+async def main():
+    begun = threading.Event()
+    task = asyncio.create_task(in_thread(lambda: (begun.set(), threading.Event().wait()), "hangs"))
+    await in_thread(begun.wait, "begin")
+    task.cancel()
+    await asyncio.wait([task])
+    print(abandoned())
+
+asyncio.run(main())
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, env={"PYTHONPATH": SOURCE}
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "['hangs']\n", "")
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
+def test_a_forked_child_starts_threads_of_its_own() -> None:
+    program = """
+import asyncio, os, signal
+from wick.workers import in_thread
+
+asyncio.run(in_thread(lambda: None, "parent"))
+child = os.fork()
+if child == 0:
+    signal.alarm(30)
+    print(asyncio.run(in_thread(lambda: "child", "child")), flush=True)
+    os._exit(0)
+assert os.waitpid(child, 0)[1] == 0
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, env={"PYTHONPATH": SOURCE}
+    )
+    assert (done.returncode, done.stdout) == (0, "child\n"), done.stderr
+
+
+async def test_an_error_that_was_dealt_with_is_gone_at_once() -> None:
+    """It knows every frame that it came through, and those know all that a request was about."""
+
+    class Known(ValueError):
+        """One that can be referred to weakly."""
+
+    def fail() -> None:
+        raise Known("no")
+
+    gc.collect()
+    gc.disable()
+    try:
+        try:
+            await in_thread(fail, "failing")
+        except Known as error:
+            known = weakref.ref(error)
+        for _ in range(1_000):  # the Python thread that has raised it forgets it, too
+            if known() is None:
+                break
+            await asyncio.sleep(0.005)
+        assert known() is None
+    finally:
+        gc.enable()
