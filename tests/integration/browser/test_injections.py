@@ -1,6 +1,7 @@
 """S5, in a browser: whatever others wrote, nothing of it runs, and nobody is called.
 
-In CI test_everywhere.py and test_preview.py try it in every place that shows text; with WICK_FULL each text is tried in each of these places, and counted.
+In CI test_everywhere.py and test_preview.py try it in every place that shows text. With WICK_FULL each text is tried in
+each of these places, and counted.
 """
 
 from __future__ import annotations
