@@ -23,10 +23,10 @@ from reference_text import doc, explained, first, signature, table, type_
 
 import wick
 import wick.capabilities
-from wick import caps, errors, events
+from wick import constants, errors, events
 from wick.config import RINGS
+from wick.hook_checks import POSITIONS, allowed
 from wick.operations import OPERATIONS
-from wick.signatures import POSITIONS, allowed
 
 MORE = {  # what is public beside the names of `wick` itself
     "wick.backends.local": ["Local"],
@@ -189,15 +189,15 @@ def error_page() -> str:
 def cap_page() -> str:
     """Every cap, as caps.py has it."""
     parts = ["# Caps\n", "Everything that comes from outside has a limit, and all limits stand in one file,"
-             " `wick.caps`. Those that an option can change are named in the guide.\n"]  # fmt: skip
+             " `wick.constants`. Those that an option can change are named in the guide.\n"]  # fmt: skip
     rows: list[tuple[str, str, str]] = []
     title = ""
-    for line in inspect.getsource(caps).splitlines():
+    for line in inspect.getsource(constants).splitlines():
         if line.startswith("# "):
             parts += _caps_of(title, rows)
             title, rows = line[2:], []
         elif found := re.match(r"([A-Z_]+(?: = [A-Z_]+)*) = (.+?)(?:  # (.*))?$", line):
-            rows += [(f"`{name}`", _number(getattr(caps, name)), found[3] or "") for name in found[1].split(" = ")]
+            rows += [(f"`{name}`", _number(getattr(constants, name)), found[3] or "") for name in found[1].split(" = ")]
     return "\n".join([*parts, *_caps_of(title, rows)])
 
 

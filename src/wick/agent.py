@@ -11,7 +11,7 @@ from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from typing import Any, TypedDict, Unpack
 
-from wick import journal
+from wick import run_log
 from wick.aliases import TOOL_KINDS, TOOL_NAMES
 from wick.capability import Capability
 from wick.decisions import Asker, Stop
@@ -19,9 +19,8 @@ from wick.defaults import DEFAULTS
 from wick.errors import ConfigError, MessageError, ModelError, Paused, StoreError
 from wick.events import Emit, Event
 from wick.frozen import freeze, thaw
-from wick.hooks import Hook
+from wick.hooks import Hook, literal, patterns
 from wick.loop import Loop
-from wick.matching import literal, patterns
 from wick.messages import Message, Messages, user
 from wick.models import check_model, resolve
 from wick.operations import Result, Run, ToolUse
@@ -194,13 +193,13 @@ class Agent:
                     await held.enter_async_context(part.holding(run))
                 if self._holders:
                     _take_up(run)
-                    await journal.receive(run)
+                    await run_log.receive(run)
                 return await self._ride(run)
         except Exception as error:
-            journal.failed(run, error)
+            run_log.failed(run, error)
             raise
         finally:
-            journal.farewell(run)
+            run_log.farewell(run)
 
     async def _ride(self, run: Run) -> Result:
         words = [*run.input]
@@ -209,17 +208,17 @@ class Agent:
                 run.model = await in_thread(lambda: self.model, "finding a model")
             result = await run.loop.run(run)
         except Paused as pause:
-            result = await journal.pause(run, f"paused: {pause}", words)
+            result = await run_log.pause(run, f"paused: {pause}", words)
             if run.parent is not None:
                 raise  # a question to a child waits for the user of the root run
             return result
         except Exception as error:
-            await journal.close(run, "failed", "error", error)
+            await run_log.close(run, "failed", "error", error)
             raise
         except BaseException:
-            await journal.break_off(run)
+            await run_log.break_off(run)
             raise
-        return await journal.end(run, result)
+        return await run_log.end(run, result)
 
 
 class Stream:

@@ -10,7 +10,7 @@ import zlib
 from io import BytesIO
 from zipfile import ZIP_DEFLATED, ZIP_STORED, BadZipFile, ZipFile, ZipInfo
 
-from wick.caps import ARCHIVE_BYTES, ARCHIVE_ENTRIES, ARCHIVE_UNPACKED_BYTES
+from wick.constants import ARCHIVE_BYTES, ARCHIVE_ENTRIES, ARCHIVE_UNPACKED_BYTES
 from wick.errors import ConfigError
 
 NAME_CHARS = 500

@@ -25,7 +25,7 @@ from decimal import (
 from fractions import Fraction
 from typing import NoReturn
 
-from wick.caps import CALCULATE_DIGITS
+from wick.constants import CALCULATE_DIGITS
 from wick.errors import ToolError
 
 Number = Fraction | Decimal

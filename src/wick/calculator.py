@@ -30,7 +30,7 @@ from wick.arithmetic import (
     shown,
     too_large,
 )
-from wick.caps import CALCULATE_CHARS, CALCULATE_DIGITS, CALCULATE_NESTING
+from wick.constants import CALCULATE_CHARS, CALCULATE_DIGITS, CALCULATE_NESTING
 from wick.errors import ToolError
 
 

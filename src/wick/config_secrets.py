@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-from wick.caps import SECRET_LOG_CHARS
+from wick.constants import SECRET_LOG_CHARS
 from wick.errors import ConfigError
 
 _OPTIONS = re.compile(

@@ -17,7 +17,7 @@ from math import isfinite
 from pathlib import Path
 from typing import Any
 
-from wick.caps import CONFIG_BYTES, CONFIG_DEPTH, CONFIG_VALUES
+from wick.constants import CONFIG_BYTES, CONFIG_DEPTH, CONFIG_VALUES
 from wick.errors import ConfigError
 from wick.yaml_core import BOOL, FLOAT, INT, NULL, ambiguity, loader
 

@@ -17,7 +17,7 @@ from itertools import islice
 from typing import Iterator
 
 from wick.beneath import Step, kind, libc
-from wick.caps import DELETE_SECONDS
+from wick.constants import DELETE_SECONDS
 from wick.errors import BackendError
 from wick.shapes import Listed
 

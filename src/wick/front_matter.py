@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from math import isfinite
 from typing import Any
 
-from wick.caps import FRONT_MATTER_BYTES, FRONT_MATTER_DEPTH
+from wick.constants import FRONT_MATTER_BYTES, FRONT_MATTER_DEPTH
 from wick.errors import ConfigError
 from wick.yaml_core import loader
 

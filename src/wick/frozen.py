@@ -14,7 +14,7 @@ from hashlib import sha256
 from math import isfinite
 from typing import Any, NoReturn
 
-from wick.caps import JSON_DEPTH
+from wick.constants import JSON_DEPTH
 from wick.errors import Sealed
 
 

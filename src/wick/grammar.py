@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
-from wick.caps import SHELL_DEPTH
+from wick.constants import SHELL_DEPTH
 from wick.errors import MissingExtra
 from wick.lexing import Redirect, Unclear, Word, Words, decode_ansi, made
 

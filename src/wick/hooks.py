@@ -15,14 +15,15 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
 from types import MethodType
 from typing import Any, Literal, Protocol, TypeVar
 
-from wick.caps import GUARD_SECONDS
+from wick.constants import GUARD_SECONDS
 from wick.decisions import Decision
-from wick.matching import Match, matcher
+from wick.errors import HookError
+from wick.hook_checks import Position, check
 from wick.operations import Operation
-from wick.signatures import Position, check
 
 Op = TypeVar("Op", bound=Operation[Any])
 R = TypeVar("R", covariant=True)
@@ -126,3 +127,43 @@ def rings(hooks: Iterable[Hook], operation: type[Operation[Any]]) -> list[Hook]:
             place = places.setdefault(id(hook.owner) if hook.owner is not None else hook, number)
             order.append((-hook.priority, place, _RANK[hook.position], number, hook))
     return [hook for *_, hook in sorted(order, key=lambda row: row[:4])]
+
+
+Match = str | Sequence[str] | Callable[[Any], bool] | None
+
+
+def patterns(match: Match) -> tuple[str, ...]:
+    """The patterns of a match; none for a predicate."""
+    if match is None or callable(match):
+        return ()
+    texts = [match] if isinstance(match, str) else list(match)
+    found = tuple(part.strip() for text in texts for part in text.split("|") if part.strip())
+    if not found:
+        raise HookError(f"match={match!r} names nothing; leave it out to match everything")
+    return found
+
+
+def literal(pattern: str) -> bool:
+    """Whether a pattern is the plain name of one tool."""
+    return not pattern.startswith("kind:") and not any(sign in pattern for sign in "*?[")
+
+
+def matcher(match: Match) -> Callable[[Any], bool]:
+    """The test that a match stands for."""
+    if match is None:
+        return lambda op: True
+    if callable(match):
+        return lambda op: bool(match(op))
+    exact = frozenset(filter(literal, patterns(match)))
+    kinds = [pattern.removeprefix("kind:") for pattern in patterns(match) if pattern.startswith("kind:")]
+    globs = [pattern for pattern in patterns(match) if pattern not in exact and not pattern.startswith("kind:")]
+
+    def test(op: Any) -> bool:
+        names, kind = op.names, op.kind
+        return (
+            not exact.isdisjoint(names)
+            or any(fnmatchcase(name, pattern) for pattern in globs for name in names)
+            or (kind != "" and any(fnmatchcase(kind, pattern) for pattern in kinds))
+        )
+
+    return test

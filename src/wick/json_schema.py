@@ -22,7 +22,7 @@ from urllib.parse import unquote
 from pydantic import ValidationError
 from pydantic_core import SchemaError, SchemaValidator, core_schema
 
-from wick.caps import (
+from wick.constants import (
     SCHEMA_BRANCHES,
     SCHEMA_BYTES,
     SCHEMA_EXPANSION,

@@ -13,8 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from types import MappingProxyType
 
-from wick import journal
-from wick.assemble import Reply
+from wick import run_log
 from wick.decisions import Continue, Stop
 from wick.errors import InvalidArgs, Sealed
 from wick.frozen import thaw
@@ -22,6 +21,7 @@ from wick.hooks import Hook
 from wick.messages import Message, ToolCall, ToolResult
 from wick.onion import guards, onion
 from wick.operations import ModelCall, Result, Run, Step, ToolUse
+from wick.reply import Reply
 from wick.run_context import run_context
 from wick.tools import find_tool, no_such_tool
 from wick.tools import use as use_tool
@@ -47,14 +47,14 @@ class Loop:
 
 async def _run(sealed: Run) -> Result:
     run = sealed.run
-    verdict = await journal.begin(run, sealed.input)
+    verdict = await run_log.begin(run, sealed.input)
     number = max(run.thread.steps - bool(run.thread.pending), 0)
     while isinstance(verdict, Continue):
         number += 1
-        await journal.listen(run)
+        await run_log.listen(run)
         step = Step(run, number, run.thread.pending)
-        verdict = await journal.follow(step, await run.loop.step(step))
-    return journal.conclude(run, verdict)
+        verdict = await run_log.follow(step, await run.loop.step(step))
+    return run_log.conclude(run, verdict)
 
 
 async def _step(step: Step) -> Stop | Continue:
@@ -65,9 +65,9 @@ async def _step(step: Step) -> Stop | Continue:
         return run.stopping  # a Stop stands, also when a wrap tries the step again
     if not calls:
         call = ModelCall(run, run.model, run.system, [*run.thread.messages], [*run.tools.values()], thaw(run.settings))
-        journal.announce(call, step.number)
+        run_log.announce(call, step.number)
         reply = await run.loop.call_model(call)
-        await journal.replied(call, reply)
+        await run_log.replied(call, reply)
         if run.stopping or not reply.tool_calls:
             return run.stopping or _finished(call)
         calls = reply.tool_calls
@@ -91,11 +91,11 @@ async def _use_tools(run: Run, calls: Sequence[ToolCall]) -> None:
 async def _answer(use: ToolUse) -> None:
     """Use a tool and log what it came to, whatever becomes of the others."""
     try:
-        journal.begun(use)
-        await journal.answered(use, await use.run.loop.use_tool(use))
+        run_log.begun(use)
+        await run_log.answered(use, await use.run.loop.use_tool(use))
     except Exception as error:
         if use.call.id in use.run.thread.waiting:
-            await journal.fell_through(use, error)
+            await run_log.fell_through(use, error)
         raise
     finally:
         use.turns.ended(use.number)
@@ -103,12 +103,12 @@ async def _answer(use: ToolUse) -> None:
 
 async def _call_model(call: ModelCall) -> Message:
     reply = Reply()
-    journal.taken_back(call)
+    run_log.taken_back(call)
     try:
         async with closing(call.model.stream(call.request)) as deltas:
             async for delta in deltas:
                 reply.feed(delta)
-                journal.show(call, delta)
+                run_log.show(call, delta)
     finally:
         call.trail.usage = reply.usage
         if reply.finish or reply.usage.total_tokens:  # a server that never began an answer has charged nothing
@@ -122,12 +122,12 @@ async def _call_model(call: ModelCall) -> Message:
 
 async def _use_tool(use: ToolUse) -> ToolResult:
     await use.turns.mine(use.number)
-    if refusal := await journal.intend(use):
+    if refusal := await run_log.intend(use):
         return use.blocked(refusal)
     attempt = use.attempt
     with run_context(use.run):  # an agent that the tool runs is a child of this run
         result, fate = await use_tool(use.bound, use.values or {}, use, use.run)
-    journal.ended(use, attempt, result, fate)
+    run_log.ended(use, attempt, result, fate)
     said = use.accept(result)
     if use.trail.holds:
         use.trail.reply = use.kept(said)[1]

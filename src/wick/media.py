@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from ipaddress import IPv4Address
 from urllib.parse import urlsplit
 
-from wick.caps import MEDIA_CHARS, MEDIA_URL_CHARS
+from wick.constants import MEDIA_CHARS, MEDIA_URL_CHARS
 from wick.messages import FilePart, ImagePart, Message, Part, TextPart
 from wick.outbound import public_address
 from wick.printable import escape_controls

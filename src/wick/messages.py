@@ -11,7 +11,7 @@ from typing import Annotated, Any, ClassVar, Literal, NoReturn, TypeVar, get_arg
 
 from pydantic import BeforeValidator, Field, TypeAdapter, ValidationError
 
-from wick.caps import CHARS_PER_TOKEN, MEDIA_TOKENS
+from wick.constants import CHARS_PER_TOKEN, MEDIA_TOKENS
 from wick.errors import MessageError
 from wick.frozen import canonical, digest, freeze, thaw
 

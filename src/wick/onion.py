@@ -18,14 +18,14 @@ from inspect import isawaitable
 from time import perf_counter
 from typing import Any
 
-from wick.asking import ask
-from wick.caps import MAX_ANSWERS
+from wick.approvals import ask
+from wick.constants import MAX_ANSWERS
 from wick.decisions import DECISIONS, Ask, Block, Continue, Stop
 from wick.errors import HookError, InvalidArgs
 from wick.frozen import thaw
+from wick.hook_checks import allowed
 from wick.hooks import Hook, Next, rings
 from wick.operations import OPERATIONS, Operation
-from wick.signatures import allowed
 from wick.turns import within
 from wick.why import Why
 

@@ -20,7 +20,7 @@ from decimal import Decimal
 from typing import Any, ClassVar, Generic, Literal, Self, TypeVar
 from uuid import uuid4
 
-from wick.caps import MAX_CONTINUES
+from wick.constants import MAX_CONTINUES
 from wick.decisions import Ask, Asker, Block, Continue, Decision, Stop
 from wick.errors import ConfigError, HookError, InvalidArgs, ModelError, Sealed
 from wick.events import Emit, Event, ToolStream
@@ -28,7 +28,7 @@ from wick.frozen import FrozenDict, canonical, digest, freeze, thaw
 from wick.messages import Message, Messages, ToolCall, ToolResult, user
 from wick.prices import Charge, total
 from wick.protocols import Model, Request, Usage
-from wick.sealing import copied, open_copy, sealed_copy
+from wick.seal import copied, open_copy, sealed_copy
 from wick.threads import Thread
 from wick.tools import Injected, Tool
 from wick.turns import Turns

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from wick import caps
+from wick import constants
 from wick.errors import StoreError
 from wick.keeping import Kept
 from wick.threads import Thread
@@ -20,7 +20,7 @@ ENTRY = "large_result"  # the event that has such a text, or says in which blobs
 
 def cut(text: str) -> str:
     """The beginning and the end of a text, and how much is missing between them."""
-    head, tail = caps.CUT_HEAD_CHARS, caps.CUT_TAIL_CHARS
+    head, tail = constants.CUT_HEAD_CHARS, constants.CUT_TAIL_CHARS
     return f"{text[:head]}\n\n... (truncated {len(text) - head - tail} characters) ...\n\n{text[-tail:]}"
 
 
@@ -32,7 +32,7 @@ async def keep(thread: Thread, run: str, path: str, text: str) -> bool:
             about["blobs"] = [await keeper.store.put_blob(keeper.owner, thread.id, part) for part in _parts(text)]
         except StoreError:
             return False
-    elif len(text) <= caps.STATE_FILE_BYTES:
+    elif len(text) <= constants.STATE_FILE_BYTES:
         about["text"] = text
     else:
         return False
@@ -62,5 +62,5 @@ async def _whole(thread: Thread, about: Mapping[str, Any]) -> str | None:
 
 def _parts(text: str) -> list[bytes]:
     """A text in pieces that a store takes."""
-    data, most = text.encode(), caps.STATE_FILE_BYTES
+    data, most = text.encode(), constants.STATE_FILE_BYTES
     return [data[at : at + most] for at in range(0, len(data), most)]

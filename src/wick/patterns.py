@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import Callable, FrozenSet, Iterable, NamedTuple, Sequence, Union
 
-from wick.caps import GLOB_ALTERNATIVES, GLOB_CHARS, IGNORE_RULES
+from wick.constants import GLOB_ALTERNATIVES, GLOB_CHARS, IGNORE_RULES
 from wick.errors import BackendError
 
 # Folders that hold much and say little. They are left out unless somebody asks for everything.

@@ -24,7 +24,7 @@ from typing import Any
 
 from wick import front_matter
 from wick.aliases import tool_name
-from wick.caps import RECIPE_BYTES, RECIPES
+from wick.constants import RECIPE_BYTES, RECIPES
 from wick.errors import ConfigError
 
 EVENTS = ("before_tool_call", "after_tool_call", "user_message_send", "agent_stop", "turn_end")

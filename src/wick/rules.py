@@ -22,7 +22,7 @@ from functools import cached_property
 from typing import Any, Literal, TypeVar
 
 from wick.aliases import tool_aliases, tool_name
-from wick.caps import RULE_CHARS
+from wick.constants import RULE_CHARS
 from wick.errors import ConfigError
 from wick.grammar import grammar
 from wick.lexing import Redirect

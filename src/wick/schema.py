@@ -29,7 +29,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined, from_json
 
 from wick.argument_form import is_stable, json_form
-from wick.caps import ARGS_BYTES, JSON_DEPTH, SCHEMA_QUICK_BYTES, SCHEMA_QUICK_STEPS, SCHEMA_STEPS
+from wick.constants import ARGS_BYTES, JSON_DEPTH, SCHEMA_QUICK_BYTES, SCHEMA_QUICK_STEPS, SCHEMA_STEPS
 from wick.errors import ConfigError, InvalidArgs
 from wick.frozen import canonical, digest, freeze, thaw
 from wick.json_schema import Checker, Problem, TooCostly

@@ -14,7 +14,7 @@ import json
 import os
 from typing import Any, Callable, Iterable, Iterator
 
-from wick.caps import (
+from wick.constants import (
     GREP_BUFFER_BYTES,
     GREP_LINE_CHARS,
     GREP_MATCHES,

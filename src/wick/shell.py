@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
-from wick.caps import (
+from wick.constants import (
     SHELL_ALL_WORDS,
     SHELL_CHARS,
     SHELL_COMMANDS,

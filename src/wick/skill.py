@@ -16,7 +16,7 @@ from uuid import uuid4
 from wick import front_matter
 from wick.archives import unpack
 from wick.backends.folder import Files, Folder, data_of
-from wick.caps import (
+from wick.constants import (
     ARCHIVE_ENTRIES,
     FRONT_MATTER_BYTES,
     SKILL_BYTES,

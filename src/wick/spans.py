@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from wick.caps import PREVIEW_CHARS
+from wick.constants import PREVIEW_CHARS
 from wick.frozen import canonical
 from wick.messages import Message, ToolResult
 from wick.operations import ModelCall, Operation, Result, Run, Step, ToolUse

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from wick.aliases import tool_name
-from wick.caps import SUBAGENT_BYTES
+from wick.constants import SUBAGENT_BYTES
 from wick.errors import ConfigError
 from wick.front_matter import split
 from wick.tools import Tool, tool

@@ -14,7 +14,14 @@ import io
 from itertools import chain, islice
 from typing import Iterable, Iterator
 
-from wick.caps import BINARY_HEAD_BYTES, EDIT_BYTES, FILE_READ_BYTES, FILE_WRITE_BYTES, LINE_BYTES, LINES_SCAN_BYTES
+from wick.constants import (
+    BINARY_HEAD_BYTES,
+    EDIT_BYTES,
+    FILE_READ_BYTES,
+    FILE_WRITE_BYTES,
+    LINE_BYTES,
+    LINES_SCAN_BYTES,
+)
 from wick.errors import BackendError
 from wick.shapes import Content, Lines
 

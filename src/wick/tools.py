@@ -25,7 +25,7 @@ from urllib.parse import quote, urlsplit
 
 from pydantic_core import to_jsonable_python
 
-from wick import caps
+from wick import constants
 from wick.aliases import ARGUMENTS, tool_aliases
 from wick.errors import ConfigError, InvalidArgs, ToolError, Uncertain
 from wick.frozen import freeze, thaw
@@ -236,7 +236,7 @@ def HttpTool(
     callback_url: str,
     *,
     private: bool = True,
-    timeout: float = caps.CALLBACK_SECONDS,
+    timeout: float = constants.CALLBACK_SECONDS,
     headers: Mapping[str, str] | None = None,
     kind: str = "network",
     **options: Any,
@@ -276,8 +276,8 @@ class _Callback:
             self.url,
             {"name": self.name, "args": args},
             private=self.private,
-            seconds=self.seconds + caps.CANCEL_GRACE_SECONDS,  # `use` ends first, and says the outcome is unknown
-            most_bytes=caps.CALLBACK_BYTES,
+            seconds=self.seconds + constants.CANCEL_GRACE_SECONDS,  # `use` ends first, and says the outcome is unknown
+            most_bytes=constants.CALLBACK_BYTES,
             headers=self.headers,
         )
         match answer:
@@ -402,13 +402,13 @@ def _parts(parts: Iterable[Any]) -> tuple[Part, ...]:
 
 def _cut(text: str, most: int | None) -> str:
     """A text that is too long, reduced to its head and its tail."""
-    most = caps.TOOL_OUTPUT_CHARS if most is None else most
+    most = constants.TOOL_OUTPUT_CHARS if most is None else most
     if len(text) <= most:
         return text
     room = most - len(_GAP.format(len(text)))
     if room < 0:
         return text[:most]
-    head, tail = min(caps.CUT_HEAD_CHARS, room - room // 2), min(caps.CUT_TAIL_CHARS, room // 2)
+    head, tail = min(constants.CUT_HEAD_CHARS, room - room // 2), min(constants.CUT_TAIL_CHARS, room // 2)
     return text[:head] + _GAP.format(len(text) - head - tail) + text[len(text) - tail :]
 
 

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from wick import caps
+from wick import constants
 from wick.backends.mapped import InThread
 from wick.errors import BackendError
 from wick.protecting import PROTECTED, Protected
@@ -47,7 +47,9 @@ class Place:
             return
         if self.logged < 0:
             self.logged = sum(map(_logged, self.thread.entries))
-        fits = content is not None and size <= caps.STATE_FILE_BYTES and self.logged + size <= caps.STATE_BYTES
+        fits = (
+            content is not None and size <= constants.STATE_FILE_BYTES and self.logged + size <= constants.STATE_BYTES
+        )
         now = content if fits else {"size": size}
         files = InThread(self.thread)
         if files.get(key) != now:
@@ -57,7 +59,7 @@ class Place:
     async def track_edited(self, path: str, size: int) -> None:
         """Keep a file of that size as it is now."""
         if self.tracks and not self.in_thread:
-            self.track(path, size, await self._content(path) if size <= caps.STATE_FILE_BYTES else None)
+            self.track(path, size, await self._content(path) if size <= constants.STATE_FILE_BYTES else None)
 
     async def _content(self, path: str) -> Any:
         try:

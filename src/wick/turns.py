@@ -10,7 +10,7 @@ from contextvars import Context
 from types import coroutine
 from typing import Any, Generic, TypeVar, cast
 
-from wick import caps
+from wick import constants
 
 T = TypeVar("T")
 
@@ -165,7 +165,7 @@ def _started(work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
 
 async def end(tasks: Sequence[asyncio.Future[Any]]) -> None:
     """Cancel tasks and see them end; one that does not within the grace is left behind, and said so."""
-    grace = caps.CANCEL_GRACE_SECONDS
+    grace = constants.CANCEL_GRACE_SECONDS
     for task in tasks:
         _leftover.add(task)
         task.add_done_callback(_forget)

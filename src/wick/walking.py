@@ -14,7 +14,7 @@ import time
 from typing import Callable, Iterator, NamedTuple
 
 from wick.beneath import Beneath
-from wick.caps import GREP_BYTES, IGNORE_BYTES, WALK_ENTRIES, WALK_SECONDS
+from wick.constants import GREP_BYTES, IGNORE_BYTES, WALK_ENTRIES, WALK_SECONDS
 from wick.patterns import HEAVY, Glob, Ignores, States, ignores
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from wick.caps import PREVIEW_CHARS
+from wick.constants import PREVIEW_CHARS
 from wick.decisions import Block, Stop
 from wick.events import Emit, Event
 from wick.messages import Message, ToolResult

@@ -24,7 +24,7 @@ from itertools import groupby, takewhile
 from typing import Callable, Iterable, Iterator, Sequence
 
 from wick.beneath import ANYTHING, FOLDER, MOST_LINKS, Beneath, Names, Step, kind
-from wick.caps import (
+from wick.constants import (
     BINARY_HEAD_BYTES,
     EDIT_BYTES,
     FILE_READ_BYTES,

@@ -18,9 +18,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from zipfile import ZIP_BZIP2, ZIP_DEFLATED, ZipFile
 
-from wick import caps
+from wick import constants
 
-LIFTED = [name for name in vars(caps) if name.endswith(("_BYTES", "_CHARS", "_FRAMES")) and name != "HEAD_BYTES"]
+LIFTED = [name for name in vars(constants) if name.endswith(("_BYTES", "_CHARS", "_FRAMES")) and name != "HEAD_BYTES"]
 LIFT = f"""
 from wick import caps
 for name in {LIFTED!r}:

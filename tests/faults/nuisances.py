@@ -27,7 +27,7 @@ from faults.leaks import family, is_wickd
 from serving import TOKENS, Served
 from soaking.model import Soaked
 from wick import Thread, ToolCall, assistant, user
-from wick.caps import JSON_VALUES
+from wick.constants import JSON_VALUES
 from wick.keeping import hold
 from wick.messages import tool_message
 from wick.stores.sqlite import Sqlite

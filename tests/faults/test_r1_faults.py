@@ -25,7 +25,7 @@ from leaking import lasting
 from postgres import server as postgres_server
 from serving import Hosted, eventually, frames, hosted, talking
 from talkers import answer, get, say
-from wick import Agent, Block, FunctionModel, Run, Thread, ToolCall, assistant, before, guard, journal, tool
+from wick import Agent, Block, FunctionModel, Run, Thread, ToolCall, assistant, before, guard, run_log, tool
 from wick.errors import StoreError
 from wick.protocols import Request
 from wick.server import performing
@@ -366,11 +366,11 @@ async def test_a_message_that_is_taken_without_its_text_is_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def forget(run: Run, result: Any) -> list[Any]:
-        journal._start(run, input=0)
-        journal._taken(run)
+        run_log._start(run, input=0)
+        run_log._taken(run)
         return []
 
-    monkeypatch.setattr(journal, "_shelve", forget)
+    monkeypatch.setattr(run_log, "_shelve", forget)
     with pytest.raises(Violated, match="acknowledged and lost"):
         await try_fault(tmp_path, "sqlite", "a before hook fails", planted=True, routes=("messages",), rounds=1)
 

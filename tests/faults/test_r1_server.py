@@ -21,7 +21,7 @@ from faults.tally import FULL, Tally, Violated
 from faults.validity import pieces, valid
 from serving import Served, events, frames, serving
 from wick import Thread
-from wick.caps import RUN_CRASHES
+from wick.constants import RUN_CRASHES
 
 LONG = 14_400 if FULL else 300
 PATIENCE = 120  # seconds that people have to finish what they began

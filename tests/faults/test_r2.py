@@ -19,7 +19,7 @@ import pytest
 from faults.hostile import PYTHON, Hooks, Tools, plant_group_only
 from faults.leaks import Watch, family, is_wickd, watching
 from faults.tally import FULL, Tally, Violated
-from wick import caps
+from wick import constants
 from wick.backends.local import Local
 
 TOOLS, HOOKS, KILLS = (3_200, 1_800, 100) if FULL else (42, 20, 4)
@@ -34,7 +34,7 @@ pytestmark = pytest.mark.timeout(3_600 if FULL else 300)
 def _patience(monkeypatch: pytest.MonkeyPatch) -> None:
     """Beside other tests a wickd may have no processor for seconds; what it does when it has is what is promised."""
     if not FULL:
-        monkeypatch.setattr(caps, "DAEMON_GRACE_SECONDS", 30.0)
+        monkeypatch.setattr(constants, "DAEMON_GRACE_SECONDS", 30.0)
 
 
 async def leave_nothing(tally: Tally, watch: Watch, run: Callable[[], Awaitable[str]], runs: int) -> None:

@@ -14,7 +14,7 @@ import pytest
 import engines
 from faults.hostile_docker import IMAGES, Contained, Container, labelled, plant_group_only
 from faults.tally import FULL, Tally, Violated
-from wick import caps
+from wick import constants
 from wick.backends.containers.container import Container as Made
 
 RUNS, KILLS = (100, 20) if FULL else (4, 1)  # of each image
@@ -29,7 +29,7 @@ pytestmark = pytest.mark.timeout(3_600 if FULL else 300)
 def _patience(monkeypatch: pytest.MonkeyPatch) -> None:
     """Beside other tests a daemon may have no processor for seconds; without it a container is another one."""
     if not FULL:
-        monkeypatch.setattr(caps, "DAEMON_SECONDS", 60.0)
+        monkeypatch.setattr(constants, "DAEMON_SECONDS", 60.0)
 
 
 async def leave_nothing(tally: Tally, hostile: Contained, runs: int, within: float = WITHIN) -> None:

@@ -21,7 +21,7 @@ from faults.proxy import Proxy, Trouble
 from faults.tally import FULL, Tally, Violated
 from faults.validity import valid
 from provider import FAULTS, WIRES, Answer, Asked, Call, Reply, Script, ScriptedServer, Thought, Tokens
-from wick import Agent, Run, Thread, ToolResult, ToolUse, assemble, journal, tool
+from wick import Agent, Run, Thread, ToolResult, ToolUse, reply, run_log, tool
 from wick.capabilities.retry import Retry
 from wick.errors import ModelError
 from wick.events import Event
@@ -220,20 +220,20 @@ HALF = [Case(kind, wire, "fine", 0) for kind in ("half the arguments", "argument
 
 
 async def test_arguments_that_are_guessed_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    read = assemble.parse_args
-    monkeypatch.setattr(assemble, "parse_args", lambda raw: ({"a": 2, "b": 0}, "") if read(raw)[1] else read(raw))
+    read = reply.parse_args
+    monkeypatch.setattr(reply, "parse_args", lambda raw: ({"a": 2, "b": 0}, "") if read(raw)[1] else read(raw))
     with pytest.raises(Violated, match="the tool was used with"):
         await provider_faults(HALF, planted=True)
 
 
 async def test_a_run_that_ends_twice_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    said = journal.farewell
+    said = run_log.farewell
 
     def twice(run: Run) -> None:
         said(run)
         said(run)
 
-    monkeypatch.setattr(journal, "farewell", twice)
+    monkeypatch.setattr(run_log, "farewell", twice)
     with pytest.raises(Violated, match="and then"):
         await provider_faults(HALF[:2], planted=True)
 
@@ -241,7 +241,7 @@ async def test_a_run_that_ends_twice_is_noticed(monkeypatch: pytest.MonkeyPatch)
 async def test_a_call_that_gets_no_result_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     async def silent(use: ToolUse, result: ToolResult) -> None: ...
 
-    monkeypatch.setattr(journal, "answered", silent)
-    monkeypatch.setattr(journal, "_answer_all", lambda thread, event: None)
+    monkeypatch.setattr(run_log, "answered", silent)
+    monkeypatch.setattr(run_log, "_answer_all", lambda thread, event: None)
     with pytest.raises(Violated):
         await provider_faults(HALF[:2], planted=True)

@@ -13,7 +13,7 @@ from faults.hostile import LONG
 from faults.hostile_docker import IMAGES, Container, labelled, plant_group_only
 from faults.stopping import KINDS, OF_NO_SANDBOX, WITHIN, Scene, stop_at_once
 from faults.tally import FULL, Tally, Violated
-from wick import caps
+from wick import constants
 from wick.backends.docker import Docker
 
 ROUNDS = 15 if FULL else 1
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.timeout(1_800 if FULL else 300)
 def _patience(monkeypatch: pytest.MonkeyPatch) -> None:
     """Beside other tests a daemon may have no processor for seconds; without it a container is another one."""
     if not FULL:
-        monkeypatch.setattr(caps, "DAEMON_SECONDS", 60.0)
+        monkeypatch.setattr(constants, "DAEMON_SECONDS", 60.0)
 
 
 async def stop(tally: Tally, folder: Path, server: str, image: str, kinds: Any, rounds: int, within: float) -> None:

@@ -31,7 +31,7 @@ from faults.s2_tree import TOKEN, Ground
 from faults.tally import FULL, Tally, Violated
 from sandboxed import needs_bubblewrap
 from serving import hosted, talking
-from wick import beneath, caps
+from wick import beneath, constants
 from wick.backends.docker import Docker
 from wick.backends.local import Local
 from wick.errors import BackendError
@@ -50,7 +50,7 @@ needs_root = pytest.mark.skipif(os.getuid() != 0, reason="a device is made by ro
 def _patience(monkeypatch: pytest.MonkeyPatch) -> None:
     """Beside other tests a daemon may have no processor for seconds; without it a container is another one."""
     if not FULL:
-        monkeypatch.setattr(caps, "DAEMON_SECONDS", 60.0)
+        monkeypatch.setattr(constants, "DAEMON_SECONDS", 60.0)
 
 
 def some(ground: Ground, count: int, first: int = 7) -> Iterator[str]:

@@ -19,7 +19,7 @@ import pytest
 import engines
 from faults.s2_plants import Ground, Plant, is_watched
 from faults.tally import Tally, Violated
-from wick import caps
+from wick import constants
 from wick.backends.containers.plan import Plan
 from wick.backends.docker import Docker
 from wick.protecting import PROTECTED
@@ -38,8 +38,8 @@ PLANTS = [  # one after the other in one repository, so each has a place of its 
 
 @pytest.fixture(autouse=True)
 def _patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(caps, "DAEMON_SECONDS", 60.0)
-    monkeypatch.setattr(caps, "DAEMON_GRACE_SECONDS", 60.0)
+    monkeypatch.setattr(constants, "DAEMON_SECONDS", 60.0)
+    monkeypatch.setattr(constants, "DAEMON_GRACE_SECONDS", 60.0)
 
 
 class ContainerGround(Ground):

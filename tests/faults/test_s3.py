@@ -29,7 +29,7 @@ from faults.s3_secrets import HERE, IN_FILE, PROGRAM, Planted, all_told, kept, r
 from faults.tally import FULL, Tally, Violated
 from sandboxed import PYTHON, needs_bubblewrap
 from serving import serving
-from wick import caps
+from wick import constants
 from wick.backends.docker import Docker
 from wick.backends.local import Local
 from wick.backends.sandbox import protected
@@ -66,7 +66,7 @@ pytestmark = [
 def _patience(monkeypatch: pytest.MonkeyPatch) -> None:
     """Beside other tests a daemon may have no processor for seconds; without it a container is another one."""
     if not FULL:
-        monkeypatch.setattr(caps, "DAEMON_SECONDS", 60.0)
+        monkeypatch.setattr(constants, "DAEMON_SECONDS", 60.0)
 
 
 @pytest.fixture

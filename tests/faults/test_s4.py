@@ -45,9 +45,9 @@ from wick import (
     wrap,
 )
 from wick.errors import Sealed
+from wick.hook_checks import Position
 from wick.operations import Operation
 from wick.protocols import Request
-from wick.signatures import Position
 
 SECRET = "the-secret-that-nobody-may-see"
 

@@ -22,7 +22,7 @@ from wick import (
 )
 from wick.decisions import Answer, Question
 from wick.events import Event
-from wick.signatures import Position
+from wick.hook_checks import Position
 
 
 @tool(idempotent=True)

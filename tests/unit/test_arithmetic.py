@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wick.arithmetic import DIGITS, FUNCTIONS, NAMES, OPERATIONS, PI, E, Number, bounded, context, power, shown
-from wick.caps import CALCULATE_DIGITS
+from wick.constants import CALCULATE_DIGITS
 from wick.errors import ToolError
 
 SMALL = st.integers(0, 50)

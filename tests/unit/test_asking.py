@@ -31,7 +31,7 @@ from wick import (  # fmt: skip
 )
 from wick.hooks import Next
 from wick.operations import OPERATIONS
-from wick.sealing import ReadOnly
+from wick.seal import ReadOnly
 
 Kind = type[Operation[Any]]
 

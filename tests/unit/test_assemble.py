@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wick import assemble
-from wick.assemble import Reply, parse_args
+from wick import reply as assemble
 from wick.errors import ModelError, Sealed
 from wick.messages import Message, Reasoning, ToolCall
 from wick.protocols import CallArgs, CallStart, Delta, Finish, ReasoningDelta, TextDelta, Usage
+from wick.reply import Reply, parse_args
 
 
 def assembled(*deltas: Delta) -> Message:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from wick.arithmetic import FUNCTIONS, NAMES
 from wick.calculator import calculated, evaluated
-from wick.caps import CALCULATE_CHARS, CALCULATE_DIGITS, CALCULATE_NESTING
+from wick.constants import CALCULATE_CHARS, CALCULATE_DIGITS, CALCULATE_NESTING
 from wick.errors import ToolError
 
 

@@ -24,9 +24,9 @@ from kit import call, calls
 from wick import Agent, Capability, Scripted
 from wick.capabilities.budget import Budget
 from wick.capabilities.builtins import Builtins
-from wick.caps import CONFIG_BYTES, CONFIG_DEPTH
 from wick.config import RINGS, load, schema
 from wick.config_build import BUILTIN
+from wick.constants import CONFIG_BYTES, CONFIG_DEPTH
 from wick.errors import ConfigError
 
 # Word for word as users of the file know it.

@@ -13,7 +13,7 @@ from denials import WAYS, Shells, fill, generate
 from ordinary import ORDINARY
 from wick import grammar, shell, shell_programs, shell_syntax, specifiers
 from wick.capabilities.permissions import Permissions
-from wick.caps import SHELL_COMMANDS, SHELL_TOKENS
+from wick.constants import SHELL_COMMANDS, SHELL_TOKENS
 from wick.lexing import Word
 from wick.shell import read
 from wick.shell_syntax import Budget, parse

@@ -27,6 +27,7 @@ from wick.config import RINGS
 from wick.decisions import STOPS
 from wick.errors import ModelError
 from wick.events import Event
+from wick.hook_checks import POSITIONS, allowed
 from wick.models import resolve
 from wick.models.anthropic import Anthropic
 from wick.models.demo.intents import ABILITIES
@@ -37,7 +38,6 @@ from wick.models.openai import OpenAI
 from wick.models.responses import OpenAIResponses
 from wick.operations import OPERATIONS, Outcome
 from wick.protocols import Delta, Request, Usage
-from wick.signatures import POSITIONS, allowed
 from wick.threads import Kind
 
 __all__ = ["offline"]  # a fixture that counts for every test here

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wick.caps import FRONT_MATTER_BYTES
+from wick.constants import FRONT_MATTER_BYTES
 from wick.errors import ConfigError
 from wick.front_matter import read, split
 

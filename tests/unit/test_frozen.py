@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wick.caps import JSON_DEPTH
+from wick.constants import JSON_DEPTH
 from wick.errors import Sealed
 from wick.frozen import FrozenDict, FrozenList, canonical, digest, freeze, thaw
 

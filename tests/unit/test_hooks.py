@@ -28,9 +28,9 @@ from wick import (  # fmt: skip
 )
 from wick.aliases import POINT_NAMES
 from wick.errors import ConfigError
+from wick.hook_checks import POSITIONS
 from wick.hooks import Next, rings
 from wick.operations import OPERATIONS
-from wick.signatures import POSITIONS
 
 
 class Trace:

@@ -31,14 +31,14 @@ from wick import (
     assistant,
     before,
     guard,
-    journal,
+    run_log,
     tool,
     tool_message,
     user,
     wrap,
 )
 from wick.capabilities.sessions import Sessions
-from wick.caps import UNHEARD_RUNS
+from wick.constants import UNHEARD_RUNS
 from wick.errors import TEMPORARY, ConfigError, ModelError, StoreError
 from wick.events import ChatModelRestart, Done, Event, Failed
 from wick.frozen import thaw
@@ -1054,12 +1054,12 @@ async def test_that_a_run_failed_is_logged_with_why() -> None:
 
 def test_a_run_that_nobody_performs_is_given_up() -> None:
     thread = Thread("th_1")
-    journal.give_up(thread, "r1", [user("hello")], "cancelled", "user requested")
+    run_log.give_up(thread, "r1", [user("hello")], "cancelled", "user requested")
     assert [entry.kind for entry in thread.entries] == ["message", "run_start", "run_end"] and thread.open_run is None
     thread.add(user("go"))
     thread.append("run_start", {"run": "r2", "agent": "a", "guards": [], "resumed": False, "input": 1})
     thread.add(calls(call()))
-    journal.give_up(thread, "r2", [], "failed", "error", ("model_error", "it is down"))
+    run_log.give_up(thread, "r2", [], "failed", "error", ("model_error", "it is down"))
     assert thread.messages[-1].text == "the run failed before echo ran" and thread.messages[-1].failed
     assert thaw(thread.entries[-1].data)["error"] == {"code": "model_error", "message": "it is down"}
     thread.add(user("and now?"))  # the next message works

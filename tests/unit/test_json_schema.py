@@ -12,7 +12,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from wick import json_schema
-from wick.caps import SCHEMA_STEPS
+from wick.constants import SCHEMA_STEPS
 from wick.errors import ConfigError, InvalidArgs
 from wick.frozen import freeze
 from wick.json_schema import Checker, TooCostly

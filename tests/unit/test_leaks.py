@@ -32,7 +32,7 @@ from wick import (
     ToolUse,
     after,
     before,
-    caps,
+    constants,
     guard,
     tool,
     wrap,
@@ -501,7 +501,7 @@ async def test_a_guard_cannot_be_bypassed_by_a_crash_of_its_match(execute: Tool,
 async def test_a_guard_cannot_be_bypassed_by_hanging(
     deaf: bool, execute: Tool, executed: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(caps, "CANCEL_GRACE_SECONDS", 0.01)
+    monkeypatch.setattr(constants, "CANCEL_GRACE_SECONDS", 0.01)
     release = asyncio.Event()
 
     @guard(ToolUse, timeout=0.01)

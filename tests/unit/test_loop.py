@@ -35,11 +35,11 @@ from wick import (
     ToolResult,
     ToolUse,
     after,
-    assemble,
     assistant,
     before,
-    caps,
+    constants,
     guard,
+    reply,
     tool,
     user,
     wrap,
@@ -75,7 +75,7 @@ class Raw:
 @pytest.fixture
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
     """Who ignores a cancellation is abandoned sooner."""
-    monkeypatch.setattr(caps, "CANCEL_GRACE_SECONDS", 0.02)
+    monkeypatch.setattr(constants, "CANCEL_GRACE_SECONDS", 0.02)
 
 
 def valid(thread: Thread) -> bool:
@@ -545,7 +545,7 @@ START, ARGS, DONE = CallStart(0, "c", "write"), CallArgs(0, '{"path": "a"}'), Fi
 async def test_a_broken_stream_fails_the_run_and_no_tool_runs(
     stream: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(assemble, "REPLY_CHARS", 1000)
+    monkeypatch.setattr(reply, "REPLY_CHARS", 1000)
     write, ran = effect()
     thread, model = Thread(), Raw(stream, [TextDelta("better"), Finish()])
     agent = Agent(model, tools=[write], hooks=[Retry(1)])
@@ -588,7 +588,7 @@ async def test_a_call_without_an_id_is_made_and_answered() -> None:
 
 
 async def test_an_endless_stream_is_cut_and_closed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(assemble, "REPLY_CHARS", 10_000)
+    monkeypatch.setattr(reply, "REPLY_CHARS", 10_000)
     closed = []
 
     class Endless:

@@ -27,8 +27,7 @@ from wick import (  # fmt: skip
     wrap,
 )
 from wick.errors import ConfigError, HookError
-from wick.hooks import Next
-from wick.matching import Match, literal, matcher, patterns
+from wick.hooks import Match, Next, literal, matcher, patterns
 
 
 def use(of: Tool = echo, name: str = "", **args: Any) -> ToolUse:

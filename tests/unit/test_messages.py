@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wick.caps import JSON_DEPTH, MEDIA_TOKENS
+from wick.constants import JSON_DEPTH, MEDIA_TOKENS
 from wick.errors import MessageError, Sealed
 from wick.frozen import FrozenDict, canonical, digest
 from wick.messages import (

@@ -57,13 +57,13 @@ from wick import (  # fmt: skip  # fmt: skip
     user,
     wrap,
 )
-from wick.caps import MAX_CONTINUES
+from wick.constants import MAX_CONTINUES
 from wick.decisions import DECISIONS
 from wick.errors import HookError, ModelError
+from wick.hook_checks import POSITIONS, Position, allowed
 from wick.hooks import Next
 from wick.messages import ImagePart
 from wick.operations import OPERATIONS
-from wick.signatures import POSITIONS, Position, allowed
 
 Kind = type[Operation[Any]]
 POINTS = [(position, operation) for position in POSITIONS for operation in OPERATIONS]

@@ -34,7 +34,7 @@ from wick import (
     user,
     wrap,
 )
-from wick.caps import MAX_CONTINUES
+from wick.constants import MAX_CONTINUES
 from wick.errors import ConfigError, HookError, ModelError
 from wick.hooks import Next
 from wick.operations import OPERATIONS

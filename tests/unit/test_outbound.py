@@ -14,7 +14,7 @@ import pytest
 from aiohttp import web
 from aiohttp.abc import AbstractResolver, ResolveResult
 
-from wick.caps import JSON_DEPTH
+from wick.constants import JSON_DEPTH
 from wick.errors import ToolError, Uncertain
 from wick.outbound import fetch, post_json, public_address
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from wick.caps import STATE_FILE_BYTES
+from wick.constants import STATE_FILE_BYTES
 from wick.errors import StoreError
 from wick.keeping import hold
 from wick.overflow import cut, keep, kept

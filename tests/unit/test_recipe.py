@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wick.caps import RECIPE_BYTES
+from wick.constants import RECIPE_BYTES
 from wick.errors import ConfigError
 from wick.recipe import EVENTS, Recipe, Watcher, files, find, parsed, read
 

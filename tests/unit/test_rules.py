@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from stubs import COMMANDS, Ran, Stubs
 from wick import Tool, tool
-from wick.caps import RULE_CHARS
+from wick.constants import RULE_CHARS
 from wick.errors import ConfigError
 from wick.rules import POLICIES, SHELL_POLICY, Given, Rule, Subject, allowing, met, rule
 from wick.specifiers import Met

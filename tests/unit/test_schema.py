@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal
 import pytest
 from pydantic import AfterValidator, BaseModel, Field
 
-from wick.caps import ARGS_BYTES, JSON_DEPTH
+from wick.constants import ARGS_BYTES, JSON_DEPTH
 from wick.errors import ConfigError, InvalidArgs, MissingExtra
 from wick.frozen import canonical
 from wick.schema import ForeignArguments, FunctionArguments, Injected, arguments_of, describe

@@ -28,7 +28,7 @@ from wick import (  # fmt: skip
 from wick import threads as threads_module
 from wick.errors import HookError, Sealed
 from wick.frozen import FrozenDict
-from wick.sealing import ReadOnly, copied, open_copy
+from wick.seal import ReadOnly, copied, open_copy
 
 MODEL = Scripted(spare=True)
 

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from wick import caps, searching
+from wick import constants, searching
 from wick.beneath import Beneath
 from wick.errors import BackendError, MissingExtra
 from wick.patterns import Glob
@@ -174,13 +174,13 @@ def test_a_long_line_is_shown_around_the_match() -> None:
     ((number, text),) = lines("needle", line)
     assert number == 1
     assert text.startswith("…xxx") and text.endswith("yyy…") and "needle" in text
-    assert len(text) == caps.GREP_LINE_CHARS + 2
+    assert len(text) == constants.GREP_LINE_CHARS + 2
     ((_, text),) = lines("^x", line)
     assert text.startswith("xxx") and text.endswith("x…")
     ((_, text),) = lines("y$", line)
     assert text.endswith("yyy") and text.startswith("…")
     ((_, text),) = lines("x+needle", line)
-    assert len(text) <= caps.GREP_LINE_CHARS + 2
+    assert len(text) <= constants.GREP_LINE_CHARS + 2
 
 
 def test_a_line_longer_than_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -394,11 +394,11 @@ def test_a_reader_takes_any_bytes(reader: Any, data: bytes) -> None:
 )
 def test_a_reader_has_enough(reader: Any, record: bytes) -> None:
     reading = reader(lambda file: True)
-    assert reading.feed(b"".join(record % number for number in range(caps.GREP_MATCHES)))
+    assert reading.feed(b"".join(record % number for number in range(constants.GREP_MATCHES)))
     assert not reading.feed(record % 5_000)
     assert not reading.feed(record % 5_001)
     found = reading.result()
-    assert (len(found["matches"]), found["truncated"]) == (caps.GREP_MATCHES, True)
+    assert (len(found["matches"]), found["truncated"]) == (constants.GREP_MATCHES, True)
 
 
 @pytest.mark.parametrize("reader", [Ripgrep, Grep])

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stubs import COMMANDS
-from wick.caps import SHELL_CHARS, SHELL_COMMANDS, SHELL_WORDS
+from wick.constants import SHELL_CHARS, SHELL_COMMANDS, SHELL_WORDS
 from wick.shell import read
 
 

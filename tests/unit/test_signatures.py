@@ -27,9 +27,9 @@ from wick import (  # fmt: skip
 )
 from wick.decisions import DECISIONS
 from wick.errors import HookError
+from wick.hook_checks import POSITIONS, Position, allowed
 from wick.hooks import Next
 from wick.operations import OPERATIONS
-from wick.signatures import POSITIONS, Position, allowed
 
 Kind = type[Operation[Any]]
 POINTS = [(position, operation) for position in POSITIONS for operation in OPERATIONS]

@@ -10,7 +10,7 @@ import pytest
 
 from kit import echo, execute
 from wick import tool
-from wick.caps import SUBAGENT_BYTES
+from wick.constants import SUBAGENT_BYTES
 from wick.errors import ConfigError
 from wick.subagent import Subagent, definitions
 

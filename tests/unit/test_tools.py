@@ -22,7 +22,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel, Field
 
-from wick import caps, tools, turns
+from wick import constants, tools, turns
 from wick.errors import ConfigError, InvalidArgs, Paused, ToolError
 from wick.frozen import canonical, freeze
 from wick.messages import FilePart, ImagePart, TextPart, ToolResult
@@ -449,7 +449,7 @@ def deep(levels: int) -> Any:
         ({"a": "\udfff"}, "dict"),
         (b"\xff", "bytes"),
         (circle(), "list"),
-        (deep(caps.JSON_DEPTH + 1), "list"),
+        (deep(constants.JSON_DEPTH + 1), "list"),
         (deep(900), "list"),
         (iter([1]), "list_iterator"),
         (lambda: 1, "function"),
@@ -486,8 +486,8 @@ async def test_an_error_that_is_returned_is_a_failure() -> None:
 
 @pytest.mark.parametrize("most", [None, 5_000, 200, 60, 45, 30, 1])
 async def test_a_long_output_is_cut_to_its_head_and_tail(most: int | None) -> None:
-    text = "".join(chr(97 + index % 26) for index in range(caps.TOOL_OUTPUT_CHARS + 1))
-    limit = caps.TOOL_OUTPUT_CHARS if most is None else most
+    text = "".join(chr(97 + index % 26) for index in range(constants.TOOL_OUTPUT_CHARS + 1))
+    limit = constants.TOOL_OUTPUT_CHARS if most is None else most
     item = Tool("long", "", lambda: text, max_output=most)
     short = await output(item)
     assert len(short) <= limit
@@ -499,7 +499,7 @@ async def test_a_long_output_is_cut_to_its_head_and_tail(most: int | None) -> No
     assert gap and text.startswith(head) and text.endswith(tail)
     assert int(number) == len(text) - len(head) - len(tail)
     if limit >= 5_000:
-        assert (len(head), len(tail)) == (caps.CUT_HEAD_CHARS, caps.CUT_TAIL_CHARS)
+        assert (len(head), len(tail)) == (constants.CUT_HEAD_CHARS, constants.CUT_TAIL_CHARS)
     else:
         assert len(short) >= limit - 1 or not head
 
@@ -631,7 +631,7 @@ async def test_a_thread_past_its_time_limit_is_abandoned() -> None:
 async def test_a_tool_that_swallows_its_cancellation_holds_up_nobody(
     cancel: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(caps, "CANCEL_GRACE_SECONDS", 0.02)
+    monkeypatch.setattr(constants, "CANCEL_GRACE_SECONDS", 0.02)
     begun, go = asyncio.Event(), asyncio.Event()
 
     async def stubborn() -> None:
@@ -741,7 +741,7 @@ async def test_an_http_tool_posts_to_its_callback(callbacks: Callbacks) -> None:
     callbacks.answer = {"result": "sunny"}
     item = HttpTool("weather", "The weather.", WEATHER, callbacks.url + "/", headers={"Authorization": "Bearer t"})
     assert item.parameters == WEATHER and item.kind == "network" and [type(item)] == [Tool]
-    assert item.timeout == caps.CALLBACK_SECONDS and "Bearer" not in repr(item)
+    assert item.timeout == constants.CALLBACK_SECONDS and "Bearer" not in repr(item)
     assert await output(item, city="Oslo") == "sunny"
     assert callbacks.seen == [("/tools/weather", {"name": "weather", "args": {"city": "Oslo"}}, "Bearer t")]
     with pytest.raises(InvalidArgs, match="weather: city is missing"):
@@ -768,7 +768,7 @@ async def test_a_renamed_http_tool_is_still_called_by_its_own_name(callbacks: Ca
         ("sunny", 200, 'weather answered neither {"result": …} nor {"error": …}'),
         ({"result": "x"}, 500, None),
         ({"result": "x"}, 302, None),
-        ({"result": "x" * caps.CALLBACK_BYTES}, 200, None),
+        ({"result": "x" * constants.CALLBACK_BYTES}, 200, None),
     ],
 )
 async def test_an_http_tool_that_fails_says_so(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from wick.backends.state import State
-from wick.caps import STATE_BYTES, STATE_FILE_BYTES
+from wick.constants import STATE_BYTES, STATE_FILE_BYTES
 from wick.threads import Thread
 from wick.tracking import Place
 

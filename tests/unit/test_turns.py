@@ -9,7 +9,7 @@ from contextvars import ContextVar
 
 import pytest
 
-from wick import caps
+from wick import constants
 from wick.errors import Paused
 from wick.turns import Turns, apart, closing, end, side_by_side, within
 
@@ -17,7 +17,7 @@ from wick.turns import Turns, apart, closing, end, side_by_side, within
 @pytest.fixture
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
     """Who ignores a cancellation is abandoned sooner."""
-    monkeypatch.setattr(caps, "CANCEL_GRACE_SECONDS", 0.02)
+    monkeypatch.setattr(constants, "CANCEL_GRACE_SECONDS", 0.02)
 
 
 async def stubborn(until: asyncio.Event) -> None:

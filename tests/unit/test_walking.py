@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from wick import caps
+from wick import constants
 from wick.beneath import Beneath
 from wick.patterns import Glob
 from wick.walking import Budget, DiskWalk
@@ -123,4 +123,4 @@ def test_fifty_thousand_files(tmp_path: Path) -> None:
     budget = Budget()
     found = sum(1 for _ in DiskWalk(tree, budget).files("", Glob("*7.py")))
     tree.close()
-    assert found == many // 10 or (budget.spent and many > caps.WALK_ENTRIES)
+    assert found == many // 10 or (budget.spent and many > constants.WALK_ENTRIES)

@@ -26,7 +26,7 @@ from wick import (  # fmt: skip
     guard,
     wrap,
 )
-from wick.caps import PREVIEW_CHARS
+from wick.constants import PREVIEW_CHARS
 from wick.events import ChatModelStream, Event
 from wick.hooks import Next
 from wick.why import Trail, Why, difference

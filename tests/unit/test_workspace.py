@@ -21,7 +21,7 @@ import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
-from wick import beneath, caps, descriptors, texts, walking, workspace
+from wick import beneath, constants, descriptors, texts, walking, workspace
 from wick.backends.wickd import bundle
 from wick.beneath import Beneath
 from wick.errors import BackendError
@@ -125,7 +125,7 @@ def test_a_sparse_file_of_a_terabyte(files: Workspace) -> None:
         file.write(b"end\n")
     found = files.read("big", offset=(1 << 40) - 4, limit=100)
     assert (found["content"], found["size"], found["truncated"]) == ("end\n", 1 << 40, False)
-    assert files.read("big")["bytes"] == caps.FILE_READ_BYTES
+    assert files.read("big")["bytes"] == constants.FILE_READ_BYTES
     assert files.stat("big")["size"] == 1 << 40
     assert code(lambda: files.lines("big")) == "binary"
     assert code(lambda: files.edit("big", "begin", "x")) == "too_large"
@@ -734,7 +734,7 @@ def test_grepping_ends_somewhere(files: Workspace, monkeypatch: pytest.MonkeyPat
 
 def test_what_becomes_binary_is_searched_until_then(files: Workspace) -> None:
     files.write("a", b"x\n" * 10_000 + b"\0x\n" + b"x\n")
-    assert files.grep("x")["matches"][-1]["line"] == caps.GREP_MATCHES
+    assert files.grep("x")["matches"][-1]["line"] == constants.GREP_MATCHES
     files.write("b", b"y\n" * 10_000 + b"x\n\0x\nx\n")
     assert [match["line"] for match in files.grep("x", "b")["matches"]] == [10_001]
 

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, cast
 from weakref import WeakKeyDictionary
 
-from wick import caps
+from wick import constants
 from wick.backends import answers
 from wick.backends.wire import Gone, OnChunk, Pending, Wire, text64
 from wick.errors import BackendError
@@ -43,7 +43,7 @@ class Daemon(Wire):
 
     def __init__(self, *, name: str = "wickd", token: str = "") -> None:
         super().__init__(name=name, token=token)
-        self._at_once = asyncio.Semaphore(caps.COMMANDS_AT_ONCE)
+        self._at_once = asyncio.Semaphore(constants.COMMANDS_AT_ONCE)
 
     @classmethod
     def over(cls, reader: Any, writer: Any, *, name: str = "wickd", token: str = "") -> Daemon:
@@ -53,7 +53,7 @@ class Daemon(Wire):
         daemon.read_from(reader)
         return daemon
 
-    async def _result(self, request: Json, limit: float = caps.DAEMON_ANSWER_SECONDS) -> Json:
+    async def _result(self, request: Json, limit: float = constants.DAEMON_ANSWER_SECONDS) -> Json:
         return answers.result(await self.ask(request, limit))
 
     # -- commands ---------------------------------------------------------------------------------------------------
@@ -86,7 +86,7 @@ class Daemon(Wire):
         full. With `read` it is an error when the command ends before it has read all of `stdin`, with `whole` when
         something that it started still has its output open then.
         """
-        limit = caps.COMMAND_SECONDS if timeout is None else timeout
+        limit = constants.COMMAND_SECONDS if timeout is None else timeout
         request = {"timeout": limit, **_command(cmd, argv, workdir, env, limits, cgroup, data, landlock, disk)}
         if stdin:
             request["stdin64"] = text64(stdin)
@@ -94,7 +94,7 @@ class Daemon(Wire):
             request["stream"] = True
         request |= {name: True for name, wanted in (("read", read), ("whole", whole)) if wanted}
         async with self._at_once:
-            reply = await self.ask(request, limit + caps.DAEMON_GRACE_SECONDS, cast(OnChunk | None, on_output))
+            reply = await self.ask(request, limit + constants.DAEMON_GRACE_SECONDS, cast(OnChunk | None, on_output))
         return answers.executed(reply)
 
     async def job(
@@ -154,11 +154,11 @@ class Daemon(Wire):
     async def guard(self, root: str, protect: Sequence[str], *, arm: bool = True, contained: bool = False) -> Json:
         """Watch a workspace while a command runs there; return its protected paths as `entries`, and a `guard`."""
         request = {"op": "guard", "root": root, "protect": [*protect], "arm": arm, "contained": contained}
-        return await self._result(request, caps.GUARD_WALK_SECONDS)
+        return await self._result(request, constants.GUARD_WALK_SECONDS)
 
     async def release(self, guard: str) -> Json:
         """The command has ended: return the plants that were neutralised (`moved`), and those that were not."""
-        return await self._result({"op": "release", "guard": guard}, caps.GUARD_WALK_SECONDS)
+        return await self._result({"op": "release", "guard": guard}, constants.GUARD_WALK_SECONDS)
 
     async def unwatch(self, root: str) -> None:
         """No command runs in a workspace, and none is expected soon."""
@@ -175,11 +175,11 @@ class Daemon(Wire):
         """
         if isinstance(args.get("content"), bytes):
             args["content64"] = text64(args.pop("content"))
-        limit = caps.FILE_SECONDS if timeout is None else timeout
+        limit = constants.FILE_SECONDS if timeout is None else timeout
         request = {**args, "op": op, "root": root, "timeout": limit}
         if protect is not None:
             request["protect"] = list(protect)
-        return answers.file(op, await self._result(request, limit + caps.DAEMON_GRACE_SECONDS))
+        return answers.file(op, await self._result(request, limit + constants.DAEMON_GRACE_SECONDS))
 
     async def ping(self, timeout: float = 5.0) -> Json:
         """What wickd says of itself: protocol, pid, python, uid. One that does not answer in time is left."""
@@ -233,7 +233,7 @@ class DaemonTerminal:
         pending.final.add_done_callback(lambda _: began.set())
         pending.final.add_done_callback(lambda _: self._news.set())
         try:
-            async with asyncio.timeout(caps.DAEMON_ANSWER_SECONDS):
+            async with asyncio.timeout(constants.DAEMON_ANSWER_SECONDS):
                 await began.wait()
         except TimeoutError:
             self._daemon.leave("it did not open a terminal")
@@ -247,7 +247,7 @@ class DaemonTerminal:
         self._chunks.append(data)
         self._held += len(data)
         self._news.set()
-        if self._held > 4 * caps.TERMINAL_WINDOW_BYTES:
+        if self._held > 4 * constants.TERMINAL_WINDOW_BYTES:
             self._daemon.leave("it sent more of a terminal's output than it may")
 
     @property
@@ -342,7 +342,7 @@ class _OnHost(Daemon):
         try:
             with theirs:
                 self._process = _spawned(command, stream, env)
-            await self.ping(caps.HOST_START_SECONDS)
+            await self.ping(constants.HOST_START_SECONDS)
         except (OSError, Gone) as error:
             raise Gone(f"wickd cannot be started with {sys.executable}: {error}", began=False) from None
 
@@ -350,12 +350,12 @@ class _OnHost(Daemon):
         """wickd ends by itself now, and all that it runs; one that does not, for it was stopped, is killed."""
         super().connection_lost(exc)
         if self._process is not None:
-            asyncio.get_running_loop().call_later(caps.CANCEL_GRACE_SECONDS, self._process.kill)
+            asyncio.get_running_loop().call_later(constants.CANCEL_GRACE_SECONDS, self._process.kill)
 
     async def stop(self) -> None:
         await self.close()
         with suppress(TimeoutError):
-            async with asyncio.timeout(caps.CANCEL_GRACE_SECONDS + caps.DAEMON_GRACE_SECONDS):
+            async with asyncio.timeout(constants.CANCEL_GRACE_SECONDS + constants.DAEMON_GRACE_SECONDS):
                 while self._process is not None and self._process.poll() is None:  # noqa: ASYNC110
                     await asyncio.sleep(0.005)
 

@@ -19,7 +19,7 @@ import ssl
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Literal, TypeVar, cast
 
-from wick import caps
+from wick import constants
 from wick.backends.containers import shared
 from wick.backends.containers.container import reap as reap_containers
 from wick.backends.containers.engine import Engine, EngineError, NotBegun
@@ -79,7 +79,7 @@ class Docker:
         owner: str = "",
         server: str = "",
         protect: Sequence[str] = PROTECTED,
-        timeout: float = caps.COMMAND_SECONDS,
+        timeout: float = constants.COMMAND_SECONDS,
     ) -> None:
         there = Engine(engine, tls=tls)
         local = there.address.local

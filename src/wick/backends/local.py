@@ -16,7 +16,7 @@ from itertools import count
 from threading import Lock
 from typing import Any, Literal, TypeVar
 
-from wick import caps
+from wick import constants
 from wick.backends.daemon import Daemon, on_host
 from wick.backends.sandbox import cgroups
 from wick.backends.sandbox.choosing import choose
@@ -37,7 +37,7 @@ T = TypeVar("T")
 
 SHELL, BASH = "/bin/sh", "/bin/bash"
 DAY = 86_400.0
-DEFAULT_LIMITS: Mapping[str, float] = {"memory": caps.COMMAND_MEMORY, "pids": caps.COMMAND_PIDS}
+DEFAULT_LIMITS: Mapping[str, float] = {"memory": constants.COMMAND_MEMORY, "pids": constants.COMMAND_PIDS}
 
 # Folders of the system are no workspaces, and nothing above them is.
 SYSTEM = (
@@ -69,7 +69,7 @@ class Local:
         pinned: Sequence[str] = (),
         disk: int = 0,
         reserve: int = 0,
-        timeout: float = caps.COMMAND_SECONDS,
+        timeout: float = constants.COMMAND_SECONDS,
     ) -> None:
         if not 0 < timeout <= DAY:
             raise ConfigError(f"timeout is a number of seconds above 0, at most a day; not {timeout}")
@@ -200,9 +200,9 @@ class Local:
         return [await job.update(there.get((job.daemon, job.id))) for job in [*self._started.values()]]
 
     async def _forget_old_jobs(self) -> None:
-        if len(self._started) > caps.JOBS_KEPT:
+        if len(self._started) > constants.JOBS_KEPT:
             ended = [job["id"] for job in await self.jobs() if not job["running"]]
-            for id in ended[: len(self._started) - caps.JOBS_KEPT]:
+            for id in ended[: len(self._started) - constants.JOBS_KEPT]:
                 del self._started[id]
 
     async def job_output(self, id: str, *, offset: int = 0) -> JobOutput:
@@ -321,7 +321,7 @@ class Local:
 
         def run() -> Awaitable[Executed]:
             launched = self._launched(argv, read_only=True)
-            return self._executed(launched, timeout=caps.FILE_SECONDS, on_output=reading.take)
+            return self._executed(launched, timeout=constants.FILE_SECONDS, on_output=reading.take)
 
         executed = await self._until_stopped(reading.enough_of(run))
         return await in_thread(lambda: reading.result(executed), "grep")

@@ -12,7 +12,7 @@ from bisect import bisect_left
 from collections.abc import Iterator, Mapping, MutableMapping
 from typing import Any
 
-from wick import caps
+from wick import constants
 from wick.errors import BackendError
 from wick.refusals import fail
 from wick.shapes import Listed
@@ -144,7 +144,7 @@ class MappedWalk(Walk):
         path = f"{prefix}.gitignore"
         if path not in self._files:
             return ""
-        return b"".join(Tree(self._files).text(path))[: caps.IGNORE_BYTES].decode("utf-8", "surrogateescape")
+        return b"".join(Tree(self._files).text(path))[: constants.IGNORE_BYTES].decode("utf-8", "surrogateescape")
 
 
 def kept_as(data: bytes) -> Any:

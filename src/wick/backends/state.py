@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequenc
 from contextlib import contextmanager
 from typing import Any, Literal, NoReturn
 
-from wick import caps
+from wick import constants
 from wick.backends.mapped import InThread, MappedWalk, Names, Tree, kept_as
 from wick.errors import BackendError
 from wick.patterns import Glob
@@ -99,7 +99,7 @@ class State:
             tree = Tree(self._files)
             tree.check_folder(names)
             entries = [tree.listed((*names, name)) for name in sorted(tree.inside(names))]
-        most = caps.LIST_ENTRIES
+        most = constants.LIST_ENTRIES
         return {"path": path, "entries": entries[:most], "truncated": len(entries) > most}
 
     async def stat(self, path: str) -> Stat:
@@ -133,7 +133,7 @@ class State:
             return [file for file, _ in walk.files("/".join(names), wanted)]
 
         found = await in_thread(find, "glob")
-        most = caps.GLOB_FILES
+        most = constants.GLOB_FILES
         return {"files": found[:most], "truncated": len(found) > most or budget.spent}
 
     async def grep(
@@ -163,7 +163,7 @@ class State:
             if self._protected.hides(file.split("/")):
                 continue
             for line, text in search.lines(tree.text(file)):
-                if len(found["matches"]) == caps.GREP_MATCHES:
+                if len(found["matches"]) == constants.GREP_MATCHES:
                     return {**found, "truncated": True}
                 found["matches"].append({"file": file, "line": line, "text": text})
         return found
@@ -294,14 +294,14 @@ class State:
         if _says_folder(path) or tree.is_folder(names):
             fail(errno.EISDIR)
         tree.check_above(names)
-        if len(data) > caps.STATE_FILE_BYTES:
-            said = f"{path} would have {len(data)} bytes; the most that a conversation keeps is {caps.STATE_FILE_BYTES}"
+        if len(data) > constants.STATE_FILE_BYTES:
+            said = f"{path} would have {len(data)} bytes; the most that a conversation keeps is {constants.STATE_FILE_BYTES}"
             raise BackendError(said, "too_large")
         self._keep("/".join(names), data)
         self._touch(names)
 
     def _keep(self, key: str, data: bytes) -> None:
-        if Tree(self._files).size(without=key) + len(key) + len(data) > caps.STATE_BYTES:
+        if Tree(self._files).size(without=key) + len(key) + len(data) > constants.STATE_BYTES:
             fail(errno.ENOSPC)
         self._files[key] = kept_as(data)
 

@@ -9,7 +9,7 @@ from base64 import b64decode, b64encode
 from collections.abc import Callable
 from typing import Any
 
-from wick import caps
+from wick import constants
 from wick.errors import BackendError
 from wick.shapes import Json
 
@@ -95,8 +95,8 @@ class Wire(asyncio.Protocol):
         while (end := self._said.find(END_LINE, self._searched)) >= 0:
             self._take(self._cut(end + 1))
         self._searched = len(self._said)
-        if self._searched > caps.WIRE_LINE_BYTES:
-            self.leave(f"it sent more than {caps.WIRE_LINE_BYTES} bytes in one line")
+        if self._searched > constants.WIRE_LINE_BYTES:
+            self.leave(f"it sent more than {constants.WIRE_LINE_BYTES} bytes in one line")
 
     def _cut(self, size: int) -> bytearray:
         """The next line, of that size; one that stands alone is not copied, for it may be large."""
@@ -195,11 +195,11 @@ class Wire(asyncio.Protocol):
     async def _writable(self) -> None:
         """Wait until wickd has read what was sent before."""
         try:
-            async with asyncio.timeout(caps.DAEMON_ANSWER_SECONDS):
+            async with asyncio.timeout(constants.DAEMON_ANSWER_SECONDS):
                 while self._paused is not None and self.alive:
                     await asyncio.shield(self._paused)
         except TimeoutError:
-            self.leave(f"it did not read for {caps.DAEMON_ANSWER_SECONDS:g} s")
+            self.leave(f"it did not read for {constants.DAEMON_ANSWER_SECONDS:g} s")
 
     async def ask(self, request: Json, limit: float, on_chunk: OnChunk | None = None) -> Json:
         """The final reply to a request. `limit` is the last resort, for a wickd that does not answer at all."""
@@ -223,7 +223,7 @@ class Wire(asyncio.Protocol):
         if pending.id not in self._pending:
             return
         loop = asyncio.get_running_loop()
-        until = loop.time() + caps.DAEMON_GRACE_SECONDS
+        until = loop.time() + constants.DAEMON_GRACE_SECONDS
         if pending.final.done():  # the one who waited was cancelled, and it with him
             pending.final = loop.create_future()
         while not pending.final.done() and loop.time() < until:
@@ -242,13 +242,13 @@ class Wire(asyncio.Protocol):
         if self._reading is not None:
             self._reading.cancel()
             await asyncio.wait([self._reading])
-        await asyncio.wait([self._lost], timeout=caps.DAEMON_GRACE_SECONDS)
+        await asyncio.wait([self._lost], timeout=constants.DAEMON_GRACE_SECONDS)
 
 
 def _line(request: Json) -> bytes:
     line = json.dumps(request, separators=(",", ":")).encode() + END_LINE
-    if len(line) > caps.WIRE_LINE_BYTES:
-        raise BackendError(f"a request has at most {caps.WIRE_LINE_BYTES} bytes; send less at once", "too_large")
+    if len(line) > constants.WIRE_LINE_BYTES:
+        raise BackendError(f"a request has at most {constants.WIRE_LINE_BYTES} bytes; send less at once", "too_large")
     return line
 
 

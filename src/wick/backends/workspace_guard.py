@@ -16,7 +16,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from typing import Protocol, TypeVar
 
-from wick import caps
+from wick import constants
 from wick.backends.daemon import Daemon
 from wick.errors import BackendError
 from wick.plants import Entry
@@ -126,8 +126,8 @@ def explain_moved(error: str, moved: Sequence[str]) -> str:
 
 
 def _shorten(paths: Sequence[str]) -> list[str]:
-    more = len(paths) - caps.PLANTS_NAMED
-    return sorted(paths)[: caps.PLANTS_NAMED] + ([f"… and {more} more"] if more > 0 else [])
+    more = len(paths) - constants.PLANTS_NAMED
+    return sorted(paths)[: constants.PLANTS_NAMED] + ([f"… and {more} more"] if more > 0 else [])
 
 
 async def to_its_end(work: Awaitable[T]) -> T:
@@ -137,5 +137,5 @@ async def to_its_end(work: Awaitable[T]) -> T:
         return await asyncio.shield(task)
     except asyncio.CancelledError:
         task.add_done_callback(lambda done: done.cancelled() or done.exception())  # nobody else asks
-        await asyncio.wait([task], timeout=caps.CANCEL_GRACE_SECONDS)
+        await asyncio.wait([task], timeout=constants.CANCEL_GRACE_SECONDS)
         raise

@@ -10,8 +10,8 @@ from threading import Event, Lock
 from time import time
 from typing import Annotated, Any, Literal, TextIO
 
-from wick import caps
-from wick.asking import new_id, put
+from wick import constants
+from wick.approvals import new_id, put
 from wick.capability import Capability
 from wick.decisions import Allow, Block, Question
 from wick.errors import ConfigError, ToolError
@@ -65,8 +65,8 @@ class Inquiry:
     def _input(self, answer: Any) -> str:
         if not isinstance(answer, str) or not answer.strip():
             raise ValueError(f"the answer is a text, not {_short(answer)}")
-        if len(answer) > caps.ASK_ANSWER_CHARS:
-            raise ValueError(f"the answer is longer than {caps.ASK_ANSWER_CHARS:,} characters")
+        if len(answer) > constants.ASK_ANSWER_CHARS:
+            raise ValueError(f"the answer is longer than {constants.ASK_ANSWER_CHARS:,} characters")
         return answer
 
 
@@ -89,7 +89,7 @@ class AskUser(Capability):
     any program. After `seconds` a question has lapsed.
     """
 
-    def __init__(self, interactor: Interactor | None = None, *, seconds: float = caps.ASK_SECONDS) -> None:
+    def __init__(self, interactor: Interactor | None = None, *, seconds: float = constants.ASK_SECONDS) -> None:
         if interactor is not None and not callable(interactor):
             raise ConfigError(f"AskUser({interactor!r}): an interactor is an async function of the question")
         if type(seconds) not in (int, float) or not seconds > 0:
@@ -107,7 +107,7 @@ class AskUser(Capability):
     ) -> dict[str, Any]:
         """Ask the user something that only they can know or decide, and wait for the answer."""
         inquiry = _checked(Inquiry(kind, question.strip(), tuple(options or ()), None if default == "" else default))
-        for number in range(caps.ASK_TRIES):
+        for number in range(constants.ASK_TRIES):
             said = await (self._interact(inquiry) if self.interactor else self._put(use, inquiry, number))
             if isinstance(said, Block):
                 return {"answer": False if kind == "confirm" else None, "reason": said.reason}
@@ -212,15 +212,15 @@ def _option(options: Sequence[str], word: str) -> str:
 
 def _checked(inquiry: Inquiry) -> Inquiry:
     """Refuse what no user should have to read."""
-    options, most = inquiry.options, caps.ASK_OPTION_CHARS
-    if not inquiry.question or len(inquiry.question) > caps.ASK_QUESTION_CHARS:
-        raise ToolError(f"a question is a text of up to {caps.ASK_QUESTION_CHARS:,} characters")
+    options, most = inquiry.options, constants.ASK_OPTION_CHARS
+    if not inquiry.question or len(inquiry.question) > constants.ASK_QUESTION_CHARS:
+        raise ToolError(f"a question is a text of up to {constants.ASK_QUESTION_CHARS:,} characters")
     if inquiry.kind in ("confirm", "input") and options:
         raise ToolError(
             f"a question of the kind {inquiry.kind} has no options; for these, kind is select or multiselect"
         )
-    if inquiry.kind in ("select", "multiselect") and not 2 <= len({*options}) == len(options) <= caps.ASK_OPTIONS:
-        raise ToolError(f"a {inquiry.kind} needs 2 to {caps.ASK_OPTIONS} options, each another one")
+    if inquiry.kind in ("select", "multiselect") and not 2 <= len({*options}) == len(options) <= constants.ASK_OPTIONS:
+        raise ToolError(f"a {inquiry.kind} needs 2 to {constants.ASK_OPTIONS} options, each another one")
     if not all(option.splitlines() == [option.strip()] and len(option) <= most for option in options):
         raise ToolError(f"an option is one line of up to {most} characters, without spaces around it")
     if inquiry.default is not None:

@@ -10,7 +10,7 @@ from threading import Lock
 from typing import Any
 
 from wick.capability import Capability
-from wick.caps import CHARS_PER_TOKEN
+from wick.constants import CHARS_PER_TOKEN
 from wick.decisions import Stop
 from wick.errors import ConfigError
 from wick.frozen import canonical

@@ -19,7 +19,7 @@ from typing import Annotated, Any
 from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo
 
-from wick import caps
+from wick import constants
 from wick.calculator import calculated
 from wick.capability import Capability
 from wick.errors import ConfigError, ToolError
@@ -44,8 +44,8 @@ class Builtins(Capability):
         timezone: str = "UTC",
         methods: Collection[str] = METHODS,
         private: Collection[str] = (),
-        timeout: float = caps.HTTP_SECONDS,
-        max_bytes: int = caps.HTTP_BYTES,
+        timeout: float = constants.HTTP_SECONDS,
+        max_bytes: int = constants.HTTP_BYTES,
     ) -> None:
         makers: dict[str, Callable[[], Tool]] = {
             "calculate": lambda: calculate,
@@ -155,8 +155,8 @@ def HttpRequest(
     methods: Collection[str] = METHODS,
     *,
     private: Collection[str] = (),
-    timeout: float = caps.HTTP_SECONDS,
-    max_bytes: int = caps.HTTP_BYTES,
+    timeout: float = constants.HTTP_SECONDS,
+    max_bytes: int = constants.HTTP_BYTES,
 ) -> Tool:
     """A tool that asks a web server, at a public address; `private` are hosts that may be anywhere, as `host:port`.
 
@@ -175,7 +175,7 @@ def HttpRequest(
         description=f"Send an HTTP request and read the answer. The methods are {', '.join(allowed)}.",
         kind="network",
         read_only=set(allowed) <= set(SAFE),
-        timeout=timeout + caps.CANCEL_GRACE_SECONDS,
+        timeout=timeout + constants.CANCEL_GRACE_SECONDS,
     )
 
 
@@ -210,8 +210,8 @@ class _Requests:
 
 def _checked_url(url: str) -> str:
     """A URL that everybody reads in the same way; what could be read in two is refused."""
-    if len(url) > caps.URL_CHARS:
-        raise ToolError(f"the URL has more than {caps.URL_CHARS:,} characters")
+    if len(url) > constants.URL_CHARS:
+        raise ToolError(f"the URL has more than {constants.URL_CHARS:,} characters")
     try:
         parts = urlsplit(url)
         host, port = parts.hostname or "", parts.port
@@ -233,8 +233,11 @@ def _is_allowed(url: str, hosts: Collection[str]) -> bool:
 
 
 def _checked_headers(headers: Mapping[str, str]) -> dict[str, str]:
-    if len(headers) > caps.HTTP_HEADERS or sum(map(len, [*headers, *headers.values()])) > caps.HTTP_HEADERS_BYTES:
-        raise ToolError(f"these are too many headers, or too long ones; at most {caps.HTTP_HEADERS} are sent")
+    if (
+        len(headers) > constants.HTTP_HEADERS
+        or sum(map(len, [*headers, *headers.values()])) > constants.HTTP_HEADERS_BYTES
+    ):
+        raise ToolError(f"these are too many headers, or too long ones; at most {constants.HTTP_HEADERS} are sent")
     for name, value in headers.items():
         if not _TOKEN.fullmatch(name) or _CONTROL.search(value):
             raise ToolError(f"the header {name[:40]!r} has a name or a value that none can have")
@@ -245,8 +248,8 @@ def _checked_headers(headers: Mapping[str, str]) -> dict[str, str]:
 
 def _checked_body(body: str) -> bytes:
     data = body.encode("utf-8", "replace")
-    if len(data) > caps.HTTP_BODY_BYTES:
-        raise ToolError(f"the body has more than {caps.HTTP_BODY_BYTES:,} bytes; send less")
+    if len(data) > constants.HTTP_BODY_BYTES:
+        raise ToolError(f"the body has more than {constants.HTTP_BODY_BYTES:,} bytes; send less")
     return data
 
 
@@ -273,7 +276,7 @@ def _text(fetched: Fetched) -> str:
 # -- searching the web ----------------------------------------------------------------------------------------------
 
 
-def WebSearch(search: Search | str | None = None, *, timeout: float = caps.SEARCH_SECONDS) -> Tool:
+def WebSearch(search: Search | str | None = None, *, timeout: float = constants.SEARCH_SECONDS) -> Tool:
     """A tool that searches the web by `search(query)`, which may be async and returns a text or a list of results.
 
     A text names an installed search (an entry point of the group `wick.web_search`) or a `module:function`. A result
@@ -284,10 +287,10 @@ def WebSearch(search: Search | str | None = None, *, timeout: float = caps.SEARC
 
     async def web_search(query: str, limit: Annotated[int, "the most results"] = 5) -> str | dict[str, Any]:
         """Search the web, and get titles, addresses and excerpts of pages."""
-        if not query.strip() or len(query) > caps.SEARCH_CHARS:
-            raise ToolError(f"a query is a text of at most {caps.SEARCH_CHARS:,} characters that is not empty")
-        if not 1 <= limit <= caps.SEARCH_RESULTS:
-            raise ToolError(f"limit is a number from 1 to {caps.SEARCH_RESULTS}, not {limit}")
+        if not query.strip() or len(query) > constants.SEARCH_CHARS:
+            raise ToolError(f"a query is a text of at most {constants.SEARCH_CHARS:,} characters that is not empty")
+        if not 1 <= limit <= constants.SEARCH_RESULTS:
+            raise ToolError(f"limit is a number from 1 to {constants.SEARCH_RESULTS}, not {limit}")
         return _results(await _searched(find, query), limit)
 
     return tool(web_search, kind="network", read_only=True, timeout=timeout)
@@ -355,5 +358,5 @@ def _results(answer: Any, limit: int) -> str | dict[str, Any]:
 
 def _result(one: str | Mapping[str, Any]) -> dict[str, str]:
     if isinstance(one, str):
-        return {"snippet": one[: caps.CUT_HEAD_CHARS]}
-    return {str(name): str(value)[: caps.CUT_HEAD_CHARS] for name, value in one.items() if value is not None}
+        return {"snippet": one[: constants.CUT_HEAD_CHARS]}
+    return {str(name): str(value)[: constants.CUT_HEAD_CHARS] for name, value in one.items() if value is not None}

@@ -10,7 +10,7 @@ from stat import S_ISREG
 from typing import Any
 
 from wick.capability import Capability
-from wick.caps import CONTEXT_FILE_BYTES
+from wick.constants import CONTEXT_FILE_BYTES
 from wick.errors import BackendError, ConfigError
 from wick.fencing import defused, fenced, one_line
 from wick.hooks import before

@@ -10,7 +10,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from wick.capability import Capability
-from wick.caps import CRITIQUE_CHARS, CRITIQUE_ROUNDS, MAX_CONTINUES
+from wick.constants import CRITIQUE_CHARS, CRITIQUE_ROUNDS, MAX_CONTINUES
 from wick.decisions import Continue, Stop
 from wick.errors import ConfigError, ModelError
 from wick.fencing import defused, fenced, one_line

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from wick import caps
+from wick import constants
 from wick.aliases import POINTS
 from wick.capability import Capability
 from wick.errors import ConfigError
@@ -41,7 +41,7 @@ class Executables(Capability):
         *,
         folder: str | Path | None = None,
         cwd: str | Path | None = None,
-        timeout: float = caps.HOOK_SECONDS,
+        timeout: float = constants.HOOK_SECONDS,
         settings: Mapping[str, Any] | None = None,
         claude: bool | Sequence[str | Path] = False,
         fail: Mapping[str, Fail] | None = None,

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Annotated, Any, Literal
 
-from wick import caps
+from wick import constants
 from wick.backends.state import State
 from wick.capability import Capability
 from wick.decisions import Ask
@@ -37,8 +37,8 @@ READING = ("ls", "read_file", "glob", "grep")
 WRITING = ("write_file", "edit_file")
 FILE_TOOLS = frozenset((*READING, *WRITING))  # whose results are shown as they are, however large
 RESULTS = ".results"
-READ_CHARS = caps.TOOL_OUTPUT_CHARS - 1_000  # shown of a file at once, so that there is room to say how to go on
-EXECUTED_CHARS = 8 * (caps.OUTPUT_HEAD_BYTES + caps.OUTPUT_TAIL_BYTES)  # both outputs, as JSON
+READ_CHARS = constants.TOOL_OUTPUT_CHARS - 1_000  # shown of a file at once, so that there is room to say how to go on
+EXECUTED_CHARS = 8 * (constants.OUTPUT_HEAD_BYTES + constants.OUTPUT_TAIL_BYTES)  # both outputs, as JSON
 
 Path = Annotated[str, "relative to the workspace"]
 
@@ -58,15 +58,15 @@ class Filesystem(Capability):
         execute: bool = True,
         read_only: bool = False,
         track: bool = True,
-        result_chars: int | None = caps.RESULT_CHARS,
-        longest: float = caps.LONGEST_COMMAND_SECONDS,
+        result_chars: int | None = constants.RESULT_CHARS,
+        longest: float = constants.LONGEST_COMMAND_SECONDS,
     ) -> None:
         if isinstance(backend, type) or not all(callable(getattr(backend, name, None)) for name in _NEEDED):
             raise ConfigError(f"Filesystem needs a backend, such as Local('./workspace'), not {backend!r}")
         _check_flags(execute=execute, read_only=read_only, track=track)
         _check_number("longest", longest, 0)
         if result_chars is not None:
-            _check_number("result_chars", result_chars, caps.CUT_HEAD_CHARS + caps.CUT_TAIL_CHARS - 1)
+            _check_number("result_chars", result_chars, constants.CUT_HEAD_CHARS + constants.CUT_TAIL_CHARS - 1)
         self.backend = backend
         self._commands = execute and not read_only and not isinstance(backend, State)
         self._read_only, self._track, self._result_chars, self._longest = read_only, track, result_chars, longest
@@ -317,7 +317,7 @@ class _Live:
     """The output of a command, shown while it runs."""
 
     def __init__(self, use: ToolUse) -> None:
-        self._use, self._left = use, caps.STREAM_CHARS
+        self._use, self._left = use, constants.STREAM_CHARS
         self._decoders = {name: getincrementaldecoder("utf-8")("replace") for name in ("stdout", "stderr")}
 
     def show(self, stream: Literal["stdout", "stderr"], data: bytes) -> None:

@@ -8,7 +8,7 @@ from decimal import Decimal
 from time import monotonic
 
 from wick.capability import Capability
-from wick.caps import MAX_STEPS
+from wick.constants import MAX_STEPS
 from wick.decisions import Stop
 from wick.errors import ConfigError
 from wick.hooks import Hook, before

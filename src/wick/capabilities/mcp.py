@@ -15,7 +15,7 @@ from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import Any
 
-from wick import caps
+from wick import constants
 from wick.capability import Capability
 from wick.decisions import Ask, Block
 from wick.errors import ConfigError, ToolError
@@ -60,7 +60,7 @@ class MCP(Capability):
         servers: Mapping[str, Mapping[str, Any]],
         *,
         pins: str | Path | Pins | None = None,
-        max_output: int = caps.MCP_OUTPUT_CHARS,
+        max_output: int = constants.MCP_OUTPUT_CHARS,
     ) -> None:
         if type(max_output) is not int or max_output < 1:
             raise ConfigError(f"MCP(max_output={max_output!r}): say how many characters, from 1 up")
@@ -143,8 +143,8 @@ class MCP(Capability):
             made = remote.made(name, self.max_output)
             if remote.is_large:  # reading such a schema would block the event loop
                 await in_thread(lambda: made.schema, "a definition")
-            if len(canonical(made.schema)) > caps.MCP_DEFINITION_BYTES:
-                raise ConfigError(f"its definition has more than {caps.MCP_DEFINITION_BYTES:,} bytes")
+            if len(canonical(made.schema)) > constants.MCP_DEFINITION_BYTES:
+                raise ConfigError(f"its definition has more than {constants.MCP_DEFINITION_BYTES:,} bytes")
         except ConfigError as error:  # what cannot be described is found out here
             run.record("mcp_tool_refused", server=remote.server.name, tool=remote.label, error=str(error))
             return
@@ -214,7 +214,7 @@ class _Remote:
             made = tool(partial(_OTHERS_BY_NAME[self.tool], self), description=_ABOUT[self.tool], **options)
             return replace(made, origin=self.tool, read_only=self.server.trust, idempotent=self.server.trust)
         hints = self.definition.annotations if self.server.trust else None
-        about, schema = self.description[: caps.MCP_DESCRIPTION_CHARS], self.definition.input_schema
+        about, schema = self.description[: constants.MCP_DESCRIPTION_CHARS], self.definition.input_schema
         if not self.agreed:  # what nobody has agreed to does not reach the model, either
             about, schema = WAITS, _bare(schema)
         made = tool(self.call, description=about or name, parameters=schema, **options)
@@ -311,7 +311,7 @@ def _result(name: str, answer: Any) -> ToolResult:
 
 def _shown(blocks: Iterable[Any]) -> ToolResult:
     """Texts as they are, pictures as parts; of what a model cannot take, that it was there."""
-    texts, parts, room = list[str](), list[Part](), caps.MCP_MEDIA_CHARS
+    texts, parts, room = list[str](), list[Part](), constants.MCP_MEDIA_CHARS
     for block in blocks:
         block = getattr(block, "resource", block)
         text, data, kind = (getattr(block, name, None) for name in ("text", "data", "mime_type"))
@@ -387,7 +387,7 @@ def _read_pins(path: Path) -> dict[str, dict[str, str]]:
     """What a file says; one that cannot be read stops the run, for it may be all that is in somebody's way."""
     try:
         with path.open("rb") as file:
-            pins = json.loads(file.read(caps.MCP_PINS_BYTES))
+            pins = json.loads(file.read(constants.MCP_PINS_BYTES))
     except FileNotFoundError:
         return {}
     except (OSError, ValueError) as error:

@@ -10,7 +10,7 @@ from typing import Any
 
 from wick.backends.folder import Files, Folder, data_of, files_in
 from wick.capability import Capability
-from wick.caps import MEMORY_BYTES, MEMORY_FILE_BYTES
+from wick.constants import MEMORY_BYTES, MEMORY_FILE_BYTES
 from wick.errors import BackendError, ConfigError
 from wick.fencing import fenced
 from wick.hooks import before

@@ -10,7 +10,7 @@ from weakref import WeakKeyDictionary
 
 from wick.aliases import ARGUMENTS, tool_aliases, tool_name
 from wick.capability import Capability
-from wick.caps import GUARD_SECONDS, QUESTION_CHARS, SHELL_INLINE_CHARS
+from wick.constants import GUARD_SECONDS, QUESTION_CHARS, SHELL_INLINE_CHARS
 from wick.decisions import Ask, Block
 from wick.errors import BackendError, ConfigError
 from wick.frozen import canonical

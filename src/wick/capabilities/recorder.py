@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Any
 
 from wick.capability import Capability
-from wick.caps import PREVIEW_CHARS, RUNS_RECORDED, SPANS_RECORDED, TRACE_BYTES
+from wick.constants import PREVIEW_CHARS, RUNS_RECORDED, SPANS_RECORDED, TRACE_BYTES
 from wick.errors import ConfigError, Paused
 from wick.frozen import canonical, thaw
 from wick.hooks import Next, after, before, wrap

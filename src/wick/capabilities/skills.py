@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 from wick.backends.folder import Folder, data_of, files_in
 from wick.capability import Capability
-from wick.caps import FILE_READ_BYTES, SKILLS
+from wick.constants import FILE_READ_BYTES, SKILLS
 from wick.errors import BackendError, ConfigError, ToolError
 from wick.fencing import fenced, one_line
 from wick.hooks import Next, before, wrap

@@ -14,7 +14,7 @@ from pydantic.errors import PydanticUserError
 from pydantic_core import from_json
 
 from wick.capability import Capability
-from wick.caps import OUTPUT_RETRIES
+from wick.constants import OUTPUT_RETRIES
 from wick.decisions import Continue, Stop
 from wick.errors import ConfigError, InvalidArgs, ModelError
 from wick.frozen import canonical, freeze, thaw

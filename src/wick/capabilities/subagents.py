@@ -9,7 +9,7 @@ from pathlib import Path
 from types import FunctionType, MethodType
 from typing import Annotated, Any, Literal
 
-from wick import caps
+from wick import constants
 from wick.capability import Capability
 from wick.decisions import Continue, Stop
 from wick.delegation import OPEN, Job, Task, brought, child, lasts, reason, work
@@ -48,10 +48,10 @@ class Subagents(Capability):
         self,
         agents: Iterable[Definition] | Mapping[str, Any] | str | Path,
         *,
-        depth: int = caps.SUBAGENT_DEPTH,
+        depth: int = constants.SUBAGENT_DEPTH,
         models: Mapping[str, Any] | None = None,
         background: bool = True,
-        at_once: int = caps.TASKS_AT_ONCE,
+        at_once: int = constants.TASKS_AT_ONCE,
         at_end: Literal["wait", "cancel"] = "wait",
     ) -> None:
         for name, number in (("depth", depth), ("at_once", at_once)):
@@ -146,8 +146,10 @@ class Subagents(Capability):
         seconds: Annotated[float, "how long to wait at most"] = 60.0,
     ) -> list[dict[str, Any]]:
         """Wait until tasks in the background have ended, or the time is over; gives how each stands, and its answer."""
-        if not 0 <= seconds <= caps.TASK_WAIT_SECONDS:
-            raise ToolError(f"seconds= goes from 0 to {caps.TASK_WAIT_SECONDS:g}; wait again if that is not enough")
+        if not 0 <= seconds <= constants.TASK_WAIT_SECONDS:
+            raise ToolError(
+                f"seconds= goes from 0 to {constants.TASK_WAIT_SECONDS:g}; wait again if that is not enough"
+            )
         wanted = tasks if tasks is not None else [task.id for task in self._tasks(run).values() if not task.shown]
         found = [self._find(run, id) for id in wanted]
         await self._wait(run, found, wait_for, seconds)
@@ -189,11 +191,11 @@ class Subagents(Capability):
     def _job(self, agent: str, prompt: str, use: ToolUse, description: str) -> Job:
         if use.run.depth >= self.depth:
             raise ToolError(f"agents work for each other {self.depth} levels deep at most; do this yourself")
-        if not prompt.strip() or len(prompt) > caps.TASK_PROMPT_CHARS:
-            raise ToolError(f"a prompt is a text of up to {caps.TASK_PROMPT_CHARS:,} characters")
+        if not prompt.strip() or len(prompt) > constants.TASK_PROMPT_CHARS:
+            raise ToolError(f"a prompt is a text of up to {constants.TASK_PROMPT_CHARS:,} characters")
         place = digest(use.key.encode("utf-8", "surrogatepass"))[:12]  # the same for every attempt at this call
         job = Job(agent, prompt, use.call.id, f"{use.run.thread.id[:150]}.{place}")
-        job.description = one_line(description, caps.TASK_DESCRIPTION_CHARS)
+        job.description = one_line(description, constants.TASK_DESCRIPTION_CHARS)
         return job
 
     async def _work(self, run: Run, job: Job) -> Result:
@@ -262,7 +264,7 @@ class Subagents(Capability):
     def _ended(self, run: Run, task: Task, status: str, text: str, reason: str) -> None:
         if not task.open or run.progress.over:  # who was abandoned has nothing to say any more
             return
-        short = text[: caps.TASK_ANSWER_CHARS]
+        short = text[: constants.TASK_ANSWER_CHARS]
         cut = f"\n\n... (truncated {len(text) - len(short)} characters) ..." if len(short) < len(text) else ""
         task.status, task.reason, task.answer = status, reason, short + cut
         run.thread.values.put(KEY, task.id, task.record(run))

@@ -11,7 +11,7 @@ from typing import Any
 
 from wick.aliases import tool_name
 from wick.capability import Capability
-from wick.caps import CHARS_PER_TOKEN
+from wick.constants import CHARS_PER_TOKEN
 from wick.errors import ConfigError, MessageError
 from wick.frozen import canonical, thaw
 from wick.hooks import Next, after, before, wrap

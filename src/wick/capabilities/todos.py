@@ -9,7 +9,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from wick.aliases import status as known_status
 from wick.capability import Capability
-from wick.caps import TODO_ID_CHARS, TODO_TITLE_CHARS, TODOS
+from wick.constants import TODO_ID_CHARS, TODO_TITLE_CHARS, TODOS
 from wick.decisions import Block, Continue, Stop
 from wick.errors import ConfigError, ToolError
 from wick.fencing import fenced, one_line

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from wick.aliases import tool_name
 from wick.capability import Capability
-from wick.caps import TOOLS_LISTED, TOOLS_SHOWN
+from wick.constants import TOOLS_LISTED, TOOLS_SHOWN
 from wick.errors import ConfigError, ToolError
 from wick.fencing import one_line
 from wick.hooks import after, before

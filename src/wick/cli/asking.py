@@ -17,10 +17,10 @@ from rich.console import Console
 from rich.text import Text
 
 from wick.capabilities.ask_user import Inquiry, shown, typed
-from wick.caps import DETAIL_CHARS, DETAIL_LINES
 from wick.cli.desk import Choice
 from wick.cli.following import Interrupted, Reply
 from wick.cli.printing import plain
+from wick.constants import DETAIL_CHARS, DETAIL_LINES
 from wick.errors import WickError
 from wick.events import ApprovalRequest
 from wick.rules import rule

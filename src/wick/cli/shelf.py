@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import suppress
 from typing import Any, Literal
 
-from wick import journal
+from wick import run_log
 from wick.capabilities.sessions import LOCAL, Sessions
 from wick.cli.desk import Approval, Choice, ThreadDetail, ThreadInfo
 from wick.errors import StoreError
@@ -78,7 +78,7 @@ class Shelf:
     async def _give_up(self, made: Summary) -> None:
         thread = Thread(made.id)
         async with hold(self.store, LOCAL, thread, wait=False):
-            journal.give_up(thread, made.run, [], "cancelled", "the thread was forked")
+            run_log.give_up(thread, made.run, [], "cancelled", "the thread was forked")
             await thread.saved()
 
     async def rename(self, id: str, title: str) -> ThreadInfo:

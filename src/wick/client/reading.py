@@ -8,8 +8,8 @@ from typing import Any
 
 from pydantic_core import from_json
 
-from wick.caps import SSE_LINE_BYTES
 from wick.client.errors import ServerError
+from wick.constants import SSE_LINE_BYTES
 from wick.events import (
     ApprovalRequest,
     ApprovalResponse,

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from wick import caps
+from wick import constants
 from wick.decisions import Ask, Block, Stop
 from wick.executables.answers import Unfit
 from wick.executables.failing import decides, failed, words
@@ -117,7 +117,7 @@ def stop(said: Sequence[Said]) -> Stop | None:
     """`continue: false` ends everything and wins over all."""
     for one in said:
         if one.answer.goes_on is False:
-            reason = (one.answer.stopReason or "")[: caps.HOOK_TEXT_CHARS]
+            reason = (one.answer.stopReason or "")[: constants.HOOK_TEXT_CHARS]
             return Stop(reason or f"the hook {one.entry.name} wants nothing more to be done")
     return None
 

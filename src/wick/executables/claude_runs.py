@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from wick.caps import MAX_CONTINUES
+from wick.constants import MAX_CONTINUES
 from wick.decisions import Block, Continue, Stop
 from wick.executables.claude_answers import failure, refusal, stop
 from wick.executables.claude_session import Session, mode

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from wick import caps
+from wick import constants
 from wick.aliases import POINTS
 from wick.errors import ConfigError
 from wick.executables import handlers
@@ -182,20 +182,20 @@ class Session:
 
     async def short(self, run: Run, event: str, text: str) -> str:
         """A text, or the beginning of it and where the whole is kept."""
-        if len(text) <= caps.HOOK_TEXT_CHARS:
+        if len(text) <= constants.HOOK_TEXT_CHARS:
             return text
         work = self.work(run)
         work.kept += 1
         path = f".results/hook-{event}-{run.id}-{work.kept}.txt"
         kept = await keep(run.thread, run.id, path, text)
         where = f"the whole text is kept as {path}; read it with read_file" if kept else "the rest could not be kept"
-        return f"{text[: caps.HOOK_PREVIEW_CHARS]}\n\n... ({where}) ..."
+        return f"{text[: constants.HOOK_PREVIEW_CHARS]}\n\n... ({where}) ..."
 
     # -- the end of conversations -----------------------------------------------------------------------------------
 
     async def make_room(self) -> None:
         """Of very many conversations the oldest is taken to have ended."""
-        while len(self.conversations) > caps.HOOK_SESSIONS:
+        while len(self.conversations) > constants.HOOK_SESSIONS:
             await self.end(next(iter(self.conversations)))
 
     async def end(self, thread: str) -> None:

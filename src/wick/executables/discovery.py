@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from wick import aliases, caps
+from wick import aliases, constants
 from wick.errors import ConfigError, HookError
 from wick.executables.answers import Unfit, only, parsed
 from wick.executables.failing import Fail, words
@@ -27,7 +27,7 @@ from wick.executables.found import Found, Protocol
 from wick.executables.kodelet import EVENTS
 from wick.executables.running import Ran, Runner, blocking
 from wick.executables.trust import Trust, at_home, checking, guarding, parts
-from wick.matching import patterns
+from wick.hooks import patterns
 
 logger = logging.getLogger(__name__)
 
@@ -111,8 +111,8 @@ def programs(directory: Directory) -> list[Path]:
         names = sorted(entry.name for entry in os.scandir(directory.path))
     except OSError:
         return []
-    if len(names) > caps.HOOK_FILES:
-        raise ConfigError(f"{directory.path} has more than {caps.HOOK_FILES} files; that is no directory of hooks")
+    if len(names) > constants.HOOK_FILES:
+        raise ConfigError(f"{directory.path} has more than {constants.HOOK_FILES} files; that is no directory of hooks")
     paths = [directory.path / name for name in names if not name.endswith(DISABLED)]
     return [path for path in paths if path.is_file() and os.access(path, os.X_OK)]
 
@@ -166,7 +166,9 @@ async def _look(
     if known and (problem := check()):
         return _made(name, path, directory.source, last, problem, trust="changed", check=check), None
     try:
-        type = read_type(await runner.run([str(path), "hook"], timeout=min(caps.HOOK_TYPE_SECONDS, runner.timeout)))
+        type = read_type(
+            await runner.run([str(path), "hook"], timeout=min(constants.HOOK_TYPE_SECONDS, runner.timeout))
+        )
     except Unfit as error:
         problem = f"does not say what it hooks: it {error}"
         return _made(name, path, directory.source, last, problem, check=check), None

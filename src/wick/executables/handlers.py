@@ -14,7 +14,7 @@ from itertools import islice
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from wick import caps
+from wick import constants
 from wick.executables.answers import Unfit, parsed
 from wick.executables.claude_answers import NOTHING, Answer, Said, checked
 from wick.executables.failing import decides, words
@@ -123,7 +123,7 @@ def _is_answer(text: str, start: int) -> bool:
 
 
 def _beginning(printed: bytes) -> str:
-    return printed[: caps.PREVIEW_CHARS].decode("utf-8", "replace")
+    return printed[: constants.PREVIEW_CHARS].decode("utf-8", "replace")
 
 
 # -- a server ---------------------------------------------------------------------------------------------------------
@@ -132,7 +132,7 @@ def _beginning(printed: bytes) -> str:
 async def _http(entry: Entry, payload: bytes, runner: Runner, run: Run | None) -> Said:
     """Settings are trusted before anything in them is called, so they may name a server of this network, too."""
     headers = {"Content-Type": "application/json", **entry.headers}
-    most = caps.HOOK_OUTPUT_BYTES
+    most = constants.HOOK_OUTPUT_BYTES
     got = await fetch(
         entry.url, method="POST", headers=headers, body=payload, private=True, seconds=entry.seconds, most_bytes=most
     )

@@ -19,7 +19,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from contextlib import ExitStack, asynccontextmanager, suppress
 from typing import IO, Any
 
-from wick import caps
+from wick import constants
 from wick.backends.daemon import Daemon, on_host
 from wick.errors import BackendError
 
@@ -87,7 +87,7 @@ class Pipe(asyncio.Protocol):
 
     async def _other_side(self, path: str) -> IO[bytes]:
         """The program's input, which can be opened as soon as the program has opened it."""
-        delay, until = 0.001, asyncio.get_running_loop().time() + caps.WARM_START_SECONDS
+        delay, until = 0.001, asyncio.get_running_loop().time() + constants.WARM_START_SECONDS
         while (opened := _if_read(path)) is None:
             if asyncio.get_running_loop().time() > until or (delay > 0.05 and not await self._runs()):
                 raise BackendError("could not be started: it did not open its input", "failed")
@@ -109,8 +109,8 @@ class Pipe(asyncio.Protocol):
     def send(self, line: bytes) -> None:
         """Send a line, which waits here while the program does not read; too much that waits is a BackendError."""
         assert self._writer is not None
-        if self._writer.get_write_buffer_size() + len(line) > caps.WARM_QUEUE_BYTES:
-            raise BackendError(f"has {caps.WARM_QUEUE_BYTES / 1e6:g} MB waiting that it does not read", "busy")
+        if self._writer.get_write_buffer_size() + len(line) > constants.WARM_QUEUE_BYTES:
+            raise BackendError(f"has {constants.WARM_QUEUE_BYTES / 1e6:g} MB waiting that it does not read", "busy")
         self._writer.write(line + b"\n")
 
     def data_received(self, data: bytes) -> None:
@@ -121,10 +121,10 @@ class Pipe(asyncio.Protocol):
             for line in (whole, *more):
                 if self._ending is not None:
                     return
-                if len(line) > caps.WARM_LINE_BYTES:
+                if len(line) > constants.WARM_LINE_BYTES:
                     return self.end(_TOO_LONG)
                 self._take(line)
-        if len(self._rest) > caps.WARM_LINE_BYTES:
+        if len(self._rest) > constants.WARM_LINE_BYTES:
             self.end(_TOO_LONG)
 
     # -- its end ----------------------------------------------------------------------------------------------------
@@ -165,7 +165,7 @@ class Pipe(asyncio.Protocol):
             said = (await self._daemon.job_output(self._job))["output"].strip()
             how = f"ended with exit code {done['exit_code']}" + (f" ({done['error']})" if done["error"] else "")
             how = how if by_itself else "closed its output"
-            return how + (f": {said[-caps.WARM_STDERR_CHARS :]}" if said else "")
+            return how + (f": {said[-constants.WARM_STDERR_CHARS :]}" if said else "")
         return ""
 
     async def _ends_by_itself(self) -> bool:
@@ -198,7 +198,7 @@ class Pipe(asyncio.Protocol):
             await self._after()
 
 
-_TOO_LONG = f"printed a line of more than {caps.WARM_LINE_BYTES / 1e6:g} MB"
+_TOO_LONG = f"printed a line of more than {constants.WARM_LINE_BYTES / 1e6:g} MB"
 
 
 class _Input(asyncio.BaseProtocol):

@@ -24,9 +24,9 @@ from wick.decisions import Ask, Block, Continue, Decision, Stop
 from wick.errors import InvalidArgs
 from wick.executables.answers import Unfit, only
 from wick.frozen import thaw
+from wick.hook_checks import allowed
 from wick.messages import Message, ToolResult, user
 from wick.operations import ModelCall, Operation, Result, Run, Step, ToolUse
-from wick.signatures import allowed
 
 _FIELDS = {
     "decision": str,

@@ -19,7 +19,7 @@ from threading import Thread
 from time import perf_counter
 from typing import Any, TypeVar
 
-from wick import caps
+from wick import constants
 from wick.backends.daemon import on_host
 from wick.backends.local import DEFAULT_LIMITS
 from wick.backends.sandbox.choosing import choose
@@ -77,7 +77,7 @@ class Runner:
         self,
         *,
         cwd: str | Path,
-        timeout: float = caps.HOOK_SECONDS,
+        timeout: float = constants.HOOK_SECONDS,
         env: Mapping[str, str] | None = None,
         sandbox: bool = False,
     ) -> None:
@@ -101,7 +101,9 @@ class Runner:
         try:
             done = await self._executed(told, folder, {**self.env, **(env or {})}, stdin, limit, printed)
         except _TooMuch:
-            return Ran(-1, problem=f"printed more than {_size(caps.HOOK_OUTPUT_BYTES)}", milliseconds=_since(start))
+            return Ran(
+                -1, problem=f"printed more than {_size(constants.HOOK_OUTPUT_BYTES)}", milliseconds=_since(start)
+            )
         except (BackendError, OSError) as error:
             return Ran(-1, problem=f"could not be run: {error}", milliseconds=_since(start))
         stderr = done["stderr"][-STDERR_CHARS:]
@@ -143,7 +145,7 @@ class _Printed:
 
     def take(self, stream: str, data: bytes) -> None:
         self.size += len(data)
-        if self.size > caps.HOOK_OUTPUT_BYTES:
+        if self.size > constants.HOOK_OUTPUT_BYTES:
             raise _TooMuch
         if stream == "stdout":
             self.stdout += data

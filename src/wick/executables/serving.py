@@ -18,7 +18,7 @@ from itertools import count
 from typing import Any
 from weakref import WeakKeyDictionary, finalize
 
-from wick import caps
+from wick import constants
 from wick.backends.daemon import on_host
 from wick.backends.local import DEFAULT_LIMITS
 from wick.backends.sandbox.launch import Launch, Place
@@ -45,7 +45,7 @@ class Failed(Exception):
 class Serving:
     """A program that is kept, wherever it is asked from."""
 
-    def __init__(self, argv: Sequence[str], runner: Runner, *, idle: float = caps.WARM_IDLE_SECONDS) -> None:
+    def __init__(self, argv: Sequence[str], runner: Runner, *, idle: float = constants.WARM_IDLE_SECONDS) -> None:
         self._argv, self._runner, self._idle = [*argv], runner, idle
         self._here: _Processes = WeakKeyDictionary()
         finalize(self, _dismiss, self._here).atexit = False
@@ -82,7 +82,7 @@ class _Process:
         self._going: set[Pipe] = set()  # those that have been given up and have not ended yet
         self._keeper: AsyncGenerator[None, None] | None = None
         self._calls: dict[str, _Call] = {}
-        self._answered: deque[str] = deque(maxlen=caps.WARM_ANSWERED)
+        self._answered: deque[str] = deque(maxlen=constants.WARM_ANSWERED)
         self._ids = count(1)
         self._failures, self._not_before, self._why = 0, 0.0, ""
         self._used, self._closed = 0.0, False
@@ -163,7 +163,7 @@ class _Process:
     async def _back_off(self) -> None:
         """Wait before it is started again; for a program that keeps failing, nobody waits."""
         wait = self._not_before - self._loop.time()
-        if wait > caps.WARM_PATIENCE_SECONDS:
+        if wait > constants.WARM_PATIENCE_SECONDS:
             raise Failed(f"keeps failing (it {self._why}) and is not started again for {wait:.1f} s")
         await asyncio.sleep(max(0.0, wait))
 
@@ -209,7 +209,7 @@ class _Process:
             self._drop(problem)
 
     def _failed(self, problem: str) -> None:
-        first, longest = caps.WARM_BACKOFF_SECONDS
+        first, longest = constants.WARM_BACKOFF_SECONDS
         self._why, wait = problem, min(longest, first * 2 ** min(self._failures, 20))
         self._failures += 1
         self._not_before = self._loop.time() + wait

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from wick import caps
+from wick import constants
 from wick.errors import BackendError, ConfigError
 from wick.executables.failing import Fail, words
 from wick.executables.found import Standing
@@ -72,7 +72,7 @@ class Entry:
         if self.timeout is not None:
             return self.timeout
         short = self.type == "prompt" or self.event == "UserPromptSubmit"
-        return caps.HOOK_SECONDS if short else caps.HOOK_COMMAND_SECONDS
+        return constants.HOOK_SECONDS if short else constants.HOOK_COMMAND_SECONDS
 
     @property
     def name(self) -> str:
@@ -115,7 +115,7 @@ def read(path: Path) -> Settings:
         if not stat.S_ISREG(path.stat().st_mode):
             raise ConfigError(f"the settings {path} are no file")
         with path.open("rb") as file:
-            return from_bytes(file.read(caps.CONFIG_BYTES + 1), str(path))
+            return from_bytes(file.read(constants.CONFIG_BYTES + 1), str(path))
     except FileNotFoundError:
         return Settings()
     except OSError as error:
@@ -124,8 +124,8 @@ def read(path: Path) -> Settings:
 
 def from_bytes(data: bytes, source: str) -> Settings:
     """The settings that a file holds. Events and kinds of handlers that other versions have are no error here."""
-    if len(data) > caps.CONFIG_BYTES:
-        raise ConfigError(f"the settings {source} are larger than {caps.CONFIG_BYTES:,} bytes")
+    if len(data) > constants.CONFIG_BYTES:
+        raise ConfigError(f"the settings {source} are larger than {constants.CONFIG_BYTES:,} bytes")
     try:
         given = json.loads(data.decode()) if data.strip() else {}
     except (ValueError, RecursionError) as error:

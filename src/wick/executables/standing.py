@@ -18,8 +18,7 @@ from wick.executables.answers import Unfit
 from wick.executables.exact import agreed, exactly, remember, screen
 from wick.executables.failing import decides, failed
 from wick.executables.found import Found
-from wick.hooks import Hook, Next
-from wick.matching import matcher
+from wick.hooks import Hook, Next, matcher
 from wick.messages import Message
 from wick.operations import OPERATIONS, ModelCall, Operation, Run, ToolUse
 

@@ -28,7 +28,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from wick import caps
+from wick import constants
 from wick.errors import ConfigError
 from wick.executables.found import Standing
 from wick.frozen import digest
@@ -121,7 +121,7 @@ class Trust:
             return {}
         try:
             with self.path.open("rb") as file:
-                about, text = os.fstat(file.fileno()), file.read(caps.TRUST_BYTES + 1)
+                about, text = os.fstat(file.fileno()), file.read(constants.TRUST_BYTES + 1)
         except FileNotFoundError:
             return {}
         except OSError as error:
@@ -132,7 +132,7 @@ class Trust:
                 "alone: chmod 600"
             )
         try:
-            if len(text) > caps.TRUST_BYTES:
+            if len(text) > constants.TRUST_BYTES:
                 raise ValueError("it is too long")
             return _read(json.loads(text))
         except (ValueError, RecursionError) as error:
@@ -199,7 +199,7 @@ def hashed(path: Path_) -> str:
     except OSError:
         return ""
     about = os.fstat(descriptor)
-    if not stat.S_ISREG(about.st_mode) or about.st_size > caps.HOOK_FILE_BYTES:
+    if not stat.S_ISREG(about.st_mode) or about.st_size > constants.HOOK_FILE_BYTES:
         os.close(descriptor)
         return ""
     with os.fdopen(descriptor, "rb") as file:
@@ -229,8 +229,8 @@ def parts(folder: Path_) -> list[Path]:
                 folders.append(entry.path)
             elif entry.is_file() and (entry.name == "package.json" or not entry.name.endswith(NO_CODE)):
                 found.append(Path(entry.path))
-        if len(found) > caps.HOOK_FILES or len(seen) > caps.HOOK_FILES:
-            raise ConfigError(f"{folder} has more than {caps.HOOK_FILES} files; that is no directory of hooks")
+        if len(found) > constants.HOOK_FILES or len(seen) > constants.HOOK_FILES:
+            raise ConfigError(f"{folder} has more than {constants.HOOK_FILES} files; that is no directory of hooks")
     return sorted(found)
 
 
@@ -319,7 +319,7 @@ def _is_module(name: str) -> bool:
 def _text(path: Path) -> str:
     try:
         with path.open("rb") as file:
-            return file.read(caps.HOOK_FILE_BYTES).decode(errors="replace")
+            return file.read(constants.HOOK_FILE_BYTES).decode(errors="replace")
     except OSError:
         return ""
 

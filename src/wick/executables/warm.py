@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from wick import caps, tools
+from wick import constants, tools
 from wick.errors import ConfigError, ToolError, Uncertain
 from wick.executables import standing
 from wick.executables.answers import Unfit, only
@@ -34,7 +34,7 @@ _NO_PARAMETERS = {"type": "object", "properties": {}}
 class Warm:
     """A program that is kept, with its hooks and tools; when nobody has asked it for `idle` seconds, it is stopped."""
 
-    def __init__(self, found: Found, runner: Runner, *, idle: float = caps.WARM_IDLE_SECONDS) -> None:
+    def __init__(self, found: Found, runner: Runner, *, idle: float = constants.WARM_IDLE_SECONDS) -> None:
         self.found, self._runner = found, runner
         self._serving = Serving([str(found.path), "serve"], runner, idle=idle)
 

@@ -9,7 +9,7 @@ from importlib.util import find_spec
 from typing import Any
 from urllib.parse import urlsplit
 
-from wick import caps
+from wick import constants
 from wick.errors import ConfigError, MissingExtra
 
 _NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9-]|_(?!_)){0,30}")
@@ -30,7 +30,7 @@ class Server:
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     tools: frozenset[str] | None = None  # None: all that it has
     trust: bool = False  # what it says of its tools, that they change nothing, is believed
-    seconds: float = caps.MCP_SECONDS
+    seconds: float = constants.MCP_SECONDS
 
 
 def read_servers(servers: Any) -> tuple[Server, ...]:

@@ -12,7 +12,7 @@ from contextvars import Context
 from functools import partial
 from typing import Any, TypeVar
 
-from wick import caps
+from wick import constants
 from wick.errors import ToolError, Uncertain
 from wick.fencing import one_line
 from wick.mcp_servers.config import Server
@@ -45,7 +45,7 @@ class Link:
 
     async def connected(self) -> Link:
         """Wait until the server has said that it is there; a ToolError says why it is not."""
-        seconds = caps.MCP_CONNECT_SECONDS
+        seconds = constants.MCP_CONNECT_SECONDS
         await asyncio.wait((self._client, self.task), timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
         if self._client.done() and not self.over:
             return self
@@ -62,15 +62,15 @@ class Link:
     async def tools(self, *, fresh: bool = False) -> list[Any]:
         """The definitions of its tools; asked for again when they may have changed."""
         if self._listed is None or fresh:
-            found = await self._pages("list_tools", "tools", caps.MCP_TOOLS) if self.abilities.tools else []
+            found = await self._pages("list_tools", "tools", constants.MCP_TOOLS) if self.abilities.tools else []
             self._listed = [*{made.name: made for made in reversed(found)}.values()][::-1]  # the first of each name
         return self._listed
 
     async def resources(self) -> list[Any]:
-        return await self._pages("list_resources", "resources", caps.MCP_LIST)
+        return await self._pages("list_resources", "resources", constants.MCP_LIST)
 
     async def prompts(self) -> list[Any]:
-        return await self._pages("list_prompts", "prompts", caps.MCP_LIST)
+        return await self._pages("list_prompts", "prompts", constants.MCP_LIST)
 
     async def _pages(self, verb: str, field: str, most: int) -> list[Any]:
         """A list that comes in pieces, up to the most that is wanted of it."""
@@ -121,7 +121,7 @@ class Link:
         self._close.set()
         if not self._client.done():  # it still waits for the server to say something
             self.task.cancel()
-        await asyncio.wait((self.task,), timeout=3 * caps.MCP_CLOSE_SECONDS + 1)
+        await asyncio.wait((self.task,), timeout=3 * constants.MCP_CLOSE_SECONDS + 1)
         if not self.task.done():
             await end((self.task,))
 

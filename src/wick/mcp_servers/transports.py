@@ -16,7 +16,7 @@ from contextlib import asynccontextmanager, suppress
 from time import monotonic
 from typing import Any
 
-from wick import caps
+from wick import constants
 from wick.mcp_servers.config import Server
 
 # Turns into the server, which the kernel kills when this program dies, however it dies.
@@ -39,7 +39,7 @@ class Life:
 
     async def read(self, stream: asyncio.StreamReader) -> None:
         while chunk := await stream.read(4_096):
-            self.data = (self.data + chunk)[-caps.MCP_STDERR_BYTES :]
+            self.data = (self.data + chunk)[-constants.MCP_STDERR_BYTES :]
 
 
 def load() -> None:
@@ -58,7 +58,7 @@ async def client(server: Server, life: Life, hear: Any) -> AsyncIterator[Any]:
             yield _without_output_schemas(connected)
         return
     async with _http(server) as http:
-        stream = streamable_http_client(server.url, http_client=http, max_sse_event_size=caps.MCP_MESSAGE_BYTES)
+        stream = streamable_http_client(server.url, http_client=http, max_sse_event_size=constants.MCP_MESSAGE_BYTES)
         async with Client(stream, cache=None, message_handler=hear) as connected:
             yield _without_output_schemas(connected)
 
@@ -83,7 +83,7 @@ def _http(server: Server) -> Any:
 
     class Limited(httpx2.AsyncByteStream):
         def __init__(self, stream: Any) -> None:
-            self.stream, self.room = stream, caps.MCP_MESSAGE_BYTES
+            self.stream, self.room = stream, constants.MCP_MESSAGE_BYTES
 
         async def __aiter__(self) -> AsyncIterator[bytes]:
             async for chunk in self.stream:
@@ -103,13 +103,13 @@ def _http(server: Server) -> Any:
 
     return httpx2.AsyncClient(
         headers={"Accept-Encoding": "identity", **server.headers},
-        timeout=httpx2.Timeout(caps.MCP_CONNECT_SECONDS, read=server.seconds + caps.MCP_CONNECT_SECONDS),
+        timeout=httpx2.Timeout(constants.MCP_CONNECT_SECONDS, read=server.seconds + constants.MCP_CONNECT_SECONDS),
         event_hooks={"response": [limit]},
     )
 
 
 def _too_long() -> str:
-    return f"it sent a message of more than {caps.MCP_MESSAGE_BYTES:,} bytes"
+    return f"it sent a message of more than {constants.MCP_MESSAGE_BYTES:,} bytes"
 
 
 @asynccontextmanager
@@ -143,7 +143,7 @@ async def _start(server: Server) -> asyncio.subprocess.Process:
     env, pipe = get_default_environment() | dict(server.env), asyncio.subprocess.PIPE
     return await asyncio.create_subprocess_exec(
         *_line(server, env.get("PATH")), stdin=pipe, stdout=pipe, stderr=pipe, env=env, cwd=server.cwd,
-        limit=caps.MCP_MESSAGE_BYTES, start_new_session=True,
+        limit=constants.MCP_MESSAGE_BYTES, start_new_session=True,
     )  # fmt: skip
 
 
@@ -205,7 +205,7 @@ async def _stop(process: asyncio.subprocess.Process) -> None:
 
 async def _exited(process: asyncio.subprocess.Process) -> bool:
     """Whether it ends in time. `process.wait()` would wait for everybody who has its pipes, too."""
-    until = monotonic() + caps.MCP_CLOSE_SECONDS
+    until = monotonic() + constants.MCP_CLOSE_SECONDS
     while process.returncode is None and monotonic() < until:  # noqa: ASYNC110 - nobody tells
         await asyncio.sleep(0.01)
     return process.returncode is not None

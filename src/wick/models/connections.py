@@ -23,7 +23,7 @@ from functools import cache
 from itertools import chain, zip_longest
 from typing import Any, NamedTuple
 
-from wick.caps import CONNECTION_BUFFER_BYTES, CONNECTION_IDLE_SECONDS, CONNECTION_STAGGER_SECONDS, HTTP_HEAD_BYTES
+from wick.constants import CONNECTION_BUFFER_BYTES, CONNECTION_IDLE_SECONDS, CONNECTION_STAGGER_SECONDS, HTTP_HEAD_BYTES
 
 _STATUS = re.compile(rb"HTTP/1\.([01]) ([1-5][0-9][0-9])(?: .*)?")
 _FIELD = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]+):[ \t]*([^\r\n\0]*)")

@@ -15,7 +15,7 @@ from typing import Protocol
 from urllib.parse import SplitResult, parse_qsl, quote, unquote, urlsplit
 from weakref import WeakKeyDictionary
 
-from wick import caps
+from wick import constants
 from wick.errors import ConfigError, ModelError
 from wick.models.connections import QUOTED_BYTES, Broken, Connection, Place, Pool, Unreachable
 from wick.models.sse import Events, Whole
@@ -31,10 +31,10 @@ _REASON = re.compile(r"[\w.:/ -]{1,64}")  # why a server may say that it finishe
 class TimeLimits:
     """Seconds for each part of asking."""
 
-    connect: float = caps.CONNECT_SECONDS
-    first_byte: float = caps.FIRST_BYTE_SECONDS
-    between: float = caps.CHUNK_SECONDS
-    whole: float = caps.REPLY_SECONDS
+    connect: float = constants.CONNECT_SECONDS
+    first_byte: float = constants.FIRST_BYTE_SECONDS
+    between: float = constants.CHUNK_SECONDS
+    whole: float = constants.REPLY_SECONDS
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ class Server:
         object.__setattr__(self, "where", parts._replace(query="", fragment="").geturl())
         object.__setattr__(self, "_keys", tuple(sorted(_keys(parts, self.headers), key=len, reverse=True)))
 
-    def redact(self, text: str, shortest: int = caps.KEY_CHARS) -> str:
+    def redact(self, text: str, shortest: int = constants.KEY_CHARS) -> str:
         """Return a text of this server without the credentials that it was asked with."""
         keys = [re.escape(key) for key in self._keys if len(key) >= shortest]
         return re.sub("|".join(keys), "[key]", text, flags=re.IGNORECASE) if keys else text
@@ -186,7 +186,7 @@ async def _asked(pool: Pool, server: Server, body: bytes) -> Connection:
 
 async def _read_to_end(connection: Connection) -> None:
     """All has been said; reading the end of the response as well lets its connection be used again."""
-    until = monotonic() + caps.LAST_BYTE_SECONDS
+    until = monotonic() + constants.LAST_BYTE_SECONDS
     while not connection.whole:
         await connection.read(until - monotonic())
 
@@ -203,7 +203,7 @@ class _Inflated:
         while True:
             data = self._inflate.unconsumed_tail or await self._answer.read(seconds)
             try:
-                plain = self._inflate.decompress(data, caps.INFLATED_BYTES)
+                plain = self._inflate.decompress(data, constants.INFLATED_BYTES)
             except zlib.error:
                 raise Broken("its compression is broken") from None
             if not data and not self._inflate.eof:
@@ -251,7 +251,7 @@ def _late(server: Server, began: bool, deadline: float) -> ModelError:
 
 async def _refusal(server: Server, connection: Connection) -> ModelError:
     status, headers = connection.status, connection.headers
-    shortest = caps.KEY_CHARS if status != 401 else caps.REFUSED_KEY_CHARS  # a 401 is about the key alone
+    shortest = constants.KEY_CHARS if status != 401 else constants.REFUSED_KEY_CHARS  # a 401 is about the key alone
     said = _reason(await _explanation(connection, server.limits.between))
     text = f"{server.name} answered {status}: {server.redact(said, shortest)[:500]}"
     if status in (401, 403) and server.unauthorized:
@@ -264,11 +264,11 @@ async def _explanation(connection: Connection, seconds: float) -> bytes:
     said, until = b"", monotonic() + seconds
     try:
         answer = _plain(connection)
-        while len(said) < caps.ERROR_BODY_BYTES and (piece := await answer.read(until - monotonic())):
+        while len(said) < constants.ERROR_BODY_BYTES and (piece := await answer.read(until - monotonic())):
             said += piece
     except OSError:
         pass
-    return said[: caps.ERROR_BODY_BYTES]
+    return said[: constants.ERROR_BODY_BYTES]
 
 
 def _reason(said: bytes) -> str:

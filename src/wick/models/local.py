@@ -26,7 +26,7 @@ from threading import Lock, Thread
 from typing import IO, Any
 from weakref import WeakValueDictionary, finalize
 
-from wick import caps
+from wick import constants
 from wick.errors import ConfigError, MissingExtra, ModelError
 from wick.messages import ImagePart, Message, Part, TextPart
 from wick.models import wire
@@ -151,7 +151,7 @@ def _smollm2() -> Path:
 # -- the process ----------------------------------------------------------------------------------------------------
 
 PROGRAM = Path(__file__).with_name("llama.py")
-LIMITS = TimeLimits(first_byte=caps.REPLY_SECONDS)  # a long prompt takes its time here, and so do those before it
+LIMITS = TimeLimits(first_byte=constants.REPLY_SECONDS)  # a long prompt takes its time here, and so do those before it
 REASON_SECONDS = 1.0  # llama.cpp says that a model cannot be loaded, and then why
 ERRORS, EVERYTHING = 1, 4  # how much llama.cpp says
 CRASHED = "llama.cpp crashed; try another file, a larger or a smaller context, or fewer threads"

@@ -9,7 +9,7 @@ from threading import Thread
 from typing import Any
 from urllib.request import ProxyHandler, build_opener
 
-from wick.caps import OLLAMA_SECONDS
+from wick.constants import OLLAMA_SECONDS
 from wick.errors import ConfigError
 
 _HOST = re.compile(r"(?:(https?)://)?(\[[0-9a-fA-F:.]+\]|[^:/@\s]*)(?::(\d+))?/?")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from codecs import BOM_UTF8
 
-from wick.caps import SSE_LINE_BYTES
+from wick.constants import SSE_LINE_BYTES
 from wick.errors import ModelError
 
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, TypeAdapter
 from starlette.responses import Response
 
-from wick.caps import MEDIA_CHARS
+from wick.constants import MEDIA_CHARS
 from wick.frozen import thaw
 from wick.messages import Message
 from wick.protocols import Summary

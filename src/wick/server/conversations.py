@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import suppress
 
-from wick import caps
+from wick import constants
 from wick.errors import StoreError
 from wick.protocols import Store, Summary
 from wick.server.errors import ApiError
@@ -60,9 +60,9 @@ class Conversations:
                 break
         self.limits.room("threads", self._counts[user.id])
 
-    async def expire(self, idle: float, *, owner: str = "", limit: int = caps.EXPIRED_AT_ONCE) -> int:
+    async def expire(self, idle: float, *, owner: str = "", limit: int = constants.EXPIRED_AT_ONCE) -> int:
         """Delete some threads that have been idle for so many seconds, and return how many."""
-        gone = await self.store.expire(idle, owner=owner, limit=min(limit, caps.EXPIRED_AT_ONCE))
+        gone = await self.store.expire(idle, owner=owner, limit=min(limit, constants.EXPIRED_AT_ONCE))
         for whose, _ in gone:
             if whose in self._counts:
                 self._counts[whose] = max(0, self._counts[whose] - 1)

@@ -9,7 +9,7 @@ from contextlib import aclosing, suppress
 from math import inf
 from time import monotonic
 
-from wick.caps import BEAT_SECONDS, STALLED_SECONDS
+from wick.constants import BEAT_SECONDS, STALLED_SECONDS
 from wick.errors import TEMPORARY, StoreError, public_text
 from wick.events import Failed, Resync
 from wick.protocols import News, Store

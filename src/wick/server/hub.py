@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
-from wick.caps import READER_BYTES, READER_FRAMES, TOLD_FRAMES
+from wick.constants import READER_BYTES, READER_FRAMES, TOLD_FRAMES
 from wick.events import (
     ApprovalRequest,
     ApprovalResponse,

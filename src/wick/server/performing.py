@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from time import monotonic, time
 from typing import Any, TypeGuard, TypeVar
 
-from wick import journal
-from wick.caps import MODEL_CRASHES, RUN_CRASHES
+from wick import run_log
+from wick.constants import MODEL_CRASHES, RUN_CRASHES
 from wick.errors import TEMPORARY, RunCrashed, StoreError, forget, public_text
 from wick.events import Done, Failed
 from wick.holders import has_ended, holder_name
@@ -264,7 +264,7 @@ class Performing:
             goes_on = thread.open_run is not None and thread.open_run["run"] == info.id
             if goes_on or said:
                 error = None if result.error is None else (code_of(result.error), public_text(result.error))
-                journal.give_up(thread, info.id, said, result.outcome, result.reason, error)
+                run_log.give_up(thread, info.id, said, result.outcome, result.reason, error)
                 await thread.saved()
             return goes_on or bool(said)
 

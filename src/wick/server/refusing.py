@@ -14,7 +14,7 @@ from fastapi import HTTPException
 from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from wick.caps import BODY_PACE, BODY_SECONDS
+from wick.constants import BODY_PACE, BODY_SECONDS
 from wick.server.errors import ApiError
 from wick.server.metrics import Metrics
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 
-from wick import caps
+from wick import constants
 from wick.server.conversations import Conversations
 
 logger = logging.getLogger("wick.server")
@@ -29,7 +29,7 @@ class Expiry:
             await asyncio.gather(task, return_exceptions=True)
 
     async def _look(self) -> None:
-        pause = min(caps.EXPIRE_SECONDS, max(1.0, self._seconds / 10))
+        pause = min(constants.EXPIRE_SECONDS, max(1.0, self._seconds / 10))
         while True:
             try:
                 while await self._conversations.expire(self._seconds):

@@ -21,7 +21,7 @@ from fastapi.routing import APIRoute, APIWebSocketRoute
 from pydantic.warnings import UnsupportedFieldAttributeWarning
 from starlette.routing import compile_path
 
-from wick.caps import JSON_VALUES
+from wick.constants import JSON_VALUES
 from wick.workers import in_thread
 
 SMALL_BYTES = 100_000  # of a body that is read at once, whatever is in it

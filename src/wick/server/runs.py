@@ -21,7 +21,7 @@ from typing import Any, Literal
 
 from wick.agent import Agent
 from wick.capabilities.sessions import Choice, Sessions
-from wick.caps import STALLED_SECONDS
+from wick.constants import STALLED_SECONDS
 from wick.errors import TEMPORARY, StoreError
 from wick.frozen import canonical, digest
 from wick.media import check_media

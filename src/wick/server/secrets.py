@@ -18,7 +18,7 @@ from urllib.parse import unquote, urlsplit
 
 from wick.capabilities.recorder import VALUE as TRACES
 from wick.capability import Capability
-from wick.caps import SECRET_CHARS, SECRET_DISTINCT, SECRET_LIVE_CHARS, SECRET_LOG_CHARS
+from wick.constants import SECRET_CHARS, SECRET_DISTINCT, SECRET_LIVE_CHARS, SECRET_LOG_CHARS
 from wick.events import ChatModelEnd, Emit, Event, ToolEnd, ToolStream, UserMessage
 from wick.hooks import after
 from wick.media import safe_part

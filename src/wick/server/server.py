@@ -27,7 +27,7 @@ from fastapi.routing import APIRoute
 from starlette.types import ASGIApp
 
 from wick.agent import Agent
-from wick.caps import SECRET_CHARS
+from wick.constants import SECRET_CHARS
 from wick.errors import ConfigError
 from wick.server.announcing import announcement
 from wick.server.app import create_app

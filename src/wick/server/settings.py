@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PrivateAttr, ValidationError
 
-from wick import caps
+from wick import constants
 from wick.config_text import Source, read
 from wick.data_folder import default_data
 from wick.errors import ConfigError
@@ -60,8 +60,8 @@ class Quotas(_Part):
     agents: int = Field(default=50, ge=0)
     terminals: int = Field(default=8, ge=0)
     streams: int = Field(default=200, ge=0)
-    disk: int = Field(default=caps.WORKSPACE_BYTES, ge=0)  # bytes of a workspace that the server made
-    reserve: int = Field(default=caps.RESERVED_BYTES, ge=0)  # bytes of a disk that no workspace takes
+    disk: int = Field(default=constants.WORKSPACE_BYTES, ge=0)  # bytes of a workspace that the server made
+    reserve: int = Field(default=constants.RESERVED_BYTES, ge=0)  # bytes of a disk that no workspace takes
     requests_per_second: float = Field(default=50.0, ge=0)
     burst: int = Field(default=200, ge=0)
 

@@ -17,7 +17,7 @@ import pytest
 import engines
 import images
 from faults.hostile_docker import Container
-from wick import caps
+from wick import constants
 from wick.backends.containers import shared
 from wick.backends.containers.engine import Process
 from wick.backends.containers.seccomp_profile import profile
@@ -37,8 +37,8 @@ def server() -> str:
 @pytest.fixture(autouse=True)
 def _patience(monkeypatch: pytest.MonkeyPatch) -> None:
     """A daemon that had no processor for some seconds is not one that does not answer."""
-    monkeypatch.setattr(caps, "DAEMON_SECONDS", 60.0)
-    monkeypatch.setattr(caps, "DAEMON_GRACE_SECONDS", 60.0)
+    monkeypatch.setattr(constants, "DAEMON_SECONDS", 60.0)
+    monkeypatch.setattr(constants, "DAEMON_GRACE_SECONDS", 60.0)
 
 
 @pytest.fixture
@@ -410,7 +410,7 @@ async def test_the_daemon_is_checked_before_it_runs(make: Make, server: str) -> 
 async def test_a_daemon_that_cannot_be_put_right(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     """Commands run all the same, and the reason is told."""
     backend = make()
-    monkeypatch.setattr("wick.caps.DAEMON_PAUSE_SECONDS", 0.5)
+    monkeypatch.setattr("wick.constants.DAEMON_PAUSE_SECONDS", 0.5)
     with monkeypatch.context() as wrong:
         wrong.setattr("wick.backends.containers.injecting.FILE", "/etc/passwd")
         assert await out(backend, "echo hi") == "hi"

@@ -14,7 +14,7 @@ from uuid import uuid4
 import pytest
 
 import engines
-from wick import caps
+from wick import constants
 from wick.backends.docker import Docker
 from wick.errors import BackendError
 
@@ -33,7 +33,7 @@ def private(tmp_path_factory: pytest.TempPathFactory) -> Iterator[engines.Privat
 @pytest.fixture
 async def make(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Make]:
     made = list[Docker]()
-    monkeypatch.setattr(caps, "DAEMON_SECONDS", 60.0)  # on a busy machine it may have no processor for a while
+    monkeypatch.setattr(constants, "DAEMON_SECONDS", 60.0)  # on a busy machine it may have no processor for a while
 
     def docker(image: str = "python", engine: engines.Running | None = None, **options: Any) -> Docker:
         there = engine or engines.here()
@@ -59,7 +59,7 @@ def impatient(*backends: Docker) -> None:
 def patient(*backends: Docker) -> None:
     """The engine is there again; a busy machine may take its time."""
     for backend in backends:
-        backend._life.engine.seconds = caps.ENGINE_SECONDS
+        backend._life.engine.seconds = constants.ENGINE_SECONDS
 
 
 async def begun(backend: Docker, command: str = WORKS, **options: Any) -> asyncio.Task[Any]:

@@ -345,7 +345,7 @@ async def test_an_engine_that_is_none(tmp_path: Path, answer: bytes) -> None:
 
 
 async def test_an_answer_without_an_end_is_not_read_to_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("wick.caps.ENGINE_ANSWER_BYTES", 10_000)
+    monkeypatch.setattr("wick.constants.ENGINE_ANSWER_BYTES", 10_000)
     server, url = await _served(tmp_path, b"HTTP/1.1 200 OK\r\n\r\n" + b"x" * 50_000)
     async with server, asyncio.timeout(20), engine(url) as there:
         with pytest.raises(EngineError, match="more than 10000 bytes"):

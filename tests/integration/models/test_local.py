@@ -23,13 +23,13 @@ from pydantic import BaseModel, Field
 
 from smollm2 import loaded, needs_smollm2
 from wick import Agent, Message, ToolCall, assistant, tool, user
-from wick.assemble import Reply
 from wick.errors import ConfigError, ModelError
 from wick.models import http, resolve
 from wick.models.llama import TOOLS_IN_WORDS, _template
 from wick.models.local import Local, _environment
 from wick.models.openai import OpenAI
 from wick.protocols import Finish, Request
+from wick.reply import Reply
 
 needs_smollm2()
 

@@ -22,7 +22,6 @@ from provider import FAULTS, WIRES, Answer, Call, Reply, Script, ScriptedServer,
 from provider.faults import stall
 from smollm2 import loaded, needs_smollm2
 from wick import Agent, ModelCall, Thread, ToolCall, before, tool, user
-from wick.assemble import Reply as Assembled
 from wick.capabilities.retry import Retry
 from wick.errors import ModelError
 from wick.messages import FilePart, ImagePart, Message, TextPart, assistant, tool_message
@@ -35,6 +34,7 @@ from wick.models.responses import OpenAIResponses
 from wick.operations import Result
 from wick.prices import Charge
 from wick.protocols import CallArgs, CallStart, Delta, Finish, Model, ReasoningDelta, Request, TextDelta, Usage
+from wick.reply import Reply as Assembled
 
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 DELTAS = (TextDelta, ReasoningDelta, CallStart, CallArgs, Usage, Finish)

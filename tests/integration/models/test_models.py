@@ -36,7 +36,7 @@ from provider import (
 )
 from provider.faults import before, corrupt, cut, drop_at, end, framed, reset, stall, swap_at, twice_at
 from provider.flow import STALL
-from wick import Agent, Message, Thread, caps, tool
+from wick import Agent, Message, Thread, constants, tool
 from wick.capabilities.retry import Retry
 from wick.errors import ModelError
 from wick.events import Event
@@ -425,7 +425,7 @@ async def test_a_conversation_with_another_model_is_taken_up(client: Client, ser
 async def test_a_conversation_of_many_turns(
     client: Client, server: ScriptedServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(caps, "LAST_BYTE_SECONDS", 30.0)  # for who is slow here, and not the server
+    monkeypatch.setattr(constants, "LAST_BYTE_SECONDS", 30.0)  # for who is slow here, and not the server
     turns = 12
     script = server.script(*[reply for n in range(turns) for reply in (_renamed(ADDS, n), SAYS)])
     model, thread = client(script), Thread()

@@ -14,7 +14,7 @@ from urllib.parse import unquote, urlsplit
 import pytest
 
 import wick
-from wick import caps, errors, events
+from wick import constants, errors, events
 from wick.config import RINGS
 from wick.server.access import ACCESS
 from wick.server.settings import Settings
@@ -151,7 +151,7 @@ def test_the_reference_has_every_route_setting_and_cap(site: Path) -> None:
 
     assert {path for _, path, _ in ACCESS} - codes("http") == set()
     assert {*Settings.model_fields} - codes("server-yaml") == set()
-    assert {name for name in vars(caps) if name.isupper()} - codes("caps") == set()
+    assert {name for name in vars(constants) if name.isupper()} - codes("caps") == set()
 
 
 def test_code_is_shown_as_code(site: Path) -> None:

@@ -16,7 +16,7 @@ import pytest
 from serving import Hosted, Served, hosted, talking
 from talk import ask, code
 from wick import Scripted
-from wick.caps import FILE_WRITE_BYTES
+from wick.constants import FILE_WRITE_BYTES
 from wick.messages import ToolCall
 from wick.server.identity import User
 

@@ -15,7 +15,8 @@ import pytest
 
 from serving import Hosted, events, eventually, hosted, talking
 from talkers import HELLO, Gate, agents, answer, get, names, say
-from wick import Agent, FunctionModel, Run, asking, assistant, before, user
+from wick import Agent, FunctionModel, Run, assistant, before, user
+from wick import approvals as asking
 from wick.capability import Capability
 from wick.errors import StoreError
 from wick.keeping import hold

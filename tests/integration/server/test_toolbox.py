@@ -138,7 +138,7 @@ async def test_a_web_search_is_listed_only_where_it_works(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, installed: bool
 ) -> None:
     if installed:
-        point = EntryPoint("mine", "wick.caps:CALLBACK_SECONDS", "wick.web_search")
+        point = EntryPoint("mine", "wick.constants:CALLBACK_SECONDS", "wick.web_search")
         monkeypatch.setattr("wick.capabilities.builtins.entry_points", lambda **group: [point])
     async with hosted(tmp_path, agents={"one": {"model": scripted()}}) as there:
         _, listed = await ask(there, "ada", "GET", "/agents/tools/available")

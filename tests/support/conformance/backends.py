@@ -22,7 +22,7 @@ import pytest
 import pytest_asyncio
 
 import engines
-from wick import caps
+from wick import constants
 from wick.backends.docker import Docker
 from wick.backends.local import Local
 from wick.backends.state import State
@@ -200,8 +200,8 @@ ON_HOST = [kind for kind in KINDS if kind != "state"]  # links and commands are 
 @pytest_asyncio.fixture(scope="module", loop_scope="module", params=[*KINDS])
 async def opened(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Place]:
     with _planted(), pytest.MonkeyPatch.context() as patience:
-        patience.setattr(caps, "DAEMON_SECONDS", 60.0)  # on a busy machine it may have no processor for a while
-        patience.setattr(caps, "DAEMON_GRACE_SECONDS", 60.0)
+        patience.setattr(constants, "DAEMON_SECONDS", 60.0)  # on a busy machine it may have no processor for a while
+        patience.setattr(constants, "DAEMON_GRACE_SECONDS", 60.0)
         async with KINDS[request.param](tmp_path_factory.mktemp(request.param)) as place:
             yield place
 

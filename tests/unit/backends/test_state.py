@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from wick import Thread
 from wick.backends.mapped import InThread
 from wick.backends.state import State
-from wick.caps import STATE_BYTES, STATE_FILE_BYTES
+from wick.constants import STATE_BYTES, STATE_FILE_BYTES
 from wick.errors import BackendError
 from wick.frozen import freeze
 from wick.protocols import Backend, Status

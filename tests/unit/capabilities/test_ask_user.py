@@ -303,7 +303,7 @@ async def test_an_answer_that_cannot_be_used_leads_to_another_question(store: St
 async def test_a_question_in_the_log_lapses(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     await kept(store, calls(ask()), seconds=100).run("go", thread="th_1")
     now = module.time()
-    monkeypatch.setattr("wick.asking.time", lambda: now + 101)
+    monkeypatch.setattr("wick.approvals.time", lambda: now + 101)
     result = await kept(store, "done", seconds=100).run(thread="th_1")
     assert result_of(result) == "the question lapsed before anybody answered: Which?"
     assert entries(result.thread, "answered")[-1]["lapsed"]

@@ -13,7 +13,7 @@ from wick import Agent, Scripted, Thread, assistant, system, user
 from wick.backends.state import State
 from wick.capabilities.context import Context
 from wick.capabilities.summarization import Summarization
-from wick.caps import CONTEXT_FILE_BYTES
+from wick.constants import CONTEXT_FILE_BYTES
 from wick.errors import ConfigError
 
 

@@ -34,7 +34,7 @@ from wick.backends.state import State
 from wick.capabilities.filesystem import FILE_TOOLS, Filesystem
 from wick.capabilities.permissions import Permissions
 from wick.capabilities.sessions import Sessions
-from wick.caps import RESULT_CHARS, STATE_BYTES, STATE_FILE_BYTES
+from wick.constants import RESULT_CHARS, STATE_BYTES, STATE_FILE_BYTES
 from wick.errors import BackendError, ConfigError, StoreError
 from wick.protocols import Backend, Protection
 from wick.shapes import Listing, Written

@@ -15,7 +15,7 @@ from wick.backends.state import State
 from wick.capabilities.filesystem import Filesystem
 from wick.capabilities.memory import Memory
 from wick.capabilities.summarization import Summarization
-from wick.caps import MEMORY_BYTES, MEMORY_FILE_BYTES
+from wick.constants import MEMORY_BYTES, MEMORY_FILE_BYTES
 from wick.errors import BackendError, ConfigError
 
 __all__ = ["folder", "local"]  # fixtures

@@ -31,7 +31,7 @@ from wick import (
 from wick.backends.local import Local
 from wick.capabilities.permissions import PLAN, Permissions, Verdict
 from wick.capabilities.sessions import Sessions
-from wick.caps import SHELL_INLINE_CHARS
+from wick.constants import SHELL_INLINE_CHARS
 from wick.errors import ConfigError
 from wick.replay import replay
 from wick.stores.in_memory import InMemory

@@ -20,7 +20,7 @@ from wick.capabilities.filesystem import Filesystem
 from wick.capabilities.permissions import Permissions
 from wick.capabilities.skills import SHIPPED, Skills
 from wick.capabilities.summarization import Summarization
-from wick.caps import SKILLS
+from wick.constants import SKILLS
 from wick.errors import BackendError, ConfigError
 from wick.skill import Skill
 

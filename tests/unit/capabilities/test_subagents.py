@@ -23,7 +23,7 @@ from wick import (
     Thread,
     ToolCall,
     ToolUse,
-    caps,
+    constants,
     guard,
     tool,
 )
@@ -942,4 +942,4 @@ async def test_a_description_is_for_the_user(tool_name: str) -> None:
     starts = ["on_subagent_start", *(["on_task_start"] if tool_name == "start_task" else [])]
     for event in starts:
         shown = told[event]["description"]
-        assert shown.startswith("look at it") and "\n" not in shown and len(shown) <= caps.TASK_DESCRIPTION_CHARS
+        assert shown.startswith("look at it") and "\n" not in shown and len(shown) <= constants.TASK_DESCRIPTION_CHARS

@@ -12,7 +12,7 @@ from wick.capabilities.limits import Limits
 from wick.capabilities.permissions import Permissions
 from wick.capabilities.summarization import Summarization
 from wick.capabilities.todos import Todos
-from wick.caps import TODOS
+from wick.constants import TODOS
 from wick.errors import ConfigError
 from wick.events import StateChange
 

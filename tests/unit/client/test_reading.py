@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wick import caps
+from wick import constants
 from wick.client.errors import ServerError
 from wick.client.reading import Frame, Frames, event_of
 from wick.events import (
@@ -52,7 +52,7 @@ def test_an_event_that_is_too_long_is_refused(monkeypatch: pytest.MonkeyPatch) -
     assert frames.feed(b"data: " + b"x" * 90) == []
     with pytest.raises(ServerError, match="longer than 100 bytes"):
         frames.feed(b"x" * 90)
-    assert caps.SSE_LINE_BYTES > 1_000_000
+    assert constants.SSE_LINE_BYTES > 1_000_000
 
 
 def test_what_is_no_json_is_an_error() -> None:

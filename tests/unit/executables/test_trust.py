@@ -179,7 +179,7 @@ def test_a_folder_of_programs_is_all_that_could_be_loaded_there(tmp_path: Path) 
 
 
 def test_a_folder_with_very_many_files_is_none_of_programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("wick.caps.HOOK_FILES", 3)
+    monkeypatch.setattr("wick.constants.HOOK_FILES", 3)
     for number in range(4):
         (tmp_path / f"file{number}").write_text("")
     with pytest.raises(ConfigError, match="has more than 3 files; that is no directory of hooks"):

@@ -18,7 +18,6 @@ from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
 from wick import Agent, tool
-from wick.assemble import Reply
 from wick.errors import ConfigError, ModelError
 from wick.messages import (
     FilePart,
@@ -37,6 +36,7 @@ from wick.models import http
 from wick.models.anthropic import MAX_TOKENS, Anthropic
 from wick.models.http import TimeLimits
 from wick.protocols import CallArgs, CallStart, Delta, Finish, ReasoningDelta, Request, TextDelta, Usage
+from wick.reply import Reply
 
 PNG = "iVBORw0KGgoAAAANSUhEUg=="
 PDF = "JVBERi0xLjQK"
@@ -435,7 +435,7 @@ async def test_a_stream_cut_anywhere_has_one_outcome(provider: Provider) -> None
 
 
 async def test_a_server_that_does_not_hang_up_is_not_waited_for(provider: Provider, monkeypatch: Any) -> None:
-    monkeypatch.setattr("wick.caps.LAST_BYTE_SECONDS", 0.01)
+    monkeypatch.setattr("wick.constants.LAST_BYTE_SECONDS", 0.01)
     provider.hang = True
     assert (await deltas(claude(provider.url)))[-1] == Finish("stop")
 
@@ -457,7 +457,7 @@ async def test_a_reader_who_leaves_ends_the_connection(provider: Provider) -> No
 
 
 async def test_the_connection_is_used_again(provider: Provider, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("wick.caps.LAST_BYTE_SECONDS", 30.0)
+    monkeypatch.setattr("wick.constants.LAST_BYTE_SECONDS", 30.0)
     for _ in range(3):
         await deltas(claude(provider.url))
     assert len(provider.connections) == 1

@@ -19,7 +19,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from wick import caps, user
+from wick import constants, user
 from wick.errors import ConfigError, ModelError
 from wick.models import connections, http
 from wick.models.connections import Broken, Connection, Place, Pool, Unreachable
@@ -146,9 +146,9 @@ async def test_more_than_the_answer_ends_the_connection() -> None:
         OK + b"transfer-encoding: chunked\r\n\r\n-5\r\nhello\r\n",
         OK + b"transfer-encoding: chunked\r\n\r\n0x5\r\nhello\r\n",
         OK + b"transfer-encoding: chunked\r\n\r\n5\r\nhelloXX5\r\nhello\r\n",
-        OK + b"x: " + b"x" * caps.HTTP_HEAD_BYTES,
-        OK + b"x: " + b"x" * caps.HTTP_HEAD_BYTES + b"\r\n\r\n",
-        OK + b"transfer-encoding: chunked\r\n\r\n1;" + b"x" * caps.HTTP_HEAD_BYTES,
+        OK + b"x: " + b"x" * constants.HTTP_HEAD_BYTES,
+        OK + b"x: " + b"x" * constants.HTTP_HEAD_BYTES + b"\r\n\r\n",
+        OK + b"transfer-encoding: chunked\r\n\r\n1;" + b"x" * constants.HTTP_HEAD_BYTES,
     ],
 )
 async def test_what_is_not_http_is_no_answer(data: bytes) -> None:
@@ -167,15 +167,15 @@ async def test_a_server_waits_for_who_reads_slowly() -> None:
     connection, wire = connected()
     asking = asyncio.create_task(connection.ask(b"", b"", 30))
     await asyncio.sleep(0)
-    connection.data_received(OK + b"content-length: %d\r\n\r\n" % (2 * caps.CONNECTION_BUFFER_BYTES))
+    connection.data_received(OK + b"content-length: %d\r\n\r\n" % (2 * constants.CONNECTION_BUFFER_BYTES))
     await asking
-    connection.data_received(b"x" * (caps.CONNECTION_BUFFER_BYTES + 1))
+    connection.data_received(b"x" * (constants.CONNECTION_BUFFER_BYTES + 1))
     assert wire.calls == ["pause"]
     read = len(await connection.read(30))
     assert read == connections.PORTION_BYTES and wire.calls == ["pause", "resume"]
-    while read <= caps.CONNECTION_BUFFER_BYTES:
+    while read <= constants.CONNECTION_BUFFER_BYTES:
         read += len(await connection.read(30))
-    assert read == caps.CONNECTION_BUFFER_BYTES + 1 and wire.calls == ["pause", "resume"]
+    assert read == constants.CONNECTION_BUFFER_BYTES + 1 and wire.calls == ["pause", "resume"]
 
 
 async def test_of_much_that_comes_at_once_some_is_read_and_others_have_a_turn() -> None:

@@ -37,8 +37,7 @@ from wick import (
     tool,
     user,
 )
-from wick.assemble import Reply
-from wick.caps import DEMO_VALUE_CHARS
+from wick.constants import DEMO_VALUE_CHARS
 from wick.errors import ModelError
 from wick.messages import FilePart, ImagePart, tool_message
 from wick.models import resolve
@@ -49,6 +48,7 @@ from wick.models.demo.instance import LABEL, instance
 from wick.models.demo.papers import slides
 from wick.models.demo.understand import MOST_JOBS, understand
 from wick.protocols import CallArgs, CallStart, Delta, Finish, Model, Request, TextDelta, Usage
+from wick.reply import Reply
 
 Todo = dict[str, str]
 

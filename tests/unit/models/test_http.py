@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from wick import caps, user
+from wick import constants, user
 from wick.errors import ModelError
 from wick.models import http
 from wick.models.openai import OpenAI
@@ -68,7 +68,7 @@ async def ask(model: OpenAI) -> list[Delta]:
 
 
 async def test_a_connection_is_used_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(caps, "LAST_BYTE_SECONDS", 30.0)
+    monkeypatch.setattr(constants, "LAST_BYTE_SECONDS", 30.0)
     server = Server(answers=9, keeps=9)
     async with server.running() as model:
         for _ in range(5):

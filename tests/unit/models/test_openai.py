@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
 from answering import Answering, answering, asking, deltas, sse
-from wick.assemble import Reply
 from wick.errors import ConfigError, ModelError
 from wick.messages import (
     FilePart,
@@ -31,6 +30,7 @@ from wick.messages import (
 from wick.models.http import Server
 from wick.models.openai import OpenAI, _Completion
 from wick.protocols import CallArgs, CallStart, Delta, Finish, ReasoningDelta, Request, TextDelta, Usage
+from wick.reply import Reply
 from wick.tools import Tool, tool
 
 PNG = "iVBORw0KGgo="

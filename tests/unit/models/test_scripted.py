@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wick import Agent, FunctionModel, Message, Scripted, ToolCall, assistant, tool, user
-from wick.assemble import Reply
 from wick.errors import ConfigError, ModelError, Paused
 from wick.messages import Reasoning
 from wick.models import resolve
 from wick.protocols import CallArgs, CallStart, Delta, Finish, Model, ReasoningDelta, Request, TextDelta, Usage
+from wick.reply import Reply
 
 ASKED = Request((user("hi there, how are you?"),))
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from serving import hosted, talking
-from wick.caps import JSON_VALUES
+from wick.constants import JSON_VALUES
 from wick.server import routing
 from wick.server.routing import Router, has_many
 

@@ -18,7 +18,7 @@ from contextlib import suppress
 from typing import Any, NoReturn
 from urllib.parse import quote
 
-from wick import caps
+from wick import constants
 from wick.backends.containers import shared
 from wick.backends.containers.engine import Engine, EngineError
 from wick.backends.containers.plan import NO_NEW_PRIVILEGES, PLACE, Plan
@@ -67,7 +67,7 @@ class Container:
 
     async def restart(self) -> None:
         """End everything that runs inside; files stay."""
-        await self.engine.ask("POST", f"{self._path}/restart", {"t": 1}, seconds=caps.LAUNCH_SECONDS)
+        await self.engine.ask("POST", f"{self._path}/restart", {"t": 1}, seconds=constants.LAUNCH_SECONDS)
 
     # -- finding ----------------------------------------------------------------------------------------------------
 
@@ -109,7 +109,7 @@ class Container:
         if found is None and self._pull:
             name, tag = _tagged(self.plan.image)
             query = {"fromImage": name, "tag": tag}
-            said = await self.engine.ask("POST", "/images/create", query, seconds=caps.PULL_SECONDS)
+            said = await self.engine.ask("POST", "/images/create", query, seconds=constants.PULL_SECONDS)
             found = await self.engine.find(path)
             if found is None:
                 raise BackendError(f"the image {self.plan.image} could not be pulled: {_last_words(said)}", "not_found")
@@ -137,13 +137,13 @@ class Container:
             await self._start()
         except (BackendError, asyncio.CancelledError):
             with suppress(BackendError, TimeoutError):  # if it stays, the next start replaces it
-                async with asyncio.timeout(caps.ENGINE_GRACE_SECONDS):
+                async with asyncio.timeout(constants.ENGINE_GRACE_SECONDS):
                     await asyncio.shield(_remove(self.engine, self.plan.name))
             raise
         return await self.inspect()
 
     async def _create(self, body: dict[str, Any]) -> None:
-        path, name, seconds = "/containers/create", {"name": self.plan.name}, caps.LAUNCH_SECONDS
+        path, name, seconds = "/containers/create", {"name": self.plan.name}, constants.LAUNCH_SECONDS
         try:
             await self.engine.ask("POST", path, name, body=body, seconds=seconds)
         except EngineError as error:  # Podman takes a seccomp profile as the path of a file on its machine
@@ -205,7 +205,7 @@ class Container:
 
     async def _start(self) -> None:
         try:
-            await self.engine.ask("POST", f"{self._path}/start", seconds=caps.LAUNCH_SECONDS)
+            await self.engine.ask("POST", f"{self._path}/start", seconds=constants.LAUNCH_SECONDS)
         except EngineError as error:
             if error.status == 400 or error.status >= 500:
                 raise BackendError(f"the container could not be started: {error}", "failed") from None
@@ -257,7 +257,7 @@ async def _remove(engine: Engine, name: str, *, gently: bool = False) -> None:
     path = f"/containers/{quote(name, safe='')}"
     if gently:
         try:
-            await engine.ask("POST", f"{path}/stop", {"t": 1}, seconds=caps.LAUNCH_SECONDS)
+            await engine.ask("POST", f"{path}/stop", {"t": 1}, seconds=constants.LAUNCH_SECONDS)
         except EngineError as error:
             if not error.status:  # nobody answers; a refusal to stop is none to remove
                 raise
@@ -267,7 +267,7 @@ async def _remove(engine: Engine, name: str, *, gently: bool = False) -> None:
 async def _forgive(engine: Engine, path: str, query: Mapping[str, bool] | None = None) -> None:
     """Delete what may be gone already, is being deleted by somebody else, or (a network) is used by somebody else."""
     try:
-        await engine.ask("DELETE", path, query, seconds=caps.LAUNCH_SECONDS)
+        await engine.ask("DELETE", path, query, seconds=constants.LAUNCH_SECONDS)
     except EngineError as error:
         if error.status not in (403, 404, 409):
             raise

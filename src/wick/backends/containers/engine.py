@@ -20,7 +20,7 @@ from weakref import WeakKeyDictionary
 
 import aiohttp
 
-from wick import caps
+from wick import constants
 from wick.backends.containers.address import Address, address
 from wick.backends.containers.ssh import Tunnel
 from wick.errors import BackendError
@@ -48,7 +48,7 @@ class Engine:
         url: str = "",
         *,
         tls: str | ssl.SSLContext | None = None,
-        seconds: float = caps.ENGINE_SECONDS,
+        seconds: float = constants.ENGINE_SECONDS,
     ) -> None:
         self.address = address(url, tls)
         self.seconds = seconds
@@ -159,9 +159,9 @@ class Engine:
     async def _dial(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         kept = await self._connections()
         if kept.path:
-            return await asyncio.open_unix_connection(kept.path, limit=caps.ENGINE_BUFFER_BYTES)
+            return await asyncio.open_unix_connection(kept.path, limit=constants.ENGINE_BUFFER_BYTES)
         where = self.address
-        return await asyncio.open_connection(where.host, where.port, ssl=where.tls, limit=caps.ENGINE_BUFFER_BYTES)
+        return await asyncio.open_connection(where.host, where.port, ssl=where.tls, limit=constants.ENGINE_BUFFER_BYTES)
 
     async def _connections(self) -> _Connections:
         loop = asyncio.get_running_loop()
@@ -205,7 +205,7 @@ async def _keep_open(where: Address) -> AsyncGenerator[_Connections, None]:
         connector: aiohttp.BaseConnector = aiohttp.UnixConnector(path, limit=0, force_close=not tunnel)
     else:
         connector = aiohttp.TCPConnector(limit=0, force_close=True, ssl=where.tls or False)
-    limits = aiohttp.ClientTimeout(total=None, sock_connect=caps.CONNECT_SECONDS)
+    limits = aiohttp.ClientTimeout(total=None, sock_connect=constants.CONNECT_SECONDS)
     session = aiohttp.ClientSession(connector=connector, timeout=limits, trust_env=False)
     try:
         yield _Connections(session, path, tunnel)
@@ -227,9 +227,9 @@ async def _bounded(response: aiohttp.ClientResponse) -> bytes:
     said = bytearray()
     async for chunk in response.content.iter_any():
         said += chunk
-        if len(said) > caps.ENGINE_ANSWER_BYTES:
+        if len(said) > constants.ENGINE_ANSWER_BYTES:
             response.close()
-            raise EngineError(f"the engine answered with more than {caps.ENGINE_ANSWER_BYTES} bytes", "too_large")
+            raise EngineError(f"the engine answered with more than {constants.ENGINE_ANSWER_BYTES} bytes", "too_large")
     return bytes(said)
 
 
@@ -253,7 +253,7 @@ async def _upgraded(reader: asyncio.StreamReader) -> None:
         return
     sizes = [line.partition(":")[2] for line in lines if line.lower().startswith("content-length:")]
     size = int(sizes[0]) if sizes and sizes[0].strip().isdigit() else 0
-    said = await reader.readexactly(min(size, caps.ERROR_BODY_BYTES))
+    said = await reader.readexactly(min(size, constants.ERROR_BODY_BYTES))
     raise refusal(int(status) if status.isdigit() else 500, said)
 
 
@@ -326,7 +326,7 @@ class Process:
         """The next pieces, as (1 for stdout or 2 for stderr, bytes); none at the end."""
         if self._reader is None:
             return []
-        while data := await self._reader.read(caps.ENGINE_BUFFER_BYTES):
+        while data := await self._reader.read(constants.ENGINE_BUFFER_BYTES):
             pieces = [(1, data)] if self._frames is None else self._frames.feed(data)
             if pieces:
                 return pieces

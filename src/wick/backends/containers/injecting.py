@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 from typing import Any
 
-from wick import caps
+from wick import constants
 from wick.backends.containers import shared
 from wick.backends.containers.container import Container
 from wick.backends.containers.engine import EngineError, Process
@@ -69,14 +69,14 @@ class Launched:
 async def launch(container: Container, found: dict[str, Any], how: str, token: str) -> Launched:
     """Start a daemon in a running container; a NoDaemon says why there is none."""
     try:
-        async with asyncio.timeout(caps.DAEMON_SECONDS):
+        async with asyncio.timeout(constants.DAEMON_SECONDS):
             try:
                 return await _launched(container, found, how, token)
             except _Changed:
                 await container.inject()
                 return await _launched(container, found, how, token)
     except TimeoutError:
-        raise NoDaemon(f"the daemon did not answer within {caps.DAEMON_SECONDS:g} s") from None
+        raise NoDaemon(f"the daemon did not answer within {constants.DAEMON_SECONDS:g} s") from None
     except (EngineError, OSError) as error:
         raise NoDaemon(f"the daemon could not be started: {error}") from None
     except BackendError as error:
@@ -95,7 +95,7 @@ async def _keep(container: Container, found: dict[str, Any], how: str, token: st
     else:
         daemon = await _by_socket(container, found, how, token)
     try:
-        await daemon.ping(caps.DAEMON_SECONDS)
+        await daemon.ping(constants.DAEMON_SECONDS)
         yield daemon
     finally:
         await daemon.close()

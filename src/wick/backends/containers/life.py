@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from wick import caps
+from wick import constants
 from wick.backends.containers import shared
 from wick.backends.containers.container import Container
 from wick.backends.containers.engine import Engine
@@ -112,7 +112,7 @@ class Life:
         now = asyncio.get_running_loop().time()
         if link.daemon is not None:
             return True
-        return now < link.seen_at + caps.CONTAINER_FRESH_SECONDS and not self._wants_daemon(link)
+        return now < link.seen_at + constants.CONTAINER_FRESH_SECONDS and not self._wants_daemon(link)
 
     async def _launch(self, link: Link) -> None:
         if self.status.state != "launched":
@@ -172,7 +172,7 @@ class Life:
         except NoDaemon as reason:
             link.why = f"commands go through the engine's exec, for {reason}"
             link.retry_at = (
-                float("inf") if reason.final else asyncio.get_running_loop().time() + caps.DAEMON_PAUSE_SECONDS
+                float("inf") if reason.final else asyncio.get_running_loop().time() + constants.DAEMON_PAUSE_SECONDS
             )
 
 

@@ -18,7 +18,7 @@ from contextlib import asynccontextmanager, suppress
 from contextvars import Context
 from typing import Any
 
-from wick import caps
+from wick import constants
 from wick.backends.containers.plain import Plain
 from wick.backends.daemon import on_host
 from wick.backends.workspace_guard import WorkspaceGuard, explain_moved, explain_stuck, to_its_end
@@ -132,7 +132,7 @@ class MountGuards:
     async def _follow(self, list_jobs: ListJobs, tidy: Callable[[], None]) -> None:
         try:
             while any(guard in self.open for guard in self._jobs.values()):
-                await asyncio.sleep(caps.WATCH_SECONDS)
+                await asyncio.sleep(constants.WATCH_SECONDS)
                 with suppress(BackendError):
                     known = {(runner, job["id"]) for runner, job in await list_jobs()}
                     for key in self._jobs.keys() - known:

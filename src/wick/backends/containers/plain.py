@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 from weakref import WeakSet
 
-from wick import caps
+from wick import constants
 from wick.backends.containers.engine import Engine, EngineError, Process
 from wick.backends.containers.lifeline import Lifeline
 from wick.backends.containers.scripts import MARK, RUN, SHELL, escaped
@@ -44,7 +44,9 @@ class _Call:
     on_output: OnOutput | None = None
     began: float = field(default_factory=time.monotonic)
     outputs: dict[int, HeadAndTail] = field(
-        default_factory=lambda: {n: HeadAndTail(caps.OUTPUT_HEAD_BYTES, caps.OUTPUT_TAIL_BYTES) for n in STREAMS}
+        default_factory=lambda: {
+            n: HeadAndTail(constants.OUTPUT_HEAD_BYTES, constants.OUTPUT_TAIL_BYTES) for n in STREAMS
+        }
     )
 
     def take(self, pieces: list[tuple[int, bytes]]) -> None:
@@ -112,7 +114,7 @@ class Plain:
             with suppress(BackendError, OSError):  # the container is gone, and all with it
                 if not await self._lifeline.tidy():
                     path = f"/containers/{self._container}/restart"
-                    await self._engine.ask("POST", path, {"t": 0}, seconds=caps.LAUNCH_SECONDS)
+                    await self._engine.ask("POST", path, {"t": 0}, seconds=constants.LAUNCH_SECONDS)
             self.tidy.set()
 
     async def _enter(self) -> None:
@@ -138,7 +140,7 @@ class Plain:
         *,
         workdir: str,
         stdin: bytes = b"",
-        timeout: float = caps.COMMAND_SECONDS,
+        timeout: float = constants.COMMAND_SECONDS,
         env: Mapping[str, str] | None = None,
         on_output: OnOutput | None = None,
     ) -> Executed:
@@ -196,7 +198,7 @@ class Plain:
         """The time limit is reached: end everything, and take the output that is still on its way."""
         gone = await self.end(call.mark)
         with suppress(TimeoutError, EngineError, OSError):
-            async with asyncio.timeout(caps.END_SECONDS):
+            async with asyncio.timeout(constants.END_SECONDS):
                 await _listen(process, call)
         error = f"the command was stopped after {call.limit:g} s, its time limit; give it more time"
         error += ", or run it in the background"
@@ -205,10 +207,10 @@ class Plain:
     async def end(self, mark: str, *, gently: bool = True) -> bool:
         """End what carries the mark; whether it is known to be gone."""
         try:
-            async with asyncio.timeout(caps.END_SECONDS + 2):
+            async with asyncio.timeout(constants.END_SECONDS + 2):
                 if gently:
                     await self._lifeline.signal("TERM", mark)
-                    await asyncio.sleep(caps.COMMAND_GRACE_SECONDS)
+                    await asyncio.sleep(constants.COMMAND_GRACE_SECONDS)
                 return await (self._lifeline.end_all() if self._users == 1 else self._lifeline.signal("KILL", mark))
         except (BackendError, OSError):
             return False
@@ -226,7 +228,7 @@ class Plain:
             while pieces := await process.read():
                 for stream, data in pieces:
                     said.setdefault(stream, bytearray()).extend(data)
-                if max(map(len, said.values())) > (most or caps.ENGINE_ANSWER_BYTES):
+                if max(map(len, said.values())) > (most or constants.ENGINE_ANSWER_BYTES):
                     raise BackendError("the container answered with more than was asked for", "too_large")
             return await process.exit_code(), bytes(said[1]), bytes(said[2])
         finally:
@@ -237,8 +239,10 @@ class Plain:
     # -- in the background ------------------------------------------------------------------------------------------
 
     async def job(self, command: str, *, workdir: str, env: Mapping[str, str] | None = None) -> Job:
-        if sum(job.running for job in self._jobs.values()) >= caps.JOBS_AT_ONCE:
-            raise BackendError(f"{caps.JOBS_AT_ONCE} commands run in the background already; end one first", "failed")
+        if sum(job.running for job in self._jobs.values()) >= constants.JOBS_AT_ONCE:
+            raise BackendError(
+                f"{constants.JOBS_AT_ONCE} commands run in the background already; end one first", "failed"
+            )
         job = _Job(command, self._mark())
         async with self._beginning():
             argv = ["sh", "-c", RUN, "wick-run", escaped(workdir), job.mark, "0", escaped(command)]
@@ -246,7 +250,7 @@ class Plain:
         self._jobs[job.id] = job
         job.task = asyncio.create_task(job.follow(process), name=f"wick job {job.id}")
         job.task.add_done_callback(lambda _: self._leave())
-        for old in [one.id for one in self._jobs.values() if not one.running][: -caps.JOBS_KEPT]:
+        for old in [one.id for one in self._jobs.values() if not one.running][: -constants.JOBS_KEPT]:
             del self._jobs[old]
         return job.described()
 
@@ -263,7 +267,7 @@ class Plain:
         job = self._job(id)
         if job.running:
             await self.end(job.mark)
-            await asyncio.wait([job.task] if job.task else [], timeout=caps.END_SECONDS)
+            await asyncio.wait([job.task] if job.task else [], timeout=constants.END_SECONDS)
         return job.described()
 
     def _job(self, id: str) -> _Job:
@@ -373,8 +377,8 @@ async def _look(process: Process) -> list[tuple[int, bytes]]:
 
 async def _feed(process: Process, data: bytes) -> None:
     with suppress(OSError):  # it does not read all of its input, as it may
-        for at in range(0, len(data), caps.ENGINE_BUFFER_BYTES):
-            process.write(data[at : at + caps.ENGINE_BUFFER_BYTES])
+        for at in range(0, len(data), constants.ENGINE_BUFFER_BYTES):
+            process.write(data[at : at + constants.ENGINE_BUFFER_BYTES])
             await process.drain()
 
 

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from wick import caps
+from wick import constants
 from wick.backends.containers.seccomp_profile import profile
 from wick.errors import ConfigError
 
@@ -35,10 +35,10 @@ UNITS = {"": 1, "b": 1, "k": 1_000, "m": 1_000_000, "g": 1_000_000_000}
 class Limits:
     """What a container may use: bytes of memory, processes, processors, and bytes of /tmp (which is memory)."""
 
-    memory: int = caps.CONTAINER_MEMORY
-    pids: int = caps.CONTAINER_PIDS
-    cpus: float = caps.CONTAINER_CPUS
-    tmp: int = caps.CONTAINER_TMP_BYTES
+    memory: int = constants.CONTAINER_MEMORY
+    pids: int = constants.CONTAINER_PIDS
+    cpus: float = constants.CONTAINER_CPUS
+    tmp: int = constants.CONTAINER_TMP_BYTES
 
     @classmethod
     def read(cls, given: Mapping[str, float | str] | Limits | None) -> Limits:

@@ -18,7 +18,7 @@ from functools import partial
 from itertools import islice
 from typing import Literal, NoReturn
 
-from wick import caps
+from wick import constants
 from wick.backends.containers.plain import Plain
 from wick.backends.containers.scripts import MARK, escaped
 from wick.backends.containers.shelltalk import BLOCK, SCRIPT, TREE_BYTES, Place, Talk
@@ -75,12 +75,12 @@ class ShellFiles:
             {"name": name, "type": kind(mode), "size": size if kind(mode) in ("file", "link") else 0}
             for name, mode, size in sorted(records(said))
         ]
-        cut = len(said) >= TREE_BYTES or len(entries) > caps.LIST_ENTRIES
-        return {"path": path, "entries": entries[: caps.LIST_ENTRIES], "truncated": cut}
+        cut = len(said) >= TREE_BYTES or len(entries) > constants.LIST_ENTRIES
+        return {"path": path, "entries": entries[: constants.LIST_ENTRIES], "truncated": cut}
 
     async def read(self, path: str, *, offset: int = 0, limit: int | None = None) -> Content:
         check_range(offset, limit)
-        most = caps.FILE_READ_BYTES if limit is None else min(limit, caps.FILE_READ_BYTES)
+        most = constants.FILE_READ_BYTES if limit is None else min(limit, constants.FILE_READ_BYTES)
         async with self._talk(path) as talk:
             place = talk.place
             self._may_read(place, path)
@@ -93,7 +93,7 @@ class ShellFiles:
 
     async def lines(self, path: str, *, offset: int = 0, limit: int | None = None) -> Lines:
         check_range(offset, limit)
-        most = 2 * caps.FILE_READ_BYTES
+        most = 2 * constants.FILE_READ_BYTES
         async with self._talk(path) as talk:
             place = talk.place
             self._may_read(place, path)
@@ -112,7 +112,7 @@ class ShellFiles:
         async with self._talk(path) as talk:
             place = talk.place
             self._may_read(place, path)
-            data = await _range(talk, 0, caps.EDIT_BYTES)
+            data = await _range(talk, 0, constants.EDIT_BYTES)
         return lines_of(path, [data], place.size, offset, limit)
 
     async def glob(self, pattern: str, path: str = ".", *, everything: bool = False) -> Found:
@@ -127,10 +127,10 @@ class ShellFiles:
             if link and not await self._leads_to_file(name):
                 continue
             files.append(name)
-            if len(files) > caps.GLOB_FILES:
+            if len(files) > constants.GLOB_FILES:
                 break
-        cut = len(files) > caps.GLOB_FILES or budget.spent or tree.cut
-        return {"files": files[: caps.GLOB_FILES], "truncated": cut}
+        cut = len(files) > constants.GLOB_FILES or budget.spent or tree.cut
+        return {"files": files[: constants.GLOB_FILES], "truncated": cut}
 
     async def grep(
         self, pattern: str, path: str = ".", *, glob: str = "", ignore_case: bool = False, everything: bool = False
@@ -147,7 +147,7 @@ class ShellFiles:
         async with aclosing(self._texts(files)) as texts:
             async for name, data in texts:
                 for line, text in await in_thread(partial(_matches, search, data), "grep"):
-                    if len(matches) == caps.GREP_MATCHES:
+                    if len(matches) == constants.GREP_MATCHES:
                         return {"matches": matches, "truncated": True}
                     matches.append({"file": name, "line": line, "text": text})
                 if not budget.read(len(data)):
@@ -158,8 +158,10 @@ class ShellFiles:
 
     async def write(self, path: str, content: str | bytes) -> Written:
         data = encoded(content)
-        if len(data) > caps.FILE_WRITE_BYTES:
-            raise BackendError(f"{path} would have {len(data)} bytes; the most is {caps.FILE_WRITE_BYTES}", "too_large")
+        if len(data) > constants.FILE_WRITE_BYTES:
+            raise BackendError(
+                f"{path} would have {len(data)} bytes; the most is {constants.FILE_WRITE_BYTES}", "too_large"
+            )
         if path.endswith("/"):
             self._inside(path)
             _fail_at(errno.EISDIR, path)
@@ -176,11 +178,11 @@ class ShellFiles:
                 place = talk.place
                 self._protected.check_change(place.names, path)
                 self._may_read(place, path)
-                if place.size > caps.EDIT_BYTES:
+                if place.size > constants.EDIT_BYTES:
                     raise BackendError(
-                        f"{path} is larger than {caps.EDIT_BYTES} bytes; edit it by a command", "too_large"
+                        f"{path} is larger than {constants.EDIT_BYTES} bytes; edit it by a command", "too_large"
                     )
-                data = await _range(talk, 0, caps.EDIT_BYTES)
+                data = await _range(talk, 0, constants.EDIT_BYTES)
             data, count = edited(path, data, old, new, replace_all=replace_all, occurrence=occurrence)
             async with self._talk(path) as talk:
                 place = talk.place
@@ -235,13 +237,13 @@ class ShellFiles:
         args += ["", ""] if target is None else [escaped(self._inside(target)), ""]
         process = await self._plain.start(["sh", "-c", SCRIPT, "wick", *args], stdin=True, env={MARK: mark})
         try:
-            async with asyncio.timeout(caps.FILE_SECONDS):
+            async with asyncio.timeout(constants.FILE_SECONDS):
                 talk = Talk(process)
                 await talk.look(two=target is not None)
                 yield talk
         except TimeoutError:
             await self._plain.end(mark, gently=False)
-            raise BackendError(f"{path} took longer than {caps.FILE_SECONDS:g} s", "failed") from None
+            raise BackendError(f"{path} took longer than {constants.FILE_SECONDS:g} s", "failed") from None
         except asyncio.CancelledError:
             await asyncio.shield(self._plain.end(mark, gently=False))
             raise
@@ -305,7 +307,7 @@ class ShellFiles:
         if not everything:
             above = ["/".join((*start[:depth], ".gitignore")) for depth in range(len(start))]
             inner = ["/".join(names) for names, mode in found if names[-1] == ".gitignore" and stat.S_ISREG(mode)]
-            async with aclosing(self._texts([*above, *inner], caps.IGNORE_BYTES)) as texts:
+            async with aclosing(self._texts([*above, *inner], constants.IGNORE_BYTES)) as texts:
                 async for name, data in texts:
                     rules[name] = data.decode("utf-8", "surrogateescape")
         return Tree(start, found, rules, len(said) >= TREE_BYTES)
@@ -359,7 +361,7 @@ def _text(data: bytes) -> list[bytes]:
 
 def _matches(search: Search, data: bytes) -> list[tuple[int, str]]:
     """The lines that match, one more than are ever shown."""
-    return list(islice(search.lines(_text(data)), caps.GREP_MATCHES + 1))
+    return list(islice(search.lines(_text(data)), constants.GREP_MATCHES + 1))
 
 
 def _there(place: Place) -> None:

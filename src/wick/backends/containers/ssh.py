@@ -9,10 +9,10 @@ from asyncio.subprocess import PIPE, Process
 from contextlib import suppress
 from pathlib import Path
 
-from wick import caps
+from wick import constants
 
 # Nobody is here to type a password, and a machine that does not answer is not waited for.
-OPTIONS = ("-T", "-oBatchMode=yes", f"-oConnectTimeout={caps.CONNECT_SECONDS:.0f}", "-oServerAliveInterval=15")
+OPTIONS = ("-T", "-oBatchMode=yes", f"-oConnectTimeout={constants.CONNECT_SECONDS:.0f}", "-oServerAliveInterval=15")
 REMOTE = ("docker", "system", "dial-stdio")
 
 
@@ -87,7 +87,7 @@ class Tunnel:
 
 async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     with suppress(OSError):
-        while data := await reader.read(caps.ENGINE_BUFFER_BYTES):
+        while data := await reader.read(constants.ENGINE_BUFFER_BYTES):
             writer.write(data)
             await writer.drain()
         if writer.can_write_eof():

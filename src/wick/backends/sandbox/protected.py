@@ -13,7 +13,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from wick import caps
+from wick import constants
 from wick.beneath import Beneath
 from wick.errors import BackendError
 from wick.plants import Entry
@@ -66,11 +66,11 @@ def _folders_above(path: str) -> list[str]:
 def check_number(covers: Collection[Cover]) -> None:
     """Refuse a command where some protected paths would be left without a mount."""
     mounted = [cover.path for cover in covers if cover.how != "leave"]
-    if len(mounted) > caps.PROTECTED_MOUNTS:
+    if len(mounted) > constants.PROTECTED_MOUNTS:
         some = ", ".join(sorted(mounted)[:3])
         raise BackendError(
             f"the workspace has {len(mounted)} protected paths ({some}, …), and a command can be kept from "
-            f"{caps.PROTECTED_MOUNTS} at most; move some out of the workspace, or protect fewer names",
+            f"{constants.PROTECTED_MOUNTS} at most; move some out of the workspace, or protect fewer names",
             "protected",
         )
 

@@ -11,7 +11,7 @@ from pathlib import Path
 PACKAGE = Path(__file__).parent.parent.parent
 # What runs inside containers: the standard library only, Python 3.8.
 MODULES = (
-    *("errors", "caps", "shapes", "beneath", "namespaces", "processes", "disk_usage"),
+    *("errors", "constants", "shapes", "beneath", "namespaces", "processes", "disk_usage"),
     *("patterns", "walking", "texts", "searching", "pinning", "protecting", "refusals", "descriptors", "workspace"),
     *("git_settings", "plants"),
 )

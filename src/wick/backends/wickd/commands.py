@@ -10,7 +10,7 @@ from collections import deque
 from contextlib import suppress
 from typing import Callable, Sequence
 
-from wick import caps
+from wick import constants
 from wick.backends.wickd.command import Command
 from wick.backends.wickd.disk import DiskWatch
 from wick.backends.wickd.polling import Loop, Timer
@@ -46,7 +46,7 @@ class Commands:
 
     @property
     def full(self) -> bool:
-        return len(self._waiting) >= caps.COMMANDS_WAITING
+        return len(self._waiting) >= constants.COMMANDS_WAITING
 
     def start(self, command: Command) -> None:
         """Run a command as soon as a supervisor is ready for it, which is at once unless very many run."""
@@ -68,7 +68,7 @@ class Commands:
             return
         supervisor = next(one for one, its in self._running.items() if its is command)
         supervisor.end(command.number)
-        patience = caps.COMMAND_GRACE_SECONDS + caps.END_SECONDS + 0.1
+        patience = constants.COMMAND_GRACE_SECONDS + constants.END_SECONDS + 0.1
         command.timers.append(self._loop.later(patience, lambda: self._give_up_on(supervisor)))
 
     def close(self, seconds: float = 2.0) -> None:
@@ -109,7 +109,7 @@ class Commands:
         self._fewest_ready = min(self._fewest_ready, len(self._ready))
 
     def _can_grow(self) -> bool:
-        if len(self._running) >= caps.COMMANDS_AT_ONCE + caps.JOBS_AT_ONCE + caps.TERMINALS_AT_ONCE:
+        if len(self._running) >= constants.COMMANDS_AT_ONCE + constants.JOBS_AT_ONCE + constants.TERMINALS_AT_ONCE:
             return False
         try:
             self._grow()

@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from typing import Callable
 
-from wick import caps, shapes
+from wick import constants, shapes
 from wick.backends.wickd.command import Command, Ended
 from wick.backends.wickd.outputs import Ring
 
@@ -18,7 +18,7 @@ class Background:
 
     def __init__(self, id: str, label: str) -> None:
         self.id, self.label, self.started = id, label, time.time()
-        self.output = Ring(caps.JOB_OUTPUT_BYTES)
+        self.output = Ring(constants.JOB_OUTPUT_BYTES)
         self.running, self.exit_code, self.error = True, -1, ""
 
     def described(self) -> shapes.Job:

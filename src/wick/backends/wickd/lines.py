@@ -11,7 +11,7 @@ from _operator import _compare_digest  # `hmac` gives it too, with all of OpenSS
 from collections import deque
 from typing import Any, Callable
 
-from wick import caps
+from wick import constants
 from wick.backends.wickd.polling import Loop
 
 READ_BYTES, WRITE_BYTES = 262_144, 1_048_576  # at once
@@ -86,7 +86,7 @@ class Lines:
             self._searched, self._skipping = 0, False
             return line
         self._searched = len(self._said)
-        if self._searched > (TOKEN_LINE_BYTES if self._token else caps.WIRE_LINE_BYTES):
+        if self._searched > (TOKEN_LINE_BYTES if self._token else constants.WIRE_LINE_BYTES):
             self._skip()
         return None
 
@@ -96,7 +96,9 @@ class Lines:
             self.close()
             return
         if not self._skipping:
-            self.refuse("", f"a request is longer than {caps.WIRE_LINE_BYTES} bytes; send less at once", "too_large")
+            self.refuse(
+                "", f"a request is longer than {constants.WIRE_LINE_BYTES} bytes; send less at once", "too_large"
+            )
         self._skipping = True
         self._said, self._searched = bytearray(), 0
 
@@ -148,6 +150,6 @@ class Lines:
 
     def _wait_for_reader(self) -> None:
         """Output waits while the client does not read; so do further requests when it gets worse."""
-        self.wait(self._unread > caps.WIRE_BUFFER_BYTES)
+        self.wait(self._unread > constants.WIRE_BUFFER_BYTES)
         if self.open:
-            self._loop.on_read(self._reads, None if self._unread > 32 * caps.WIRE_BUFFER_BYTES else self._read)
+            self._loop.on_read(self._reads, None if self._unread > 32 * constants.WIRE_BUFFER_BYTES else self._read)

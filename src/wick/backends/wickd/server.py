@@ -11,7 +11,7 @@ import sys
 from base64 import b64encode
 from typing import Callable
 
-from wick import caps
+from wick import constants
 from wick.backends.wickd import files
 from wick.backends.wickd.command import Command, Ended
 from wick.backends.wickd.commands import Commands
@@ -127,8 +127,8 @@ class Connection(Lines):
     # -- jobs -------------------------------------------------------------------------------------------------------
 
     def _job(self, id: str, wanted: Wanted) -> None:
-        if sum(job.running for job in self._jobs.values()) >= caps.JOBS_AT_ONCE:
-            raise BackendError(f"{caps.JOBS_AT_ONCE} jobs are running already; end one first", "busy")
+        if sum(job.running for job in self._jobs.values()) >= constants.JOBS_AT_ONCE:
+            raise BackendError(f"{constants.JOBS_AT_ONCE} jobs are running already; end one first", "busy")
         spec = wanted.spec()
         self._job_count += 1
         job = Job(f"job-{self._job_count}", id, wanted.text("label") or wanted.text("cmd") or " ".join(spec["argv"]))
@@ -155,7 +155,7 @@ class Connection(Lines):
     def _keep(self, job: Job) -> None:
         self._jobs[job.id] = job
         ended = [one.id for one in self._jobs.values() if not one.running]
-        for id in ended[: max(0, len(ended) - caps.JOBS_KEPT)]:
+        for id in ended[: max(0, len(ended) - constants.JOBS_KEPT)]:
             del self._jobs[id]
 
     def _list_jobs(self, id: str, wanted: Wanted) -> None:
@@ -181,12 +181,12 @@ class Connection(Lines):
     # -- terminals --------------------------------------------------------------------------------------------------
 
     def _pty(self, id: str, wanted: Wanted) -> None:
-        if len(self._windows) >= caps.TERMINALS_AT_ONCE:
-            raise BackendError(f"{caps.TERMINALS_AT_ONCE} terminals are open already; close one first", "busy")
+        if len(self._windows) >= constants.TERMINALS_AT_ONCE:
+            raise BackendError(f"{constants.TERMINALS_AT_ONCE} terminals are open already; close one first", "busy")
 
         def take(data: bytes) -> None:
             self._windows[id] += len(data)
-            command.pause(self._windows[id] > caps.TERMINAL_WINDOW_BYTES)
+            command.pause(self._windows[id] > constants.TERMINAL_WINDOW_BYTES)
             self.reply(id, chunk="output", data=b64encode(data).decode())
 
         def done(ended: Ended) -> None:
@@ -215,11 +215,11 @@ class Connection(Lines):
         target = wanted.text("target")
         if target in self._windows:
             self._windows[target] -= wanted.whole("bytes", 0)
-            self._requests[target].pause(self._windows[target] > caps.TERMINAL_WINDOW_BYTES)
+            self._requests[target].pause(self._windows[target] > constants.TERMINAL_WINDOW_BYTES)
 
     def _input(self, id: str, wanted: Wanted) -> None:
         command, data = self._terminal_named(wanted), wanted.bytes64("data")
-        if command.unfed + len(data) > caps.WIRE_BUFFER_BYTES:
+        if command.unfed + len(data) > constants.WIRE_BUFFER_BYTES:
             raise BackendError("the terminal does not take its input; wait until it does", "busy")
         command.feed(data)
         self.reply(id, result={})
@@ -242,7 +242,7 @@ class Connection(Lines):
         if not files.takes_long(call):
             self.reply(id, **files.answer(call))
             return
-        output = HeadAndTail(caps.WIRE_LINE_BYTES - 1_000, 0)
+        output = HeadAndTail(constants.WIRE_LINE_BYTES - 1_000, 0)
 
         def done(ended: Ended) -> None:
             self._forget(id)
@@ -250,7 +250,7 @@ class Connection(Lines):
 
         spec = {"call": call, "terminal": False}
         errors = HeadAndTail(0, 2_000)
-        timeout = wanted.timeout(caps.FILE_SECONDS)
+        timeout = wanted.timeout(constants.FILE_SECONDS)
         self._start(id, Command(spec, sinks=[output.add, errors.add], done=done, timeout=timeout))
 
     def _guard(self, id: str, wanted: Wanted) -> None:

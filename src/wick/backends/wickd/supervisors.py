@@ -25,7 +25,7 @@ import struct
 import time
 from typing import NamedTuple, NoReturn, Sequence
 
-from wick import caps
+from wick import constants
 from wick.processes import (
     FAILED,
     PDEATHSIG,
@@ -75,7 +75,7 @@ def guard(parent: int | None = None) -> None:
 
 
 def _give_time() -> None:
-    signal.setitimer(signal.ITIMER_REAL, caps.WATCH_LINGER_SECONDS + LOOK_SECONDS, LOOK_SECONDS)
+    signal.setitimer(signal.ITIMER_REAL, constants.WATCH_LINGER_SECONDS + LOOK_SECONDS, LOOK_SECONDS)
 
 
 def ask_for_time() -> None:
@@ -152,14 +152,14 @@ class _Supervision:
                 elif self._told_to_end():
                     family.signal(signal.SIGTERM)
                     family.signal(signal.SIGCONT)  # a stopped process cannot end by itself
-                    deadline = time.monotonic() + caps.COMMAND_GRACE_SECONDS
+                    deadline = time.monotonic() + constants.COMMAND_GRACE_SECONDS
             if deadline is not None and time.monotonic() >= deadline:
                 return
 
     def _tidy_up(self) -> None:
         family = self._family
         held = bool(self._outputs) and family.has_open(self._outputs)
-        clean = family.end(caps.END_SECONDS)
+        clean = family.end(constants.END_SECONDS)
         status = signal.SIGKILL if family.status is None else family.status  # one that cannot be killed
         ended = b"ended %d %d %d %d\n" % (self._number, status, family.memory, held)
         self._control.sendall(ended + b"clean %d\n" % self._number if clean else ended)

@@ -12,7 +12,7 @@ from functools import lru_cache
 from math import isfinite
 from typing import Any
 
-from wick import caps
+from wick import constants
 from wick.errors import BackendError
 from wick.processes import LIMITS, clean_environment
 from wick.shapes import Json
@@ -60,7 +60,7 @@ class Wanted:
     def bytes64(self, name: str) -> bytes:
         return decoded(name, self.text(name))
 
-    def timeout(self, default: float = caps.COMMAND_SECONDS) -> float:
+    def timeout(self, default: float = constants.COMMAND_SECONDS) -> float:
         value = self._field("timeout", (int, float), default, "a number of seconds")
         if not (isfinite(value) and 0 < value <= DAY):
             raise BackendError("'timeout' is a number of seconds above 0, at most a day", "invalid")
@@ -68,10 +68,10 @@ class Wanted:
 
     def kept(self) -> tuple[int, int]:
         """How much of the head and the tail of an output."""
-        most = caps.OUTPUT_KEEP_BYTES
+        most = constants.OUTPUT_KEEP_BYTES
         return (
-            self.whole("head", caps.OUTPUT_HEAD_BYTES, 0, most),
-            self.whole("tail", caps.OUTPUT_TAIL_BYTES, 0, most),
+            self.whole("head", constants.OUTPUT_HEAD_BYTES, 0, most),
+            self.whole("tail", constants.OUTPUT_TAIL_BYTES, 0, most),
         )
 
     def stdin(self) -> bytes:

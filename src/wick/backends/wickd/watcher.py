@@ -32,7 +32,7 @@ import time
 from collections import deque
 from typing import Callable, NoReturn, Optional, Sequence, Tuple
 
-from wick import caps
+from wick import constants
 from wick.backends.wickd.polling import Loop
 from wick.backends.wickd.supervisors import ask_for_time
 from wick.beneath import Beneath
@@ -136,8 +136,8 @@ class Watch:
         if self._torn:
             return max(0.001, self._next_walk - time.monotonic())
         if self._index.writing:
-            return caps.WATCH_PAUSE_SECONDS
-        return caps.WATCH_SECONDS if self._guards and not self._notices.whole else None
+            return constants.WATCH_PAUSE_SECONDS
+        return constants.WATCH_SECONDS if self._guards and not self._notices.whole else None
 
     def settle(self, *, asked: bool = False) -> None:
         """Take notice of some changes; where a request waits for it, of all that were made so far."""
@@ -159,7 +159,7 @@ class Watch:
         start, self._torn = time.monotonic(), False
         self._index.walk()
         now = time.monotonic()
-        self._next_walk = now + caps.WATCH_PAUSE_SECONDS + 2 * (now - start)
+        self._next_walk = now + constants.WATCH_PAUSE_SECONDS + 2 * (now - start)
 
     def _take(self, folder: Folder | None, mask: int, cookie: int, name: str) -> None:
         if folder is None or mask & (_ISDIR | _ATTRIB) == _ISDIR | _ATTRIB:  # a folder that can be read only now
@@ -215,7 +215,7 @@ class Watch:
 
     def linger(self) -> None:
         """Settle for some seconds more, if contained commands were running when the connection ended."""
-        seconds = caps.WATCH_LINGER_SECONDS if self._contained and self._guards else 0.0
+        seconds = constants.WATCH_LINGER_SECONDS if self._contained and self._guards else 0.0
         poller, until = select.poll(), time.monotonic() + seconds
         if self.fd >= 0:
             poller.register(self.fd, select.POLLIN)
@@ -399,12 +399,12 @@ class Watchers:
                 watcher.dismiss()
 
     def _look_for_idle(self) -> None:
-        until = time.monotonic() - caps.WATCH_IDLE_SECONDS
+        until = time.monotonic() - constants.WATCH_IDLE_SECONDS
         for watcher in [*self._all.values()]:
             if not watcher.guards and watcher.used < until:
                 watcher.dismiss()
         if self._all:
-            self._loop.later(caps.WATCH_IDLE_SECONDS, self._look_for_idle)
+            self._loop.later(constants.WATCH_IDLE_SECONDS, self._look_for_idle)
 
     def _lose(self, watcher: Watcher) -> None:
         for key in [key for key, one in self._all.items() if one is watcher]:
@@ -418,7 +418,7 @@ class Watchers:
             watcher.dismiss()
         if any(watcher.lingers for watcher in self._all.values()):
             ask_for_time()
-            seconds += caps.WATCH_LINGER_SECONDS
+            seconds += constants.WATCH_LINGER_SECONDS
         until = time.monotonic() + seconds
         while self._all and time.monotonic() < until:
             self._loop.later(0.01, lambda: None)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import AsyncIterator, Iterator
 
-from wick.caps import CHARS_PER_TOKEN
+from wick.constants import CHARS_PER_TOKEN
 from wick.errors import ModelError
 from wick.messages import Message
 from wick.models import wire

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from math import ceil, floor, inf
 from typing import Any
 
-from wick.caps import DEMO_VALUE_CHARS, DEMO_VALUE_STEPS
+from wick.constants import DEMO_VALUE_CHARS, DEMO_VALUE_STEPS
 from wick.errors import ModelError
 
 LABEL = "offline demo model"

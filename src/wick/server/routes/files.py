@@ -18,7 +18,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 
 from wick.backends.state import State
-from wick.caps import FILE_READ_BYTES, FILE_WRITE_BYTES
+from wick.constants import FILE_READ_BYTES, FILE_WRITE_BYTES
 from wick.protocols import Backend
 from wick.server.building import Instance
 from wick.server.dependencies import Caller, Wick

@@ -10,8 +10,7 @@ from pydantic import BaseModel, Field
 
 from wick.agent import Agent
 from wick.capabilities.executables import Executables
-from wick.hooks import Hook, rings
-from wick.matching import patterns
+from wick.hooks import Hook, patterns, rings
 from wick.operations import OPERATIONS
 from wick.server.dependencies import Caller, Wick
 from wick.server.routing import Router

@@ -9,7 +9,7 @@ from starlette.requests import Request
 
 from wick.backends.folder import Folder
 from wick.capabilities.skills import Skills
-from wick.caps import ARCHIVE_BYTES
+from wick.constants import ARCHIVE_BYTES
 from wick.server.building import Instance
 from wick.server.dependencies import Caller, Wick
 from wick.server.errors import ApiError

@@ -7,8 +7,8 @@ from typing import Literal
 from pydantic import BaseModel, Field, JsonValue
 
 from wick.capabilities.builtins import has_search
-from wick.caps import CALLBACK_SECONDS
 from wick.config_build import BUILTIN
+from wick.constants import CALLBACK_SECONDS
 from wick.server.dependencies import Caller, Wick
 from wick.server.errors import ApiError
 from wick.server.routing import Router

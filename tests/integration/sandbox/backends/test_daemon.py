@@ -17,7 +17,7 @@ from uuid import uuid4
 import pytest
 
 from ports import own_port
-from wick import caps
+from wick import constants
 from wick.backends import daemon as daemons
 from wick.backends.daemon import Daemon, Gone, on_host
 from wick.errors import BackendError
@@ -39,7 +39,7 @@ async def soon(true: Callable[[], Any], seconds: float = 30.0) -> bool:
 @pytest.fixture(autouse=True)
 def _patience(monkeypatch: pytest.MonkeyPatch) -> None:
     """A wickd that had no processor for some seconds is not one that does not answer."""
-    monkeypatch.setattr(caps, "DAEMON_GRACE_SECONDS", 60.0)
+    monkeypatch.setattr(constants, "DAEMON_GRACE_SECONDS", 60.0)
 
 
 def _launched_with(monkeypatch: pytest.MonkeyPatch, **seconds: float) -> None:
@@ -98,7 +98,7 @@ async def test_many_at_once() -> None:
 
 
 async def test_more_than_can_run_at_once_wait_their_turn(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(caps, "COMMANDS_AT_ONCE", 3)
+    monkeypatch.setattr(constants, "COMMANDS_AT_ONCE", 3)
     with wickd() as one:
         reader, writer = await _streams(one)
         daemon = Daemon.over(reader, writer)
@@ -338,7 +338,7 @@ def _parent(pid: int) -> int:
 
 
 async def test_one_that_was_stopped_is_left_and_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(caps, "DAEMON_GRACE_SECONDS", 0.5)
+    monkeypatch.setattr(constants, "DAEMON_GRACE_SECONDS", 0.5)
     mark, daemon = uuid4().hex, await on_host()
     os.kill((await daemon.ping())["pid"], signal.SIGSTOP)
     with pytest.raises(Gone, match="did not answer within"):
@@ -631,7 +631,7 @@ async def test_files(tmp_path: Path) -> None:
 async def test_a_request_that_is_too_large_is_not_sent() -> None:
     daemon = await on_host()
     with pytest.raises(BackendError) as caught:
-        await daemon.run("cat", stdin=b"x" * caps.WIRE_LINE_BYTES)
+        await daemon.run("cat", stdin=b"x" * constants.WIRE_LINE_BYTES)
     assert caught.value.code == "too_large"
     assert (await daemon.run("echo on"))["stdout"] == "on\n"
 
@@ -727,13 +727,13 @@ async def test_an_output_that_is_none_ends_the_connection(chunk: dict[str, Any])
 
 
 async def test_a_line_without_end_ends_the_connection(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(caps, "WIRE_LINE_BYTES", 100_000)
+    monkeypatch.setattr(constants, "WIRE_LINE_BYTES", 100_000)
     with pytest.raises(Gone, match="more than 100000 bytes"):
         await _against(lambda request: b"x" * 200_000)
 
 
 async def test_one_that_does_not_answer_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(caps, "DAEMON_GRACE_SECONDS", 0.2)
+    monkeypatch.setattr(constants, "DAEMON_GRACE_SECONDS", 0.2)
     server, daemon = await _liar(lambda request: b"")
     with pytest.raises(Gone, match="did not answer") as caught:
         await daemon.run("true", timeout=0.1)
@@ -744,7 +744,7 @@ async def test_one_that_does_not_answer_is_left(monkeypatch: pytest.MonkeyPatch)
 
 
 async def test_one_that_does_not_read_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(caps, "DAEMON_ANSWER_SECONDS", 0.3)
+    monkeypatch.setattr(constants, "DAEMON_ANSWER_SECONDS", 0.3)
     ours, theirs = socket.socketpair()
     with theirs:
         _, daemon = await asyncio.get_running_loop().create_unix_connection(Daemon, sock=ours)
@@ -760,7 +760,7 @@ async def test_one_that_does_not_read_is_left(monkeypatch: pytest.MonkeyPatch) -
 
 
 async def test_one_that_does_not_end_what_was_cancelled_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(caps, "DAEMON_GRACE_SECONDS", 0.2)
+    monkeypatch.setattr(constants, "DAEMON_GRACE_SECONDS", 0.2)
     server, daemon = await _liar(lambda request: b"")
     task = asyncio.create_task(daemon.run("true"))
     await asyncio.sleep(0.05)

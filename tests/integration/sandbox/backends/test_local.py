@@ -26,7 +26,7 @@ from sandboxed import (
     said,
     there,
 )
-from wick import caps
+from wick import constants
 from wick.backends.local import Local
 from wick.backends.sandbox import choosing, landlock
 from wick.backends.sandbox.confining import NotThere
@@ -390,7 +390,7 @@ async def test_a_workspace_that_is_gone_is_no_place_for_commands(local: Make, fo
 
 
 async def test_old_jobs_are_forgotten(local: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(caps, "JOBS_KEPT", 2)
+    monkeypatch.setattr(constants, "JOBS_KEPT", 2)
     backend = local()
     for number in range(5):
         job = await backend.background(f"echo {number}")

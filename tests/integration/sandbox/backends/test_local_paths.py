@@ -25,7 +25,7 @@ from sandboxed import (
     there,
     tree,
 )
-from wick import caps
+from wick import constants
 
 pytestmark = needs_bubblewrap
 __all__ = ["folder", "local"]  # fixtures
@@ -266,9 +266,11 @@ async def test_a_large_workspace_is_no_problem(local: Make, folder: Path) -> Non
 
 
 async def test_more_secrets_than_can_be_hidden_and_nothing_runs(local: Make, folder: Path) -> None:
-    fill(folder, {f"d{number}/.env": "KEY=secret" for number in range(caps.PROTECTED_MOUNTS + 1)})
+    fill(folder, {f"d{number}/.env": "KEY=secret" for number in range(constants.PROTECTED_MOUNTS + 1)})
     backend = local()
-    assert f"{caps.PROTECTED_MOUNTS + 1} protected paths" in await refused("protected", backend.execute("cat d*/.env"))
+    assert f"{constants.PROTECTED_MOUNTS + 1} protected paths" in await refused(
+        "protected", backend.execute("cat d*/.env")
+    )
     (folder / "d0/.env").unlink()
     assert "secret" not in (await backend.execute("cat d*/.env"))["stdout"]
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from wick import caps, plants
+from wick import constants, plants
 from wick.backends.sandbox.protected import COPIES, Cover, covers
 from wick.beneath import Beneath
 from wick.errors import BackendError
@@ -158,8 +158,8 @@ def test_more_than_a_command_can_have_is_refused(tree: Beneath) -> None:
     made = covers(tree, scan(tree, PROTECTED), set())
     assert sum(cover.how == "copy" for cover in made) == COPIES
     assert sum(cover.how == "hide" for cover in made) == 10
-    fill(tree, *(f"{number}/.env" for number in range(caps.PROTECTED_MOUNTS)))
-    with pytest.raises(BackendError, match=f"has {caps.PROTECTED_MOUNTS + COPIES + 10} protected paths"):
+    fill(tree, *(f"{number}/.env" for number in range(constants.PROTECTED_MOUNTS)))
+    with pytest.raises(BackendError, match=f"has {constants.PROTECTED_MOUNTS + COPIES + 10} protected paths"):
         covers(tree, scan(tree, PROTECTED), set())
 
 

@@ -26,7 +26,7 @@ from hypothesis import strategies as st
 
 from leaking import lasting
 from ports import own_port
-from wick import caps
+from wick import constants
 from wick.backends.wickd import bundle
 from wick.backends.wickd.outputs import HeadAndTail, Ring, whole_end, whole_start
 from wick.backends.wickd.polling import Loop
@@ -376,7 +376,7 @@ def test_empty_lines_are_nothing(shared: Wickd) -> None:
 
 def test_a_line_that_is_too_long_is_passed_over() -> None:
     with wickd() as one:
-        one.say(b"x" * (caps.WIRE_LINE_BYTES + 2_000_000))
+        one.say(b"x" * (constants.WIRE_LINE_BYTES + 2_000_000))
         refused = one.hear()
         assert refused["code"] == "too_large" and refused["id"] == ""
         assert one.ask({"id": "r", "cmd": "echo x"})["stdout"] == "x\n"
@@ -554,7 +554,7 @@ def test_a_job_keeps_the_last_of_its_output_with_true_offsets(shared: Wickd) -> 
     assert eventually(lambda: not shared.ask(ask)["result"]["running"])
     found = shared.ask(ask)["result"]
     assert found["next_offset"] == 2_688_895
-    assert found["offset"] == found["next_offset"] - caps.JOB_OUTPUT_BYTES
+    assert found["offset"] == found["next_offset"] - constants.JOB_OUTPUT_BYTES
     assert found["output"].endswith("399999\n400000\n")
     rest = shared.ask({**ask, "offset": found["next_offset"] - 7})["result"]
     assert rest["output"] == "400000\n"
@@ -571,17 +571,17 @@ def test_jobs_that_end_at_once_have_begun(shared: Wickd) -> None:
         begun |= {reply["result"]["id"] for reply in replies}
     assert len(begun) == 40
     listed = {job["id"]: job for job in shared.ask({"id": "l", "op": "jobs"})["result"]["jobs"]}
-    assert len(listed) <= caps.JOBS_KEPT + caps.JOBS_AT_ONCE
+    assert len(listed) <= constants.JOBS_KEPT + constants.JOBS_AT_ONCE
 
 
 def test_jobs_are_bounded() -> None:
     with wickd() as one:
-        for number in range(caps.JOBS_AT_ONCE + 1):
+        for number in range(constants.JOBS_AT_ONCE + 1):
             one.say({"id": f"j{number}", "op": "job", "cmd": "sleep 100"})
-        replies = [one.hear() for _ in range(caps.JOBS_AT_ONCE + 1)]
-        assert sum("result" in reply for reply in replies) == caps.JOBS_AT_ONCE
+        replies = [one.hear() for _ in range(constants.JOBS_AT_ONCE + 1)]
+        assert sum("result" in reply for reply in replies) == constants.JOBS_AT_ONCE
         assert [reply["code"] for reply in replies if "code" in reply] == ["busy"]
-        assert len(one.ask({"id": "l", "op": "jobs"})["result"]["jobs"]) == caps.JOBS_AT_ONCE
+        assert len(one.ask({"id": "l", "op": "jobs"})["result"]["jobs"]) == constants.JOBS_AT_ONCE
 
 
 def test_a_terminal_waits_for_its_reader() -> None:
@@ -589,12 +589,12 @@ def test_a_terminal_waits_for_its_reader() -> None:
         one.say({"id": "t", "op": "pty", "cmd": "cat /dev/zero"})
         assert one.hear()["result"] == {}
         size = 0
-        while size <= caps.TERMINAL_WINDOW_BYTES:
+        while size <= constants.TERMINAL_WINDOW_BYTES:
             size += len(b64decode(one.hear()["data"]))
         one.say({"id": "p", "op": "ping"})
         while (reply := one.hear())["id"] != "p":
             size += len(b64decode(reply["data"]))
-        assert size < 2 * caps.TERMINAL_WINDOW_BYTES
+        assert size < 2 * constants.TERMINAL_WINDOW_BYTES
         one.say({"id": "k", "op": "taken", "target": "t", "bytes": size})
         assert "data" in one.hear()
 

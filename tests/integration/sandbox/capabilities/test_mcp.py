@@ -338,7 +338,7 @@ async def test_a_server_that_cannot_be_reached_does_not_stop_the_run(
 
 
 async def test_a_server_that_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("wick.caps.MCP_CONNECT_SECONDS", 0.3)
+    monkeypatch.setattr("wick.constants.MCP_CONNECT_SECONDS", 0.3)
     async with servers({"t": {"command": "sleep", "args": ["600"]}}) as mcp:
         result = await agent(mcp).run("go")
     (row,) = entries(result.thread, "event")
@@ -346,7 +346,7 @@ async def test_a_server_that_says_nothing(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 async def test_a_message_that_never_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("wick.caps.MCP_MESSAGE_BYTES", 100_000)
+    monkeypatch.setattr("wick.constants.MCP_MESSAGE_BYTES", 100_000)
     async with servers() as mcp:
         result = await agent(mcp, use("long", characters=300_000)).run("go")
     assert "it sent a message of more than 100,000 bytes" in result_of(result)
@@ -390,7 +390,7 @@ def test_a_program_ends_with_the_event_loop() -> None:
 
 
 async def test_a_stubborn_program_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("wick.caps.MCP_CLOSE_SECONDS", 0.3)
+    monkeypatch.setattr("wick.constants.MCP_CLOSE_SECONDS", 0.3)
     pidfile = tmp_path / "pid"
     async with servers({"t": program(env={"STUBBORN": "1", "PIDFILE": str(pidfile)})}) as mcp:
         await agent(mcp).run("go")
@@ -734,7 +734,7 @@ async def test_an_answer_that_never_ends(headers: dict[str, str], why: str, monk
                 await response.write(b"x" * 10_000)
         return response
 
-    monkeypatch.setattr("wick.caps.MCP_MESSAGE_BYTES", 100_000)
+    monkeypatch.setattr("wick.constants.MCP_MESSAGE_BYTES", 100_000)
     async with answering(endless) as url, servers({"t": {"url": url}}) as mcp:
         result = await agent(mcp).run("go")
     (row,) = entries(result.thread, "event")

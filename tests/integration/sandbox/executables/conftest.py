@@ -14,7 +14,7 @@ import pytest_asyncio
 
 from executables.warm_kit import Kept, Make, gone
 from programs import Programs
-from wick import caps
+from wick import constants
 
 HERE = Path(__file__).parent
 ALONE = ("test_pipes.py",)  # what goes on there ends with its event loop
@@ -65,8 +65,8 @@ def home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPat
 @pytest.fixture(autouse=True)
 def patience(monkeypatch: pytest.MonkeyPatch) -> None:
     """Machines are busy: no program is broken because it was slow to begin."""
-    monkeypatch.setattr(caps, "HOOK_TYPE_SECONDS", 60.0)
-    monkeypatch.setattr(caps, "WARM_START_SECONDS", 60.0)
+    monkeypatch.setattr(constants, "HOOK_TYPE_SECONDS", 60.0)
+    monkeypatch.setattr(constants, "WARM_START_SECONDS", 60.0)
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import pytest
 
 from executables.claude_kit import TOOLS, Json, agent, asked, decides, on, real, says, seen, specific
 from kit import call, calls, entries, result_of
-from wick import Agent, FunctionModel, Message, Result, Scripted, Thread, caps, user
+from wick import Agent, FunctionModel, Message, Result, Scripted, Thread, constants, user
 from wick.backends.local import Local
 from wick.capabilities.filesystem import Filesystem
 from wick.capabilities.summarization import Summarization
@@ -217,7 +217,7 @@ async def test_a_long_reason_is_cut_too(tmp_path: Path) -> None:
 
 
 async def test_of_very_many_conversations_the_oldest_has_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(caps, "HOOK_SESSIONS", 2)
+    monkeypatch.setattr(constants, "HOOK_SESSIONS", 2)
     talker = agent(tmp_path, on("SessionEnd", says()), FunctionModel(lambda request: "hello"))
     threads = [Thread() for _ in range(3)]
     for thread in (threads[0], threads[1], threads[0], threads[2]):

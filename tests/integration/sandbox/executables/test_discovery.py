@@ -12,7 +12,7 @@ import pytest
 
 from kit import execute, result_of, user_of
 from programs import Programs
-from wick import caps
+from wick import constants
 from wick.capabilities.executables import Executables
 from wick.errors import ConfigError
 
@@ -108,7 +108,7 @@ def test_what_is_no_program_is_left_out(programs: Programs) -> None:
 def test_who_does_not_say_in_time_what_it_hooks_is_broken(
     programs: Programs, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(caps, "HOOK_TYPE_SECONDS", 5)  # the other one has to be faster, on any machine
+    monkeypatch.setattr(constants, "HOOK_TYPE_SECONDS", 5)  # the other one has to be faster, on any machine
     programs.write("slow", "#!/bin/sh\nsleep 600\n")
     programs.sh("good", TURN)
     made = programs.executables()
@@ -227,7 +227,7 @@ def test_directories_are_paths_or_maps(dirs: Any) -> None:
 
 
 def test_a_directory_with_very_many_files_is_none(programs: Programs, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(caps, "HOOK_FILES", 2)
+    monkeypatch.setattr(constants, "HOOK_FILES", 2)
     for name in "abc":
         programs.sh(name, TURN)
     with pytest.raises(ConfigError, match="more than 2 files"):

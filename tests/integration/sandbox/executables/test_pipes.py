@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from wick import caps
+from wick import constants
 from wick.backends.daemon import on_host
 from wick.errors import BackendError
 from wick.executables.pipes import Pipe
@@ -138,7 +138,7 @@ async def test_one_that_prints_without_end_is_ended(sh: Open) -> None:
 async def test_what_is_not_read_waits_and_has_a_limit(sh: Open) -> None:
     opened = await sh("exec sleep 1000")
     with pytest.raises(BackendError, match="has 8 MB waiting that it does not read"):
-        for _ in range(caps.WARM_QUEUE_BYTES // 100_000 + 10):
+        for _ in range(constants.WARM_QUEUE_BYTES // 100_000 + 10):
             opened.pipe.send(b"x" * 100_000)
     assert opened.pipe.alive
 

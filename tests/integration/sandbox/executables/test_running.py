@@ -10,7 +10,7 @@ import pytest
 
 from programs import Programs
 from sandboxed import needs_bubblewrap
-from wick import caps
+from wick import constants
 from wick.errors import ConfigError
 from wick.executables.running import Ran, Runner, blocking
 from wickds import MARK, eventually, marked
@@ -55,7 +55,7 @@ async def test_who_exits_with_the_limits_code_has_not_reached_it(runner: Runner)
 
 @pytest.mark.parametrize("stream", ["", " >&2"])
 async def test_output_has_a_cap(runner: Runner, stream: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(caps, "HOOK_OUTPUT_BYTES", 1_000)
+    monkeypatch.setattr(constants, "HOOK_OUTPUT_BYTES", 1_000)
     within = await runner.run(shell=f"head -c 1000 /dev/zero{stream}")
     assert within.problem == "" and len(within.stdout or within.stderr) == 1_000
     beyond = await runner.run(shell=f"yes{stream}")

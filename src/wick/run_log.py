@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from wick.asking import new_id, put
-from wick.caps import UNHEARD_RUNS
+from wick.approvals import new_id, put
+from wick.constants import UNHEARD_RUNS
 from wick.decisions import Allow, Block, Continue, Question, Stop
 from wick.errors import TEMPORARY, ConfigError, StoreError, public_text
 from wick.events import (

@@ -11,7 +11,7 @@ from typing import Any
 from uuid import uuid4
 from weakref import WeakKeyDictionary
 
-from wick.caps import ASK_SECONDS
+from wick.constants import ASK_SECONDS
 from wick.decisions import Allow, Ask, Asker, Block, Question
 from wick.errors import Paused
 from wick.events import ApprovalRequest, ApprovalResponse

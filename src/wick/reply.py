@@ -6,7 +6,7 @@ import json
 from typing import Any, NoReturn
 from uuid import uuid4
 
-from wick.caps import ARGS_BYTES, REPLY_CALLS, REPLY_CHARS
+from wick.constants import ARGS_BYTES, REPLY_CALLS, REPLY_CHARS
 from wick.errors import ModelError
 from wick.frozen import freeze
 from wick.messages import Message, Reasoning, ToolCall
