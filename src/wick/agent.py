@@ -12,13 +12,16 @@ from fnmatch import fnmatchcase
 from typing import Any, TypedDict, Unpack
 
 from wick import run_log
-from wick.aliases import TOOL_KINDS, TOOL_NAMES
+from wick._internal.aliases import TOOL_KINDS, TOOL_NAMES
+from wick._internal.frozen import freeze, thaw
+from wick._internal.run_context import find_run
+from wick._internal.tasks import end
+from wick._internal.worker_threads import in_thread
 from wick.capability import Capability
 from wick.decisions import Asker, Stop
 from wick.defaults import DEFAULTS
 from wick.errors import ConfigError, MessageError, ModelError, Paused, StoreError
 from wick.events import Emit, Event
-from wick.frozen import freeze, thaw
 from wick.hooks import Hook, literal, patterns
 from wick.loop import Loop
 from wick.messages import Message, Messages, user
@@ -26,11 +29,8 @@ from wick.models import check_model, resolve
 from wick.operations import Result, Run, ToolUse
 from wick.prices import Charge
 from wick.protocols import Model, Usage, refused_part
-from wick.run_context import find_run
 from wick.threads import Thread
 from wick.tools import Tool, tool
-from wick.turns import end
-from wick.workers import in_thread
 
 SETTINGS = (
     "temperature",

@@ -11,11 +11,11 @@ from typing import Any
 from uuid import uuid4
 from weakref import WeakKeyDictionary
 
+from wick._internal.frozen import FrozenDict, freeze
 from wick.constants import ASK_SECONDS
 from wick.decisions import Allow, Ask, Asker, Block, Question
 from wick.errors import Paused
 from wick.events import ApprovalRequest, ApprovalResponse
-from wick.frozen import FrozenDict, freeze
 from wick.operations import Operation, Run
 from wick.why import Trail, Why
 

@@ -15,19 +15,19 @@ from logging import DEBUG, WARNING, getLogger
 from pathlib import Path
 from typing import Any, ClassVar, get_args, get_origin
 
+from wick._internal.aliases import tool_name
+from wick._internal.process_files import ProcessFiles, check_loaded, find_module, find_packages, pin_files
+from wick._internal.safe_yaml import At, Source
 from wick.agent import Agent
-from wick.aliases import tool_name
 from wick.capability import Capability
 from wick.config_files import named_files, pin_config, pin_volumes
 from wick.config_keys import BACKENDS, Ring, own
 from wick.config_schema import hints, nearest
-from wick.config_text import At, Source
 from wick.decisions import Asker
 from wick.defaults import DEFAULTS
 from wick.errors import ConfigError, WickError
 from wick.hooks import Hook
 from wick.models import check_model, resolve
-from wick.process_files import ProcessFiles, check_loaded, find_module, find_packages, pin_files
 from wick.protocols import Backend, Model
 from wick.tools import HttpTool, Tool
 

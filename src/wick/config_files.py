@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from wick.process_files import ProcessFiles, find_packages, pin_files
+from wick._internal.process_files import ProcessFiles, find_packages, pin_files
 
 SCRIPTS = (".sh", ".bash", ".zsh", ".py", ".js", ".mjs", ".cjs", ".ts", ".rb", ".pl", ".php", ".go")
 

@@ -20,7 +20,7 @@ from pathlib import Path
 from types import UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from wick.config_text import At, Filled, Source
+from wick._internal.safe_yaml import At, Filled, Source
 from wick.errors import ConfigError
 from wick.protocols import Model
 

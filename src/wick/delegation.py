@@ -15,16 +15,16 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+from wick._internal.frozen import thaw
+from wick._internal.tasks import closing
 from wick.capability import Capability
 from wick.errors import ConfigError, StoreError, ToolError, forget
 from wick.events import ChatModelStart, Event, SubagentEnd, SubagentStart, ToolStart
-from wick.frozen import thaw
 from wick.keeping import Kept, hold
 from wick.operations import Result, Run
 from wick.subagent import Subagent
 from wick.threads import Thread
 from wick.tools import Tool
-from wick.turns import closing
 
 SNAPSHOT = "subagent_paused"  # the event that holds the thread of a child, where threads are not kept
 OWN_ANSWER = "answer"  # the kind of tools by which an agent gives its own answer

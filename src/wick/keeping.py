@@ -20,13 +20,13 @@ from time import monotonic
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
+from wick._internal.frozen import FrozenDict, freeze
+from wick._internal.tasks import closing, end
 from wick.errors import StoreError
-from wick.frozen import FrozenDict, freeze
 from wick.holders import holder_name
 from wick.messages import Message
 from wick.protocols import Lease, Queued, Store
 from wick.threads import Entry, Thread
-from wick.turns import closing, end
 
 logger = logging.getLogger(__name__)
 

@@ -14,18 +14,18 @@ from collections.abc import Sequence
 from types import MappingProxyType
 
 from wick import run_log
+from wick._internal.frozen import thaw
+from wick._internal.run_context import run_context
+from wick._internal.tasks import Turns, closing, side_by_side
 from wick.decisions import Continue, Stop
 from wick.errors import InvalidArgs, Sealed
-from wick.frozen import thaw
 from wick.hooks import Hook
 from wick.messages import Message, ToolCall, ToolResult
 from wick.onion import guards, onion
 from wick.operations import ModelCall, Result, Run, Step, ToolUse
 from wick.reply import Reply
-from wick.run_context import run_context
 from wick.tools import find_tool, no_such_tool
 from wick.tools import use as use_tool
-from wick.turns import Turns, closing, side_by_side
 
 
 class Loop:

@@ -13,10 +13,10 @@ from collections.abc import Iterable
 from ipaddress import IPv4Address
 from urllib.parse import urlsplit
 
+from wick._internal.http_requests import public_address
+from wick._internal.printable import escape_controls
 from wick.constants import MEDIA_CHARS, MEDIA_URL_CHARS
 from wick.messages import FilePart, ImagePart, Message, Part, TextPart
-from wick.outbound import public_address
-from wick.printable import escape_controls
 
 _HOST = re.compile(r"(?=.{1,253}\Z)(?:(?!-)[a-z0-9_-]{1,63}(?<!-)\.)+(?!-)[a-z0-9-]{2,63}(?<!-)")
 _PRIVATE = re.compile(

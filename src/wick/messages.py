@@ -11,9 +11,9 @@ from typing import Annotated, Any, ClassVar, Literal, NoReturn, TypeVar, get_arg
 
 from pydantic import BeforeValidator, Field, TypeAdapter, ValidationError
 
+from wick._internal.frozen import canonical, digest, freeze, thaw
 from wick.constants import CHARS_PER_TOKEN, MEDIA_TOKENS
 from wick.errors import MessageError
-from wick.frozen import canonical, digest, freeze, thaw
 
 Role = Literal["system", "user", "assistant", "tool"]
 ROLES: tuple[Role, ...] = get_args(Role)

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from wick._internal.worker_threads import in_thread
 from wick.errors import ConfigError
 from wick.operations import Run
 from wick.protocols import Model
-from wick.workers import in_thread
 
 ModelLike = Model | str | Mapping[str, Any]
 _KEY = "models by name"  # of run.scratch

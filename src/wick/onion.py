@@ -18,15 +18,15 @@ from inspect import isawaitable
 from time import perf_counter
 from typing import Any
 
+from wick._internal.frozen import thaw
+from wick._internal.tasks import within
 from wick.approvals import ask
 from wick.constants import MAX_ANSWERS
 from wick.decisions import DECISIONS, Ask, Block, Continue, Stop
 from wick.errors import HookError, InvalidArgs
-from wick.frozen import thaw
 from wick.hook_checks import allowed
 from wick.hooks import Hook, Next, rings
 from wick.operations import OPERATIONS, Operation
-from wick.turns import within
 from wick.why import Why
 
 logger = logging.getLogger(__name__)

@@ -20,18 +20,18 @@ from decimal import Decimal
 from typing import Any, ClassVar, Generic, Literal, Self, TypeVar
 from uuid import uuid4
 
+from wick._internal.frozen import FrozenDict, canonical, digest, freeze, thaw
+from wick._internal.tasks import Turns
 from wick.constants import MAX_CONTINUES
 from wick.decisions import Ask, Asker, Block, Continue, Decision, Stop
 from wick.errors import ConfigError, HookError, InvalidArgs, ModelError, Sealed
 from wick.events import Emit, Event, ToolStream
-from wick.frozen import FrozenDict, canonical, digest, freeze, thaw
 from wick.messages import Message, Messages, ToolCall, ToolResult, user
 from wick.prices import Charge, total
 from wick.protocols import Model, Request, Usage
 from wick.seal import copied, open_copy, sealed_copy
 from wick.threads import Thread
 from wick.tools import Injected, Tool
-from wick.turns import Turns
 from wick.why import Trail, Why, difference
 
 R = TypeVar("R")

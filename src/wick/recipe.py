@@ -22,8 +22,8 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-from wick import front_matter
-from wick.aliases import tool_name
+from wick._internal import front_matter
+from wick._internal.aliases import tool_name
 from wick.constants import RECIPE_BYTES, RECIPES
 from wick.errors import ConfigError
 

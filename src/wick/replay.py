@@ -14,9 +14,9 @@ from collections.abc import AsyncIterable, AsyncIterator, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from wick._internal.frozen import thaw
 from wick.agent import Agent
 from wick.errors import InvalidArgs
-from wick.frozen import thaw
 from wick.loop import Loop
 from wick.messages import ToolCall
 from wick.onion import consult

@@ -6,9 +6,9 @@ import json
 from typing import Any, NoReturn
 from uuid import uuid4
 
+from wick._internal.frozen import freeze
 from wick.constants import ARGS_BYTES, REPLY_CALLS, REPLY_CHARS
 from wick.errors import ModelError
-from wick.frozen import freeze
 from wick.messages import Message, Reasoning, ToolCall
 from wick.protocols import CallArgs, CallStart, Delta, Finish, ReasoningDelta, TextDelta, Usage
 

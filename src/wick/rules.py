@@ -21,7 +21,7 @@ from fnmatch import fnmatchcase
 from functools import cached_property
 from typing import Any, Literal, TypeVar
 
-from wick.aliases import tool_aliases, tool_name
+from wick._internal.aliases import tool_aliases, tool_name
 from wick.constants import RULE_CHARS
 from wick.errors import ConfigError
 from wick.grammar import grammar

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from wick._internal.frozen import FrozenDict, digest, thaw
 from wick.approvals import new_id, put
 from wick.constants import UNHEARD_RUNS
 from wick.decisions import Allow, Block, Continue, Question, Stop
@@ -26,7 +27,6 @@ from wick.events import (
     ToolEnd,
     ToolStart,
 )
-from wick.frozen import FrozenDict, digest, thaw
 from wick.messages import Message, ToolResult, answer
 from wick.operations import ModelCall, Outcome, Result, Run, Step, ToolUse
 from wick.protocols import CallArgs, Delta, ReasoningDelta, TextDelta, Usage

@@ -7,8 +7,8 @@ from dataclasses import fields
 from functools import cache
 from typing import Any, NoReturn, TypeVar
 
+from wick._internal.frozen import thaw
 from wick.errors import Sealed
-from wick.frozen import thaw
 
 T = TypeVar("T")
 

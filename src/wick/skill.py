@@ -13,8 +13,10 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import uuid4
 
-from wick import front_matter
-from wick.archives import unpack
+from wick._internal import front_matter
+from wick._internal.prompt_text import one_line
+from wick._internal.worker_threads import in_thread
+from wick._internal.zip_archives import unpack
 from wick.backends.folder import Files, Folder, data_of
 from wick.constants import (
     ARCHIVE_ENTRIES,
@@ -25,8 +27,6 @@ from wick.constants import (
     SKILLS,
 )
 from wick.errors import BackendError, ConfigError
-from wick.fencing import one_line
-from wick.workers import in_thread
 
 FILE = "SKILL.md"
 BROUGHT = ".skills"  # where skills of this machine are put in a workspace, once they are read

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from wick._internal.frozen import canonical
 from wick.constants import PREVIEW_CHARS
-from wick.frozen import canonical
 from wick.messages import Message, ToolResult
 from wick.operations import ModelCall, Operation, Result, Run, Step, ToolUse
 from wick.protocols import Usage

@@ -16,10 +16,10 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-from wick.aliases import tool_name
+from wick._internal.aliases import tool_name
+from wick._internal.front_matter import split
 from wick.constants import SUBAGENT_BYTES
 from wick.errors import ConfigError
-from wick.front_matter import split
 from wick.tools import Tool, tool
 
 KEYS = ("name", "description", "prompt", "tools", "without", "model", "hooks")

@@ -18,8 +18,8 @@ from threading import Lock
 from typing import Any, Literal, Protocol, get_args
 from uuid import uuid4
 
+from wick._internal.frozen import FrozenDict, freeze, thaw
 from wick.errors import MessageError, StoreError
-from wick.frozen import FrozenDict, freeze, thaw
 from wick.messages import Message, Messages, ToolCall
 
 SCHEMA = 1

@@ -26,15 +26,15 @@ from urllib.parse import quote, urlsplit
 from pydantic_core import to_jsonable_python
 
 from wick import constants
-from wick.aliases import ARGUMENTS, tool_aliases
+from wick._internal.aliases import ARGUMENTS, tool_aliases
+from wick._internal.frozen import freeze, thaw
+from wick._internal.http_requests import post_json
+from wick._internal.tasks import within
+from wick._internal.tool_schema import Bound, ForeignArguments, FunctionArguments, arguments_of, describe, encoded
+from wick._internal.tool_schema import Injected as Injected
+from wick._internal.worker_threads import in_thread
 from wick.errors import ConfigError, InvalidArgs, ToolError, Uncertain
-from wick.frozen import freeze, thaw
 from wick.messages import Part, TextPart, ToolResult
-from wick.outbound import post_json
-from wick.schema import Bound, ForeignArguments, FunctionArguments, arguments_of, describe, encoded
-from wick.schema import Injected as Injected
-from wick.turns import within
-from wick.workers import in_thread
 
 logger = logging.getLogger(__name__)
 

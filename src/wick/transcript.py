@@ -10,7 +10,7 @@ from typing import Any
 
 import orjson
 
-from wick.frozen import thaw
+from wick._internal.frozen import thaw
 from wick.messages import Message
 from wick.threads import Thread
 

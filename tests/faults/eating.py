@@ -34,7 +34,7 @@ from faults.leaks import forget_peak, memory, peak  # noqa: E402
 from kit import execute, user_of  # noqa: E402
 from programs import Programs  # noqa: E402
 from wick import Agent  # noqa: E402
-from wick.archives import unpack  # noqa: E402
+from wick._internal.zip_archives import unpack  # noqa: E402
 from wick.backends import daemon  # noqa: E402
 from wick.backends.local import Local  # noqa: E402
 from wick.errors import ConfigError, ModelError  # noqa: E402

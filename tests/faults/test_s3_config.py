@@ -18,10 +18,10 @@ import pytest
 
 from faults.tally import Tally, Violated
 from sandboxed import needs_bubblewrap
+from wick._internal.process_files import ProcessFiles, pin_files
 from wick.backends.local import Local
 from wick.config import Config, load
 from wick.errors import BackendError, ConfigError
-from wick.process_files import ProcessFiles, pin_files
 from wick.server.identity import User
 from wick.server.overrides import Overrides
 from wick.server.places import Places, private_files

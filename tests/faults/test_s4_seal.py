@@ -61,20 +61,19 @@ from wick import (
     guard,
     onion,
     operations,
-    run_context,
-    schema,
     tool,
     tools,
     wrap,
 )
-from wick.argument_form import json_form
+from wick._internal import run_context, tool_schema
+from wick._internal.argument_form import json_form
+from wick._internal.frozen import canonical, freeze, thaw
+from wick._internal.tool_schema import arguments_of
 from wick.capabilities.sessions import Sessions
 from wick.errors import Sealed
-from wick.frozen import canonical, freeze, thaw
 from wick.models.scripted import FunctionModel
 from wick.operations import ModelCall
 from wick.protocols import CallArgs, CallStart, Finish, Request
-from wick.schema import arguments_of
 
 # -- validators run once ----------------------------------------------------------------------------------------------
 
@@ -866,13 +865,13 @@ async def test_a_crash_leaves_a_traceback_and_its_exception(caplog: pytest.LogCa
 
 async def test_a_validator_that_runs_again_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     """The tool's values are built once more from the form that the guards saw."""
-    bind = schema.FunctionArguments.bind
+    bind = tool_schema.FunctionArguments.bind
 
-    def again(self: Any, name: str, data: bytes, args: Any = schema.NO_ARGS, *, checked: bool = False) -> Any:
+    def again(self: Any, name: str, data: bytes, args: Any = tool_schema.NO_ARGS, *, checked: bool = False) -> Any:
         bound = bind(self, name, data, args)
-        return schema.Bound(bind(self, name, bound.data).values, bound.form, bound.data)
+        return tool_schema.Bound(bind(self, name, bound.data).values, bound.form, bound.data)
 
-    monkeypatch.setattr(schema.FunctionArguments, "bind", again)
+    monkeypatch.setattr(tool_schema.FunctionArguments, "bind", again)
     with pytest.raises(Violated, match="unquote before"):
         await called_is_guarded(["unquote before", "double"], planted=True)
 
@@ -889,14 +888,14 @@ async def test_a_check_that_changes_arguments_is_noticed(monkeypatch: pytest.Mon
 
 
 async def test_a_serializer_that_lies_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    real = schema.FunctionArguments.bind
+    real = tool_schema.FunctionArguments.bind
 
-    def dumped(self: Any, name: str, data: bytes, args: Any = schema.NO_ARGS, *, checked: bool = False) -> Any:
+    def dumped(self: Any, name: str, data: bytes, args: Any = tool_schema.NO_ARGS, *, checked: bool = False) -> Any:
         bound = real(self, name, data, args)
-        form = schema._dump(self._checked(name, data, args))
-        return schema.Bound(bound.values, form, canonical(form))
+        form = tool_schema._dump(self._checked(name, data, args))
+        return tool_schema.Bound(bound.values, form, canonical(form))
 
-    monkeypatch.setattr(schema.FunctionArguments, "bind", dumped)
+    monkeypatch.setattr(tool_schema.FunctionArguments, "bind", dumped)
     with pytest.raises(Violated, match="secret"):
         await called_is_guarded(["secret", "a serializer"], planted=True)
 

@@ -20,9 +20,9 @@ import pytest
 from faults.tally import FULL, Tally, Violated
 from keeping import read
 from wick import Agent, FunctionModel, Thread, ToolCall, assistant, tool
+from wick._internal.frozen import digest
 from wick.capabilities.sessions import LOCAL, Sessions
 from wick.errors import StoreError
-from wick.frozen import digest
 from wick.stores import rows
 from wick.stores.sqlite import Sqlite
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from wick import aliases
+from wick._internal import aliases
 from wick.errors import ConfigError
 
 

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wick import archives
-from wick.archives import unpack
+from wick._internal import zip_archives
+from wick._internal.zip_archives import unpack
 from wick.errors import ConfigError
 
 
@@ -124,7 +124,7 @@ def test_a_list_of_entries_that_is_not_even_read(monkeypatch: pytest.MonkeyPatch
         raise AssertionError("it was read")
 
     data = packed(*[(str(n), "") for n in range(22_000)], how=0)
-    monkeypatch.setattr(archives, "ZipFile", never)
+    monkeypatch.setattr(zip_archives, "ZipFile", never)
     assert "too many entries" in refusal(data)
 
 

@@ -21,8 +21,8 @@ import pytest
 import wick
 import wick.capabilities
 from reading import FENCE, GUIDE, MARKDOWN, PAGES, ROOT, name, offline, variables
+from wick._internal.aliases import POINT_NAMES
 from wick.agent import SETTINGS
-from wick.aliases import POINT_NAMES
 from wick.config import RINGS
 from wick.decisions import STOPS
 from wick.errors import ModelError

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tag_spellings import SPELLINGS
-from wick.fencing import defused, fenced, one_line
+from wick._internal.prompt_text import defused, fenced, one_line
 
 
 @pytest.mark.parametrize("spelling", SPELLINGS)

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from wick._internal.front_matter import read, split
 from wick.constants import FRONT_MATTER_BYTES
 from wick.errors import ConfigError
-from wick.front_matter import read, split
 
 
 @pytest.mark.parametrize(

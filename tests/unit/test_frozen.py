@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from wick._internal.frozen import FrozenDict, FrozenList, canonical, digest, freeze, thaw
 from wick.constants import JSON_DEPTH
 from wick.errors import Sealed
-from wick.frozen import FrozenDict, FrozenList, canonical, digest, freeze, thaw
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]))
 SCALAR = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | TEXT

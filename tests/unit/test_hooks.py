@@ -26,7 +26,7 @@ from wick import (  # fmt: skip
     guard,
     wrap,
 )
-from wick.aliases import POINT_NAMES
+from wick._internal.aliases import POINT_NAMES
 from wick.errors import ConfigError
 from wick.hook_checks import POSITIONS
 from wick.hooks import Next, rings

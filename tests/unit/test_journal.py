@@ -37,11 +37,11 @@ from wick import (
     user,
     wrap,
 )
+from wick._internal.frozen import thaw
 from wick.capabilities.sessions import Sessions
 from wick.constants import UNHEARD_RUNS
 from wick.errors import TEMPORARY, ConfigError, ModelError, StoreError
 from wick.events import ChatModelRestart, Done, Event, Failed
-from wick.frozen import thaw
 from wick.hooks import Next
 from wick.operations import Operation
 from wick.protocols import Request

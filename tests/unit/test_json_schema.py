@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from wick import json_schema
+from wick._internal import json_schema
+from wick._internal.frozen import freeze
+from wick._internal.json_schema import Checker, TooCostly
 from wick.constants import SCHEMA_STEPS
 from wick.errors import ConfigError, InvalidArgs
-from wick.frozen import freeze
-from wick.json_schema import Checker, TooCostly
 from wick.tools import tool
 
 BRANCHES = ("anyOf", "oneOf", "allOf")

@@ -44,12 +44,12 @@ from wick import (
     user,
     wrap,
 )
+from wick._internal.worker_threads import abandoned
 from wick.capabilities.retry import Retry
 from wick.errors import HookError, MessageError, ModelError
 from wick.events import Done, Event, Failed
 from wick.hooks import Next
 from wick.protocols import CallArgs, CallStart, Delta, Finish, Request, TextDelta, Usage
-from wick.workers import abandoned
 
 
 class Raw:

@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from wick._internal.frozen import FrozenDict, canonical, digest
 from wick.constants import JSON_DEPTH, MEDIA_TOKENS
 from wick.errors import MessageError, Sealed
-from wick.frozen import FrozenDict, canonical, digest
 from wick.messages import (
     ROLES,
     USER_ROLES,

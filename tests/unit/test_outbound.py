@@ -14,9 +14,9 @@ import pytest
 from aiohttp import web
 from aiohttp.abc import AbstractResolver, ResolveResult
 
+from wick._internal.http_requests import fetch, post_json, public_address
 from wick.constants import JSON_DEPTH
 from wick.errors import ToolError, Uncertain
-from wick.outbound import fetch, post_json, public_address
 
 Handle = Callable[[web.Request], Awaitable[web.StreamResponse]]
 

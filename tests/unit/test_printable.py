@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wick.printable import escape_controls, indent_lines
+from wick._internal.printable import escape_controls, indent_lines
 
 CONTROLS = "\n\r\x0b\x0c\x1b\x7f\x85\x9b\u2028\u2029\u202e\u2066\u200b\ufeff\ud800\x00"
 

@@ -39,8 +39,8 @@ from wick import (
     tool,
     wrap,
 )
+from wick._internal.frozen import thaw
 from wick.events import Event
-from wick.frozen import thaw
 from wick.hooks import Hook, Next
 
 JSON = dict[str, Any]

@@ -14,10 +14,10 @@ from typing import Annotated, Any, Literal
 import pytest
 from pydantic import AfterValidator, BaseModel, Field
 
+from wick._internal.frozen import canonical
+from wick._internal.tool_schema import ForeignArguments, FunctionArguments, Injected, arguments_of, describe
 from wick.constants import ARGS_BYTES, JSON_DEPTH
 from wick.errors import ConfigError, InvalidArgs, MissingExtra
-from wick.frozen import canonical
-from wick.schema import ForeignArguments, FunctionArguments, Injected, arguments_of, describe
 
 
 class Context(Injected):

@@ -26,8 +26,8 @@ from wick import (  # fmt: skip
     user,
 )
 from wick import threads as threads_module
+from wick._internal.frozen import FrozenDict
 from wick.errors import HookError, Sealed
-from wick.frozen import FrozenDict
 from wick.seal import ReadOnly, copied, open_copy
 
 MODEL = Scripted(spare=True)

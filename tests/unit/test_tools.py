@@ -22,13 +22,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel, Field
 
-from wick import constants, tools, turns
+from wick import constants, tools
+from wick._internal import tasks
+from wick._internal.frozen import canonical, freeze
+from wick._internal.tool_schema import arguments_of
+from wick._internal.worker_threads import abandoned
 from wick.errors import ConfigError, InvalidArgs, Paused, ToolError
-from wick.frozen import canonical, freeze
 from wick.messages import FilePart, ImagePart, TextPart, ToolResult
-from wick.schema import arguments_of
 from wick.tools import HttpTool, Injected, Options, Tool, no_such_tool, tool, use
-from wick.workers import abandoned
 
 
 class Run(Injected):
@@ -654,9 +655,9 @@ async def test_a_tool_that_swallows_its_cancellation_holds_up_nobody(
         else:
             assert (await task)[1] == "unknown"
     assert "stubborn was cancelled and did not end within 0.02 s" in caplog.text
-    assert len(turns._leftover) == 1
+    assert len(tasks._leftover) == 1
     go.set()
-    while turns._leftover:
+    while tasks._leftover:
         await asyncio.sleep(0.005)
 
 

@@ -10,8 +10,8 @@ from contextvars import ContextVar
 import pytest
 
 from wick import constants
+from wick._internal.tasks import Turns, apart, closing, end, side_by_side, within
 from wick.errors import Paused
-from wick.turns import Turns, apart, closing, end, side_by_side, within
 
 
 @pytest.fixture

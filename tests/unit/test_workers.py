@@ -15,9 +15,9 @@ from pathlib import Path
 
 import pytest
 
-from wick import workers
+from wick._internal import worker_threads
+from wick._internal.worker_threads import abandoned, in_thread
 from wick.errors import Paused
-from wick.workers import abandoned, in_thread
 
 SOURCE = str(Path(__file__).parents[2] / "src")
 colour: ContextVar[str] = ContextVar("colour", default="none")
@@ -90,17 +90,17 @@ async def test_busy_threads_do_not_hold_up_others() -> None:
 
 
 async def test_idle_threads_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(workers, "IDLE_SECONDS", 0.01)
-    workers._idle.clear()  # those that wait longer
+    monkeypatch.setattr(worker_threads, "IDLE_SECONDS", 0.01)
+    worker_threads._idle.clear()  # those that wait longer
     thread = await in_thread(threading.current_thread, "short")
     thread.join(20)
-    assert not thread.is_alive() and not workers._idle
+    assert not thread.is_alive() and not worker_threads._idle
     assert await in_thread(lambda: "new", "new") == "new"
 
 
 async def test_work_that_comes_as_a_thread_ends_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(workers, "IDLE_SECONDS", 0.0001)
-    workers._idle.clear()
+    monkeypatch.setattr(worker_threads, "IDLE_SECONDS", 0.0001)
+    worker_threads._idle.clear()
     for index in range(500):
         assert await in_thread(lambda index=index: index, "race") == index  # type: ignore[misc]
         await asyncio.sleep(0.0001)
@@ -177,7 +177,7 @@ async def test_an_idle_thread_keeps_nothing_alive() -> None:
 def test_the_process_exits_although_a_thread_hangs() -> None:
     program = """
 import asyncio, threading
-from wick.workers import abandoned, in_thread
+from wick._internal.worker_threads import abandoned, in_thread
 
 async def main():
     begun = threading.Event()
@@ -199,7 +199,7 @@ asyncio.run(main())
 def test_a_forked_child_starts_threads_of_its_own() -> None:
     program = """
 import asyncio, os, signal
-from wick.workers import in_thread
+from wick._internal.worker_threads import in_thread
 
 asyncio.run(in_thread(lambda: None, "parent"))
 child = os.fork()

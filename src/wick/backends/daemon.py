@@ -23,13 +23,13 @@ from typing import Any, cast
 from weakref import WeakKeyDictionary
 
 from wick import constants
+from wick._internal.tasks import apart
 from wick.backends import answers
 from wick.backends.wire import Gone, OnChunk, Pending, Wire, text64
 from wick.errors import BackendError
 from wick.processes import clean_environment
 from wick.protocols import OnOutput
 from wick.shapes import Executed, Job, JobOutput, Json
-from wick.turns import apart
 
 __all__ = ["Daemon", "DaemonTerminal", "Gone", "on_host"]
 

@@ -12,10 +12,10 @@ from base64 import b64decode
 from collections.abc import Callable
 from typing import Any, Protocol, TypeVar
 
+from wick._internal.worker_threads import in_thread
 from wick.protocols import Backend
 from wick.shapes import Content, Found, Written
 from wick.threads import Thread
-from wick.workers import in_thread
 from wick.workspace import Workspace
 
 T = TypeVar("T")

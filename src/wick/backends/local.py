@@ -17,6 +17,7 @@ from threading import Lock
 from typing import Any, Literal, TypeVar
 
 from wick import constants
+from wick._internal.worker_threads import in_thread
 from wick.backends.daemon import Daemon, on_host
 from wick.backends.sandbox import cgroups
 from wick.backends.sandbox.choosing import choose
@@ -30,7 +31,6 @@ from wick.processes import DEFAULT_PATH, LIMITS
 from wick.protecting import PROTECTED
 from wick.protocols import OnOutput, Protection, Status
 from wick.shapes import Content, Edited, Executed, Found, Job, JobOutput, Lines, Listing, Matches, Stat, Written
-from wick.workers import in_thread
 from wick.workspace import Workspace
 
 T = TypeVar("T")

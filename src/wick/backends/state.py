@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from typing import Any, Literal, NoReturn
 
 from wick import constants
+from wick._internal.worker_threads import in_thread
 from wick.backends.mapped import InThread, MappedWalk, Names, Tree, kept_as
 from wick.errors import BackendError
 from wick.patterns import Glob
@@ -28,7 +29,6 @@ from wick.shapes import Content, Edited, Executed, Found, Job, JobOutput, Lines,
 from wick.texts import content_of, edited, encoded, lines_of
 from wick.threads import Thread
 from wick.walking import Budget
-from wick.workers import in_thread
 
 FILE_MODE, FOLDER_MODE = 0o644, 0o755
 

@@ -11,15 +11,15 @@ from time import time
 from typing import Annotated, Any, Literal, TextIO
 
 from wick import constants
+from wick._internal.frozen import digest
+from wick._internal.tasks import within
+from wick._internal.worker_threads import in_thread
 from wick.approvals import new_id, put
 from wick.capability import Capability
 from wick.decisions import Allow, Block, Question
 from wick.errors import ConfigError, ToolError
-from wick.frozen import digest
 from wick.operations import ToolUse
 from wick.tools import tool
-from wick.turns import within
-from wick.workers import in_thread
 
 Kind = Literal["confirm", "select", "multiselect", "input"]
 Answered = bool | str | list[str]

@@ -9,11 +9,11 @@ from functools import lru_cache
 from threading import Lock
 from typing import Any
 
+from wick._internal.frozen import canonical
 from wick.capability import Capability
 from wick.constants import CHARS_PER_TOKEN
 from wick.decisions import Stop
 from wick.errors import ConfigError
-from wick.frozen import canonical
 from wick.hooks import after, before
 from wick.operations import ModelCall
 from wick.prices import Charge, price

@@ -20,12 +20,12 @@ from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo
 
 from wick import constants
+from wick._internal.http_requests import SAFE, Fetched, fetch
+from wick._internal.worker_threads import in_thread
 from wick.calculator import calculated
 from wick.capability import Capability
 from wick.errors import ConfigError, ToolError
-from wick.outbound import SAFE, Fetched, fetch
 from wick.tools import Tool, tool
-from wick.workers import in_thread
 
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 ENTRY_POINTS = "wick.web_search"

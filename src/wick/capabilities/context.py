@@ -9,15 +9,15 @@ from pathlib import Path
 from stat import S_ISREG
 from typing import Any
 
+from wick._internal.prompt_text import defused, fenced, one_line
+from wick._internal.worker_threads import in_thread
 from wick.capability import Capability
 from wick.constants import CONTEXT_FILE_BYTES
 from wick.errors import BackendError, ConfigError
-from wick.fencing import defused, fenced, one_line
 from wick.hooks import before
 from wick.messages import Message
 from wick.operations import ModelCall, Run
 from wick.protocols import Backend
-from wick.workers import in_thread
 
 
 class Context(Capability):

@@ -9,18 +9,18 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from wick._internal.frozen import thaw
+from wick._internal.prompt_text import defused, fenced, one_line
+from wick._internal.worker_threads import in_thread
 from wick.capability import Capability
 from wick.constants import CRITIQUE_CHARS, CRITIQUE_ROUNDS, MAX_CONTINUES
 from wick.decisions import Continue, Stop
 from wick.errors import ConfigError, ModelError
-from wick.fencing import defused, fenced, one_line
-from wick.frozen import thaw
 from wick.hooks import after
 from wick.messages import Message, Messages, user
 from wick.model_names import check_model, find_model
 from wick.operations import Run, Step
 from wick.protocols import Model
-from wick.workers import in_thread
 
 FINISHED = ("completed", "finish reason")
 MESSAGE_CHARS = 4_000  # of one message that led to the answer

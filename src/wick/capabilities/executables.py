@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from wick import constants
-from wick.aliases import POINTS
+from wick._internal.aliases import POINTS
 from wick.capability import Capability
 from wick.errors import ConfigError
 from wick.executables import discovery, single, sources

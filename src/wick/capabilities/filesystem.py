@@ -16,11 +16,12 @@ from contextlib import contextmanager
 from typing import Annotated, Any, Literal
 
 from wick import constants
+from wick._internal.frozen import digest
+from wick._internal.visible_text import make_visible
 from wick.backends.state import State
 from wick.capability import Capability
 from wick.decisions import Ask
 from wick.errors import BackendError, ConfigError, ToolError, Uncertain
-from wick.frozen import digest
 from wick.hooks import Hook, after, guard
 from wick.messages import ToolResult
 from wick.operations import Run, ToolUse
@@ -30,7 +31,6 @@ from wick.shapes import Executed, Lines
 from wick.texts import lines_of
 from wick.tools import Tool, tool
 from wick.tracking import Place
-from wick.visible import make_visible
 
 _NEEDED = ("ls", "lines", "read", "write", "edit", "glob", "grep", "stat", "execute")
 READING = ("ls", "read_file", "glob", "grep")

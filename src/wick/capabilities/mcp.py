@@ -16,18 +16,18 @@ from tempfile import NamedTemporaryFile
 from typing import Any
 
 from wick import constants
+from wick._internal.frozen import canonical, digest, thaw
+from wick._internal.prompt_text import one_line
+from wick._internal.worker_threads import in_thread
 from wick.capability import Capability
 from wick.decisions import Ask, Block
 from wick.errors import ConfigError, ToolError
-from wick.fencing import one_line
-from wick.frozen import canonical, digest, thaw
 from wick.hooks import before, guard
 from wick.mcp_servers.config import Server, read_servers
 from wick.mcp_servers.links import Link, Links
 from wick.messages import ImagePart, Part, ToolResult
 from wick.operations import Run, ToolUse
 from wick.tools import Tool, tool
-from wick.workers import in_thread
 
 logger = logging.getLogger(__name__)
 

@@ -8,15 +8,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from wick._internal.prompt_text import fenced
+from wick._internal.worker_threads import in_thread
 from wick.backends.folder import Files, Folder, data_of, files_in
 from wick.capability import Capability
 from wick.constants import MEMORY_BYTES, MEMORY_FILE_BYTES
 from wick.errors import BackendError, ConfigError
-from wick.fencing import fenced
 from wick.hooks import before
 from wick.operations import ModelCall, Run
 from wick.protocols import Backend
-from wick.workers import in_thread
 
 SEPARATOR = "\n\n---\n\n"
 GUIDELINES = """\

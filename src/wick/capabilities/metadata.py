@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
+from wick._internal.frozen import canonical, thaw
 from wick.capability import Capability
 from wick.constants import METADATA_BYTES, METADATA_KEY_CHARS, METADATA_KEYS, METADATA_VALUE_BYTES
 from wick.errors import ConfigError, ToolError
-from wick.frozen import canonical, thaw
 from wick.operations import Run
 from wick.tools import tool
 

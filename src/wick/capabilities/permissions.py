@@ -8,20 +8,20 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeVar, get_args
 from weakref import WeakKeyDictionary
 
-from wick.aliases import ARGUMENTS, tool_aliases, tool_name
+from wick._internal.aliases import ARGUMENTS, tool_aliases, tool_name
+from wick._internal.frozen import canonical
+from wick._internal.visible_text import cut_visible, make_visible
+from wick._internal.worker_threads import in_thread
 from wick.capability import Capability
 from wick.constants import GUARD_SECONDS, QUESTION_CHARS, SHELL_INLINE_CHARS
 from wick.decisions import Ask, Block
 from wick.errors import BackendError, ConfigError
-from wick.frozen import canonical
 from wick.hooks import Hook, guard
 from wick.operations import Run, ToolUse
 from wick.protocols import Backend
 from wick.rules import POLICIES, Given, Rule, Subject, Type, allowing, met, rule
 from wick.threads import Thread
 from wick.tools import Tool
-from wick.visible import cut_visible, make_visible
-from wick.workers import in_thread
 
 T = TypeVar("T")
 

@@ -9,20 +9,20 @@ from inspect import isawaitable
 from pathlib import Path
 from typing import Any
 
+from wick._internal.frozen import thaw
+from wick._internal.worker_threads import in_thread
 from wick.capability import Capability
 from wick.decisions import Block, Continue, Decision
 from wick.delegation import OWN_ANSWER
 from wick.errors import ConfigError, HookError
 from wick.executables import kodelet
 from wick.executables.exact import agreed, remember, screen
-from wick.frozen import thaw
 from wick.hooks import after, before, guard
 from wick.messages import Message, TextPart, user
 from wick.operations import ModelCall, Operation, Run, Step, ToolUse
 from wick.recipe import EVENTS, Recipe, Watcher, find
 from wick.threads import Thread
 from wick.tools import Tool
-from wick.workers import in_thread
 
 DIRS = (".wick/recipes",)
 KEY = "recipe"  # of thread.values: the recipe of the run that is going on, or was interrupted

@@ -11,10 +11,10 @@ from time import perf_counter, time
 from types import MappingProxyType
 from typing import Any
 
+from wick._internal.frozen import canonical, thaw
 from wick.capability import Capability
 from wick.constants import PREVIEW_CHARS, RUNS_RECORDED, SPANS_RECORDED, TRACE_BYTES
 from wick.errors import ConfigError, Paused
-from wick.frozen import canonical, thaw
 from wick.hooks import Next, after, before, wrap
 from wick.operations import Operation, Result, Run, ToolUse
 from wick.spans import ended, opened, records, tried

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from inspect import getdoc
 from typing import Any
 
+from wick._internal.prompt_text import one_line
 from wick.capability import Capability
 from wick.errors import ConfigError
-from wick.fencing import one_line
 from wick.hooks import Hook, before
 from wick.operations import OPERATIONS, ModelCall, Run
 from wick.tools import Tool, tool

@@ -9,9 +9,9 @@ from pathlib import Path
 from time import time
 from typing import Any, Literal
 
+from wick._internal.frozen import FrozenDict
 from wick.capability import Capability
 from wick.errors import ConfigError, StoreError
-from wick.frozen import FrozenDict
 from wick.hooks import before
 from wick.keeping import LEASE_SECONDS, hold, load
 from wick.messages import Message, user

@@ -9,11 +9,12 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any
 
+from wick._internal.prompt_text import fenced, one_line
+from wick._internal.worker_threads import in_thread
 from wick.backends.folder import Folder, data_of, files_in
 from wick.capability import Capability
 from wick.constants import FILE_READ_BYTES, SKILLS
 from wick.errors import BackendError, ConfigError, ToolError
-from wick.fencing import fenced, one_line
 from wick.hooks import Next, before, wrap
 from wick.messages import ToolResult
 from wick.operations import ModelCall, Run, ToolUse
@@ -21,7 +22,6 @@ from wick.protocols import Backend
 from wick.skill import FILE, Catalogue, Place, Problem, Skill, names_of, read_of, slug, unpacked
 from wick.threads import Thread
 from wick.tools import tool
-from wick.workers import in_thread
 
 SHIPPED = Path(__file__).parent.parent / "skills"
 KEY = "skills"  # in thread.values: which ones are switched on or off for a conversation

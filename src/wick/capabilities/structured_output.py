@@ -13,16 +13,16 @@ from pydantic import BaseModel
 from pydantic.errors import PydanticUserError
 from pydantic_core import from_json
 
+from wick._internal.frozen import canonical, freeze, thaw
+from wick._internal.tool_schema import NO_ARGS, Bound, FunctionArguments, encoded, injected_of
 from wick.capability import Capability
 from wick.constants import OUTPUT_RETRIES
 from wick.decisions import Continue, Stop
 from wick.errors import ConfigError, InvalidArgs, ModelError
-from wick.frozen import canonical, freeze, thaw
 from wick.hooks import Next, after, before, wrap
 from wick.messages import Message
 from wick.operations import ModelCall, Run, Step, ToolUse
 from wick.protocols import holds_schema
-from wick.schema import NO_ARGS, Bound, FunctionArguments, encoded, injected_of
 from wick.tools import Tool, tool
 
 TOOL, KEY = "final_answer", "answer"  # of a schema that has no name

@@ -10,20 +10,20 @@ from types import FunctionType, MethodType
 from typing import Annotated, Any, Literal
 
 from wick import constants
+from wick._internal.frozen import digest, thaw
+from wick._internal.prompt_text import one_line
+from wick._internal.tasks import end
 from wick.capability import Capability
 from wick.decisions import Continue, Stop
 from wick.delegation import OPEN, Job, Task, brought, child, lasts, reason, work
 from wick.errors import ConfigError, Paused, ToolError
 from wick.events import TaskEnd, TaskStart, TaskUpdate
-from wick.fencing import one_line
-from wick.frozen import digest, thaw
 from wick.hooks import Hook, Next, after, before, wrap
 from wick.messages import Message
 from wick.operations import ModelCall, Result, Run, Step, ToolUse
 from wick.subagent import Definition, Subagent, definitions
 from wick.threads import Thread
 from wick.tools import Tool, tool
-from wick.turns import end
 
 INNERMOST = -100.0  # what other hooks bring to a run is there when its tasks are taken up
 KEY = "tasks"  # of the thread's values: what the tasks in the background came to

@@ -7,13 +7,13 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-from wick.aliases import status as known_status
+from wick._internal.aliases import status as known_status
+from wick._internal.frozen import thaw
+from wick._internal.prompt_text import fenced, one_line
 from wick.capability import Capability
 from wick.constants import TODO_ID_CHARS, TODO_TITLE_CHARS, TODOS
 from wick.decisions import Block, Continue, Stop
 from wick.errors import ConfigError, ToolError
-from wick.fencing import fenced, one_line
-from wick.frozen import thaw
 from wick.hooks import after, before
 from wick.messages import Message
 from wick.operations import ModelCall, Run, Step, ToolUse

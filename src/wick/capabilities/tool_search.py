@@ -7,11 +7,11 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any, Literal
 
-from wick.aliases import tool_name
+from wick._internal.aliases import tool_name
+from wick._internal.prompt_text import one_line
 from wick.capability import Capability
 from wick.constants import TOOLS_LISTED, TOOLS_SHOWN
 from wick.errors import ConfigError, ToolError
-from wick.fencing import one_line
 from wick.hooks import after, before
 from wick.operations import ModelCall, Run, ToolUse
 from wick.tools import Tool, tool

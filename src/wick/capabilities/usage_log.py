@@ -7,11 +7,11 @@ import logging
 from time import monotonic
 from typing import Any
 
+from wick._internal.worker_threads import in_thread
 from wick.capability import Capability
 from wick.errors import ConfigError, Paused
 from wick.hooks import Next, wrap
 from wick.operations import Result, Run
-from wick.workers import in_thread
 
 OUTERMOST = 100.0  # so that what other hooks used is counted too
 

@@ -11,13 +11,13 @@ from typing import Any
 
 import click
 
+from wick._internal.safe_yaml import parse
 from wick.agent import Agent
 from wick.capabilities.executables import Executables
 from wick.cli.completing import agent_specs
 from wick.config import DEFAULT, Config, load
 from wick.config_build import AgentConfig
 from wick.config_schema import nearest
-from wick.config_text import parse
 from wick.errors import ConfigError
 from wick.executables.trust import at_home
 from wick.models import resolve

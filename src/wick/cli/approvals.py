@@ -12,11 +12,11 @@ from typing import Any
 
 import click
 
+from wick._internal.visible_text import cut_visible, make_visible
 from wick.cli.desk import Approval, Choice, Desk
 from wick.cli.opening import PLACE, Place, opened
 from wick.cli.printing import JSON, json_text, plain, print_json, print_table, working
 from wick.errors import ConfigError
-from wick.visible import cut_visible, make_visible
 
 LOOK_SECONDS = 1.0  # between two looks at what is asked
 SHOWN_CHARS = 2_000  # of the arguments, in a list

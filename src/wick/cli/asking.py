@@ -16,6 +16,7 @@ from prompt_toolkit.patch_stdout import patch_stdout
 from rich.console import Console
 from rich.text import Text
 
+from wick._internal.visible_text import make_visible
 from wick.capabilities.ask_user import Inquiry, shown, typed
 from wick.cli.desk import Choice
 from wick.cli.following import Interrupted, Reply
@@ -24,7 +25,6 @@ from wick.constants import DETAIL_CHARS, DETAIL_LINES
 from wick.errors import WickError
 from wick.events import ApprovalRequest
 from wick.rules import rule
-from wick.visible import make_visible
 
 WORDS: dict[str, Choice] = {
     **dict.fromkeys(("y", "yes"), "allow"),

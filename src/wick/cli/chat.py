@@ -7,6 +7,7 @@ import sys
 
 import click
 
+from wick._internal.paths import data_folder
 from wick.cli.agents import Wishes
 from wick.cli.chatting import Chat
 from wick.cli.completing import thread_ids
@@ -18,7 +19,6 @@ from wick.cli.overhearing import terminal_restored
 from wick.cli.printing import working
 from wick.cli.run import as_text
 from wick.cli.slash import obey, words
-from wick.data_folder import data_folder
 from wick.errors import ConfigError
 
 HISTORY = "chat_history"  # in the data folder

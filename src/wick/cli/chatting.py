@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from rich.console import Console
 from rich.text import Text
 
+from wick._internal.prompt_text import one_line
 from wick.cli.asking import Terminal
 from wick.cli.desk import AgentDetail, Desk, Talk, ThreadDetail
 from wick.cli.following import Reply, follow
@@ -19,7 +20,6 @@ from wick.cli.printing import plain
 from wick.cli.screen import Screen
 from wick.errors import WickError
 from wick.events import ApprovalRequest
-from wick.fencing import one_line
 from wick.skill import slug
 
 SHOWN_BEFORE = 4  # messages of a thread that is gone on with

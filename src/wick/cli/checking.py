@@ -15,8 +15,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, get_args
 
+from wick._internal.safe_yaml import At, Source, WrongAt, read
 from wick.config import Config
-from wick.config_text import At, Source, WrongAt, read
 from wick.errors import ConfigError, WickError
 from wick.mcp_servers.config import read_servers
 from wick.models import resolve

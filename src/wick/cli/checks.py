@@ -22,11 +22,11 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal
 
+from wick._internal.paths import data_folder
+from wick._internal.prompt_text import one_line
 from wick.agent import Agent
 from wick.capabilities.limits import Limits
-from wick.data_folder import data_folder
 from wick.errors import WickError
-from wick.fencing import one_line
 from wick.models.named import DEFAULTS, choose
 from wick.models.ollama import installed, ollama_url
 

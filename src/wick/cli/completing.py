@@ -13,7 +13,7 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem
 
-from wick.fencing import one_line
+from wick._internal.prompt_text import one_line
 
 MOST = 50
 TITLE_CHARS = 60
@@ -32,8 +32,8 @@ def thread_ids(ctx: click.Context, param: click.Parameter, incomplete: str) -> l
 
 
 async def _latest() -> list[Any]:
+    from wick._internal.paths import data_folder
     from wick.capabilities.sessions import LOCAL
-    from wick.data_folder import data_folder
     from wick.stores.sqlite import Sqlite
 
     path = data_folder() / "threads.db"
@@ -52,7 +52,7 @@ def agent_specs(ctx: click.Context, param: click.Parameter, incomplete: str) -> 
     if not colon:
         return [CompletionItem(incomplete, type="file")]
     try:
-        from wick.config_text import read
+        from wick._internal.safe_yaml import read
 
         agents = read(Path(path), os.environ).data.get("agents")
         names = [*agents] if isinstance(agents, dict) else []

@@ -13,6 +13,9 @@ from math import inf
 from pathlib import Path
 from typing import Any, Literal
 
+from wick._internal.process_files import ProcessFiles
+from wick._internal.prompt_text import one_line
+from wick._internal.worker_threads import in_thread
 from wick.agent import Agent, Stream
 from wick.capabilities.executables import Executables
 from wick.capabilities.filesystem import Filesystem
@@ -38,16 +41,13 @@ from wick.config_build import AgentConfig
 from wick.errors import ConfigError, StoreError, WickError
 from wick.events import Event
 from wick.executables.found import Listed
-from wick.fencing import one_line
 from wick.hooks import Hook, rings
 from wick.operations import OPERATIONS
-from wick.process_files import ProcessFiles
 from wick.protocols import Backend, Summary
 from wick.replay import replay
 from wick.skill import FILE as SKILL
 from wick.stores.sqlite import Sqlite
 from wick.threads import Thread
-from wick.workers import in_thread
 
 NAMED_HOOKS = 3  # of those that are off
 WENT_ON = "the user went on"

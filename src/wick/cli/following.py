@@ -7,10 +7,10 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from wick._internal.tasks import end
 from wick.cli.desk import Choice, Desk, Talk
 from wick.errors import WickError
 from wick.events import ApprovalRequest, ApprovalResponse, Event
-from wick.turns import end
 
 
 @dataclass(frozen=True, slots=True)

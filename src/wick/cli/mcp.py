@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 
 import click
 
+from wick._internal.prompt_text import one_line
 from wick.cli.agents import FOLDER
 from wick.cli.frame import DONE, FAILED, INTERRUPTED
 from wick.cli.opening import PLACE, Place, opened
@@ -22,7 +23,6 @@ from wick.cli.printing import JSON, counted, print_json, print_table, working
 from wick.config import Config, load
 from wick.config_schema import nearest
 from wick.errors import ConfigError, MissingExtra, WickError
-from wick.fencing import one_line
 from wick.mcp_servers.config import Server, read_servers
 
 SHOWN_CHARS = 120

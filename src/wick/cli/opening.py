@@ -14,10 +14,10 @@ from urllib.parse import urlsplit
 
 import click
 
+from wick._internal.paths import data_folder
 from wick.cli.agents import FOLDER, Wishes
 from wick.cli.completing import agent_specs
 from wick.cli.desk import Desk
-from wick.data_folder import data_folder
 from wick.errors import ConfigError
 
 MOST_TOKEN = 16_000  # characters

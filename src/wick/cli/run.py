@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 
+from wick._internal.prompt_text import fenced, one_line
 from wick.cli.agents import Wishes
 from wick.cli.completing import thread_ids
 from wick.cli.desk import CameTo
@@ -28,7 +29,6 @@ from wick.events import (
     Event,
     ToolStart,
 )
-from wick.fencing import fenced, one_line
 
 MOST_PIPED = 1_000_000  # bytes
 CODES = {"completed": DONE, "failed": FAILED, "stopped": STOPPED, "interrupted": WAITING, "cancelled": INTERRUPTED}

@@ -13,6 +13,7 @@ from rich.markdown import Markdown
 from rich.spinner import Spinner
 from rich.text import Text
 
+from wick._internal.prompt_text import one_line
 from wick.cli.desk import CameTo
 from wick.cli.printing import plain
 from wick.events import (
@@ -31,7 +32,6 @@ from wick.events import (
     ToolStream,
     UserMessage,
 )
-from wick.fencing import one_line
 
 OUTPUT_LINES = 6  # of a tool that are shown
 TAIL_LINES = 12  # of a paragraph that still grows

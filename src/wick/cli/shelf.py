@@ -8,10 +8,10 @@ from contextlib import suppress
 from typing import Any, Literal
 
 from wick import run_log
+from wick._internal.frozen import thaw
 from wick.capabilities.sessions import LOCAL, Sessions
 from wick.cli.desk import Approval, Choice, ThreadDetail, ThreadInfo
 from wick.errors import StoreError
-from wick.frozen import thaw
 from wick.keeping import hold
 from wick.protocols import Store, Summary
 from wick.threads import Thread

@@ -6,9 +6,9 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any, NoReturn
 
+from wick._internal.frozen import freeze, thaw
 from wick.executables.failing import words
 from wick.executables.running import Ran
-from wick.frozen import freeze, thaw
 
 
 class Unfit(ValueError):

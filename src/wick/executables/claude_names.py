@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from wick.aliases import TOOLS, tool_aliases, tool_name
+from wick._internal.aliases import TOOLS, tool_aliases, tool_name
+from wick._internal.frozen import thaw
 from wick.executables.tool_fields import CLAUDE, CLAUDE_VALUES, convert, restore, translate
-from wick.frozen import thaw
 from wick.messages import ToolCall, ToolResult
 from wick.operations import ToolUse
 from wick.tools import Tool

@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from wick import constants
-from wick.aliases import POINTS
+from wick._internal.aliases import POINTS
+from wick._internal.prompt_text import fenced
 from wick.errors import ConfigError
 from wick.executables import handlers
 from wick.executables.answers import encoded
@@ -24,7 +25,6 @@ from wick.executables.found import Listed
 from wick.executables.running import Runner
 from wick.executables.settings import Entry, Settings
 from wick.executables.transcript import Transcript
-from wick.fencing import fenced
 from wick.messages import Message
 from wick.operations import Operation, Run, ToolUse
 from wick.overflow import keep

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from wick._internal.frozen import canonical
 from wick.decisions import Allow, Ask, Block, Question, Stop
 from wick.errors import HookError, InvalidArgs
 from wick.executables.claude_answers import Said, Verdict, failure, refusal, stop, verdict
@@ -14,7 +15,6 @@ from wick.executables.claude_names import Place
 from wick.executables.claude_session import Session
 from wick.executables.exact import agreed, remember
 from wick.executables.settings import Entry
-from wick.frozen import canonical
 from wick.messages import ToolResult
 from wick.operations import Run, ToolUse
 

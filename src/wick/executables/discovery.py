@@ -19,7 +19,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from wick import aliases, constants
+from wick import constants
+from wick._internal import aliases
 from wick.errors import ConfigError, HookError
 from wick.executables.answers import Unfit, only, parsed
 from wick.executables.failing import Fail, words

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Hashable
 from typing import Any
 
-from wick.frozen import canonical, digest
+from wick._internal.frozen import canonical, digest
 from wick.operations import Operation, Run, Screen, ToolUse
 
 _NOTE = "agreed_by_programs"

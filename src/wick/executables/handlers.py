@@ -15,15 +15,15 @@ from itertools import islice
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from wick import constants
+from wick._internal.http_requests import fetch
+from wick._internal.prompt_text import fenced
 from wick.executables.answers import Unfit, parsed
 from wick.executables.claude_answers import NOTHING, Answer, Said, checked
 from wick.executables.failing import decides, words
 from wick.executables.running import Ran, Runner
 from wick.executables.settings import Entry
-from wick.fencing import fenced
 from wick.messages import user
 from wick.operations import Run
-from wick.outbound import fetch
 
 BLOCKS = 2  # the exit code
 ARGUMENTS = "$ARGUMENTS"

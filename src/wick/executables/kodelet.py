@@ -15,12 +15,12 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from wick.aliases import POINTS
+from wick._internal.aliases import POINTS
+from wick._internal.frozen import thaw
 from wick.decisions import Block, Continue, Decision, Stop
 from wick.executables.answers import Unfit, only
 from wick.executables.points import spoken, take_args
 from wick.executables.tool_fields import KODELET, KODELET_VALUES, convert, restore, translate
-from wick.frozen import thaw
 from wick.messages import Message, ToolResult
 from wick.operations import Operation, Run, Step, ToolUse
 

@@ -20,10 +20,10 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
+from wick._internal.frozen import thaw
 from wick.decisions import Ask, Block, Continue, Decision, Stop
 from wick.errors import InvalidArgs
 from wick.executables.answers import Unfit, only
-from wick.frozen import thaw
 from wick.hook_checks import allowed
 from wick.messages import Message, ToolResult, user
 from wick.operations import ModelCall, Operation, Result, Run, Step, ToolUse

@@ -18,10 +18,10 @@ from pathlib import Path
 from typing import Any
 
 from wick import constants
+from wick._internal.frozen import canonical
 from wick.errors import BackendError, ConfigError
 from wick.executables.failing import Fail, words
 from wick.executables.found import Standing
-from wick.frozen import canonical
 from wick.rules import Rule, rule
 from wick.searching import Search
 

@@ -14,10 +14,10 @@ from typing import Any
 from uuid import NAMESPACE_URL, uuid5
 from weakref import finalize
 
+from wick._internal.worker_threads import in_thread
 from wick.executables.claude_names import called
 from wick.messages import Message
 from wick.threads import Entry, Thread
-from wick.workers import in_thread
 
 VERSION = "wick"
 

@@ -29,9 +29,9 @@ from pathlib import Path
 from typing import Any
 
 from wick import constants
+from wick._internal.frozen import digest
 from wick.errors import ConfigError
 from wick.executables.found import Standing
-from wick.frozen import digest
 
 Path_ = str | os.PathLike[str]
 Row = dict[str, Any]

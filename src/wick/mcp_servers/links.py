@@ -13,12 +13,12 @@ from functools import partial
 from typing import Any, TypeVar
 
 from wick import constants
+from wick._internal.prompt_text import one_line
+from wick._internal.tasks import end
+from wick._internal.worker_threads import in_thread
 from wick.errors import ToolError, Uncertain
-from wick.fencing import one_line
 from wick.mcp_servers.config import Server
 from wick.mcp_servers.transports import Life, client, load
-from wick.turns import end
-from wick.workers import in_thread
 
 T = TypeVar("T")
 

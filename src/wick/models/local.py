@@ -27,6 +27,7 @@ from typing import IO, Any
 from weakref import WeakValueDictionary, finalize
 
 from wick import constants
+from wick._internal.worker_threads import in_thread
 from wick.errors import ConfigError, MissingExtra, ModelError
 from wick.messages import ImagePart, Message, Part, TextPart
 from wick.models import wire
@@ -34,7 +35,6 @@ from wick.models.http import TimeLimits
 from wick.models.openai import OpenAI
 from wick.protocols import CallArgs, CallStart, Delta, Finish, HoldsSchema, Request, TextDelta
 from wick.tools import Tool
-from wick.workers import in_thread
 
 logger = logging.getLogger("wick")
 

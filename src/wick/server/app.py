@@ -16,6 +16,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
+from wick._internal.worker_threads import in_thread
 from wick.errors import WickError
 from wick.server.access import ACCESS, Doors, in_order
 from wick.server.auth import Auth
@@ -27,7 +28,6 @@ from wick.server.refusing import Bounded, Caught, Stamped
 from wick.server.routes import ROUTERS
 from wick.server.service import Service
 from wick.server.unread import Unread
-from wick.workers import in_thread
 
 
 def create_app(service: Service) -> ASGIApp:

@@ -8,8 +8,9 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, TypeAdapter
 from starlette.responses import Response
 
+from wick._internal.frozen import thaw
+from wick._internal.worker_threads import in_thread
 from wick.constants import MEDIA_CHARS
-from wick.frozen import thaw
 from wick.messages import Message
 from wick.protocols import Summary
 from wick.server.errors import ApiError
@@ -18,7 +19,6 @@ from wick.server.run_info import RunInfo
 from wick.server.runs import State
 from wick.server.strict import Strict
 from wick.threads import Thread
-from wick.workers import in_thread
 
 MESSAGE_CHARS = 2_000_000
 

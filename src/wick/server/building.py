@@ -9,15 +9,16 @@ from dataclasses import dataclass, field
 from importlib.metadata import entry_points
 from typing import Any
 
+from wick._internal.aliases import tool_name
+from wick._internal.frozen import canonical, digest
+from wick._internal.worker_threads import in_thread
 from wick.agent import Agent
-from wick.aliases import tool_name
 from wick.backends.state import State
 from wick.capabilities.budget import Budget
 from wick.capabilities.filesystem import Filesystem
 from wick.capabilities.sessions import Sessions
 from wick.capability import Capability
 from wick.config_build import BUILTIN, AgentConfig
-from wick.frozen import canonical, digest
 from wick.operations import Run
 from wick.protocols import Backend
 from wick.server.identity import User
@@ -26,7 +27,6 @@ from wick.server.places import Place, Places
 from wick.server.secrets import Redaction
 from wick.server.templates import Template, checked, rebuilt
 from wick.server.toolbox import Kept, Registered, Toolbox
-from wick.workers import in_thread
 
 
 @dataclass(slots=True, eq=False)

@@ -7,11 +7,11 @@ from base64 import b64decode
 from collections.abc import Sequence
 from io import BytesIO
 
+from wick._internal.worker_threads import in_thread
 from wick.errors import BackendError, MissingExtra
 from wick.protocols import Backend
 from wick.server.errors import ApiError
 from wick.skills.slides.build_deck import PICTURE_BYTES, PICTURES, Slide, powerpoint, read, table
-from wick.workers import in_thread
 
 DECK_SLIDES = 300
 DECK_CELLS = 10_000  # of all tables and charts

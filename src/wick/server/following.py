@@ -9,6 +9,7 @@ from contextlib import aclosing, suppress
 from math import inf
 from time import monotonic
 
+from wick._internal.tasks import end
 from wick.constants import BEAT_SECONDS, STALLED_SECONDS
 from wick.errors import TEMPORARY, StoreError, public_text
 from wick.events import Failed, Resync
@@ -18,7 +19,6 @@ from wick.server.hub import Hub, Reader
 from wick.server.metrics import Metrics
 from wick.server.records import Records
 from wick.server.run_info import KIND, RunInfo
-from wick.turns import end
 
 logger = logging.getLogger("wick.server")
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from wick.frozen import digest
+from wick._internal.frozen import digest
 from wick.messages import Message
 from wick.threads import Entry, Thread
 

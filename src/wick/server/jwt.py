@@ -10,12 +10,12 @@ from typing import Any
 import jwt
 import orjson
 
+from wick._internal.http_requests import fetch
+from wick._internal.worker_threads import in_thread
 from wick.errors import ConfigError, ToolError
-from wick.outbound import fetch
 from wick.server.errors import ApiError
 from wick.server.identity import ROLES, Role
 from wick.server.settings import Jwt
-from wick.workers import in_thread
 
 KEYS_BYTES = 1_000_000
 FRESH_SECONDS = 600.0  # keys are read anew after this

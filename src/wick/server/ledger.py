@@ -9,11 +9,11 @@ from decimal import Decimal
 from time import time
 from typing import Any
 
+from wick._internal.worker_threads import in_thread
 from wick.operations import Result
 from wick.prices import Charge
 from wick.server.identity import User
 from wick.server.records import Records
-from wick.workers import in_thread
 
 KIND, COUNTED = "usage", "counted"
 COUNTED_SECONDS = 30 * 86_400.0  # for so long a run that was interrupted is known to be counted in part

@@ -10,6 +10,7 @@ from time import monotonic, time
 from typing import Any, TypeGuard, TypeVar
 
 from wick import run_log
+from wick._internal.worker_threads import in_thread
 from wick.constants import MODEL_CRASHES, RUN_CRASHES
 from wick.errors import TEMPORARY, RunCrashed, StoreError, forget, public_text
 from wick.events import Done, Failed
@@ -28,7 +29,6 @@ from wick.server.registry import Registry
 from wick.server.run_info import KIND, RunInfo, code_of, run_id
 from wick.server.secrets import Unsaid
 from wick.threads import Thread
-from wick.workers import in_thread
 
 logger = logging.getLogger("wick.server")
 

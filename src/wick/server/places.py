@@ -19,19 +19,19 @@ from shutil import rmtree
 from types import ModuleType
 from typing import Any
 
+from wick._internal.frozen import canonical, digest
+from wick._internal.process_files import ProcessFiles, pin_files
+from wick._internal.worker_threads import in_thread
 from wick.backends.local import Local
 from wick.backends.state import State
 from wick.config_files import named_files, pin_volumes
 from wick.errors import BackendError, ConfigError
-from wick.frozen import canonical, digest
-from wick.process_files import ProcessFiles, pin_files
 from wick.protocols import Backend, Status
 from wick.server.identity import LOCAL
 from wick.server.overrides import Overrides
 from wick.server.records import Records
 from wick.server.settings import Quotas
 from wick.server.templates import Template
-from wick.workers import in_thread
 
 logger = logging.getLogger("wick.server")
 

@@ -7,8 +7,8 @@ from typing import Any
 
 from pydantic import BaseModel, JsonValue
 
+from wick._internal.frozen import thaw
 from wick.capabilities.recorder import VALUE
-from wick.frozen import thaw
 from wick.messages import Message, ToolCall
 from wick.threads import Entry, Thread
 

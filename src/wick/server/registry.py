@@ -21,12 +21,13 @@ from weakref import WeakValueDictionary
 
 import orjson
 
+from wick._internal.frozen import canonical, digest
+from wick._internal.process_files import ProcessFiles
+from wick._internal.worker_threads import in_thread
 from wick.agent import Agent
 from wick.config import Config
 from wick.config_secrets import secrets_in
 from wick.errors import ConfigError
-from wick.frozen import canonical, digest
-from wick.process_files import ProcessFiles
 from wick.protocols import Store
 from wick.server.building import Building, Instance
 from wick.server.bus import Bus
@@ -53,7 +54,6 @@ from wick.server.templates import (
 )
 from wick.server.toolbox import Kept, Toolbox
 from wick.tools import Tool
-from wick.workers import in_thread
 
 logger = logging.getLogger("wick.server")
 

@@ -7,9 +7,9 @@ import logging
 from collections.abc import Callable
 from pathlib import Path
 
+from wick._internal.worker_threads import in_thread
 from wick.config import Config, load
 from wick.errors import ConfigError
-from wick.workers import in_thread
 
 logger = logging.getLogger("wick.server")
 

@@ -21,8 +21,8 @@ from fastapi.routing import APIRoute, APIWebSocketRoute
 from pydantic.warnings import UnsupportedFieldAttributeWarning
 from starlette.routing import compile_path
 
+from wick._internal.worker_threads import in_thread
 from wick.constants import JSON_VALUES
-from wick.workers import in_thread
 
 SMALL_BYTES = 100_000  # of a body that is read at once, whatever is in it
 PIECE_BYTES = 32_768  # that are looked through at once

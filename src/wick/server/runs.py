@@ -19,11 +19,13 @@ from math import inf
 from time import monotonic, time
 from typing import Any, Literal
 
+from wick._internal.frozen import canonical, digest
+from wick._internal.tasks import closing
+from wick._internal.worker_threads import in_thread
 from wick.agent import Agent
 from wick.capabilities.sessions import Choice, Sessions
 from wick.constants import STALLED_SECONDS
 from wick.errors import TEMPORARY, StoreError
-from wick.frozen import canonical, digest
 from wick.media import check_media
 from wick.messages import Message
 from wick.operations import Result
@@ -41,8 +43,6 @@ from wick.server.records import Records
 from wick.server.registry import Registry
 from wick.server.run_info import KIND, RunInfo, run_id
 from wick.threads import Thread
-from wick.turns import closing
-from wick.workers import in_thread
 
 logger = logging.getLogger("wick.server")
 

@@ -16,6 +16,7 @@ from dataclasses import replace
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
+from wick._internal.printable import escape_controls, indent_lines
 from wick.capabilities.recorder import VALUE as TRACES
 from wick.capability import Capability
 from wick.constants import SECRET_CHARS, SECRET_DISTINCT, SECRET_LIVE_CHARS, SECRET_LOG_CHARS
@@ -24,7 +25,6 @@ from wick.hooks import after
 from wick.media import safe_part
 from wick.messages import Part, TextPart
 from wick.operations import ModelCall, ToolUse
-from wick.printable import escape_controls, indent_lines
 from wick.protocols import Store
 from wick.server.settings import Settings
 

@@ -26,6 +26,7 @@ import uvicorn
 from fastapi.routing import APIRoute
 from starlette.types import ASGIApp
 
+from wick._internal.worker_threads import in_thread
 from wick.agent import Agent
 from wick.constants import SECRET_CHARS
 from wick.errors import ConfigError
@@ -38,7 +39,6 @@ from wick.server.service import Service
 from wick.server.settings import Settings, load_settings
 from wick.server.wire import SocketWire, Wire
 from wick.tools import Tool, tool
-from wick.workers import in_thread
 
 CLOSE_SECONDS = 5  # for connections to end when the server stops
 BACKLOG = 4096

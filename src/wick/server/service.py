@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
+from wick._internal.worker_threads import in_thread
 from wick.errors import StoreError
 from wick.protocols import Store
 from wick.server.auth import Guests
@@ -37,7 +38,6 @@ from wick.server.verify import Verifier
 from wick.stores.in_memory import TTL_SECONDS, InMemory
 from wick.stores.sqlite import Sqlite
 from wick.tools import Tool
-from wick.workers import in_thread
 
 logger = logging.getLogger("wick.server")
 

@@ -12,8 +12,8 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PrivateAttr, ValidationError
 
 from wick import constants
-from wick.config_text import Source, read
-from wick.data_folder import default_data
+from wick._internal.paths import default_data
+from wick._internal.safe_yaml import Source, read
 from wick.errors import ConfigError
 
 ENVIRONMENT = {

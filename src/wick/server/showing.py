@@ -6,8 +6,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from wick._internal.safe_yaml import Filled
 from wick.config import RINGS
-from wick.config_text import Filled
 
 HIDDEN = "•••"
 _SECRET = re.compile(

@@ -9,15 +9,15 @@ from itertools import count
 from pathlib import Path
 from typing import Any, Literal
 
+from wick._internal.frozen import canonical, digest
+from wick._internal.safe_yaml import At, Source
 from wick.agent import Agent
 from wick.capabilities.sessions import Sessions
 from wick.capability import Capability
 from wick.config import RINGS, Config
 from wick.config_build import AgentConfig, File
 from wick.config_keys import Ring
-from wick.config_text import At, Source
 from wick.errors import ConfigError
-from wick.frozen import canonical, digest
 from wick.hooks import Hook
 from wick.protocols import Model
 from wick.server.identity import User

@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from wick.aliases import ARGUMENTS, tool_name
+from wick._internal.aliases import ARGUMENTS, tool_name
+from wick._internal.worker_threads import in_thread
 from wick.capability import Capability
 from wick.config_build import BUILTIN
 from wick.errors import ConfigError
@@ -19,7 +20,6 @@ from wick.server.identity import User
 from wick.server.records import Records
 from wick.server.templates import EVERYONE
 from wick.tools import HttpTool, Tool, tool
-from wick.workers import in_thread
 
 KIND = "tool"
 MOST = 500  # tools behind HTTP

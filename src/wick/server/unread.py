@@ -8,7 +8,7 @@ from typing import IO
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from wick.workers import in_thread
+from wick._internal.worker_threads import in_thread
 
 LARGE_BYTES = 250_000  # of an answer that is kept on disk
 PIECE_BYTES = 131_072  # sent of it at once

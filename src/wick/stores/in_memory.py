@@ -12,7 +12,7 @@ from threading import RLock
 from typing import Any, Literal
 from weakref import ref
 
-from wick.frozen import digest
+from wick._internal.frozen import digest
 from wick.protocols import Hit, Lease, News, Page, Queued, Summary
 from wick.stores import rows
 from wick.stores.rows import Row

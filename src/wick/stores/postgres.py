@@ -11,8 +11,8 @@ import re
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import Any, Literal
 
+from wick._internal.frozen import digest
 from wick.errors import StoreError
-from wick.frozen import digest
 from wick.protocols import Hit, Lease, News, Page, Queued, Summary
 from wick.stores import rows
 from wick.stores.postgres_pool import CONNECTIONS, Connection, Homes, channel, how_far

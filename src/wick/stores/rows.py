@@ -17,8 +17,8 @@ from typing import Any, Literal
 
 import orjson
 
+from wick._internal.frozen import FrozenDict, digest, freeze
 from wick.errors import StoreError
-from wick.frozen import FrozenDict, digest, freeze
 from wick.holders import has_ended
 from wick.protocols import Page, Queued, Summary
 

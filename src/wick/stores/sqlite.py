@@ -16,8 +16,9 @@ from threading import Lock
 from typing import Any, Literal, TypeVar
 from weakref import WeakMethod, WeakSet, finalize
 
+from wick._internal.frozen import digest
+from wick._internal.worker_threads import in_thread
 from wick.errors import StoreError
-from wick.frozen import digest
 from wick.protocols import Hit, Lease, News, Page, Queued, Summary
 from wick.stores import rows, sqlite_file
 from wick.stores.group_commit import Transaction, Writer
@@ -45,7 +46,6 @@ from wick.stores.sqlite_queries import (
 from wick.stores.sqlite_readers import Readers
 from wick.stores.sqlite_search import scan, search, update_index
 from wick.stores.watching import Watchers, follow
-from wick.workers import in_thread
 
 T = TypeVar("T")
 

@@ -11,9 +11,9 @@ from traceback import clear_frames
 from typing import TypeVar
 from weakref import WeakKeyDictionary
 
+from wick._internal.worker_threads import in_thread
 from wick.errors import StoreError
 from wick.stores.sqlite_file import TROUBLE, File, Link, explained
-from wick.workers import in_thread
 
 T = TypeVar("T")
 

@@ -15,7 +15,8 @@ import pytest
 
 import wick.program
 from kit import call, calls, echoer, execute, result_of, results
-from wick import Agent, Scripted, aliases
+from wick import Agent, Scripted
+from wick._internal import aliases
 from wick.capabilities.executables import Executables
 from wick.program import CLAUDE, KIN, POINTS, SINGLE, Program, program
 

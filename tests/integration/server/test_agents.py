@@ -264,7 +264,7 @@ async def test_two_servers_that_share_a_database_share_their_agents(tmp_path: Pa
 
 
 def test_secrets_are_not_shown() -> None:
-    from wick.config_text import Filled
+    from wick._internal.safe_yaml import Filled
 
     options = {
         "api_key": "sk-1", "headers": {"X": "1"}, "url": "https://me:secret@example.com/x", "env": {"A": "b"},

@@ -13,11 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wick import Thread
+from wick._internal.frozen import freeze
 from wick.backends.mapped import InThread
 from wick.backends.state import State
 from wick.constants import STATE_BYTES, STATE_FILE_BYTES
 from wick.errors import BackendError
-from wick.frozen import freeze
 from wick.protocols import Backend, Status
 from wick.workspace import Workspace
 

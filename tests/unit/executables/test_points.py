@@ -23,7 +23,7 @@ from wick import (
     assistant,
     user,
 )
-from wick.aliases import POINT_NAMES
+from wick._internal.aliases import POINT_NAMES
 from wick.executables.answers import Unfit, answered, parsed
 from wick.executables.points import payload, read, tool_result
 from wick.executables.running import Ran

@@ -13,6 +13,8 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from wick import constants
+from wick._internal.tasks import apart
+from wick._internal.worker_threads import in_thread
 from wick.backends.containers import shared
 from wick.backends.containers.container import Container
 from wick.backends.containers.engine import Engine
@@ -25,8 +27,6 @@ from wick.backends.daemon import Daemon
 from wick.backends.wickd import bundle
 from wick.errors import BackendError
 from wick.protocols import Status
-from wick.turns import apart
-from wick.workers import in_thread
 
 
 @dataclass(slots=True, eq=False)

@@ -6,10 +6,10 @@ import asyncio
 from contextvars import Context
 from typing import Literal
 
+from wick._internal.tasks import apart
 from wick.backends.containers.engine import Engine, Process
 from wick.backends.containers.scripts import LIFELINE
 from wick.errors import BackendError
-from wick.turns import apart
 
 ANSWER_SECONDS = 5.0  # for what takes milliseconds, unless somebody leaves it no processor
 

@@ -19,12 +19,12 @@ from contextvars import Context
 from typing import Any
 
 from wick import constants
+from wick._internal.worker_threads import in_thread
 from wick.backends.containers.plain import Plain
 from wick.backends.daemon import on_host
 from wick.backends.workspace_guard import WorkspaceGuard, explain_moved, explain_stuck, to_its_end
 from wick.errors import BackendError
 from wick.shapes import Executed, Job
-from wick.workers import in_thread
 
 ListJobs = Callable[[], Awaitable[Sequence[tuple[Hashable, Job]]]]
 

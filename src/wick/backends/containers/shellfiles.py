@@ -19,6 +19,7 @@ from itertools import islice
 from typing import Literal, NoReturn
 
 from wick import constants
+from wick._internal.worker_threads import in_thread
 from wick.backends.containers.plain import Plain
 from wick.backends.containers.scripts import MARK, escaped
 from wick.backends.containers.shelltalk import BLOCK, SCRIPT, TREE_BYTES, Place, Talk
@@ -32,7 +33,6 @@ from wick.searching import Search
 from wick.shapes import Content, Edited, Found, Lines, Listed, Listing, Match, Matches, Stat, Written
 from wick.texts import content_of, edited, encoded, is_binary, lines_of, searchable
 from wick.walking import Budget
-from wick.workers import in_thread
 
 HELD_BYTES = 64_000_000  # of one file that is searched
 

@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from threading import Lock
 from typing import Any, TypedDict
 
+from wick._internal.worker_threads import in_thread
 from wick.backends.daemon import Daemon
 from wick.backends.sandbox import cgroups, protected
 from wick.backends.sandbox.confining import Command, Sandbox, View
@@ -31,7 +32,6 @@ from wick.beneath import Beneath
 from wick.errors import BackendError
 from wick.processes import ended_by
 from wick.shapes import Executed
-from wick.workers import in_thread
 from wick.workspace import Workspace
 
 Identity = tuple[int, int]

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from wick.frozen import digest
+from wick._internal.frozen import digest
 from wick.messages import Message, ToolCall
 from wick.models.demo import reports
 from wick.models.demo.instance import LABEL, instance, resolved

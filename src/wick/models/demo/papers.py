@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from io import StringIO
 
-from wick.frozen import digest
+from wick._internal.frozen import digest
 from wick.models.demo.instance import LABEL
 
 MOST_ROWS = 100

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 from fastapi import Query
 from pydantic import BaseModel, Field, JsonValue, create_model
 
+from wick._internal.worker_threads import in_thread
 from wick.agent import Agent
 from wick.capabilities.sessions import Sessions
 from wick.capability import Capability
@@ -29,7 +30,6 @@ from wick.server.strict import Strict
 from wick.server.templates import EVERYONE, Template
 from wick.server.toolbox import Registered
 from wick.tools import Tool
-from wick.workers import in_thread
 
 logger = logging.getLogger("wick.server")
 router = Router(tags=["agents"])

@@ -8,7 +8,8 @@ from typing import Annotated, Any, Literal
 from fastapi import Query
 from pydantic import BaseModel, Field, JsonValue
 
-from wick.frozen import thaw
+from wick._internal.frozen import thaw
+from wick._internal.worker_threads import in_thread
 from wick.protocols import Summary
 from wick.server.dependencies import Caller, Wick
 from wick.server.errors import not_found
@@ -17,7 +18,6 @@ from wick.server.routing import Router
 from wick.server.service import Service
 from wick.server.strict import Strict
 from wick.shell import read
-from wick.workers import in_thread
 
 router = Router(prefix="/approvals", tags=["approvals"])
 

@@ -7,6 +7,7 @@ from typing import Literal
 
 from pydantic import BaseModel, Field
 
+from wick._internal.worker_threads import in_thread
 from wick.server.building import Instance
 from wick.server.dependencies import Caller, Wick
 from wick.server.errors import ApiError
@@ -15,7 +16,6 @@ from wick.server.overrides import Overrides
 from wick.server.routing import Router
 from wick.server.showing import shown
 from wick.server.strict import Strict
-from wick.workers import in_thread
 
 router = Router(tags=["backend"])
 

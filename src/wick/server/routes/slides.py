@@ -10,10 +10,10 @@ from typing import Any
 from fastapi import Response
 from pydantic import BaseModel, Field, model_validator
 
+from wick._internal.worker_threads import in_thread
 from wick.server.dependencies import Caller, Wick
 from wick.server.errors import ApiError
 from wick.server.routing import Router
-from wick.workers import in_thread
 
 MEDIA_TYPE = "application/vnd.openxmlformats-officedocument.presentationml.presentation"
 DECK_BYTES = 1_000_000  # of Markdown

@@ -11,7 +11,8 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from wick.frozen import canonical, thaw
+from wick._internal.frozen import canonical, thaw
+from wick._internal.worker_threads import in_thread
 from wick.server.bodies import (
     OWN_META,
     Kept,
@@ -32,7 +33,6 @@ from wick.server.strict import Strict
 from wick.server.unread import put_by
 from wick.threads import SCHEMA, Thread
 from wick.transcript import as_markdown
-from wick.workers import in_thread
 
 router = Router(prefix="/threads", tags=["threads"])
 

@@ -6,6 +6,7 @@ from typing import Literal
 
 from pydantic import BaseModel, Field, JsonValue
 
+from wick._internal.worker_threads import in_thread
 from wick.capabilities.builtins import has_search
 from wick.config_build import BUILTIN
 from wick.constants import CALLBACK_SECONDS
@@ -16,7 +17,6 @@ from wick.server.showing import shown
 from wick.server.strict import Strict
 from wick.server.templates import EVERYONE
 from wick.server.toolbox import Kept
-from wick.workers import in_thread
 
 router = Router(tags=["tools"])
 

@@ -8,8 +8,9 @@ from pydantic import BaseModel, Field, JsonValue
 from starlette.requests import Request
 from starlette.responses import Response
 
+from wick._internal.frozen import thaw
+from wick._internal.worker_threads import in_thread
 from wick.capabilities.recorder import VALUE
-from wick.frozen import thaw
 from wick.prices import price
 from wick.protocols import Usage
 from wick.server.dependencies import Caller, Wick
@@ -17,7 +18,6 @@ from wick.server.errors import not_found
 from wick.server.reasons import Verdict
 from wick.server.routing import Router
 from wick.threads import Thread
-from wick.workers import in_thread
 
 router = Router(tags=["runs"])
 

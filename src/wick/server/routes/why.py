@@ -7,11 +7,11 @@ from typing import Annotated
 from fastapi import Query
 from starlette.requests import Request
 
+from wick._internal.worker_threads import in_thread
 from wick.server.dependencies import Caller, Wick
 from wick.server.errors import not_found
 from wick.server.reasons import Reasons, reasons
 from wick.server.routing import Router
-from wick.workers import in_thread
 
 router = Router(tags=["threads"])
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from sandboxed import fill
 from shipped import DATA, PROGRAMS, program
-from wick import front_matter
+from wick._internal import front_matter
 from wick.capabilities.skills import SHIPPED
 
 query, scan, citations = program("data-analysis"), program("code-review"), program("research")

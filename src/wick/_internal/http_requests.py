@@ -18,8 +18,8 @@ from urllib.parse import urlsplit
 
 from pydantic_core import from_json
 
+from wick._internal.frozen import canonical, freeze
 from wick.errors import ToolError, Uncertain
-from wick.frozen import canonical, freeze
 
 EXCERPT_CHARS = 200  # how much of an error page is quoted
 SAFE = ("GET", "HEAD", "OPTIONS")  # methods that change nothing, so that one may ask again

@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from math import isfinite
 from typing import Any
 
+from wick._internal.yaml_core import loader
 from wick.constants import FRONT_MATTER_BYTES, FRONT_MATTER_DEPTH
 from wick.errors import ConfigError
-from wick.yaml_core import loader
 
 _ENDS = ("---", "...")
 

@@ -28,11 +28,11 @@ from pydantic.errors import PydanticUserError
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined, from_json
 
-from wick.argument_form import is_stable, json_form
+from wick._internal.argument_form import is_stable, json_form
+from wick._internal.frozen import canonical, digest, freeze, thaw
+from wick._internal.json_schema import Checker, Problem, TooCostly
 from wick.constants import ARGS_BYTES, JSON_DEPTH, SCHEMA_QUICK_BYTES, SCHEMA_QUICK_STEPS, SCHEMA_STEPS
 from wick.errors import ConfigError, InvalidArgs
-from wick.frozen import canonical, digest, freeze, thaw
-from wick.json_schema import Checker, Problem, TooCostly
 
 MOST_PROBLEMS = 5  # named in one sentence
 SHOWN_CHARS = 60  # of a value or a name

@@ -20,7 +20,7 @@ from queue import Empty, SimpleQueue
 from threading import Thread, current_thread
 from typing import Any, TypeVar
 
-from wick.run_context import detach_thread
+from wick._internal.run_context import detach_thread
 
 T = TypeVar("T")
 

@@ -22,6 +22,7 @@ from urllib.parse import unquote
 from pydantic import ValidationError
 from pydantic_core import SchemaError, SchemaValidator, core_schema
 
+from wick._internal.frozen import canonical
 from wick.constants import (
     SCHEMA_BRANCHES,
     SCHEMA_BYTES,
@@ -31,7 +32,6 @@ from wick.constants import (
     SCHEMA_VALUES,
 )
 from wick.errors import ConfigError, MissingExtra
-from wick.frozen import canonical
 
 Problem = tuple[str, str, Any, Any, Any]  # where, keyword, its value, the instance, the schema around it
 

@@ -17,9 +17,9 @@ from math import isfinite
 from pathlib import Path
 from typing import Any
 
+from wick._internal.yaml_core import BOOL, FLOAT, INT, NULL, ambiguity, loader
 from wick.constants import CONFIG_BYTES, CONFIG_DEPTH, CONFIG_VALUES
 from wick.errors import ConfigError
-from wick.yaml_core import BOOL, FLOAT, INT, NULL, ambiguity, loader
 
 At = tuple[str | int, ...]  # where a value stands: the keys and numbers that lead to it
 

@@ -27,8 +27,8 @@ from uuid import UUID
 from pydantic import BaseModel, RootModel, Secret, SecretBytes, SecretStr
 from pydantic_core import to_jsonable_python
 
+from wick._internal.frozen import canonical
 from wick.constants import JSON_DEPTH
-from wick.frozen import canonical
 
 _EXACT = frozenset((str, int, bool, float, type(None)))
 _SECRETS = (Secret, SecretStr, SecretBytes)

@@ -1,0 +1,1 @@
+"""Helpers without concepts of wick: frozen JSON, tasks, worker threads, bounded YAML, guarded HTTP, tool schemas."""
