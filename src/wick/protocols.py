@@ -7,7 +7,8 @@ from dataclasses import dataclass, field, fields
 from typing import Any, Literal, Protocol
 
 from wick.messages import Message, Part
-from wick.shapes import (
+from wick.tools import Tool
+from wick.workspace.results import (
     Content,
     Edited,
     Executed,
@@ -20,7 +21,6 @@ from wick.shapes import (
     Stat,
     Written,
 )
-from wick.tools import Tool
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,8 +15,8 @@ from urllib.parse import urlsplit
 
 from wick.errors import BackendError, ConfigError
 from wick.lexing import Word
-from wick.patterns import Glob
 from wick.shell import LOOSE, Command, Script, simplify
+from wick.workspace.globs import Glob
 
 Met = Literal["yes", "maybe", "no"]
 STAR = "*"

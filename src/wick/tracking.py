@@ -17,9 +17,9 @@ from typing import Any
 from wick import constants
 from wick.backends.mapped import InThread
 from wick.errors import BackendError
-from wick.protecting import PROTECTED, Protected
 from wick.protocols import Backend
 from wick.threads import Entry, Thread
+from wick.workspace.protected import PROTECTED, Protected
 
 _PROTECTED = Protected(PROTECTED)
 

@@ -127,7 +127,7 @@ def labelled() -> Iterator[str]:
 
 def plant_group_only(patch: pytest.MonkeyPatch) -> None:
     """Every wickd that is started in a container from here on ends process groups, and not families."""
-    line = "from wick.backends.wickd.__main__ import main"
+    line = "from wick.wickd.__main__ import main"
     planted: Any = injecting.LAUNCH.replace(line, f"{GROUP_ONLY}plant()\n{line}", 1)
     assert "plant()" in planted
     patch.setattr(injecting, "LAUNCH", planted)

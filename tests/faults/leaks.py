@@ -65,7 +65,7 @@ def _running(pid: int) -> str | None:
 
 def is_wickd(line: str) -> bool:
     """Whether this is wickd itself, its guard, or a supervisor that waits: they are there to stay until the end."""
-    return "wick.backends.wickd.__main__" in line and "--parent" in line
+    return "wick.wickd.__main__" in line and "--parent" in line
 
 
 # -- the rest -------------------------------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from wick.backends.docker import Docker
 from wick.backends.local import Local
-from wick.protecting import PROTECTED
+from wick.workspace.protected import PROTECTED
 
 # Shell commands that put a git directory with a bad config at $P; $BAD appends a program to a config.
 PLACED = {

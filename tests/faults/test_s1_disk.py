@@ -19,8 +19,8 @@ from faults.tally import FULL, Tally, Violated
 from sandboxed import needs_bubblewrap
 from wick.backends.local import Local
 from wick.backends.sandbox.quota import Room
-from wick.disk_usage import Usage
 from wick.errors import BackendError
+from wick.workspace.disk_usage import Usage
 
 MB = 1_000_000
 QUOTA = 24 * MB

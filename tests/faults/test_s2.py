@@ -31,11 +31,11 @@ from faults.s2_tree import TOKEN, Ground
 from faults.tally import FULL, Tally, Violated
 from sandboxed import needs_bubblewrap
 from serving import hosted, talking
-from wick import beneath, constants
+from wick import constants
 from wick.backends.docker import Docker
 from wick.backends.local import Local
 from wick.errors import BackendError
-from wick.workspace import Workspace
+from wick.workspace.workspace import Workspace, rooted_folder
 
 LOCAL, BY_HAND, SERVED, CONTAINED, BY_SHELL = (50_000, 10_000, 2_000, 10_000, 100) if FULL else (400, 50, 15, 40, 2)
 RACES, CONTAINED_RACES = (10_000, 1_000) if FULL else (30, 6)
@@ -365,14 +365,14 @@ def test_a_kernel_that_counts_links_twice_is_not_believed(tmp_path: Path, monkey
     """It does so now and then, when it has to look a path up again because others rename things meanwhile."""
     ground = Ground(tmp_path / "place")
     files = Workspace(str(ground.root))
-    real = beneath._openat2
+    real = rooted_folder._openat2
 
     def refuses(folder: int, path: str, flags: int, links: bool) -> int:
         if path.startswith("hop"):
             raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), path)
         return real(folder, path, flags, links)
 
-    monkeypatch.setattr(beneath, "_openat2", refuses)
+    monkeypatch.setattr(rooted_folder, "_openat2", refuses)
     assert len(files.ls("hop3")["entries"]) == len(files.ls("d")["entries"])
     with pytest.raises(BackendError, match="too many links"):
         files.ls("hop2")

@@ -22,7 +22,7 @@ from faults.tally import Tally, Violated
 from wick import constants
 from wick.backends.containers.plan import Plan
 from wick.backends.docker import Docker
-from wick.protecting import PROTECTED
+from wick.workspace.protected import PROTECTED
 
 SIMPLE = Plant("copied", "sub", "fsmonitor")
 PLANTS = [  # one after the other in one repository, so each has a place of its own
@@ -156,7 +156,7 @@ async def test_a_kill_that_leaves_a_plant_is_noticed(tmp_path: Path, server: str
 GUARDED = """
 import asyncio, sys
 from wick.backends.daemon import on_host
-from wick.protecting import PROTECTED
+from wick.workspace.protected import PROTECTED
 
 async def main():
     await (await on_host()).guard(sys.argv[1], PROTECTED, contained=sys.argv[2] == "True")

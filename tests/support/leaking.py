@@ -213,7 +213,7 @@ def _adopters() -> list[str]:
 
 def is_wickd(line: str) -> bool:
     """Whether this is wickd itself, its guard, or a supervisor that waits: they end with their event loop."""
-    return "wick.backends.wickd.__main__" in line and "--parent" in line
+    return "wick.wickd.__main__" in line and "--parent" in line
 
 
 def _shared(names: set[str]) -> list[str]:

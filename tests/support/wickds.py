@@ -16,7 +16,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from wick.backends.wickd import bundle
+from wick.wickd import zipapp
 
 MARK = "WICK_TEST_MARK"
 
@@ -94,7 +94,7 @@ class Wickd(Lines):
 
     def __init__(self, *options: str, python: str = sys.executable, platform: str = "") -> None:
         with tempfile.NamedTemporaryFile(suffix=".pyz", delete=False) as file:
-            file.write(bundle.zipapp())
+            file.write(zipapp.zipapp())
         self.path = file.name
         elsewhere = (
             f"import runpy, sys; sys.platform = {platform!r}; runpy.run_path({self.path!r}, run_name='__main__')"

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from wick.beneath import FOLDER, MOST_LINKS, Beneath, kernel_resolves, kind
+from wick.workspace.rooted_folder import FOLDER, MOST_LINKS, Beneath, kernel_resolves, kind
 
 WAYS = ["kernel", "kernel, no /proc", "by hand"]
 
@@ -276,7 +276,7 @@ def outcome(tree: Beneath, path: str) -> object:
 
 FILTERED = """
 import ctypes, os, struct, sys
-from wick.beneath import Beneath, kernel_resolves
+from wick.workspace.rooted_folder import Beneath, kernel_resolves
 
 LOAD, EQUAL, RETURN = 0x20, 0x15, 0x06
 ALLOW, FAIL = 0x7FFF0000, 0x00050000

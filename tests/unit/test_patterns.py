@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wick.errors import BackendError
-from wick.patterns import Glob, ignores, name_test
+from wick.workspace.globs import Glob, ignores, name_test
 
 # -- names ----------------------------------------------------------------------------------------------------------
 

@@ -16,14 +16,14 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from wick import constants, searching
-from wick.beneath import Beneath
+from wick import constants
 from wick.errors import BackendError, MissingExtra
-from wick.patterns import Glob
-from wick.searching import Grep, Ripgrep, Search, gnu_grep, ripgrep
-from wick.shapes import Matches
-from wick.walking import Budget, DiskWalk, Rules
-from wick.workspace import Workspace
+from wick.workspace.globs import Glob
+from wick.workspace.grep import Grep, Ripgrep, Search, gnu_grep, ripgrep
+from wick.workspace.results import Matches
+from wick.workspace.rooted_folder import Beneath
+from wick.workspace.walk import Budget, DiskWalk, Rules
+from wick.workspace.workspace import Workspace, grep
 
 
 def needs(program: str) -> str:
@@ -184,8 +184,8 @@ def test_a_long_line_is_shown_around_the_match() -> None:
 
 
 def test_a_line_longer_than_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(searching, "GREP_BUFFER_BYTES", 1_000)
-    monkeypatch.setattr(searching, "GREP_OVERLAP_BYTES", 100)
+    monkeypatch.setattr(grep, "GREP_BUFFER_BYTES", 1_000)
+    monkeypatch.setattr(grep, "GREP_OVERLAP_BYTES", 100)
     blocks = [b"first\n", *[b"x" * 100] * 50, b"needle" + b"x" * 97, *[b"needle"] * 50, b"\nneedle\n"]
     found = lines("needle", *blocks)
     assert [number for number, _ in found] == [2, 3]
@@ -403,7 +403,7 @@ def test_a_reader_has_enough(reader: Any, record: bytes) -> None:
 
 @pytest.mark.parametrize("reader", [Ripgrep, Grep])
 def test_a_reader_holds_no_line_without_end(reader: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(searching, "GREP_BUFFER_BYTES", 1_000)
+    monkeypatch.setattr(grep, "GREP_BUFFER_BYTES", 1_000)
     reading = reader(lambda file: True)
     assert reading.feed(b"x" * 1_500)
     assert not reading.feed(b"x" * 1_500)

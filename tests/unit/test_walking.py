@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from wick import constants
-from wick.beneath import Beneath
-from wick.patterns import Glob
-from wick.walking import Budget, DiskWalk
+from wick.workspace.globs import Glob
+from wick.workspace.rooted_folder import Beneath
+from wick.workspace.walk import Budget, DiskWalk
 
 
 @pytest.fixture(params=[False, True], ids=["kernel", "by hand"])

@@ -21,13 +21,14 @@ import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
-from wick import beneath, constants, descriptors, texts, walking, workspace
-from wick.backends.wickd import bundle
-from wick.beneath import Beneath
+from wick import constants
 from wick.errors import BackendError
-from wick.protecting import PROTECTED, Protected
-from wick.texts import content_of, edited, lines_of
-from wick.workspace import Workspace
+from wick.wickd import zipapp
+from wick.workspace import text as texts
+from wick.workspace.protected import PROTECTED, Protected
+from wick.workspace.rooted_folder import Beneath
+from wick.workspace.text import content_of, edited, lines_of
+from wick.workspace.workspace import Workspace, file_ops, rooted_folder, walk, workspace
 
 FULL = bool(os.environ.get("WICK_FULL"))
 
@@ -358,7 +359,7 @@ def test_what_may_not_be_written(tmp_path: Path) -> None:
     """As somebody who is not root: a read-only file stays, and so does what is in a read-only folder."""
     program = """
 import os, sys
-from wick.workspace import Workspace
+from wick.workspace.workspace import Workspace
 from wick.errors import BackendError
 if os.getuid() == 0:
     os.setgid(65534); os.setuid(65534)
@@ -379,11 +380,10 @@ for act in (lambda: files.write("mine", "x"), lambda: files.write("folder/new", 
         (place / "closed").mkdir()
         for name, mode in (("folder", 0o555), ("closed", 0o000), (".", 0o755)):
             (place / name).chmod(mode)
-        source = Path(workspace.__file__).parent
-        copied = place / "code" / "wick"
-        copied.mkdir(parents=True)
-        for name in bundle.MODULES:
-            shutil.copy(source / f"{name}.py", copied)
+        for name, data in zipapp.sources().items():
+            copied = place / "code" / name
+            copied.parent.mkdir(parents=True, exist_ok=True)
+            copied.write_bytes(data)
         command = [shutil.which("python3", path="/usr/bin:/bin") or "", "-c", program, str(place)]
         if not command[0]:
             pytest.skip("needs a python3 that every user may run; install python3")
@@ -601,7 +601,7 @@ def test_moving(files: Workspace) -> None:
 
 
 def test_moving_without_the_system_call_for_it(files: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(descriptors, "libc", object())
+    monkeypatch.setattr(file_ops, "libc", object())
     files.write("a", "x")
     files.write("b", "y")
     assert code(lambda: files.move("a", "b")) == "exists"
@@ -641,7 +641,7 @@ def test_deleting_a_tree_follows_no_link(files: Workspace) -> None:
 
 
 def test_deleting_a_tree_in_batches_and_however_deep(files: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(descriptors, "BATCH", 3)
+    monkeypatch.setattr(file_ops, "BATCH", 3)
     for number in range(10):
         files.write(f"gone/f{number}", "")
         files.write(f"gone/d{number}/f", "")
@@ -659,7 +659,7 @@ def test_deleting_a_tree_in_batches_and_however_deep(files: Workspace, monkeypat
 def test_deleting_takes_no_longer_than_it_may(files: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
     files.write("gone/a/b/c", "")
     with monkeypatch.context() as patch:
-        patch.setattr(descriptors, "DELETE_SECONDS", -1)
+        patch.setattr(file_ops, "DELETE_SECONDS", -1)
         assert code(lambda: files.delete("gone", recursive=True)) == "failed"
     files.delete("gone", recursive=True)
     assert files.ls()["entries"] == []
@@ -727,7 +727,7 @@ def test_grepping_ends_somewhere(files: Workspace, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(workspace, "GREP_MATCHES", 12)
     found = files.grep("x")
     assert (len(found["matches"]), found["truncated"]) == (12, True)
-    monkeypatch.setattr(walking.Budget.__init__, "__defaults__", (100, 20.0, 25))
+    monkeypatch.setattr(walk.Budget.__init__, "__defaults__", (100, 20.0, 25))
     found = files.grep("x")
     assert (len(found["matches"]), found["truncated"]) == (10, True)
 
@@ -1040,7 +1040,7 @@ class Playground:
                 at = at.parent
             elif (at / name).is_symlink():
                 followed += 1
-                if followed > beneath.MOST_LINKS:
+                if followed > rooted_folder.MOST_LINKS:
                     return "loop"
                 target = os.readlink(at / name)
                 if target.startswith("/"):
@@ -1095,12 +1095,12 @@ def test_a_race_leaks_nothing(files: Workspace, tmp_path: Path) -> None:
     os.symlink(tmp_path / "outside", tmp_path / "link")
     done = threading.Event()
     here, link = os.fsencode(root(files) / "d"), os.fsencode(tmp_path / "link")
-    if beneath.libc.renameat2(-100, here, -100, link, EXCHANGE):
+    if rooted_folder.libc.renameat2(-100, here, -100, link, EXCHANGE):
         pytest.skip("needs a file system that can exchange two names, such as ext4")
 
     def swap() -> None:
         while not done.is_set():
-            beneath.libc.renameat2(-100, here, -100, link, EXCHANGE)
+            rooted_folder.libc.renameat2(-100, here, -100, link, EXCHANGE)
 
     swapping = threading.Thread(target=swap)
     swapping.start()

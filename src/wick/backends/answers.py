@@ -1,4 +1,4 @@
-"""What a wickd answers, checked against wick.shapes: it may run where commands do, so nothing it says is trusted."""
+"""What a wickd answers, checked against wick.workspace.results: it may run where commands do, so nothing it says is trusted."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from functools import cache
 from typing import Any, TypeVar, cast, get_args, get_origin, get_type_hints, is_typeddict
 
 from wick.errors import BackendError
-from wick.shapes import (
+from wick.workspace.results import (
     Content,
     Edited,
     Executed,

@@ -27,9 +27,9 @@ from wick._internal.tasks import apart
 from wick.backends import answers
 from wick.backends.wire import Gone, OnChunk, Pending, Wire, text64
 from wick.errors import BackendError
-from wick.processes import clean_environment
 from wick.protocols import OnOutput
-from wick.shapes import Executed, Job, JobOutput, Json
+from wick.workspace.processes import clean_environment
+from wick.workspace.results import Executed, Job, JobOutput, Json
 
 __all__ = ["Daemon", "DaemonTerminal", "Gone", "on_host"]
 
@@ -310,7 +310,7 @@ folder = sys.argv[1]
 for name, path in (("wick", folder), ("wick.backends", folder + "/backends")):
     sys.modules[name] = types.ModuleType(name)
     sys.modules[name].__path__ = [path]
-from wick.backends.wickd.__main__ import main
+from wick.wickd.__main__ import main
 main(sys.argv[2:])
 """
 _PACKAGE = str(Path(__file__).parent.parent)

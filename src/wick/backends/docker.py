@@ -30,10 +30,10 @@ from wick.backends.containers.shellfiles import ShellFiles
 from wick.backends.daemon import Daemon, Gone
 from wick.backends.workspace_guard import GuardedTerminal
 from wick.errors import BackendError, ConfigError
-from wick.protecting import PROTECTED
 from wick.protocols import OnOutput, Protection, Status, Terminal
-from wick.searching import Search
-from wick.shapes import (
+from wick.workspace.grep import Search
+from wick.workspace.protected import PROTECTED
+from wick.workspace.results import (
     Content,
     Edited,
     Executed,

@@ -14,9 +14,9 @@ from typing import Any, Protocol, TypeVar
 
 from wick._internal.worker_threads import in_thread
 from wick.protocols import Backend
-from wick.shapes import Content, Found, Written
 from wick.threads import Thread
-from wick.workspace import Workspace
+from wick.workspace.results import Content, Found, Written
+from wick.workspace.workspace import Workspace
 
 T = TypeVar("T")
 

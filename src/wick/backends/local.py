@@ -27,11 +27,23 @@ from wick.backends.sandbox.quota import Quota
 from wick.backends.sandbox.started import StartedJob
 from wick.backends.workspace_guard import GuardedTerminal
 from wick.errors import BackendError, ConfigError
-from wick.processes import DEFAULT_PATH, LIMITS
-from wick.protecting import PROTECTED
 from wick.protocols import OnOutput, Protection, Status
-from wick.shapes import Content, Edited, Executed, Found, Job, JobOutput, Lines, Listing, Matches, Stat, Written
-from wick.workspace import Workspace
+from wick.workspace.processes import DEFAULT_PATH, LIMITS
+from wick.workspace.protected import PROTECTED
+from wick.workspace.results import (
+    Content,
+    Edited,
+    Executed,
+    Found,
+    Job,
+    JobOutput,
+    Lines,
+    Listing,
+    Matches,
+    Stat,
+    Written,
+)
+from wick.workspace.workspace import Workspace
 
 T = TypeVar("T")
 

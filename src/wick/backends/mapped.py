@@ -14,11 +14,11 @@ from typing import Any
 
 from wick import constants
 from wick.errors import BackendError
-from wick.refusals import fail
-from wick.shapes import Listed
-from wick.texts import is_binary, searchable
 from wick.threads import Thread
-from wick.walking import Budget, Walk
+from wick.workspace.os_errors import fail
+from wick.workspace.results import Listed
+from wick.workspace.text import is_binary, searchable
+from wick.workspace.walk import Budget, Walk
 
 Names = tuple[str, ...]
 AFTER_SLASH = chr(ord("/") + 1)  # what comes, in the order of paths, after all that is in a folder

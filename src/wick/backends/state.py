@@ -5,7 +5,7 @@
 
 How files are kept stands in wick.backends.mapped; `State(InThread(thread))` keeps them in a thread. Nothing that is
 kept is changed in place, so the mapping may be one that writes down what it is given. The answers, the codes, the
-protected paths and the rules of searching are those of a workspace on disk (wick.workspace).
+protected paths and the rules of searching are those of a workspace on disk (wick.workspace.workspace).
 """
 
 from __future__ import annotations
@@ -20,15 +20,27 @@ from wick import constants
 from wick._internal.worker_threads import in_thread
 from wick.backends.mapped import InThread, MappedWalk, Names, Tree, kept_as
 from wick.errors import BackendError
-from wick.patterns import Glob
-from wick.protecting import PROTECTED, Protected
 from wick.protocols import OnOutput, Protection, Status, Terminal
-from wick.refusals import check_range, checked, explained, fail
-from wick.searching import Search
-from wick.shapes import Content, Edited, Executed, Found, Job, JobOutput, Lines, Listing, Matches, Stat, Written
-from wick.texts import content_of, edited, encoded, lines_of
 from wick.threads import Thread
-from wick.walking import Budget
+from wick.workspace.globs import Glob
+from wick.workspace.grep import Search
+from wick.workspace.os_errors import check_range, checked, explained, fail
+from wick.workspace.protected import PROTECTED, Protected
+from wick.workspace.results import (
+    Content,
+    Edited,
+    Executed,
+    Found,
+    Job,
+    JobOutput,
+    Lines,
+    Listing,
+    Matches,
+    Stat,
+    Written,
+)
+from wick.workspace.text import content_of, edited, encoded, lines_of
+from wick.workspace.walk import Budget
 
 FILE_MODE, FOLDER_MODE = 0o644, 0o755
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from wick import constants
 from wick.errors import BackendError
-from wick.shapes import Json
+from wick.workspace.results import Json
 
 OnChunk = Callable[[str, bytes], None]
 OUTPUTS = frozenset(("stdout", "stderr", "output"))

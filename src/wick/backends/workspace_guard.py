@@ -6,7 +6,7 @@
     await guard.end()
     guard.moved                              the plants that have another name now
 
-The watcher itself is in wick.backends.wickd.watcher.
+The watcher itself is in wick.wickd.watcher.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from typing import Protocol, TypeVar
 from wick import constants
 from wick.backends.daemon import Daemon
 from wick.errors import BackendError
-from wick.plants import Entry
 from wick.protocols import Terminal
+from wick.workspace.auto_executed import Entry
 
 T = TypeVar("T")
 

@@ -27,10 +27,10 @@ from wick.messages import ToolResult
 from wick.operations import Run, ToolUse
 from wick.overflow import cut, keep, kept
 from wick.protocols import Backend
-from wick.shapes import Executed, Lines
-from wick.texts import lines_of
 from wick.tools import Tool, tool
 from wick.tracking import Place
+from wick.workspace.results import Executed, Lines
+from wick.workspace.text import lines_of
 
 _NEEDED = ("ls", "lines", "read", "write", "edit", "glob", "grep", "stat", "execute")
 READING = ("ls", "read_file", "glob", "grep")

@@ -26,9 +26,9 @@ from wick.backends.sandbox.choosing import choose
 from wick.backends.sandbox.launch import DEADLY, Launch, Place
 from wick.errors import BackendError, ConfigError
 from wick.executables.failing import words
-from wick.processes import CANNOT_EXECUTE, NOT_FOUND, UNREAD, clean_environment, ended_by
-from wick.protecting import PROTECTED
-from wick.shapes import Executed
+from wick.workspace.processes import CANNOT_EXECUTE, NOT_FOUND, UNREAD, clean_environment, ended_by
+from wick.workspace.protected import PROTECTED
+from wick.workspace.results import Executed
 
 T = TypeVar("T")
 

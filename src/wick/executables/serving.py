@@ -27,8 +27,8 @@ from wick.executables.answers import Unfit, encoded, parsed
 from wick.executables.failing import words
 from wick.executables.pipes import Pipe
 from wick.executables.running import Runner
-from wick.processes import clean_environment
-from wick.protecting import PROTECTED
+from wick.workspace.processes import clean_environment
+from wick.workspace.protected import PROTECTED
 
 Answer = dict[str, Any]
 Identity = tuple[int, int, int, int]

@@ -23,7 +23,7 @@ from wick.errors import BackendError, ConfigError
 from wick.executables.failing import Fail, words
 from wick.executables.found import Standing
 from wick.rules import Rule, rule
-from wick.searching import Search
+from wick.workspace.grep import Search
 
 logger = logging.getLogger(__name__)
 

@@ -22,8 +22,8 @@ from wick.backends.containers import shared
 from wick.backends.containers.engine import Process
 from wick.backends.containers.seccomp_profile import profile
 from wick.backends.docker import Docker, reap
-from wick.backends.wickd import bundle
 from wick.errors import BackendError, ConfigError
+from wick.wickd import zipapp
 
 Make = Callable[..., Docker]
 
@@ -402,7 +402,7 @@ async def test_the_daemon_is_checked_before_it_runs(make: Make, server: str) -> 
     put = images.tar({".wickd/wickd.pyz": other})
     engines.here().ask("PUT", f"/containers/wick-{backend.id}/archive?path=/", put)
     again = make(id=f"tampered-{server}")
-    assert await out(again, "ls; sha256sum /.wickd/wickd.pyz") == f"a.txt\n{bundle.digest()}  /.wickd/wickd.pyz"
+    assert await out(again, "ls; sha256sum /.wickd/wickd.pyz") == f"a.txt\n{zipapp.digest()}  /.wickd/wickd.pyz"
     assert again.uses_daemon
     assert backend.uses_daemon  # what was checked is what runs, whatever happened to the file
 

@@ -15,8 +15,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wick import processes
-from wick.processes import (
+from wick.workspace import processes
+from wick.workspace.processes import (
     DEFAULT_PATH,
     LIMITS,
     clean_environment,
@@ -72,15 +72,19 @@ def test_a_process_that_is_not_there_has_none() -> None:
 
 def run(code: str) -> subprocess.CompletedProcess[str]:
     """In a Python of its own, for what adopts, forks or ends."""
-    command = [sys.executable, "-c", f"import os, signal, subprocess, sys, time\nfrom wick.processes import *\n{code}"]
+    command = [
+        sys.executable,
+        "-c",
+        f"import os, signal, subprocess, sys, time\nfrom wick.workspace.processes import *\n{code}",
+    ]
     return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
 
 
 @pytest.mark.parametrize("lists", ["True", "False"])
 def test_a_family_ends_with_all_that_left_it(lists: str) -> None:
     done = run(f"""
-import wick.processes
-if not {lists}: wick.processes._lists_children = lambda: False
+import wick.workspace.processes
+if not {lists}: wick.workspace.processes._lists_children = lambda: False
 assert adopt_orphans()
 child = subprocess.Popen(["sh", "-c", {TREE.replace("wait", "(setsid sleep 100 &); sleep 0.3; exit 7")!r}]).pid
 family = Family(child)
@@ -109,8 +113,8 @@ def test_close_from_closes_all_above() -> None:
 for _ in range(50): os.dup(1)
 close_from(3)
 print(sorted(map(int, os.listdir("/proc/self/fd")))[:3], len(os.listdir("/proc/self/fd")) <= 4)
-import wick.processes
-wick.processes._libc = None
+import wick.workspace.processes
+wick.workspace.processes._libc = None
 os.dup2(1, 500)
 close_from(3)
 print(len(os.listdir("/proc/self/fd")) <= 4)

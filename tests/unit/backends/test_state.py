@@ -19,7 +19,7 @@ from wick.backends.state import State
 from wick.constants import STATE_BYTES, STATE_FILE_BYTES
 from wick.errors import BackendError
 from wick.protocols import Backend, Status
-from wick.workspace import Workspace
+from wick.workspace.workspace import Workspace
 
 
 async def code_of(doing: Any) -> str:

@@ -37,8 +37,8 @@ from wick.capabilities.sessions import Sessions
 from wick.constants import RESULT_CHARS, STATE_BYTES, STATE_FILE_BYTES
 from wick.errors import BackendError, ConfigError, StoreError
 from wick.protocols import Backend, Protection
-from wick.shapes import Listing, Written
 from wick.stores.in_memory import InMemory
+from wick.workspace.results import Listing, Written
 
 SEVEN = ["ls", "read_file", "write_file", "edit_file", "glob", "grep", "execute"]
 

@@ -7,16 +7,16 @@ import re
 from pathlib import Path
 from typing import is_typeddict
 
-from wick import shapes
-from wick.backends.wickd import bundle
 from wick.protocols import Backend
-from wick.refusals import SENTENCES
+from wick.wickd import zipapp
+from wick.workspace import results
+from wick.workspace.os_errors import SENTENCES
 
 ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "docs" / "guide" / "backends.md").read_text(encoding="utf-8")
-SOURCES = [ROOT / "src" / "wick" / f"{name}.py" for name in bundle.MODULES]
+SOURCES = [ROOT / "src" / name for name in zipapp.sources() if name.startswith("wick/w")]
 OPERATIONS = {name for name, part in vars(Backend).items() if callable(part) and not name.startswith("_")}
-SHAPES = [kind for kind in vars(shapes).values() if is_typeddict(kind)]
+SHAPES = [kind for kind in vars(results).values() if is_typeddict(kind)]
 
 
 def codes(text: str) -> set[str]:

@@ -36,8 +36,8 @@ kept = os.memfd_create("wickd") if hasattr(os, "memfd_create") else os.dup(tempf
 while code:
     code = code[os.write(kept, code):]
 sys.path.insert(0, "/proc/self/fd/%d" % kept)
-import wick.workspace
-from wick.backends.wickd.__main__ import main
+import wick.workspace.workspace
+from wick.wickd.__main__ import main
 os.write(1, b"wickd\\n")
 main(sys.argv[3:])
 """

@@ -24,9 +24,9 @@ from wick.backends.containers.plain import Plain
 from wick.backends.containers.plan import Plan
 from wick.backends.containers.shellfiles import ShellFiles
 from wick.backends.daemon import Daemon
-from wick.backends.wickd import bundle
 from wick.errors import BackendError
 from wick.protocols import Status
+from wick.wickd import zipapp
 
 
 @dataclass(slots=True, eq=False)
@@ -133,7 +133,7 @@ class Life:
         self.status = Status("launched", link.why)
 
     async def _container(self) -> Container:
-        code = await in_thread(bundle.zipapp, "wickd")
+        code = await in_thread(zipapp.zipapp, "wickd")
         return Container(self.engine, self.plan, daemon=code, pull=self._pull)
 
     async def _move_in(self, link: Link, found: dict[str, Any]) -> None:

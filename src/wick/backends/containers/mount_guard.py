@@ -5,7 +5,7 @@
         …                                    a command runs
     guard.moved                              the plants that have another name now
 
-The watcher is that of the local backend: a process on this host (wick.backends.wickd.watcher).
+The watcher is that of the local backend: a process on this host (wick.wickd.watcher).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from wick.backends.containers.plain import Plain
 from wick.backends.daemon import on_host
 from wick.backends.workspace_guard import WorkspaceGuard, explain_moved, explain_stuck, to_its_end
 from wick.errors import BackendError
-from wick.shapes import Executed, Job
+from wick.workspace.results import Executed, Job
 
 ListJobs = Callable[[], Awaitable[Sequence[tuple[Hashable, Job]]]]
 

@@ -22,11 +22,11 @@ from wick import constants
 from wick.backends.containers.engine import Engine, EngineError, Process
 from wick.backends.containers.lifeline import Lifeline
 from wick.backends.containers.scripts import MARK, RUN, SHELL, escaped
-from wick.backends.wickd.jobs import Background
-from wick.backends.wickd.outputs import HeadAndTail
 from wick.errors import BackendError
 from wick.protocols import OnOutput
-from wick.shapes import Executed, Job, JobOutput
+from wick.wickd.jobs import Background
+from wick.wickd.output_buffers import HeadAndTail
+from wick.workspace.results import Executed, Job, JobOutput
 
 TIME_LIMIT, NO_SHELL = 124, (126, 127)  # exit codes
 LOOK_SECONDS = 1.0  # how often a silent command is looked at: something that holds its output open may outlive it

@@ -24,15 +24,15 @@ from wick.backends.containers.plain import Plain
 from wick.backends.containers.scripts import MARK, escaped
 from wick.backends.containers.shelltalk import BLOCK, SCRIPT, TREE_BYTES, Place, Talk
 from wick.backends.containers.shelltree import Tree, TreeWalk, records
-from wick.beneath import kind
 from wick.errors import BackendError
-from wick.patterns import Glob
-from wick.protecting import PROTECTED, Protected
-from wick.refusals import check_range, checked, explained, fail
-from wick.searching import Search
-from wick.shapes import Content, Edited, Found, Lines, Listed, Listing, Match, Matches, Stat, Written
-from wick.texts import content_of, edited, encoded, is_binary, lines_of, searchable
-from wick.walking import Budget
+from wick.workspace.globs import Glob
+from wick.workspace.grep import Search
+from wick.workspace.os_errors import check_range, checked, explained, fail
+from wick.workspace.protected import PROTECTED, Protected
+from wick.workspace.results import Content, Edited, Found, Lines, Listed, Listing, Match, Matches, Stat, Written
+from wick.workspace.rooted_folder import kind
+from wick.workspace.text import content_of, edited, encoded, is_binary, lines_of, searchable
+from wick.workspace.walk import Budget
 
 HELD_BYTES = 64_000_000  # of one file that is searched
 

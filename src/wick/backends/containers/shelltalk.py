@@ -1,6 +1,6 @@
 """Talking with a small sh script in a container about one path, or two: what is there, and what is done with it.
 
-The script goes from name to name and link to link as wick.beneath does, and says what it found; then it does what it
+The script goes from name to name and link to link as wick.workspace.rooted_folder does, and says what it found; then it does what it
 is told, line by line. Paths are arguments, never part of the script.
 """
 
@@ -13,10 +13,10 @@ from dataclasses import dataclass
 
 from wick.backends.containers.engine import Process
 from wick.backends.containers.scripts import DECODE
-from wick.beneath import kind
 from wick.errors import BackendError
-from wick.patterns import HEAVY
-from wick.refusals import fail
+from wick.workspace.globs import HEAVY
+from wick.workspace.os_errors import fail
+from wick.workspace.rooted_folder import kind
 
 BLOCK = 65_536
 TREE_BYTES = 12_000_000  # of a listing of everything

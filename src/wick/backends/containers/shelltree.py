@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from wick.backends.containers.shelltalk import Place
-from wick.beneath import kind
-from wick.walking import LINK, Budget, Walk
+from wick.workspace.rooted_folder import kind
+from wick.workspace.walk import LINK, Budget, Walk
 
 RECORD = re.compile(rb"([0-9a-f]+) (\d+) \./", re.DOTALL)
 

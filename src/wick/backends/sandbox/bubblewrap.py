@@ -24,8 +24,8 @@ from glob import glob
 from wick.backends.sandbox import seccomp
 from wick.backends.sandbox.confining import Command, NotThere, View, environment
 from wick.backends.sandbox.protected import Cover
-from wick.processes import DEFAULT_PATH, data_file
 from wick.protocols import Protection
+from wick.workspace.processes import DEFAULT_PATH, data_file
 
 TRIAL_SECONDS = 10.0
 USER = 1000  # who a command is, whoever runs wick: programs that refuse to be root work, and `tar` keeps no owners

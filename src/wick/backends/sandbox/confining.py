@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from wick.backends.sandbox.protected import Cover
-from wick.processes import DEFAULT_PATH, clean_environment
 from wick.protocols import Protection
+from wick.workspace.processes import DEFAULT_PATH, clean_environment
 
 
 class NotThere(Exception):

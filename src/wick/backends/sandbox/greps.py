@@ -7,9 +7,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from wick.errors import BackendError, MissingExtra
-from wick.searching import Ripgrep, Search, ripgrep
-from wick.shapes import Executed, Matches
-from wick.workspace import Workspace
+from wick.workspace.grep import Ripgrep, Search, ripgrep
+from wick.workspace.results import Executed, Matches
+from wick.workspace.workspace import Workspace
 
 OUTPUT_BYTES = 32_000_000  # that ripgrep prints before it is stopped
 TIME_LIMIT = 124  # exit code

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 
 from wick.backends.sandbox import seccomp
 from wick.backends.sandbox.confining import Command, NotThere, View, environment
-from wick.processes import DEFAULT_PATH, landlock_version
 from wick.protocols import Protection
+from wick.workspace.processes import DEFAULT_PATH, landlock_version
 
 TCP, SCOPES = 4, 6  # the versions since which there are rules for TCP, and for abstract sockets and signals
 

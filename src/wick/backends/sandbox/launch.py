@@ -28,11 +28,11 @@ from wick.backends.sandbox.confining import Command, Sandbox, View
 from wick.backends.sandbox.pinned import pinned_covers
 from wick.backends.sandbox.quota import Quota, Room
 from wick.backends.workspace_guard import WorkspaceGuard, explain_stuck, to_its_end
-from wick.beneath import Beneath
 from wick.errors import BackendError
-from wick.processes import ended_by
-from wick.shapes import Executed
-from wick.workspace import Workspace
+from wick.workspace.processes import ended_by
+from wick.workspace.results import Executed
+from wick.workspace.rooted_folder import Beneath
+from wick.workspace.workspace import Workspace
 
 Identity = tuple[int, int]
 

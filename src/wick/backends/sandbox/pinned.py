@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator, Sequence
 
 from wick.backends.sandbox.protected import Cover
-from wick.beneath import Beneath
+from wick.workspace.rooted_folder import Beneath
 
 _COVERED = ("show", "hide", "copy")
 

@@ -1,9 +1,9 @@
 """Mounts over the protected paths of a workspace, so that a command does not write them, nor read secrets.
 
-    covers(tree, entries, firm)               what to mount over the entries of wick.plants
+    covers(tree, entries, firm)               what to mount over the entries of wick.workspace.auto_executed
 
 What does not exist cannot be mounted over. A watcher follows the workspace while a command runs, and neutralises what
-it plants: see wick.backends.wickd.watcher.
+it plants: see wick.wickd.watcher.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 from wick import constants
-from wick.beneath import Beneath
 from wick.errors import BackendError
-from wick.plants import Entry
+from wick.workspace.auto_executed import Entry
+from wick.workspace.rooted_folder import Beneath
 
 COPY_BYTES = 64_000  # the largest file that is copied
 COPIES = 40

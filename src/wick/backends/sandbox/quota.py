@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from threading import Lock
 from typing import Any
 
-from wick.disk_usage import Usage, free_bytes, free_room, total_bytes
 from wick.errors import BackendError
+from wick.workspace.disk_usage import Usage, free_bytes, free_room, total_bytes
 
 COUNT_SECONDS = 30.0  # after which a workspace is counted again, if anything on its disk has changed
 RESERVE_PART, QUOTA_PART = 10, 4  # of a small disk, a tenth is reserved, and a workspace gets a fourth

@@ -9,7 +9,7 @@ from wick.backends.daemon import Daemon
 from wick.backends.sandbox.launch import Launch
 from wick.backends.workspace_guard import explain_moved
 from wick.errors import BackendError
-from wick.shapes import Job, JobOutput
+from wick.workspace.results import Job, JobOutput
 
 
 @dataclass(slots=True)

@@ -29,7 +29,7 @@ from wick.server.service import Service
 from wick.server.strict import Strict
 from wick.server.unread import put_by
 from wick.server.uploads import UPLOAD, uploaded
-from wick.shapes import Content
+from wick.workspace.results import Content
 
 router = Router(tags=["files"])
 

@@ -11,14 +11,14 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from wick import constants, plants
+from wick import constants
 from wick.backends.sandbox.protected import COPIES, Cover, covers
-from wick.beneath import Beneath
 from wick.errors import BackendError
-from wick.git_settings import find_trusted_paths
-from wick.plants import Entry, Folder, Index, plain_config
-from wick.protecting import PROTECTED
-from wick.workspace import Workspace
+from wick.workspace.auto_executed import Entry, Folder, Index, plain_config
+from wick.workspace.git_config import find_trusted_paths
+from wick.workspace.protected import PROTECTED
+from wick.workspace.rooted_folder import Beneath
+from wick.workspace.workspace import Workspace, auto_executed
 
 CONFIG = "[core]\n\tbare = false\n"
 
@@ -340,7 +340,7 @@ def test_data_in_a_git_config_is_not_protected(tree: Beneath) -> None:
 
 
 def test_a_config_whose_settings_are_not_read_is_noticed(tree: Beneath, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(plants, "find_trusted_paths", lambda tree, folder: set())
+    monkeypatch.setattr(auto_executed, "find_trusted_paths", lambda tree, folder: set())
     fill(tree, ".git/config", text=CONFIG + "\thooksPath = hooks\n")
     index = armed(tree)
     fill(tree, "hooks/pre-commit")

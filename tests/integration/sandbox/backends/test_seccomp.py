@@ -144,7 +144,7 @@ def test_the_kernel_takes_that_filter() -> None:
     """It is installed beside the other one, by a process that shares the host's IPC namespace."""
     text = f"""
 import ctypes
-from wick.processes import _NO_NEW_PRIVS, _filter_calls, prctl
+from wick.workspace.processes import _NO_NEW_PRIVS, _filter_calls, prctl
 prctl(_NO_NEW_PRIVS, 1)
 _filter_calls(bytes.fromhex({(program_without_ipc(os.uname().machine) or b"").hex()!r}))
 libc = ctypes.CDLL("librt.so.1", use_errno=True)

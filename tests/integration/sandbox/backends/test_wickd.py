@@ -27,9 +27,9 @@ from hypothesis import strategies as st
 from leaking import lasting
 from ports import own_port
 from wick import constants
-from wick.backends.wickd import bundle
-from wick.backends.wickd.outputs import HeadAndTail, Ring, whole_end, whole_start
-from wick.backends.wickd.polling import Loop
+from wick.wickd import zipapp
+from wick.wickd.event_loop import Loop
+from wick.wickd.output_buffers import HeadAndTail, Ring, whole_end, whole_start
 from wickds import Wickd, connected, environment, eventually, kill, marked, wickd
 
 FULL = bool(os.environ.get("WICK_FULL"))
@@ -48,21 +48,21 @@ def shared() -> Any:
 
 
 def test_the_same_sources_give_the_same_bytes() -> None:
-    bundle.zipapp.cache_clear()
-    first = bundle.zipapp()
-    bundle.zipapp.cache_clear()
-    assert bundle.zipapp() == first
+    zipapp.zipapp.cache_clear()
+    first = zipapp.zipapp()
+    zipapp.zipapp.cache_clear()
+    assert zipapp.zipapp() == first
     with zipfile.ZipFile(BytesIO(first)) as archive:
         assert archive.namelist() == sorted(archive.namelist())
         assert {entry.date_time for entry in archive.infolist()} == {(1980, 1, 1, 0, 0, 0)}
         assert archive.read("wick/__init__.py") == b""
-        assert not any("bundle" in name for name in archive.namelist())
-    assert len(bundle.digest()) == 64
+        assert not any("zipapp" in name for name in archive.namelist())
+    assert len(zipapp.digest()) == 64
 
 
 def test_what_is_packed_imports_only_itself_and_the_standard_library() -> None:
-    packed = {name.removesuffix(".py").replace("/", ".").removesuffix(".__init__") for name in bundle.sources()}
-    for name, source in bundle.sources().items():
+    packed = {name.removesuffix(".py").replace("/", ".").removesuffix(".__init__") for name in zipapp.sources()}
+    for name, source in zipapp.sources().items():
         for node in ast.walk(ast.parse(source, name, feature_version=(3, 8))):
             for target in _imported(node):
                 known = target in packed or target.split(".")[0] in sys.stdlib_module_names or target == "re2"
@@ -74,13 +74,13 @@ def _imported(node: ast.AST) -> list[str]:
         return [alias.name for alias in node.names]
     if isinstance(node, ast.ImportFrom) and node.module:
         whole = [f"{node.module}.{alias.name}" for alias in node.names]
-        return whole if node.module in ("wick", "wick.backends.wickd") else [node.module]
+        return whole if node.module in ("wick", "wick.wickd") else [node.module]
     return []
 
 
 def test_what_is_packed_needs_no_more_than_python_3_8(tmp_path: Path) -> None:
     paths = []
-    for name, source in bundle.sources().items():
+    for name, source in zipapp.sources().items():
         paths.append(tmp_path / name)
         paths[-1].parent.mkdir(parents=True, exist_ok=True)
         paths[-1].write_bytes(source)
@@ -451,7 +451,7 @@ def test_when_supervisors_and_wickd_are_killed_the_guard_ends_the_rest() -> None
 
 def test_it_ends_with_its_parent_though_the_pipe_stays_open(tmp_path: Path) -> None:
     """A parent that has forked leaves its end of the pipe open in its child."""
-    (tmp_path / "wickd.pyz").write_bytes(bundle.zipapp())
+    (tmp_path / "wickd.pyz").write_bytes(zipapp.zipapp())
     program = f"""
 import os, subprocess, sys, time
 parent = str(os.getpid())
@@ -731,7 +731,7 @@ def test_each_connection_sees_only_its_own(listening: Any) -> None:
 
 def test_it_does_not_listen_without_a_token(tmp_path: Path) -> None:
     file = tmp_path / "wickd.pyz"
-    file.write_bytes(bundle.zipapp())
+    file.write_bytes(zipapp.zipapp())
     (tmp_path / "short").write_text("short")
     for options in ([], ["--token-file", str(tmp_path / "short")], ["--token-stdin"]):
         command = [sys.executable, "-I", str(file), "--unix", str(tmp_path / "s"), *options]

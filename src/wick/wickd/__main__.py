@@ -1,0 +1,213 @@
+"""Starting wickd: on standard input and output, or listening on a port or a socket for those who have the token.
+
+    python3 wickd.pyz                                    one client, by stdin and stdout; ends when stdin does
+    python3 wickd.pyz --tcp [HOST:PORT] --token-stdin    listens (127.0.0.1:9090); the token is the first line of stdin
+    python3 wickd.pyz --unix [PATH] --token-file FILE    listens (/tmp/wick-daemon.sock); the token is what FILE says
+
+Without --token-… the token is taken from the environment variable WICK_DAEMON_TOKEN. It is never an argument, for
+anybody can read those.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import gc
+import os
+import resource
+import signal
+import socket
+import stat
+import sys
+from functools import partial
+from typing import Any
+
+from wick.wickd import files
+from wick.wickd.commands import Commands
+from wick.wickd.event_loop import Loop
+from wick.wickd.server import Connection
+from wick.wickd.supervisor import guard
+from wick.wickd.watcher import Watchers
+from wick.workspace.namespaces import hold_devices
+from wick.workspace.processes import forget_keys, hide_memory
+
+TCP, UNIX = "127.0.0.1:9090", "/tmp/wick-daemon.sock"
+TOKEN = "WICK_DAEMON_TOKEN"
+
+
+def main(arguments: list[str] | None = None) -> None:
+    options = _options(arguments)
+    token = _token(options)
+    if options.parent:  # on the host, and before any device is opened
+        hold_devices()
+    ends = _take_standard_streams()
+    _prepare(options.parent)
+    loop = Loop()
+    _end_on_signals(loop)
+    watchers = Watchers(loop)
+    commands = Commands(loop, files.perform, lambda: watchers.pids)
+    if options.parent:
+        _end_with(loop, options.parent)
+    if options.tcp or options.unix:
+        _listen(loop, commands, watchers, _sockets(options), token)
+    else:
+        Connection(loop, commands, watchers, ends).when_closed = lambda: setattr(loop, "running", False)
+    try:
+        loop.run()
+    finally:
+        commands.close()
+        watchers.close()
+        if options.unix:
+            _remove_socket(options.unix)
+
+
+def _options(arguments: list[str] | None) -> Any:
+    parser = argparse.ArgumentParser(prog="wickd", description="Runs commands and file operations for wick.")
+    parser.add_argument("--tcp", metavar="HOST:PORT", nargs="?", const=TCP, help=f"listen there (default: {TCP})")
+    parser.add_argument("--unix", metavar="PATH", nargs="?", const=UNIX, help=f"listen there (default: {UNIX})")
+    parser.add_argument("--token-file", metavar="FILE", help="clients must show what this file says")
+    parser.add_argument(
+        "--token-stdin", action="store_true", help="clients must show what the first line of stdin says"
+    )
+    parser.add_argument("--parent", metavar="PID", type=int, help="end when this process, its parent, does")
+    return parser.parse_args(arguments)
+
+
+def _token(options: Any) -> str:
+    """What clients must show. A port or a socket without a token would be anybody's."""
+    if not (options.tcp or options.unix):
+        return ""
+    if options.token_stdin:
+        token = sys.stdin.readline().strip()
+    elif options.token_file:
+        with open(options.token_file, encoding="utf-8") as file:
+            token = file.read().strip()
+    else:
+        token = os.environ.get(TOKEN, "")
+    if len(token) < 16:
+        sys.exit(
+            f"wickd: to listen, a token of at least 16 characters is needed: --token-stdin, --token-file or {TOKEN}"
+        )
+    return token
+
+
+def _take_standard_streams() -> tuple[int, int]:
+    """Move stdin and stdout out of the way, so that nothing else writes into the conversation."""
+    ends = os.dup(0), os.dup(1)
+    null = os.open(os.devnull, os.O_RDWR)
+    os.dup2(null, 0)
+    os.dup2(null, 1)
+    os.close(null)
+    return ends
+
+
+def _prepare(parent: int | None) -> None:
+    """Be a parent for orphans, keep secrets, start with clean signals, and have nothing to collect in forks."""
+    os.environ.pop(TOKEN, None)
+    hide_memory()
+    forget_keys()
+    guard(parent)
+    for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
+        if signal.getsignal(number) == signal.SIG_IGN and number not in (signal.SIGPIPE, signal.SIGXFSZ):
+            signal.signal(number, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_SETMASK, [])
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    _raise_limit(hard if hard != resource.RLIM_INFINITY else 65_536)
+    gc.collect()
+    gc.freeze()
+
+
+def _raise_limit(files: int) -> None:
+    with contextlib.suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (min(files, 65_536), files))
+
+
+def _end_on_signals(loop: Loop) -> None:
+    """TERM, INT and HUP end wickd, and with it everything it runs."""
+    wakes, woken = os.pipe()
+    for descriptor in (wakes, woken):
+        os.set_blocking(descriptor, False)
+    signal.set_wakeup_fd(woken, warn_on_full_buffer=False)
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, lambda *_: setattr(loop, "running", False))
+    loop.on_read(wakes, lambda: os.read(wakes, 512))
+
+
+def _end_with(loop: Loop, parent: int) -> None:
+    """Its end of the pipe may outlive a parent that has forked, so the parent itself is watched too."""
+
+    def look() -> None:
+        try:
+            os.kill(parent, 0)
+        except OSError:
+            loop.running = False
+        loop.later(1.0, look)
+
+    pidfd_open = getattr(os, "pidfd_open", None)  # Python 3.9, Linux 5.3
+    try:
+        descriptor = pidfd_open(parent) if pidfd_open else -1
+    except OSError:
+        descriptor = -1
+    if descriptor >= 0:
+        loop.on_read(descriptor, lambda: setattr(loop, "running", False))
+    else:
+        look()
+
+
+# -- listening ------------------------------------------------------------------------------------------------------
+
+
+def _sockets(options: Any) -> list[socket.socket]:
+    found = []
+    if options.tcp:
+        host, _, port = options.tcp.rpartition(":")
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        listener = socket.socket(family, socket.SOCK_STREAM)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((host.strip("[]"), int(port)))
+        found.append(listener)
+    if options.unix:
+        found.append(_unix_socket(options.unix))
+    return found
+
+
+def _unix_socket(path: str) -> socket.socket:
+    _remove_socket(path)  # of one that was killed
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    before = os.umask(0o177)
+    try:
+        listener.bind(path)
+    finally:
+        os.umask(before)
+    return listener
+
+
+def _remove_socket(path: str) -> None:
+    with contextlib.suppress(OSError):
+        if stat.S_ISSOCK(os.lstat(path).st_mode):
+            os.unlink(path)
+
+
+def _listen(loop: Loop, commands: Commands, watchers: Watchers, listeners: list[socket.socket], token: str) -> None:
+    connections: set[Connection] = set()
+
+    def accept(listener: socket.socket) -> None:
+        try:
+            peer, _ = listener.accept()
+        except OSError:
+            return
+        if peer.family != socket.AF_UNIX:
+            peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        descriptor = peer.detach()
+        connection = Connection(loop, commands, watchers, (descriptor, descriptor), token)
+        connections.add(connection)
+        connection.when_closed = lambda: connections.discard(connection)
+
+    for listener in listeners:
+        listener.setblocking(False)
+        listener.listen(16)
+        loop.on_read(listener.fileno(), partial(accept, listener))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,259 @@
+"""One command as wickd sees it: its descriptors, what goes in and comes out, and how it ended."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import struct
+import termios
+import time
+from collections import deque
+from typing import Any, Callable, NamedTuple, Sequence
+
+from wick.wickd.disk_quota import DiskWatch
+from wick.wickd.event_loop import Loop, Timer
+from wick.workspace.processes import UNREAD, data_file, ended_by
+from wick.workspace.results import Json
+
+PIECE = 65_536  # read or written at once
+TIME_LIMIT = 124  # exit code
+Sink = Callable[[bytes], None]
+
+
+class Ended(NamedTuple):
+    """How a command ended; `failed` if it could not even be started."""
+
+    exit_code: int
+    error: str
+    seconds: float
+    failed: bool = False
+
+
+class Command:
+    """One command: what it is told, who gets its output, and what is done when it begins and ends."""
+
+    def __init__(
+        self,
+        spec: Json,
+        *,
+        sinks: Sequence[Sink],
+        done: Callable[[Ended], None],
+        began: Callable[[], None] | None = None,
+        stdin: bytes = b"",
+        data: Sequence[bytes] = (),
+        timeout: float | None = None,
+        size: tuple[int, int] | None = None,
+    ) -> None:
+        self.spec, self.sinks, self.done, self.began = spec, sinks, done, began
+        self.stdin, self.data, self.timeout, self.size = stdin, data, timeout, size
+        self.number, self.started, self.why, self.over = 0, 0.0, "", False
+        self.timers: list[Timer] = []
+        self.watch: DiskWatch | None = None
+        self._loop: Loop | None = None
+        self._outputs: dict[int, Sink] = {}
+        self._input = self._failed = self._unread = -1
+        self._to_feed: deque[memoryview] = deque()
+        self.theirs: list[int] = []
+        self.given = False  # to a supervisor
+        self.failure = b""
+        self._paused = False
+
+    # -- descriptors ------------------------------------------------------------------------------------------------
+
+    def open(self, loop: Loop) -> None:
+        """Open what the command needs. `theirs` are its ends: stdin, stdout, stderr, failed, and those of `data`."""
+        self._loop, self.started = loop, time.monotonic()
+        if self.size:
+            self._open_terminal(*self.size)
+        else:
+            self._open_pipes()
+        self._failed = self._pipe_to_read()
+        if self.began is not None:
+            loop.on_read(self._failed, self._look_whether_begun)
+        for data in self.data:
+            self.theirs.append(data_file(data))
+        self._watch()
+
+    def _open_pipes(self) -> None:
+        self.theirs.append(self._open_stdin())
+        for sink in self.sinks:
+            self._outputs[self._pipe_to_read()] = sink
+        if len(self.sinks) == 1:
+            self.theirs.append(os.dup(self.theirs[-1]))
+
+    def _pipe_to_read(self) -> int:
+        ours, theirs = os.pipe()
+        self.theirs.append(theirs)
+        os.set_blocking(ours, False)
+        return ours
+
+    def _open_stdin(self) -> int:
+        if not self.stdin:
+            return os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+        theirs, self._input = os.pipe()
+        os.set_blocking(self._input, False)
+        if self.spec.get("read"):
+            self._unread = os.dup(theirs)
+        self.feed(self.stdin)
+        self.stdin = b""
+        return theirs
+
+    def _open_terminal(self, rows: int, columns: int) -> None:
+        self._input, theirs = os.openpty()
+        self.theirs.append(theirs)
+        os.set_blocking(self._input, False)
+        self._outputs[self._input] = self.sinks[0]
+        self.resize(rows, columns)
+        self.theirs += [os.dup(theirs), os.dup(theirs)]
+
+    def close_theirs(self) -> None:
+        """When the command has them, or never will."""
+        while self.theirs:
+            os.close(self.theirs.pop())
+
+    def resize(self, rows: int, columns: int) -> None:
+        """Tell the programs in the terminal how large it is; the kernel sends them SIGWINCH."""
+        if self.size and not self.over and self._input >= 0:
+            fcntl.ioctl(self._input, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+
+    def _look_whether_begun(self) -> None:
+        """Whoever starts the command says why not, or closes the pipe."""
+        assert self._loop is not None
+        self.failure = _read(self._failed) or b""
+        self._loop.on_read(self._failed, None)
+        began, self.began = self.began, None
+        if began is not None and not self.failure:
+            began()
+
+    # -- output -----------------------------------------------------------------------------------------------------
+
+    def _watch(self) -> None:
+        assert self._loop is not None
+        for descriptor in self._outputs:
+            self._loop.on_read(descriptor, None if self._paused else _bound(self._read_one, descriptor))
+
+    def pause(self, paused: bool) -> None:
+        """Stop reading the output for a while, or go on."""
+        if paused != self._paused:
+            self._paused = paused
+            if not self.over and self._loop is not None:
+                self._watch()
+
+    def _read_one(self, descriptor: int) -> bool:
+        """Read one piece; whether there may be more."""
+        data = _read(descriptor)
+        if data:
+            self._outputs[descriptor](data)
+        elif data is not None:
+            self._drop(descriptor)
+        return bool(data)
+
+    def _read_rest(self) -> None:
+        """What is still in the pipes. Somebody outside may hold them open, so their end is not waited for."""
+        for descriptor in list(self._outputs):
+            for _ in range(32):  # two megabytes: more than a pipe holds
+                if not self._read_one(descriptor):
+                    break
+
+    def _drop(self, descriptor: int) -> None:
+        assert self._loop is not None
+        self._loop.forget(descriptor)
+        self._outputs.pop(descriptor, None)
+        if descriptor == self._input:
+            self._input = -1
+        os.close(descriptor)
+
+    # -- input ------------------------------------------------------------------------------------------------------
+
+    @property
+    def unfed(self) -> int:
+        return sum(map(len, self._to_feed))
+
+    def feed(self, data: bytes) -> None:
+        """Write to the command without waiting for it; what does not fit now is written when it does."""
+        if self._input >= 0 and data:
+            self._to_feed.append(memoryview(data))
+            self._feed()
+
+    def _feed(self) -> None:
+        assert self._loop is not None
+        try:
+            while self._to_feed:
+                first = self._to_feed[0]
+                written = os.write(self._input, first[:PIECE])
+                if written < len(first):
+                    self._to_feed[0] = first[written:]
+                else:
+                    self._to_feed.popleft()
+        except BlockingIOError:
+            self._loop.on_write(self._input, self._feed)
+            return
+        except OSError:  # it closed its stdin
+            self._to_feed.clear()
+        if self.size:
+            self._loop.on_write(self._input, None)
+        else:
+            self._loop.forget(self._input)
+            os.close(self._input)
+            self._input = -1
+
+    # -- the end ----------------------------------------------------------------------------------------------------
+
+    def finish(self, status: int, note: str = "") -> None:
+        """Read the rest, close everything, and tell how it ended."""
+        if self.over:
+            return
+        if self._loop is not None:
+            if self.given and not self.failure:
+                self._look_whether_begun()
+            self._read_rest()
+            note = note or (UNREAD if self._has_unread() else "")
+        self.over = True
+        self._close()
+        seconds = time.monotonic() - self.started if self.started else 0.0
+        self.done(Ended(*self._outcome(status, note), seconds, bool(self.failure)))
+
+    def _has_unread(self) -> bool:
+        """Whether there is something in the command's input that it has not taken."""
+        if self._unread < 0:
+            return False
+        waiting = fcntl.ioctl(self._unread, termios.FIONREAD, b"\0" * 4)
+        return bool(self._to_feed) or struct.unpack("i", waiting) != (0,)
+
+    def _outcome(self, status: int, note: str) -> tuple[int, str]:
+        exit_code, error = ended_by(status)
+        if self.why == "limit":
+            limit = f"the command was stopped after {self.timeout:g} s, its time limit"
+            return TIME_LIMIT, f"{limit}; give it more time, or run it in the background"
+        if self.why:
+            return 128 + 9, f"the command was ended: {self.why}"
+        failure = self.failure.decode("utf-8", "surrogateescape")
+        return exit_code, failure or (error if note == UNREAD and error else note or error)
+
+    def _close(self) -> None:
+        for timer in self.timers:
+            timer.cancel()
+        if self.watch is not None:
+            self.watch.stop()
+        if self._loop is None:
+            return
+        for descriptor in {*self._outputs, self._input, self._failed, self._unread} - {-1}:
+            self._loop.forget(descriptor)
+            os.close(descriptor)
+        self._outputs.clear()
+        self._to_feed.clear()
+        self._input = -1
+
+
+def _bound(call: Callable[[int], Any], descriptor: int) -> Callable[[], Any]:
+    return lambda: call(descriptor)
+
+
+def _read(descriptor: int) -> bytes | None:
+    """The next piece; nothing at the end, None if there is none yet."""
+    try:
+        return os.read(descriptor, PIECE)
+    except BlockingIOError:
+        return None
+    except OSError:  # a terminal that nobody has open any more
+        return b""

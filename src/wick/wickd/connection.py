@@ -1,0 +1,152 @@
+"""A connection as lines in and lines out: who may speak, how much at once, and what is done when nobody reads."""
+
+from __future__ import annotations
+
+import json
+import os
+from _operator import _compare_digest  # `hmac` gives it too, with all of OpenSSL
+from collections import deque
+from typing import Any, Callable
+
+from wick import constants
+from wick.wickd.event_loop import Loop
+
+READ_BYTES, WRITE_BYTES = 262_144, 1_048_576  # at once
+TOKEN_LINE_BYTES, TOKEN_SECONDS = 4_096, 10.0
+
+
+class Lines:
+    """One connection. Whoever has a token to show shows it first, or is hung up on without a word."""
+
+    def __init__(self, loop: Loop, ends: tuple[int, int], token: str = "") -> None:
+        self._loop, (self._reads, self._writes), self._token = loop, ends, token
+        self._said, self._searched, self._skipping = bytearray(), 0, False
+        self._replies: deque[memoryview] = deque()
+        self._unread = 0
+        self.open = True
+        self.when_closed: Callable[[], None] = lambda: None
+        for descriptor in {*ends}:
+            os.set_blocking(descriptor, False)
+        loop.on_read(self._reads, self._read)
+        if token:
+            loop.later(TOKEN_SECONDS, self._close_unless_known)
+
+    def take(self, line: bytes) -> None:
+        """Do what a line asks for."""
+        raise NotImplementedError
+
+    def wait(self, behind: bool) -> None:
+        """Send less for a while, for the client does not read; or go on."""
+        raise NotImplementedError
+
+    def close(self) -> None:
+        if not self.open:
+            return
+        self.open = False
+        for descriptor in {self._reads, self._writes}:
+            self._loop.forget(descriptor)
+            os.close(descriptor)
+        self._replies.clear()
+        self.when_closed()
+
+    def _close_unless_known(self) -> None:
+        if self._token:
+            self.close()
+
+    # -- in ---------------------------------------------------------------------------------------------------------
+
+    def _read(self) -> None:
+        try:
+            data = os.read(self._reads, READ_BYTES)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        if not data:
+            self.close()
+            return
+        self._said += data
+        while self.open:
+            line = self._next_line()
+            if line is None:
+                return
+            if self._token:
+                self._check(line)
+            elif line.strip():
+                self.take(line)
+
+    def _next_line(self) -> bytes | None:
+        end = self._said.find(b"\n", self._searched)
+        if end >= 0:
+            line = b"" if self._skipping else bytes(self._said[:end])
+            del self._said[: end + 1]
+            self._searched, self._skipping = 0, False
+            return line
+        self._searched = len(self._said)
+        if self._searched > (TOKEN_LINE_BYTES if self._token else constants.WIRE_LINE_BYTES):
+            self._skip()
+        return None
+
+    def _skip(self) -> None:
+        """Pass over the rest of a line that is too long."""
+        if self._token:
+            self.close()
+            return
+        if not self._skipping:
+            self.refuse(
+                "", f"a request is longer than {constants.WIRE_LINE_BYTES} bytes; send less at once", "too_large"
+            )
+        self._skipping = True
+        self._said, self._searched = bytearray(), 0
+
+    def _check(self, line: bytes) -> None:
+        try:
+            shown = json.loads(line)["token"].encode()
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+            shown = b""
+        if _compare_digest(shown, self._token.encode()):
+            self._token = ""
+        else:
+            self.close()
+
+    # -- out --------------------------------------------------------------------------------------------------------
+
+    def reply(self, id: str, **fields: Any) -> None:
+        self._send(json.dumps({"id": id, **fields}, separators=(",", ":")).encode() + b"\n")
+
+    def refuse(self, id: str, sentence: str, code: str) -> None:
+        self.reply(id, error=sentence, code=code)
+
+    def _send(self, line: bytes) -> None:
+        if not self.open:
+            return
+        self._replies.append(memoryview(line))
+        self._unread += len(line)
+        if len(self._replies) == 1:
+            self._write()
+        else:
+            self._wait_for_reader()
+
+    def _write(self) -> None:
+        try:
+            while self._replies:
+                first = self._replies[0]
+                written = os.write(self._writes, first[:WRITE_BYTES])
+                self._unread -= written
+                if written < len(first):
+                    self._replies[0] = first[written:]
+                else:
+                    self._replies.popleft()
+            self._loop.on_write(self._writes, None)
+        except BlockingIOError:
+            self._loop.on_write(self._writes, self._write)
+        except OSError:
+            self.close()
+            return
+        self._wait_for_reader()
+
+    def _wait_for_reader(self) -> None:
+        """Output waits while the client does not read; so do further requests when it gets worse."""
+        self.wait(self._unread > constants.WIRE_BUFFER_BYTES)
+        if self.open:
+            self._loop.on_read(self._reads, None if self._unread > 32 * constants.WIRE_BUFFER_BYTES else self._read)

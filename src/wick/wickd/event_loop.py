@@ -1,0 +1,94 @@
+"""The loop of wickd: who wants to read or write which descriptor, and what is to be done when."""
+
+from __future__ import annotations
+
+import heapq
+import selectors
+import time
+from typing import Any, Callable
+
+Call = Callable[[], Any]
+
+
+class Timer:
+    """Something to be done later, unless it is cancelled."""
+
+    def __init__(self, call: Call) -> None:
+        self.call: Call | None = call
+
+    def cancel(self) -> None:
+        self.call = None
+
+
+class Loop:
+    """Calls back when a descriptor is ready or a time has come."""
+
+    def __init__(self) -> None:
+        self._selector = selectors.DefaultSelector()
+        self._wants: dict[int, dict[int, Call]] = {}  # descriptor -> event -> call
+        self._timers: list[tuple[float, int, Timer]] = []
+        self._count = 0
+        self.running = True
+
+    def on_read(self, descriptor: int, call: Call | None) -> None:
+        """Call when there is something to read; None: no longer."""
+        self._want(descriptor, selectors.EVENT_READ, call)
+
+    def on_write(self, descriptor: int, call: Call | None) -> None:
+        """Call when something can be written; None: no longer."""
+        self._want(descriptor, selectors.EVENT_WRITE, call)
+
+    def forget(self, descriptor: int) -> None:
+        """Before a descriptor is closed."""
+        if self._wants.pop(descriptor, None):
+            self._selector.unregister(descriptor)
+
+    def _want(self, descriptor: int, event: int, call: Call | None) -> None:
+        wants = self._wants.setdefault(descriptor, {})
+        before = sum(wants)
+        if call is None:
+            wants.pop(event, None)
+        else:
+            wants[event] = call
+        after = sum(wants)
+        if not wants:
+            del self._wants[descriptor]
+        if before == after:
+            return
+        if not before:
+            self._selector.register(descriptor, after)
+        elif not after:
+            self._selector.unregister(descriptor)
+        else:
+            self._selector.modify(descriptor, after)
+
+    def later(self, seconds: float, call: Call) -> Timer:
+        timer = Timer(call)
+        self._count += 1
+        if self._count % 256 == 0:  # most are cancelled long before their time
+            self._timers = [one for one in self._timers if one[2].call is not None]
+            heapq.heapify(self._timers)
+        heapq.heappush(self._timers, (time.monotonic() + seconds, self._count, timer))
+        return timer
+
+    def run(self) -> None:
+        while self.running:
+            self.once()
+
+    def once(self) -> None:
+        """Wait for the next thing and do what is due."""
+        for key, events in self._selector.select(self._wait()):
+            for event in (selectors.EVENT_READ, selectors.EVENT_WRITE):
+                call = self._wants.get(key.fd, {}).get(event) if events & event else None
+                if call is not None:  # what was done a moment ago may have ended the interest
+                    call()
+        now = time.monotonic()
+        while self._timers and (self._timers[0][2].call is None or self._timers[0][0] <= now):
+            timer = heapq.heappop(self._timers)[2]
+            if timer.call is not None:
+                timer.call()
+
+    def _wait(self) -> float | None:
+        while self._timers and self._timers[0][2].call is None:
+            heapq.heappop(self._timers)
+        return max(0.0, self._timers[0][0] - time.monotonic()) if self._timers else None

@@ -1,0 +1,84 @@
+"""File operations: what a request asks for is done by a `Workspace`."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from wick.errors import BackendError
+from wick.wickd.grep_jobs import grep
+from wick.wickd.requests import decoded
+from wick.workspace.protected import PROTECTED
+from wick.workspace.results import Json
+from wick.workspace.workspace import Workspace
+
+_TEXT, _NUMBER, _FLAG = (str,), (int, type(None)), (bool,)
+# The arguments of each operation, and what they may be.
+OPERATIONS: dict[str, dict[str, tuple[type, ...]]] = {
+    "ls": {"path": _TEXT},
+    "read": {"path": _TEXT, "offset": _NUMBER, "limit": _NUMBER},
+    "lines": {"path": _TEXT, "offset": _NUMBER, "limit": _NUMBER},
+    "write": {"path": _TEXT, "content": _TEXT, "content64": _TEXT},
+    "edit": {"path": _TEXT, "old": _TEXT, "new": _TEXT, "replace_all": _FLAG, "occurrence": _TEXT},
+    "glob": {"pattern": _TEXT, "path": _TEXT, "everything": _FLAG},
+    "grep": {"pattern": _TEXT, "path": _TEXT, "glob": _TEXT, "ignore_case": _FLAG, "everything": _FLAG},
+    "walk": {"path": _TEXT, "glob": _TEXT, "everything": _FLAG},
+    "mkdir": {"path": _TEXT},
+    "move": {"source": _TEXT, "target": _TEXT},
+    "delete": {"path": _TEXT, "recursive": _FLAG},
+    "stat": {"path": _TEXT},
+}
+_NEEDED = ("path", "old", "new", "pattern", "source", "target")
+_OPTIONAL = {(op, "path") for op in ("ls", "glob", "grep", "walk")}
+
+
+def takes_long(call: Json) -> bool:
+    """Whether it is done in a process of its own, which can be ended."""
+    return call["op"] in ("glob", "grep", "walk") or bool(call["args"].get("recursive"))
+
+
+def perform(call: Json) -> bytes:
+    """In that process: the answer as it goes over the wire."""
+    return json.dumps(answer(call), separators=(",", ":")).encode()
+
+
+def answer(call: Json) -> Json:
+    """`result`, or `error` and `code`."""
+    try:
+        return {"result": _done(call) or {}}
+    except BackendError as error:
+        return {"error": str(error), "code": error.code}
+    except OSError as error:
+        return {"error": f"{call['op']} failed: {error.strerror or error}", "code": "failed"}
+
+
+def _done(call: Json) -> Any:
+    op, args = call["op"], _checked(call["op"], call["args"])
+    protect = PROTECTED if call["protect"] is None else call["protect"]
+    workspace = Workspace(call["root"], protect)
+    try:
+        if op == "walk":
+            return workspace.searched(**args)
+        if op == "grep":
+            return grep(workspace, **args)
+        return getattr(workspace, op)(**args)
+    finally:
+        workspace.close()
+
+
+def _checked(op: str, args: Json) -> Json:
+    kinds = OPERATIONS[op]
+    for name, value in args.items():
+        if name not in kinds:
+            raise BackendError(f"{op} has no argument {name!r}; it has {', '.join(kinds)}", "invalid")
+        if not isinstance(value, kinds[name]) or (isinstance(value, bool) and bool not in kinds[name]):
+            raise BackendError(f"the argument {name!r} of {op} cannot be {value!r}", "invalid")
+    missing = [name for name in _NEEDED if name in kinds and name not in args and (op, name) not in _OPTIONAL]
+    if missing:
+        raise BackendError(f"{op} needs {' and '.join(missing)}", "invalid")
+    if "content64" in args:
+        args = {**args, "content": decoded("content64", args["content64"])}
+        del args["content64"]
+    elif op == "write" and "content" not in args:
+        raise BackendError("write needs content", "invalid")
+    return args

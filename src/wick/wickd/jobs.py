@@ -1,0 +1,56 @@
+"""Commands in the background: listed, readable, and ended when told."""
+
+from __future__ import annotations
+
+import time
+from typing import Callable
+
+from wick import constants
+from wick.wickd.command import Command, Ended
+from wick.wickd.output_buffers import Ring
+from wick.workspace import results
+
+
+class Background:
+    """What is known of a command in the background, whoever runs it: what it printed, and how it ended."""
+
+    def __init__(self, id: str, label: str) -> None:
+        self.id, self.label, self.started = id, label, time.time()
+        self.output = Ring(constants.JOB_OUTPUT_BYTES)
+        self.running, self.exit_code, self.error = True, -1, ""
+
+    def described(self) -> results.Job:
+        return {
+            "id": self.id,
+            "command": self.label,
+            "running": self.running,
+            "exit_code": self.exit_code,
+            "error": self.error,
+            "started": self.started,
+        }
+
+    def since(self, offset: int) -> results.JobOutput:
+        start, data = self.output.since(offset, ended=not self.running)
+        return {
+            "id": self.id,
+            "output": data.decode("utf-8", "replace"),
+            "offset": start,
+            "next_offset": start + len(data),
+            "running": self.running,
+            "exit_code": self.exit_code,
+        }
+
+
+class Job(Background):
+    """One that wickd runs."""
+
+    def __init__(self, id: str, asked_by: str, label: str) -> None:
+        super().__init__(id, label)
+        self.asked_by, self.begun = asked_by, False
+        self.command: Command | None = None
+        self.when_ended: list[Callable[[], None]] = []
+
+    def finish(self, ended: Ended) -> None:
+        self.running, self.exit_code, self.error, self.command = False, ended.exit_code, ended.error, None
+        for call in self.when_ended:
+            call()

@@ -1,0 +1,81 @@
+"""What is kept of an output: its head and tail, or its last bytes; never more than that in memory."""
+
+from __future__ import annotations
+
+
+class HeadAndTail:
+    """The first and the last bytes of an output, and how many there were."""
+
+    def __init__(self, head: int, tail: int) -> None:
+        self._most_head, self._most_tail = head, tail
+        self._head, self._tail = bytearray(), bytearray()
+        self.size = 0
+
+    def add(self, data: bytes) -> None:
+        self.size += len(data)
+        room = self._most_head - len(self._head)
+        if room > 0:
+            self._head += data[:room]
+            data = data[room:]
+        if data:
+            self._tail += data
+            if len(self._tail) > 2 * self._most_tail:  # not at every piece: moving the bytes costs
+                self._trim()
+
+    def _trim(self) -> None:
+        del self._tail[: len(self._tail) - self._most_tail]
+
+    @property
+    def truncated(self) -> bool:
+        return self.size > self._most_head + self._most_tail
+
+    def text(self) -> str:
+        """All of it, or what was kept with a line that says how much was left out."""
+        if not self.truncated:
+            return (self._head + self._tail).decode("utf-8", "replace")
+        self._trim()
+        head, tail = whole_end(bytes(self._head)), whole_start(bytes(self._tail))
+        left_out = self.size - len(head) - len(tail)
+        middle = f"\n[… {left_out} bytes were left out here …]\n"
+        return head.decode("utf-8", "replace") + middle + tail.decode("utf-8", "replace")
+
+
+class Ring:
+    """The last bytes of an output, found by their place in the whole of it."""
+
+    def __init__(self, most: int) -> None:
+        self._most, self._kept = most, bytearray()
+        self.size = 0
+
+    def add(self, data: bytes) -> None:
+        self.size += len(data)
+        self._kept += data
+        if len(self._kept) > 2 * self._most:
+            del self._kept[: len(self._kept) - self._most]
+
+    def since(self, offset: int, *, ended: bool) -> tuple[int, bytes]:
+        """Where it really begins, and the bytes; half a character at the end waits for the rest unless all `ended`."""
+        start = self.size - min(len(self._kept), self._most)
+        offset = min(max(offset, start), self.size)
+        data = bytes(self._kept[len(self._kept) - (self.size - offset) :]) if offset < self.size else b""
+        return offset, data if ended else whole_end(data)
+
+
+def whole_end(data: bytes) -> bytes:
+    """Without the first bytes of a UTF-8 character whose rest is missing."""
+    for back in range(1, min(4, len(data) + 1)):
+        byte = data[-back]
+        if byte >= 0xC0:
+            needs = 2 if byte < 0xE0 else 3 if byte < 0xF0 else 4
+            return data[:-back] if needs > back else data
+        if byte < 0x80:
+            return data
+    return data
+
+
+def whole_start(data: bytes) -> bytes:
+    """Without the last bytes of a UTF-8 character whose beginning is missing."""
+    for index in range(min(4, len(data))):
+        if data[index] & 0xC0 != 0x80:
+            return data[index:]
+    return data if len(data) > 3 else b""

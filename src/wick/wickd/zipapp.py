@@ -1,0 +1,38 @@
+"""wickd as one file, for a container: `python3 wickd.pyz`. The same sources give the same bytes."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import zipfile
+from functools import cache
+from pathlib import Path
+
+PACKAGE = Path(__file__).parent.parent
+SHIPPED = ("errors.py", "constants.py", "workspace/*.py", "wickd/*.py")  # standard library only, Python 3.8
+_MAIN = b"from wick.wickd.__main__ import main\n\nmain()\n"
+
+
+def sources() -> dict[str, bytes]:
+    """Return the packed files by their names in the archive."""
+    paths = [path for pattern in SHIPPED for path in PACKAGE.glob(pattern) if path != Path(__file__)]
+    found = {f"wick/{path.relative_to(PACKAGE).as_posix()}": path.read_bytes() for path in paths}
+    return {**found, "__main__.py": _MAIN, "wick/__init__.py": b""}
+
+
+@cache
+def zipapp() -> bytes:
+    """The bytes of wickd.pyz. They are not compressed: not every Python has zlib, and not every zlib the same bytes."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as archive:
+        for name, data in sorted(sources().items()):
+            entry = zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0))
+            entry.external_attr, entry.create_system = 0o100444 << 16, 3
+            archive.writestr(entry, data)
+    return buffer.getvalue()
+
+
+@cache
+def digest() -> str:
+    """The SHA-256 of `zipapp()`."""
+    return hashlib.sha256(zipapp()).hexdigest()

@@ -1,0 +1,120 @@
+"""How much of a disk a workspace takes, and how much of it stays free.
+
+walk = Usage("/srv/workspace")
+while not walk.step(0.002):              a few milliseconds at a time
+    …
+walk.bytes
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import time
+from contextlib import suppress
+from itertools import islice
+from typing import Iterator
+
+BLOCK = 512  # bytes, of st_blocks
+ENTRY = 4_096  # bytes that a file counts at least: an empty one takes an inode, of which a disk has a number
+PATH_BYTES = 4_000  # the kernel takes paths up to 4,096
+DEEPEST = 64_000  # bytes of a path; what is deeper is not counted, but takes the whole quota
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+def free_bytes(path: str) -> int:
+    """Return the bytes that are free for a plain user on the disk of a path."""
+    found = os.statvfs(path)
+    return found.f_bavail * found.f_frsize
+
+
+def free_room(path: str) -> int:
+    """Return a number that falls by what is written and by what is created; it shows that a count is out of date."""
+    found = os.statvfs(path)
+    return found.f_bavail * found.f_frsize + found.f_favail * ENTRY
+
+
+def total_bytes(path: str) -> int:
+    found = os.statvfs(path)
+    return found.f_blocks * found.f_frsize
+
+
+class Usage:
+    """The bytes that a folder takes on its disk, counted step by step. No link is followed; a file counts once."""
+
+    def __init__(self, path: str) -> None:
+        self.bytes = 0
+        self._linked: set[tuple[int, int]] = set()
+        self._walk = self._entries(path)
+
+    def step(self, seconds: float) -> bool:
+        """Go on counting for so long; return True when all is counted."""
+        until = time.monotonic() + seconds
+        while time.monotonic() < until:
+            if len(list(islice(self._walk, 64))) < 64:
+                return True
+        return False
+
+    def _entries(self, path: str) -> Iterator[None]:
+        """Every entry, by descriptors: a folder may be exchanged for a link meanwhile."""
+        todo = [os.fsencode(path)]
+        while todo:
+            folder = todo.pop()
+            if len(folder) > DEEPEST:
+                self.bytes = 2**62
+                return
+            try:
+                fd = _open_folder(folder)
+            except OSError:
+                continue
+            try:
+                for name in map(os.fsencode, os.listdir(fd)):
+                    with suppress(OSError):
+                        found = os.stat(name, dir_fd=fd, follow_symlinks=False)
+                        self._count(found)
+                        if stat.S_ISDIR(found.st_mode):
+                            todo.append(folder + b"/" + name)
+                    yield
+            except OSError:
+                continue
+            finally:
+                os.close(fd)
+
+    def _count(self, found: os.stat_result) -> None:
+        if found.st_nlink > 1 and not stat.S_ISDIR(found.st_mode):
+            if (found.st_dev, found.st_ino) in self._linked:
+                return
+            self._linked.add((found.st_dev, found.st_ino))
+        self.bytes += max(found.st_blocks * BLOCK, ENTRY)
+
+
+def _open_folder(path: bytes) -> int:
+    """Open a folder at any depth; one that its owner may not list is made listable, or its files would not count."""
+    fd: int | None = None
+    while len(path) > PATH_BYTES:
+        head, path = path[: path.rindex(b"/", 0, PATH_BYTES)], path[path.rindex(b"/", 0, PATH_BYTES) + 1 :]
+        fd = _open_at(head, fd)
+    return _open_at(path, fd)
+
+
+def _open_at(path: bytes, parent: int | None) -> int:
+    try:
+        try:
+            return os.open(path, _FOLDER, dir_fd=parent)
+        except PermissionError:
+            found = os.stat(path, dir_fd=parent, follow_symlinks=False)
+            if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
+                raise
+            _make_listable(path, parent)
+            return os.open(path, _FOLDER, dir_fd=parent)
+    finally:
+        if parent is not None:
+            os.close(parent)
+
+
+def _make_listable(path: bytes, parent: int | None) -> None:
+    fd = os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
+    try:
+        os.chmod(f"/proc/self/fd/{fd}", stat.S_IMODE(os.fstat(fd).st_mode) | stat.S_IRWXU)
+    finally:
+        os.close(fd)

@@ -1,0 +1,363 @@
+"""Patterns over names and paths, and the rules of ignore files.
+
+    Glob("src/**/*.{py,md}").fits("src/a/b.py")     `**`, `*`, `?`, `[a-z]`, `{a,b}`; without a slash: at any depth
+    ignores("", text)                               the rules of a .gitignore
+
+No pattern is ever given to `re`: the matching here takes time in proportion to the pattern times the name.
+"""
+
+from __future__ import annotations
+
+from typing import Callable, FrozenSet, Iterable, NamedTuple, Sequence, Union
+
+from wick.constants import GLOB_ALTERNATIVES, GLOB_CHARS, IGNORE_RULES
+from wick.errors import BackendError
+
+# Folders that hold much and say little. They are left out unless somebody asks for everything.
+HEAVY = frozenset(
+    ".git .hg .svn node_modules .venv venv __pycache__ .mypy_cache .pytest_cache .ruff_cache .tox .nox .results".split()
+)
+SECRET = (".env", ".env.*", ".envrc")  # not read by any file tool
+
+Test = Callable[[str], bool]
+
+
+# -- names ----------------------------------------------------------------------------------------------------------
+
+
+class _Set(NamedTuple):
+    """`[a-z]`: the characters between pairs of characters, or all others."""
+
+    pairs: tuple[tuple[str, str], ...]
+    negated: bool
+
+    def has(self, char: str) -> bool:
+        return any(low <= char <= high for low, high in self.pairs) is not self.negated
+
+
+_Token = Union[str, _Set, None]  # a character, `?` (the empty string), a set, `*`
+_ANY, _STAR = "", None
+
+_CLASSES = {
+    "alnum": (("0", "9"), ("A", "Z"), ("a", "z")),
+    "alpha": (("A", "Z"), ("a", "z")),
+    "blank": ((" ", " "), ("\t", "\t")),
+    "cntrl": (("\0", "\x1f"), ("\x7f", "\x7f")),
+    "digit": (("0", "9"),),
+    "graph": (("!", "~"),),
+    "lower": (("a", "z"),),
+    "print": ((" ", "~"),),
+    "punct": (("!", "/"), (":", "@"), ("[", "`"), ("{", "~")),
+    "space": ((" ", " "), ("\t", "\r")),
+    "upper": (("A", "Z"),),
+    "xdigit": (("0", "9"), ("A", "F"), ("a", "f")),
+}
+
+
+def name_test(pattern: str) -> Test | None:
+    """A test for one name, of `*`, `?`, `[a-z]` and backslashes; None if a bracket or a backslash is left open."""
+    if not any(sign in pattern for sign in "*?[\\"):
+        return pattern.__eq__
+    tokens = _tokens(pattern)
+    if tokens is None:
+        return None
+    if tokens == [_STAR]:
+        return lambda name: True
+    rest = [token for token in tokens[1:] if isinstance(token, str) and token]
+    if tokens[0] is _STAR and len(rest) == len(tokens) - 1:
+        end = "".join(rest)
+        return lambda name: name.endswith(end)
+    return lambda name: _fits(tokens, name)
+
+
+def _tokens(pattern: str) -> list[_Token] | None:
+    tokens: list[_Token] = []
+    at = 0
+    while at < len(pattern):
+        char = pattern[at]
+        if char == "*":
+            if not tokens or tokens[-1] is not _STAR:
+                tokens.append(_STAR)
+        elif char == "?":
+            tokens.append(_ANY)
+        elif char == "[":
+            found, at = _set(pattern, at + 1)
+            if found is None:
+                return None
+            tokens.append(found)
+            continue
+        elif char == "\\":
+            at += 1
+            if at == len(pattern):
+                return None
+            tokens.append(pattern[at])
+        else:
+            tokens.append(char)
+        at += 1
+    return tokens
+
+
+def _set(pattern: str, at: int) -> tuple[_Set | None, int]:
+    """What stands in brackets, from after the first one to after the last one."""
+    negated = pattern[at : at + 1] in ("!", "^")
+    at += negated
+    pairs: list[tuple[str, str]] = []
+    first = True
+    while first or pattern[at : at + 1] != "]":
+        first = False
+        if pattern[at : at + 2] == "[:" and ":]" in pattern[at + 2 :]:
+            end = pattern.index(":]", at + 2)
+            if pattern[at + 2 : end] not in _CLASSES:
+                return None, at
+            pairs += _CLASSES[pattern[at + 2 : end]]
+            at = end + 2
+            continue
+        low, at = _char(pattern, at)
+        high = low
+        if pattern[at : at + 1] == "-" and pattern[at + 1 : at + 2] not in ("]", ""):
+            high, at = _char(pattern, at + 1)
+        if not low or not high:
+            return None, at
+        pairs.append((low, high))
+    return _Set(tuple(pairs), negated), at + 1
+
+
+def _char(pattern: str, at: int) -> tuple[str, int]:
+    at += pattern[at : at + 1] == "\\"
+    return pattern[at : at + 1], at + 1
+
+
+def _segments(pattern: str) -> list[str]:
+    """The patterns of the names in a path: a slash in brackets is no end of one."""
+    segments, start, at = [], 0, 0
+    while at < len(pattern):
+        if pattern[at] == "/":
+            segments.append(pattern[start:at])
+            start = at + 1
+        if pattern[at] == "[":
+            found, end = _set(pattern, at + 1)
+            at = at if found is None else end - 1
+        at += 2 if pattern[at] == "\\" else 1
+    return [*segments, pattern[start:]]
+
+
+def _fits(tokens: list[_Token], name: str) -> bool:
+    """Each `*` takes as little as it can, and only the last one ever takes more: no more than tokens times name."""
+    at = here = mark = 0
+    star = -1
+    while here < len(name):
+        token = tokens[at] if at < len(tokens) else "/"  # which no name has
+        if token is _STAR:
+            star, mark, at = at, here, at + 1
+        elif token in (name[here], _ANY) or (isinstance(token, _Set) and token.has(name[here])):
+            at, here = at + 1, here + 1
+        elif star >= 0:
+            mark, at, here = mark + 1, star + 1, mark + 1
+        else:
+            return False
+    return all(token is _STAR for token in tokens[at:])
+
+
+# -- paths ----------------------------------------------------------------------------------------------------------
+
+States = FrozenSet[int]  # how far into a pattern the names so far have led
+
+
+class Route:
+    """A pattern over a path, tried one name at a time; `**` stands for any number of folders."""
+
+    def __init__(self, tests: Sequence[Test | None]) -> None:
+        again = [*tests[1:], _never]
+        self._tests = tuple(test for test, after in zip(tests, again) if test or after)  # None is `**`, and two are one
+        self.start = self._with_skips({0})
+
+    def step(self, states: States, name: str) -> States:
+        """How far a folder's name leads."""
+        led = set()
+        for at in states:
+            test = self._tests[at] if at < len(self._tests) else _never
+            if test is None:
+                led.add(at)
+            elif test(name):
+                led.add(at + 1)
+        return self._with_skips(led)
+
+    def ends(self, states: States, name: str) -> bool:
+        """Whether a name is the last one of a path that fits."""
+        last = len(self._tests) - 1
+        if last not in states:
+            return False
+        test = self._tests[last]
+        return test is None or test(name)
+
+    def fits(self, parts: Sequence[str]) -> bool:
+        states = self.start
+        for name in parts[:-1]:
+            states = self.step(states, name)
+            if not states:
+                return False
+        return self.ends(states, parts[-1])
+
+    def _with_skips(self, states: Iterable[int]) -> States:
+        """`**` may stand for no folder at all, but at the end it stands for something."""
+        found = set()
+        for at in states:
+            found.add(at)
+            while at < len(self._tests) - 1 and self._tests[at] is None:
+                at += 1
+                found.add(at)
+        return frozenset(found)
+
+
+def _never(name: str) -> bool:
+    return False
+
+
+def _always(name: str) -> bool:
+    return True
+
+
+class Glob:
+    """A pattern over paths: `**`, `*`, `?`, `[a-z]`, `{a,b}`. Without a slash it fits a name at any depth."""
+
+    def __init__(self, pattern: str) -> None:
+        if not pattern or "\0" in pattern or len(pattern) > GLOB_CHARS:
+            raise BackendError(f"a pattern has 1 to {GLOB_CHARS} characters, and no NUL among them", "invalid")
+        self._routes = [_route(text) for text in _alternatives(pattern)]
+        self.start: tuple[States, ...] = tuple(route.start for route in self._routes)
+
+    def step(self, states: tuple[States, ...], name: str) -> tuple[States, ...]:
+        return tuple([route.step(state, name) for route, state in zip(self._routes, states)])
+
+    def ends(self, states: tuple[States, ...], name: str) -> bool:
+        return any(route.ends(state, name) for route, state in zip(self._routes, states))
+
+    def fits(self, path: str) -> bool:
+        """Whether a whole path fits, seen from where the pattern is seen from."""
+        parts = path.split("/")
+        return any(route.fits(parts) for route in self._routes)
+
+
+def _route(pattern: str) -> Route:
+    parts = [part for part in _segments(pattern) if part not in ("", ".")]
+    if ".." in parts:
+        raise BackendError(f"the pattern {pattern!r} has .. in it; give the folder as the path instead", "invalid")
+    if not parts:
+        raise BackendError(f"the pattern {pattern!r} names no file; ** is all files", "invalid")
+    if pattern.endswith("/"):
+        parts.append("**")
+    if "/" not in pattern:
+        parts.insert(0, "**")
+    return Route([None if part == "**" else _lenient_test(part) for part in parts])
+
+
+def _lenient_test(part: str) -> Test:
+    """In a glob, a bracket that is left open is just a bracket."""
+    test = name_test(part)
+    if test is None:
+        test = name_test(part.replace("\\", "\\\\").replace("[", "\\["))
+    return test or part.__eq__
+
+
+def _alternatives(pattern: str) -> list[str]:
+    """The patterns that braces stand for."""
+    done: list[str] = []
+    todo = [pattern]
+    while todo:
+        text = todo.pop()
+        found = _braces(text)
+        if found is None:
+            done.append(text)
+        else:
+            before, choices, after = found
+            todo += [before + choice + after for choice in choices]
+        if len(todo) + len(done) > GLOB_ALTERNATIVES:
+            raise BackendError(f"the braces of a pattern stand for at most {GLOB_ALTERNATIVES} patterns", "invalid")
+    return done
+
+
+def _braces(text: str) -> tuple[str, list[str], str] | None:
+    """What stands before, in and after the first braces that are closed."""
+    start = -1
+    depth = at = 0
+    cuts: list[int] = []
+    while at < len(text):
+        char = text[at]
+        if char == "\\":
+            at += 1
+        elif char == "{":
+            if depth == 0:
+                start, cuts = at, [at]
+            depth += 1
+        elif char == "," and depth == 1:
+            cuts.append(at)
+        elif char == "}" and depth:
+            depth -= 1
+            if depth == 0:
+                ends = [*cuts[1:], at]
+                return text[:start], [text[a + 1 : b] for a, b in zip(cuts, ends)], text[at + 1 :]
+        at += 1
+    return None
+
+
+# -- what is left out -----------------------------------------------------------------------------------------------
+
+
+class _Rule(NamedTuple):
+    test: Test  # of the last name
+    route: Route | None  # of the path from the ignore file's folder, if it matters
+    negated: bool
+    folders_only: bool
+
+    def leads(self, path: str) -> bool:
+        return self.route is None or self.route.fits(path.split("/"))
+
+
+class Ignores:
+    """The rules of an ignore file; those of the folders above come after. The last rule that fits decides."""
+
+    def __init__(self, folder: str, rules: Sequence[_Rule], above: Ignores | None = None) -> None:
+        self._folder = f"{folder}/" if folder else ""
+        self._rules = tuple(reversed(rules))
+        self._above = above
+
+    def leaves_out(self, path: str, name: str, folder: bool) -> bool:
+        """Whether a path is left out, if no folder that leads to it is."""
+        level: Ignores | None = self
+        while level is not None:
+            for rule in level._rules:
+                if rule.test(name) and (folder or not rule.folders_only) and rule.leads(path[len(level._folder) :]):
+                    return not rule.negated
+            level = level._above
+        return False
+
+
+def ignores(folder: str, text: str, above: Ignores | None = None) -> Ignores | None:
+    """The rules of an ignore file's text; the folder is the one it stands in, seen from the tree."""
+    lines = text.lstrip("\ufeff").split("\n")
+    rules = [rule for rule in map(_rule, lines) if rule is not None][:IGNORE_RULES]
+    return Ignores(folder, rules, above) if rules else above
+
+
+def _rule(line: str) -> _Rule | None:
+    if line.startswith("#"):
+        return None
+    pattern = _without_spaces(line[:-1] if line.endswith("\r") else line)
+    negated = pattern.startswith("!")
+    pattern = pattern[negated:]
+    folders_only = pattern.endswith("/")
+    pattern = pattern[: -1 if folders_only else None]
+    if not pattern:
+        return None
+    parts = _segments(pattern[pattern.startswith("/") :])
+    tests = [None if part == "**" and "/" in pattern else name_test(part) for part in parts]
+    if any(test is None and part != "**" for test, part in zip(tests, parts)):
+        return None  # git, too, lets such a pattern fit nothing
+    return _Rule(tests[-1] or _always, Route(tests) if "/" in pattern else None, negated, folders_only)
+
+
+def _without_spaces(line: str) -> str:
+    """Spaces at the end do not count, unless a backslash stands before them."""
+    kept = line.rstrip(" ")
+    slashes = len(kept) - len(kept.rstrip("\\"))
+    return kept + " " if slashes % 2 and len(kept) < len(line) else kept

@@ -1,0 +1,343 @@
+"""Searching for lines: by RE2, or by ripgrep or grep, whose commands are made and whose output is read here.
+
+    Search("def \\w+").lines(blocks)                 the lines that match a regular expression (RE2)
+    Ripgrep().feed(output)                          what `ripgrep("def \\w+")` prints
+
+This module also runs inside containers: the standard library only, Python 3.8; there, ripgrep or grep searches
+instead of RE2.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+from typing import Any, Callable, Iterable, Iterator
+
+from wick.constants import (
+    GREP_BUFFER_BYTES,
+    GREP_LINE_CHARS,
+    GREP_MATCHES,
+    GREP_MEMORY_BYTES,
+    GREP_OVERLAP_BYTES,
+    GREP_PATTERN_CHARS,
+)
+from wick.errors import BackendError, MissingExtra
+from wick.workspace.globs import HEAVY, SECRET
+from wick.workspace.results import Match, Matches
+from wick.workspace.text import text_of
+
+
+def shown(line: bytes, start: int, end: int) -> str:
+    """The text of a line that matched, without its end; of a long one what is around the match."""
+    line = line.rstrip(b"\r\n")
+    text = text_of(line)
+    if len(text) <= GREP_LINE_CHARS:
+        return text
+    room = GREP_LINE_CHARS - min(GREP_LINE_CHARS, end - start)
+    begin = len(text_of(line[:start])) - room // 2
+    begin = max(0, min(begin, len(text) - GREP_LINE_CHARS))
+    cut = text[begin : begin + GREP_LINE_CHARS]
+    return ("…" if begin else "") + cut + ("…" if begin + GREP_LINE_CHARS < len(text) else "")
+
+
+class Search:
+    """A regular expression, by RE2: no pattern makes it slow. Lines are searched one by one."""
+
+    def __init__(self, pattern: str, *, ignore_case: bool = False) -> None:
+        self._regex = _compiled(pattern, ignore_case)
+
+    def lines(self, blocks: Iterable[bytes]) -> Iterator[tuple[int, str]]:
+        """The number of each line that matches, from 1, and its text. The blocks are those of one file."""
+        number, matched = 1, False  # matched: the line that goes on from the last piece did, and is not said twice
+        for piece in _pieces(blocks):
+            for line, text in self._matches(piece):
+                if line or not matched:
+                    yield number + line, text
+                matched = True
+            number += piece.count(b"\n")
+            matched = matched and not piece.endswith(b"\n")
+
+    def _matches(self, data: bytes) -> Iterator[tuple[int, str]]:
+        if b"\r\n" in data:
+            data = data.replace(b"\r\n", b"\n")  # so that $ stands before either end of a line
+        at = line = 0
+        while at < len(data):
+            found = self._regex.search(data, at)
+            if found is None or (found.start() == len(data) and data.endswith(b"\n")):
+                return
+            start = data.rfind(b"\n", at, found.start()) + 1 or at
+            end = data.find(b"\n", found.end())
+            end = len(data) if end < 0 else end
+            line += data.count(b"\n", at, start)
+            yield line, shown(data[start:end], found.start() - start, found.end() - start)
+            at, line = end + 1, line + 1
+
+
+def standing(blocks: Iterable[bytes], matches: Iterable[Match]) -> Iterator[Match]:
+    """Those matches of a file whose text stands in its line. The blocks are those of that file."""
+    wanted, number = {match["line"]: match for match in matches}, 1
+    for piece in _pieces(blocks):
+        if not wanted:
+            return
+        last = number + piece.count(b"\n")
+        if any(number <= line <= last for line in wanted):
+            for line, text in enumerate(piece.split(b"\n"), number):
+                if line in wanted and wanted[line]["text"].strip("…") in text_of(text):
+                    yield wanted.pop(line)
+        number = last
+
+
+def _pieces(blocks: Iterable[bytes]) -> Iterator[bytes]:
+    """Whole lines; of one that is too long for the memory pieces that overlap."""
+    rest = b""
+    for block in blocks:
+        rest += block
+        cut = rest.rfind(b"\n") + 1
+        if cut:
+            yield rest[:cut]
+            rest = rest[cut:]
+        elif len(rest) > GREP_BUFFER_BYTES:
+            yield rest
+            rest = rest[-GREP_OVERLAP_BYTES:]
+    if rest:
+        yield rest
+
+
+def _compiled(pattern: str, ignore_case: bool) -> Any:
+    try:
+        import re2  # type: ignore[import-untyped, import-not-found, unused-ignore]
+    except ImportError:
+        raise MissingExtra("files", "google-re2", "searching in files") from None
+    check_pattern(pattern)
+    options = re2.Options()
+    options.max_mem, options.log_errors, options.never_nl = GREP_MEMORY_BYTES, False, True
+    options.case_sensitive, options.never_capture = not ignore_case, True
+    try:
+        re2.compile(pattern.encode(), options)  # by itself, so that its brackets are its own
+        return re2.compile(b"(?m:" + pattern.encode() + b")", options)
+    except re2.error as error:
+        said = error.args[0].decode("utf-8", "replace") if isinstance(error.args[0], bytes) else str(error)
+        raise BackendError(f"the regular expression {pattern!r} is not one that RE2 knows: {said}", "invalid") from None
+
+
+def check_pattern(pattern: str) -> None:
+    """A regular expression that can be given to a program."""
+    if len(pattern) > GREP_PATTERN_CHARS or "\0" in pattern:
+        raise BackendError(f"a regular expression has at most {GREP_PATTERN_CHARS} characters, and no NUL", "invalid")
+    try:
+        pattern.encode()
+    except UnicodeEncodeError:
+        raise BackendError("the regular expression has half characters in it", "invalid") from None
+
+
+# -- ripgrep and grep -----------------------------------------------------------------------------------------------
+
+
+def ripgrep(
+    pattern: str, path: str = ".", *, glob: str = "", ignore_case: bool = False, everything: bool = False
+) -> list[str]:
+    """The command that finds the same lines by ripgrep, in the workspace's folder. `Ripgrep` reads what it prints.
+
+    The path is one that no link leads to. What ripgrep leaves out is never more than what is to be left out.
+    """
+    command = ["rg", "--no-config", "--json", "--no-messages", "--hidden", "--sort=path", "--crlf", "--encoding=none"]
+    command += ["--no-mmap", "--no-follow", "--no-require-git", f"--max-count={GREP_MATCHES + 1}"]
+    command += ["--no-ignore-parent", "--no-ignore-global", "--no-ignore-exclude", "--no-ignore-dot"]
+    command += [f"--iglob=!{name}" for name in SECRET]
+    command += ["--no-ignore"] if everything else [f"--glob=!{name}/" for name in sorted(HEAVY)]
+    command += ["--ignore-case"] if ignore_case else ["--case-sensitive"]
+    if _is_plain(glob):
+        command += [f"--type-add=wick:{glob}", "--type=wick"]
+    return [*command, "-e", _translated(pattern, r"(?-u:\b)", r"(?-u:\B)"), "--", _from_here(path)]
+
+
+_COLOR = "1;9;31;9;1"  # by which grep shows where in a line the match is
+_BEGIN, _END = f"\x1b[{_COLOR}m".encode(), b"\x1b[m"
+
+
+def gnu_grep(
+    pattern: str, path: str = ".", *, glob: str = "", ignore_case: bool = False, everything: bool = False
+) -> list[str]:
+    """The command that finds the same lines by GNU grep, in the workspace's folder. `Grep` reads what it prints.
+
+    It knows no ignore files: what is to be left out is left out by the reader.
+    """
+    colors = f"GREP_COLORS=ne:fn=:ln=:bn=:se=:mt={_COLOR}"  # nothing has one but what matched
+    command = ["env", "LC_ALL=C.UTF-8", colors, "grep", "-rPanHsZ", "--color=always", "--devices=skip"]
+    command += [f"--max-count={GREP_MATCHES + 1}", *(f"--exclude={name}" for name in SECRET)]
+    heavy = HEAVY - {os.path.basename(path)}  # which was asked for
+    command += [] if everything else [f"--exclude-dir={name}" for name in sorted(heavy)]
+    command += ["-i"] if ignore_case else []
+    if _is_plain(glob) and "{" not in glob:
+        command += [f"--include={glob}"]
+    word = "[0-9A-Za-z_]"
+    edge = f"(?:(?<!{word})(?={word})|(?<={word})(?!{word}))"
+    inner = f"(?:(?<!{word})(?!{word})|(?<={word})(?={word}))"
+    return [*command, "-e", _translated(pattern, edge, inner, r"(?=\r?$)"), "--", _from_here(path)]
+
+
+def _from_here(path: str) -> str:
+    """A path that no program takes for an option."""
+    return path if path == "." else f"./{path}"
+
+
+def _is_plain(glob: str) -> bool:
+    """Whether every program takes a pattern for the same."""
+    return bool(glob) and all((char.isalnum() and char.isascii()) or char in "*._-{," or char == "}" for char in glob)
+
+
+_OUTSIDE = {
+    "d": "[0-9]",
+    "D": "[^0-9]",
+    "w": "[0-9A-Za-z_]",
+    "W": "[^0-9A-Za-z_]",
+    "s": r"[\t\n\f\r ]",
+    "S": r"[^\t\n\f\r ]",
+    "v": r"\x0B",
+}
+_WITHIN = {"d": "0-9", "w": "0-9A-Za-z_", "s": r"\t\n\f\r ", "v": r"\x0B"}
+
+
+def _translated(pattern: str, edge: str, inner: str, end: str = "$") -> str:
+    """A pattern of RE2 for programs whose \\w, \\d, \\s and \\b know all of Unicode, and which nest brackets."""
+    check_pattern(pattern)
+    outside = {**_OUTSIDE, "b": edge, "B": inner}
+    done: list[str] = []
+    at, within = 0, False
+    while at < len(pattern):
+        char, after = pattern[at], pattern[at + 1 : at + 2]
+        taken = char
+        if char == "\\" and after == "Q" and not within:
+            quoted, _, _ = pattern[at + 2 :].partition("\\E")
+            done.append("".join(f"\\{sign}" if sign in "\\.+*?()|[]{}^$" else sign for sign in quoted))
+            at += len(quoted) + 4
+            continue
+        if char == "\\":
+            taken = char + after
+            done.append((_WITHIN if within else outside).get(after, taken))
+        elif within and char == "[" and after == ":" and ":]" in pattern[at:]:
+            taken = pattern[at : pattern.index(":]", at) + 2]
+            done.append(taken)
+        elif within:
+            within = char != "]"
+            done.append(f"\\{char}" if char in "[&~" else char)
+        elif char == "[":
+            within = True
+            taken += "^" if after == "^" else ""
+            taken += "]" if pattern[at + len(taken) :].startswith("]") else ""
+            done.append(taken.replace("]", "\\]"))
+        else:
+            literal = char == "{" and not _is_count(pattern, at)
+            done.append("\\{" if literal else end if char == "$" else char)
+        at += len(taken)
+    return "".join(done)
+
+
+def _is_count(pattern: str, at: int) -> bool:
+    low, _, high = pattern[at + 1 : (pattern.find("}", at) + 1 or at + 2) - 1].partition(",")
+    return low.isdigit() and low.isascii() and (not high or (high.isdigit() and high.isascii()))
+
+
+class _Reader:
+    """Reads what a search prints, as it comes. `keep` says whether a file is one of those that are searched."""
+
+    def __init__(self, keep: Callable[[str], bool] = bool) -> None:
+        self._keep, self._kept = keep, ("", False)
+        self._rest = b""
+        self._matches: list[Match] = []
+        self._cut = False
+
+    def feed(self, data: bytes) -> bool:
+        """Take the next bytes; False when there is enough."""
+        self._rest += data
+        self._rest = self._rest[self._take(self._rest) :]
+        if len(self._rest) > 2 * GREP_BUFFER_BYTES:  # a line without end, or nothing that a search prints
+            self._rest, self._cut = b"", True
+        return not self._cut
+
+    def result(self, exit_code: int = 0, stderr: str = "") -> Matches:
+        """What was found, in order. Files that could not be read are none; a search that complains is an error."""
+        if not self._matches and not self._cut and (exit_code > 2 or (exit_code == 2 and stderr.strip())):
+            said = stderr.strip()[:500] or f"exit code {exit_code}"
+            code = "invalid" if exit_code == 2 else "failed"
+            raise BackendError(f"the search failed; check the regular expression: {said}", code)
+        matches = sorted(self._matches, key=lambda match: (match["file"], match["line"]))
+        return {"matches": matches, "truncated": self._cut}
+
+    def _take(self, data: bytes) -> int:
+        """Read as much as is whole, and say how much that was."""
+        raise NotImplementedError
+
+    def _found(self, name: bytes, line: int, text: bytes, start: int, end: int) -> None:
+        file = name.decode("utf-8", "surrogateescape")
+        file = file[2:] if file.startswith("./") else file
+        if file != self._kept[0]:
+            self._kept = file, self._keep(file)
+        if not self._kept[1] or self._cut:
+            return
+        if len(self._matches) == GREP_MATCHES:
+            self._cut = True
+        else:
+            self._matches.append({"file": file, "line": line, "text": shown(text, start, end)})
+
+
+class Ripgrep(_Reader):
+    """Reads what ripgrep prints as JSON."""
+
+    def _take(self, data: bytes) -> int:
+        at = 0
+        while not self._cut:
+            end = data.find(b"\n", at)
+            if end < 0:
+                break
+            self._line(data[at:end])
+            at = end + 1
+        return at
+
+    def _line(self, line: bytes) -> None:
+        if not line.startswith(b'{"type":"match"'):
+            return
+        try:
+            said = json.loads(line)["data"]
+            spot = said["submatches"][0] if said["submatches"] else {"start": 0, "end": 0}
+            text, name = _bytes_of(said["lines"]), _bytes_of(said["path"])
+            self._found(name, int(said["line_number"]), text, int(spot["start"]), int(spot["end"]))
+        except (ValueError, KeyError, TypeError, IndexError, AttributeError):
+            self._cut = True  # not what ripgrep prints
+
+
+def _bytes_of(said: dict[str, str]) -> bytes:
+    """ripgrep gives what is not UTF-8 as base64."""
+    return said["text"].encode() if "text" in said else base64.b64decode(said["bytes"], validate=True)
+
+
+class Grep(_Reader):
+    """Reads what GNU grep prints: a name, NUL, a number, a colon, the line."""
+
+    def _take(self, data: bytes) -> int:
+        at = 0
+        while not self._cut:
+            name_end = data.find(b"\0", at)
+            colon = data.find(b":", name_end + 1)
+            end = data.find(b"\n", colon + 1)
+            if min(name_end, colon, end) < 0:
+                break
+            number = data[name_end + 1 : colon]
+            if not number.isdigit() or len(number) > 18:  # not what grep prints
+                self._cut = True
+                break
+            line, start, stop = _uncolored(data[colon + 1 : end])
+            self._found(data[at:name_end], int(number), line, start, stop)
+            at = end + 1
+        return at
+
+
+def _uncolored(line: bytes) -> tuple[bytes, int, int]:
+    """A line as it is in the file, and where the first match in it begins and ends."""
+    before, *rest = line.split(_BEGIN)
+    if not rest:
+        return line, 0, 0
+    matched = rest[0].find(_END)
+    plain = b"".join(piece.replace(_END, b"", 1) for piece in rest)
+    return before + plain, len(before), len(before) + max(matched, 0)

@@ -1,0 +1,55 @@
+"""Pinned files: single files and folders of a workspace that nothing in it may change, by name and by identity.
+
+    pinned = Pinned(["conf/agents.yaml"])
+    pinned.check_change(("conf", "agents.yaml"), "conf/agents.yaml")     BackendError: … is pinned
+
+A second name of the same file (a hard link, another case) is the same file.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from typing import Iterable, Sequence
+
+from wick.errors import BackendError
+from wick.workspace.rooted_folder import ANYTHING, Beneath
+
+
+class Pinned:
+    """The pinned paths of a workspace, seen from it."""
+
+    def __init__(self, paths: Iterable[str] = ()) -> None:
+        self._paths = tuple(paths)
+        self._names = [tuple(_folded(path).split("/")) for path in self._paths]
+
+    def check_change(self, names: Sequence[str], path: str) -> None:
+        """Raise a BackendError if these names lead to a pinned file, or into a pinned folder."""
+        if self._names:
+            given = _folded("/".join(names)).split("/")
+            if any(tuple(given[: len(one)]) == one for one in self._names):
+                raise _refusal(path)
+
+    def check_removal(self, names: Sequence[str], path: str) -> None:
+        """Raise a BackendError if these names lead to a folder above a pinned file."""
+        if self._names:
+            given = tuple(_folded("/".join(names)).split("/"))
+            if any(one[: len(given)] == given for one in self._names):
+                raise _refusal(path)
+
+    def check_identity(self, tree: Beneath, found: os.stat_result, path: str) -> None:
+        """Raise a BackendError if something is a pinned file under another name."""
+        for one in self._paths:
+            with suppress(OSError), tree.opened(one, ANYTHING) as (fd, _):
+                info = os.fstat(fd)
+                if (info.st_dev, info.st_ino) == (found.st_dev, found.st_ino):
+                    raise _refusal(path)
+
+
+def _refusal(path: str) -> BackendError:
+    said = f"{path} is pinned: the process that serves this workspace reads it, so nothing here changes it"
+    return BackendError(said, "protected")
+
+
+def _folded(path: str) -> str:
+    return path.casefold()

@@ -1,0 +1,564 @@
+"""Starting processes, and ending them with all that came of them: what wickd runs commands with.
+
+On Linux a process can adopt the orphans among its descendants (a "subreaper"), and then none can leave it: see
+`Family.end`. Elsewhere descendants are found by their parents and their process group, so one that leaves both behind
+on purpose gets away.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import resource
+import signal
+import struct
+import sys
+import termios
+import time
+from typing import Any, Callable, Iterable, NoReturn, Sequence
+
+from wick.workspace.namespaces import hold_files
+from wick.workspace.results import Json
+
+with contextlib.suppress(ImportError):  # a Python without it cannot ask the kernel for much
+    import ctypes
+
+LINUX = sys.platform.startswith("linux")
+if not LINUX:  # every module here is memory that each fork has to do with
+    import subprocess
+    import tempfile
+DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+PASSED_ON = frozenset("PATH HOME LANG TERM TMPDIR TZ USER SHELL".split())  # and LC_*
+CANNOT_EXECUTE, NOT_FOUND = 126, 127  # a shell's exit codes
+
+# How commands can end of which everything should have been heard, and by which everything should have been read.
+HELD = "the command ended, and something that it started still had its output open"
+UNREAD = "the command ended without having read its input to the end"
+
+Perform = Callable[[Json], bytes]
+
+
+# -- asking the kernel ----------------------------------------------------------------------------------------------
+
+_libc: Any = ctypes.CDLL(None, use_errno=True) if LINUX and "ctypes" in sys.modules else None
+PDEATHSIG, _DUMPABLE, _SECCOMP, _SUBREAPER, _NO_NEW_PRIVS = 1, 4, 22, 36, 38
+
+
+def prctl(option: int, value: int) -> bool:
+    return _libc is not None and _libc.prctl(option, ctypes.c_ulong(value), 0, 0, 0) == 0
+
+
+_adopts = False
+
+
+def adopt_orphans() -> bool:
+    """Become the parent of every descendant whose parent dies; says whether this system can."""
+    global _adopts
+    _adopts = prctl(_SUBREAPER, 1)
+    return _adopts
+
+
+def hide_memory() -> None:
+    """Keep other processes of the same user from looking into this one, or steering it."""
+    prctl(_DUMPABLE, 0)
+
+
+_KEYCTL, _JOIN_SESSION_KEYRING = {"x86_64": 250, "aarch64": 219}, 1
+
+
+def forget_keys() -> None:
+    """Part with the keys that the kernel holds for this session: nothing that is started from here on has them."""
+    number = _KEYCTL.get(os.uname().machine)
+    if _libc is not None and number is not None:
+        _libc.syscall(number, _JOIN_SESSION_KEYRING, None)
+
+
+def close_from(first: int) -> None:
+    """Close every descriptor from `first` on."""
+    if _libc is not None and _libc.syscall(436, first, ctypes.c_uint(0xFFFFFFFF), 0) == 0:  # close_range
+        return
+    for folder in ("/proc/self/fd", "/dev/fd"):
+        try:
+            there = [int(name) for name in os.listdir(folder)]
+        except OSError:
+            continue
+        for descriptor in there:
+            if descriptor >= first:
+                quietly(os.close, descriptor)
+        return
+    os.closerange(first, min(resource.getrlimit(resource.RLIMIT_NOFILE)[0], 65_536))
+
+
+def quietly(do: Callable[..., Any], *args: Any) -> None:
+    with contextlib.suppress(OSError):
+        do(*args)
+
+
+# -- finding and ending descendants ---------------------------------------------------------------------------------
+
+
+def _children(pid: int) -> list[int]:
+    """The children of a process, as Linux lists them for each of its threads."""
+    found: list[int] = []
+    try:
+        threads = os.listdir(f"/proc/{pid}/task")
+    except OSError:
+        return found
+    for thread in threads:
+        try:
+            with open(f"/proc/{pid}/task/{thread}/children", "rb", buffering=0) as file:
+                found += map(int, file.read().split())
+        except OSError:
+            continue
+    return found
+
+
+def _parents() -> dict[int, tuple[int, int]]:
+    """The parent and process group of every process there is."""
+    found: dict[int, tuple[int, int]] = {}
+    if LINUX:
+        for name in filter(str.isdigit, os.listdir("/proc") if os.path.isdir("/proc") else ()):
+            try:
+                with open(f"/proc/{name}/stat", "rb", buffering=0) as file:
+                    fields = file.read().rpartition(b")")[2].split()
+            except OSError:
+                continue
+            found[int(name)] = int(fields[1]), int(fields[2])
+        return found
+    listed = subprocess.run(["ps", "-axo", "pid=,ppid=,pgid="], stdout=subprocess.PIPE, timeout=5, check=False).stdout
+    for line in listed.splitlines():
+        pid, parent, group = map(int, line.split())
+        found[pid] = parent, group
+    return found
+
+
+def descendants(pid: int, group: int = 0) -> list[int]:
+    """Every process below `pid` as of now, parents first; without Linux's lists also the members of `group`."""
+    if _lists_children():
+        found = _children(pid)
+        for one in found:  # grows while it is walked
+            found += _children(one)
+        return found
+    table, found = _parents(), [pid]
+    for above in found:
+        found += [one for one, (parent, _) in table.items() if parent == above and one not in found]
+    return found[1:] + [one for one, (_, its) in table.items() if group and its == group and one not in found]
+
+
+def _lists_children() -> bool:
+    return LINUX and os.path.exists(f"/proc/{os.getpid()}/task/{os.getpid()}/children")
+
+
+class Family:
+    """A supervisor's child and all that comes of it."""
+
+    def __init__(self, child: int) -> None:
+        self.child = child
+        self.status: int | None = None  # how the child ended
+        self.memory = 0  # the most it had, in bytes
+
+    def reap(self) -> bool:
+        """Take note of who ended; whether anybody is left."""
+        while True:
+            try:
+                pid, status, used = os.wait4(-1, os.WNOHANG)
+            except ChildProcessError:
+                return False
+            if pid == 0:
+                return True
+            if pid == self.child:
+                self.status, self.memory = status, used.ru_maxrss * (1024 if LINUX else 1)
+
+    def has_open(self, files: set[tuple[int, int]], seconds: float = 0.1) -> bool:
+        """Whether somebody who is left has one of these files open and keeps it, as far as this system can tell."""
+        until = time.monotonic() + seconds  # who was started a moment ago is about to close it
+        while self.reap() and any(map(files.intersection, map(_open_files, descendants(os.getpid(), self.child)))):
+            if time.monotonic() > until:
+                return True
+            time.sleep(0.005)
+        return False
+
+    def signal(self, number: int) -> None:
+        below = descendants(os.getpid(), self.child)
+        if self.status is None and self.child and self.child not in below:  # nobody lists the processes here
+            below.append(self.child)
+        if not self.child:  # who is killed while killing leaves the supervisors alive, who end what is below them
+            below.reverse()
+        for one in below:  # each once: a command may say goodbye when it is told to end
+            quietly(os.kill, one, number)
+
+    def _stop(self, until: float) -> None:
+        """Stop everybody: to kill one who forks without end only makes room for the next."""
+        stopped: set[int] = set()
+        while time.monotonic() < until:
+            new = set(descendants(os.getpid(), self.child)) - stopped
+            for one in new:
+                quietly(os.kill, one, signal.SIGSTOP)
+            if not new:
+                return
+            stopped |= new
+
+    def end(self, seconds: float) -> bool:
+        """Kill and reap until nobody is left; whether that came about in time."""
+        until, pause = time.monotonic() + seconds, 0.0002
+        if not _adopts:
+            self.signal(signal.SIGKILL)  # there may be orphans, which are nobody's child here
+        if self.child and self.reap():
+            self._stop(until)
+        while self.reap():
+            self.signal(signal.SIGKILL)
+            if not self.reap():
+                break
+            if time.monotonic() > until:
+                return False
+            time.sleep(pause)
+            pause = min(pause * 1.2, 0.02)
+        return True
+
+
+def _open_files(pid: int) -> set[tuple[int, int]]:
+    """The files that a process has open, each as `identity` tells them apart."""
+    found: set[tuple[int, int]] = set()
+    folder = f"/proc/{pid}/fd"
+    try:
+        names = os.listdir(folder)
+    except OSError:
+        return found
+    for name in names:
+        with contextlib.suppress(OSError):
+            about = os.stat(f"{folder}/{name}")
+            found.add((about.st_dev, about.st_ino))
+    return found
+
+
+def identity(descriptor: int) -> tuple[int, int]:
+    about = os.fstat(descriptor)
+    return about.st_dev, about.st_ino
+
+
+def end_strangers(known: Iterable[int]) -> bool:
+    """Kill and reap the children of this process that are not known, with all below them; whether there were any."""
+    me, family = os.getpid(), set(known)
+    children = _children(me) if _lists_children() else [pid for pid, (above, _) in _parents().items() if above == me]
+    strangers = [child for child in children if child not in family]
+    for pid in strangers + [below for stranger in strangers for below in descendants(stranger)]:
+        quietly(os.kill, pid, signal.SIGKILL)
+    for stranger in strangers:
+        quietly(os.waitpid, stranger, os.WNOHANG)
+    return bool(strangers)
+
+
+# -- starting a command ---------------------------------------------------------------------------------------------
+
+_IGNORED = (signal.SIGPIPE, signal.SIGXFSZ)  # by Python
+_CAUGHT = (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)  # by wickd and its supervisors
+
+
+FAILED = 3  # among the descriptors of a command: the one for saying why it could not be started
+
+
+class NotStarted(Exception):
+    """A command could not be started; the text says why."""
+
+    def __init__(self, sentence: str, exit_code: int = CANNOT_EXECUTE) -> None:
+        super().__init__(sentence)
+        self.exit_code = exit_code
+
+    def tell(self, descriptor: int) -> None:
+        quietly(_write_all, descriptor, str(self).encode("utf-8", "surrogateescape"))
+
+
+def start(spec: Json, descriptors: list[int], perform: Perform) -> int:
+    """Start a command, and give its pid. It has stdin, stdout, stderr and FAILED, and then those of its data.
+
+    Spawning takes half the time of a fork, for this process is not copied; but some things only a fork can do.
+    """
+    try:
+        if "call" in spec or spec["terminal"] or spec["limits"] or spec["landlock"] is not None:
+            return _fork(spec, descriptors, perform)
+        if not all(map(_is_below_home, spec["cgroup"])):
+            return _fork(spec, descriptors, perform)
+        try:
+            return _spawn_in(spec, descriptors)
+        except NotImplementedError:  # a system that cannot give a spawned process its own session
+            return _fork(spec, descriptors, perform)
+        finally:
+            os.chdir("/")
+    except (OSError, ValueError) as error:
+        raise _why_not(spec, error) from None
+
+
+def _spawn_in(spec: Json, descriptors: list[int]) -> int:
+    """Spawn in control groups: this process enters them, its child is born there, and it goes back."""
+    entered: list[str] = []
+    try:
+        for path in spec["cgroup"]:
+            _prepared("the control group {!r} cannot be joined", _join, path)
+            entered.append(path)
+        return _spawn(spec, descriptors)
+    finally:
+        for path in entered:
+            _join(_home(path))
+
+
+_homes: dict[str, bool] = {}  # groups by whether this process belongs there
+
+
+def _home(path: str) -> str:
+    return os.path.join(os.path.dirname(os.path.dirname(path)), "tasks")
+
+
+def _is_below_home(path: str) -> bool:
+    """Whether a group is one level below that of this process, and is entered by one thread, which takes no time."""
+    if os.path.basename(path) != "tasks":
+        return False
+    home = _home(path)
+    if home not in _homes:
+        try:
+            with open(home, "rb") as file:
+                _homes[home] = str(os.getpid()).encode() in file.read().split()
+        except OSError:
+            return False
+    return _homes[home]
+
+
+def _spawn(spec: Json, descriptors: list[int]) -> int:
+    _prepared("the folder {!r} cannot be entered", os.chdir, spec["workdir"])
+    for descriptor in descriptors[FAILED + 1 :]:
+        os.set_inheritable(descriptor, True)
+    return os.posix_spawn(
+        find_program(spec["argv"][0], spec["env"]),
+        _numbered(spec["argv"], descriptors[FAILED + 1 :]),
+        spec["env"],
+        file_actions=[(os.POSIX_SPAWN_DUP2, descriptors[number], number) for number in (0, 1, 2)],
+        setsid=True,
+        setsigmask=(),
+        setsigdef=_IGNORED,
+    )
+
+
+def find_program(program: str, env: dict[str, str]) -> str:
+    """Where a program is, by the command's own PATH."""
+    if "/" in program:
+        return program
+    for folder in env.get("PATH", DEFAULT_PATH).split(":"):
+        path = os.path.join(folder or ".", program)
+        if os.access(path, os.X_OK) and not os.path.isdir(path):
+            return path
+    raise FileNotFoundError(program)
+
+
+def _fork(spec: Json, descriptors: list[int], perform: Perform) -> int:
+    supervisor = os.getpid()
+    pid = os.fork()
+    if pid:
+        return pid
+    code = CANNOT_EXECUTE
+    try:
+        signal.set_wakeup_fd(-1)
+        for number in _CAUGHT + _IGNORED:
+            signal.signal(number, signal.SIG_DFL)
+        os.setsid()
+        prctl(PDEATHSIG, signal.SIGKILL)
+        if os.getppid() == supervisor:  # else it died before the kernel was asked
+            code = _become(spec, descriptors, perform)
+    finally:
+        os._exit(code)
+
+
+def _become(spec: Json, descriptors: list[int], perform: Perform) -> int:
+    """Turn into the command; what comes back is the exit code of one that could not be started."""
+    for number in (0, 1, 2):
+        os.dup2(descriptors[number], number)
+    try:
+        if "call" in spec:
+            _write_all(1, perform(spec["call"]))
+            return 0
+        if spec["terminal"]:
+            fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+        _execute(spec, descriptors[FAILED + 1 :])
+    except (OSError, ValueError, NotStarted) as error:
+        not_started = _why_not(spec, error)
+        not_started.tell(descriptors[FAILED])
+        return not_started.exit_code
+
+
+def _write_all(descriptor: int, data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(descriptor, view) :]
+
+
+def _why_not(spec: Json, error: Exception) -> NotStarted:
+    if isinstance(error, NotStarted):
+        return error
+    program = spec["argv"][0] if "argv" in spec else "the operation"
+    if isinstance(error, FileNotFoundError):
+        return NotStarted(f"there is no program {program!r}; check its name, or install it", NOT_FOUND)
+    return NotStarted(f"{program!r} could not be started: {getattr(error, 'strerror', None) or error}")
+
+
+def _execute(spec: Json, data: Sequence[int]) -> NoReturn:
+    _prepared("the folder {!r} cannot be entered", os.chdir, spec["workdir"])
+    for path in spec["cgroup"]:
+        _prepared("the control group {!r} cannot be joined", _join, path)
+    for name, value in spec["limits"].items():
+        _prepared(f"the limit of {name} cannot be set to {{!r}}", _limit, value, name)
+    for descriptor in data:
+        os.set_inheritable(descriptor, True)
+    if spec["landlock"] is not None:
+        pinned = spec["landlock"]["pinned"]
+        alone = hold_files([path for path in spec["landlock"]["write"] if not path.startswith("/dev/")], pinned)
+        if pinned and not alone:
+            raise NotStarted(f"{pinned[0]} cannot be kept as it is without namespaces; move it out of the workspace")
+        _prepared("the folder {!r} cannot be entered", os.chdir, spec["workdir"])
+        _confine(spec["landlock"], alone)
+    os.execve(find_program(spec["argv"][0], spec["env"]), _numbered(spec["argv"], data), spec["env"])
+
+
+def _prepared(sentence: str, do: Callable[..., None], value: Any, *args: Any) -> None:
+    try:
+        do(value, *args)
+    except OSError as error:
+        raise NotStarted(f"{sentence.format(value)}: {error.strerror}") from None
+
+
+def _numbered(argv: list[str], data: Sequence[int]) -> list[str]:
+    """Put the numbers of descriptors in their places: each is a whole argument, and the first that reads so."""
+    argv = list(argv)
+    for index, descriptor in enumerate(data):
+        place = f"%fd{index}%"
+        if place in argv:
+            argv[argv.index(place)] = str(descriptor)
+    return argv
+
+
+def _join(path: str) -> None:
+    descriptor = os.open(path, os.O_WRONLY)
+    os.write(descriptor, b"0")
+    os.close(descriptor)
+
+
+# RLIMIT_DATA counts what a process may write to, so programs that reserve much and use little work; it holds for
+# each process by itself. RLIMIT_NPROC counts every process of the user.
+LIMITS = {
+    "memory": resource.RLIMIT_DATA if LINUX else resource.RLIMIT_AS,
+    "pids": resource.RLIMIT_NPROC,
+    "cpu": resource.RLIMIT_CPU,
+    "files": resource.RLIMIT_NOFILE,
+    "file_size": resource.RLIMIT_FSIZE,
+}
+
+
+def _limit(value: float, name: str) -> None:
+    most, number = resource.getrlimit(LIMITS[name])[1], int(value)
+    soft = number if most == resource.RLIM_INFINITY else min(number, most)
+    hard = soft + 1 if name == "cpu" and soft != most else soft  # the second is for SIGXCPU, before SIGKILL
+    resource.setrlimit(LIMITS[name], (soft, hard))
+
+
+# -- Landlock -------------------------------------------------------------------------------------------------------
+
+_CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
+_READS = 0b1101  # execute, read a file, read a folder
+_FILE_ACCESS = 1 << 0 | 1 << 1 | 1 << 2 | 1 << 14 | 1 << 15  # execute, write, read, truncate, ioctl
+
+
+def landlock_version() -> int:
+    """The version of Landlock that the kernel has; 0 if none."""
+    if _libc is None:
+        return 0
+    version: int = _libc.syscall(_CREATE_RULESET, None, ctypes.c_size_t(0), 1)
+    return max(version, 0)
+
+
+def _confine(allowed: Json, alone: bool = True) -> None:
+    """Give up everything but reading (and executing) beneath some paths and writing beneath others.
+
+    Without namespaces of its own (`alone`), a second filter takes away what would outlive the command there.
+    """
+    version = landlock_version()
+    if not version:
+        raise NotStarted("the kernel has no Landlock; use another sandbox, or none")
+    files = (1 << {1: 13, 2: 14, 3: 15, 4: 15}.get(version, 16)) - 1
+    offline = not allowed.get("network", True)
+    net = 0b11 if offline and version >= 4 else 0  # bind and connect, TCP
+    scoped = (0b11 if offline else 0b10) if version >= 6 else 0  # abstract sockets, and signals to others
+    fields = [files, net, scoped][: 1 if version < 4 else 2 if version < 6 else 3]
+    ruleset = _landlock(_CREATE_RULESET, struct.pack(f"={len(fields)}Q", *fields), 8 * len(fields), 0)
+    for path in allowed["read"]:
+        _allow(ruleset, path, files & _READS)
+    for path in allowed["write"]:
+        _allow(ruleset, path, files)
+    prctl(_NO_NEW_PRIVS, 1)
+    _landlock(_RESTRICT_SELF, ruleset, 0)
+    os.close(ruleset)
+    _filter_calls(bytes.fromhex("" if alone else allowed.get("filter_shared", "")))
+    _filter_calls(bytes.fromhex(allowed.get("filter", "")))
+
+
+def _filter_calls(program: bytes) -> None:
+    """Have the kernel ask a filter about every system call from here on; nothing, if there is none."""
+    if program:
+        steps = ctypes.create_string_buffer(program, len(program))
+        told = ctypes.create_string_buffer(struct.pack("@HP", len(program) // 8, ctypes.addressof(steps)))
+        if _libc.prctl(_SECCOMP, ctypes.c_ulong(2), told, 0, 0) != 0:
+            raise NotStarted(f"the filter of system calls was refused: {os.strerror(ctypes.get_errno())}")
+
+
+def _allow(ruleset: int, path: str, access: int) -> None:
+    try:
+        descriptor = os.open(path, os.O_PATH | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return  # what is not there needs no leave
+    if not os.path.isdir(f"/proc/self/fd/{descriptor}"):
+        access &= _FILE_ACCESS
+    _landlock(_ADD_RULE, ruleset, 1, struct.pack("=Qi", access, descriptor), 0)
+    os.close(descriptor)
+
+
+def _landlock(call: int, *args: Any) -> int:
+    result: int = _libc.syscall(call, *(arg if isinstance(arg, bytes) else ctypes.c_size_t(arg) for arg in args))
+    if result < 0:
+        raise NotStarted(f"Landlock refused: {os.strerror(ctypes.get_errno())}")
+    return result
+
+
+# -- what commands are given, and how they end -----------------------------------------------------------------------
+
+
+def data_file(data: bytes) -> int:
+    """A descriptor from which `data` can be read; no name leads to it."""
+    if hasattr(os, "memfd_create"):
+        descriptor = os.memfd_create("wick", os.MFD_CLOEXEC)
+    else:
+        with tempfile.TemporaryFile() as file:
+            descriptor = os.dup(file.fileno())
+    _write_all(descriptor, data)
+    os.lseek(descriptor, 0, os.SEEK_SET)
+    return descriptor
+
+
+def clean_environment(env: Any = os.environ) -> dict[str, str]:
+    """What a command sees of the environment when nothing else is said: no secrets, only an allow-list."""
+    kept = {name: value for name, value in env.items() if name in PASSED_ON or name.startswith("LC_")}
+    return {"PATH": DEFAULT_PATH, **kept}
+
+
+def ended_by(status: int) -> tuple[int, str]:
+    """The exit code of a wait status, and a sentence if a signal ended the command."""
+    if os.WIFEXITED(status):
+        return os.WEXITSTATUS(status), ""
+    number = os.WTERMSIG(status)
+    try:
+        name = signal.Signals(number).name
+    except ValueError:
+        name = f"signal {number}"
+    return 128 + number, _SIGNAL_SENTENCES.get(name, f"the command was ended by {name}")
+
+
+_SIGNAL_SENTENCES = {
+    "SIGXCPU": "the command used all the processor time it may have and was ended",
+    "SIGXFSZ": "the command wrote a file larger than it may and was ended",
+}

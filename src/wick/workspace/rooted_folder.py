@@ -1,0 +1,286 @@
+"""A folder held open, and what is beneath it: no path leads out.
+
+    tree = Beneath("./workspace")
+    with tree.opened("src/a.py", os.O_RDONLY) as (fd, names):    names are those that really lead there: no links, no ..
+        …
+    with tree.parent("src/new.py") as (fd, names, name):         the folder of something that need not exist
+        …
+
+The kernel resolves each path beneath the folder's descriptor (openat2 with RESOLVE_BENEATH), so that nothing which
+is renamed or linked meanwhile leads out. Where it cannot, the path is walked name by name from that descriptor, no
+name followed if it is a link, and links are resolved by hand. Either way a path that leads out is an OSError with
+`errno.EXDEV`. Links may be relative, or begin with the folder's own path.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import stat
+import sys
+from contextlib import contextmanager
+from typing import Iterator, Tuple
+
+Names = Tuple[str, ...]
+
+MOST_LINKS, NAME_BYTES, PATH_BYTES = 40, 255, 4_095  # as the kernel has it
+MOST_TRIES = 32  # a rename somewhere makes the kernel ask to try again
+
+# Something to look at, and a folder to look things up in. Where there is no O_PATH, they must be readable too.
+_PATH = getattr(os, "O_PATH", 0)
+ANYTHING = _PATH or os.O_RDONLY | os.O_NONBLOCK
+FOLDER = os.O_DIRECTORY | ANYTHING
+
+_OPENAT2 = 437  # on every architecture that shares the table of new system calls; elsewhere it is ENOSYS
+_NO_MAGICLINKS, _NO_SYMLINKS, _BENEATH = 0x02, 0x04, 0x08
+
+
+class _How(ctypes.Structure):
+    _fields_ = [("flags", ctypes.c_uint64), ("mode", ctypes.c_uint64), ("resolve", ctypes.c_uint64)]
+
+
+libc = ctypes.CDLL(None, use_errno=True)
+
+
+def _openat2(folder: int, path: str, flags: int, links: bool) -> int:
+    resolve = _BENEATH | _NO_MAGICLINKS | (0 if links else _NO_SYMLINKS)
+    how = _How(flags | os.O_CLOEXEC, 0, resolve)
+    name = os.fsencode(path)
+    for _ in range(MOST_TRIES):
+        fd: int = libc.syscall(
+            ctypes.c_long(_OPENAT2),
+            ctypes.c_long(folder),
+            ctypes.c_char_p(name),
+            ctypes.byref(how),
+            ctypes.c_size_t(ctypes.sizeof(how)),
+        )
+        if fd >= 0:
+            return fd
+        code = ctypes.get_errno()
+        if code not in (errno.EAGAIN, errno.EINTR):
+            break
+    raise OSError(code, os.strerror(code), path)
+
+
+def kernel_resolves(folder: int) -> bool:
+    """Whether the kernel resolves paths beneath a folder here: it knows how, and no filter forbids it."""
+    if not sys.platform.startswith("linux"):
+        return False
+    try:
+        os.close(_openat2(folder, ".", FOLDER, True))
+    except OSError:
+        return False
+    return True
+
+
+class Beneath:
+    """A folder held open. `by_hand` walks paths name by name even if the kernel could resolve them."""
+
+    def __init__(self, path: str, *, by_hand: bool = False) -> None:
+        self.path = os.path.realpath(path)
+        self._paths = {self.path, os.path.abspath(path)}
+        self.fd = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY)
+        self._by_hand = by_hand or not kernel_resolves(self.fd)
+
+    def close(self) -> None:
+        fd, self.fd = self.fd, -1
+        if fd >= 0:
+            os.close(fd)
+
+    def inside(self, path: str) -> str | None:
+        """A path as seen from the folder, or None for an absolute one that does not begin with the folder's own."""
+        if not path.startswith("/"):
+            return path
+        for own in self._paths:
+            rest = path[len(own) :] if path.startswith(own) else "no"
+            if rest == "" or rest.startswith("/") or own == "/":
+                return rest.lstrip("/") or "."
+        return None
+
+    @contextmanager
+    def opened(self, path: str, flags: int) -> Iterator[tuple[int, Names]]:
+        """Something that is there, open, and the names that lead to it."""
+        fd, names = self._open(path, flags)
+        try:
+            yield fd, names
+        finally:
+            os.close(fd)
+
+    @contextmanager
+    def parent(self, path: str) -> Iterator[tuple[int, Names, str]]:
+        """The folder that holds what a path names, the names that lead to it, and the last name.
+
+        The last name is not followed if it is a link. It is empty for the whole tree, which nothing holds.
+        """
+        parts = [part for part in path.split("/") if part not in ("", ".")]
+        if parts and parts[-1] == "..":
+            parts = list(self.names(path))
+        name = parts.pop() if parts else ""
+        with self.opened("/".join(parts) or ".", FOLDER) as (fd, names):
+            yield fd, names, name
+
+    def names(self, path: str) -> Names:
+        """The names that really lead to a folder."""
+        with self.opened(path, FOLDER) as (_, names):
+            return names
+
+    def folder(self, path: str, flags: int = os.O_RDONLY | os.O_DIRECTORY) -> int:
+        """A descriptor of something that no link leads to; the caller closes it."""
+        if self._by_hand:
+            return self._walk(path, flags | os.O_NOFOLLOW, links=False)[0]
+        return _openat2(self.fd, path, flags | os.O_NOFOLLOW, False)
+
+    def _open(self, path: str, flags: int) -> tuple[int, Names]:
+        if self._by_hand:
+            return self._walk(path, flags)
+        try:
+            fd = _openat2(self.fd, path, flags, True)
+        except OSError as error:
+            if error.errno not in (errno.EXDEV, errno.EAGAIN, errno.ELOOP):
+                raise
+            # An absolute link back into the folder, or it leads out by hand, too. And a kernel that begins a lookup
+            # anew, as it does when others rename things, counts the links of both: half as many are too many then.
+            return self._walk(path, flags)
+        names = self._names(fd)
+        if names is not None:
+            return fd, names
+        os.close(fd)
+        return self._walk(path, flags)
+
+    def _names(self, fd: int) -> Names | None:
+        """The names that lead to a descriptor, if the system tells."""
+        try:
+            home, path = os.readlink(f"/proc/self/fd/{self.fd}"), os.readlink(f"/proc/self/fd/{fd}")
+        except OSError:
+            return None
+        if path == home:
+            return ()
+        home = home.rstrip("/") + "/"
+        if not path.startswith(home) or path.endswith(" (deleted)"):  # the system's remark, or a part of the name
+            return None
+        return tuple(path[len(home) :].split("/"))
+
+    def _walk(self, path: str, flags: int, links: bool = True) -> tuple[int, Names]:
+        if len(os.fsencode(path)) > PATH_BYTES:
+            raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG), path)
+        step, followed = Step(self.fd), 0
+        try:
+            todo = _parts(self._target(path, step))
+            while todo:
+                name = todo.pop()
+                if name == ".":
+                    continue
+                if name == "..":
+                    step.up()
+                    continue
+                link = None if not todo and flags & os.O_NOFOLLOW else step.link(name)
+                if link is not None:
+                    followed += 1
+                    if followed > MOST_LINKS or not links:
+                        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), path)
+                    todo += _parts(self._target(link, step))
+                elif todo:
+                    step.into(name)
+                else:
+                    return step.open(name, flags), (*step.names, name)
+            return step.open(".", flags), tuple(step.names)
+        finally:
+            step.close()
+
+    def _target(self, path: str, step: Step) -> str:
+        """A path or a link, from where the walk is then."""
+        inside = self.inside(path)
+        if inside is None:
+            raise OSError(errno.EXDEV, os.strerror(errno.EXDEV), path)
+        if path.startswith("/"):
+            step.home()
+        return inside
+
+
+def _parts(path: str) -> list[str]:
+    """The names of a path, the first one last; a path that ends in a slash ends in the folder itself."""
+    parts = path.split("/")
+    last = parts[-1] or "."
+    return [last, *(part for part in reversed(parts[:-1]) if part not in ("", "."))]
+
+
+class Step:
+    """Where a walk is, one name after the other. It holds one folder, and knows those above it when it sees them."""
+
+    def __init__(self, root: int) -> None:
+        self._root = root
+        self.fd = os.dup(root)
+        self._above: list[tuple[int, int]] = []
+        self.names: list[str] = []
+
+    def close(self) -> None:
+        os.close(self.fd)
+
+    def link(self, name: str) -> str | None:
+        """Where a name leads if it is a link."""
+        try:
+            return os.readlink(name, dir_fd=self.fd)
+        except OSError as error:
+            if error.errno == errno.EINVAL:
+                return None
+            raise
+
+    def open(self, name: str, flags: int) -> int:
+        """Something in the folder; a link only if that is asked for, even if it has become one just now."""
+        fd = os.open(name, flags | os.O_NOFOLLOW, dir_fd=self.fd)
+        if flags & _PATH and not flags & os.O_NOFOLLOW and stat.S_ISLNK(os.fstat(fd).st_mode):
+            os.close(fd)
+            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), name)
+        return fd
+
+    @contextmanager
+    def entries(self) -> Iterator[Iterator[os.DirEntry[str]]]:
+        """What is in the folder."""
+        fd = self.open(".", os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            with os.scandir(fd) as found:
+                yield found
+        finally:
+            os.close(fd)
+
+    def into(self, name: str) -> None:
+        fd = self.open(name, FOLDER)
+        self._above.append(identity(self.fd))
+        self.names.append(name)
+        self._stand(fd)
+
+    def up(self) -> str:
+        """Back to the folder above; the name of the one that was left."""
+        if not self.names:
+            raise OSError(errno.EXDEV, os.strerror(errno.EXDEV), "..")
+        fd = self.open("..", FOLDER)
+        if identity(fd) != self._above[-1]:  # moved elsewhere meanwhile
+            os.close(fd)
+            raise OSError(errno.ENOENT, os.strerror(errno.ENOENT), "..")
+        self._above.pop()
+        self._stand(fd)
+        return self.names.pop()
+
+    def home(self) -> None:
+        self._above, self.names = [], []
+        self._stand(os.dup(self._root))
+
+    def _stand(self, fd: int) -> None:
+        os.close(self.fd)
+        self.fd = fd
+
+
+def identity(fd: int) -> tuple[int, int]:
+    """What tells a folder from every other one."""
+    found = os.fstat(fd)
+    return found.st_dev, found.st_ino
+
+
+def kind(mode: int) -> str:
+    """What something is, in a word: `file`, `dir`, `link` or `other`."""
+    if stat.S_ISREG(mode):
+        return "file"
+    if stat.S_ISDIR(mode):
+        return "dir"
+    return "link" if stat.S_ISLNK(mode) else "other"
