@@ -17,7 +17,7 @@ from wick._internal import front_matter
 from wick._internal.prompt_text import one_line
 from wick._internal.worker_threads import in_thread
 from wick._internal.zip_archives import unpack
-from wick.backends.folder import Files, Folder, data_of
+from wick.backends.files import Files, Folder, data_of
 from wick.constants import (
     ARCHIVE_ENTRIES,
     FRONT_MATTER_BYTES,

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from wick import constants
-from wick.backends.mapped import InThread
+from wick.backends.state_tree import InThread
 from wick.errors import BackendError
 from wick.protocols import Backend
 from wick.threads import Entry, Thread

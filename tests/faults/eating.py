@@ -35,7 +35,7 @@ from kit import execute, user_of  # noqa: E402
 from programs import Programs  # noqa: E402
 from wick import Agent  # noqa: E402
 from wick._internal.zip_archives import unpack  # noqa: E402
-from wick.backends import daemon  # noqa: E402
+from wick.backends import daemon_client
 from wick.backends.local import Local  # noqa: E402
 from wick.errors import ConfigError, ModelError  # noqa: E402
 from wick.models.openai import OpenAI  # noqa: E402
@@ -130,7 +130,7 @@ KINDS: dict[str, Eat] = {
 
 async def main(kind: str, size: int) -> None:
     """Warm up, eat, and say how that was."""
-    wickd = (await (await daemon.on_host()).ping())["pid"]
+    wickd = (await (await daemon_client.on_host()).ping())["pid"]
     with TemporaryDirectory() as folder:
         await KINDS[kind](Path(folder) / "little", 1_000_000)
         before = forget_peak() + memory(wickd)
@@ -140,5 +140,5 @@ async def main(kind: str, size: int) -> None:
 
 if __name__ == "__main__":
     if sys.argv[3:]:
-        daemon._LAUNCH = daemon._LAUNCH.replace("from wick.backends", f"{LIFT}from wick.backends", 1)
+        daemon_client._LAUNCH = daemon_client._LAUNCH.replace("from wick.backends", f"{LIFT}from wick.backends", 1)
     asyncio.run(main(sys.argv[1], int(sys.argv[2]) * 1_000_000))

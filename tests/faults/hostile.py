@@ -13,7 +13,7 @@ import pytest
 from faults.tally import FULL
 from kit import execute, talker, user_of
 from programs import Programs
-from wick.backends import daemon
+from wick.backends import daemon_client
 from wick.backends.local import Local
 from wick.backends.sandbox import cgroups
 
@@ -120,7 +120,7 @@ def plant():
 
 def plant_group_only(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every wickd that is started from here on ends process groups, and not families; nor do control groups."""
-    launch = daemon._LAUNCH.replace("from wick.backends", f"{GROUP_ONLY}plant()\nfrom wick.backends", 1)
+    launch = daemon_client._LAUNCH.replace("from wick.backends", f"{GROUP_ONLY}plant()\nfrom wick.backends", 1)
     assert "plant()" in launch
-    monkeypatch.setattr(daemon, "_LAUNCH", launch)
+    monkeypatch.setattr(daemon_client, "_LAUNCH", launch)
     monkeypatch.setattr(cgroups, "controllers", dict)

@@ -17,8 +17,8 @@ import engines
 from faults.hostile import COMMANDS, GROUP_ONLY, LONG
 from faults.leaks import _running
 from faults.tally import Violated
-from wick.backends.containers import injecting
-from wick.backends.containers.plan import FOREVER
+from wick.backends.containers import daemon_launch
+from wick.backends.containers.spec import FOREVER
 from wick.backends.docker import Docker
 from wick.errors import BackendError
 
@@ -92,7 +92,7 @@ def _is_its_own(line: str) -> bool:
 
 def is_wickd(line: str) -> bool:
     """Whether this is wickd, or what waits in its place for the program's end: they are there to stay until then."""
-    return injecting.FILE in line or "while read -r number order mark" in line
+    return daemon_launch.FILE in line or "while read -r number order mark" in line
 
 
 class Contained:
@@ -128,6 +128,6 @@ def labelled() -> Iterator[str]:
 def plant_group_only(patch: pytest.MonkeyPatch) -> None:
     """Every wickd that is started in a container from here on ends process groups, and not families."""
     line = "from wick.wickd.__main__ import main"
-    planted: Any = injecting.LAUNCH.replace(line, f"{GROUP_ONLY}plant()\n{line}", 1)
+    planted: Any = daemon_launch.LAUNCH.replace(line, f"{GROUP_ONLY}plant()\n{line}", 1)
     assert "plant()" in planted
-    patch.setattr(injecting, "LAUNCH", planted)
+    patch.setattr(daemon_launch, "LAUNCH", planted)

@@ -20,7 +20,7 @@ import engines
 from faults.s2_plants import Ground, Plant, is_watched
 from faults.tally import Tally, Violated
 from wick import constants
-from wick.backends.containers.plan import Plan
+from wick.backends.containers.spec import Plan
 from wick.backends.docker import Docker
 from wick.workspace.protected import PROTECTED
 
@@ -155,7 +155,7 @@ async def test_a_kill_that_leaves_a_plant_is_noticed(tmp_path: Path, server: str
 
 GUARDED = """
 import asyncio, sys
-from wick.backends.daemon import on_host
+from wick.backends.daemon_client import on_host
 from wick.workspace.protected import PROTECTED
 
 async def main():

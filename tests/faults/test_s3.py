@@ -32,7 +32,7 @@ from serving import serving
 from wick import constants
 from wick.backends.docker import Docker
 from wick.backends.local import Local
-from wick.backends.sandbox import protected
+from wick.backends.sandbox import protected_paths
 from wick.errors import BackendError
 
 PROBES = 200  # at least so many, or some were lost
@@ -196,7 +196,7 @@ async def test_a_container_without_a_profile_is_noticed(
     around: tuple[Around, socket.socket], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     there, _ = around
-    monkeypatch.setattr("wick.backends.containers.plan.profile", lambda: "unconfined")
+    monkeypatch.setattr("wick.backends.containers.spec.profile", lambda: "unconfined")
     calls = tuple(f"system call {name}" for name in there.calls if f"system call {name}" not in NOT_PROMISED["docker"])
     with pytest.raises(Violated), Tally("S3", "probes in Docker, planted", planted=True) as tally:
         async with contained(there) as backend:
@@ -310,8 +310,8 @@ async def test_no_flood_of_names_uncovers_anything(tmp_path: Path, what: str) ->
 @needs_bubblewrap
 async def test_a_flood_that_uncovers_something_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The fault: the first covers only, and the rest is left open."""
-    real = protected.covers
-    monkeypatch.setattr(protected, "covers", lambda *args: real(*args)[:2])
+    real = protected_paths.covers
+    monkeypatch.setattr(protected_paths, "covers", lambda *args: real(*args)[:2])
     with pytest.raises(Violated), Tally("S3", "floods, planted", planted=True) as tally:
         await flood(tally, tmp_path / "workspace", "dot-env files", 20)
     assert [why for why in tally.violations if "read" in why] and [why for why in tally.violations if "changed" in why]

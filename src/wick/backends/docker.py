@@ -4,7 +4,7 @@
     await backend.execute("make test")
     await backend.stop()
 
-The container is made when it is first needed, and confined as wick.backends.containers.plan says. Commands and files go
+The container is made when it is first needed, and confined as wick.backends.containers.spec says. Commands and files go
 through wickd, a daemon inside the container that is reached by the stdin and stdout of one exec; where there is no
 Python for it, or while it is gone, through the engine's own exec, and whoever asks does not notice. A command is never
 run twice: if the daemon is lost while one runs, the error says that it may have run.
@@ -20,14 +20,14 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Literal, TypeVar, cast
 
 from wick import constants
-from wick.backends.containers import shared
+from wick.backends.containers import socket_folder
 from wick.backends.containers.container import reap as reap_containers
 from wick.backends.containers.engine import Engine, EngineError, NotBegun
-from wick.backends.containers.life import Life, Link
-from wick.backends.containers.plain import Plain
-from wick.backends.containers.plan import Limits, Plan, mounts
-from wick.backends.containers.shellfiles import ShellFiles
-from wick.backends.daemon import Daemon, Gone
+from wick.backends.containers.exec_commands import Plain
+from wick.backends.containers.lifecycle import Life, Link
+from wick.backends.containers.shell_files import ShellFiles
+from wick.backends.containers.spec import Limits, Plan, mounts
+from wick.backends.daemon_client import Daemon, Gone
 from wick.backends.workspace_guard import GuardedTerminal
 from wick.errors import BackendError, ConfigError
 from wick.protocols import OnOutput, Protection, Status, Terminal
@@ -101,7 +101,7 @@ class Docker:
             mounts=mounts(volumes, local=local),
             read_only=read_only,
             publish=daemon == "tcp",
-            shared=shared.place(self.id) if daemon == "unix" else "",
+            shared=socket_folder.place(self.id) if daemon == "unix" else "",
         )
         self._protect, self._timeout = tuple(protect), timeout
         self._life = Life(there, self._plan, daemon=daemon, protect=self._protect, pull=pull)
@@ -385,7 +385,7 @@ async def reap(
     try:
         gone = await reap_containers(there, server=server, keep=keep)
         for id in gone:
-            shared.remove(shared.place(id))
+            socket_folder.remove(socket_folder.place(id))
         return gone
     finally:
         await there.close()

@@ -18,13 +18,13 @@ from typing import Any, Literal, TypeVar
 
 from wick import constants
 from wick._internal.worker_threads import in_thread
-from wick.backends.daemon import Daemon, on_host
+from wick.backends.daemon_client import Daemon, on_host
 from wick.backends.sandbox import cgroups
-from wick.backends.sandbox.choosing import choose
-from wick.backends.sandbox.greps import Asked
+from wick.backends.sandbox.jobs import StartedJob
 from wick.backends.sandbox.launch import Launch, Place
 from wick.backends.sandbox.quota import Quota
-from wick.backends.sandbox.started import StartedJob
+from wick.backends.sandbox.ripgrep import Asked
+from wick.backends.sandbox.selection import choose
 from wick.backends.workspace_guard import GuardedTerminal
 from wick.errors import BackendError, ConfigError
 from wick.protocols import OnOutput, Protection, Status

@@ -3,7 +3,7 @@
     backend = State({"notes/plan.md": "# Plan"})
     await backend.edit("notes/plan.md", "Plan", "The plan")
 
-How files are kept stands in wick.backends.mapped; `State(InThread(thread))` keeps them in a thread. Nothing that is
+How files are kept stands in wick.backends.state_tree; `State(InThread(thread))` keeps them in a thread. Nothing that is
 kept is changed in place, so the mapping may be one that writes down what it is given. The answers, the codes, the
 protected paths and the rules of searching are those of a workspace on disk (wick.workspace.workspace).
 """
@@ -18,7 +18,7 @@ from typing import Any, Literal, NoReturn
 
 from wick import constants
 from wick._internal.worker_threads import in_thread
-from wick.backends.mapped import InThread, MappedWalk, Names, Tree, kept_as
+from wick.backends.state_tree import InThread, MappedWalk, Names, Tree, kept_as
 from wick.errors import BackendError
 from wick.protocols import OnOutput, Protection, Status, Terminal
 from wick.threads import Thread

@@ -17,7 +17,7 @@ from contextlib import suppress
 from typing import Protocol, TypeVar
 
 from wick import constants
-from wick.backends.daemon import Daemon
+from wick.backends.daemon_client import Daemon
 from wick.errors import BackendError
 from wick.protocols import Terminal
 from wick.workspace.auto_executed import Entry

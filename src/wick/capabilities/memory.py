@@ -10,7 +10,7 @@ from typing import Any
 
 from wick._internal.prompt_text import fenced
 from wick._internal.worker_threads import in_thread
-from wick.backends.folder import Files, Folder, data_of, files_in
+from wick.backends.files import Files, Folder, data_of, files_in
 from wick.capability import Capability
 from wick.constants import MEMORY_BYTES, MEMORY_FILE_BYTES
 from wick.errors import BackendError, ConfigError

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 from wick._internal.prompt_text import fenced, one_line
 from wick._internal.worker_threads import in_thread
-from wick.backends.folder import Folder, data_of, files_in
+from wick.backends.files import Folder, data_of, files_in
 from wick.capability import Capability
 from wick.constants import FILE_READ_BYTES, SKILLS
 from wick.errors import BackendError, ConfigError, ToolError

@@ -176,8 +176,8 @@ def _program_version(path: str) -> str:
 def confinement() -> Iterator[Check]:
     """Each sandbox, and what really confines the commands of an agent in a folder."""
     from wick.backends.local import Local  # which needs the core, and that may be what is missing
-    from wick.backends.sandbox.choosing import SANDBOXES
-    from wick.backends.sandbox.confining import NotThere
+    from wick.backends.sandbox.base import NotThere
+    from wick.backends.sandbox.selection import SANDBOXES
 
     for name in SANDBOXES_OF.get(sys.platform, ()):
         try:

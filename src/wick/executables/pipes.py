@@ -20,7 +20,7 @@ from contextlib import ExitStack, asynccontextmanager, suppress
 from typing import IO, Any
 
 from wick import constants
-from wick.backends.daemon import Daemon, on_host
+from wick.backends.daemon_client import Daemon, on_host
 from wick.errors import BackendError
 
 # The output comes first: whoever has opened the input has opened both.

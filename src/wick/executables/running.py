@@ -20,10 +20,10 @@ from time import perf_counter
 from typing import Any, TypeVar
 
 from wick import constants
-from wick.backends.daemon import on_host
+from wick.backends.daemon_client import on_host
 from wick.backends.local import DEFAULT_LIMITS
-from wick.backends.sandbox.choosing import choose
 from wick.backends.sandbox.launch import DEADLY, Launch, Place
+from wick.backends.sandbox.selection import choose
 from wick.errors import BackendError, ConfigError
 from wick.executables.failing import words
 from wick.workspace.processes import CANNOT_EXECUTE, NOT_FOUND, UNREAD, clean_environment, ended_by

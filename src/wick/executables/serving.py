@@ -19,7 +19,7 @@ from typing import Any
 from weakref import WeakKeyDictionary, finalize
 
 from wick import constants
-from wick.backends.daemon import on_host
+from wick.backends.daemon_client import on_host
 from wick.backends.local import DEFAULT_LIMITS
 from wick.backends.sandbox.launch import Launch, Place
 from wick.errors import BackendError

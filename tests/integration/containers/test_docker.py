@@ -18,7 +18,7 @@ import engines
 import images
 from faults.hostile_docker import Container
 from wick import constants
-from wick.backends.containers import shared
+from wick.backends.containers import socket_folder
 from wick.backends.containers.engine import Process
 from wick.backends.containers.seccomp_profile import profile
 from wick.backends.docker import Docker, reap
@@ -412,7 +412,7 @@ async def test_a_daemon_that_cannot_be_put_right(make: Make, monkeypatch: pytest
     backend = make()
     monkeypatch.setattr("wick.constants.DAEMON_PAUSE_SECONDS", 0.5)
     with monkeypatch.context() as wrong:
-        wrong.setattr("wick.backends.containers.injecting.FILE", "/etc/passwd")
+        wrong.setattr("wick.backends.containers.daemon_launch.FILE", "/etc/passwd")
         assert await out(backend, "echo hi") == "hi"
         assert not backend.uses_daemon
         assert "not the one that was put there" in backend.status.reason
@@ -443,7 +443,7 @@ async def test_a_daemon_on_a_socket(make: Make) -> None:
     backend = make(daemon="unix")
     assert await out(backend, "ls /tmp") == "wick-daemon.sock"
     assert backend.uses_daemon
-    folder = Path(shared.place(backend.id))
+    folder = Path(socket_folder.place(backend.id))
     assert folder.parent.parent.stat().st_mode & 0o077 == 0
     await backend.stop()
     assert not list(folder.parent.parent.glob(backend.id))
@@ -451,13 +451,13 @@ async def test_a_daemon_on_a_socket(make: Make) -> None:
 
 async def test_a_socket_that_is_a_link_is_not_followed(tmp_path: Path) -> None:
     """Else a container could hand us this machine's own engine to talk to."""
-    (tmp_path / shared.SOCKET).symlink_to(engines.here().path)
+    (tmp_path / socket_folder.SOCKET).symlink_to(engines.here().path)
     with pytest.raises(OSError):
-        shared.connect(str(tmp_path))
-    (tmp_path / shared.SOCKET).unlink()
-    (tmp_path / shared.SOCKET).write_text("")
+        socket_folder.connect(str(tmp_path))
+    (tmp_path / socket_folder.SOCKET).unlink()
+    (tmp_path / socket_folder.SOCKET).write_text("")
     with pytest.raises(ConnectionRefusedError):
-        shared.connect(str(tmp_path))
+        socket_folder.connect(str(tmp_path))
 
 
 @pytest.mark.parametrize("how", ["tcp", "unix"])

@@ -20,9 +20,9 @@ from hypothesis import strategies as st
 
 import engines
 from ports import own_port
-from wick.backends.containers.address import address
 from wick.backends.containers.engine import Engine, EngineError, Frames
-from wick.backends.containers.ssh import Tunnel
+from wick.backends.containers.engine_address import address
+from wick.backends.containers.ssh_tunnel import Tunnel
 from wick.backends.docker import Docker
 from wick.errors import ConfigError
 

@@ -11,7 +11,7 @@ from uuid import uuid4
 
 import pytest
 
-from wick.backends.containers.scripts import MARKED, SWEEP
+from wick.backends.containers.shell_scripts import MARKED, SWEEP
 
 SHELLS = [("dash",), ("busybox", "sh"), ("bash", "--posix")]
 SOMEBODY = ("setpriv", "--reuid", "4321", "--regid", "4321", "--clear-groups") if os.geteuid() == 0 else ()

@@ -7,8 +7,8 @@ import sys
 import pytest
 
 from wick.backends.sandbox import seatbelt
-from wick.backends.sandbox.confining import NotThere, View
-from wick.backends.sandbox.protected import Cover
+from wick.backends.sandbox.base import NotThere, View
+from wick.backends.sandbox.protected_paths import Cover
 
 VIEW = View('/Users/ada/pro"ject\\x', "/Users/ada/project", {"A": "b"}, scratch="/private/tmp/wick-1")
 

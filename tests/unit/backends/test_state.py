@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from wick import Thread
 from wick._internal.frozen import freeze
-from wick.backends.mapped import InThread
 from wick.backends.state import State
+from wick.backends.state_tree import InThread
 from wick.constants import STATE_BYTES, STATE_FILE_BYTES
 from wick.errors import BackendError
 from wick.protocols import Backend, Status

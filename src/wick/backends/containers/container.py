@@ -19,10 +19,10 @@ from typing import Any, NoReturn
 from urllib.parse import quote
 
 from wick import constants
-from wick.backends.containers import shared
+from wick.backends.containers import socket_folder
 from wick.backends.containers.engine import Engine, EngineError
-from wick.backends.containers.plan import NO_NEW_PRIVILEGES, PLACE, Plan
 from wick.backends.containers.seccomp_profile import profile_option
+from wick.backends.containers.spec import NO_NEW_PRIVILEGES, PLACE, Plan
 from wick.errors import BackendError
 
 
@@ -38,7 +38,7 @@ class Container:
         """The running container, as the engine describes it: found again, started, or made."""
         image = await self._image()
         if self.plan.shared:
-            shared.make(self.plan.shared)
+            socket_folder.make(self.plan.shared)
         for tries in range(10):
             await asyncio.sleep(0.1 * tries)
             found = await self.inspect()

@@ -21,8 +21,8 @@ from weakref import WeakKeyDictionary
 import aiohttp
 
 from wick import constants
-from wick.backends.containers.address import Address, address
-from wick.backends.containers.ssh import Tunnel
+from wick.backends.containers.engine_address import Address, address
+from wick.backends.containers.ssh_tunnel import Tunnel
 from wick.errors import BackendError
 
 Query = Mapping[str, str | int | bool]

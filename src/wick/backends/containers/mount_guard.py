@@ -20,8 +20,8 @@ from typing import Any
 
 from wick import constants
 from wick._internal.worker_threads import in_thread
-from wick.backends.containers.plain import Plain
-from wick.backends.daemon import on_host
+from wick.backends.containers.exec_commands import Plain
+from wick.backends.daemon_client import on_host
 from wick.backends.workspace_guard import WorkspaceGuard, explain_moved, explain_stuck, to_its_end
 from wick.errors import BackendError
 from wick.workspace.results import Executed, Job

@@ -22,8 +22,8 @@ from functools import cache
 from glob import glob
 
 from wick.backends.sandbox import seccomp
-from wick.backends.sandbox.confining import Command, NotThere, View, environment
-from wick.backends.sandbox.protected import Cover
+from wick.backends.sandbox.base import Command, NotThere, View, environment
+from wick.backends.sandbox.protected_paths import Cover
 from wick.protocols import Protection
 from wick.workspace.processes import DEFAULT_PATH, data_file
 

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from wick.backends.sandbox import seccomp
-from wick.backends.sandbox.confining import Command, NotThere, View, environment
+from wick.backends.sandbox.base import Command, NotThere, View, environment
 from wick.protocols import Protection
 from wick.workspace.processes import DEFAULT_PATH, landlock_version
 

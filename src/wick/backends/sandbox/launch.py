@@ -22,10 +22,10 @@ from threading import Lock
 from typing import Any, TypedDict
 
 from wick._internal.worker_threads import in_thread
-from wick.backends.daemon import Daemon
-from wick.backends.sandbox import cgroups, protected
-from wick.backends.sandbox.confining import Command, Sandbox, View
-from wick.backends.sandbox.pinned import pinned_covers
+from wick.backends.daemon_client import Daemon
+from wick.backends.sandbox import cgroups, protected_paths
+from wick.backends.sandbox.base import Command, Sandbox, View
+from wick.backends.sandbox.pinned_paths import pinned_covers
 from wick.backends.sandbox.quota import Quota, Room
 from wick.backends.workspace_guard import WorkspaceGuard, explain_stuck, to_its_end
 from wick.errors import BackendError
@@ -137,7 +137,7 @@ class Launch:
         self._place, self._argv, self.daemon, self._workdir = place, argv, daemon, workdir
         self._terminal, self._read_only = terminal, read_only
         self._env = {**place.env, **(env or {})}
-        self._before: protected.Entries = {}
+        self._before: protected_paths.Entries = {}
         self._group: cgroups.Group | None = None
         self._command: Command | None = None
         self._at_work_in: Identity | None = None
@@ -173,7 +173,7 @@ class Launch:
         entries = self._before
         if self._read_only:  # a command that cannot write may see all that is no secret
             entries = {path: entry for path, entry in entries.items() if entry.secret}
-        covers = protected.covers(place.tree, entries, firm) if place.sandbox.covers else []
+        covers = protected_paths.covers(place.tree, entries, firm) if place.sandbox.covers else []
         if not self._read_only:
             covers = [*covers, *pinned_covers(place.tree, place.pinned, covers)]
         self._group = cgroups.make(place.limits)
@@ -273,7 +273,7 @@ def _gone(tree: Beneath) -> BackendError:
     return BackendError(f"the workspace {tree.path} is not there any more; stop the backend", "not_running")
 
 
-def _enter(workspace: Identity, entries: protected.Entries) -> frozenset[Identity]:
+def _enter(workspace: Identity, entries: protected_paths.Entries) -> frozenset[Identity]:
     with _lock:
         work = _at_work.setdefault(workspace, _Work(frozenset(entry.identity for entry in entries.values())))
         work.count += 1

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from wick.backends.sandbox.confining import Command, NotThere, View, environment
+from wick.backends.sandbox.base import Command, NotThere, View, environment
 from wick.protocols import Protection
 
 PROGRAM = "/usr/bin/sandbox-exec"

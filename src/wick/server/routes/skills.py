@@ -7,7 +7,7 @@ from dataclasses import replace
 from pydantic import BaseModel, Field
 from starlette.requests import Request
 
-from wick.backends.folder import Folder
+from wick.backends.files import Folder
 from wick.capabilities.skills import Skills
 from wick.constants import ARCHIVE_BYTES
 from wick.server.building import Instance

@@ -10,10 +10,10 @@ import pytest
 
 from sandboxed import needs_bubblewrap
 from wick.backends.local import Local
-from wick.backends.sandbox import bubblewrap, choosing
+from wick.backends.sandbox import bubblewrap, selection
+from wick.backends.sandbox.base import NotThere, View
 from wick.backends.sandbox.bubblewrap import Bubblewrap, find
-from wick.backends.sandbox.confining import NotThere, View
-from wick.backends.sandbox.protected import Cover
+from wick.backends.sandbox.protected_paths import Cover
 
 pytestmark = needs_bubblewrap
 VIEW = View("/srv/project", "/srv/project/src", {"COLOR": "a b"}, memory=5_000)
@@ -89,7 +89,7 @@ def test_covers_become_mounts() -> None:
 async def test_an_older_version_does_with_less(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert {"--disable-userns", "--size"}.isdisjoint(profile(options=()))
     old = Bubblewrap(find().program, ())
-    monkeypatch.setitem(choosing.SANDBOXES, "bubblewrap", lambda: old)
+    monkeypatch.setitem(selection.SANDBOXES, "bubblewrap", lambda: old)
     backend = Local(tmp_path / "workspace")
     result = await backend.execute("unshare -r true; cat /proc/self/status | grep NoNewPrivs")
     assert result["stdout"] == "NoNewPrivs:\t1\n" and "not permitted" in result["stderr"]

@@ -18,8 +18,8 @@ import pytest
 
 from ports import own_port
 from wick import constants
-from wick.backends import daemon as daemons
-from wick.backends.daemon import Daemon, Gone, on_host
+from wick.backends import daemon_client as daemons
+from wick.backends.daemon_client import Daemon, Gone, on_host
 from wick.errors import BackendError
 from wickds import Wickd, environment, eventually, kill, marked, wickd
 
@@ -392,7 +392,7 @@ def test_one_loop_after_another() -> None:
 
 PROGRAM = """
 import asyncio, os, sys
-from wick.backends.daemon import on_host
+from wick.backends.daemon_client import on_host
 
 async def main():
     daemon = await on_host()
@@ -436,7 +436,7 @@ def test_when_the_host_dies_a_stopped_wickd_does_too() -> None:
 
 MEMORY = """
 import asyncio, resource
-from wick.backends.daemon import on_host
+from wick.backends.daemon_client import on_host
 
 async def main():
     daemon = await on_host()

@@ -9,7 +9,7 @@ import pytest
 
 from sandboxed import refused
 from wick import Thread
-from wick.backends.folder import Folder, data_of, files_in
+from wick.backends.files import Folder, data_of, files_in
 from wick.backends.state import State
 
 

@@ -28,8 +28,8 @@ from sandboxed import (
 )
 from wick import constants
 from wick.backends.local import Local
-from wick.backends.sandbox import choosing, landlock
-from wick.backends.sandbox.confining import NotThere
+from wick.backends.sandbox import landlock, selection
+from wick.backends.sandbox.base import NotThere
 from wick.errors import ConfigError
 from wick.protocols import Backend
 
@@ -127,7 +127,7 @@ async def test_without_any_sandbox_every_command_asks(local: Make, monkeypatch: 
     def not_there() -> Any:
         raise NotThere("it is not installed; install it")
 
-    monkeypatch.setattr(choosing, "SANDBOXES", dict.fromkeys(choosing.SANDBOXES, not_there))
+    monkeypatch.setattr(selection, "SANDBOXES", dict.fromkeys(selection.SANDBOXES, not_there))
     backend = local(sandbox="auto")
     assert (backend.protection.level, backend.protection.asks) == ("none", True)
     assert "install it" in backend.protection.says

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from wick import constants
-from wick.backends.sandbox.protected import COPIES, Cover, covers
+from wick.backends.sandbox.protected_paths import COPIES, Cover, covers
 from wick.errors import BackendError
 from wick.workspace.auto_executed import Entry, Folder, Index, plain_config
 from wick.workspace.git_config import find_trusted_paths

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from wick import constants
-from wick.backends.daemon import on_host
+from wick.backends.daemon_client import on_host
 from wick.errors import BackendError
 from wick.executables.pipes import Pipe
 

@@ -157,7 +157,7 @@ async def test_in_the_sandbox_failures_are_the_same(programs: Programs) -> None:
 
 
 def test_who_wants_a_sandbox_where_none_is_does_not_go_without(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("wick.backends.sandbox.choosing.SANDBOXES", {})
+    monkeypatch.setattr("wick.backends.sandbox.selection.SANDBOXES", {})
     with pytest.raises(ConfigError, match="sandbox=True needs a sandbox"):
         Runner(cwd=tmp_path, sandbox=True)
 

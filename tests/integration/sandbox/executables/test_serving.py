@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from executables.warm_kit import FAILURES, Kept, Make, gone, problem, runs
-from wick.backends.sandbox.choosing import choose
+from wick.backends.sandbox.selection import choose
 from wick.executables.serving import Failed
 
 # -- calls ----------------------------------------------------------------------------------------------------------

@@ -24,8 +24,8 @@ from weakref import WeakKeyDictionary
 
 from wick import constants
 from wick._internal.tasks import apart
-from wick.backends import answers
-from wick.backends.wire import Gone, OnChunk, Pending, Wire, text64
+from wick.backends import daemon_replies
+from wick.backends.daemon_protocol import Gone, OnChunk, Pending, Wire, text64
 from wick.errors import BackendError
 from wick.protocols import OnOutput
 from wick.workspace.processes import clean_environment
@@ -54,7 +54,7 @@ class Daemon(Wire):
         return daemon
 
     async def _result(self, request: Json, limit: float = constants.DAEMON_ANSWER_SECONDS) -> Json:
-        return answers.result(await self.ask(request, limit))
+        return daemon_replies.result(await self.ask(request, limit))
 
     # -- commands ---------------------------------------------------------------------------------------------------
 
@@ -95,7 +95,7 @@ class Daemon(Wire):
         request |= {name: True for name, wanted in (("read", read), ("whole", whole)) if wanted}
         async with self._at_once:
             reply = await self.ask(request, limit + constants.DAEMON_GRACE_SECONDS, cast(OnChunk | None, on_output))
-        return answers.executed(reply)
+        return daemon_replies.executed(reply)
 
     async def job(
         self,
@@ -114,19 +114,19 @@ class Daemon(Wire):
     ) -> Job:
         """Start a command that goes on in the background; `label` is what `Job.command` says (default: the command)."""
         request = _command(cmd, argv, workdir, env, limits, cgroup, data, landlock, disk)
-        return answers.job(await self._result({"op": "job", "label": label, "guard": guard, **request}))
+        return daemon_replies.job(await self._result({"op": "job", "label": label, "guard": guard, **request}))
 
     async def jobs(self) -> list[Job]:
         """The jobs of this connection, those that ended lately among them."""
-        return answers.jobs(await self._result({"op": "jobs"}))
+        return daemon_replies.jobs(await self._result({"op": "jobs"}))
 
     async def job_output(self, id: str, *, offset: int = 0) -> JobOutput:
         """What a job has printed since `offset`; where that was too long ago, from a later one."""
-        return answers.job_output(await self._result({"op": "job_output", "job": id, "offset": offset}))
+        return daemon_replies.job_output(await self._result({"op": "job_output", "job": id, "offset": offset}))
 
     async def end_job(self, id: str) -> Job:
         """End a job and everything it started, and wait until it has ended."""
-        return answers.job(await self._result({"op": "end_job", "job": id}))
+        return daemon_replies.job(await self._result({"op": "end_job", "job": id}))
 
     async def terminal(
         self,
@@ -179,7 +179,7 @@ class Daemon(Wire):
         request = {**args, "op": op, "root": root, "timeout": limit}
         if protect is not None:
             request["protect"] = list(protect)
-        return answers.file(op, await self._result(request, limit + constants.DAEMON_GRACE_SECONDS))
+        return daemon_replies.file(op, await self._result(request, limit + constants.DAEMON_GRACE_SECONDS))
 
     async def ping(self, timeout: float = 5.0) -> Json:
         """What wickd says of itself: protocol, pid, python, uid. One that does not answer in time is left."""
@@ -241,7 +241,7 @@ class DaemonTerminal:
             await self._daemon.end(pending)
             raise
         if pending.final.done():
-            answers.raise_error(pending.final.result())
+            daemon_replies.raise_error(pending.final.result())
 
     def _take(self, name: str, data: bytes) -> None:
         self._chunks.append(data)
@@ -271,7 +271,7 @@ class DaemonTerminal:
         if self._pending is None or not self._pending.final.done():
             return self._pending is None
         with suppress(Gone):
-            self.exit_code = answers.exit_code(self._pending.final.result())
+            self.exit_code = daemon_replies.exit_code(self._pending.final.result())
         return True
 
     async def write(self, data: bytes) -> None:

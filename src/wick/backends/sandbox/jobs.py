@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import dataclass
 
-from wick.backends.daemon import Daemon
+from wick.backends.daemon_client import Daemon
 from wick.backends.sandbox.launch import Launch
 from wick.backends.workspace_guard import explain_moved
 from wick.errors import BackendError

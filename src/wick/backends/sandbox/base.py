@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from wick.backends.sandbox.protected import Cover
+from wick.backends.sandbox.protected_paths import Cover
 from wick.protocols import Protection
 from wick.workspace.processes import DEFAULT_PATH, clean_environment
 

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from wick.backends.containers.shelltalk import Place
+from wick.backends.containers.shell_protocol import Place
 from wick.workspace.rooted_folder import kind
 from wick.workspace.walk import LINK, Budget, Walk
 

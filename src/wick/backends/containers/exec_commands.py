@@ -20,8 +20,8 @@ from weakref import WeakSet
 
 from wick import constants
 from wick.backends.containers.engine import Engine, EngineError, Process
-from wick.backends.containers.lifeline import Lifeline
-from wick.backends.containers.scripts import MARK, RUN, SHELL, escaped
+from wick.backends.containers.exec_lifeline import Lifeline
+from wick.backends.containers.shell_scripts import MARK, RUN, SHELL, escaped
 from wick.errors import BackendError
 from wick.protocols import OnOutput
 from wick.wickd.jobs import Background

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from wick import constants
-from wick.backends.containers import shared
+from wick.backends.containers import socket_folder
 from wick.backends.containers.container import Container
 from wick.backends.containers.engine import EngineError, Process
-from wick.backends.containers.plan import PLACE, PORT
-from wick.backends.daemon import Daemon
+from wick.backends.containers.spec import PLACE, PORT
+from wick.backends.daemon_client import Daemon
 from wick.errors import BackendError
 
 FILE = f"{PLACE}/wickd.pyz"
@@ -127,7 +127,7 @@ async def _by_socket(container: Container, found: dict[str, Any], how: str, toke
 
 async def _listening(container: Container, found: dict[str, Any], how: str, token: str) -> Daemon | None:
     """Start one that listens; None if it ended instead, since somebody else has its place."""
-    place = ["--tcp", f"0.0.0.0:{PORT}"] if how == "tcp" else ["--unix", f"/tmp/{shared.SOCKET}"]
+    place = ["--tcp", f"0.0.0.0:{PORT}"] if how == "tcp" else ["--unix", f"/tmp/{socket_folder.SOCKET}"]
     process = await _start(container, found, [*place, "--token-stdin"], token)
     try:
         while await process.running():
@@ -144,7 +144,7 @@ async def _connected(found: dict[str, Any], container: Container, how: str, toke
     loop = asyncio.get_running_loop()
     daemon = Daemon(name="the daemon in the container", token=token)
     if how == "unix":
-        await loop.create_unix_connection(lambda: daemon, sock=shared.connect(container.plan.shared))
+        await loop.create_unix_connection(lambda: daemon, sock=socket_folder.connect(container.plan.shared))
     else:
         ports = (found["NetworkSettings"].get("Ports") or {}).get(f"{PORT}/tcp") or []
         if not ports:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from wick.backends.sandbox import bubblewrap, landlock, seatbelt
-from wick.backends.sandbox.confining import NotThere, Sandbox, Unconfined
+from wick.backends.sandbox.base import NotThere, Sandbox, Unconfined
 from wick.errors import ConfigError
 
 SANDBOXES: dict[str, Callable[[], Sandbox]] = {

@@ -20,10 +20,10 @@ from typing import Literal, NoReturn
 
 from wick import constants
 from wick._internal.worker_threads import in_thread
-from wick.backends.containers.plain import Plain
-from wick.backends.containers.scripts import MARK, escaped
-from wick.backends.containers.shelltalk import BLOCK, SCRIPT, TREE_BYTES, Place, Talk
-from wick.backends.containers.shelltree import Tree, TreeWalk, records
+from wick.backends.containers.exec_commands import Plain
+from wick.backends.containers.shell_protocol import BLOCK, SCRIPT, TREE_BYTES, Place, Talk
+from wick.backends.containers.shell_scripts import MARK, escaped
+from wick.backends.containers.shell_tree import Tree, TreeWalk, records
 from wick.errors import BackendError
 from wick.workspace.globs import Glob
 from wick.workspace.grep import Search

@@ -8,7 +8,7 @@ from typing import Literal
 
 from wick._internal.tasks import apart
 from wick.backends.containers.engine import Engine, Process
-from wick.backends.containers.scripts import LIFELINE
+from wick.backends.containers.shell_scripts import LIFELINE
 from wick.errors import BackendError
 
 ANSWER_SECONDS = 5.0  # for what takes milliseconds, unless somebody leaves it no processor

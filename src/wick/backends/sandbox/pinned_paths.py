@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 
-from wick.backends.sandbox.protected import Cover
+from wick.backends.sandbox.protected_paths import Cover
 from wick.workspace.rooted_folder import Beneath
 
 _COVERED = ("show", "hide", "copy")

@@ -15,15 +15,15 @@ from weakref import WeakKeyDictionary
 from wick import constants
 from wick._internal.tasks import apart
 from wick._internal.worker_threads import in_thread
-from wick.backends.containers import shared
+from wick.backends.containers import socket_folder
 from wick.backends.containers.container import Container
+from wick.backends.containers.daemon_launch import Launched, NoDaemon, launch
 from wick.backends.containers.engine import Engine
-from wick.backends.containers.injecting import Launched, NoDaemon, launch
+from wick.backends.containers.exec_commands import Plain
 from wick.backends.containers.mount_guard import MountGuards
-from wick.backends.containers.plain import Plain
-from wick.backends.containers.plan import Plan
-from wick.backends.containers.shellfiles import ShellFiles
-from wick.backends.daemon import Daemon
+from wick.backends.containers.shell_files import ShellFiles
+from wick.backends.containers.spec import Plan
+from wick.backends.daemon_client import Daemon
 from wick.errors import BackendError
 from wick.protocols import Status
 from wick.wickd import zipapp
@@ -90,7 +90,7 @@ class Life:
                 await link.guards.close()
             await self.engine.close()
         if self.plan.shared:
-            shared.remove(self.plan.shared)
+            socket_folder.remove(self.plan.shared)
         self.status = Status("idle")
 
     async def ready(self) -> Link:

@@ -12,7 +12,7 @@ import re
 from dataclasses import dataclass
 
 from wick.backends.containers.engine import Process
-from wick.backends.containers.scripts import DECODE
+from wick.backends.containers.shell_scripts import DECODE
 from wick.errors import BackendError
 from wick.workspace.globs import HEAVY
 from wick.workspace.os_errors import fail
