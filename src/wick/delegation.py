@@ -20,8 +20,8 @@ from wick._internal.tasks import closing
 from wick.capability import Capability
 from wick.errors import ConfigError, StoreError, ToolError, forget
 from wick.events import ChatModelStart, Event, SubagentEnd, SubagentStart, ToolStart
-from wick.keeping import Kept, hold
 from wick.operations import Result, Run
+from wick.stores.held_thread import Kept, hold
 from wick.subagent import Subagent
 from wick.threads import Thread
 from wick.tools import Tool

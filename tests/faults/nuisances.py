@@ -28,8 +28,8 @@ from serving import TOKENS, Served
 from soaking.model import Soaked
 from wick import Thread, ToolCall, assistant, user
 from wick.constants import JSON_VALUES
-from wick.keeping import hold
 from wick.messages import tool_message
+from wick.stores.held_thread import hold
 from wick.stores.sqlite import Sqlite
 
 SERVER = """

@@ -32,8 +32,8 @@ def unsynced() -> None:
 
 def unsaved() -> None:
     """Things are told before they are written, and writing takes its time."""
-    from wick.keeping import Kept
-    from wick.stores.group_commit import Writer
+    from wick.stores.held_thread import Kept
+    from wick.stores.sqlite_writer import Writer
 
     real = Writer._transact
 

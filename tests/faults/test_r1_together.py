@@ -22,9 +22,9 @@ from wick import Agent, FunctionModel, Thread, ToolCall, assistant, tool
 from wick.capabilities.sessions import Sessions
 from wick.errors import StoreError
 from wick.events import ToolEnd
-from wick.keeping import Kept
 from wick.protocols import Request, Store
 from wick.stores import sqlite_queries
+from wick.stores.held_thread import Kept
 from wick.stores.sqlite import Sqlite
 
 LONG = 3600 if FULL else 300

@@ -25,7 +25,7 @@ from soaking.model import Soaked, SoakedServer
 from soaking.pulse import once
 from soaking.vitals import part
 from wick import Thread, user
-from wick.keeping import hold
+from wick.stores.held_thread import hold
 from wick.stores.sqlite import Sqlite
 
 READY_SECONDS = 2.0

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from wick.holders import has_ended, holder_name
+from wick.stores.process_identity import has_ended, holder_name
 
 
 def test_this_program_has_not_ended() -> None:
@@ -17,7 +17,7 @@ def test_this_program_has_not_ended() -> None:
 
 
 def test_a_program_that_was_killed_has_ended() -> None:
-    code = "from wick.holders import holder_name; print(holder_name(), flush=True); input()"
+    code = "from wick.stores.process_identity import holder_name; print(holder_name(), flush=True); input()"
     with subprocess.Popen(
         [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as one:

@@ -6,9 +6,9 @@ import pytest
 
 from wick.constants import STATE_FILE_BYTES
 from wick.errors import StoreError
-from wick.keeping import hold
-from wick.overflow import cut, keep, kept
+from wick.stores.held_thread import hold
 from wick.stores.in_memory import InMemory
+from wick.stores.large_results import cut, keep, kept
 from wick.threads import Thread
 
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wick import Thread, ToolCall, assistant, tool_message, user
-from wick.transcript import as_markdown
+from wick.stores.markdown_export import as_markdown
 
 
 def test_who_said_what_and_used_which_tool() -> None:

@@ -25,8 +25,8 @@ from wick.errors import BackendError, ConfigError, ToolError, Uncertain
 from wick.hooks import Hook, after, guard
 from wick.messages import ToolResult
 from wick.operations import Run, ToolUse
-from wick.overflow import cut, keep, kept
 from wick.protocols import Backend
+from wick.stores.large_results import cut, keep, kept
 from wick.tools import Tool, tool
 from wick.tracking import Place
 from wick.workspace.results import Executed, Lines

@@ -13,10 +13,10 @@ from wick._internal.frozen import FrozenDict
 from wick.capability import Capability
 from wick.errors import ConfigError, StoreError
 from wick.hooks import before
-from wick.keeping import LEASE_SECONDS, hold, load
 from wick.messages import Message, user
 from wick.operations import Run
 from wick.protocols import Page, Store, Summary
+from wick.stores.held_thread import LEASE_SECONDS, hold, load
 from wick.threads import Thread
 
 LOCAL = "local"  # the owner of threads where nobody says who asks

@@ -12,10 +12,10 @@ from wick._internal.frozen import thaw
 from wick.capabilities.sessions import LOCAL, Sessions
 from wick.cli.desk import Approval, Choice, ThreadDetail, ThreadInfo
 from wick.errors import StoreError
-from wick.keeping import hold
 from wick.protocols import Store, Summary
+from wick.stores.held_thread import hold
+from wick.stores.markdown_export import as_markdown
 from wick.threads import Thread
-from wick.transcript import as_markdown
 
 PAGE = 200
 ABOUT = ("id", "question", "run", "operation", "tool", "call_id", "args", "hash", "expires")

@@ -29,8 +29,8 @@ from wick.events import (
     ToolEnd,
     ToolStart,
 )
-from wick.keeping import Kept
 from wick.server.frames import Frame, Place, Telling, transient
+from wick.stores.held_thread import Kept
 from wick.threads import Entry, Thread
 
 LOGGED = (ChatModelEnd, ToolStart, ToolEnd, StateChange)  # of the run itself, the log tells of these

@@ -9,9 +9,9 @@ from weakref import WeakValueDictionary
 
 from starlette.requests import Request
 
-from wick.keeping import load
 from wick.protocols import Store
 from wick.server.errors import ApiError
+from wick.stores.held_thread import load
 from wick.threads import Thread
 
 

@@ -14,8 +14,6 @@ from wick._internal.worker_threads import in_thread
 from wick.constants import MODEL_CRASHES, RUN_CRASHES
 from wick.errors import TEMPORARY, RunCrashed, StoreError, forget, public_text
 from wick.events import Done, Failed
-from wick.holders import has_ended, holder_name
-from wick.keeping import LEASE_SECONDS, hold
 from wick.operations import Result, Run
 from wick.protocols import Store
 from wick.server.errors import DAMAGED
@@ -28,6 +26,8 @@ from wick.server.records import Records
 from wick.server.registry import Registry
 from wick.server.run_info import KIND, RunInfo, code_of, run_id
 from wick.server.secrets import Unsaid
+from wick.stores.held_thread import LEASE_SECONDS, hold
+from wick.stores.process_identity import has_ended, holder_name
 from wick.threads import Thread
 
 logger = logging.getLogger("wick.server")

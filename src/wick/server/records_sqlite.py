@@ -14,10 +14,9 @@ import orjson
 
 from wick._internal.worker_threads import in_thread
 from wick.server.records import Row, added
-from wick.stores.group_commit import Transaction, Writer
-from wick.stores.sqlite_file import File, Schema
-from wick.stores.sqlite_readers import Readers
-from wick.stores.watching import Watchers
+from wick.stores.sqlite_file import File, Readers, Schema
+from wick.stores.sqlite_writer import Transaction, Writer
+from wick.stores.watchers import Watchers
 
 T = TypeVar("T")
 

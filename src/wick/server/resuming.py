@@ -14,12 +14,12 @@ from math import inf
 from time import monotonic, time
 
 from wick.errors import StoreError, WickError
-from wick.keeping import release_leases
 from wick.protocols import Summary
 from wick.server.errors import ApiError
 from wick.server.identity import User
 from wick.server.run_info import KIND, RunInfo
 from wick.server.runs import CANCEL, Runs
+from wick.stores.held_thread import release_leases
 
 logger = logging.getLogger("wick.server")
 

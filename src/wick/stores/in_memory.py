@@ -16,7 +16,7 @@ from wick._internal.frozen import digest
 from wick.protocols import Hit, Lease, News, Page, Queued, Summary
 from wick.stores import rows
 from wick.stores.rows import Row
-from wick.stores.watching import Watchers, follow
+from wick.stores.watchers import Watchers, follow
 
 TTL_SECONDS = 3600.0
 SWEEP_SECONDS = 300.0

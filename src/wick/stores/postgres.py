@@ -34,7 +34,7 @@ from wick.stores.postgres_queries import (
     settle,
     summary_of,
 )
-from wick.stores.watching import follow
+from wick.stores.watchers import follow
 
 WAIT_SECONDS = 10.0  # for a connection
 

@@ -12,7 +12,7 @@ from weakref import WeakKeyDictionary
 
 from wick.errors import MissingExtra, StoreError
 from wick.protocols import News
-from wick.stores.watching import Key, Watchers
+from wick.stores.watchers import Key, Watchers
 
 try:
     import psycopg

@@ -19,8 +19,8 @@ import orjson
 
 from wick._internal.frozen import FrozenDict, digest, freeze
 from wick.errors import StoreError
-from wick.holders import has_ended
 from wick.protocols import Page, Queued, Summary
+from wick.stores.process_identity import has_ended
 
 BATCH_ROWS, BATCH_BYTES = 500, 128_000  # how much is read at once
 PAGE_ROWS = 500  # the most threads or messages of one answer

@@ -21,8 +21,7 @@ from wick._internal.worker_threads import in_thread
 from wick.errors import StoreError
 from wick.protocols import Hit, Lease, News, Page, Queued, Summary
 from wick.stores import rows, sqlite_file
-from wick.stores.group_commit import Transaction, Writer
-from wick.stores.sqlite_file import File
+from wick.stores.sqlite_file import File, Readers
 from wick.stores.sqlite_queries import (
     FENCED,
     SUMMARY,
@@ -43,9 +42,9 @@ from wick.stores.sqlite_queries import (
     summary_of,
     waiting,
 )
-from wick.stores.sqlite_readers import Readers
 from wick.stores.sqlite_search import scan, search, update_index
-from wick.stores.watching import Watchers, follow
+from wick.stores.sqlite_writer import Transaction, Writer
+from wick.stores.watchers import Watchers, follow
 
 T = TypeVar("T")
 

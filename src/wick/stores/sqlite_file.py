@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
 import sqlite3
 import time
+from collections import deque
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
+from traceback import clear_frames
+from typing import TypeVar
+from weakref import WeakKeyDictionary
 
+from wick._internal.worker_threads import in_thread
 from wick.errors import StoreError
 
 APPLICATION = 0x7769636B  # "wick", in the header of the file
@@ -295,3 +302,67 @@ def explained(error: Exception, path: Path) -> StoreError:
     if meaning is None:
         return StoreError(f"the database {path} could not do it: {error}", "failed", "the database could not do it")
     return StoreError(f"the database {path} {meaning[1]} ({error})", meaning[0], f"the database {meaning[1]}")
+
+
+T = TypeVar("T")
+
+READERS = 4  # how many read at once, each with a connection that is kept for the next
+
+
+class Readers:
+    """Those who read a file. `idle` are the connections that nobody uses now."""
+
+    def __init__(self, file: File) -> None:
+        self._file = file
+        self.idle: deque[Link] = deque()
+        self._turns: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = WeakKeyDictionary()
+
+    async def read(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """A few at a time, so that a thousand who read at once do not open a thousand connections."""
+        loop = asyncio.get_running_loop()
+        async with self._turns.setdefault(loop, asyncio.Semaphore(READERS)):
+            return await in_thread(lambda: self.read_here(work), "sqlite reader")
+
+    def read_here(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """Read in one transaction, so that what is seen belongs together."""
+        link = self._taken()
+        try:
+            link.db.execute("BEGIN")
+            found = work(link.db)
+            self._put_back(link)
+        except StoreError as error:
+            clear_frames(error.__traceback__)  # whoever keeps the error would keep cursors, and so the file open
+            self._put_back(link)
+            raise
+        except BaseException as error:
+            clear_frames(error.__traceback__)
+            link.close()
+            if isinstance(error, TROUBLE):
+                raise explained(error, self._file.path) from error
+            raise
+        return found
+
+    def close(self) -> None:
+        """Let go of the file; who reads now does not keep its connection either."""
+        self._file.age += 1
+        while self.idle:
+            self.idle.pop().close()
+
+    def _put_back(self, link: Link) -> None:
+        link.db.execute("ROLLBACK")  # it only read
+        if len(self.idle) < READERS and link.age == self._file.age:
+            self.idle.append(link)
+        else:
+            link.close()
+
+    def _taken(self) -> Link:
+        while self.idle:
+            with suppress(IndexError):  # another thread took it
+                link = self.idle.pop()
+                try:
+                    link.check()
+                except StoreError:
+                    link.close()
+                    continue
+                return link
+        return self._file.open(writes=False)

@@ -9,9 +9,9 @@ from typing import Any
 from wick.errors import StoreError
 from wick.protocols import Lease, News, Queued, Summary
 from wick.stores import rows
-from wick.stores.group_commit import Transaction
 from wick.stores.sqlite_file import FENCE_BITS
 from wick.stores.sqlite_search import drop_index
+from wick.stores.sqlite_writer import Transaction
 
 SUMMARY = "owner, id, title, meta, created, updated, last, run, asking, queued, iif(until > ?, holder, '')"
 FENCED = "owner = ? AND id = ? AND fence = ? AND holder != ''"

@@ -15,8 +15,8 @@ from wick import Agent, Ask, FunctionModel, Scripted, Thread, ToolCall, ToolUse,
 from wick.capabilities.sessions import Sessions
 from wick.capabilities.subagents import Subagents
 from wick.errors import StoreError
-from wick.keeping import hold, release_leases
 from wick.protocols import Queued, Store
+from wick.stores.held_thread import hold, release_leases
 from wick.stores.in_memory import InMemory
 from wick.stores.sqlite import Sqlite
 from wick.subagent import Subagent

@@ -13,8 +13,8 @@ from keeping import KINDS, place
 from wick import Agent, Ask, FunctionModel, Run, Scripted, Thread, ToolCall, ToolUse, assistant, guard, tool, user
 from wick.capabilities.sessions import Sessions
 from wick.errors import ConfigError, StoreError
-from wick.keeping import Kept
 from wick.protocols import Store
+from wick.stores.held_thread import Kept
 from wick.stores.in_memory import InMemory
 
 ran: list[str] = []

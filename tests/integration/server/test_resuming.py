@@ -19,7 +19,6 @@ from wick import Agent, FunctionModel, Run, assistant, before, user
 from wick import approvals as asking
 from wick.capability import Capability
 from wick.errors import StoreError
-from wick.keeping import hold
 from wick.protocols import Summary
 from wick.server import runs as runs_module
 from wick.server.errors import ApiError
@@ -27,6 +26,7 @@ from wick.server.identity import User
 from wick.server.resuming import Resuming
 from wick.server.run_info import RunInfo, run_id
 from wick.server.runs import Turn
+from wick.stores.held_thread import hold
 from wick.threads import Thread
 
 

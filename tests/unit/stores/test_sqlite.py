@@ -23,8 +23,8 @@ from keeping import Held, entries, entry, held, numbers, outcome, read, refused,
 from wick.errors import StoreError
 from wick.protocols import Store
 from wick.stores import sqlite_file, sqlite_search
-from wick.stores.group_commit import MOST_AT_ONCE, Writer
 from wick.stores.sqlite import Sqlite
+from wick.stores.sqlite_writer import MOST_AT_ONCE, Writer
 
 FULL = bool(os.environ.get("WICK_FULL"))
 CODES = ("corrupt", "incompatible", "not_found", "invalid", "unavailable", "read_only", "locked", "failed")

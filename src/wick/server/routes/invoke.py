@@ -8,7 +8,6 @@ from typing import Annotated
 from fastapi import Header
 from starlette.responses import Response
 
-from wick.keeping import load
 from wick.server.bodies import Asked, Kept, UsageOut, messages_of, whole
 from wick.server.dependencies import Caller, Wick
 from wick.server.errors import ApiError
@@ -16,6 +15,7 @@ from wick.server.routing import Router
 from wick.server.runs import Turn
 from wick.server.sse import EventStream
 from wick.server.streams import STREAM
+from wick.stores.held_thread import load
 
 router = Router(prefix="/agents", tags=["runs"])
 

@@ -12,7 +12,6 @@ from pydantic import BaseModel, Field, JsonValue
 
 from wick.agent import Agent
 from wick.capabilities.permissions import Mode, Permissions
-from wick.keeping import load
 from wick.protocols import Summary
 from wick.replay import Change, replay
 from wick.server.allowing import check_hook
@@ -25,6 +24,7 @@ from wick.server.routing import Router
 from wick.server.service import Service
 from wick.server.strict import Strict
 from wick.server.templates import Template
+from wick.stores.held_thread import load
 from wick.threads import Thread
 
 router = Router(tags=["replay"])

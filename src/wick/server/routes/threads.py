@@ -31,8 +31,8 @@ from wick.server.routes.invoke import IdempotencyKey
 from wick.server.routing import Router
 from wick.server.strict import Strict
 from wick.server.unread import put_by
+from wick.stores.markdown_export import as_markdown
 from wick.threads import SCHEMA, Thread
-from wick.transcript import as_markdown
 
 router = Router(prefix="/threads", tags=["threads"])
 

@@ -23,9 +23,9 @@ from weakref import WeakKeyDictionary
 from wick._internal.frozen import FrozenDict, freeze
 from wick._internal.tasks import closing, end
 from wick.errors import StoreError
-from wick.holders import holder_name
 from wick.messages import Message
 from wick.protocols import Lease, Queued, Store
+from wick.stores.process_identity import holder_name
 from wick.threads import Entry, Thread
 
 logger = logging.getLogger(__name__)

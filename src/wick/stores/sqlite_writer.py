@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 from wick.errors import StoreError
 from wick.protocols import News
 from wick.stores.sqlite_file import TROUBLE, File, Link, explained
-from wick.stores.watching import Key, Watchers
+from wick.stores.watchers import Key, Watchers
 
 T = TypeVar("T")
 

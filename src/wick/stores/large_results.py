@@ -12,7 +12,7 @@ from typing import Any
 
 from wick import constants
 from wick.errors import StoreError
-from wick.keeping import Kept
+from wick.stores.held_thread import Kept
 from wick.threads import Thread
 
 ENTRY = "large_result"  # the event that has such a text, or says in which blobs it is
