@@ -38,7 +38,7 @@ MORE = {  # what is public beside the names of `wick` itself
     "wick.models.anthropic": ["Anthropic"],
     "wick.models.local": ["Local"],
     "wick.models.openai": ["OpenAI"],
-    "wick.models.responses": ["OpenAIResponses"],
+    "wick.models.openai_responses": ["OpenAIResponses"],
     "wick.prices": ["price"],
     "wick.program": ["program"],
     "wick.protocols": ["Model", "Request", "Usage", "Backend", "Store"],

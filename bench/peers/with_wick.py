@@ -6,7 +6,7 @@ from contract import MOST_STEPS, SYSTEM, Peer, forecast, main
 
 from wick import Agent, Limits, tool
 from wick.events import ChatModelStream
-from wick.models import http
+from wick.models import _http
 from wick.models.openai import OpenAI
 
 
@@ -26,7 +26,7 @@ class Wick(Peer):
         return "".join([event.delta async for event in agent.stream(question) if isinstance(event, ChatModelStream)])
 
     async def close(self) -> None:
-        await http.close()
+        await _http.close()
 
 
 if __name__ == "__main__":

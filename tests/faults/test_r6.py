@@ -25,12 +25,12 @@ from wick import Agent, Run, Thread, ToolResult, ToolUse, reply, run_log, tool
 from wick.capabilities.retry import Retry
 from wick.errors import ModelError
 from wick.events import Event
-from wick.models import http
+from wick.models import _http
+from wick.models._http import TimeLimits
+from wick.models._sse import Events
 from wick.models.anthropic import Anthropic
-from wick.models.http import TimeLimits
 from wick.models.openai import OpenAI
-from wick.models.responses import OpenAIResponses
-from wick.models.sse import Events
+from wick.models.openai_responses import OpenAIResponses
 
 CLIENTS: dict[str, tuple[Any, str]] = {
     "chat": (OpenAI, "gpt-4o"),
@@ -176,7 +176,7 @@ async def provider_faults(
             try:
                 await asyncio.gather(*map(one, chosen))
             finally:
-                await http.close()
+                await _http.close()
         tally.note(kinds=len({case.kind for case in chosen}))
 
 

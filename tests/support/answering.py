@@ -12,7 +12,7 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 from wick.messages import Message
-from wick.models import http
+from wick.models import _http
 from wick.protocols import Delta, Model, Request
 
 
@@ -63,7 +63,7 @@ async def answering() -> AsyncIterator[Answering]:
     async with TestServer(app, host="127.0.0.1") as server:
         told.url = str(server.make_url("/v1"))
         yield told
-        await http.close()
+        await _http.close()
 
 
 def sse(*events: Any, end: str = "data: [DONE]\n\n") -> bytes:

@@ -86,8 +86,8 @@ LAZY = {
     "wick.server.verify": {"wick"},  # whoever else knows tokens, if somebody does
     "wick.mcp_servers.transports": {"anyio", "httpx2", "mcp", "mcp_types"},
     "wick.models": {"wick"},  # a model's client, when its name is resolved
-    "wick.models.named": {"wick"},
-    "wick.models.http": {"email"},  # for a date, where a server names one
+    "wick.models.registry": {"wick"},
+    "wick.models._http": {"email"},  # for a date, where a server names one
     "wick.models.local": {"wick", "xllamacpp"},
     "wick.prices": {"genai_prices"},
     "wick.capabilities.sessions": {"wick"},  # the store of a folder

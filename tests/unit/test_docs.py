@@ -29,13 +29,13 @@ from wick.errors import ModelError
 from wick.events import Event
 from wick.hook_checks import POSITIONS, allowed
 from wick.models import resolve
+from wick.models._http import RETRYABLE, TimeLimits
 from wick.models.anthropic import Anthropic
 from wick.models.demo.intents import ABILITIES
-from wick.models.http import RETRYABLE, TimeLimits
 from wick.models.local import Local
-from wick.models.named import ALIASES, DEFAULTS, FAMILIES, PROVIDERS
 from wick.models.openai import OpenAI
-from wick.models.responses import OpenAIResponses
+from wick.models.openai_responses import OpenAIResponses
+from wick.models.registry import ALIASES, DEFAULTS, FAMILIES, PROVIDERS
 from wick.operations import OPERATIONS, Outcome
 from wick.protocols import Delta, Request, Usage
 from wick.threads import Kind

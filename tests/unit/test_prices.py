@@ -23,7 +23,7 @@ from wick import Agent, Ask, ModelCall, Run, Scripted, Stop, Thread, ToolUse, af
 from wick.capabilities.fallback import Fallback
 from wick.capabilities.retry import Retry
 from wick.errors import ModelError, Paused, StoreError
-from wick.models.named import ALIASES
+from wick.models.registry import ALIASES
 from wick.prices import Charge, price, total
 from wick.protocols import CallArgs, CallStart, Delta, Finish, Request, TextDelta, Usage
 

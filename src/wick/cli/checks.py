@@ -27,8 +27,8 @@ from wick._internal.prompt_text import one_line
 from wick.agent import Agent
 from wick.capabilities.limits import Limits
 from wick.errors import WickError
-from wick.models.named import DEFAULTS, choose
 from wick.models.ollama import installed, ollama_url
+from wick.models.registry import DEFAULTS, choose
 
 State = Literal["ok", "missing", "wrong"]
 

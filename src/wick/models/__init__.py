@@ -11,7 +11,7 @@ from wick.protocols import Model
 
 def check_model(spec: str | Mapping[str, Any]) -> None:
     """Refuse a text or a dict that names no model, or has keys that its provider does not know; nothing is made."""
-    from wick.models.named import check  # loads what only a name needs
+    from wick.models.registry import check  # loads what only a name needs
 
     check(spec)
 
@@ -22,7 +22,7 @@ def resolve(spec: str | Mapping[str, Any] | Model) -> Model:
     Keys and addresses come from the environment where they are not given. `auto` takes what is there.
     """
     if isinstance(spec, str | Mapping):
-        from wick.models.named import named  # loads what only a name needs
+        from wick.models.registry import named  # loads what only a name needs
 
         return named(spec)
     if isinstance(spec, type) or not hasattr(spec, "stream"):

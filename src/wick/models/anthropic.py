@@ -16,8 +16,8 @@ import orjson
 
 from wick.errors import ConfigError, ModelError
 from wick.messages import FilePart, ImagePart, Message, Part, Reasoning, TextPart, ToolCall
-from wick.models import http, wire
-from wick.models.http import Server, TimeLimits
+from wick.models import _http, openai_common
+from wick.models._http import Server, TimeLimits
 from wick.protocols import CallArgs, CallStart, Delta, Finish, HoldsSchema, ReasoningDelta, Request, TextDelta, Usage
 from wick.tools import Tool
 
@@ -43,7 +43,7 @@ class Anthropic:
         base_url: str = BASE_URL,
         api_key: str | None = None,
         headers: Mapping[str, str] | None = None,
-        limits: TimeLimits = wire.DEFAULT_LIMITS,
+        limits: TimeLimits = openai_common.DEFAULT_LIMITS,
         thinking: int | Mapping[str, Any] | None = None,
         cache: bool = True,
         version: str = "2023-06-01",
@@ -72,23 +72,23 @@ class Anthropic:
 
     def refuses(self, part: Part) -> str:
         """Return why a part of a user's message cannot be sent, or an empty text."""
-        return "" if isinstance(part, TextPart) else _flaw(wire.inline(part))
+        return "" if isinstance(part, TextPart) else _flaw(openai_common.inline(part))
 
     def stream(self, request: Request) -> AsyncGenerator[Delta, None]:
-        return http.stream(self.server, self.body(request), _Reply(self.server))
+        return _http.stream(self.server, self.body(request), _Reply(self.server))
 
     def body(self, request: Request) -> bytes:
         """What is sent: the options, and the bytes that the tools and the messages were encoded to once."""
-        wire.check_newest(request.messages, self.refuses)
-        begun, rest = wire.beginning("anthropic:begun", request.messages, _begun)
+        openai_common.check_newest(request.messages, self.refuses)
+        begun, rest = openai_common.beginning("anthropic:begun", request.messages, _begun)
         turns = _turns(rest, *begun)
         text = "\n\n".join([text for text in (request.system, *turns.system) if text.strip()])
         end = _MARK + b"}]" if self.cache else b"}]"
-        pieces = [wire.with_extra(self.server, self._options(request), request, *_OURS)]
+        pieces = [openai_common.with_extra(self.server, self._options(request), request, *_OURS)]
         if request.tools:
-            pieces += b',"tools":[', b",".join(wire.tools("anthropic", request.tools, _tool))[:-1], end
+            pieces += b',"tools":[', b",".join(openai_common.tools("anthropic", request.tools, _tool))[:-1], end
         if text:
-            pieces += b',"system":[', wire.dumps({"type": "text", "text": text})[:-1], end
+            pieces += b',"system":[', openai_common.dumps({"type": "text", "text": text})[:-1], end
         return b"".join((*pieces, b',"messages":[', *_ended(turns, self.cache), b"]}"))
 
     def _options(self, request: Request) -> dict[str, Any]:
@@ -96,7 +96,7 @@ class Anthropic:
         most = MAX_TOKENS + self.thinking.get("budget_tokens", 0)
         options: dict[str, Any] = {"model": self.model, "max_tokens": most, "stream": True}
         options |= {"thinking": self.thinking} if self.thinking else {}
-        if not (settings := wire.settings(self.server, request)):
+        if not (settings := openai_common.settings(self.server, request)):
             return options
         options |= {name: settings[name] for name in ("max_tokens", "temperature", "top_p") if name in settings}
         if "stop" in settings:
@@ -251,7 +251,7 @@ def _ended(turns: _Turns, cache: bool) -> list[bytes]:
 def _encoded(message: Message) -> bytes:
     """A turn that begins with this message, up to the brace that ends its last block."""
     blocks = _blocks(message)
-    data = message.cache["anthropic"] = _TURN[message.role] + wire.dumps(blocks)[1:-2] if blocks else b""
+    data = message.cache["anthropic"] = _TURN[message.role] + openai_common.dumps(blocks)[1:-2] if blocks else b""
     return data
 
 
@@ -318,10 +318,10 @@ def _plain(name: str) -> str:
 def _part(part: Part) -> dict[str, Any]:
     if isinstance(part, TextPart):
         return {"type": "text", "text": part.text}
-    part = wire.inline(part)
+    part = openai_common.inline(part)
     if _flaw(part):
-        return {"type": "text", "text": wire.media_note(part)}
-    kind = wire.media_type(part)
+        return {"type": "text", "text": openai_common.media_note(part)}
+    kind = openai_common.media_type(part)
     if isinstance(part, ImagePart) or kind.startswith("image/"):
         return {"type": "image", "source": _source(part, kind)}
     title = {"title": part.name} if part.name else {}
@@ -332,16 +332,16 @@ def _part(part: Part) -> dict[str, Any]:
 
 def _flaw(part: ImagePart | FilePart) -> str:
     """Return why the API cannot read a part, or an empty text."""
-    kind = wire.media_type(part)
+    kind = openai_common.media_type(part)
     if isinstance(part, ImagePart) or kind.startswith("image/"):
         known = part.url or kind in _PICTURES
     else:
         known = kind == "application/pdf" or part.url.lower().endswith(".pdf")
         known = known or (kind.startswith("text/") and bool(part.data))
     if not known:
-        what = wire.media_name(part).removeprefix("the file ")
+        what = openai_common.media_name(part).removeprefix("the file ")
         return f"Anthropic reads pictures, PDFs and text files, not {what}; give its media_type, or its text"
-    return wire.media_flaw(part)
+    return openai_common.media_flaw(part)
 
 
 _PICTURES = ("image/png", "image/jpeg", "image/gif", "image/webp")
@@ -407,11 +407,11 @@ class _Reply:
             read = _EVENTS.get(event["type"])
             return () if read is None else read(self, event)
         except (AttributeError, KeyError, TypeError, ValueError):
-            raise wire.unreadable(self._server, data) from None
+            raise openai_common.unreadable(self._server, data) from None
 
     def end(self) -> Finish:
         if not self.finish:
-            raise wire.cut(self._server)
+            raise openai_common.cut(self._server)
         return Finish(self.finish)
 
     def _piece(self, event: dict[str, Any]) -> Sequence[Delta]:
@@ -447,7 +447,7 @@ class _Reply:
     def _call(self, index: int, block: dict[str, Any]) -> Sequence[Delta]:
         start, given = CallStart(index, _string(block["id"]), _string(block["name"])), block.get("input")
         self._calls.add(index)
-        return (start, CallArgs(index, wire.dumps(given).decode())) if given else (start,)
+        return (start, CallArgs(index, openai_common.dumps(given).decode())) if given else (start,)
 
     def _args(self, index: int, text: str) -> Sequence[Delta]:
         return (CallArgs(index, text),) if _string(text) and index in self._calls else ()
@@ -471,7 +471,7 @@ class _Reply:
     def _count(self, usage: dict[str, Any]) -> Sequence[Delta]:
         """The tokens so far: each count is the latest, and the API counts what is cached apart from the input."""
         self._usage |= {name: value for name, value in usage.items() if value is not None}
-        count, used = wire.count, self._usage
+        count, used = openai_common.count, self._usage
         read, written = count(used, "cache_read_input_tokens"), count(used, "cache_creation_input_tokens")
         sent = count(used, "input_tokens") + written + read
         thought = count(used, "output_tokens_details", "thinking_tokens")
@@ -486,7 +486,7 @@ class _Reply:
         status = _STATUS.get(kind)
         reason = " ".join(self._server.redact(str(said or kind or "no reason was given")).split())[:500]
         raise ModelError(
-            f"{self._server.name} broke off its answer: {reason}", status=status, retryable=status in http.RETRYABLE
+            f"{self._server.name} broke off its answer: {reason}", status=status, retryable=status in _http.RETRYABLE
         )
 
 

@@ -30,8 +30,8 @@ from wick import constants
 from wick._internal.worker_threads import in_thread
 from wick.errors import ConfigError, MissingExtra, ModelError
 from wick.messages import ImagePart, Message, Part, TextPart
-from wick.models import wire
-from wick.models.http import TimeLimits
+from wick.models import openai_common
+from wick.models._http import TimeLimits
 from wick.models.openai import OpenAI
 from wick.protocols import CallArgs, CallStart, Delta, Finish, HoldsSchema, Request, TextDelta
 from wick.tools import Tool
@@ -92,7 +92,7 @@ class Local:
         return f"{self.name} reads text alone, and the user's message holds {what}; leave it out, or ask another model"
 
     async def stream(self, request: Request) -> AsyncGenerator[Delta, None]:
-        wire.check_newest(request.messages, self.refuses)
+        openai_common.check_newest(request.messages, self.refuses)
         request = _text_alone(request)
         llama = self._llama = self._llama or _shared(self._loading)  # held until the reply is complete
         client = llama.client
@@ -302,7 +302,9 @@ def _in_text(message: Message) -> Message:
     if isinstance(message.content, str):
         return message
     if "local" not in message.cache:  # once, so that its encoded bytes are kept with it
-        texts = (part.text if isinstance(part, TextPart) else wire.media_note(part) for part in message.content)
+        texts = (
+            part.text if isinstance(part, TextPart) else openai_common.media_note(part) for part in message.content
+        )
         message.cache["local"] = replace(message, content="\n".join(texts))
     found: Message = message.cache["local"]
     return found

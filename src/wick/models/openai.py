@@ -15,9 +15,9 @@ import orjson
 
 from wick.errors import ConfigError
 from wick.messages import FilePart, ImagePart, Message, Part, TextPart, ToolCall
-from wick.models import http, wire
-from wick.models.calls import Calls
-from wick.models.http import Server, TimeLimits
+from wick.models import _http, openai_common
+from wick.models._http import Server, TimeLimits
+from wick.models.openai_calls import Calls
 from wick.protocols import Delta, Finish, HoldsSchema, ReasoningDelta, Request, TextDelta, Usage
 from wick.tools import Tool
 
@@ -38,11 +38,11 @@ class OpenAI:
         self,
         model: str,
         *,
-        base_url: str = wire.OPENAI_URL,
+        base_url: str = openai_common.OPENAI_URL,
         api_key: str | None = None,
         name: str = "openai",
         headers: Mapping[str, str] | None = None,
-        limits: TimeLimits = wire.DEFAULT_LIMITS,
+        limits: TimeLimits = openai_common.DEFAULT_LIMITS,
         stream_usage: bool = True,
         replay_reasoning: bool = False,
     ) -> None:
@@ -50,8 +50,8 @@ class OpenAI:
             known = "llama3.1:8b" if name == "ollama" else "gpt-4o"
             raise ConfigError(f"name the model of {name}, as in '{name}:{known}'")
         self.model = model
-        self.server = wire.server(name, base_url, "/chat/completions", api_key, headers, limits)
-        self._at_openai = self.server.url.startswith(wire.OPENAI_URL)
+        self.server = openai_common.server(name, base_url, "/chat/completions", api_key, headers, limits)
+        self._at_openai = self.server.url.startswith(openai_common.OPENAI_URL)
         self.stream_usage = stream_usage
         self.replay_reasoning = replay_reasoning
         self._kept = f"openai+{self.server.name}" if replay_reasoning else "openai"  # where messages keep their bytes
@@ -72,40 +72,40 @@ class OpenAI:
         """Return why a part of a user's message cannot be sent, or an empty text."""
         if isinstance(part, TextPart):
             return ""
-        part = wire.inline(part)
+        part = openai_common.inline(part)
         if part.url and not _is_picture(part):
             return f"{self.server.name} takes files as data, not by their address; read {part.url} first"
-        return wire.media_flaw(part)
+        return openai_common.media_flaw(part)
 
     def stream(self, request: Request) -> AsyncGenerator[Delta, None]:
-        return http.stream(self.server, self.body(request), _Completion(self.server))
+        return _http.stream(self.server, self.body(request), _Completion(self.server))
 
     # -- what is sent -----------------------------------------------------------------------------------------------
 
     def body(self, request: Request) -> bytes:
         """The request as bytes: each message is encoded once, in its life, and each tool."""
-        wire.check_newest(request.messages, self.refuses)
+        openai_common.check_newest(request.messages, self.refuses)
         if request.settings:
-            head = wire.with_extra(self.server, self._head(request), request, "messages", "tools")
+            head = openai_common.with_extra(self.server, self._head(request), request, "messages", "tools")
         else:
             head = _plain_head(self.model, self.stream_usage)
-        tools = b",".join(wire.tools("openai", request.tools, _tool))
+        tools = b",".join(openai_common.tools("openai", request.tools, _tool))
         tail = b'],"tools":[' + tools + b"]}" if tools else b"]}"
-        return wire.listed(head + b',"messages":[', self._messages(request), tail)
+        return openai_common.listed(head + b',"messages":[', self._messages(request), tail)
 
     def _head(self, request: Request) -> dict[str, Any]:
-        head = _options(self.model, self.stream_usage) | wire.settings(self.server, request)
+        head = _options(self.model, self.stream_usage) | openai_common.settings(self.server, request)
         if "max_tokens" in head and (self._at_openai or _NEWER.match(self.model)):
             head["max_completion_tokens"] = head.pop("max_tokens")  # OpenAI gave it another name
-        if tool := wire.named(head.get("tool_choice", "auto")):
+        if tool := openai_common.named(head.get("tool_choice", "auto")):
             head["tool_choice"] = {"type": "function", "function": {"name": tool}}
         if form := head.get("response_format"):
-            head["response_format"] = _format(wire.json_format(form))
+            head["response_format"] = _format(openai_common.json_format(form))
         return head
 
     def _messages(self, request: Request) -> list[bytes]:
-        system = [wire.dumps({"role": "system", "content": request.system})] if request.system else []
-        begun, rest = wire.beginning(f"{self._kept}:begun", request.messages, self._joined)
+        system = [openai_common.dumps({"role": "system", "content": request.system})] if request.system else []
+        begun, rest = openai_common.beginning(f"{self._kept}:begun", request.messages, self._joined)
         return [*system, *begun, *self._said(rest)]
 
     def _joined(self, messages: tuple[Message, ...]) -> bytes:
@@ -120,7 +120,7 @@ class OpenAI:
         """A message as bytes, which are kept; none for a tool's parts, since their place depends on what follows."""
         if message.role == "tool" and type(message.content) is tuple:
             return b""
-        encoded = message.cache[self._kept] = wire.dumps(self._data(message))
+        encoded = message.cache[self._kept] = openai_common.dumps(self._data(message))
         return encoded
 
     def _data(self, message: Message) -> dict[str, Any]:
@@ -157,8 +157,8 @@ class OpenAI:
         if key not in message.cache:
             media = [part for part in message.content if not isinstance(part, str | TextPart)]
             line = {"type": "text", "text": f"What {message.name} returned for {message.tool_call_id}:"}
-            shown = [wire.dumps(part) for part in (line, *map(_media, media))] if media else []
-            message.cache[key] = wire.dumps(self._data(message)), shown
+            shown = [openai_common.dumps(part) for part in (line, *map(_media, media))] if media else []
+            message.cache[key] = openai_common.dumps(self._data(message)), shown
         found: tuple[bytes, list[bytes]] = message.cache[key]
         return found
 
@@ -171,7 +171,7 @@ def _options(model: str, usage: bool) -> dict[str, Any]:
 @lru_cache(256)
 def _plain_head(model: str, usage: bool) -> bytes:
     """How a question begins where nothing is set, still open at its end."""
-    return wire.dumps(_options(model, usage))[:-1]
+    return openai_common.dumps(_options(model, usage))[:-1]
 
 
 def _part(part: Part) -> dict[str, Any]:
@@ -179,20 +179,20 @@ def _part(part: Part) -> dict[str, Any]:
 
 
 def _is_picture(part: ImagePart | FilePart) -> bool:
-    return isinstance(part, ImagePart) or wire.media_type(part).startswith("image/")
+    return isinstance(part, ImagePart) or openai_common.media_type(part).startswith("image/")
 
 
 def _media(part: ImagePart | FilePart) -> dict[str, Any]:
-    part = wire.inline(part)
-    if wire.media_flaw(part):
-        return {"type": "text", "text": wire.media_note(part)}
+    part = openai_common.inline(part)
+    if openai_common.media_flaw(part):
+        return {"type": "text", "text": openai_common.media_note(part)}
     if _is_picture(part):
-        return {"type": "image_url", "image_url": {"url": wire.media_url(part)}}
+        return {"type": "image_url", "image_url": {"url": openai_common.media_url(part)}}
     if part.url:  # of a file that a tool found, the model can at least be told where it is
         return {"type": "text", "text": part.url}
     return {
         "type": "file",
-        "file": {"filename": getattr(part, "name", "") or "file", "file_data": wire.media_url(part)},
+        "file": {"filename": getattr(part, "name", "") or "file", "file_data": openai_common.media_url(part)},
     }
 
 
@@ -201,7 +201,7 @@ def _showing(parts: Iterable[bytes]) -> bytes:
 
 
 def _call(call: ToolCall) -> dict[str, Any]:
-    return {"id": call.id, "type": "function", "function": wire.called(call)}
+    return {"id": call.id, "type": "function", "function": openai_common.called(call)}
 
 
 def _format(form: dict[str, Any]) -> dict[str, Any]:
@@ -242,7 +242,7 @@ class _Completion:
                 if chunk.get("usage") or chunk.get("error") or "choices" not in chunk:
                     yield from self._aside(chunk)
             except (AttributeError, TypeError, ValueError, LookupError):
-                raise wire.unreadable(self.server, data) from None
+                raise openai_common.unreadable(self.server, data) from None
 
     def _choice(self, choice: dict[str, Any]) -> list[Delta]:
         delta = choice.get("delta")
@@ -267,17 +267,17 @@ class _Completion:
         """What a chunk holds beside the reply: the usage, or an error."""
         if error := chunk.get("error") or (chunk.get("object") == "error" and chunk):
             self.finish, self.done = "", False
-            raise wire.refused(self.server, error)
+            raise openai_common.refused(self.server, error)
         if not (usage := chunk.get("usage")):
             return []
-        count = wire.count
+        count = openai_common.count
         cached = count(usage, "prompt_tokens_details", "cached_tokens") or count(usage, "prompt_cache_hit_tokens")
         thought = count(usage, "completion_tokens_details", "reasoning_tokens")
         return [Usage(count(usage, "prompt_tokens"), count(usage, "completion_tokens"), cached, thought)]
 
     def end(self) -> Finish:
         if not (self.finish or self.done):
-            raise wire.cut(self.server)
+            raise openai_common.cut(self.server)
         natural = self.finish in ("", "stop", "function_call")
         if self.refused and self.calls.begun:  # what a reply asks for that was refused is not done
             return Finish("content_filter")

@@ -19,7 +19,7 @@ from smollm2 import loaded, needs_smollm2
 from wick import Agent, ModelCall, Thread, before, tool, user
 from wick.errors import ModelError
 from wick.messages import Message, ToolCall, assistant
-from wick.models import http, resolve
+from wick.models import _http, resolve
 from wick.models.local import Local
 from wick.models.openai import OpenAI
 from wick.protocols import CallArgs, CallStart, Delta, Finish, Model, Request, TextDelta, Usage
@@ -85,7 +85,7 @@ async def model(request: pytest.FixtureRequest) -> AsyncIterator[Model]:
     else:
         url = request.getfixturevalue("address")
         yield OpenAI("smollm2", base_url=f"{url}/v1", api_key=KEY, name="llama.cpp")
-    await http.close()
+    await _http.close()
 
 
 async def ask(model: Model, text: str, *tools: Tool, **settings: object) -> list[Delta]:
@@ -238,7 +238,7 @@ async def test_a_wrong_key_is_a_sentence(address: str) -> None:
     with pytest.raises(ModelError, match=r"llama\.cpp answered 401: .*; check the api_key of llama\.cpp") as error:
         await ask(model, "Say hello.")
     assert "wrong" not in str(error.value)
-    await http.close()
+    await _http.close()
 
 
 async def test_calls_made_side_by_side_are_told_apart(address: str) -> None:
@@ -254,4 +254,4 @@ async def test_calls_made_side_by_side_are_told_apart(address: str) -> None:
     for start in starts[:-1]:  # the last one may have been cut off
         args = "".join(delta.text for delta in deltas if isinstance(delta, CallArgs) and delta.index == start.index)
         assert set(json.loads(args)) == {"city", "days"}
-    await http.close()
+    await _http.close()

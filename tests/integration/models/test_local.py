@@ -24,8 +24,8 @@ from pydantic import BaseModel, Field
 from smollm2 import loaded, needs_smollm2
 from wick import Agent, Message, ToolCall, assistant, tool, user
 from wick.errors import ConfigError, ModelError
-from wick.models import http, resolve
-from wick.models.llama import TOOLS_IN_WORDS, _template
+from wick.models import _http, resolve
+from wick.models.llama_server import TOOLS_IN_WORDS, _template
 from wick.models.local import Local, _environment
 from wick.models.openai import OpenAI
 from wick.protocols import Finish, Request
@@ -68,7 +68,7 @@ def small() -> Iterator[Local]:
 @pytest.fixture(autouse=True)
 async def _connections_are_closed() -> AsyncIterator[None]:
     yield
-    await http.close()
+    await _http.close()
 
 
 async def ask(model: Local, text: str = "Say hello.", **options: Any) -> Reply:

@@ -25,12 +25,12 @@ from wick import Agent, ModelCall, Thread, ToolCall, before, tool, user
 from wick.capabilities.retry import Retry
 from wick.errors import ModelError
 from wick.messages import FilePart, ImagePart, Message, TextPart, assistant, tool_message
-from wick.models import http
+from wick.models import _http
 from wick.models.anthropic import Anthropic
 from wick.models.demo import Demo
 from wick.models.local import Local
 from wick.models.openai import OpenAI
-from wick.models.responses import OpenAIResponses
+from wick.models.openai_responses import OpenAIResponses
 from wick.operations import Result
 from wick.prices import Charge
 from wick.protocols import CallArgs, CallStart, Delta, Finish, Model, ReasoningDelta, Request, TextDelta, Usage
@@ -88,11 +88,11 @@ async def subject(request: pytest.FixtureRequest) -> AsyncIterator[Subject]:
             subject = Subject(name, server)
             yield subject
             assert await server.idle()
-            await http.close()
+            await _http.close()
             assert subject.is_refused or not any(script.refusals for script in subject.scripts)
     else:
         yield Subject(name, small=request.getfixturevalue("small") if name == "local" else None)
-        await http.close()
+        await _http.close()
 
 
 # -- what is looked at ----------------------------------------------------------------------------------------------

@@ -41,11 +41,11 @@ from wick.capabilities.retry import Retry
 from wick.errors import ModelError
 from wick.events import Event
 from wick.messages import ImagePart, Reasoning, TextPart, ToolCall, ToolResult, assistant, system, tool_message, user
-from wick.models import http
+from wick.models import _http
+from wick.models._http import TimeLimits
 from wick.models.anthropic import Anthropic
-from wick.models.http import TimeLimits
 from wick.models.openai import OpenAI
-from wick.models.responses import OpenAIResponses
+from wick.models.openai_responses import OpenAIResponses
 from wick.operations import Result
 from wick.protocols import Model, Request, Usage
 
@@ -85,7 +85,7 @@ async def server() -> AsyncIterator[ScriptedServer]:
     async with ScriptedServer() as server:
         yield server
         assert await server.idle(), "an answer is still being read"
-        await http.close()
+        await _http.close()
         assert await server.quiet(), f"{server.open} connections were left open"
 
 
@@ -483,7 +483,7 @@ async def test_a_server_that_is_not_there(client: Client) -> None:
     trial.check()
     assert isinstance(trial.error, ModelError) and trial.error.retryable
     assert f"127.0.0.1:{server.port}" in str(trial.error)
-    await http.close()
+    await _http.close()
 
 
 # -- everything that goes wrong -------------------------------------------------------------------------------------

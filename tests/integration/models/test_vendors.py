@@ -26,7 +26,7 @@ from wick import Agent, tool
 from wick.messages import FilePart, ImagePart, Part, TextPart, user
 from wick.models.anthropic import Anthropic
 from wick.models.openai import OpenAI
-from wick.models.responses import OpenAIResponses
+from wick.models.openai_responses import OpenAIResponses
 
 CALLS = (
     Call.of("call_a", "add", a=2, b=3),

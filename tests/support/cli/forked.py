@@ -13,7 +13,7 @@ from typing import Any
 # What is loaded in advance. A command finds it there, or else loads it by itself.
 LOADED = """
 wick.cli.agents_command wick.cli.approvals wick.cli.doctor wick.cli.hooks wick.cli.mcp wick.cli.new wick.cli.replay
-wick.cli.run wick.cli.skills wick.cli.threads wick.cli.embedded wick.cli.remote wick.models.demo wick.models.named
+wick.cli.run wick.cli.skills wick.cli.threads wick.cli.embedded wick.cli.remote wick.models.demo wick.models.registry
 rich.console rich.table aiohttp yaml orjson opentelemetry.trace wick.capabilities.permissions wick.capabilities.tracing
 """.split()
 

@@ -42,12 +42,12 @@ from wick.capabilities.sessions import Sessions
 from wick.capabilities.structured_output import StructuredOutput
 from wick.capabilities.summarization import Summarization
 from wick.errors import ConfigError, ModelError
-from wick.models import http
+from wick.models import _http
 from wick.models.anthropic import Anthropic
 from wick.models.demo import Demo
 from wick.models.local import Local
 from wick.models.openai import OpenAI
-from wick.models.responses import OpenAIResponses
+from wick.models.openai_responses import OpenAIResponses
 from wick.protocols import HoldsSchema, Model, Request, holds_schema
 
 
@@ -409,7 +409,7 @@ def test_who_says_that_it_can() -> None:
 async def server() -> AsyncIterator[ScriptedServer]:
     async with ScriptedServer() as server:
         yield server
-        await http.close()
+        await _http.close()
 
 
 CLIENTS = {"chat": (OpenAI, "gpt-4o"), "responses": (OpenAIResponses, "gpt-5"), "messages": (Anthropic, "claude-x")}

@@ -32,9 +32,9 @@ from wick.messages import (
     tool_message,
     user,
 )
-from wick.models import http
+from wick.models import _http
+from wick.models._http import TimeLimits
 from wick.models.anthropic import MAX_TOKENS, Anthropic
-from wick.models.http import TimeLimits
 from wick.protocols import CallArgs, CallStart, Delta, Finish, ReasoningDelta, Request, TextDelta, Usage
 from wick.reply import Reply
 
@@ -141,7 +141,7 @@ async def provider() -> AsyncIterator[Provider]:
     provider.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
     yield provider
     provider.over.set()
-    await http.close()
+    await _http.close()
     await runner.cleanup()
 
 
@@ -382,7 +382,7 @@ async def test_a_server_that_is_not_there() -> None:
     with pytest.raises(ModelError, match="anthropic cannot be reached at http://127.0.0.1:1/v1/messages") as caught:
         await deltas(claude())
     assert caught.value.retryable
-    await http.close()
+    await _http.close()
 
 
 @pytest.mark.parametrize(

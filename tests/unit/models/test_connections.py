@@ -21,9 +21,9 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from wick import constants, user
 from wick.errors import ConfigError, ModelError
-from wick.models import connections, http
-from wick.models.connections import Broken, Connection, Place, Pool, Unreachable
-from wick.models.http import TimeLimits
+from wick.models import _connections, _http
+from wick.models._connections import Broken, Connection, Place, Pool, Unreachable
+from wick.models._http import TimeLimits
 from wick.models.openai import OpenAI
 from wick.protocols import Finish, Request, TextDelta
 
@@ -172,7 +172,7 @@ async def test_a_server_waits_for_who_reads_slowly() -> None:
     connection.data_received(b"x" * (constants.CONNECTION_BUFFER_BYTES + 1))
     assert wire.calls == ["pause"]
     read = len(await connection.read(30))
-    assert read == connections.PORTION_BYTES and wire.calls == ["pause", "resume"]
+    assert read == _connections.PORTION_BYTES and wire.calls == ["pause", "resume"]
     while read <= constants.CONNECTION_BUFFER_BYTES:
         read += len(await connection.read(30))
     assert read == constants.CONNECTION_BUFFER_BYTES + 1 and wire.calls == ["pause", "resume"]
@@ -197,7 +197,7 @@ async def test_of_much_that_comes_at_once_some_is_read_and_others_have_a_turn() 
     while piece := await connection.read(30):
         read.append(piece)
     other.cancel()
-    assert b"".join(read) == body and max(map(len, read)) == connections.PORTION_BYTES
+    assert b"".join(read) == body and max(map(len, read)) == _connections.PORTION_BYTES
     assert turns == list(range(1, len(read) + 1)) or turns == list(range(1, len(read)))
 
 
@@ -243,7 +243,7 @@ async def serving(serve: Serve, host: str = "127.0.0.1", **options: Any) -> Asyn
     try:
         yield server.sockets[0].getsockname()[1]
     finally:
-        await http.close()
+        await _http.close()
         server.close()
 
 
@@ -263,9 +263,9 @@ async def test_the_head_of_a_question() -> None:
     lines = heads[0].decode().split("\r\n")
     assert lines[0] == "POST /v1/chat/completions HTTP/1.1"
     assert {f"host: 127.0.0.1:{port}", "x-name: ä", "user-agent: me", "accept-encoding: identity"} <= {*lines}
-    head = http.Server("here", url).head
+    head = _http.Server("here", url).head
     assert head.startswith(b"POST /a%20b/%C3%A4?x=1&y=%20 HTTP/1.1\r\n")
-    assert b"\r\nhost: [::1]\r\n" in http.Server("here", "http://[::1]/v1").head
+    assert b"\r\nhost: [::1]\r\n" in _http.Server("here", "http://[::1]/v1").head
 
 
 @pytest.mark.parametrize("value", ["a\r\nx: y", "a\nb", "a\rb", "a\0b"])
@@ -309,7 +309,7 @@ async def test_a_server_that_never_pauses_does_not_outlive_its_time() -> None:
 
 
 async def test_an_idle_connection_is_closed_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connections, "CONNECTION_IDLE_SECONDS", 0.05)
+    monkeypatch.setattr(_connections, "CONNECTION_IDLE_SECONDS", 0.05)
     left = asyncio.Event()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -331,7 +331,7 @@ async def test_the_next_address_is_tried_when_one_fails(monkeypatch: pytest.Monk
         async def addresses(place: Place) -> Any:
             return [(*kind, gone), (*kind, ("127.0.0.1", port))]
 
-        monkeypatch.setattr(connections, "_addresses", addresses)
+        monkeypatch.setattr(_connections, "_addresses", addresses)
         pool = Pool()
         connection = await pool.take(Place("somewhere", port, False), 60)
         connection.close()
@@ -373,5 +373,5 @@ async def test_tls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         with pytest.raises(ModelError, match=r"cannot be reached at https://127.0.0.1.*certificate"):
             await ask(port, "https")
         trust = ssl.create_default_context(cafile=path)
-        monkeypatch.setattr(connections, "_trust", lambda: trust)
+        monkeypatch.setattr(_connections, "_trust", lambda: trust)
         assert await ask(port, "https") == HI == await ask(port, "https")

@@ -44,9 +44,9 @@ from wick.models import resolve
 from wick.models.demo import Demo, reports
 from wick.models.demo import instance as made_by
 from wick.models.demo.decide import GREETING, MOST_ROUNDS, REFUSAL, decide
+from wick.models.demo.documents import slides
 from wick.models.demo.instance import LABEL, instance
-from wick.models.demo.papers import slides
-from wick.models.demo.understand import MOST_JOBS, understand
+from wick.models.demo.parser import MOST_JOBS, understand
 from wick.protocols import CallArgs, CallStart, Delta, Finish, Model, Request, TextDelta, Usage
 from wick.reply import Reply
 

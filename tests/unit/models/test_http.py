@@ -12,7 +12,7 @@ import pytest
 
 from wick import constants, user
 from wick.errors import ModelError
-from wick.models import http
+from wick.models import _http
 from wick.models.openai import OpenAI
 from wick.protocols import Delta, Finish, Request, TextDelta
 
@@ -59,7 +59,7 @@ class Server:
         try:
             yield OpenAI("m", base_url=f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1", name="here")
         finally:
-            await http.close()
+            await _http.close()
             server.close()
 
 

@@ -17,11 +17,11 @@ import pytest
 from wick import Agent
 from wick.capabilities.retry import Retry
 from wick.errors import ConfigError, ModelError
-from wick.models import http
+from wick.models import _http
+from wick.models._http import Server
 from wick.models.anthropic import Anthropic
-from wick.models.http import Server
 from wick.models.openai import OpenAI
-from wick.models.responses import OpenAIResponses
+from wick.models.openai_responses import OpenAIResponses
 
 KEY = 'sk-can"ary/1+2'
 CLIENTS = (OpenAI, OpenAIResponses, Anthropic)
@@ -44,7 +44,7 @@ async def answering(data: bytes) -> AsyncIterator[str]:
     finally:
         server.close()
         await server.wait_closed()
-        await http.close()
+        await _http.close()
 
 
 def _head(status: int, kind: str) -> bytes:

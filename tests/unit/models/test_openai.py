@@ -27,7 +27,7 @@ from wick.messages import (
     tool_message,
     user,
 )
-from wick.models.http import Server
+from wick.models._http import Server
 from wick.models.openai import OpenAI, _Completion
 from wick.protocols import CallArgs, CallStart, Delta, Finish, ReasoningDelta, Request, TextDelta, Usage
 from wick.reply import Reply
@@ -729,7 +729,7 @@ def test_a_tool_is_forgotten_with_its_agent() -> None:
 async def test_what_never_ends_is_not_kept(
     server: Answering, model: OpenAI, monkeypatch: pytest.MonkeyPatch, data: bytes, kind: str
 ) -> None:
-    monkeypatch.setattr("wick.models.sse.SSE_LINE_BYTES", 2000)
+    monkeypatch.setattr("wick.models._sse.SSE_LINE_BYTES", 2000)
     server.say(data, content_type=kind)
     with pytest.raises(ModelError, match="the model's server sent an? .* longer than 2,000 bytes"):
         await deltas(model)

@@ -12,10 +12,10 @@ import pytest
 from wick import Agent, Scripted, Thread, ToolCall, assistant, user
 from wick.errors import ModelError
 from wick.messages import FilePart, ImagePart, Message, Part, TextPart
-from wick.models import wire
+from wick.models import openai_common
 from wick.models.anthropic import Anthropic
 from wick.models.openai import OpenAI
-from wick.models.responses import OpenAIResponses
+from wick.models.openai_responses import OpenAIResponses
 from wick.protocols import Request
 
 ZIP = b64encode(b"PK\3\4").decode()
@@ -83,6 +83,6 @@ def test_a_client_that_raises_for_the_history_is_noticed(monkeypatch: pytest.Mon
     def refuse(part: Any) -> str:
         raise ModelError("no")
 
-    monkeypatch.setattr(wire, "media_note", refuse)
+    monkeypatch.setattr(openai_common, "media_note", refuse)
     with pytest.raises(ModelError):
         test_no_part_of_the_history_keeps_a_conversation_from_going_on("tool")

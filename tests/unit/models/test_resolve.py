@@ -20,10 +20,10 @@ from wick._internal.worker_threads import abandoned
 from wick.errors import ConfigError
 from wick.models import resolve
 from wick.models.anthropic import Anthropic
-from wick.models.named import ALIASES, choose
 from wick.models.ollama import installed, ollama_url
 from wick.models.openai import OpenAI
-from wick.models.responses import OpenAIResponses
+from wick.models.openai_responses import OpenAIResponses
+from wick.models.registry import ALIASES, choose
 
 VARIABLES = "ANTHROPIC_API_KEY ANTHROPIC_BASE_URL OPENAI_API_KEY OPENAI_BASE_URL OLLAMA_HOST".split()
 NOBODY = "127.0.0.1:1"  # where no server listens

@@ -14,8 +14,8 @@ from pydantic import TypeAdapter
 from answering import Answering, answering, asking, deltas, sse
 from wick.errors import ConfigError, ModelError
 from wick.messages import FilePart, ImagePart, Message, Reasoning, TextPart, ToolCall, assistant, tool_message, user
-from wick.models.http import Server
-from wick.models.responses import OpenAIResponses, _Response
+from wick.models._http import Server
+from wick.models.openai_responses import OpenAIResponses, _Response
 from wick.protocols import CallArgs, CallStart, Delta, Finish, ReasoningDelta, Request, TextDelta, Usage
 from wick.reply import Reply
 from wick.tools import tool

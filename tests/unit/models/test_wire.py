@@ -8,10 +8,10 @@ from dataclasses import replace
 import pytest
 
 from wick.messages import ImagePart, Message, TextPart, ToolCall, assistant, system, tool_message, user
-from wick.models import wire
+from wick.models import openai_common
 from wick.models.anthropic import Anthropic
 from wick.models.openai import OpenAI
-from wick.models.responses import OpenAIResponses
+from wick.models.openai_responses import OpenAIResponses
 from wick.protocols import Request
 
 Client = OpenAI | OpenAIResponses | Anthropic
@@ -47,7 +47,7 @@ def body(client: Client, messages: list[Message]) -> bytes:
 def at_once(client: Client, messages: list[Message], monkeypatch: pytest.MonkeyPatch) -> bytes:
     """The same body, made of its messages one by one."""
     with monkeypatch.context() as patch:
-        patch.setattr(wire, "_STEP", 1_000_000)
+        patch.setattr(openai_common, "_STEP", 1_000_000)
         return body(client, messages)
 
 

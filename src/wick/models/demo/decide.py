@@ -10,10 +10,10 @@ from typing import Any
 from wick._internal.frozen import digest
 from wick.messages import Message, ToolCall
 from wick.models.demo import reports
+from wick.models.demo.actions import Act, Job
 from wick.models.demo.instance import LABEL, instance, resolved
 from wick.models.demo.intents import ABILITIES
-from wick.models.demo.jobs import Act, Job
-from wick.models.demo.understand import is_small_talk, understand
+from wick.models.demo.parser import is_small_talk, understand
 from wick.protocols import Request
 from wick.tools import Tool
 

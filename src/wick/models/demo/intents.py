@@ -9,9 +9,9 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from wick.models.demo import jobs
-from wick.models.demo.jobs import Clause, Job
-from wick.models.demo.words import ASIDE, Words
+from wick.models.demo import actions
+from wick.models.demo.actions import Clause, Job
+from wick.models.demo.text_patterns import ASIDE, Words
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +91,7 @@ _REST = r"\b(?P<rest>.*)"
 # The first that understands a clause has it: what is special comes before what is general.
 INTENTS = (
     _intent(
-        jobs.delegate,
+        actions.delegate,
         rf"{_HAND} (?:(?:it|this|a task|something|work|the following|the task) )?(?:over )?to {_A}{_AGENT}"
         r"(?:[\s,]+(?:to |and )?(?P<prompt>.+))?",
         rf"{_HAND} (?P<prompt>.+?) (?:over |on |off )?to {_A}{_AGENT}",
@@ -104,7 +104,7 @@ INTENTS = (
         takes_rest=True,
     ),
     _intent(
-        jobs.ask_for_approval,
+        actions.ask_for_approval,
         rf"(?:ask|request|get|seek|require|wait|need|trigger|show|test|demonstrate|see)\b.{{0,80}}?\b{_APPROVAL}\b.*",
         r"(?:do|perform|run|execute|start)\b.{0,80}?\b(?:ask|need|requir|get|wait|with my|after my)\w*\b.{0,40}?"
         rf"\b{_APPROVAL}\b.*",
@@ -113,9 +113,9 @@ INTENTS = (
         r"(?:(?:a|an|the|my) )?(?:approv(?:e|al|ing)|confirmation)\b.*",
         takes_rest=True,
     ),
-    _intent(jobs.ask_user, r"ask (?:me|us|the user)\b(?P<question>.*)", takes_rest=True),
+    _intent(actions.ask_user, r"ask (?:me|us|the user)\b(?P<question>.*)", takes_rest=True),
     _intent(
-        jobs.plan,
+        actions.plan,
         r"(?:break|split|divide)(?:ing)? (?P<topic>.+?) (?:down |up )?into (?:\w+ )?(?:todos?|to-dos?|steps|tasks)",
         rf"(?:plan|planning|organi[sz](?:e|ing)|(?:what are|use|using|track|work out) {_A}{_TODOS})\b"
         r"(?: to (?:plan|organi[sz]e))?"
@@ -124,15 +124,15 @@ INTENTS = (
         takes_rest=True,
     ),
     _intent(
-        jobs.write_file,
+        actions.write_file,
         rf"{_WRITE} (?:.{{0,80}}? )??(?P<path>{ASIDE}),? {_SAYING}(?: (?P<content>.+))?",
         rf"{_WRITE} .{{0,40}}?\bfile (?:called|named) (?P<bare>[\w-]+),? {_SAYING} (?P<content>.+)",
     ),
-    _intent(jobs.make_slides, rf"{_NEW}{_SLIDES}{_REST}"),
-    _intent(jobs.make_table, rf"{_NEW}{_TABLE}{_REST}"),
-    _intent(jobs.make_document, rf"{_NEW}{_DOCUMENT}{_REST}"),
+    _intent(actions.make_slides, rf"{_NEW}{_SLIDES}{_REST}"),
+    _intent(actions.make_table, rf"{_NEW}{_TABLE}{_REST}"),
+    _intent(actions.make_document, rf"{_NEW}{_DOCUMENT}{_REST}"),
     _intent(
-        jobs.edit_file,
+        actions.edit_file,
         rf"{_REPLACE} (?P<old>.+?) (?:{_IN}|of|from) {_FILE},? {_BY} (?P<new>.+)",
         rf"substitute (?P<new>.+?) for (?P<old>.+?) {_IN} {_FILE}",
         rf"{_REPLACE} (?P<old>.+?) {_BY} (?P<new>.+?) (?:{_IN}|of|from) {_FILE}",
@@ -142,9 +142,9 @@ INTENTS = (
         rf"{_REPLACE} (?P<old>.+?) {_BY} (?P<new>.+?)(?: (?:in|inside) (?:it|there|that file|the file))?",
         takes_colon=True,
     ),
-    _intent(jobs.ask_for_edit, rf"{_REPLACE} {_FILE}", r"edit (?:a|the|this|that) file"),
+    _intent(actions.ask_for_edit, rf"{_REPLACE} {_FILE}", r"edit (?:a|the|this|that) file"),
     _intent(
-        jobs.write_file,
+        actions.write_file,
         rf"{_WRITE} (?P<content>(?!(?:a|an|the) (?:new )?file\b).+?) (?:to|in|into|as|inside|on) {_FILE}",
         rf"{_WRITE} (?:.{{0,80}}? )?(?P<path>{ASIDE})",
         rf"{_WRITE} .{{0,40}}?\bfile (?:called|named) (?P<bare>[\w-]+)",
@@ -152,16 +152,16 @@ INTENTS = (
         rf"{_WRITE} (?:a|the) (?:new |empty |blank )*file(?: {_SAYING} (?P<content>.+))?",
     ),
     _intent(
-        jobs.find_files,
+        actions.find_files,
         rf"(?:find|locate|(?:search|look) for|list|show|which|what|(?:are|is) there|where(?: is| are)?) {_A}"
-        rf"(?P<kind>{'|'.join(jobs.KINDS)}) files?\b.*",
+        rf"(?P<kind>{'|'.join(actions.KINDS)}) files?\b.*",
         rf"(?:(?P<find>find|locate|(?:search|look) for|where(?: is| are)?|glob)|list|show|which|what|(?:are|is) there)"
         rf" {_A}(?P<called>files? (?:called|named|matching|like|ending (?:in|with)) )?(?:file )?(?P<name>{ASIDE})"
         r"(?P<files> files?\b.*)?(?: is| are)?",
         takes_colon=True,
     ),
     _intent(
-        jobs.search_files,
+        actions.search_files,
         rf"(?:{_SEEK}|check|go)(?: {_IN})? (?P<where>{_A}(?:{_FILES}|(?:folder |directory )?{ASIDE}"
         rf"|[\w-]+(?: folder| directory)?)(?: {_IN} .+?)?) for (?P<text>.+)",
         rf"(?:(?:do|run|perform|start) )?(?:a )?(?:{_SEEK} for|search|grep|rg|look up) (?P<text>.+?)"
@@ -176,20 +176,20 @@ INTENTS = (
         takes_colon=True,
     ),
     _intent(
-        jobs.run,
+        actions.run,
         r"[$!>]\s*(?P<command>.+)",
         rf"{_RUN}(?: (?:(?:the|this|a|following|shell|bash|terminal) )*(?:command|cmd|command line|following))?"
         rf"(?: (?P<command>.+?))?(?: (?:in|on) {_SHELL})?",
         rf"(?:use|using|in|with|from|on|via|open) {_SHELL}[\s,]*(?:to |and )?(?:{_RUN}|do|type|try)? ?(?P<command>.+)",
     ),
     _intent(
-        jobs.run_quoted,
+        actions.run_quoted,
         rf"(?:(?:type|enter|do|start|call|perform) )?(?:the |a )?(?:command )?(?P<command>{ASIDE})",
         rf"(?:what|how)\b.*?(?P<command>{ASIDE}).*",
         rf"(?:the )?(?:output|result) of (?:the command )?(?P<command>{ASIDE})",
     ),
     _intent(
-        jobs.read_files,
+        actions.read_files,
         rf"{_LOOK}\b.*?(?P<path>{ASIDE}).*",
         rf"(?:what|how|which)\b.*?(?P<path>{ASIDE}).*",
         rf"{_A}(?:(?:contents?|text|beginning|(?:first )?\d* ?lines?|file) )?(?:of |in |from )?{_FILE}"
@@ -199,7 +199,7 @@ INTENTS = (
         takes_colon=True,
     ),
     _intent(
-        jobs.list_files,
+        actions.list_files,
         rf"(?:ls|dir|ll)(?: -\w+)*(?: (?P<path>{ASIDE}|[\w-]+))?",
         rf"(?:{_LOOK}|list(?:ing)?|enumerate|browse|explore|name|find) (?:(?:me|us|out|all|any|every|the|of|my|your"
         r"|our|these|this|a|list|names?|current|available|existing|there|each|working) )*"

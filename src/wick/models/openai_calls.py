@@ -6,7 +6,7 @@ from typing import Any
 
 import orjson
 
-from wick.models.wire import dumps
+from wick.models.openai_common import dumps
 from wick.protocols import CallArgs, CallStart, Delta
 
 

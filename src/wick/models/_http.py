@@ -17,8 +17,8 @@ from weakref import WeakKeyDictionary
 
 from wick import constants
 from wick.errors import ConfigError, ModelError
-from wick.models.connections import QUOTED_BYTES, Broken, Connection, Place, Pool, Unreachable
-from wick.models.sse import Events, Whole
+from wick.models._connections import QUOTED_BYTES, Broken, Connection, Place, Pool, Unreachable
+from wick.models._sse import Events, Whole
 from wick.protocols import Delta, Finish
 
 RETRYABLE = frozenset((408, 409, 425, 429, 500, 502, 503, 504, 529))

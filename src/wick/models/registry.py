@@ -19,7 +19,7 @@ from itertools import chain
 from typing import Any
 
 from wick.errors import ConfigError
-from wick.models.http import TimeLimits
+from wick.models._http import TimeLimits
 from wick.models.ollama import installed, ollama_url
 from wick.protocols import Model
 
@@ -60,7 +60,7 @@ def check(spec: str | Mapping[str, Any]) -> None:
 _CLIENTS = {
     "anthropic": ("wick.models.anthropic", "Anthropic"),
     **dict.fromkeys(("openai", "ollama", "gateway", "proxy"), ("wick.models.openai", "OpenAI")),
-    "openai-responses": ("wick.models.responses", "OpenAIResponses"),
+    "openai-responses": ("wick.models.openai_responses", "OpenAIResponses"),
     "local": ("wick.models.local", "Local"),
 }
 
@@ -147,7 +147,7 @@ def _openai(model: str, options: Options) -> Model:
 
 
 def _responses(model: str, options: Options) -> Model:
-    from wick.models.responses import OpenAIResponses
+    from wick.models.openai_responses import OpenAIResponses
 
     return _served(OpenAIResponses, model, _at_home("OPENAI", options))
 

@@ -14,8 +14,8 @@ import orjson
 
 from wick.errors import ConfigError, ModelError
 from wick.messages import ImagePart, Message, Part, Reasoning, TextPart, ToolCall
-from wick.models import http, wire
-from wick.models.http import Server, TimeLimits
+from wick.models import _http, openai_common
+from wick.models._http import Server, TimeLimits
 from wick.protocols import CallArgs, CallStart, Delta, Finish, HoldsSchema, ReasoningDelta, Request, TextDelta, Usage
 from wick.tools import Tool
 
@@ -38,16 +38,16 @@ class OpenAIResponses:
         self,
         model: str,
         *,
-        base_url: str = wire.OPENAI_URL,
+        base_url: str = openai_common.OPENAI_URL,
         api_key: str | None = None,
         name: str = _WIRE,
         headers: Mapping[str, str] | None = None,
-        limits: TimeLimits = wire.DEFAULT_LIMITS,
+        limits: TimeLimits = openai_common.DEFAULT_LIMITS,
     ) -> None:
         if not model:
             raise ConfigError(f"name the model of {name}, as in '{name}:gpt-5'")
         self.model = model
-        self.server = wire.server(name, base_url, "/responses", api_key, headers, limits)
+        self.server = openai_common.server(name, base_url, "/responses", api_key, headers, limits)
 
     @property
     def name(self) -> str:
@@ -58,25 +58,25 @@ class OpenAIResponses:
 
     def refuses(self, part: Part) -> str:
         """Return why a part of a user's message cannot be sent, or an empty text."""
-        return "" if isinstance(part, TextPart) else wire.media_flaw(wire.inline(part))
+        return "" if isinstance(part, TextPart) else openai_common.media_flaw(openai_common.inline(part))
 
     def stream(self, request: Request) -> AsyncGenerator[Delta, None]:
-        return http.stream(self.server, self.body(request), _Response(self.server))
+        return _http.stream(self.server, self.body(request), _Response(self.server))
 
     # -- what is sent -----------------------------------------------------------------------------------------------
 
     def body(self, request: Request) -> bytes:
         """The request as bytes: each message is encoded once, in its life, and each tool."""
-        wire.check_newest(request.messages, self.refuses)
-        head = wire.with_extra(self.server, self._head(request), request, "input", "tools")
-        begun, rest = wire.beginning(f"{_WIRE}:begun", request.messages, self._joined)
+        openai_common.check_newest(request.messages, self.refuses)
+        head = openai_common.with_extra(self.server, self._head(request), request, "input", "tools")
+        begun, rest = openai_common.beginning(f"{_WIRE}:begun", request.messages, self._joined)
         items = [*begun, *self._said(rest)]
-        tools = b",".join(wire.tools(_WIRE, request.tools, _tool))
+        tools = b",".join(openai_common.tools(_WIRE, request.tools, _tool))
         tail = b'],"tools":[' + tools + b"]}" if tools else b"]}"
-        return wire.listed(head + b',"input":[', items, tail)
+        return openai_common.listed(head + b',"input":[', items, tail)
 
     def _head(self, request: Request) -> dict[str, Any]:
-        head = {"model": self.model, "stream": True, "store": False, **wire.settings(self.server, request)}
+        head = {"model": self.model, "stream": True, "store": False, **openai_common.settings(self.server, request)}
         if "stop" in head:
             raise ModelError(f"{self.server.name} has no setting 'stop'; leave it out, or use 'openai:{self.model}'")
         head |= {"instructions": request.system} if request.system else {}
@@ -84,10 +84,10 @@ class OpenAIResponses:
             head["include"] = ["reasoning.encrypted_content"]
         if "max_tokens" in head:
             head["max_output_tokens"] = head.pop("max_tokens")
-        if tool := wire.named(head.get("tool_choice", "auto")):
+        if tool := openai_common.named(head.get("tool_choice", "auto")):
             head["tool_choice"] = {"type": "function", "name": tool}
         if form := head.pop("response_format", None):
-            head["text"] = {"format": wire.json_format(form)}
+            head["text"] = {"format": openai_common.json_format(form)}
         return head
 
     def _joined(self, messages: tuple[Message, ...]) -> bytes:
@@ -98,7 +98,7 @@ class OpenAIResponses:
 
     def _encode(self, message: Message) -> bytes:
         """A message as the items it comes to, with commas between them."""
-        encoded = message.cache[_WIRE] = b",".join(map(wire.dumps, self._items(message)))
+        encoded = message.cache[_WIRE] = b",".join(map(openai_common.dumps, self._items(message)))
         return encoded
 
     def _items(self, message: Message) -> list[dict[str, Any]]:
@@ -116,18 +116,18 @@ class OpenAIResponses:
 def _part(part: Part) -> dict[str, Any]:
     if isinstance(part, TextPart):
         return {"type": "input_text", "text": part.text}
-    part = wire.inline(part)
-    if wire.media_flaw(part):
-        return {"type": "input_text", "text": wire.media_note(part)}
-    if isinstance(part, ImagePart) or wire.media_type(part).startswith("image/"):
-        return {"type": "input_image", "detail": "auto", "image_url": wire.media_url(part)}
+    part = openai_common.inline(part)
+    if openai_common.media_flaw(part):
+        return {"type": "input_text", "text": openai_common.media_note(part)}
+    if isinstance(part, ImagePart) or openai_common.media_type(part).startswith("image/"):
+        return {"type": "input_image", "detail": "auto", "image_url": openai_common.media_url(part)}
     if part.url:
         return {"type": "input_file", "file_url": part.url}
-    return {"type": "input_file", "filename": part.name or "file", "file_data": wire.media_url(part)}
+    return {"type": "input_file", "filename": part.name or "file", "file_data": openai_common.media_url(part)}
 
 
 def _call(call: ToolCall) -> dict[str, Any]:
-    return {"type": "function_call", "call_id": call.id, **wire.called(call)}
+    return {"type": "function_call", "call_id": call.id, **openai_common.called(call)}
 
 
 def _with_thoughts(items: list[dict[str, Any]], thoughts: tuple[Reasoning, ...]) -> list[dict[str, Any]]:
@@ -169,7 +169,7 @@ class _Response:
             try:
                 yield from self._event(orjson.loads(data))
             except (AttributeError, TypeError, ValueError, LookupError):
-                raise wire.unreadable(self.server, data) from None
+                raise openai_common.unreadable(self.server, data) from None
 
     def _event(self, event: dict[str, Any]) -> Iterator[Delta]:
         kind = event.get("type")
@@ -194,7 +194,7 @@ class _Response:
         elif event.get("object") == "response":  # some servers do not stream although they are asked to
             yield from self._whole(event)
         elif kind == "error" or event.get("error"):
-            raise wire.refused(self.server, event.get("error") or event)
+            raise openai_common.refused(self.server, event.get("error") or event)
 
     def _text(self, text: str) -> TextDelta:
         self.said = True
@@ -223,11 +223,13 @@ class _Response:
 
     def _end(self, response: dict[str, Any]) -> Iterator[Delta]:
         if usage := response.get("usage"):
-            cached = wire.count(usage, "input_tokens_details", "cached_tokens")
-            thought = wire.count(usage, "output_tokens_details", "reasoning_tokens")
-            yield Usage(wire.count(usage, "input_tokens"), wire.count(usage, "output_tokens"), cached, thought)
+            cached = openai_common.count(usage, "input_tokens_details", "cached_tokens")
+            thought = openai_common.count(usage, "output_tokens_details", "reasoning_tokens")
+            yield Usage(
+                openai_common.count(usage, "input_tokens"), openai_common.count(usage, "output_tokens"), cached, thought
+            )
         if response.get("error") or response.get("status") == "failed":
-            raise wire.refused(self.server, response.get("error"))
+            raise openai_common.refused(self.server, response.get("error"))
         cut = (response.get("incomplete_details") or {}).get("reason")
         reason = "length" if cut == "max_output_tokens" else str(cut or "")
         if not reason and (status := response.get("status") or "completed") != "completed":
@@ -239,7 +241,7 @@ class _Response:
 
     def end(self) -> Finish:
         if not self.done:
-            raise wire.cut(self.server)
+            raise openai_common.cut(self.server)
         return Finish(self.finish)
 
     def _whole(self, response: dict[str, Any]) -> Iterator[Delta]:

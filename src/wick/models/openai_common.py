@@ -17,7 +17,7 @@ import orjson
 
 from wick.errors import ConfigError, ModelError
 from wick.messages import FilePart, ImagePart, Message, Part, ToolCall
-from wick.models.http import RETRYABLE, Server, TimeLimits, shown_address
+from wick.models._http import RETRYABLE, Server, TimeLimits, shown_address
 from wick.protocols import Request
 from wick.tools import Tool, no_such_tool
 

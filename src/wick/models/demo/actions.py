@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from wick.models.demo import papers
+from wick.models.demo import documents
 from wick.models.demo.instance import LABEL
-from wick.models.demo.words import ASIDE, Words
+from wick.models.demo.text_patterns import ASIDE, Words
 
 MOST_FILES = 8  # that one sentence can have read
 
@@ -214,7 +214,7 @@ def ask_user(clause: Clause) -> Job:
     if between := re.search(r"\bbetween (.+)", said, _I):
         options = [option.strip() for option in re.split(r",| and | or ", between[1]) if option.strip()]
         return _one("ask_user", question="Which one do you choose?", kind="select", options=options)
-    return _one("ask_user", question=papers.title(said).rstrip("?.") + "?" if said else "What should I do next?")
+    return _one("ask_user", question=documents.title(said).rstrip("?.") + "?" if said else "What should I do next?")
 
 
 # -- papers ---------------------------------------------------------------------------------------------------------
@@ -239,8 +239,8 @@ def _subject(clause: Clause, otherwise: str = "") -> tuple[str, str]:
 
 def make_slides(clause: Clause) -> Job:
     topic, path = _subject(clause, "wick")
-    path = path or f"{papers.slug(topic)}-slides.md"
-    act = Act("write_file", {"path": path, "content": papers.slides(topic)})
+    path = path or f"{documents.slug(topic)}-slides.md"
+    act = Act("write_file", {"path": path, "content": documents.slides(topic)})
     return Job((act,), f"I made five slides about {topic}. They are in `{path}`.")
 
 
@@ -248,8 +248,8 @@ def make_table(clause: Clause) -> Job:
     topic, path = _subject(clause)
     topic = re.split(r"\s*\b(?:with |and )*(?:the )?(?:\d+ )?(?:columns?|rows?)\b", topic, flags=_I)[0] or "sales"
     rows = clause.says(r"\b(\d{1,4}) rows?\b")
-    path = path or f"{papers.slug(topic)}.csv"
-    content = papers.table(topic, _columns(clause), int(rows[1]) if rows else 0)
+    path = path or f"{documents.slug(topic)}.csv"
+    content = documents.table(topic, _columns(clause), int(rows[1]) if rows else 0)
     act = Act("write_file", {"path": path, "content": content})
     return Job((act,), f"I made a table of {topic}. It is in `{path}`.")
 
@@ -263,8 +263,8 @@ def _columns(clause: Clause) -> list[str]:
 
 def make_document(clause: Clause) -> Job:
     topic, path = _subject(clause, "wick")
-    kind, path = clause.raw("noun").lower(), path or f"{papers.slug(topic)}.md"
-    act = Act("write_file", {"path": path, "content": papers.document(topic, kind)})
+    kind, path = clause.raw("noun").lower(), path or f"{documents.slug(topic)}.md"
+    act = Act("write_file", {"path": path, "content": documents.document(topic, kind)})
     return Job((act,), f"The {kind} about {topic} is in `{path}`.")
 
 
@@ -274,9 +274,9 @@ def plan(clause: Clause) -> Job:
     topic = re.sub(r"\A(?:to|for) ", "", clause.get("topic") or topic, flags=_I)
     topic = re.sub(r"[\s,]*\b(?:with|using|as|in) (?:a |some )?(?:todos?|to-dos?|steps)\b.*", "", topic, flags=_I)
     topic = topic.strip(" ,.") or "the work"
-    path = path or f"plan-{papers.slug(topic)}.md"
+    path = path or f"plan-{documents.slug(topic)}.md"
     steps = ["See what is there", f"Write the plan to {path}", "Read it again"]
-    file = {"path": path, "content": papers.plan(topic, steps)}
+    file = {"path": path, "content": documents.plan(topic, steps)}
     work = [Act("ls", {"path": "."}), Act("write_file", file), Act("read_file", {"path": path})]
     acts = [act for number, step in enumerate(work) for act in (_todos(steps, number), step)]
     summary = f"The plan for “{topic}” had three todos, and all are done. It is in `{path}`."
@@ -303,4 +303,4 @@ def delegate(clause: Clause) -> Job | None:
     if re.fullmatch(r"|something|anything|it|this|that|work|(?:a|the|some)(?: small)? (?:task|job|work)", prompt, _I):
         prompt = "list the files"
     named = {"agent": agent} if agent not in ("", "another", "one") else {}
-    return _one("task", **named, prompt=papers.title(prompt), description=prompt[:60])
+    return _one("task", **named, prompt=documents.title(prompt), description=prompt[:60])

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from wick.models.demo.actions import Job
 from wick.models.demo.intents import INTENTS, OPENING, SMALL_TALK, Intent
-from wick.models.demo.jobs import Job
-from wick.models.demo.words import Words, listen
+from wick.models.demo.text_patterns import Words, listen
 
 MOST_JOBS = 8
 _MOST_CHARS = 100_000
