@@ -99,7 +99,7 @@ LAZY = {
     "wick._internal.yaml_core": {"yaml"},
     "wick._internal.json_schema": {"jsonschema", "referencing"},
     "wick.workspace.grep": {"re2"},
-    "wick.grammar": {"tree_sitter", "tree_sitter_bash"},
+    "wick.permissions.shell_grammar": {"tree_sitter", "tree_sitter_bash"},
 }
 
 CORE = {"pydantic", "aiohttp", "orjson", "pyyaml", "opentelemetry-api"}

@@ -11,12 +11,12 @@ import pytest
 
 from denials import WAYS, Shells, fill, generate
 from ordinary import ORDINARY
-from wick import grammar, shell, shell_programs, shell_syntax, specifiers
 from wick.capabilities.permissions import Permissions
 from wick.constants import SHELL_COMMANDS, SHELL_TOKENS
-from wick.lexing import Word
-from wick.shell import read
-from wick.shell_syntax import Budget, parse
+from wick.permissions import shell, shell_grammar, shell_programs, shell_syntax, specifiers
+from wick.permissions.shell import read
+from wick.permissions.shell_lexer import Word
+from wick.permissions.shell_syntax import Budget, parse
 
 FULL = bool(os.environ.get("WICK_FULL"))
 COUNT = 20_000 if FULL else 150
@@ -319,7 +319,7 @@ class Counted(Budget):
 def test_reading_is_bounded_by_work(length: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever is repeated: few steps, few commands, and only a text within the bounds is given to the grammar."""
     given = list[str]()
-    real: Callable[[str], grammar.Seen] = shell.look
+    real: Callable[[str], shell_grammar.Seen] = shell.look
     monkeypatch.setattr(shell, "look", lambda text: given.append(text) or real(text))
     for unit in UNITS:
         text, budget = (unit * length)[:length], Counted()

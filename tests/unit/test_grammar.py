@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from wick.errors import MissingExtra
-from wick.grammar import grammar, look
+from wick.permissions.shell_grammar import grammar, look
 
 
 def seen(text: str) -> list[list[str]]:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from wick.lexing import Unclear, Word, lex, made
+from wick.permissions.shell_lexer import Unclear, Word, lex, made
 
 
 def words(text: str) -> list[list[str]]:

@@ -14,8 +14,8 @@ from stubs import COMMANDS, Ran, Stubs
 from wick import Tool, tool
 from wick.constants import RULE_CHARS
 from wick.errors import ConfigError
-from wick.rules import POLICIES, SHELL_POLICY, Given, Rule, Subject, allowing, met, rule
-from wick.specifiers import Met
+from wick.permissions.rules import POLICIES, SHELL_POLICY, Given, Rule, Subject, allowing, met, rule
+from wick.permissions.specifiers import Met
 
 
 @tool(kind="shell")

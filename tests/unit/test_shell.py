@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from stubs import COMMANDS
 from wick.constants import SHELL_CHARS, SHELL_COMMANDS, SHELL_WORDS
-from wick.shell import read
+from wick.permissions.shell import read
 
 
 def commands(text: str) -> list[str]:

@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wick.errors import ConfigError
-from wick.lexing import Word
-from wick.shell import Command, read
-from wick.specifiers import Files, Host, Met, Place, Words, like, most
+from wick.permissions.shell import Command, read
+from wick.permissions.shell_lexer import Word
+from wick.permissions.specifiers import Files, Host, Met, Place, Words, like, most
 
 
 @pytest.mark.parametrize(

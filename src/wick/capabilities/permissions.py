@@ -18,8 +18,8 @@ from wick.decisions import Ask, Block
 from wick.errors import BackendError, ConfigError
 from wick.hooks import Hook, guard
 from wick.operations import Run, ToolUse
+from wick.permissions.rules import POLICIES, Given, Rule, Subject, Type, allowing, met, rule
 from wick.protocols import Backend
-from wick.rules import POLICIES, Given, Rule, Subject, Type, allowing, met, rule
 from wick.threads import Thread
 from wick.tools import Tool
 

@@ -21,8 +21,8 @@ from wick.config_schema import nearest
 from wick.errors import ConfigError
 from wick.executables.trust import at_home
 from wick.models import resolve
+from wick.permissions.rules import rule
 from wick.protocols import Backend
-from wick.rules import rule
 
 HOME = "~/.wick"
 HARMLESS = (

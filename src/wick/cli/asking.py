@@ -24,7 +24,7 @@ from wick.cli.printing import plain
 from wick.constants import DETAIL_CHARS, DETAIL_LINES
 from wick.errors import WickError
 from wick.events import ApprovalRequest
-from wick.rules import rule
+from wick.permissions.rules import rule
 
 WORDS: dict[str, Choice] = {
     **dict.fromkeys(("y", "yes"), "allow"),

@@ -20,7 +20,7 @@ from wick.config import Config
 from wick.errors import ConfigError, WickError
 from wick.mcp_servers.config import read_servers
 from wick.models import resolve
-from wick.rules import Type, rule
+from wick.permissions.rules import Type, rule
 
 MOST = 100  # problems of one file
 

@@ -27,7 +27,7 @@ from wick.executables.settings import Entry, Settings
 from wick.executables.transcript import Transcript
 from wick.messages import Message
 from wick.operations import Operation, Run, ToolUse
-from wick.rules import Subject, met
+from wick.permissions.rules import Subject, met
 from wick.stores.large_results import keep
 from wick.threads import Thread
 

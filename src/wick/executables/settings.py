@@ -22,7 +22,7 @@ from wick._internal.frozen import canonical
 from wick.errors import BackendError, ConfigError
 from wick.executables.failing import Fail, words
 from wick.executables.found import Standing
-from wick.rules import Rule, rule
+from wick.permissions.rules import Rule, rule
 from wick.workspace.grep import Search
 
 logger = logging.getLogger(__name__)

@@ -10,29 +10,13 @@ from typing import Any
 import pytest
 
 from kit import User, call, calls, entries, execute, result_of, results
-from wick import (
-    Agent,
-    Allow,
-    Ask,
-    Block,
-    Limits,
-    Run,
-    Scripted,
-    Thread,
-    Tool,
-    ToolCall,
-    ToolUse,
-    before,
-    guard,
-    rules,
-    shell,
-    tool,
-)
+from wick import Agent, Allow, Ask, Block, Limits, Run, Scripted, Thread, Tool, ToolCall, ToolUse, before, guard, tool
 from wick.backends.local import Local
 from wick.capabilities.permissions import PLAN, Permissions, Verdict
 from wick.capabilities.sessions import Sessions
 from wick.constants import SHELL_INLINE_CHARS
 from wick.errors import ConfigError
+from wick.permissions import rules, shell
 from wick.replay import replay
 from wick.stores.in_memory import InMemory
 

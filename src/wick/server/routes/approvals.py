@@ -10,6 +10,7 @@ from pydantic import BaseModel, Field, JsonValue
 
 from wick._internal.frozen import thaw
 from wick._internal.worker_threads import in_thread
+from wick.permissions.shell import read
 from wick.protocols import Summary
 from wick.server.dependencies import Caller, Wick
 from wick.server.errors import not_found
@@ -17,7 +18,6 @@ from wick.server.identity import User
 from wick.server.routing import Router
 from wick.server.service import Service
 from wick.server.strict import Strict
-from wick.shell import read
 
 router = Router(prefix="/approvals", tags=["approvals"])
 

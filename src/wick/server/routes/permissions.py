@@ -7,7 +7,7 @@ from typing import Literal
 from pydantic import BaseModel, Field, JsonValue
 
 from wick.capabilities.permissions import Mode, Permissions
-from wick.rules import POLICIES, Rule
+from wick.permissions.rules import POLICIES, Rule
 from wick.server.building import Instance
 from wick.server.dependencies import Caller, Wick
 from wick.server.errors import not_found

@@ -14,8 +14,8 @@ from unicodedata import normalize
 from urllib.parse import urlsplit
 
 from wick.errors import BackendError, ConfigError
-from wick.lexing import Word
-from wick.shell import LOOSE, Command, Script, simplify
+from wick.permissions.shell import LOOSE, Command, Script, simplify
+from wick.permissions.shell_lexer import Word
 from wick.workspace.globs import Glob
 
 Met = Literal["yes", "maybe", "no"]

@@ -24,10 +24,10 @@ from typing import Any, Literal, TypeVar
 from wick._internal.aliases import tool_aliases, tool_name
 from wick.constants import RULE_CHARS
 from wick.errors import ConfigError
-from wick.grammar import grammar
-from wick.lexing import Redirect
-from wick.shell import Script, read
-from wick.specifiers import Files, Host, Met, Place, Words, most
+from wick.permissions.shell import Script, read
+from wick.permissions.shell_grammar import grammar
+from wick.permissions.shell_lexer import Redirect
+from wick.permissions.specifiers import Files, Host, Met, Place, Words, most
 from wick.tools import Tool
 
 Type = Literal["deny", "ask", "allow"]

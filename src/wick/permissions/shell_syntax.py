@@ -14,7 +14,7 @@ import re
 from dataclasses import dataclass, field
 
 from wick.constants import SHELL_ASSIGNMENTS, SHELL_COMMANDS, SHELL_NESTED, SHELL_REDIRECTS, SHELL_TOKENS, SHELL_WORDS
-from wick.lexing import Redirect, Unclear, Word, Words, decode_ansi, is_assignment, is_seen, made
+from wick.permissions.shell_lexer import Redirect, Unclear, Word, Words, decode_ansi, is_assignment, is_seen, made
 
 Piece = str | tuple[str]
 

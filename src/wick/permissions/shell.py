@@ -5,9 +5,9 @@
     script.redirects     log, which is written
     script.opaque        why it cannot be known in full; nothing here
 
-Two readers parse a command: `wick.shell_syntax`, which is linear and knows where bash and dash differ, and
-`wick.grammar`, which is tree-sitter's. Where they do not agree word for word, something may run that is not seen, and a
-command with an unknown name says so. A command without expansions must be the same to `wick.lexing` as well.
+Two readers parse a command: `wick.permissions.shell_syntax`, which is linear and knows where bash and dash differ, and
+`wick.permissions.shell_grammar`, which is tree-sitter's. Where they do not agree word for word, something may run that is not seen, and a
+command with an unknown name says so. A command without expansions must be the same to `wick.permissions.shell_lexer` as well.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from wick.constants import (
     SHELL_WORDS,
     SHELL_WRAPPED,
 )
-from wick.grammar import UNKNOWN, look
-from wick.inline_code import is_plain_awk, is_plain_sed
-from wick.lexing import Redirect, Unclear, Word, Words, is_assignment, lex
-from wick.shell_programs import (
+from wick.permissions.inline_code import is_plain_awk, is_plain_sed
+from wick.permissions.shell_grammar import UNKNOWN, look
+from wick.permissions.shell_lexer import Redirect, Unclear, Word, Words, is_assignment, lex
+from wick.permissions.shell_programs import (
     CALCULATE,
     CHANGES,
     CODE,
@@ -60,7 +60,7 @@ from wick.shell_programs import (
     names_program,
     runs_from_tar,
 )
-from wick.shell_syntax import Budget, Parsed, SimpleCommand, parse
+from wick.permissions.shell_syntax import Budget, Parsed, SimpleCommand, parse
 
 
 @dataclass(frozen=True, slots=True)

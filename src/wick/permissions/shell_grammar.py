@@ -10,7 +10,7 @@ from typing import Any
 
 from wick.constants import SHELL_DEPTH
 from wick.errors import MissingExtra
-from wick.lexing import Redirect, Unclear, Word, Words, decode_ansi, made
+from wick.permissions.shell_lexer import Redirect, Unclear, Word, Words, decode_ansi, made
 
 UNKNOWN = Word("…", fixed=False)  # any words at all
 

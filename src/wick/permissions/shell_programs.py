@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from wick.inline_code import Check, is_never_plain, is_plain_perl, is_plain_python
-from wick.lexing import Word, Words
+from wick.permissions.inline_code import Check, is_never_plain, is_plain_perl, is_plain_python
+from wick.permissions.shell_lexer import Word, Words
 
 
 @dataclass(frozen=True, slots=True)
