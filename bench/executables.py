@@ -23,8 +23,8 @@ from measure import Rows, groups, main, table
 
 import wick.program
 from backends import Key, Run, measure
-from wick.executables.running import Runner
-from wick.executables.serving import Serving
+from wick.hook_programs.runner import Runner
+from wick.hook_programs.worker import Serving
 
 IN_FLIGHT = (1, 32)
 CALL = {

@@ -11,14 +11,15 @@ from wick import constants
 from wick._internal.aliases import POINTS
 from wick.capability import Capability
 from wick.errors import ConfigError
-from wick.executables import discovery, single, sources
-from wick.executables.claude import SettingsHooks
-from wick.executables.failing import Fail, shown
-from wick.executables.found import Found, Listed
-from wick.executables.running import Runner
-from wick.executables.settings import Entry
-from wick.executables.trust import DEFAULT, Trust
-from wick.executables.warm import Warm
+from wick.hook_programs import discovery
+from wick.hook_programs import hooks as single
+from wick.hook_programs.claude import SettingsHooks, sources
+from wick.hook_programs.claude.settings import Entry
+from wick.hook_programs.failure_policy import Fail, shown
+from wick.hook_programs.registry import Found, Listed
+from wick.hook_programs.runner import Runner
+from wick.hook_programs.trust import DEFAULT, Trust
+from wick.hook_programs.worker_pool import Warm
 from wick.hooks import Hook
 from wick.tools import Tool
 

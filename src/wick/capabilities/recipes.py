@@ -15,8 +15,8 @@ from wick.capability import Capability
 from wick.decisions import Block, Continue, Decision
 from wick.delegation import OWN_ANSWER
 from wick.errors import ConfigError, HookError
-from wick.executables import kodelet
-from wick.executables.exact import agreed, remember, screen
+from wick.hook_programs import kodelet
+from wick.hook_programs.agreements import agreed, remember, screen
 from wick.hooks import after, before, guard
 from wick.messages import Message, TextPart, user
 from wick.operations import ModelCall, Operation, Run, Step, ToolUse

@@ -19,7 +19,7 @@ from wick.config import DEFAULT, Config, load
 from wick.config_build import AgentConfig
 from wick.config_schema import nearest
 from wick.errors import ConfigError
-from wick.executables.trust import at_home
+from wick.hook_programs.trust import at_home
 from wick.models import resolve
 from wick.permissions.rules import rule
 from wick.protocols import Backend

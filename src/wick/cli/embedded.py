@@ -40,7 +40,7 @@ from wick.cli.shelf import Shelf, thread_info
 from wick.config_build import AgentConfig
 from wick.errors import ConfigError, StoreError, WickError
 from wick.events import Event
-from wick.executables.found import Listed
+from wick.hook_programs.registry import Listed
 from wick.hooks import Hook, rings
 from wick.operations import OPERATIONS
 from wick.protocols import Backend, Summary

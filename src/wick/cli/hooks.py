@@ -24,8 +24,8 @@ from wick.cli.printing import JSON, plain, print_json, print_table, working
 from wick.cli.templates import EVENTS, LANGUAGES, program
 from wick.cli.trying import Verdict, tried, tried_handler
 from wick.errors import ConfigError
-from wick.executables.found import Listed
-from wick.executables.trust import at_home
+from wick.hook_programs.registry import Listed
+from wick.hook_programs.trust import at_home
 from wick.hooks import Hook, rings
 from wick.operations import OPERATIONS
 

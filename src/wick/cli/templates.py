@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from wick.errors import ConfigError
-from wick.executables.kodelet import EVENTS as EVENTS
+from wick.hook_programs.kodelet import EVENTS as EVENTS
 
 LANGUAGES = ("python", "sh", "node")
 

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from time import perf_counter
 from typing import Any
 
-from wick.executables.answers import Unfit, answered, parsed
-from wick.executables.claude_answers import Said
-from wick.executables.failing import Fail, decides
-from wick.executables.found import Found
-from wick.executables.handlers import call
-from wick.executables.running import Ran, Runner, blocking
-from wick.executables.settings import Entry
+from wick.hook_programs.answers import Unfit, answered, parsed
+from wick.hook_programs.claude.answers import Said
+from wick.hook_programs.claude.handlers import call
+from wick.hook_programs.claude.settings import Entry
+from wick.hook_programs.failure_policy import Fail, decides
+from wick.hook_programs.registry import Found
+from wick.hook_programs.runner import Ran, Runner, blocking
 
 ID = "1"  # of the only line that a program is sent
 

@@ -10,9 +10,9 @@ from shlex import quote
 from typing import Any
 
 from wick import Agent, Hook, Scripted, Tool, tool
-from wick.executables.claude import SettingsHooks
-from wick.executables.running import Runner
-from wick.executables.settings import Settings, parse
+from wick.hook_programs.claude import SettingsHooks
+from wick.hook_programs.claude.settings import Settings, parse
+from wick.hook_programs.runner import Runner
 from wick.protocols import Model
 
 Json = dict[str, Any]

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from wick.capabilities.executables import Executables
-from wick.executables.running import Runner
-from wick.executables.serving import Failed, Serving
+from wick.hook_programs.runner import Runner
+from wick.hook_programs.worker import Failed, Serving
 
 # What every program here is made of: a test gives `answer(call)`, or a `serve()` of its own.
 SCRIPT = """#!{python} -IS

@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 from kit import call, execute
 from wick import Run, Step, ToolUse, user
 from wick.decisions import Block, Stop
-from wick.executables import kodelet, points
-from wick.executables.answers import Unfit, encoded, parsed
-from wick.executables.claude_answers import Said, verdict
-from wick.executables.handlers import heard
-from wick.executables.running import Ran
-from wick.executables.settings import Entry
+from wick.hook_programs import kodelet, wick_protocol
+from wick.hook_programs.answers import Unfit, encoded, parsed
+from wick.hook_programs.claude.answers import Said, verdict
+from wick.hook_programs.claude.handlers import heard
+from wick.hook_programs.claude.settings import Entry
+from wick.hook_programs.runner import Ran
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=9),
@@ -85,7 +85,7 @@ def test_a_wrong_type_in_a_field_of_one_program_per_hook(place: tuple[str, str],
 def test_a_wrong_type_in_a_field_of_a_point(place: tuple[str, str], value: Any) -> None:
     event, field = place
     try:
-        points.read(parsed(encoded({field: value})), event, an_operation(event))
+        wick_protocol.read(parsed(encoded({field: value})), event, an_operation(event))
     except Unfit:
         return
     assert fits(value, POINTS[event][field])

@@ -7,7 +7,7 @@ import pytest
 from kit import entries
 from wick import Block, Run
 from wick.errors import HookError
-from wick.executables.failing import Fail, decides, failed, shown, words
+from wick.hook_programs.failure_policy import Fail, decides, failed, shown, words
 
 DECIDING = ("before_tool_call", "user_message_send", "PreToolUse", "UserPromptSubmit", "before_step", "guard_run")
 WATCHING = (

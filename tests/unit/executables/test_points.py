@@ -24,9 +24,9 @@ from wick import (
     user,
 )
 from wick._internal.aliases import POINT_NAMES
-from wick.executables.answers import Unfit, answered, parsed
-from wick.executables.points import payload, read, tool_result
-from wick.executables.running import Ran
+from wick.hook_programs.answers import Unfit, answered, parsed
+from wick.hook_programs.runner import Ran
+from wick.hook_programs.wick_protocol import payload, read, tool_result
 from wick.operations import Operation, Result
 
 

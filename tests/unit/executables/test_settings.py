@@ -14,9 +14,9 @@ from kit import call, calls, result_of
 from wick import Agent, Scripted
 from wick.capabilities.executables import Executables
 from wick.errors import ConfigError
-from wick.executables.settings import Settings, from_bytes, merge, parse, read
-from wick.executables.sources import load, named_files, trustable
-from wick.executables.trust import Trust
+from wick.hook_programs.claude.settings import Settings, from_bytes, merge, parse, read
+from wick.hook_programs.claude.sources import load, named_files, trustable
+from wick.hook_programs.trust import Trust
 
 CHECK = ".claude/hooks/check.sh"
 

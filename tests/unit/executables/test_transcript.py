@@ -10,7 +10,7 @@ from pathlib import Path
 
 from kit import call, calls
 from wick import Message, Thread, user
-from wick.executables.transcript import Transcript
+from wick.hook_programs.claude.transcript import Transcript
 
 
 def said(path: str) -> list[str]:

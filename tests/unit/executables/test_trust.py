@@ -13,7 +13,7 @@ import pytest
 
 from wick.capabilities.executables import Executables
 from wick.errors import ConfigError
-from wick.executables.trust import (
+from wick.hook_programs.trust import (
     CHANGED,
     NOT_TRUSTED,
     SETTLED_SECONDS,
@@ -134,11 +134,11 @@ def test_two_who_write_at_once_lose_nothing(tmp_path: Path) -> None:
 
 def test_a_check_reads_a_file_again_only_when_it_looks_different(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     known, read = hashed(file), []
-    monkeypatch.setattr("wick.executables.trust.hashed", lambda path: read.append(path) or known)
-    monkeypatch.setattr("wick.executables.trust.SETTLED_SECONDS", 3600)
+    monkeypatch.setattr("wick.hook_programs.trust.hashed", lambda path: read.append(path) or known)
+    monkeypatch.setattr("wick.hook_programs.trust.SETTLED_SECONDS", 3600)
     check = checking(file, known)
     assert [check(), check()] == ["", ""] and len(read) == 2  # it was written a moment ago, and may be again
-    monkeypatch.setattr("wick.executables.trust.SETTLED_SECONDS", SETTLED_SECONDS)
+    monkeypatch.setattr("wick.hook_programs.trust.SETTLED_SECONDS", SETTLED_SECONDS)
     time.sleep(2 * SETTLED_SECONDS)
     assert [check(), check(), check()] == ["", "", ""] and len(read) == 3
     os.utime(file, ns=(1, 1))
@@ -249,7 +249,7 @@ def test_a_file_that_loses_its_execute_bit_is_a_part_again(trust: Trust, tmp_pat
 def test_a_folder_where_every_new_file_is_taken_for_a_program_is_noticed(
     trust: Trust, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("wick.executables.trust.is_apart", lambda path, folder, trusted: True)
+    monkeypatch.setattr("wick.hook_programs.trust.is_apart", lambda path, folder, trusted: True)
     (tmp_path / "check").write_text("#!/bin/sh\n")
     trust.trust(parts(tmp_path))
     (tmp_path / "json.py").write_text("")
@@ -273,7 +273,7 @@ def test_a_file_that_others_may_write_trusts_nothing(trust: Trust, file: Path) -
 def test_who_waits_long_for_somebody_else_is_told(
     trust: Trust, file: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("wick.executables.trust.LOCK_SECONDS", 0.05)
+    monkeypatch.setattr("wick.hook_programs.trust.LOCK_SECONDS", 0.05)
     trust.trust([file])
     with open(f"{trust.path}.lock") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

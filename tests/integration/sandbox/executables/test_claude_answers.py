@@ -14,8 +14,8 @@ from wick import Agent, FunctionModel, Message, Result, Scripted, Thread, consta
 from wick.backends.local import Local
 from wick.capabilities.filesystem import Filesystem
 from wick.capabilities.summarization import Summarization
-from wick.executables.answers import Unfit
-from wick.executables.claude_answers import checked
+from wick.hook_programs.answers import Unfit
+from wick.hook_programs.claude.answers import checked
 
 
 async def used(folder: Path, hooks: Any, model: Scripted | None = None, **options: Any) -> Result:

@@ -10,7 +10,7 @@ from programs import Programs
 from wick import Agent, Run, Scripted, Step, Tool, ToolCall, ToolUse, before, tool, user
 from wick.capabilities.executables import Executables
 from wick.capabilities.subagents import Subagents
-from wick.executables.exact import agreed, exactly, remember
+from wick.hook_programs.agreements import agreed, exactly, remember
 
 
 def use(**args: str) -> ToolUse:

@@ -14,7 +14,7 @@ import pytest
 from wick import constants
 from wick.backends.daemon_client import on_host
 from wick.errors import BackendError
-from wick.executables.pipes import Pipe
+from wick.hook_programs.pipe import Pipe
 
 ECHO = 'while read -r line; do echo "$line"; done'
 

@@ -12,7 +12,7 @@ from programs import Programs
 from sandboxed import needs_bubblewrap
 from wick import constants
 from wick.errors import ConfigError
-from wick.executables.running import Ran, Runner, blocking
+from wick.hook_programs.runner import Ran, Runner, blocking
 from wickds import MARK, eventually, marked
 
 

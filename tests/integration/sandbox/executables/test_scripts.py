@@ -14,7 +14,7 @@ from wick import Agent, Result, Scripted, ToolCall
 from wick.backends.local import Local
 from wick.capabilities.executables import Executables
 from wick.capabilities.filesystem import Filesystem
-from wick.executables.trust import Trust
+from wick.hook_programs.trust import Trust
 
 SCRIPTS = Path(__file__).parents[3] / "support" / "executables" / "scripts"
 KEY = "AKIA" + "ABCDEFGHIJKLMNOP"

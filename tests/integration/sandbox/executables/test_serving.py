@@ -15,7 +15,7 @@ import pytest
 
 from executables.warm_kit import FAILURES, Kept, Make, gone, problem, runs
 from wick.backends.sandbox.selection import choose
-from wick.executables.serving import Failed
+from wick.hook_programs.worker import Failed
 
 # -- calls ----------------------------------------------------------------------------------------------------------
 

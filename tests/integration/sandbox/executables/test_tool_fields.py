@@ -15,9 +15,9 @@ from wick.capabilities.filesystem import Filesystem
 from wick.capabilities.skills import Skills
 from wick.capabilities.subagents import Subagents
 from wick.capabilities.todos import Todos
-from wick.executables import kodelet, tool_fields
-from wick.executables.claude_names import Place
-from wick.executables.tool_fields import CLAUDE, KODELET, KODELET_VALUES, convert, restore, translate
+from wick.hook_programs import kodelet, tool_fields
+from wick.hook_programs.claude.names import Place
+from wick.hook_programs.tool_fields import CLAUDE, KODELET, KODELET_VALUES, convert, restore, translate
 from wick.tools import Tool, tool
 
 Json = dict[str, Any]

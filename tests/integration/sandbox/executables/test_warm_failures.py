@@ -12,7 +12,7 @@ from executables.warm_kit import FAILURES, Make
 from kit import call, calls, echoer, entries, result_of, results, talker
 from wick import Agent, Scripted, Thread
 from wick.capabilities.executables import Executables
-from wick.executables.trust import Trust
+from wick.hook_programs.trust import Trust
 
 # -- failures in an agent -------------------------------------------------------------------------------------------
 

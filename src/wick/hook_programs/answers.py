@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NoReturn
 
 from wick._internal.frozen import freeze, thaw
-from wick.executables.failing import words
-from wick.executables.running import Ran
+from wick.hook_programs.failure_policy import words
+from wick.hook_programs.runner import Ran
 
 
 class Unfit(ValueError):

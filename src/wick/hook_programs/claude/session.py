@@ -16,15 +16,15 @@ from wick import constants
 from wick._internal.aliases import POINTS
 from wick._internal.prompt_text import fenced
 from wick.errors import ConfigError
-from wick.executables import handlers
-from wick.executables.answers import encoded
-from wick.executables.claude_answers import Said, failure, stop
-from wick.executables.claude_names import Place
-from wick.executables.failing import shown
-from wick.executables.found import Listed
-from wick.executables.running import Runner
-from wick.executables.settings import Entry, Settings
-from wick.executables.transcript import Transcript
+from wick.hook_programs.answers import encoded
+from wick.hook_programs.claude import handlers
+from wick.hook_programs.claude.answers import Said, failure, stop
+from wick.hook_programs.claude.names import Place
+from wick.hook_programs.claude.settings import Entry, Settings
+from wick.hook_programs.claude.transcript import Transcript
+from wick.hook_programs.failure_policy import shown
+from wick.hook_programs.registry import Listed
+from wick.hook_programs.runner import Runner
 from wick.messages import Message
 from wick.operations import Operation, Run, ToolUse
 from wick.permissions.rules import Subject, met

@@ -10,9 +10,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from wick import constants
 from wick.decisions import Ask, Block, Stop
-from wick.executables.answers import Unfit
-from wick.executables.failing import decides, failed, words
-from wick.executables.settings import Entry
+from wick.hook_programs.answers import Unfit
+from wick.hook_programs.claude.settings import Entry
+from wick.hook_programs.failure_policy import decides, failed, words
 from wick.operations import Run
 
 Permission = Literal["allow", "deny", "ask", "defer"]

@@ -10,11 +10,11 @@ from typing import Any
 from wick._internal.frozen import canonical
 from wick.decisions import Allow, Ask, Block, Question, Stop
 from wick.errors import HookError, InvalidArgs
-from wick.executables.claude_answers import Said, Verdict, failure, refusal, stop, verdict
-from wick.executables.claude_names import Place
-from wick.executables.claude_session import Session
-from wick.executables.exact import agreed, remember
-from wick.executables.settings import Entry
+from wick.hook_programs.agreements import agreed, remember
+from wick.hook_programs.claude.answers import Said, Verdict, failure, refusal, stop, verdict
+from wick.hook_programs.claude.names import Place
+from wick.hook_programs.claude.session import Session
+from wick.hook_programs.claude.settings import Entry
 from wick.messages import ToolResult
 from wick.operations import Run, ToolUse
 

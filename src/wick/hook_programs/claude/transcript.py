@@ -15,7 +15,7 @@ from uuid import NAMESPACE_URL, uuid5
 from weakref import finalize
 
 from wick._internal.worker_threads import in_thread
-from wick.executables.claude_names import called
+from wick.hook_programs.claude.names import called
 from wick.messages import Message
 from wick.threads import Entry, Thread
 

@@ -31,7 +31,7 @@ from typing import Any
 from wick import constants
 from wick._internal.frozen import digest
 from wick.errors import ConfigError
-from wick.executables.found import Standing
+from wick.hook_programs.registry import Standing
 
 Path_ = str | os.PathLike[str]
 Row = dict[str, Any]

@@ -9,7 +9,7 @@ from typing import Any
 
 from wick._internal.aliases import TOOLS, tool_aliases, tool_name
 from wick._internal.frozen import thaw
-from wick.executables.tool_fields import CLAUDE, CLAUDE_VALUES, convert, restore, translate
+from wick.hook_programs.tool_fields import CLAUDE, CLAUDE_VALUES, convert, restore, translate
 from wick.messages import ToolCall, ToolResult
 from wick.operations import ToolUse
 from wick.tools import Tool

@@ -23,10 +23,10 @@ from wick.backends.daemon_client import on_host
 from wick.backends.local import DEFAULT_LIMITS
 from wick.backends.sandbox.launch import Launch, Place
 from wick.errors import BackendError
-from wick.executables.answers import Unfit, encoded, parsed
-from wick.executables.failing import words
-from wick.executables.pipes import Pipe
-from wick.executables.running import Runner
+from wick.hook_programs.answers import Unfit, encoded, parsed
+from wick.hook_programs.failure_policy import words
+from wick.hook_programs.pipe import Pipe
+from wick.hook_programs.runner import Runner
 from wick.workspace.processes import clean_environment
 from wick.workspace.protected import PROTECTED
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from wick.executables.failing import Fail
+from wick.hook_programs.failure_policy import Fail
 
 Protocol = Literal["run", "lines", "settings"]
 Standing = Literal["trusted", "untrusted", "changed"]

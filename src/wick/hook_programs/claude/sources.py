@@ -19,10 +19,10 @@ from pathlib import Path
 from typing import Any
 
 from wick.errors import ConfigError
-from wick.executables.failing import DECIDING
-from wick.executables.handlers import PROJECT
-from wick.executables.settings import EVENTS, Entry, Settings, from_bytes, merge, parse, read
-from wick.executables.trust import Trust, at_home, is_apart, parts, watching
+from wick.hook_programs.claude.handlers import PROJECT
+from wick.hook_programs.claude.settings import EVENTS, Entry, Settings, from_bytes, merge, parse, read
+from wick.hook_programs.failure_policy import DECIDING
+from wick.hook_programs.trust import Trust, at_home, is_apart, parts, watching
 
 logger = logging.getLogger(__name__)
 

@@ -23,8 +23,8 @@ from typing import Any
 from wick._internal.frozen import thaw
 from wick.decisions import Ask, Block, Continue, Decision, Stop
 from wick.errors import InvalidArgs
-from wick.executables.answers import Unfit, only
 from wick.hook_checks import allowed
+from wick.hook_programs.answers import Unfit, only
 from wick.messages import Message, ToolResult, user
 from wick.operations import ModelCall, Operation, Result, Run, Step, ToolUse
 

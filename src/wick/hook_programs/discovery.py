@@ -22,12 +22,12 @@ from typing import Any
 from wick import constants
 from wick._internal import aliases
 from wick.errors import ConfigError, HookError
-from wick.executables.answers import Unfit, only, parsed
-from wick.executables.failing import Fail, words
-from wick.executables.found import Found, Protocol
-from wick.executables.kodelet import EVENTS
-from wick.executables.running import Ran, Runner, blocking
-from wick.executables.trust import Trust, at_home, checking, guarding, parts
+from wick.hook_programs.answers import Unfit, only, parsed
+from wick.hook_programs.failure_policy import Fail, words
+from wick.hook_programs.kodelet import EVENTS
+from wick.hook_programs.registry import Found, Protocol
+from wick.hook_programs.runner import Ran, Runner, blocking
+from wick.hook_programs.trust import Trust, at_home, checking, guarding, parts
 from wick.hooks import patterns
 
 logger = logging.getLogger(__name__)

@@ -13,11 +13,11 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Protocol
 
 from wick.decisions import Block, Continue, Decision, Stop
-from wick.executables import points
-from wick.executables.answers import Unfit
-from wick.executables.exact import agreed, exactly, remember, screen
-from wick.executables.failing import decides, failed
-from wick.executables.found import Found
+from wick.hook_programs import wick_protocol
+from wick.hook_programs.agreements import agreed, exactly, remember, screen
+from wick.hook_programs.answers import Unfit
+from wick.hook_programs.failure_policy import decides, failed
+from wick.hook_programs.registry import Found
 from wick.hooks import Hook, Next, matcher
 from wick.messages import Message
 from wick.operations import OPERATIONS, ModelCall, Operation, Run, ToolUse
@@ -54,7 +54,7 @@ class Language(Protocol):
 
 
 class Plain:
-    """wick's own points, as `wick.executables.points` has them."""
+    """wick's own points, as `wick.hook_programs.wick_protocol` has them."""
 
     def __init__(self, point: str) -> None:
         self.event = self.point = point
@@ -63,13 +63,13 @@ class Plain:
         return True
 
     def tell(self, op: Operation[Any], cwd: str, phase: str = "") -> Json:
-        return points.payload(op, self.point, cwd=cwd, phase=phase)
+        return wick_protocol.payload(op, self.point, cwd=cwd, phase=phase)
 
     def tell_message(self, run: Run, message: Message, cwd: str) -> Json:
-        return {**self.tell(run, cwd), "input": points.spoken([message])}
+        return {**self.tell(run, cwd), "input": wick_protocol.spoken([message])}
 
     def hear(self, answer: Json, op: Operation[Any]) -> Decision | None:
-        return points.read(answer, self.point, op)
+        return wick_protocol.read(answer, self.point, op)
 
 
 def hooks(found: Found, language: Language, ask: Ask, *, cwd: str, timeout: float) -> list[Hook]:

@@ -18,9 +18,9 @@ from typing import Any
 from wick._internal.aliases import POINTS
 from wick._internal.frozen import thaw
 from wick.decisions import Block, Continue, Decision, Stop
-from wick.executables.answers import Unfit, only
-from wick.executables.points import spoken, take_args
-from wick.executables.tool_fields import KODELET, KODELET_VALUES, convert, restore, translate
+from wick.hook_programs.answers import Unfit, only
+from wick.hook_programs.tool_fields import KODELET, KODELET_VALUES, convert, restore, translate
+from wick.hook_programs.wick_protocol import spoken, take_args
 from wick.messages import Message, ToolResult
 from wick.operations import Operation, Run, Step, ToolUse
 

@@ -5,7 +5,7 @@
     await program.close()
 
 `<program> hook` says where it stands, `<program> serve` reads `{"id", "event", …}` and writes `{"id", …}`; what an
-event tells and what an answer may say is in `wick.executables.points`. An answer `{"id", "error"}` says that the
+event tells and what an answer may say is in `wick.hook_programs.wick_protocol`. An answer `{"id", "error"}` says that the
 program could not decide. To use a tool, the event is `tool`, with `tool` and `args`, and the answer has an `output`.
 """
 
@@ -17,14 +17,14 @@ from typing import Any
 
 from wick import constants, tools
 from wick.errors import ConfigError, ToolError, Uncertain
-from wick.executables import standing
-from wick.executables.answers import Unfit, only
-from wick.executables.failing import words
-from wick.executables.found import Found
-from wick.executables.running import Runner
-from wick.executables.serving import Failed, Serving
-from wick.executables.single import language
-from wick.executables.standing import Json
+from wick.hook_programs import long_running
+from wick.hook_programs.answers import Unfit, only
+from wick.hook_programs.failure_policy import words
+from wick.hook_programs.hooks import language
+from wick.hook_programs.long_running import Json
+from wick.hook_programs.registry import Found
+from wick.hook_programs.runner import Runner
+from wick.hook_programs.worker import Failed, Serving
 from wick.hooks import Hook
 from wick.tools import Tool
 
@@ -49,7 +49,7 @@ class Warm:
 
     def _hooks_at(self, event: str) -> list[Hook]:
         cwd, timeout = self._runner.cwd, self._runner.timeout
-        return standing.hooks(self._at(event), language(event), self._ask, cwd=cwd, timeout=timeout)
+        return long_running.hooks(self._at(event), language(event), self._ask, cwd=cwd, timeout=timeout)
 
     def _at(self, event: str) -> Found:
         """What it matches are tools; runs, steps and model calls it sees all."""

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from wick.executables import kodelet, standing
-from wick.executables.answers import Unfit, answered, encoded
-from wick.executables.failing import decides
-from wick.executables.found import Found
-from wick.executables.running import Runner
-from wick.executables.standing import Json, Language, Plain
+from wick.hook_programs import kodelet, long_running
+from wick.hook_programs.answers import Unfit, answered, encoded
+from wick.hook_programs.failure_policy import decides
+from wick.hook_programs.long_running import Json, Language, Plain
+from wick.hook_programs.registry import Found
+from wick.hook_programs.runner import Runner
 from wick.hooks import Hook
 
 
@@ -22,7 +22,8 @@ def hooks(found: Found, runner: Runner) -> list[Hook]:
         return answer
 
     made = [
-        standing.hooks(found, language(event), ask, cwd=runner.cwd, timeout=runner.timeout) for event in found.points
+        long_running.hooks(found, language(event), ask, cwd=runner.cwd, timeout=runner.timeout)
+        for event in found.points
     ]
     return [hook for hooks in made for hook in hooks]
 

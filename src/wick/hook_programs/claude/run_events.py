@@ -7,9 +7,9 @@ from typing import Any
 
 from wick.constants import MAX_CONTINUES
 from wick.decisions import Block, Continue, Stop
-from wick.executables.claude_answers import failure, refusal, stop
-from wick.executables.claude_session import Session, mode
-from wick.executables.exact import agreed, remember, screen
+from wick.hook_programs.agreements import agreed, remember, screen
+from wick.hook_programs.claude.answers import failure, refusal, stop
+from wick.hook_programs.claude.session import Session, mode
 from wick.hooks import Next
 from wick.messages import Message, user
 from wick.operations import ModelCall, Result, Run, Step

@@ -25,7 +25,7 @@ from wick.backends.local import DEFAULT_LIMITS
 from wick.backends.sandbox.launch import DEADLY, Launch, Place
 from wick.backends.sandbox.selection import choose
 from wick.errors import BackendError, ConfigError
-from wick.executables.failing import words
+from wick.hook_programs.failure_policy import words
 from wick.workspace.processes import CANNOT_EXECUTE, NOT_FOUND, UNREAD, clean_environment, ended_by
 from wick.workspace.protected import PROTECTED
 from wick.workspace.results import Executed

@@ -13,13 +13,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from wick.executables.claude_names import Place
-from wick.executables.claude_runs import RunEvents
-from wick.executables.claude_session import Session
-from wick.executables.claude_tools import ToolEvents
-from wick.executables.found import Listed
-from wick.executables.running import Runner
-from wick.executables.settings import Settings
+from wick.hook_programs.claude.names import Place
+from wick.hook_programs.claude.run_events import RunEvents
+from wick.hook_programs.claude.session import Session
+from wick.hook_programs.claude.settings import Settings
+from wick.hook_programs.claude.tool_events import ToolEvents
+from wick.hook_programs.registry import Listed
+from wick.hook_programs.runner import Runner
 from wick.hooks import Hook
 from wick.operations import ModelCall, Operation, Run, Step, ToolUse
 

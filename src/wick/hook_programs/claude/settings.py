@@ -20,8 +20,8 @@ from typing import Any
 from wick import constants
 from wick._internal.frozen import canonical
 from wick.errors import BackendError, ConfigError
-from wick.executables.failing import Fail, words
-from wick.executables.found import Standing
+from wick.hook_programs.failure_policy import Fail, words
+from wick.hook_programs.registry import Standing
 from wick.permissions.rules import Rule, rule
 from wick.workspace.grep import Search
 

@@ -17,11 +17,11 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from wick import constants
 from wick._internal.http_requests import fetch
 from wick._internal.prompt_text import fenced
-from wick.executables.answers import Unfit, parsed
-from wick.executables.claude_answers import NOTHING, Answer, Said, checked
-from wick.executables.failing import decides, words
-from wick.executables.running import Ran, Runner
-from wick.executables.settings import Entry
+from wick.hook_programs.answers import Unfit, parsed
+from wick.hook_programs.claude.answers import NOTHING, Answer, Said, checked
+from wick.hook_programs.claude.settings import Entry
+from wick.hook_programs.failure_policy import decides, words
+from wick.hook_programs.runner import Ran, Runner
 from wick.messages import user
 from wick.operations import Run
 
