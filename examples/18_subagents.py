@@ -2,9 +2,9 @@
 
 from wick import Agent, Ask, Scripted, ToolCall, ToolUse, guard, tool
 from wick.capabilities.subagents import Subagents
+from wick.capabilities.subagents.definitions import Subagent
 from wick.decisions import Question
 from wick.events import Event
-from wick.subagent import Subagent
 
 
 @tool(read_only=True)

@@ -3,8 +3,8 @@
 from wick import Agent, FunctionModel, Scripted, ToolCall
 from wick.capabilities.budget import Budget
 from wick.capabilities.subagents import Subagents
+from wick.capabilities.subagents.definitions import Subagent
 from wick.protocols import Request
-from wick.subagent import Subagent
 
 budget = Budget(tokens=4_000, reserve=2_000)
 

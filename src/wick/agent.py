@@ -17,9 +17,9 @@ from wick._internal.frozen import freeze, thaw
 from wick._internal.run_context import find_run
 from wick._internal.tasks import end
 from wick._internal.worker_threads import in_thread
+from wick.capabilities._defaults import DEFAULTS
 from wick.capability import Capability
 from wick.decisions import Asker, Stop
-from wick.defaults import DEFAULTS
 from wick.errors import ConfigError, MessageError, ModelError, Paused, StoreError
 from wick.events import Emit, Event
 from wick.hooks import Hook, literal, patterns

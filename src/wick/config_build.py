@@ -19,12 +19,12 @@ from wick._internal.aliases import tool_name
 from wick._internal.process_files import ProcessFiles, check_loaded, find_module, find_packages, pin_files
 from wick._internal.safe_yaml import At, Source
 from wick.agent import Agent
+from wick.capabilities._defaults import DEFAULTS
 from wick.capability import Capability
 from wick.config_files import named_files, pin_config, pin_volumes
 from wick.config_keys import BACKENDS, Ring, own
 from wick.config_schema import hints, nearest
 from wick.decisions import Asker
-from wick.defaults import DEFAULTS
 from wick.errors import ConfigError, WickError
 from wick.hooks import Hook
 from wick.models import check_model, resolve

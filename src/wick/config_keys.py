@@ -10,6 +10,7 @@ from inspect import getdoc
 from typing import Any
 
 from wick.agent import SETTINGS
+from wick.capabilities.subagents.definitions import KEYS as DEFINITION
 from wick.config_schema import (
     ANYTHING,
     MODEL,
@@ -26,7 +27,6 @@ from wick.config_schema import (
     keys,
     options_of,
 )
-from wick.subagent import KEYS as DEFINITION
 from wick.tools import HttpTool
 
 BACKENDS = {

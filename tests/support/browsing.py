@@ -48,7 +48,7 @@ from wick.models.scripted import FunctionModel
 from wick.protocols import Finish, ReasoningDelta, TextDelta, Usage
 from wick.server import Server
 from wick.server.embedded import EMBEDDED
-from wick.subagent import Subagent
+from wick.capabilities.subagents.definitions import Subagent
 
 
 class Slow:

@@ -93,9 +93,9 @@ class Running:
         """The name of an image, which is made if it is not there as it should be."""
         full, wanted = f"wick-test:{name}", recipe(name)
         status, found = ask(self.path, "GET", f"/images/{full}/json")
-        if status == 200 and (found["Config"].get("Labels") or {}).get("wick.recipe") == wanted:
+        if status == 200 and (found["Config"].get("Labels") or {}).get("wick.capabilities.recipes.files") == wanted:
             return full
-        changes = [f"LABEL wick.recipe={wanted}", *([f"USER {name}"] if name in USERS else [])]
+        changes = [f"LABEL wick.capabilities.recipes.files={wanted}", *([f"USER {name}"] if name in USERS else [])]
         told = "".join(f"&changes={quote(change)}" for change in changes)
         self.ask("POST", f"/images/create?fromSrc=-&repo={full}{told}", root("plain" if name in USERS else name))
         return full

@@ -84,7 +84,7 @@ LAZY = {
     "wick.server.routes.slides": {"wick"},  # what makes them
     "wick.server.service": {"wick"},  # what is kept in Postgres
     "wick.server.verify": {"wick"},  # whoever else knows tokens, if somebody does
-    "wick.mcp_servers.transports": {"anyio", "httpx2", "mcp", "mcp_types"},
+    "wick.capabilities.mcp.transports": {"anyio", "httpx2", "mcp", "mcp_types"},
     "wick.models": {"wick"},  # a model's client, when its name is resolved
     "wick.models.registry": {"wick"},
     "wick.models._http": {"email"},  # for a date, where a server names one

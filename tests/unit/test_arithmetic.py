@@ -10,7 +10,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wick.arithmetic import DIGITS, FUNCTIONS, NAMES, OPERATIONS, PI, E, Number, bounded, context, power, shown
+from wick.capabilities.builtins.arithmetic import (
+    DIGITS,
+    FUNCTIONS,
+    NAMES,
+    OPERATIONS,
+    PI,
+    E,
+    Number,
+    bounded,
+    context,
+    power,
+    shown,
+)
 from wick.constants import CALCULATE_DIGITS
 from wick.errors import ToolError
 

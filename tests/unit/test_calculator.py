@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wick.arithmetic import FUNCTIONS, NAMES
-from wick.calculator import calculated, evaluated
+from wick.capabilities.builtins.arithmetic import FUNCTIONS, NAMES
+from wick.capabilities.builtins.calculator import calculated, evaluated
 from wick.constants import CALCULATE_CHARS, CALCULATE_DIGITS, CALCULATE_NESTING
 from wick.errors import ToolError
 

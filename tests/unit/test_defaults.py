@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from wick import Agent, Limits, Scripted
+from wick.capabilities._defaults import DEFAULTS
 from wick.capabilities.retry import Retry
 from wick.capabilities.tracing import Tracing
-from wick.defaults import DEFAULTS
 
 
 def names(agent: Agent) -> set[str]:

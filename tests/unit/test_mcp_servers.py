@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from wick.capabilities.mcp.config import Server, read_servers
 from wick.errors import ConfigError, MissingExtra
-from wick.mcp_servers.config import Server, read_servers
 
 
 def program(**options: Any) -> dict[str, Any]:

@@ -9,12 +9,12 @@ import pytest
 
 from kit import entries
 from wick import Agent, Scripted, Thread
+from wick.capabilities._model_names import check_model
 from wick.capabilities.critique import Critique
 from wick.capabilities.fallback import Fallback
 from wick.capabilities.summarization import Summarization
 from wick.config import load
 from wick.errors import ConfigError, ModelError
-from wick.model_names import check_model
 
 NAMES: list[Any] = ["demo", {"provider": "demo"}]
 

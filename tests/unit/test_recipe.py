@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from wick.capabilities.recipes.files import EVENTS, Recipe, Watcher, files, find, parsed, read
 from wick.constants import RECIPE_BYTES
 from wick.errors import ConfigError
-from wick.recipe import EVENTS, Recipe, Watcher, files, find, parsed, read
 
 REVIEW = """\
 ---

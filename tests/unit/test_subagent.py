@@ -10,9 +10,9 @@ import pytest
 
 from kit import echo, execute
 from wick import tool
+from wick.capabilities.subagents.definitions import Subagent, definitions
 from wick.constants import SUBAGENT_BYTES
 from wick.errors import ConfigError
-from wick.subagent import Subagent, definitions
 
 REVIEWER = """---
 name: code-reviewer

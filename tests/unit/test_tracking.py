@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from wick.backends.state import State
+from wick.capabilities.filesystem.tracked_files import Place
 from wick.constants import STATE_BYTES, STATE_FILE_BYTES
 from wick.threads import Thread
-from wick.tracking import Place
 
 
 @pytest.mark.parametrize(

@@ -12,13 +12,13 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from wick._internal.frozen import thaw
 from wick._internal.prompt_text import defused, fenced, one_line
 from wick._internal.worker_threads import in_thread
+from wick.capabilities._model_names import check_model, find_model
 from wick.capability import Capability
 from wick.constants import CRITIQUE_CHARS, CRITIQUE_ROUNDS, MAX_CONTINUES
 from wick.decisions import Continue, Stop
 from wick.errors import ConfigError, ModelError
 from wick.hooks import after
 from wick.messages import Message, Messages, user
-from wick.model_names import check_model, find_model
 from wick.operations import Run, Step
 from wick.protocols import Model
 

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from wick.capabilities._model_names import check_model, find_model, model_label
 from wick.capability import Capability
 from wick.errors import ConfigError, ModelError
 from wick.hooks import Next, wrap
 from wick.messages import Message
-from wick.model_names import check_model, find_model, model_label
 from wick.operations import ModelCall
 from wick.protocols import Model
 

@@ -12,12 +12,12 @@ from types import MappingProxyType
 from typing import Any
 
 from wick._internal.frozen import canonical, thaw
+from wick.capabilities._spans import ended, opened, records, tried
 from wick.capability import Capability
 from wick.constants import PREVIEW_CHARS, RUNS_RECORDED, SPANS_RECORDED, TRACE_BYTES
 from wick.errors import ConfigError, Paused
 from wick.hooks import Next, after, before, wrap
 from wick.operations import Operation, Result, Run, ToolUse
-from wick.spans import ended, opened, records, tried
 from wick.threads import Thread
 
 VALUE = "traces"  # of a thread: what its last runs did, by the id of the run

@@ -12,12 +12,12 @@ from typing import Any
 from wick._internal.aliases import tool_name
 from wick._internal.frozen import canonical, thaw
 from wick._internal.worker_threads import in_thread
+from wick.capabilities._model_names import check_model, find_model
 from wick.capability import Capability
 from wick.constants import CHARS_PER_TOKEN
 from wick.errors import ConfigError, MessageError
 from wick.hooks import Next, after, before, wrap
 from wick.messages import FilePart, Message, Messages, TextPart, ToolCall, user
-from wick.model_names import check_model, find_model
 from wick.operations import ModelCall, Result, Run
 from wick.protocols import Model
 from wick.threads import Thread

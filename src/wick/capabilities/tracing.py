@@ -10,12 +10,12 @@ from contextlib import AbstractContextManager
 from math import inf
 from typing import Any
 
+from wick.capabilities._spans import attribute, ended, opened, records, tried
 from wick.capability import Capability
 from wick.decisions import Continue, Stop
 from wick.hooks import Next, wrap
 from wick.messages import Message, ToolResult
 from wick.operations import ModelCall, Operation, Result, Run, Step, ToolUse
-from wick.spans import attribute, ended, opened, records, tried
 
 
 def recording(op: Operation[Any]) -> bool:

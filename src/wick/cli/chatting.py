@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.text import Text
 
 from wick._internal.prompt_text import one_line
+from wick.capabilities.skills.catalog import slug
 from wick.cli.asking import Terminal
 from wick.cli.desk import AgentDetail, Desk, Talk, ThreadDetail
 from wick.cli.following import Reply, follow
@@ -20,7 +21,6 @@ from wick.cli.printing import plain
 from wick.cli.screen import Screen
 from wick.errors import WickError
 from wick.events import ApprovalRequest
-from wick.skill import slug
 
 SHOWN_BEFORE = 4  # messages of a thread that is gone on with
 LET_GO_SECONDS = 5.0  # for a program that has a thread and is about to end

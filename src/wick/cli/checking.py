@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any, get_args
 
 from wick._internal.safe_yaml import At, Source, WrongAt, read
+from wick.capabilities.mcp.config import read_servers
 from wick.config import Config
 from wick.errors import ConfigError, WickError
-from wick.mcp_servers.config import read_servers
 from wick.models import resolve
 from wick.permissions.rules import Type, rule
 

@@ -21,6 +21,7 @@ from wick.capabilities.executables import Executables
 from wick.capabilities.filesystem import Filesystem
 from wick.capabilities.sessions import LOCAL, Sessions
 from wick.capabilities.skills import Skills
+from wick.capabilities.skills.catalog import FILE as SKILL
 from wick.cli.agents import Chosen, Wishes, split, with_rules
 from wick.cli.desk import (
     AgentDetail,
@@ -45,7 +46,6 @@ from wick.hooks import Hook, rings
 from wick.operations import OPERATIONS
 from wick.protocols import Backend, Summary
 from wick.replay import replay
-from wick.skill import FILE as SKILL
 from wick.stores.sqlite import Sqlite
 from wick.threads import Thread
 

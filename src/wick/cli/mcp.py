@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 import click
 
 from wick._internal.prompt_text import one_line
+from wick.capabilities.mcp.config import Server, read_servers
 from wick.cli.agents import FOLDER
 from wick.cli.frame import DONE, FAILED, INTERRUPTED
 from wick.cli.opening import PLACE, Place, opened
@@ -23,7 +24,6 @@ from wick.cli.printing import JSON, counted, print_json, print_table, working
 from wick.config import Config, load
 from wick.config_schema import nearest
 from wick.errors import ConfigError, MissingExtra, WickError
-from wick.mcp_servers.config import Server, read_servers
 
 SHOWN_CHARS = 120
 CONFIG = click.option(
@@ -150,7 +150,7 @@ def _told(row: Tried) -> str:
 
 
 async def _tools(servers: list[Server]) -> list[dict[str, Any]]:
-    from wick.mcp_servers.links import Links
+    from wick.capabilities.mcp.connections import Links
 
     links, rows = Links(), list[dict[str, Any]]()
     try:
@@ -170,7 +170,7 @@ def _tool(server: Server, made: Any) -> dict[str, Any]:
 
 
 async def _tried(servers: list[Server]) -> list[Tried]:
-    from wick.mcp_servers.links import Links
+    from wick.capabilities.mcp.connections import Links
 
     links = Links()
     try:

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Literal
 
+from wick.capabilities.skills.catalog import FILE as SKILL
 from wick.cli.desk import (
     AgentDetail,
     AgentInfo,
@@ -27,7 +28,6 @@ from wick.client import types as told
 from wick.errors import ConfigError
 from wick.events import Done, Event, Failed
 from wick.hooks import Hook
-from wick.skill import FILE as SKILL
 
 DEFAULT = "default"
 PAGE = 200

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import click
 
+from wick.capabilities.skills.catalog import FILE, described, slug
 from wick.cli.agents import FOLDER
 from wick.cli.desk import SkillInfo
 from wick.cli.opening import PLACE, Place, opened
 from wick.cli.printing import JSON, print_json, print_table, working
 from wick.errors import ConfigError
-from wick.skill import FILE, described, slug
 
 PLACE_OF_SKILLS = ".wick/skills"  # in a folder
 

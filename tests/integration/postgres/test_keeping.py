@@ -14,12 +14,12 @@ from keeping import KINDS, place
 from wick import Agent, Ask, FunctionModel, Scripted, Thread, ToolCall, ToolUse, assistant, guard, tool, user
 from wick.capabilities.sessions import Sessions
 from wick.capabilities.subagents import Subagents
+from wick.capabilities.subagents.definitions import Subagent
 from wick.errors import StoreError
 from wick.protocols import Queued, Store
 from wick.stores.held_thread import hold, release_leases
 from wick.stores.in_memory import InMemory
 from wick.stores.sqlite import Sqlite
-from wick.subagent import Subagent
 
 ran: list[str] = []
 

@@ -41,11 +41,11 @@ from wick.capabilities.fallback import Fallback
 from wick.capabilities.recorder import Recorder
 from wick.capabilities.sessions import Sessions
 from wick.capabilities.subagents import Subagents
+from wick.capabilities.subagents.definitions import Subagent
 from wick.errors import ModelError
 from wick.hooks import Next
 from wick.protocols import Request
 from wick.stores.in_memory import InMemory
-from wick.subagent import Subagent
 
 Work = Callable[[], Awaitable[object]]
 

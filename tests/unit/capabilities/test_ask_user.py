@@ -17,11 +17,11 @@ from wick.capabilities import ask_user as module
 from wick.capabilities.ask_user import AskUser, Inquiry, Terminal
 from wick.capabilities.sessions import Sessions
 from wick.capabilities.subagents import Subagents
+from wick.capabilities.subagents.definitions import Subagent
 from wick.errors import ConfigError
 from wick.protocols import Store
 from wick.stores.in_memory import InMemory
 from wick.stores.sqlite import Sqlite
-from wick.subagent import Subagent
 
 
 def ask(kind: str = "input", question: str = "Which?", id: str = "q1", **args: Any) -> ToolCall:

@@ -30,12 +30,12 @@ from wick import (
 from wick.capabilities.executables import Executables
 from wick.capabilities.recipes import Recipes
 from wick.capabilities.subagents import Subagents
+from wick.capabilities.subagents.definitions import Subagent
 from wick.capabilities.summarization import Summarization
 from wick.config import load
 from wick.decisions import Ask
 from wick.errors import ConfigError
 from wick.messages import ImagePart, TextPart
-from wick.subagent import Subagent
 
 
 class Write:

@@ -19,10 +19,10 @@ from wick.backends.state import State
 from wick.capabilities.filesystem import Filesystem
 from wick.capabilities.permissions import Permissions
 from wick.capabilities.skills import SHIPPED, Skills
+from wick.capabilities.skills.catalog import Skill
 from wick.capabilities.summarization import Summarization
 from wick.constants import SKILLS
 from wick.errors import BackendError, ConfigError
-from wick.skill import Skill
 
 __all__ = ["folder", "local"]  # fixtures
 

@@ -31,13 +31,13 @@ from wick.capabilities.budget import Budget
 from wick.capabilities.limits import Limits
 from wick.capabilities.sessions import Sessions
 from wick.capabilities.subagents import Subagents
+from wick.capabilities.subagents.definitions import Subagent
 from wick.capabilities.todos import Todos
 from wick.errors import ConfigError, StoreError
 from wick.models.scripted import Reply
 from wick.protocols import Request, Store
 from wick.stores.in_memory import InMemory
 from wick.stores.sqlite import Sqlite
-from wick.subagent import Subagent
 
 ran: list[str] = []
 
@@ -865,7 +865,7 @@ from wick import Agent, Scripted, ToolCall, tool
 from wick.capabilities.sessions import Sessions
 from wick.capabilities.subagents import Subagents
 from wick.stores.sqlite import Sqlite
-from wick.subagent import Subagent
+from wick.capabilities.subagents.definitions import Subagent
 
 folder, how = Path(sys.argv[1]), sys.argv[2]
 

@@ -9,6 +9,7 @@ from starlette.requests import Request
 
 from wick.backends.files import Folder
 from wick.capabilities.skills import Skills
+from wick.capabilities.skills.catalog import BROUGHT, FILE, Catalogue, Skill, slug
 from wick.constants import ARCHIVE_BYTES
 from wick.server.building import Instance
 from wick.server.dependencies import Caller, Wick
@@ -16,7 +17,6 @@ from wick.server.errors import ApiError
 from wick.server.routing import Router
 from wick.server.strict import Strict
 from wick.server.uploads import UPLOAD, uploaded
-from wick.skill import BROUGHT, FILE, Catalogue, Skill, slug
 
 router = Router(tags=["skills"])
 

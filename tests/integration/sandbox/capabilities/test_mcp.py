@@ -34,11 +34,10 @@ from wick import (
     guard,
     tool,
 )
-from wick.capabilities.mcp import MCP
+from wick.capabilities.mcp import MCP, transports
 from wick.capabilities.permissions import Permissions
 from wick.capabilities.sessions import Sessions
 from wick.errors import ConfigError
-from wick.mcp_servers import transports
 from wick.messages import ImagePart
 
 pytest.importorskip("mcp", reason="pip install 'wick-agent[mcp]'")

@@ -16,9 +16,9 @@ import pytest
 from cli.command import COMMAND, ROOT, Wick
 from cli.places import Somewhere
 from cli.ready import Quick
+from wick.capabilities.mcp.config import read_servers
+from wick.capabilities.mcp.connections import Link, Links
 from wick.errors import ToolError
-from wick.mcp_servers.config import read_servers
-from wick.mcp_servers.links import Link, Links
 
 SERVER = str(ROOT / "tests" / "support" / "mcp_server.py")
 

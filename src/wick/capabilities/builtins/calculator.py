@@ -5,7 +5,7 @@
     calculated("2 / 3")          "2/3 (about 0.666666666666667)"
     calculated("sqrt(2)")        "1.4142135623731"
 
-What is rational is exact (see wick.arithmetic). The text, its nesting and the numbers on the way are bounded. What
+What is rational is exact (see wick.capabilities.builtins.arithmetic). The text, its nesting and the numbers on the way are bounded. What
 is wrong is a ToolError, a sentence that says where.
 """
 
@@ -17,7 +17,7 @@ from decimal import DecimalException, Overflow, localcontext
 from fractions import Fraction
 from typing import NamedTuple, NoReturn
 
-from wick.arithmetic import (
+from wick.capabilities.builtins.arithmetic import (
     DIGITS,
     FUNCTIONS,
     NAMES,

@@ -19,12 +19,12 @@ from wick import constants
 from wick._internal.frozen import canonical, digest, thaw
 from wick._internal.prompt_text import one_line
 from wick._internal.worker_threads import in_thread
+from wick.capabilities.mcp.config import Server, read_servers
+from wick.capabilities.mcp.connections import Link, Links
 from wick.capability import Capability
 from wick.decisions import Ask, Block
 from wick.errors import ConfigError, ToolError
 from wick.hooks import before, guard
-from wick.mcp_servers.config import Server, read_servers
-from wick.mcp_servers.links import Link, Links
 from wick.messages import ImagePart, Part, ToolResult
 from wick.operations import Run, ToolUse
 from wick.tools import Tool, tool

@@ -19,6 +19,7 @@ from wick import constants
 from wick._internal.frozen import digest
 from wick._internal.visible_text import make_visible
 from wick.backends.state import State
+from wick.capabilities.filesystem.tracked_files import Place
 from wick.capability import Capability
 from wick.decisions import Ask
 from wick.errors import BackendError, ConfigError, ToolError, Uncertain
@@ -28,7 +29,6 @@ from wick.operations import Run, ToolUse
 from wick.protocols import Backend
 from wick.stores.large_results import cut, keep, kept
 from wick.tools import Tool, tool
-from wick.tracking import Place
 from wick.workspace.results import Executed, Lines
 from wick.workspace.text import lines_of
 

@@ -12,6 +12,7 @@ from typing import Annotated, Any
 from wick._internal.prompt_text import fenced, one_line
 from wick._internal.worker_threads import in_thread
 from wick.backends.files import Folder, data_of, files_in
+from wick.capabilities.skills.catalog import FILE, Catalogue, Place, Problem, Skill, names_of, read_of, slug, unpacked
 from wick.capability import Capability
 from wick.constants import FILE_READ_BYTES, SKILLS
 from wick.errors import BackendError, ConfigError, ToolError
@@ -19,7 +20,6 @@ from wick.hooks import Next, before, wrap
 from wick.messages import ToolResult
 from wick.operations import ModelCall, Run, ToolUse
 from wick.protocols import Backend
-from wick.skill import FILE, Catalogue, Place, Problem, Skill, names_of, read_of, slug, unpacked
 from wick.threads import Thread
 from wick.tools import tool
 

@@ -17,12 +17,12 @@ from typing import Any
 
 from wick._internal.frozen import thaw
 from wick._internal.tasks import closing
+from wick.capabilities.subagents.definitions import Subagent
 from wick.capability import Capability
 from wick.errors import ConfigError, StoreError, ToolError, forget
 from wick.events import ChatModelStart, Event, SubagentEnd, SubagentStart, ToolStart
 from wick.operations import Result, Run
 from wick.stores.held_thread import Kept, hold
-from wick.subagent import Subagent
 from wick.threads import Thread
 from wick.tools import Tool
 

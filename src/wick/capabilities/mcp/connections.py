@@ -16,9 +16,9 @@ from wick import constants
 from wick._internal.prompt_text import one_line
 from wick._internal.tasks import end
 from wick._internal.worker_threads import in_thread
+from wick.capabilities.mcp.config import Server
+from wick.capabilities.mcp.transports import Life, client, load
 from wick.errors import ToolError, Uncertain
-from wick.mcp_servers.config import Server
-from wick.mcp_servers.transports import Life, client, load
 
 T = TypeVar("T")
 

@@ -22,7 +22,7 @@ from zoneinfo import ZoneInfo
 from wick import constants
 from wick._internal.http_requests import SAFE, Fetched, fetch
 from wick._internal.worker_threads import in_thread
-from wick.calculator import calculated
+from wick.capabilities.builtins.calculator import calculated
 from wick.capability import Capability
 from wick.errors import ConfigError, ToolError
 from wick.tools import Tool, tool

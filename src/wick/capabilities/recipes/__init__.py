@@ -11,16 +11,16 @@ from typing import Any
 
 from wick._internal.frozen import thaw
 from wick._internal.worker_threads import in_thread
+from wick.capabilities._child_runs import OWN_ANSWER
+from wick.capabilities.recipes.files import EVENTS, Recipe, Watcher, find
 from wick.capability import Capability
 from wick.decisions import Block, Continue, Decision
-from wick.delegation import OWN_ANSWER
 from wick.errors import ConfigError, HookError
 from wick.hook_programs import kodelet
 from wick.hook_programs.agreements import agreed, remember, screen
 from wick.hooks import after, before, guard
 from wick.messages import Message, TextPart, user
 from wick.operations import ModelCall, Operation, Run, Step, ToolUse
-from wick.recipe import EVENTS, Recipe, Watcher, find
 from wick.threads import Thread
 from wick.tools import Tool
 

@@ -13,15 +13,15 @@ from wick import constants
 from wick._internal.frozen import digest, thaw
 from wick._internal.prompt_text import one_line
 from wick._internal.tasks import end
+from wick.capabilities._child_runs import OPEN, Job, Task, brought, child, lasts, reason, work
+from wick.capabilities.subagents.definitions import Definition, Subagent, definitions
 from wick.capability import Capability
 from wick.decisions import Continue, Stop
-from wick.delegation import OPEN, Job, Task, brought, child, lasts, reason, work
 from wick.errors import ConfigError, Paused, ToolError
 from wick.events import TaskEnd, TaskStart, TaskUpdate
 from wick.hooks import Hook, Next, after, before, wrap
 from wick.messages import Message
 from wick.operations import ModelCall, Result, Run, Step, ToolUse
-from wick.subagent import Definition, Subagent, definitions
 from wick.threads import Thread
 from wick.tools import Tool, tool
 

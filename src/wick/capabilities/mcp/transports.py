@@ -17,7 +17,7 @@ from time import monotonic
 from typing import Any
 
 from wick import constants
-from wick.mcp_servers.config import Server
+from wick.capabilities.mcp.config import Server
 
 # Turns into the server, which the kernel kills when this program dies, however it dies.
 _SHIM = """\
