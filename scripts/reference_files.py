@@ -11,7 +11,7 @@ from openapi import described
 from reference_text import doc, explained, table, type_
 
 from wick.config import RINGS
-from wick.config_keys import agent_keys, agent_schema
+from wick.config.keys import agent_keys, agent_schema
 from wick.server.access import ACCESS
 from wick.server.settings import ENVIRONMENT, Settings
 

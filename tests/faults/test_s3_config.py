@@ -143,9 +143,9 @@ def test_no_agent_is_built_whose_workspace_holds_its_code(tmp_path: Path) -> Non
 
 
 def test_code_that_is_not_looked_for_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("wick.config_build.pin_config", lambda *args: [])
-    monkeypatch.setattr("wick.config_build.pin_files", lambda *args: [])
-    monkeypatch.setattr("wick.config_build.check_loaded", lambda workspace: None)
+    monkeypatch.setattr("wick.config.builder.pin_config", lambda *args: [])
+    monkeypatch.setattr("wick.config.builder.pin_files", lambda *args: [])
+    monkeypatch.setattr("wick.config.builder.check_loaded", lambda workspace: None)
     text, files = CODE["a hook"]
     try:
         with pytest.raises(Violated), Tally("S3", "code in a workspace, planted", planted=True) as tally:
@@ -339,7 +339,7 @@ def test_a_workspace_does_not_hold_a_part_of_a_package(tmp_path: Path, workdir: 
 
 def test_a_part_of_a_package_that_is_not_looked_for_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     _write_package(tmp_path, "pack_d/sub", "pack_d.outer:hook", False)
-    monkeypatch.setattr("wick.config_build.check_loaded", lambda workspace: None)
+    monkeypatch.setattr("wick.config.builder.check_loaded", lambda workspace: None)
     assert load(tmp_path / "agents.yaml").agent()
     _write_package(tmp_path, "pack_e/sub", "pack_e.sub.mine:hook", False)
     for module in ("config_build", "config_files"):

@@ -25,7 +25,7 @@ from wick import Agent, Capability, Scripted
 from wick.capabilities.budget import Budget
 from wick.capabilities.builtins import Builtins
 from wick.config import RINGS, load, schema
-from wick.config_build import BUILTIN
+from wick.config.builder import BUILTIN
 from wick.constants import CONFIG_BYTES, CONFIG_DEPTH
 from wick.errors import ConfigError
 

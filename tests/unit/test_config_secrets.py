@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from wick import config, config_secrets
-from wick.config import load
+from wick import config
+from wick.config import load, secrets
 from wick.errors import ConfigError
 
 KEY = "sk-0123456789abcdef"
@@ -61,4 +61,4 @@ def test_a_file_that_is_not_checked_is_noticed(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr(config, "check_unseen", lambda path, agents: None)
     with pytest.raises(pytest.fail.Exception):
         test_a_key_that_commands_could_read_is_refused(tmp_path, SHOWN[0], HELD[0])
-    assert config_secrets.check_unseen is not config.check_unseen  # type: ignore[attr-defined]
+    assert secrets.check_unseen is not config.check_unseen  # type: ignore[attr-defined]

@@ -16,8 +16,8 @@ from wick.agent import Agent
 from wick.capabilities.executables import Executables
 from wick.cli.completing import agent_specs
 from wick.config import DEFAULT, Config, load
-from wick.config_build import AgentConfig
-from wick.config_schema import nearest
+from wick.config.builder import AgentConfig
+from wick.config.schema import nearest
 from wick.errors import ConfigError
 from wick.hook_programs.trust import at_home
 from wick.models import resolve

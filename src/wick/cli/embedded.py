@@ -38,7 +38,7 @@ from wick.cli.desk import (
 )
 from wick.cli.grants import Grants
 from wick.cli.shelf import Shelf, thread_info
-from wick.config_build import AgentConfig
+from wick.config.builder import AgentConfig
 from wick.errors import ConfigError, StoreError, WickError
 from wick.events import Event
 from wick.hook_programs.registry import Listed

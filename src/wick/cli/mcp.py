@@ -22,7 +22,7 @@ from wick.cli.frame import DONE, FAILED, INTERRUPTED
 from wick.cli.opening import PLACE, Place, opened
 from wick.cli.printing import JSON, counted, print_json, print_table, working
 from wick.config import Config, load
-from wick.config_schema import nearest
+from wick.config.schema import nearest
 from wick.errors import ConfigError, MissingExtra, WickError
 
 SHOWN_CHARS = 120

@@ -17,7 +17,7 @@ from wick.cli.desk import Changed, Replayed
 from wick.cli.frame import DONE, STOPPED
 from wick.cli.opening import PLACE, Place, opened
 from wick.cli.printing import JSON, counted, plain, print_json, print_table, working
-from wick.config_build import of_python
+from wick.config.builder import of_python
 from wick.errors import ConfigError
 from wick.hooks import Hook
 

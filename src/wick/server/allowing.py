@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
-from wick.config_build import BUILTIN
+from wick.config.builder import BUILTIN
 from wick.server.errors import ApiError
 from wick.server.identity import Role, User
 

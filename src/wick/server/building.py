@@ -18,7 +18,7 @@ from wick.capabilities.budget import Budget
 from wick.capabilities.filesystem import Filesystem
 from wick.capabilities.sessions import Sessions
 from wick.capability import Capability
-from wick.config_build import BUILTIN, AgentConfig
+from wick.config.builder import BUILTIN, AgentConfig
 from wick.operations import Run
 from wick.protocols import Backend
 from wick.server.identity import User

@@ -24,7 +24,7 @@ from wick._internal.process_files import ProcessFiles, pin_files
 from wick._internal.worker_threads import in_thread
 from wick.backends.local import Local
 from wick.backends.state import State
-from wick.config_files import named_files, pin_volumes
+from wick.config.files import named_files, pin_volumes
 from wick.errors import BackendError, ConfigError
 from wick.protocols import Backend, Status
 from wick.server.identity import LOCAL

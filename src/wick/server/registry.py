@@ -26,7 +26,7 @@ from wick._internal.process_files import ProcessFiles
 from wick._internal.worker_threads import in_thread
 from wick.agent import Agent
 from wick.config import Config
-from wick.config_secrets import secrets_in
+from wick.config.secrets import secrets_in
 from wick.errors import ConfigError
 from wick.protocols import Store
 from wick.server.building import Building, Instance

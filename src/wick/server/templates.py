@@ -15,8 +15,8 @@ from wick.agent import Agent
 from wick.capabilities.sessions import Sessions
 from wick.capability import Capability
 from wick.config import RINGS, Config
-from wick.config_build import AgentConfig, File
-from wick.config_keys import Ring
+from wick.config.builder import AgentConfig, File
+from wick.config.keys import Ring
 from wick.errors import ConfigError
 from wick.hooks import Hook
 from wick.protocols import Model

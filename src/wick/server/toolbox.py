@@ -13,7 +13,7 @@ from typing import Any
 from wick._internal.aliases import ARGUMENTS, tool_name
 from wick._internal.worker_threads import in_thread
 from wick.capability import Capability
-from wick.config_build import BUILTIN
+from wick.config.builder import BUILTIN
 from wick.errors import ConfigError
 from wick.server.errors import ApiError
 from wick.server.identity import User

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from wick.config import RINGS
-from wick.config_schema import hints
+from wick.config.schema import hints
 from wick.server.allowing import ADMINS, OPERATORS, USERS, check_agent, check_hook
 from wick.server.errors import ApiError
 from wick.server.identity import ROLES, Role, User

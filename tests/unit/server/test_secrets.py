@@ -16,7 +16,7 @@ from uvicorn.logging import AccessFormatter, DefaultFormatter
 from serving import events, hosted, talking
 from talkers import say
 from wick import Agent, FunctionModel, Scripted, ToolCall, assistant, tool
-from wick.config_secrets import secrets_in
+from wick.config.secrets import secrets_in
 from wick.errors import ModelError
 from wick.events import Event, ToolEnd, ToolStream
 from wick.messages import ImagePart, TextPart, ToolResult

@@ -14,7 +14,7 @@ from wick.agent import Agent
 from wick.capabilities.sessions import Sessions
 from wick.capability import Capability
 from wick.config import RINGS
-from wick.config_build import BUILTIN
+from wick.config.builder import BUILTIN
 from wick.server.allowing import check_agent
 from wick.server.building import Instance, InUse, options
 from wick.server.dependencies import Caller, Wick

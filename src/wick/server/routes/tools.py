@@ -8,7 +8,7 @@ from pydantic import BaseModel, Field, JsonValue
 
 from wick._internal.worker_threads import in_thread
 from wick.capabilities.builtins import has_search
-from wick.config_build import BUILTIN
+from wick.config.builder import BUILTIN
 from wick.constants import CALLBACK_SECONDS
 from wick.server.dependencies import Caller, Wick
 from wick.server.errors import ApiError

@@ -23,10 +23,10 @@ from typing import Any
 
 from wick._internal.safe_yaml import At, Source, read
 from wick.agent import Agent
-from wick.config_build import AgentConfig, File
-from wick.config_keys import Ring, agent_keys, agent_schema, file_schema
-from wick.config_schema import Schema, Spot, fit, nearest
-from wick.config_secrets import check_unseen
+from wick.config.builder import AgentConfig, File
+from wick.config.keys import Ring, agent_keys, agent_schema, file_schema
+from wick.config.schema import Schema, Spot, fit, nearest
+from wick.config.secrets import check_unseen
 from wick.errors import ConfigError
 
 # The order of the rings, outermost first. `hooks` are those of the file.
