@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from wick.client.client import Client
 from wick.client.errors import ServerError
-from wick.client.streams import RunStream
+from wick.client.run_stream import RunStream
 from wick.client.sync import SyncClient
 from wick.client.terminal import TerminalLink
 

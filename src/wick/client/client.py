@@ -16,7 +16,7 @@ from uuid import uuid4
 
 from wick.client.connection import Connection
 from wick.client.errors import ServerError
-from wick.client.streams import CHUNK_BYTES, RunStream
+from wick.client.run_stream import CHUNK_BYTES, RunStream
 from wick.client.terminal import TerminalLink
 from wick.client.types import (
     AgentDetail,

@@ -10,7 +10,7 @@ from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 from wick.client.client import Client, Words
 from wick.client.errors import ServerError
-from wick.client.streams import RunStream
+from wick.client.run_stream import RunStream
 from wick.client.terminal import TerminalLink
 from wick.events import Event
 

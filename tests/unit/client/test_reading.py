@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from wick import constants
 from wick.client.errors import ServerError
-from wick.client.reading import Frame, Frames, event_of
+from wick.client.sse import Frame, Frames, event_of
 from wick.events import (
     ApprovalRequest,
     ApprovalResponse,
@@ -47,7 +47,7 @@ def test_bytes_may_be_cut_anywhere(cuts: list[int]) -> None:
 
 
 def test_an_event_that_is_too_long_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("wick.client.reading.SSE_LINE_BYTES", 100)
+    monkeypatch.setattr("wick.client.sse.SSE_LINE_BYTES", 100)
     frames = Frames()
     assert frames.feed(b"data: " + b"x" * 90) == []
     with pytest.raises(ServerError, match="longer than 100 bytes"):

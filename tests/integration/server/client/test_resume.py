@@ -15,7 +15,7 @@ from ports import own_port
 from served_agents import AGENTS
 from serving import TOKENS, Served, serving
 from wick.client import Client
-from wick.client.reading import Frame
+from wick.client.sse import Frame
 from wick.events import ChatModelEnd, ChatModelStream, Done, Event, ToolEnd
 
 DURABLE = (ChatModelEnd, ToolEnd, Done)

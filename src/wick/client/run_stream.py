@@ -13,7 +13,7 @@ from uuid import uuid4
 from wick._internal.tasks import closing
 from wick.client.connection import SILENCE_SECONDS, Connection
 from wick.client.errors import ServerError
-from wick.client.reading import Frame, Frames, event_of
+from wick.client.sse import Frame, Frames, event_of
 from wick.events import ApprovalRequest, Event
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0  # between two tries to connect again
