@@ -12,7 +12,7 @@ from reference_text import doc, explained, table, type_
 
 from wick.config import RINGS
 from wick.config.keys import agent_keys, agent_schema
-from wick.server.access import ACCESS
+from wick.server.auth.access_table import ACCESS
 from wick.server.settings import ENVIRONMENT, Settings
 
 Schema = Mapping[str, Any]

@@ -22,7 +22,7 @@ from faults.line import Header, request
 from faults.matrix import WHOSE
 from faults.nonsense import Nonsense, written
 from serving import TOKENS
-from wick.server.access import ACCESS
+from wick.server.auth.access_table import ACCESS
 
 PEOPLE = ("ada",) * 15 + ("bob", "olga", "olga", "root", "")
 # What an admin says there is obeyed, also where it names programs and addresses; the others are refused.

@@ -17,9 +17,9 @@ import aiohttp
 from faults.line import Header, request
 from faults.tally import Violated
 from serving import TOKENS, Hosted, Served, events, talking
-from wick.server.access import ACCESS, Access
+from wick.server.auth.access_table import ACCESS, Access
+from wick.server.auth.signed_cookies import name_of
 from wick.server.records import Records
-from wick.server.sealed import name_of
 
 UNKNOWN = "nobody-has-this"
 SECRET = "hush"

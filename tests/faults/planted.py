@@ -58,7 +58,7 @@ def forgetful() -> None:
 
 def blocking() -> None:
     """Whoever comes to a server with a token holds up everybody else."""
-    from wick.server.verify import Verifier
+    from wick.server.auth.tokens import Verifier
 
     real = Verifier.user
 
@@ -71,7 +71,7 @@ def blocking() -> None:
 
 def late() -> None:
     """A server takes its time until it is ready."""
-    from wick.server.registry import Registry
+    from wick.server.agents.registry import Registry
 
     real = Registry.start
 
@@ -84,7 +84,7 @@ def late() -> None:
 
 def idle() -> None:
     """A server takes nothing up that was going on when it last ended."""
-    from wick.server.resuming import Resuming
+    from wick.server.runs.recovery import Resuming
 
     async def nothing(self: Resuming) -> None:
         return None

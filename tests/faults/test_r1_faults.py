@@ -28,8 +28,8 @@ from talkers import answer, get, say
 from wick import Agent, Block, FunctionModel, Run, Thread, ToolCall, assistant, before, guard, run_log, tool
 from wick.errors import StoreError
 from wick.protocols import Request
-from wick.server import performing
 from wick.server import runs as runs_module
+from wick.server.runs import executor
 
 NO_QUOTAS = {"runs": 0, "requests_per_second": 0}
 ROUTES = ("invoke", "stream", "messages")
@@ -377,7 +377,7 @@ async def test_a_message_that_is_taken_without_its_text_is_found(
 
 async def test_an_end_that_the_log_does_not_have_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def left_open(self: Any, running: Any, result: Any, problem: StoreError) -> Any:
-        return performing._left_open(running, result, problem)
+        return executor._left_open(running, result, problem)
 
     real = runs_module.Runs.settled
 
@@ -385,7 +385,7 @@ async def test_an_end_that_the_log_does_not_have_is_found(tmp_path: Path, monkey
         found = await real(self, info)
         return found if found.outcome else replace(found, **runs_module.REWOUND)
 
-    monkeypatch.setattr(performing.Performing, "_stall", left_open)
+    monkeypatch.setattr(executor.Performing, "_stall", left_open)
     monkeypatch.setattr(runs_module.Runs, "settled", rewound)
     with pytest.raises(Violated, match="the client was sent"):
         await try_fault(tmp_path, "sqlite", "locked", planted=True, routes=("invoke",), rounds=1)

@@ -34,13 +34,14 @@ from faults.matrix import (
 )
 from faults.tally import FULL, Tally, Violated
 from serving import ROLES, TOKENS, Hosted, Served, hosted, serving, talking
-from wick.server import auth, records_sqlite
-from wick.server.access import places
 from wick.server.app import create_api
-from wick.server.identity import LOCAL, User
-from wick.server.page_files import OWN
+from wick.server.auth import middleware
+from wick.server.auth.access_table import places
+from wick.server.auth.identity import LOCAL, User
+from wick.server.records import sqlite as records_sqlite
 from wick.server.service import Service, open_records
 from wick.server.settings import Settings
+from wick.server.static_files import OWN
 from wick.stores import sqlite
 
 AGENTS: Mapping[str, Any] = {
@@ -304,10 +305,10 @@ async def _hers_is_there(served: Served, matrix: Sequence[Row], things: Things) 
 async def test_a_door_without_a_guard_is_noticed(
     here: Hosted, matrix: list[Row], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def let_in(self: auth.Auth, scope: Any) -> None:
+    async def let_in(self: middleware.Auth, scope: Any) -> None:
         scope["wick.door"], scope["wick.user"] = None, LOCAL
 
-    monkeypatch.setattr(auth.Auth, "_let_in", let_in)
+    monkeypatch.setattr(middleware.Auth, "_let_in", let_in)
     some = [row for row in matrix if row.method == "GET" and row.access != "public"][::6]
     shown = {name: NO_CREDENTIAL[name] for name in ("nothing", "a wrong token")}
     with pytest.raises(Violated, match=r"violated (\d+) of \1\b"):

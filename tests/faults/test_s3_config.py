@@ -22,13 +22,13 @@ from wick._internal.process_files import ProcessFiles, pin_files
 from wick.backends.local import Local
 from wick.config import Config, load
 from wick.errors import BackendError, ConfigError
-from wick.server.identity import User
-from wick.server.overrides import Overrides
-from wick.server.places import Places, private_files
-from wick.server.reload import Watched
+from wick.server.agents.config_watcher import Watched
+from wick.server.agents.overrides import Overrides
+from wick.server.agents.templates import of_file
+from wick.server.agents.workspaces import Places, private_files
+from wick.server.auth.identity import User
 from wick.server.service import Service
 from wick.server.settings import Settings
-from wick.server.templates import of_file
 
 HOOK = "from wick import Run, before\n@before(Run)\ndef hook(run): pass\n"
 PLAIN = "model: demo\nbackend: {type: local, workdir: WORKDIR}\n"

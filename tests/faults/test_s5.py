@@ -36,9 +36,9 @@ from wick import Agent, Allow, tool
 from wick.backends.local import Local
 from wick.config import load
 from wick.protocols import CallArgs, CallStart, Delta, Finish, Request, TextDelta
-from wick.server.embedded import EMBEDDED
-from wick.server.identity import User
-from wick.server.registry import Registry
+from wick.server.agents.default_agent import EMBEDDED
+from wick.server.agents.registry import Registry
+from wick.server.auth.identity import User
 
 REQUESTS, SOCKETS, ARGUMENTS = (100_000, 2_000, 10_000) if FULL else (600, 10, 40)
 WITHIN = 10.0 if FULL else 60.0  # seconds for an answer; on a machine that is busy with other tests there is more time

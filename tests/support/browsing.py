@@ -24,7 +24,7 @@ from typing import Any
 import pytest
 
 from serving import TOKENS, Served, serving
-from wick.server.page_files import BUILT
+from wick.server.static_files import BUILT
 
 try:
     from playwright.sync_api import Browser, ConsoleMessage, Page, expect, sync_playwright
@@ -47,7 +47,7 @@ from wick.capabilities.todos import Todos
 from wick.models.scripted import FunctionModel
 from wick.protocols import Finish, ReasoningDelta, TextDelta, Usage
 from wick.server import Server
-from wick.server.embedded import EMBEDDED
+from wick.server.agents.default_agent import EMBEDDED
 from wick.capabilities.subagents.definitions import Subagent
 
 

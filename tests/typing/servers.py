@@ -7,7 +7,7 @@ from typing import assert_type
 
 from wick import Agent, Scripted, tool
 from wick.server import Server
-from wick.server.identity import User
+from wick.server.auth.identity import User
 
 
 @tool

@@ -79,11 +79,11 @@ LAZY = {
     "wick.cli.skills": {"wick"},
     "wick.cli.serve": {"wick"},  # the server, which needs another
     "wick.server.server": {"uvloop"},
-    "wick.server.building": {"aiohttp"},  # before a run needs it: to load it takes a while
-    "wick.server.places": {"wick"},  # containers, where there are any
+    "wick.server.agents.builder": {"aiohttp"},  # before a run needs it: to load it takes a while
+    "wick.server.agents.workspaces": {"wick"},  # containers, where there are any
     "wick.server.routes.slides": {"wick"},  # what makes them
     "wick.server.service": {"wick"},  # what is kept in Postgres
-    "wick.server.verify": {"wick"},  # whoever else knows tokens, if somebody does
+    "wick.server.auth.tokens": {"wick"},  # whoever else knows tokens, if somebody does
     "wick.capabilities.mcp.transports": {"anyio", "httpx2", "mcp", "mcp_types"},
     "wick.models": {"wick"},  # a model's client, when its name is resolved
     "wick.models.registry": {"wick"},

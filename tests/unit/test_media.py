@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wick import media
 from wick.constants import MEDIA_CHARS, MEDIA_URL_CHARS
-from wick.media import address_problem, check_media, is_public_host, media_problem, safe_part
 from wick.messages import FilePart, ImagePart, Message, TextPart, user
+from wick.server import media
+from wick.server.media import address_problem, check_media, is_public_host, media_problem, safe_part
 
 PUBLIC = (
     "https://example.com/a.png",

@@ -18,16 +18,16 @@ from starlette.types import ASGIApp
 
 from wick._internal.worker_threads import in_thread
 from wick.errors import WickError
-from wick.server.access import ACCESS, Doors, in_order
-from wick.server.auth import Auth
-from wick.server.crowds import Crowds
+from wick.server.auth.access_table import ACCESS, Doors, in_order
+from wick.server.auth.middleware import Auth
 from wick.server.errors import ApiError, on_error, on_http, on_invalid
+from wick.server.http.admission import Crowds
+from wick.server.http.middleware import Bounded, Caught, Stamped
+from wick.server.http.spooling import Unread
 from wick.server.openapi import document
-from wick.server.page_files import page_routes
-from wick.server.refusing import Bounded, Caught, Stamped
 from wick.server.routes import ROUTERS
 from wick.server.service import Service
-from wick.server.unread import Unread
+from wick.server.static_files import page_routes
 
 
 def create_app(service: Service) -> ASGIApp:

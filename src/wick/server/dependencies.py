@@ -7,8 +7,8 @@ from typing import Annotated
 from fastapi import Depends
 from starlette.requests import HTTPConnection
 
+from wick.server.auth.identity import User
 from wick.server.errors import ApiError
-from wick.server.identity import User
 from wick.server.service import Service
 
 

@@ -7,7 +7,7 @@ from typing import Any
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
-from wick.server.access import ACCESS
+from wick.server.auth.access_table import ACCESS
 from wick.server.errors import ErrorBody
 
 REF = "#/components/schemas/"

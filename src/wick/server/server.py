@@ -30,14 +30,14 @@ from wick._internal.worker_threads import in_thread
 from wick.agent import Agent
 from wick.constants import SECRET_CHARS
 from wick.errors import ConfigError
-from wick.server.announcing import announcement
 from wick.server.app import create_app
-from wick.server.files_limit import raise_files_limit
-from wick.server.identity import User
-from wick.server.secrets import keep_out_of_logs, named_secrets, weak_names
+from wick.server.auth.identity import User
+from wick.server.ops.files_limit import raise_files_limit
+from wick.server.ops.redaction import keep_out_of_logs, named_secrets, weak_names
 from wick.server.service import Service
 from wick.server.settings import Settings, load_settings
-from wick.server.wire import SocketWire, Wire
+from wick.server.startup_message import announcement
+from wick.server.uvicorn_protocol import SocketWire, Wire
 from wick.tools import Tool, tool
 
 CLOSE_SECONDS = 5  # for connections to end when the server stops

@@ -12,29 +12,29 @@ from typing import Any, cast
 from wick._internal.worker_threads import in_thread
 from wick.errors import StoreError
 from wick.protocols import Store
-from wick.server.auth import Guests
-from wick.server.browsers import Browsers
-from wick.server.bus import Bus
-from wick.server.embedded import EMBEDDED
+from wick.server.agents.default_agent import EMBEDDED
+from wick.server.agents.registry import Registry
+from wick.server.auth.browser_sessions import Browsers
+from wick.server.auth.identity import LOCAL
+from wick.server.auth.middleware import Guests
+from wick.server.auth.tickets import Tickets
+from wick.server.auth.tokens import Verifier
+from wick.server.auth.users import Users
 from wick.server.errors import ApiError
-from wick.server.identity import LOCAL
-from wick.server.ledger import Ledger
-from wick.server.limits import Limits
-from wick.server.loading import Loading
-from wick.server.metrics import Metrics
-from wick.server.page_files import page_folder
-from wick.server.pulse import Pulse
+from wick.server.ops.event_bus import Bus
+from wick.server.ops.metrics import Metrics
+from wick.server.ops.process_stats import Pulse
+from wick.server.ops.quotas import Limits
+from wick.server.ops.redaction import Secrets, Unwritten, known_secrets
 from wick.server.records import Records
-from wick.server.records_sqlite import SqliteRecords
-from wick.server.registry import Registry
-from wick.server.resuming import Resuming
-from wick.server.retention import Expiry
+from wick.server.records.sqlite import SqliteRecords
 from wick.server.runs import Runs
-from wick.server.secrets import Secrets, Unwritten, known_secrets
+from wick.server.runs.recovery import Resuming
+from wick.server.runs.thread_loading import Loading
+from wick.server.runs.thread_retention import Expiry
+from wick.server.runs.usage import Ledger
 from wick.server.settings import MEMORY, Settings
-from wick.server.tickets import Tickets
-from wick.server.users import Users
-from wick.server.verify import Verifier
+from wick.server.static_files import page_folder
 from wick.stores.in_memory import TTL_SECONDS, InMemory
 from wick.stores.sqlite import Sqlite
 from wick.tools import Tool
@@ -161,7 +161,7 @@ async def check_store(place: Any) -> None:
 def open_records(settings: Settings) -> Records:
     """Where these settings keep the server's own facts: beside the threads."""
     if settings.on_postgres:
-        from wick.server.records_postgres import PostgresRecords
+        from wick.server.records.postgres import PostgresRecords
 
         return PostgresRecords(settings.store, schema=settings.store_schema)
     return SqliteRecords(settings.data / "server.db")

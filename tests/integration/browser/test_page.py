@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from serving import Served, serving
-from wick.server.page_files import OWN
+from wick.server.static_files import OWN
 
 try:
     from playwright.async_api import Page, async_playwright

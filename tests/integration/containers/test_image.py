@@ -19,8 +19,8 @@ from images import need
 from installing import ROOT, wheelhouse
 from wick.client import ServerError, SyncClient
 from wick.events import ChatModelStream
-from wick.server.page_files import BUILT
 from wick.server.settings import ENVIRONMENT
+from wick.server.static_files import BUILT
 
 pytestmark = pytest.mark.timeout(300)  # an image is built
 TOKEN = "a-token-that-is-long-enough"

@@ -29,7 +29,7 @@ from leaking import lasting
 from reading import MARKDOWN, PAGES, ROOT, fences, name, offline
 from wick.config import load
 from wick.server import Server
-from wick.server.access import ACCESS
+from wick.server.auth.access_table import ACCESS
 from wick.server.settings import load_settings
 
 __all__ = ["offline"]  # a fixture that counts for every test here

@@ -17,7 +17,7 @@ import pytest
 
 from installing import ROOT, Installed, plain_programs
 from serving import Served
-from wick.server.page_files import BUILT
+from wick.server.static_files import BUILT
 
 MOST_MB = 6.0
 NOT_SHIPPED = re.compile(r"(^|/)(tests?|node_modules|__pycache__|\.git|\.venv|bench|ui/src)/|\.py[co]$|\.test\.|\.map$")

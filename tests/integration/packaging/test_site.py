@@ -16,7 +16,7 @@ import pytest
 import wick
 from wick import constants, errors, events
 from wick.config import RINGS
-from wick.server.access import ACCESS
+from wick.server.auth.access_table import ACCESS
 from wick.server.settings import Settings
 
 pytest.importorskip("mkdocs", reason="pip install 'wick-agent[docs]' builds the site")

@@ -24,7 +24,7 @@ import pytest
 from installing import plain_programs, wheel, wheelhouse
 from ports import own_port
 from reading import ROOT, fences
-from wick.server.page_files import BUILT
+from wick.server.static_files import BUILT
 
 TOUR = ROOT / "docs" / "tour.md"
 PAGE_PORT = "127.0.0.1:8000"

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from wick.server.page_files import BUILT
+from wick.server.static_files import BUILT
 
 ROOT = Path(__file__).parents[3]
 UI = ROOT / "ui"

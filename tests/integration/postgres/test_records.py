@@ -12,7 +12,7 @@ import pytest
 from postgres import server as postgres_server
 from wick.errors import StoreError
 from wick.server.records import Records
-from wick.server.records_sqlite import SqliteRecords
+from wick.server.records.sqlite import SqliteRecords
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
@@ -21,7 +21,7 @@ async def records(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterat
     if request.param == "sqlite":
         made = SqliteRecords(tmp_path / "server.db")
     else:
-        from wick.server.records_postgres import PostgresRecords
+        from wick.server.records.postgres import PostgresRecords
 
         made = PostgresRecords(postgres_server().conninfo, schema=postgres_server().schema())
     yield made

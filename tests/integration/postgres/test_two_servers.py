@@ -11,8 +11,8 @@ import pytest
 from postgres import server as postgres_server
 from serving import Hosted, events, eventually, hosted, talking
 from talkers import Gate, agents, answer, get, ids, names, say
-from wick.server.following import Board
-from wick.server.identity import User
+from wick.server.auth.identity import User
+from wick.server.runs.followers import Board
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ import pytest
 from postgres import server as postgres_server
 from serving import Served, frames, hosted
 from talk import ask, code, listening
-from wick.server.showing import HIDDEN, model_name, shown
+from wick.server.agents.redacted_options import HIDDEN, model_name, shown
 
 
 def new_id() -> str:

@@ -17,9 +17,9 @@ from serving import Hosted, hosted
 from wick.errors import BackendError, ConfigError, HookError, MissingExtra, ModelError, StoreError
 from wick.server.app import create_api
 from wick.server.errors import STATUS, ApiError, as_api_error, validation_message
+from wick.server.http.middleware import SMALL_BYTES
 from wick.server.openapi import document
-from wick.server.page_files import page_routes
-from wick.server.refusing import SMALL_BYTES
+from wick.server.static_files import page_routes
 
 
 @pytest.fixture

@@ -14,12 +14,12 @@ import pytest
 import yaml
 
 from serving import TOKENS, Hosted, hosted, serving, talking
-from wick.server.access import ACCESS, Doors, in_order, places
 from wick.server.app import create_api
-from wick.server.auth import without_port
-from wick.server.credentials import shown
-from wick.server.page_files import page_routes
-from wick.server.refusing import HEADERS
+from wick.server.auth.access_table import ACCESS, Doors, in_order, places
+from wick.server.auth.credentials import shown
+from wick.server.auth.middleware import without_port
+from wick.server.http.middleware import HEADERS
+from wick.server.static_files import page_routes
 
 PLAIN = {"default": {"model": "demo"}}
 

@@ -18,7 +18,7 @@ from talk import ask, code
 from wick import Scripted
 from wick.constants import FILE_WRITE_BYTES
 from wick.messages import ToolCall
-from wick.server.identity import User
+from wick.server.auth.identity import User
 
 FILES = "/agents/default/files"
 

@@ -12,8 +12,8 @@ import pytest
 from aiohttp import web
 
 from serving import hosted, serving, talking
+from wick.server.auth.gateway import CACHE_SECONDS, Gateway
 from wick.server.errors import ApiError
-from wick.server.gateway import CACHE_SECONDS, Gateway
 
 
 class Known:
@@ -38,7 +38,7 @@ class Known:
 @pytest.fixture(autouse=True)
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """A slow machine is no gateway that does not answer."""
-    monkeypatch.setattr("wick.server.gateway.ASK_SECONDS", 60.0)
+    monkeypatch.setattr("wick.server.auth.gateway.ASK_SECONDS", 60.0)
 
 
 @asynccontextmanager

@@ -16,9 +16,9 @@ from starlette.websockets import WebSocket
 from yarl import URL
 
 from serving import TOKENS, Served, talking
-from wick.server.access import ACCESS
-from wick.server.page_files import PATH_CHARS, Files
+from wick.server.auth.access_table import ACCESS
 from wick.server.routes.terminal import _accepted
+from wick.server.static_files import PATH_CHARS, Files
 
 ADA = f"Authorization: Bearer {TOKENS['ada']}\r\n"
 SECONDS = 60.0  # in which everything is answered; it shows that nothing hangs

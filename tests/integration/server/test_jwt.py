@@ -23,8 +23,8 @@ from jwt.algorithms import ECAlgorithm
 
 from serving import hosted, serving
 from wick.errors import ConfigError
+from wick.server.auth.jwt import AGAIN_SECONDS, Signed
 from wick.server.errors import ApiError
-from wick.server.jwt import AGAIN_SECONDS, Signed
 from wick.server.settings import Jwt
 
 KEY, OTHER = generate_private_key(SECP256R1()), generate_private_key(SECP256R1())

@@ -14,10 +14,10 @@ import pytest
 from engines import Running, here
 from serving import Hosted, hosted
 from talk import ask, code
-from wick.server.overrides import Overrides
-from wick.server.places import IMAGE, Places
-from wick.server.records_sqlite import SqliteRecords
-from wick.server.templates import of_post
+from wick.server.agents.overrides import Overrides
+from wick.server.agents.templates import of_post
+from wick.server.agents.workspaces import IMAGE, Places
+from wick.server.records.sqlite import SqliteRecords
 
 
 @pytest.fixture

@@ -21,11 +21,11 @@ from wick.capability import Capability
 from wick.errors import StoreError
 from wick.protocols import Summary
 from wick.server import runs as runs_module
+from wick.server.auth.identity import User
 from wick.server.errors import ApiError
-from wick.server.identity import User
-from wick.server.resuming import Resuming
-from wick.server.run_info import RunInfo, run_id
 from wick.server.runs import Turn
+from wick.server.runs.record import RunInfo, run_id
+from wick.server.runs.recovery import Resuming
 from wick.stores.held_thread import hold
 from wick.threads import Thread
 

@@ -21,7 +21,7 @@ from starlette.routing import Mount
 
 from serving import TOKENS, Served, serving, talking
 from wick import Scripted
-from wick.server.files_limit import raise_files_limit
+from wick.server.ops.files_limit import raise_files_limit
 from wick.server.server import Server, bound_socket
 
 OWNER: dict[str, Any] = {"tokens": [], "quotas": {}}  # whoever starts it, and nobody else

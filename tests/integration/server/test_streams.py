@@ -16,9 +16,9 @@ from talkers import HELLO, Gate, agents, get, names, say
 from wick import FunctionModel, ToolCall, assistant
 from wick import events as module
 from wick.protocols import Request
-from wick.server.frames import START
-from wick.server.run_info import RunInfo
-from wick.server.streams import EventName, StreamEvent
+from wick.server.runs.frames import START
+from wick.server.runs.record import RunInfo
+from wick.server.stream_responses import EventName, StreamEvent
 
 
 def reading(request: Request) -> Any:

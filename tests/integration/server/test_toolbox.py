@@ -14,7 +14,7 @@ from serving import Hosted, Served, hosted
 from talk import ask, code
 from wick import Scripted
 from wick.messages import ToolCall
-from wick.server.identity import User
+from wick.server.auth.identity import User
 
 SCHEMA = {"type": "object", "properties": {"word": {"type": "string"}}, "required": ["word"]}
 

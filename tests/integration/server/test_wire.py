@@ -19,8 +19,8 @@ START = b"POST /auth/session HTTP/1.1\r\nHost: localhost\r\nContent-Type: applic
 
 @pytest.fixture
 async def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Hosted]:
-    monkeypatch.setattr("wick.server.wire.HEAD_SECONDS", 1.0)
-    monkeypatch.setattr("wick.server.refusing.BODY_SECONDS", 1.0)
+    monkeypatch.setattr("wick.server.uvicorn_protocol.HEAD_SECONDS", 1.0)
+    monkeypatch.setattr("wick.server.http.middleware.BODY_SECONDS", 1.0)
     async with hosted(tmp_path, agents={"default": {"model": "demo"}}) as found:
         yield found
 
@@ -89,7 +89,7 @@ async def test_who_is_refused_does_not_stay_with_the_rest_of_a_body(server: Host
 
 
 async def test_a_body_that_comes_at_a_fair_pace_is(server: Hosted, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("wick.server.refusing.BODY_SECONDS", SECONDS)
+    monkeypatch.setattr("wick.server.http.middleware.BODY_SECONDS", SECONDS)
     body = b'{"token": "%s"}' % TOKENS["ada"].encode()
     head = START + b"Connection: close\r\nContent-Length: %d\r\n\r\n" % len(body)
     answer = await answered(server, head, body[:10], body[10:], pause=0.1)

@@ -13,7 +13,7 @@ import aiohttp
 
 from serving import frames
 from soaking.ledger import TERMINAL, Ledger, Turn
-from wick.server.frames import place_of
+from wick.server.runs.frames import place_of
 
 PATIENCE = 150.0  # seconds after which a turn that has not ended is lost
 SILENCE = 40.0  # the server says something at least every 15 seconds

@@ -8,9 +8,9 @@ import pytest
 
 from wick.config import RINGS
 from wick.config.schema import hints
-from wick.server.allowing import ADMINS, OPERATORS, USERS, check_agent, check_hook
+from wick.server.agents.http_policy import ADMINS, OPERATORS, USERS, check_agent, check_hook
+from wick.server.auth.identity import ROLES, Role, User
 from wick.server.errors import ApiError
-from wick.server.identity import ROLES, Role, User
 
 TOOLS = {"lookup"}
 

@@ -11,9 +11,9 @@ from wick import Thread, ToolCall, assistant, tool_message, user
 from wick.errors import MessageError
 from wick.messages import FilePart, ImagePart, TextPart
 from wick.protocols import Summary
-from wick.server.bodies import Asked, Kept, Words, kept, listed, messages_of, run_out, thread_out
 from wick.server.errors import ApiError
-from wick.server.run_info import RunInfo
+from wick.server.runs.record import RunInfo
+from wick.server.schemas import Asked, Kept, Words, kept, listed, messages_of, run_out, thread_out
 
 
 def said(*messages: Any) -> list[Any]:

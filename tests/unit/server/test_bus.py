@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from wick.server.bus import MOST, Bus, News
+from wick.server.ops.event_bus import MOST, Bus, News
 
 
 async def test_news_are_for_everyone_or_for_one() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from wick.events import ApprovalRequest, ChatModelEnd, ChatModelRestart, ChatModelStream, Done, Event, Failed
 from wick.messages import ImagePart, Message, TextPart
-from wick.server.completions import ChatRequest, OpenAIError, Spoken, failure, finish_reason, usage_of, words
+from wick.server.openai_schemas import ChatRequest, OpenAIError, Spoken, failure, finish_reason, usage_of, words
 
 
 def said(*messages: dict[str, Any], systems: bool = False, **more: Any) -> list[Message]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from wick.server.crowds import AT_ONCE, Crowds
+from wick.server.http.admission import AT_ONCE, Crowds
 
 
 class Turns:

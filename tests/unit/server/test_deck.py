@@ -11,8 +11,8 @@ from zlib import compress, crc32
 import pytest
 
 from wick.backends.local import Local
-from wick.server.deck import DECK_CELLS, DECK_SLIDES, export
 from wick.server.errors import ApiError
+from wick.server.ops.pptx_export import DECK_CELLS, DECK_SLIDES, export
 
 pptx = pytest.importorskip("pptx", reason="python-pptx is not installed: pip install 'wick-agent[slides]'")
 

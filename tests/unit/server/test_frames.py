@@ -16,7 +16,7 @@ from wick.capabilities.recorder import Recorder
 from wick.capabilities.todos import Todos
 from wick.events import ChatModelStream, Done, ToolStart
 from wick.server.errors import ApiError
-from wick.server.frames import START, Frame, Telling, encoded, place_of, transient
+from wick.server.runs.frames import START, Frame, Telling, encoded, place_of, transient
 
 
 def read(frame: Frame) -> tuple[str, str, dict[str, Any]]:

@@ -8,8 +8,8 @@ import click
 import pytest
 
 from wick.cli.serve import command
-from wick.server.access import ACCESS
-from wick.server.metrics import HELP
+from wick.server.auth.access_table import ACCESS
+from wick.server.ops.metrics import HELP
 from wick.server.settings import ENVIRONMENT, Jwt, Quotas, Settings
 
 PAGE = (Path(__file__).parents[3] / "docs" / "guide" / "server.md").read_text(encoding="utf-8")

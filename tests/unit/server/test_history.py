@@ -8,7 +8,7 @@ import pytest
 
 from wick import Agent, Block, Run, Scripted, Thread, ToolCall, ToolUse, assistant, before, guard, tool, user
 from wick.capabilities.subagents import Subagents
-from wick.server.bodies import Kept, kept
+from wick.server.schemas import Kept, kept
 
 
 @tool

@@ -16,9 +16,9 @@ from wick import Agent, FunctionModel, Message, ModelCall, Scripted, Thread, aft
 from wick.capabilities.sessions import Sessions
 from wick.events import ChatModelEnd, ChatModelRestart, ChatModelStart, ChatModelStream, Done, ToolStream
 from wick.protocols import Delta, Finish, Request, TextDelta
-from wick.server import hub as module
-from wick.server.frames import START, Frame, Place, place_of
-from wick.server.hub import Hub, Reader
+from wick.server.runs import hub as module
+from wick.server.runs.frames import START, Frame, Place, place_of
+from wick.server.runs.hub import Hub, Reader
 from wick.stores.in_memory import InMemory
 
 BEAT = 5.0

@@ -11,12 +11,12 @@ import pytest
 
 from serving import hosted
 from soaking.lag import buckets, late_ms
-from wick.server.identity import LOCAL, ROLES, User
-from wick.server.metrics import Metrics
-from wick.server.pulse import Pulse, lags, memory_bytes, open_files
-from wick.server.records_sqlite import SqliteRecords
-from wick.server.sealed import name_of, new_secret, seal, unseal
-from wick.server.users import Users
+from wick.server.auth.identity import LOCAL, ROLES, User
+from wick.server.auth.signed_cookies import name_of, new_secret, seal, unseal
+from wick.server.auth.users import Users
+from wick.server.ops.metrics import Metrics
+from wick.server.ops.process_stats import Pulse, lags, memory_bytes, open_files
+from wick.server.records.sqlite import SqliteRecords
 
 
 @pytest.fixture

@@ -14,9 +14,9 @@ from wick.capabilities.sessions import Sessions
 from wick.operations import Result
 from wick.prices import Charge
 from wick.protocols import Usage
-from wick.server.identity import User
-from wick.server.ledger import Ledger, Used, total
-from wick.server.records_sqlite import SqliteRecords
+from wick.server.auth.identity import User
+from wick.server.records.sqlite import SqliteRecords
+from wick.server.runs.usage import Ledger, Used, total
 
 
 @tool

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from wick.server.errors import ApiError
-from wick.server.limits import Limits
+from wick.server.ops.quotas import Limits
 from wick.server.settings import Quotas
 
 
@@ -49,7 +49,7 @@ def test_without_a_rate_nobody_waits() -> None:
 
 
 def test_those_who_have_gone_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("wick.server.limits.MOST_BUCKETS", 10)
+    monkeypatch.setattr("wick.server.ops.quotas.MOST_BUCKETS", 10)
     clock = Clock()
     limits = Limits(Quotas(requests_per_second=1, burst=2), clock)
     for number in range(10):

@@ -10,7 +10,7 @@ import pytest
 from starlette.requests import Request
 
 from wick.server.errors import ApiError
-from wick.server.loading import Loading
+from wick.server.runs.thread_loading import Loading
 from wick.stores.in_memory import InMemory
 
 

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from wick.server.metrics import BUCKETS, MOST_SERIES, Metrics
+from wick.server.ops.metrics import BUCKETS, MOST_SERIES, Metrics
 
 
 def value(text: str, series: str) -> float:

@@ -8,7 +8,7 @@ import pytest
 
 from wick import Agent, Allow, Ask, Block, Scripted, Thread, ToolCall, ToolUse, assistant, before, guard, tool
 from wick.capabilities.recorder import Recorder
-from wick.server.reasons import Reasons, reasons
+from wick.server.runs.call_history import Reasons, reasons
 
 
 @tool

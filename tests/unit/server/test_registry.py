@@ -17,13 +17,13 @@ from wick.capabilities.filesystem import Filesystem
 from wick.capabilities.sessions import Sessions
 from wick.errors import ConfigError
 from wick.messages import ToolCall
-from wick.server import registry as registry_module
-from wick.server.bus import Bus
+from wick.server.agents import registry as registry_module
+from wick.server.agents.overrides import Overrides
+from wick.server.agents.registry import Registry
+from wick.server.auth.identity import User
 from wick.server.errors import ApiError
-from wick.server.identity import User
-from wick.server.overrides import Overrides
-from wick.server.records_sqlite import SqliteRecords
-from wick.server.registry import Registry
+from wick.server.ops.event_bus import Bus
+from wick.server.records.sqlite import SqliteRecords
 from wick.server.settings import Settings
 from wick.stores.sqlite import Sqlite
 from wick.tools import tool

@@ -8,8 +8,8 @@ import pytest
 
 from serving import hosted, talking
 from wick.constants import JSON_VALUES
-from wick.server import routing
-from wick.server.routing import Router, has_many
+from wick.server.http import json_body
+from wick.server.http.json_body import Router, has_many
 
 
 def test_a_route_learns_what_it_needs_when_it_is_needed() -> None:
@@ -42,7 +42,7 @@ def test_a_route_learns_what_it_needs_when_it_is_needed() -> None:
 )
 @pytest.mark.parametrize("piece", [1, 2, 3, 7, 32_768])
 def test_what_stands_in_texts_is_no_value(body: bytes, many: bool, piece: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(routing, "PIECE_BYTES", piece)
+    monkeypatch.setattr(json_body, "PIECE_BYTES", piece)
     assert has_many(body, 5) is many
 
 

@@ -21,7 +21,7 @@ from wick.errors import ModelError
 from wick.events import Event, ToolEnd, ToolStream
 from wick.messages import ImagePart, TextPart, ToolResult
 from wick.models.openai import OpenAI
-from wick.server.secrets import (
+from wick.server.ops.redaction import (
     Redacting,
     Redaction,
     Secrets,

@@ -13,8 +13,8 @@ from serving import Hosted, eventually, frames, hosted, talking
 from talkers import HELLO, Gate, agents
 from wick import Agent, FunctionModel, Scripted, ToolCall, ToolUse, tool
 from wick.events import ToolStream
-from wick.server.frames import Frame, transient
-from wick.server.sse import BEAT, EventStream
+from wick.server.runs.frames import Frame, transient
+from wick.server.runs.sse import BEAT, EventStream
 
 
 def frame(text: str) -> Frame:

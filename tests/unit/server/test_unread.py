@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from starlette.responses import Response
 
-from wick.server import unread
-from wick.server.unread import LARGE_BYTES, PIECE_BYTES, Unread
+from wick.server.http import spooling
+from wick.server.http.spooling import LARGE_BYTES, PIECE_BYTES, Unread
 
 LARGE = os.urandom(LARGE_BYTES + 1)
 
@@ -53,13 +53,13 @@ async def test_without_a_disk_an_answer_is_sent_from_memory(monkeypatch: pytest.
     def full(**options: Any) -> Any:
         raise OSError(errno.ENOSPC, "the disk is full")
 
-    monkeypatch.setattr(unread, "TemporaryFile", full)
+    monkeypatch.setattr(spooling, "TemporaryFile", full)
     assert await answered(LARGE) == [{"type": "http.response.body", "body": LARGE}]
 
 
 async def test_an_answer_that_is_put_by_is_the_same() -> None:
     made = Response(LARGE, 201, {"X-Of": "it"}, "text/plain")
-    kept = await unread.put_by(made)
+    kept = await spooling.put_by(made)
     assert kept is not made and not kept.body
     sent: list[Any] = []
 
@@ -74,4 +74,4 @@ async def test_an_answer_that_is_put_by_is_the_same() -> None:
 
 async def test_a_small_answer_is_not_put_by() -> None:
     small = Response(b"x" * LARGE_BYTES)
-    assert await unread.put_by(small) is small
+    assert await spooling.put_by(small) is small

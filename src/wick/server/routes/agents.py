@@ -15,20 +15,20 @@ from wick.capabilities.sessions import Sessions
 from wick.capability import Capability
 from wick.config import RINGS
 from wick.config.builder import BUILTIN
-from wick.server.allowing import check_agent
-from wick.server.building import Instance, InUse, options
+from wick.server.agents.builder import Instance, InUse, options
+from wick.server.agents.http_policy import check_agent
+from wick.server.agents.http_tools import Registered
+from wick.server.agents.redacted_options import model_name, switched_on
+from wick.server.agents.registry import AGENT
+from wick.server.agents.templates import EVERYONE, Template
+from wick.server.auth.identity import User
 from wick.server.dependencies import Caller, Wick
 from wick.server.errors import ApiError
-from wick.server.identity import User
-from wick.server.registry import AGENT
+from wick.server.http.json_body import Router
+from wick.server.ops.redaction import Redaction
 from wick.server.routes.backend import BackendInfo, backend_info
-from wick.server.routing import Router
-from wick.server.secrets import Redaction
 from wick.server.service import Service
-from wick.server.showing import model_name, switched_on
-from wick.server.strict import Strict
-from wick.server.templates import EVERYONE, Template
-from wick.server.toolbox import Registered
+from wick.server.strict_models import Strict
 from wick.tools import Tool
 
 logger = logging.getLogger("wick.server")

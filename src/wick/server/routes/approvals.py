@@ -12,12 +12,12 @@ from wick._internal.frozen import thaw
 from wick._internal.worker_threads import in_thread
 from wick.permissions.shell import read
 from wick.protocols import Summary
+from wick.server.auth.identity import User
 from wick.server.dependencies import Caller, Wick
 from wick.server.errors import not_found
-from wick.server.identity import User
-from wick.server.routing import Router
+from wick.server.http.json_body import Router
 from wick.server.service import Service
-from wick.server.strict import Strict
+from wick.server.strict_models import Strict
 
 router = Router(prefix="/approvals", tags=["approvals"])
 

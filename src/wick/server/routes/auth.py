@@ -7,15 +7,15 @@ from typing import Annotated
 from fastapi import Request, Response
 from pydantic import BaseModel, Field
 
-from wick.server.auth import cookie_name
-from wick.server.browsers import SESSION_SECONDS
-from wick.server.credentials import shown
+from wick.server.auth.browser_sessions import SESSION_SECONDS
+from wick.server.auth.credentials import shown
+from wick.server.auth.identity import Role, User
+from wick.server.auth.middleware import cookie_name
+from wick.server.auth.tickets import TICKET_SECONDS
 from wick.server.dependencies import Caller, Wick
 from wick.server.errors import ApiError
-from wick.server.identity import Role, User
-from wick.server.routing import Router
-from wick.server.strict import Strict
-from wick.server.tickets import TICKET_SECONDS
+from wick.server.http.json_body import Router
+from wick.server.strict_models import Strict
 
 router = Router(prefix="/auth", tags=["sign-in"])
 

@@ -8,14 +8,14 @@ from typing import Literal
 from pydantic import BaseModel, Field
 
 from wick._internal.worker_threads import in_thread
-from wick.server.building import Instance
+from wick.server.agents.builder import Instance
+from wick.server.agents.overrides import Overrides
+from wick.server.agents.redacted_options import shown
+from wick.server.auth.identity import User
 from wick.server.dependencies import Caller, Wick
 from wick.server.errors import ApiError
-from wick.server.identity import User
-from wick.server.overrides import Overrides
-from wick.server.routing import Router
-from wick.server.showing import shown
-from wick.server.strict import Strict
+from wick.server.http.json_body import Router
+from wick.server.strict_models import Strict
 
 router = Router(tags=["backend"])
 

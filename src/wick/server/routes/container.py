@@ -9,8 +9,8 @@ from pydantic import BaseModel
 from wick.protocols import Backend
 from wick.server.dependencies import Caller, Wick
 from wick.server.errors import ApiError
-from wick.server.routing import Router
-from wick.server.strict import Strict
+from wick.server.http.json_body import Router
+from wick.server.strict_models import Strict
 
 router = Router(tags=["container"])
 

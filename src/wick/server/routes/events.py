@@ -10,11 +10,11 @@ from dataclasses import dataclass
 import orjson
 from starlette.responses import Response
 
-from wick.server.bus import Bus, News
+from wick.server.auth.identity import User
 from wick.server.dependencies import Caller, Wick
-from wick.server.identity import User
-from wick.server.routing import Router
-from wick.server.sse import EventStream
+from wick.server.http.json_body import Router
+from wick.server.ops.event_bus import Bus, News
+from wick.server.runs.sse import EventStream
 
 router = Router(tags=["events"])
 

@@ -20,15 +20,15 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from wick.backends.state import State
 from wick.constants import FILE_READ_BYTES, FILE_WRITE_BYTES
 from wick.protocols import Backend
-from wick.server.building import Instance
+from wick.server.agents.builder import Instance
+from wick.server.auth.identity import User
 from wick.server.dependencies import Caller, Wick
 from wick.server.errors import ApiError
-from wick.server.identity import User
-from wick.server.routing import Router
+from wick.server.http.json_body import Router
+from wick.server.http.spooling import put_by
+from wick.server.http.uploads import UPLOAD, uploaded
 from wick.server.service import Service
-from wick.server.strict import Strict
-from wick.server.unread import put_by
-from wick.server.uploads import UPLOAD, uploaded
+from wick.server.strict_models import Strict
 from wick.workspace.results import Content
 
 router = Router(tags=["files"])

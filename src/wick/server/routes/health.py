@@ -7,7 +7,7 @@ from typing import Literal
 from pydantic import BaseModel
 
 from wick.server.dependencies import Wick
-from wick.server.routing import Router
+from wick.server.http.json_body import Router
 
 router = Router(tags=["server"])
 

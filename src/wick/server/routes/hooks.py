@@ -10,16 +10,16 @@ from fastapi import Query
 from pydantic import BaseModel, Field, JsonValue
 
 from wick.config import BY_KEY
-from wick.server.allowing import check_hook
-from wick.server.building import Instance, options
+from wick.server.agents.builder import Instance, options
+from wick.server.agents.http_policy import check_hook
+from wick.server.agents.overrides import Overrides
+from wick.server.agents.redacted_options import shown, switched_on
+from wick.server.agents.templates import in_order
+from wick.server.auth.identity import User
 from wick.server.dependencies import Caller, Wick
 from wick.server.errors import ApiError
-from wick.server.identity import User
-from wick.server.overrides import Overrides
-from wick.server.routing import Router
-from wick.server.showing import shown, switched_on
-from wick.server.strict import Strict
-from wick.server.templates import in_order
+from wick.server.http.json_body import Router
+from wick.server.strict_models import Strict
 
 router = Router(tags=["hooks"])
 

@@ -8,13 +8,13 @@ from typing import Annotated
 from fastapi import Header
 from starlette.responses import Response
 
-from wick.server.bodies import Asked, Kept, UsageOut, messages_of, whole
 from wick.server.dependencies import Caller, Wick
 from wick.server.errors import ApiError
-from wick.server.routing import Router
+from wick.server.http.json_body import Router
 from wick.server.runs import Turn
-from wick.server.sse import EventStream
-from wick.server.streams import STREAM
+from wick.server.runs.sse import EventStream
+from wick.server.schemas import Asked, Kept, UsageOut, messages_of, whole
+from wick.server.stream_responses import STREAM
 from wick.stores.held_thread import load
 
 router = Router(prefix="/agents", tags=["runs"])

@@ -7,7 +7,7 @@ from pydantic import BaseModel, Field
 from wick.capabilities.budget import Budget
 from wick.capabilities.limits import Limits
 from wick.server.dependencies import Caller, Wick
-from wick.server.routing import Router
+from wick.server.http.json_body import Router
 
 router = Router(tags=["limits"])
 

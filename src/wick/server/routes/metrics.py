@@ -5,7 +5,7 @@ from __future__ import annotations
 from starlette.responses import PlainTextResponse
 
 from wick.server.dependencies import Wick
-from wick.server.routing import Router
+from wick.server.http.json_body import Router
 
 router = Router(tags=["server"])
 FORMAT = "text/plain; version=0.0.4; charset=utf-8"

@@ -13,7 +13,7 @@ from wick.capabilities.executables import Executables
 from wick.hooks import Hook, patterns, rings
 from wick.operations import OPERATIONS
 from wick.server.dependencies import Caller, Wick
-from wick.server.routing import Router
+from wick.server.http.json_body import Router
 
 router = Router(tags=["hooks"])
 

@@ -14,7 +14,10 @@ from fastapi.exceptions import RequestValidationError
 
 from wick.errors import WickError
 from wick.events import Done, Event, Failed
-from wick.server.completions import (
+from wick.server.dependencies import Caller, Wick
+from wick.server.errors import ApiError, as_api_error, validation_message
+from wick.server.http.json_body import Route, Router
+from wick.server.openai_schemas import (
     ChatChoice,
     ChatCompletion,
     ChatModel,
@@ -31,12 +34,9 @@ from wick.server.completions import (
     usage_of,
     words,
 )
-from wick.server.dependencies import Caller, Wick
-from wick.server.errors import ApiError, as_api_error, validation_message
-from wick.server.frames import Frame
-from wick.server.routing import Route, Router
 from wick.server.runs import Turn
-from wick.server.sse import EventStream
+from wick.server.runs.frames import Frame
+from wick.server.runs.sse import EventStream
 
 
 class OpenAIRoute(Route):

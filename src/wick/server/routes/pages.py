@@ -8,8 +8,8 @@ from starlette.responses import FileResponse
 
 from wick.server.dependencies import Wick
 from wick.server.errors import not_found
-from wick.server.page_files import OWN
-from wick.server.routing import Router
+from wick.server.http.json_body import Router
+from wick.server.static_files import OWN
 
 router = Router(include_in_schema=False)
 

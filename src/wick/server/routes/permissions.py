@@ -8,10 +8,10 @@ from pydantic import BaseModel, Field, JsonValue
 
 from wick.capabilities.permissions import Mode, Permissions
 from wick.permissions.rules import POLICIES, Rule
-from wick.server.building import Instance
+from wick.server.agents.builder import Instance
 from wick.server.dependencies import Caller, Wick
 from wick.server.errors import not_found
-from wick.server.routing import Router
+from wick.server.http.json_body import Router
 
 router = Router(tags=["permissions"])
 

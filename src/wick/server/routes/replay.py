@@ -14,16 +14,16 @@ from wick.agent import Agent
 from wick.capabilities.permissions import Mode, Permissions
 from wick.protocols import Summary
 from wick.replay import Change, replay
-from wick.server.allowing import check_hook
-from wick.server.building import options
+from wick.server.agents.builder import options
+from wick.server.agents.http_policy import check_hook
+from wick.server.agents.overrides import Overrides
+from wick.server.agents.templates import Template
+from wick.server.auth.identity import User
 from wick.server.dependencies import Caller, Wick
-from wick.server.identity import User
-from wick.server.overrides import Overrides
+from wick.server.http.json_body import Router
 from wick.server.routes.hooks import Option
-from wick.server.routing import Router
 from wick.server.service import Service
-from wick.server.strict import Strict
-from wick.server.templates import Template
+from wick.server.strict_models import Strict
 from wick.stores.held_thread import load
 from wick.threads import Thread
 

@@ -8,14 +8,14 @@ from typing import Annotated
 from fastapi import Header, Query
 from starlette.responses import Response
 
-from wick.server.bodies import RunOut, run_out
 from wick.server.dependencies import Caller, Wick
-from wick.server.frames import START, Place, place_of
-from wick.server.routing import Router
-from wick.server.run_info import RunInfo
+from wick.server.http.json_body import Router
+from wick.server.runs.frames import START, Place, place_of
+from wick.server.runs.record import RunInfo
+from wick.server.runs.sse import EventStream
+from wick.server.schemas import RunOut, run_out
 from wick.server.service import Service
-from wick.server.sse import EventStream
-from wick.server.streams import STREAM
+from wick.server.stream_responses import STREAM
 
 router = Router(prefix="/runs", tags=["runs"])
 

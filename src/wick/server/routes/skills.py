@@ -11,12 +11,12 @@ from wick.backends.files import Folder
 from wick.capabilities.skills import Skills
 from wick.capabilities.skills.catalog import BROUGHT, FILE, Catalogue, Skill, slug
 from wick.constants import ARCHIVE_BYTES
-from wick.server.building import Instance
+from wick.server.agents.builder import Instance
 from wick.server.dependencies import Caller, Wick
 from wick.server.errors import ApiError
-from wick.server.routing import Router
-from wick.server.strict import Strict
-from wick.server.uploads import UPLOAD, uploaded
+from wick.server.http.json_body import Router
+from wick.server.http.uploads import UPLOAD, uploaded
+from wick.server.strict_models import Strict
 
 router = Router(tags=["skills"])
 

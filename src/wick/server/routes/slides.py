@@ -13,7 +13,7 @@ from pydantic import BaseModel, Field, model_validator
 from wick._internal.worker_threads import in_thread
 from wick.server.dependencies import Caller, Wick
 from wick.server.errors import ApiError
-from wick.server.routing import Router
+from wick.server.http.json_body import Router
 
 MEDIA_TYPE = "application/vnd.openxmlformats-officedocument.presentationml.presentation"
 DECK_BYTES = 1_000_000  # of Markdown
@@ -63,6 +63,6 @@ async def export_slides(id: str, asked: SlidesExport, caller: Caller, wick: Wick
 
 def _deck() -> ModuleType:
     """What makes slides; few want any, and to load it takes a while."""
-    from wick.server import deck
+    from wick.server.ops import pptx_export as deck
 
     return deck

@@ -14,10 +14,10 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from wick.errors import BackendError, WickError
 from wick.protocols import Backend, Terminal
+from wick.server.auth.identity import User
 from wick.server.dependencies import Caller, Wick
 from wick.server.errors import ApiError, as_api_error
-from wick.server.identity import User
-from wick.server.routing import Router
+from wick.server.http.json_body import Router
 from wick.server.service import Service
 
 router = Router(tags=["terminal"])

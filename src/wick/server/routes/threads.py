@@ -13,7 +13,12 @@ from starlette.responses import JSONResponse, Response
 
 from wick._internal.frozen import canonical, thaw
 from wick._internal.worker_threads import in_thread
-from wick.server.bodies import (
+from wick.server.dependencies import Caller, Wick
+from wick.server.errors import ApiError
+from wick.server.http.json_body import Router
+from wick.server.http.spooling import put_by
+from wick.server.routes.invoke import IdempotencyKey
+from wick.server.schemas import (
     OWN_META,
     Kept,
     MessageOut,
@@ -25,12 +30,7 @@ from wick.server.bodies import (
     thread_out,
     whole,
 )
-from wick.server.dependencies import Caller, Wick
-from wick.server.errors import ApiError
-from wick.server.routes.invoke import IdempotencyKey
-from wick.server.routing import Router
-from wick.server.strict import Strict
-from wick.server.unread import put_by
+from wick.server.strict_models import Strict
 from wick.stores.markdown_export import as_markdown
 from wick.threads import SCHEMA, Thread
 

@@ -10,13 +10,13 @@ from wick._internal.worker_threads import in_thread
 from wick.capabilities.builtins import has_search
 from wick.config.builder import BUILTIN
 from wick.constants import CALLBACK_SECONDS
+from wick.server.agents.http_tools import Kept
+from wick.server.agents.redacted_options import shown
+from wick.server.agents.templates import EVERYONE
 from wick.server.dependencies import Caller, Wick
 from wick.server.errors import ApiError
-from wick.server.routing import Router
-from wick.server.showing import shown
-from wick.server.strict import Strict
-from wick.server.templates import EVERYONE
-from wick.server.toolbox import Kept
+from wick.server.http.json_body import Router
+from wick.server.strict_models import Strict
 
 router = Router(tags=["tools"])
 

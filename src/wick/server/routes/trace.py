@@ -15,8 +15,8 @@ from wick.prices import price
 from wick.protocols import Usage
 from wick.server.dependencies import Caller, Wick
 from wick.server.errors import not_found
-from wick.server.reasons import Verdict
-from wick.server.routing import Router
+from wick.server.http.json_body import Router
+from wick.server.runs.call_history import Verdict
 from wick.threads import Thread
 
 router = Router(tags=["runs"])

@@ -11,8 +11,8 @@ from pydantic import BaseModel
 
 from wick.server.dependencies import Caller, Wick
 from wick.server.errors import ApiError
-from wick.server.ledger import Line, Used, total
-from wick.server.routing import Router
+from wick.server.http.json_body import Router
+from wick.server.runs.usage import Line, Used, total
 
 router = Router(tags=["usage"])
 

@@ -10,8 +10,8 @@ from starlette.requests import Request
 from wick._internal.worker_threads import in_thread
 from wick.server.dependencies import Caller, Wick
 from wick.server.errors import not_found
-from wick.server.reasons import Reasons, reasons
-from wick.server.routing import Router
+from wick.server.http.json_body import Router
+from wick.server.runs.call_history import Reasons, reasons
 
 router = Router(tags=["threads"])
 

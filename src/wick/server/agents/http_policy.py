@@ -1,0 +1,266 @@
+"""What may be said about an agent over HTTP: a list of what is allowed, by role; everything else is refused.
+
+What comes in a request is not as trusted as a file. It never names code of Python, never switches the sandbox off, and
+only an admin's may name folders of this machine, mounts, environment variables, programs, MCP servers and addresses of
+providers.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Mapping
+from typing import Any
+
+from wick.config.builder import BUILTIN
+from wick.server.auth.identity import Role, User
+from wick.server.errors import ApiError
+
+# For each key of agents.yaml the options that a role may say; a higher role may say those of the lower ones, too.
+# A key that is not here is nobody's: `hooks` names code, `sessions` is the server's.
+USERS: Mapping[str, Collection[str]] = {
+    "recorder": ("runs", "spans"),
+    "todos": ("nudges",),
+    "filesystem": ("execute", "read_only", "track", "result_chars"),
+    "skills": ("paths", "shipped", "enabled", "disabled"),
+    "memory": ("paths",),
+    "context": ("texts",),
+    "self_description": ("text", "system", "tool"),
+    "metadata": (),
+    "builtins": ("tools", "timezone", "methods"),
+    "subagents": ("agents", "depth", "background", "at_end"),
+    "ask_user": ("seconds",),
+    "critique": ("model", "rounds", "criteria"),
+    "structured_output": ("schema", "retries", "native", "need"),
+    "tool_search": ("threshold", "always", "results"),
+    "summarization": ("window", "threshold", "keep", "buffer", "model"),
+    "permissions": ("deny", "ask", "allow", "mode", "policy"),
+    "fallback": ("models",),
+}
+OPERATORS: Mapping[str, Collection[str]] = {
+    "tracing": (),
+    "usage_log": ("level",),
+    "limits": ("steps", "tokens", "seconds", "cost", "tool_calls"),
+    "retry": ("attempts", "base", "longest", "patience", "visible"),
+    "budget": ("tokens", "dollars", "reserve", "name"),
+    "subagents": ("at_once",),
+    "builtins": ("timeout", "max_bytes"),
+    "filesystem": ("longest",),
+    "metadata": ("keys", "value_bytes", "total_bytes"),
+    "recorder": ("size",),
+}
+ADMINS: Mapping[str, Collection[str]] = {
+    "mcp": ("servers", "max_output"),
+    "skills": ("host",),
+    "context": ("files",),
+    "builtins": ("private",),
+    "subagents": ("models",),
+}
+
+# What users change for themselves about an agent that others have set up: nothing that confines or records it, and
+# nothing that lets it do more.
+ANYBODYS = frozenset(
+    ("todos", "skills", "memory", "context", "self_description", "metadata", "ask_user", "critique", "tool_search",
+     "summarization", "structured_output")
+)  # fmt: skip
+
+# Of an agent's backend. `sandbox: none` is said in the file, or not at all.
+USERS_BACKEND: Mapping[str, Collection[str]] = {"local": ("timeout",), "state": ()}
+OPERATORS_BACKEND: Mapping[str, Collection[str]] = {
+    "local": ("limits",),
+    "docker": ("image", "timeout", "limits", "read_only"),
+}
+ADMINS_BACKEND: Mapping[str, Collection[str]] = {
+    "local": ("workdir", "network", "env", "readable", "sandbox", "protect"),
+    "docker": ("workdir", "engine", "volumes", "env", "network", "user", "daemon", "pull", "protect"),
+    "state": ("protect",),
+}
+
+SETTINGS = ("temperature", "max_tokens", "top_p", "stop", "parallel_tool_calls", "tool_choice", "response_format")
+PLAIN = ("name", "system_prompt", "context_window")
+MODES = ("default", "plan", "acceptEdits", "dontAsk")  # that everybody may choose
+
+_PROVIDERS = ("anthropic", "openai", "openai-responses", "ollama")
+_MODEL = re.compile(r"[\w.-]+(?:[:/][\w.-]+)*", re.ASCII)
+_CODE = re.compile(r"\s*[A-Za-z_][\w.]*:[A-Za-z_][\w.]*\s*")
+
+
+def check_agent(options: Mapping[str, Any], user: User, tools: Collection[str]) -> None:
+    """An ApiError, if this user may not make an agent of these options; `tools` are those of the server."""
+    for key, value in options.items():
+        if key in PLAIN:
+            continue
+        if key == "model":
+            _check_model(value, user)
+        elif key == "settings":
+            _check_settings(value, user)
+        elif key == "tools":
+            _check_tools(value, tools)
+        elif key == "backend":
+            _check_backend(value, user)
+        else:
+            check_hook(key, value, user, own=True)
+
+
+def check_hook(key: str, value: Any, user: User, *, own: bool = False) -> None:
+    """An ApiError, if this user may not say that about a capability; `own` if it is of an agent that they made."""
+    options, guest = _options(key, user), not own and not user.may("operator")
+    if guest and key not in ANYBODYS:
+        raise _refused(f"only an operator changes {key} of an agent that is not one's own")
+    if value is False or value is None:
+        return
+    for name, said in _spelled(key, value).items():
+        if name not in options or (guest and name == "model"):
+            raise _refused(f"{key}.{name} cannot be said over HTTP by {_a(user.role)}")
+        check = _SPECIAL.get((key, name))
+        if check is not None:
+            check(said, user)
+        else:
+            _check_plain(f"{key}.{name}", said)
+
+
+def _options(key: str, user: User) -> set[str]:
+    """The options of a capability that this user may name."""
+    tables: tuple[tuple[Role, Mapping[str, Collection[str]]], ...] = (
+        ("user", USERS),
+        ("operator", OPERATORS),
+        ("admin", ADMINS),
+    )
+    mine = [table[key] for role, table in tables if key in table and user.may(role)]
+    if not mine:
+        raise _refused(f"{key} cannot be said over HTTP by {_a(user.role)}")
+    return {name for names in mine for name in names}
+
+
+def _spelled(key: str, value: Any) -> Mapping[str, Any]:
+    """What a short form stands for."""
+    if value is True:
+        return {}
+    short = {"skills": "paths", "memory": "paths", "context": "texts", "self_description": "text", "builtins": "tools",
+             "subagents": "agents", "fallback": "models"}  # fmt: skip
+    if isinstance(value, Mapping) and not (key == "subagents" and "agents" not in value):
+        return value
+    if key not in short:
+        raise _refused(f"{key} takes true, false or a map of options")
+    return {short[key]: value}
+
+
+def _check_plain(place: str, value: Any) -> None:
+    """Nothing in an option may be a name of Python's; options that are texts are checked by what they mean."""
+    if isinstance(value, Mapping):
+        for name, inner in value.items():
+            _check_plain(f"{place}.{name}", inner)
+    elif isinstance(value, list):
+        for inner in value:
+            _check_plain(place, inner)
+    elif isinstance(value, str) and _CODE.fullmatch(value):
+        raise _refused(f"{place}: {value[:100]!r} is the name of code, which cannot be named over HTTP")
+
+
+def _check_model(value: Any, user: User) -> None:
+    if user.may("admin") and isinstance(value, Mapping):
+        return _check_spec(value)
+    provider = value.partition(":")[0] if isinstance(value, str) else ""
+    named = isinstance(value, str) and _MODEL.fullmatch(value.strip())
+    if not named or (":" in value and provider.strip() not in _PROVIDERS):
+        providers = ", ".join(_PROVIDERS)
+        raise _refused(f"name a model as in sonnet, gpt-4o, auto, demo, or provider:name with one of {providers}")
+
+
+def _check_spec(value: Mapping[str, Any]) -> None:
+    """An admin's own provider; a file of this machine is still none."""
+    if "local" in (value.get("provider"), str(value.get("model", "")).partition(":")[0]):
+        raise _refused("a model in a file of this machine is named in agents.yaml")
+
+
+def _check_models(value: Any, user: User) -> None:
+    for one in value if isinstance(value, list) else [value]:
+        _check_model(one, user)
+
+
+def _check_settings(value: Any, user: User) -> None:
+    allowed = (*SETTINGS, "extra") if user.may("admin") else SETTINGS
+    for name in value if isinstance(value, Mapping) else ():
+        if name not in allowed:
+            raise _refused(f"settings.{name} cannot be said over HTTP by {_a(user.role)}")
+
+
+def _check_tools(value: Any, tools: Collection[str]) -> None:
+    known = {*BUILTIN, *tools}
+    for name in value if isinstance(value, list) else [value]:
+        if not isinstance(name, str) or name not in known:
+            raise _refused(
+                f"there is no tool {str(name)[:100]!r} to be named here; there are {', '.join(sorted(known))}"
+            )
+
+
+def _check_backend(value: Any, user: User) -> None:
+    if value is False:
+        return
+    options = {"type": value} if isinstance(value, str) else dict(value) if isinstance(value, Mapping) else {}
+    kind = options.pop("type", "")
+    tables = (("user", USERS_BACKEND), ("operator", OPERATORS_BACKEND), ("admin", ADMINS_BACKEND))
+    mine = [table[kind] for role, table in tables if kind in table and user.may(role)]  # type: ignore[arg-type]
+    if not mine:
+        raise _refused(f"a backend of type {str(kind)[:100]!r} cannot be asked for over HTTP by {_a(user.role)}")
+    allowed = {name for names in mine for name in names}
+    for name in options:
+        if name not in allowed:
+            raise _refused(f"backend.{name} cannot be said over HTTP by {_a(user.role)}")
+    if options.get("sandbox") == "none":
+        raise _refused("a sandbox is switched off in agents.yaml only")
+
+
+def _check_subagents(value: Any, user: User) -> None:
+    """Definitions by name; a text would be a file or a folder of this machine."""
+    if not isinstance(value, Mapping | list):
+        raise _refused("subagents are defined here, by name, with a description and a prompt")
+    for one in value.values() if isinstance(value, Mapping) else value:
+        if not isinstance(one, Mapping) or "hooks" in one:
+            raise _refused("a subagent is a map with description, prompt, tools and model; it has no hooks here")
+        if one.get("model") is not None:
+            _check_model(one["model"], user)
+        _check_plain("subagents.tools", one.get("tools", []))
+
+
+def _check_schema(value: Any, user: User) -> None:
+    if not isinstance(value, Mapping):
+        raise _refused("structured_output.schema is a JSON Schema here")
+
+
+def _check_mode(value: Any, user: User) -> None:
+    if value not in MODES and not user.may("operator"):
+        raise _refused(f"permissions.mode is one of {', '.join(MODES)} here")
+
+
+def _check_servers(value: Any, user: User) -> None:
+    """An admin names MCP servers, programs among them."""
+
+
+def _check_texts(value: Any, user: User) -> None:
+    """Words for the model; whatever they are, they are never looked up."""
+
+
+_SPECIAL: Mapping[tuple[str, str], Callable[[Any, User], None]] = {
+    ("fallback", "models"): _check_models,
+    ("critique", "model"): _check_model,
+    ("summarization", "model"): _check_model,
+    ("subagents", "agents"): _check_subagents,
+    ("subagents", "models"): _check_texts,
+    ("structured_output", "schema"): _check_schema,
+    ("permissions", "mode"): _check_mode,
+    ("permissions", "deny"): _check_texts,
+    ("permissions", "ask"): _check_texts,
+    ("permissions", "allow"): _check_texts,
+    ("mcp", "servers"): _check_servers,
+    ("context", "texts"): _check_texts,
+    ("critique", "criteria"): _check_texts,
+    ("self_description", "text"): _check_texts,
+}
+
+
+def _a(role: str) -> str:
+    return f"an {role}" if role[0] in "ao" else f"a {role}"
+
+
+def _refused(message: str) -> ApiError:
+    return ApiError(403, "not_allowed", message)

@@ -1,0 +1,140 @@
+"""Who may do what: every route, and the role it takes. A route that is missing here keeps the server from starting."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from starlette.routing import BaseRoute, Mount, Route, WebSocketRoute, compile_path
+
+from wick.errors import ConfigError
+from wick.server.auth.identity import Role
+
+Access = Literal["public"] | Role
+
+# Sorted by path. `WS` is a WebSocket. `public` needs no credential at all.
+ACCESS: tuple[tuple[str, str, Access], ...] = (
+    ("GET", "/", "public"),
+    ("GET", "/agents", "user"),
+    ("POST", "/agents", "user"),
+    ("GET", "/agents/", "user"),
+    ("POST", "/agents/", "user"),
+    ("GET", "/agents/events", "user"),
+    ("GET", "/agents/skills/available", "user"),
+    ("POST", "/agents/tools", "operator"),
+    ("POST", "/agents/tools/", "operator"),
+    ("GET", "/agents/tools/available", "user"),
+    ("DELETE", "/agents/tools/{name}", "operator"),
+    ("DELETE", "/agents/{id}", "user"),
+    ("GET", "/agents/{id}", "user"),
+    ("GET", "/agents/{id}/backend", "user"),
+    ("PATCH", "/agents/{id}/backend", "user"),  # an engine elsewhere takes an operator
+    ("POST", "/agents/{id}/container", "user"),
+    ("DELETE", "/agents/{id}/files", "user"),
+    ("GET", "/agents/{id}/files/download", "user"),
+    ("GET", "/agents/{id}/files/list", "user"),
+    ("POST", "/agents/{id}/files/move", "user"),
+    ("GET", "/agents/{id}/files/read", "user"),
+    ("POST", "/agents/{id}/files/upload", "user"),
+    ("PUT", "/agents/{id}/files/write", "user"),
+    ("GET", "/agents/{id}/hooks", "user"),
+    ("PATCH", "/agents/{id}/hooks", "user"),  # what confines an agent takes an operator
+    ("POST", "/agents/{id}/invoke", "user"),
+    ("GET", "/agents/{id}/limits", "user"),
+    ("GET", "/agents/{id}/onion", "user"),
+    ("GET", "/agents/{id}/permissions", "user"),
+    ("DELETE", "/agents/{id}/permissions/grants/{grant}", "user"),
+    ("GET", "/agents/{id}/skills", "user"),
+    ("PATCH", "/agents/{id}/skills", "user"),
+    ("POST", "/agents/{id}/skills", "user"),
+    ("POST", "/agents/{id}/slides/export", "user"),
+    ("POST", "/agents/{id}/stream", "user"),
+    ("WS", "/agents/{id}/terminal", "user"),
+    ("GET", "/approvals", "user"),
+    ("POST", "/approvals/{id}", "user"),
+    ("GET", "/auth/me", "user"),
+    ("DELETE", "/auth/session", "user"),
+    ("POST", "/auth/session", "public"),
+    ("POST", "/auth/tickets", "user"),
+    ("GET", "/docs", "user"),
+    ("GET", "/health", "public"),
+    ("GET", "/metrics", "operator"),
+    ("GET", "/openapi.json", "user"),
+    ("POST", "/replay", "user"),
+    ("GET", "/runs/{id}", "user"),
+    ("POST", "/runs/{id}/cancel", "user"),
+    ("GET", "/runs/{id}/events", "user"),
+    ("GET", "/runs/{id}/trace", "user"),
+    ("GET", "/static/{path:path}", "public"),
+    ("GET", "/threads", "user"),
+    ("GET", "/threads/search", "user"),
+    ("DELETE", "/threads/{id}", "user"),
+    ("GET", "/threads/{id}", "user"),
+    ("PATCH", "/threads/{id}", "user"),
+    ("GET", "/threads/{id}/calls/{call_id}/why", "user"),
+    ("GET", "/threads/{id}/export", "user"),
+    ("POST", "/threads/{id}/fork", "user"),
+    ("POST", "/threads/{id}/messages", "user"),
+    ("POST", "/threads/{id}/rewind", "user"),
+    ("GET", "/threads/{id}/runs", "user"),
+    ("GET", "/usage", "user"),
+    ("POST", "/v1/chat/completions", "user"),
+    ("GET", "/v1/models", "user"),
+    ("GET", "/v1/models/{id}", "user"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Door:
+    """One route, and who may go through it."""
+
+    pattern: re.Pattern[str]
+    method: str
+    path: str
+    access: Access
+
+
+class Doors:
+    """The doors of an app, in the order in which its router tries them."""
+
+    def __init__(self, routes: Sequence[BaseRoute], table: Iterable[tuple[str, str, Access]] = ACCESS) -> None:
+        known = {(method, path): access for method, path, access in table}
+        self.all = [_door(known, *place) for route in routes for place in places(route)]
+        self._plain = {(door.method, door.path): door for door in self.all if "{" not in door.path}
+        self._patterns = [door for door in self.all if "{" in door.path]
+
+    def of(self, method: str, path: str) -> Door | None:
+        """The door that a request comes to; None where there is a wall."""
+        if found := self._plain.get((method, path)):
+            return found
+        return next((d for d in self._patterns if d.method == method and d.pattern.match(path)), None)
+
+
+def places(route: BaseRoute) -> list[tuple[str, str]]:
+    """The methods and the path of a route."""
+    if isinstance(route, WebSocketRoute):
+        return [("WS", route.path)]
+    if isinstance(route, Route):
+        return [(method, route.path) for method in sorted(route.methods or ()) if method != "HEAD"]
+    if isinstance(route, Mount):
+        return [("GET", f"{route.path}/{{path:path}}")]
+    raise ConfigError(f"{route!r} is no route that the server knows how to guard")
+
+
+def in_order(routes: Iterable[BaseRoute]) -> list[BaseRoute]:
+    """Routes with plain words before those with a variable in the same place, so that no id hides a word."""
+    return sorted(routes, key=lambda route: [part.startswith("{") for part in _path(route).split("/")])
+
+
+def _path(route: BaseRoute) -> str:
+    path: Any = getattr(route, "path", "")
+    return str(path)
+
+
+def _door(known: dict[tuple[str, str], Access], method: str, path: str) -> Door:
+    access = known.get((method, path))
+    if access is None:
+        raise ConfigError(f"{method} {path} stands in no row of access.py; say there who may use it")
+    return Door(compile_path(path)[0], method, path, access)

@@ -1,0 +1,97 @@
+"""Signed tokens (JWT) of somebody else's sign-in, checked with its public keys from a file or an address."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jwt
+import orjson
+
+from wick._internal.http_requests import fetch
+from wick._internal.worker_threads import in_thread
+from wick.errors import ConfigError, ToolError
+from wick.server.auth.identity import ROLES, Role
+from wick.server.errors import ApiError
+from wick.server.settings import Jwt
+
+KEYS_BYTES = 1_000_000
+FRESH_SECONDS = 600.0  # keys are read anew after this
+AGAIN_SECONDS = 30.0  # and for a key that is not known, after this
+ASK_SECONDS = 5.0
+LEEWAY_SECONDS = 30
+
+Claim = tuple[str, Role]
+
+
+class Signed:
+    """Checks signatures, issuer, audience and times. A token without an end is refused."""
+
+    def __init__(self, settings: Jwt, clock: Callable[[], float] = time.monotonic) -> None:
+        if any(name.startswith("HS") or name.lower() == "none" for name in settings.algorithms):
+            raise ConfigError("jwt.algorithms names public-key algorithms only, such as RS256, ES256 and EdDSA")
+        if settings.jwks.startswith("http://"):
+            raise ConfigError("jwt.jwks is a file or an https address: over http anybody could send other keys")
+        self._settings, self._clock = settings, clock
+        self._keys: dict[str, jwt.PyJWK] = {}
+        self._read = -FRESH_SECONDS
+
+    async def claim(self, bearer: str) -> Claim | None:
+        """Whom a token names; None for one that does not hold."""
+        try:
+            key = await self._key(jwt.get_unverified_header(bearer).get("kid", ""))
+            if key is None:
+                return None
+            found = jwt.decode(
+                bearer,
+                key=key,
+                algorithms=[*self._settings.algorithms],
+                issuer=self._settings.issuer,
+                audience=self._settings.audience,
+                leeway=LEEWAY_SECONDS,
+                options={"require": ["exp", "iss", "aud", self._settings.name_claim]},
+            )
+        except jwt.PyJWTError:
+            return None
+        return self._claim(found)
+
+    def _claim(self, found: dict[str, Any]) -> Claim | None:
+        name, role = found[self._settings.name_claim], found.get(self._settings.role_claim)
+        if not isinstance(name, str) or not 0 < len(name) <= 200:
+            return None
+        return name, next((known for known in ROLES if known == role), "user")
+
+    async def _key(self, id: Any) -> jwt.PyJWK | None:
+        age = self._clock() - self._read
+        if age >= FRESH_SECONDS or (id not in self._keys and age >= AGAIN_SECONDS):
+            self._keys, self._read = _keys(await self._source()), self._clock()
+        if not id and len(self._keys) == 1:
+            return next(iter(self._keys.values()))
+        return self._keys.get(id) if isinstance(id, str) else None
+
+    async def _source(self) -> bytes:
+        where = self._settings.jwks
+        try:
+            if not where.startswith("https://"):
+                return await in_thread(lambda: Path(where).expanduser().read_bytes(), "reading keys")
+            answer = await fetch(where, private=True, seconds=ASK_SECONDS, most_bytes=KEYS_BYTES)
+        except (OSError, ToolError) as error:
+            raise _unread(type(error).__name__) from error
+        if answer.status != 200 or answer.truncated:
+            raise _unread(f"status {answer.status}")
+        return answer.body
+
+
+def _unread(why: str) -> ApiError:
+    message = f"the keys of the sign-in service cannot be read ({why}); try again"
+    return ApiError(503, "keys_unavailable", message, {"Retry-After": "2"})
+
+
+def _keys(data: bytes) -> dict[str, jwt.PyJWK]:
+    try:
+        return {key.key_id or "": key for key in jwt.PyJWKSet.from_dict(orjson.loads(data)).keys}
+    except (jwt.PyJWTError, ValueError, AttributeError) as error:
+        message = "the keys of the sign-in service are no JWKS document; put the right file or address into jwt.jwks"
+        raise ApiError(503, "keys_unavailable", message) from error

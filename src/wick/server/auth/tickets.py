@@ -1,0 +1,43 @@
+"""One-use tickets: 30 seconds for a WebSocket or an EventSource, 10 minutes for signing in."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from wick.server.auth.identity import User
+from wick.server.auth.signed_cookies import name_of, new_secret, seal, unseal
+from wick.server.records import Records
+
+TICKET_SECONDS = 30.0
+SIGN_IN_SECONDS = 600.0
+
+
+class Tickets:
+    """Tickets that are given out and taken back. Of two who show the same one, one gets in."""
+
+    def __init__(self, records: Records, clock: Callable[[], float] = time.time) -> None:
+        self._records, self._clock = records, clock
+
+    async def issue(self, user: User) -> str:
+        """A ticket that stands for this user, once."""
+        ticket = new_secret()
+        data = {"id": user.id, "name": user.name, "role": user.role}
+        await self._records.put("ticket", user.id, name_of(ticket), data, until=self._clock() + TICKET_SECONDS)
+        return ticket
+
+    async def redeem(self, ticket: str) -> User | None:
+        found = await self._records.take("ticket", name_of(ticket))
+        return None if found is None else User(**found[1])
+
+    async def issue_sign_in(self, bearer: str) -> str:
+        """A ticket to sign in with, in place of a token."""
+        ticket = new_secret()
+        until = self._clock() + SIGN_IN_SECONDS
+        await self._records.put("sign_in", "", name_of(ticket), {"bearer": seal(ticket, bearer)}, until=until)
+        return ticket
+
+    async def redeem_sign_in(self, ticket: str) -> str | None:
+        """The token that the ticket stands for."""
+        found = await self._records.take("sign_in", name_of(ticket))
+        return None if found is None else unseal(ticket, found[1]["bearer"])

@@ -1,0 +1,166 @@
+"""How a request is refused before any route has seen it, and the headers that every answer has."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+import time
+from contextlib import suppress
+from typing import Any
+
+import orjson
+from fastapi import HTTPException
+from starlette.datastructures import MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from wick.constants import BODY_PACE, BODY_SECONDS
+from wick.server.errors import ApiError
+from wick.server.ops.metrics import Metrics
+
+logger = logging.getLogger("wick.server")
+
+HEADERS = {
+    "Content-Security-Policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:; "
+        "font-src 'self'; connect-src 'self'; frame-src 'self' blob:; worker-src 'self' blob:; manifest-src 'self'; "
+        "base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
+    ),
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
+}
+TINY_BYTES = 64_000  # of what anybody may send: a token
+SMALL_BYTES = 8_000_000  # of a body that is JSON
+LARGE_BYTES = 48_000_000  # of one that is a file
+
+
+async def refuse(error: ApiError, scope: Scope, receive: Receive, send: Send) -> None:
+    """Answer with an error. A WebSocket is refused before it is accepted, with a status where the server can say it."""
+    if scope["type"] == "http":
+        await error.response()(scope, receive, send)
+        return
+    if "websocket.http.response" not in scope.get("extensions", {}):
+        await send({"type": "websocket.close", "code": 1008, "reason": error.code})
+        return
+    body = orjson.dumps(error.body())
+    given = {"content-type": "application/json", "content-length": str(len(body)), **error.headers}
+    headers = [(name.lower().encode(), value.encode()) for name, value in given.items()]
+    await send({"type": "websocket.http.response.start", "status": error.status, "headers": headers})
+    await send({"type": "websocket.http.response.body", "body": body})
+
+
+class Stamped:
+    """Gives every request an id, every answer the headers that keep a browser safe, and counts them."""
+
+    def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
+        self._app, self._metrics = app, metrics
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] not in ("http", "websocket"):
+            await self._app(scope, receive, send)
+            return
+        scope["wick.request_id"] = id = secrets.token_hex(8)
+        began = time.perf_counter()
+
+        async def signed(message: Message) -> None:
+            if message["type"] in ("http.response.start", "websocket.http.response.start"):
+                _sign(message, id)
+                self._count(scope, message["status"], time.perf_counter() - began)
+            await send(message)
+
+        await self._app(scope, receive, signed)
+
+    def _count(self, scope: Scope, status: int, seconds: float) -> None:
+        door = scope.get("wick.door")
+        path = door.path if door is not None else "(none)"
+        method = scope.get("method", "WS")
+        self._metrics.add("wick_requests_total", method=method, path=path, status=str(status))
+        self._metrics.observe("wick_request_seconds", seconds, method=method)
+
+
+def _sign(message: Message, id: str) -> None:
+    headers = MutableHeaders(raw=message.setdefault("headers", []))
+    for name, value in HEADERS.items():
+        headers.setdefault(name, value)
+    headers["X-Request-Id"] = id
+    if "cache-control" not in headers:
+        headers["Cache-Control"] = "no-store"
+
+
+class Caught:
+    """Ends a request whose route broke down, as far as it has not been answered. The log has what happened."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await self._app(scope, receive, send)
+        except Exception as error:
+            if scope["type"] == "lifespan":
+                raise
+            if scope["type"] == "websocket":  # of an HTTP request, on_error has told
+                logger.error("connection %s to %s broke down", scope["wick.request_id"], scope["path"], exc_info=error)
+                await _closed(send)
+
+
+async def _closed(send: Send) -> None:
+    with suppress(Exception):  # it may be closed by now
+        await send({"type": "websocket.close", "code": 1011})
+
+
+class Bounded:
+    """Reads no more of a body than is allowed, less of JSON than of a file, and waits for no one who dawdles."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        most = body_limit(scope)
+        length = next((value for name, value in scope["headers"] if name == b"content-length"), b"0")
+        if not length.isdigit() or int(length) > most:
+            await refuse(_too_large(most), scope, receive, send)
+            return
+        await self._app(scope, _counted(receive, most), send)
+
+
+def body_limit(scope: Scope) -> int:
+    door = scope.get("wick.door")
+    if door is not None and door.access == "public":
+        return TINY_BYTES
+    files = door is not None and door.path.endswith(("/files/upload", "/skills"))
+    return LARGE_BYTES if files else SMALL_BYTES
+
+
+def _counted(receive: Receive, most: int) -> Receive:
+    read, more, began = 0, True, 0.0
+
+    async def bounded() -> Any:
+        """HTTPException is the one error that FastAPI lets through from here."""
+        nonlocal read, more, began
+        if not more:  # from here on it is only asked whether the client has gone
+            return await receive()
+        began = began or time.monotonic()
+        try:
+            late = began + BODY_SECONDS + read / BODY_PACE - time.monotonic()
+            async with asyncio.timeout(min(late, BODY_SECONDS)):
+                message = await receive()
+        except TimeoutError:
+            raise HTTPException(408, "the body of the request came too slowly; send it again") from None
+        read, more = read + len(message.get("body", b"")), message.get("more_body", False)
+        if read > most:
+            raise HTTPException(413, _too_large(most).message)
+        return message
+
+    return bounded
+
+
+def _too_large(most: int) -> ApiError:
+    return ApiError(413, "too_large", f"a request like this has at most {most:,} bytes")

@@ -1,0 +1,301 @@
+"""Chat completions, as OpenAI's clients speak them: what they ask in wick's words, and what wick says in theirs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, JsonValue
+
+from wick.events import ApprovalRequest, ChatModelEnd, ChatModelRestart, ChatModelStream, Done, Event, Failed
+from wick.messages import ImagePart, Message, Messages, Part, TextPart
+from wick.protocols import Usage
+from wick.server.errors import ApiError
+from wick.server.media import address_problem
+
+CLIENT = "client"  # the name of assistant messages that a client says were said: nobody here has said them
+BETWEEN = "\n\n"  # the replies of one run are one text to a client that knows of no steps
+_DATA_URL = re.compile(r"data:([\w.+-]+/[\w.+-]+);base64,(.+)", re.DOTALL)
+
+FinishReason = Literal["stop", "length", "content_filter"]
+
+
+class _Lenient(BaseModel):
+    """What clients send beside this is theirs, and is not looked at."""
+
+    model_config = ConfigDict(extra="ignore")
+
+
+class ImageUrl(_Lenient):
+    """A picture: a `data:` URL, or an address that the model's own server fetches."""
+
+    url: str = Field(max_length=20_000_000)
+
+
+class TextContent(_Lenient):
+    """A piece of text."""
+
+    type: Literal["text"]
+    text: str
+
+
+class ImageContent(_Lenient):
+    """A picture in a user's message."""
+
+    type: Literal["image_url"]
+    image_url: ImageUrl
+
+
+Content = Annotated[TextContent | ImageContent, Field(discriminator="type")]
+
+
+class ChatMessage(_Lenient):
+    """A message as a client sends it."""
+
+    role: Literal["system", "developer", "user", "assistant", "tool", "function"]
+    content: str | list[Content] | None = None
+    tool_calls: list[dict[str, JsonValue]] | None = None
+    function_call: dict[str, JsonValue] | None = None
+
+
+class StreamOptions(_Lenient):
+    """How a client wants its stream."""
+
+    include_usage: bool = False
+
+
+class ChatRequest(_Lenient):
+    """What a client asks. `model` is the id of an agent; the settings of its model are the agent's own."""
+
+    model: str = Field(min_length=1, max_length=200)
+    messages: list[ChatMessage] = Field(min_length=1, max_length=2_000)
+    stream: bool = False
+    stream_options: StreamOptions | None = None
+    n: int | None = None
+    tools: list[dict[str, JsonValue]] | None = None
+    functions: list[dict[str, JsonValue]] | None = None
+    response_format: dict[str, JsonValue] | None = None
+    logprobs: bool | None = None
+
+
+class ChatUsage(BaseModel):
+    """Tokens, as OpenAI counts them."""
+
+    prompt_tokens: int
+    completion_tokens: int
+    total_tokens: int
+
+
+class ChatReply(BaseModel):
+    """What the agent said."""
+
+    role: Literal["assistant"] = "assistant"
+    content: str
+    refusal: None = None
+
+
+class ChatChoice(BaseModel):
+    """The one answer, and why it ended."""
+
+    index: Literal[0] = 0
+    message: ChatReply
+    logprobs: None = None
+    finish_reason: FinishReason
+
+
+class ChatCompletion(BaseModel):
+    """A whole answer."""
+
+    id: str
+    object: Literal["chat.completion"] = "chat.completion"
+    created: int
+    model: str
+    choices: list[ChatChoice]
+    usage: ChatUsage
+
+
+class ChatModel(BaseModel):
+    """An agent, as a client that looks for models sees it."""
+
+    id: str
+    object: Literal["model"] = "model"
+    created: int = 0
+    owned_by: str = "wick"
+
+
+class ChatModels(BaseModel):
+    """All of them."""
+
+    object: Literal["list"] = "list"
+    data: list[ChatModel]
+
+
+# -- what is asked ---------------------------------------------------------------------------------------------------
+
+
+def words(request: ChatRequest, *, systems: bool) -> Messages:
+    """The conversation that a client sends. What it says an assistant said is marked as the client's."""
+    _check_options(request)
+    said = [_message(message, number, systems) for number, message in enumerate(request.messages)]
+    if said[-1].role != "user":
+        raise refused("the last message must be the user's, for that is what is answered", "messages")
+    return Messages(said).validate()
+
+
+def _check_options(request: ChatRequest) -> None:
+    if request.tools or request.functions:
+        raise refused("an agent has its own tools and takes none from a client; leave out tools and functions", "tools")
+    if request.n not in (None, 1):
+        raise refused("an agent answers once; leave out n", "n")
+    if request.logprobs:
+        raise refused("an agent has no log probabilities; leave out logprobs", "logprobs")
+    if request.response_format and request.response_format.get("type") != "text":
+        raise refused("the shape of an agent's answer is the agent's own; leave out response_format", "response_format")
+
+
+def _message(message: ChatMessage, number: int, systems: bool) -> Message:
+    place = f"messages[{number}]"
+    if message.role in ("tool", "function") or message.tool_calls or message.function_call:
+        raise refused(
+            f"{place}: tools are used by the agent itself; send what was said, without tool calls", "messages"
+        )
+    if message.role in ("system", "developer"):
+        if not systems:
+            raise refused(f"{place}: this server takes no {message.role} messages; the agent has its own", "messages")
+        return Message("system", _text(message, place))
+    if message.role == "assistant":
+        return Message("assistant", _text(message, place), name=CLIENT)
+    if isinstance(message.content, list):
+        return Message("user", tuple(_part(part, place) for part in message.content))
+    return Message("user", message.content or "")
+
+
+def _text(message: ChatMessage, place: str) -> str:
+    parts = (
+        message.content if isinstance(message.content, list) else [TextContent(type="text", text=message.content or "")]
+    )
+    texts = [part.text for part in parts if isinstance(part, TextContent)]
+    if len(texts) < len(parts):
+        raise refused(f"{place}: only text can be sent as a message of the {message.role}", "messages")
+    return "\n".join(texts)
+
+
+def _part(part: TextContent | ImageContent, place: str) -> Part:
+    if isinstance(part, TextContent):
+        return TextPart(part.text)
+    url = part.image_url.url
+    if found := _DATA_URL.fullmatch(url):
+        return ImagePart(data=found[2], media_type=found[1])
+    if why := address_problem(url):
+        raise refused(f"{place}: {why}", "messages")
+    return ImagePart(url=url)
+
+
+# -- what is answered ------------------------------------------------------------------------------------------------
+
+
+def refused(message: str, param: str = "", status: int = 400, code: str = "unsupported") -> OpenAIError:
+    return OpenAIError(status, code, message, param=param)
+
+
+class OpenAIError(ApiError):
+    """A refusal in the shape that OpenAI's clients read."""
+
+    def __init__(
+        self, status: int, code: str, message: str, headers: dict[str, str] | None = None, *, param: str = ""
+    ) -> None:
+        super().__init__(status, code, message, headers)
+        self.param = param
+
+    def body(self) -> dict[str, Any]:
+        kind = _TYPES.get(self.status, "invalid_request_error" if self.status < 500 else "server_error")
+        return {"error": {"message": self.message, "type": kind, "param": self.param or None, "code": self.code}}
+
+
+_TYPES = {401: "authentication_error", 403: "permission_error", 404: "not_found_error", 429: "rate_limit_error"}
+
+
+@dataclass(slots=True)
+class Spoken:
+    """One run as a growing text: what a client has been told of it, and how it ended."""
+
+    run_id: str = ""  # whose words these are; those of agents below are not told
+    told: str = ""  # of the message that is open
+    begun: bool = False  # something was said before
+    question: str = ""
+    end: Done | Failed | None = None
+
+    def take(self, event: Event) -> str:
+        """What the client is told because of an event."""
+        if isinstance(event, ApprovalRequest):
+            self.question = event.question
+        if event.run_id != self.run_id:
+            return ""
+        if isinstance(event, ChatModelStream):
+            return self._tell(event.delta) if event.kind == "text" else ""
+        if isinstance(event, ChatModelRestart):
+            return self._instead(event.content)
+        if isinstance(event, ChatModelEnd):
+            return self._complete(Message.from_json(event.message).text)
+        return self._ended(event) if isinstance(event, Done | Failed) else ""
+
+    def _tell(self, text: str) -> str:
+        apart = BETWEEN if text and not self.told and self.begun else ""
+        self.told += text
+        return apart + text
+
+    def _instead(self, text: str) -> str:
+        """Go on as a message really is; what was told of it cannot be taken back, so it is said again as a whole."""
+        if text.startswith(self.told):
+            return self._tell(text[len(self.told) :])
+        if not text:
+            return ""
+        self.told, self.begun = "", True
+        return self._tell(text)
+
+    def _complete(self, text: str) -> str:
+        news = self._instead(text)
+        self.told, self.begun = "", self.begun or bool(self.told)
+        return news
+
+    def _ended(self, event: Done | Failed) -> str:
+        self.end = event
+        if isinstance(event, Failed) or event.outcome != "interrupted" or not self.question:
+            return ""
+        self.told = ""
+        return self._tell(f"The agent waits for an answer to its question: {self.question}")
+
+
+def finish_reason(reason: str) -> FinishReason:
+    """Why an answer ended, in OpenAI's words."""
+    reason = reason.lower()
+    if "content_filter" in reason or reason.startswith("blocked"):
+        return "content_filter"
+    return "length" if "length" in reason or "token limit" in reason or "step limit" in reason else "stop"
+
+
+def usage_of(tokens: Mapping[str, Any]) -> ChatUsage:
+    usage = Usage.from_json(tokens)
+    return ChatUsage(
+        prompt_tokens=usage.input_tokens, completion_tokens=usage.output_tokens, total_tokens=usage.total_tokens
+    )
+
+
+def failure(end: Failed) -> OpenAIError:
+    """A run that failed, as an error. Clients are told not to ask again by themselves, for it would run again."""
+    status = 502 if end.code == "model_error" else 500
+    return OpenAIError(status, end.code, end.message, {"x-should-retry": "false"})
+
+
+def chunk(
+    id: str, created: int, model: str, choices: Sequence[dict[str, Any]], usage: ChatUsage | None
+) -> dict[str, Any]:
+    """A piece of a streamed answer."""
+    head: dict[str, Any] = {"id": id, "object": "chat.completion.chunk", "created": created, "model": model}
+    return {**head, "choices": [*choices], "usage": None if usage is None else usage.model_dump()}
+
+
+def choice(delta: dict[str, Any], finish: FinishReason | None = None) -> dict[str, Any]:
+    return {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish}

@@ -1,0 +1,62 @@
+"""How the process is: how late its event loop is, how much memory and how many descriptors it holds."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import resource
+import sys
+from contextlib import suppress
+
+from wick.server.ops.metrics import BUCKETS, Metrics
+
+LOOK_SECONDS = 0.02
+
+
+class Pulse:
+    """Looks fifty times a second how late the event loop is, from `start` to `stop`."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        self._metrics = metrics
+        self._due = 0.0
+        self._timer: asyncio.TimerHandle | None = None
+        metrics.gauge("wick_memory_bytes", memory_bytes)
+        metrics.gauge("wick_open_files", open_files)
+
+    def start(self) -> None:
+        loop = asyncio.get_running_loop()
+        self._due = loop.time() + LOOK_SECONDS
+        self._timer = loop.call_at(self._due, self._look, loop)
+
+    def stop(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _look(self, loop: asyncio.AbstractEventLoop) -> None:
+        for lag in lags(loop.time() - self._due):
+            self._metrics.observe("wick_loop_lag_seconds", lag)
+        self.start()
+
+
+def lags(late: float) -> list[float]:
+    """How late each look was that this one has kept from being: who comes while a loop stands still waits, too."""
+    late = min(max(late, 0.0), BUCKETS[-1])
+    return [late - missed * LOOK_SECONDS for missed in range(int(late / LOOK_SECONDS) + 1)]
+
+
+def memory_bytes() -> float:
+    """What the process holds now; the most it ever held, where the system does not tell."""
+    try:
+        with open("/proc/self/statm", encoding="ascii") as file:
+            return float(int(file.read().split()[1]) * resource.getpagesize())
+    except OSError:
+        most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        return float(most if sys.platform == "darwin" else most * 1024)
+
+
+def open_files() -> float:
+    for folder in ("/proc/self/fd", "/dev/fd"):
+        with suppress(OSError):
+            return float(len(os.listdir(folder)) - 1)  # one of them is the folder's own
+    return 0.0

@@ -1,0 +1,269 @@
+"""Redaction of the server's secrets in results, events, errors, traces and logs.
+
+A user can print a guess and watch what becomes of it. So a user may learn no more than whether a whole guess is a whole
+secret, and only of secrets that cannot be guessed (see `is_strong`). Live text is delayed by where its words end, never
+by a comparison with a secret. Commands cannot reach a secret in the first place; redaction is the second line.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from copy import copy
+from dataclasses import replace
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+from wick._internal.printable import escape_controls, indent_lines
+from wick.capabilities.recorder import VALUE as TRACES
+from wick.capability import Capability
+from wick.constants import SECRET_CHARS, SECRET_DISTINCT, SECRET_LIVE_CHARS, SECRET_LOG_CHARS
+from wick.events import ChatModelEnd, Emit, Event, ToolEnd, ToolStream, UserMessage
+from wick.hooks import after
+from wick.messages import Part, TextPart
+from wick.operations import ModelCall, ToolUse
+from wick.protocols import Store
+from wick.server.media import safe_part
+from wick.server.settings import Settings
+
+INSTEAD = "[secret]"
+_NAMES = re.compile(r"(KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIALS?)$", re.IGNORECASE)
+_TOLD = frozenset(("decision", "done", "event", "run_end"))  # kinds of entries
+_WORD = "".join(map(chr, range(0x21, 0x7F)))  # what words are made of: printable ASCII without the blank
+_BANNER = re.compile(r"-----(BEGIN|END) [A-Z0-9 ]+-----")  # of a PEM file; everybody knows it
+
+
+def is_strong(secret: str) -> bool:
+    """Return True if a secret is too long to be guessed, so that redacting it helps no guesser."""
+    return len(secret) >= SECRET_CHARS and len({*secret}) >= SECRET_DISTINCT
+
+
+class Secrets:
+    """The secrets of a server, and their redaction.
+
+    `without` is for text that users see: it redacts strong secrets only. `redact_log` is for the operator's log and
+    redacts all of them.
+    """
+
+    def __init__(self, known: Iterable[str] = ()) -> None:
+        self._known: frozenset[str] = frozenset()
+        self._strong: re.Pattern[str] | None = None
+        self._all: re.Pattern[str] | None = None
+        self._in_words = True  # no strong secret has a blank, or any other character that ends a word
+        self.learn(known)
+
+    def learn(self, known: Iterable[str]) -> None:
+        """Redact these too, from now on."""
+        pieces = {piece for text in known for piece in _pieces(text) if len(piece) >= SECRET_LOG_CHARS}
+        if pieces <= self._known:
+            return
+        self._known |= pieces
+        strong = [*filter(is_strong, self._known)]
+        self._all, self._strong = _any_of(self._known), _any_of(strong)
+        self._in_words = not any(piece.strip(_WORD) for piece in strong)
+
+    def __repr__(self) -> str:
+        return "Secrets()"
+
+    def __bool__(self) -> bool:
+        return self._strong is not None
+
+    def without(self, text: str) -> str:
+        """Return a text for users, with every strong secret replaced."""
+        return text if self._strong is None else self._strong.sub(INSTEAD, text)
+
+    def redact_log(self, text: str) -> str:
+        """Return a text for the operator's log, with every secret replaced."""
+        return text if self._all is None else self._all.sub(INSTEAD, text)
+
+    def split_live(self, text: str) -> tuple[str, str]:
+        """Return what can be sent of a live text, redacted, and its open end, which waits for what follows.
+
+        A secret never reaches over the end of a word, so closed words are sent at once; the last word waits, with the
+        blanks before it. Where the cut is depends on blanks and on a constant alone. It must not depend on a secret:
+        whatever is held back can be observed.
+        """
+        if self._strong is None:
+            return text, ""
+        closed = text.rstrip(_WORD) if self._in_words else text[: max(text.rfind("\n"), text.rfind("\r")) + 1]
+        at = len(closed) if len(closed) == len(text) else len(closed.rstrip())
+        if len(text) - at <= SECRET_LIVE_CHARS:
+            return self.without(text[:at]), text[at:]
+        text = self.without(text)  # no whole secret is left, so one that begins is shorter than what is held back
+        return text[:-SECRET_LIVE_CHARS], text[-SECRET_LIVE_CHARS:]
+
+    def without_any(self, data: Any) -> Any:
+        """Return JSON data with every strong secret in its texts replaced."""
+        if isinstance(data, str):
+            return self.without(data)
+        if isinstance(data, list | tuple):
+            return [self.without_any(item) for item in data]
+        if isinstance(data, Mapping):
+            return {self.without(str(key)): self.without_any(value) for key, value in data.items()}
+        return data
+
+    def without_entry(self, row: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return a log entry, redacted if it holds a tool's result, a hook's words or a run's end."""
+        kind, data = row["kind"], row["data"]
+        told = kind in _TOLD or (kind == "message" and data["role"] == "tool")
+        traced = kind == "value" and data["key"] == TRACES
+        return {**row, "data": self.without_any(data)} if self and (told or traced) else row
+
+
+def _pieces(secret: str) -> Iterator[str]:
+    """Yield what is looked for: each line of a secret, and a long line in equal parts that live text can hold back."""
+    for line in map(str.strip, secret.splitlines()):
+        if line and not _BANNER.fullmatch(line):
+            parts = -(-len(line) // SECRET_LIVE_CHARS)
+            size = -(-len(line) // parts)
+            yield from (line[at : at + size] for at in range(0, len(line), size))
+
+
+def _any_of(texts: Iterable[str]) -> re.Pattern[str] | None:
+    longest_first = sorted(texts, key=len, reverse=True)
+    return re.compile("|".join(map(re.escape, longest_first))) if longest_first else None
+
+
+NO_SECRETS = Secrets()
+
+
+def known_secrets(settings: Settings, local: str, environment: Mapping[str, str] | None = None) -> Iterator[str]:
+    """Yield the tokens and passwords of the settings, and variables of the environment whose names say so."""
+    yield local
+    for _, value in named_secrets(settings, environment):
+        yield value
+
+
+def named_secrets(settings: Settings, environment: Mapping[str, str] | None = None) -> Iterator[tuple[str, str]]:
+    """Yield the secrets that an operator chose, each with the name of its setting or variable."""
+    yield "token", settings.token
+    if settings.on_postgres and "://" in settings.store:
+        yield "store", unquote(urlsplit(settings.store).password or "")
+    for name, value in (os.environ if environment is None else environment).items():
+        if _NAMES.search(name):
+            yield name, value.strip()
+
+
+def weak_names(named: Iterable[tuple[str, str]]) -> list[str]:
+    """Return the names of secrets that are too weak to be redacted where users see it; a path is not a secret."""
+    return sorted({name for name, value in named if value and not value.startswith("/") and not is_strong(value)})
+
+
+class Redaction(Capability):
+    """Takes secrets of the server out of what tools answer, and parts that no model's server may fetch."""
+
+    def __init__(self, secrets: Secrets) -> None:
+        self._secrets = secrets
+
+    @after(ToolUse, inherit=True)
+    def redact(self, use: ToolUse) -> None:
+        """Innermost, so that no hook, trace or log has it either."""
+        result, hide = use.result, self._secrets
+        if use.error is not None or not (hide or result.parts):  # what broke down has no result
+            return
+        hidden = replace(
+            result,
+            output=hide.without(result.output),
+            error=hide.without(result.error),
+            data=hide.without_any(result.data),
+            parts=tuple(self._part(part) for part in result.parts),
+        )
+        if hidden != result:
+            use.result = hidden
+
+    @after(ModelCall, inherit=True)
+    def redact_error(self, call: ModelCall) -> None:
+        """What a model's server says went wrong may have the key in it that it was asked with."""
+        error = call.error
+        if error is not None and (hidden := self._secrets.without(str(error))) != str(error):
+            call.error = copy(error)
+            call.error.args = (hidden,)
+
+    def _part(self, part: Part) -> Part:
+        part = safe_part(part)
+        return replace(part, text=self._secrets.without(part.text)) if isinstance(part, TextPart) else part
+
+
+class Unwritten:
+    """A store that no secret is written to: in what tools answered, what hooks said, and how a run ended."""
+
+    def __init__(self, store: Store, secrets: Secrets) -> None:
+        self._store, self._secrets = store, secrets
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    async def append(self, owner: str, id: str, entries: Sequence[Mapping[str, Any]], **options: Any) -> int:
+        return await self._store.append(owner, id, [self._secrets.without_entry(entry) for entry in entries], **options)
+
+
+class Unsaid:
+    """Forwards events without secrets: in live output of tools, in what hooks report and in errors.
+
+    Live output waits for the end of its last word. What still waits when a tool ends is in its result.
+    """
+
+    FIELDS = ("output", "error", "why", "reason", "message", "question")
+
+    def __init__(self, secrets: Secrets, emit: Emit) -> None:
+        self._secrets, self._emit = secrets, emit
+        self._begun: dict[tuple[str, str], str] = {}  # ends of what was said, by the run and its call
+
+    def __call__(self, event: Event) -> None:
+        if isinstance(event, ToolStream):
+            key = event.run_id, event.call_id
+            event.delta, rest = self._secrets.split_live(self._begun.pop(key, "") + event.delta)
+            if rest:
+                self._begun[key] = rest
+            if not event.delta:
+                return
+        elif isinstance(event, ToolEnd):  # it has all of what was said
+            self._begun.pop((event.run_id, event.call_id), None)
+        if self._secrets and not isinstance(event, UserMessage | ChatModelEnd):  # these are what somebody said
+            self._hide(event)
+        self._emit(event)
+
+    def _hide(self, event: Event) -> None:
+        for name in self.FIELDS:
+            if said := getattr(event, name, None):
+                setattr(event, name, self._secrets.without_any(said))
+
+
+class Redacting(logging.Formatter):
+    """Formats records as another formatter does, without secrets and without control characters.
+
+    A record is one line, whatever a user wrote into it. The lines of a traceback follow, indented, so that none of
+    them can pass for a record.
+    """
+
+    def __init__(self, formatter: logging.Formatter, secrets: Secrets) -> None:
+        super().__init__()
+        self._formatter, self._secrets = formatter, secrets
+        self._splits = type(formatter).format is logging.Formatter.format  # else the whole output is one text
+
+    def format(self, record: logging.LogRecord) -> str:
+        if not self._splits:
+            return indent_lines(self._secrets.redact_log(self._formatter.format(record)))
+        bare = copy(record)
+        bare.exc_info = bare.exc_text = bare.stack_info = None
+        lines = [escape_controls(self._secrets.redact_log(self._formatter.format(bare)))]
+        if record.exc_info and record.exc_info[0] is not None:
+            lines.append(self._below(self._formatter.formatException(record.exc_info)))
+        if record.stack_info:
+            lines.append(self._below(self._formatter.formatStack(record.stack_info)))
+        return "\n".join(lines)
+
+    def _below(self, text: str) -> str:
+        return "  " + indent_lines(self._secrets.redact_log(text))
+
+
+def keep_out_of_logs(secrets: Secrets) -> None:
+    """Have every handler of logs redact secrets and escape control characters, third-party loggers' included."""
+    loggers = [logging.getLogger(), *map(logging.getLogger, [*logging.root.manager.loggerDict])]
+    last = [logging.lastResort] if logging.lastResort is not None else []
+    for handler in (*(handler for logger in loggers for handler in logger.handlers), *last):
+        formatter = handler.formatter or logging.Formatter()
+        if not isinstance(formatter, Redacting):
+            handler.setFormatter(Redacting(formatter, secrets))

@@ -1,0 +1,493 @@
+"""The runs of a server. A run belongs to the server, not to the request that began it.
+
+    turn = await runs.start(user, "coder", [user("Hello.")], "th_1")
+    async for frames in turn.frames():
+        ...
+
+What is said is queued in the store before anything else, so it is not lost, and the run that answers it has an id that
+every server comes to by itself. A thread that is busy hears it at its next step. Who reads may go, and come again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, aclosing, nullcontext, suppress
+from dataclasses import dataclass, field, replace
+from math import inf
+from time import monotonic, time
+from typing import Any, Literal
+
+from wick._internal.frozen import canonical, digest
+from wick._internal.tasks import closing
+from wick._internal.worker_threads import in_thread
+from wick.agent import Agent
+from wick.capabilities.sessions import Choice, Sessions
+from wick.constants import STALLED_SECONDS
+from wick.errors import TEMPORARY, StoreError
+from wick.messages import Message
+from wick.operations import Result
+from wick.protocols import Store, Summary, refused_part
+from wick.server.agents.registry import Registry
+from wick.server.auth.identity import User
+from wick.server.errors import ApiError, not_found
+from wick.server.media import check_media
+from wick.server.ops.metrics import Metrics
+from wick.server.ops.quotas import Limits
+from wick.server.records import Records
+from wick.server.runs.executor import CANCELLED, STALLED, Performing, Running, Stall, patiently
+from wick.server.runs.followers import Batches, Following
+from wick.server.runs.frames import START, Place
+from wick.server.runs.record import KIND, RunInfo, run_id
+from wick.server.runs.threads import Conversations, agent_of
+from wick.server.runs.usage import Ledger
+from wick.threads import Thread
+
+logger = logging.getLogger("wick.server")
+
+KEY, CANCEL = "key", "cancel"  # kinds of records
+KEY_SECONDS = 7 * 86_400.0  # for which a request with the same key is the same request
+CANCEL_SECONDS = 60.0  # for which another server may notice that a run is to be cancelled
+NOTICE_SECONDS = 2.0  # for which who cancels waits for it
+WENT_ON = "the user went on"
+
+State = Literal["queued", "running", "waiting", "interrupted", "ended"]
+
+
+@dataclass(slots=True)
+class Turn:
+    """What somebody said, and the run that answers it."""
+
+    runs: Runs
+    info: RunInfo
+    position: int
+    after: Place = START
+    thread: Thread | None = field(default=None, repr=False)  # as the run left it, if it went on here
+
+    @property
+    def thread_id(self) -> str:
+        return self.info.thread
+
+    @property
+    def run_id(self) -> str:
+        return self.info.id
+
+    async def frames(self) -> Batches:
+        """The frames of the run; if it ends before it has heard what was said, those of the one that does so too."""
+        while True:
+            next_one: RunInfo | None = None
+            async for frames in self.runs.follow(self.info, self.after):
+                if frames and frames[-1].terminal:
+                    next_one = await self.runs.hearing(self.info, self.position)
+                told = frames if next_one is None else frames[:-1]
+                self.after = max((frame.place for frame in told if frame.place is not None), default=self.after)
+                yield told
+                if self.runs.stall_of(self.info) is not None:
+                    return  # without a terminal frame: the run is open
+            if next_one is None:
+                return
+            self.info = next_one
+
+    async def ended(self) -> RunInfo:
+        """Wait until the run has ended or paused, and return it with its end as the log has it.
+
+        A run without an end in the log is still open: a 503 with its id.
+        """
+        board = self.runs.following.board
+        hub = board.of(self.info)
+        async with aclosing(self.frames()) as batches:
+            async for frames in batches:
+                hub = board.of(self.info) or hub
+                if frames and frames[-1].terminal:
+                    mine = hub is not None and hub.run == self.run_id and hub.end == "told"
+                    self.thread = hub.thread if mine and hub is not None else None
+                    return await self._settled()
+        raise self.unfinished()
+
+    async def _settled(self) -> RunInfo:
+        info = await patiently(lambda: self.runs.settled(self.info))
+        if not info.outcome:
+            raise still_open(info, info.reason)
+        return info
+
+    def unfinished(self) -> ApiError:
+        """The answer for a client that waited for a run that has not ended."""
+        if self.runs.stopping:
+            return _stopping()
+        stall = self.runs.stall_of(self.info)
+        return still_open(self.info, STALLED if stall is not None else OPEN)
+
+
+async def _check_parts(agent: Agent, messages: Sequence[Message]) -> None:
+    """Refuse, before they are stored, pictures and files that must not be fetched or that the model cannot read."""
+    if all(isinstance(message.content, str) for message in messages):
+        return
+    if why := await in_thread(lambda: check_media(messages) or refused_part(agent.model, messages), "checking parts"):
+        raise ApiError(400, "invalid", why)
+
+
+class Runs:
+    """Everything that runs on a server, and everything that ran."""
+
+    def __init__(
+        self, store: Store, records: Records, registry: Registry, usage: Ledger, limits: Limits, metrics: Metrics
+    ) -> None:
+        self.store, self.records, self.registry, self.limits = store, records, registry, limits
+        self.sessions, self.following = Sessions(store), Following(store, records, metrics)
+        self.conversations = Conversations(store, limits)
+        self.performing = Performing(store, records, registry, usage, metrics, self.following.board)
+        self.stopping = False
+
+    # -- saying something -------------------------------------------------------------------------------------------
+
+    async def start(
+        self,
+        user: User,
+        agent: str,
+        messages: Sequence[Message],
+        thread_id: str = "",
+        *,
+        key: str = "",
+        recipe: str = "",
+    ) -> Turn:
+        """Say something to an agent, in a new thread or in one that is there; a question that waits is thereby denied.
+
+        The same under the same `key` is the same request, also after a restart; something else is a 409.
+        """
+        self._check_open()
+        instance = await self.registry.agent(user, agent)  # what cannot be built is refused before anything is kept
+        await _check_parts(instance.agent, messages)
+        if recipe and not any(getattr(hook.owner, "name", "") == "recipes" for hook in instance.agent.hooks):
+            raise ApiError(400, "invalid", f"the agent {agent!r} has no recipes; switch them on with `recipes: true`")
+        said = [message.to_json() for message in messages]
+        thread, after = await self._keyed(user, key, [agent, thread_id, said, recipe], thread_id or Thread().id)
+        head = await self.conversations.open(user, agent, thread)
+        if recipe and head.run and after is None:
+            raise ApiError(409, "conflict", "a run goes on, and a recipe is what one begins with; wait for its end")
+        if head.asking and after in (None, head.last):  # a request that comes again leaves open what it led to
+            await self._deny_all(user, thread)
+        return await self._say(user, head, said, key, recipe, after)
+
+    async def send(self, user: User, thread: str, messages: Sequence[Message], *, key: str = "") -> Turn:
+        """Say something to a thread: the run that goes on hears it at its next step, else one begins."""
+        self._check_open()
+        head = await self.store.head(user.id, thread)
+        instance = await self.registry.agent(user, agent_of(head))
+        await _check_parts(instance.agent, messages)
+        said = [message.to_json() for message in messages]
+        _, after = await self._keyed(user, key, [thread, said], thread)
+        return await self._say(user, head, said, key, "", after)
+
+    def _check_open(self) -> None:
+        if self.stopping:
+            raise _stopping()
+
+    async def _keyed(self, user: User, key: str, said: Any, thread: str) -> tuple[str, int | None]:
+        """Remember a request under its key: which thread it was about, and how many entries that had then."""
+        if not key:
+            return thread, None
+        last = await self._last(user, thread)
+        asked: dict[str, Any] = {"hash": digest(canonical(said)), "thread": thread, "after": last}
+        if not await self.records.put(KEY, user.id, key, asked, new=True, until=time() + KEY_SECONDS):
+            before = await self.records.get(KEY, user.id, key) or asked
+            if before["hash"] != asked["hash"]:
+                raise ApiError(409, "conflict", "this Idempotency-Key was used for another request; take a new one")
+            asked = before
+        return str(asked["thread"]), int(asked["after"])
+
+    async def _last(self, user: User, thread: str) -> int:
+        try:
+            return (await self.store.head(user.id, thread)).last
+        except StoreError as error:
+            if error.code != "not_found":
+                raise
+            return 0
+
+    async def _deny_all(self, user: User, thread: str) -> None:
+        """Who says something else instead of answering has not agreed."""
+        for question in await self.sessions.questions(thread, owner=user.id):
+            with suppress(StoreError):  # somebody answers it at this moment, or it has lapsed
+                await self.sessions.answer(thread, question["id"], "deny", owner=user.id, words=WENT_ON, by=user.name)
+
+    async def _say(
+        self, user: User, head: Summary, said: Sequence[Mapping[str, Any]], key: str, recipe: str, after: int | None
+    ) -> Turn:
+        last = head.last if after is None else after
+        wanted = RunInfo("", user.id, head.id, agent_of(head), last, name=user.name, role=user.role, recipe=recipe)
+        with nullcontext() if head.run else self._room(user):
+            position = await self.store.enqueue(user.id, head.id, *said, key=key)
+            try:
+                info = await patiently(lambda: self.answering(user, wanted, position))
+            except StoreError as error:
+                raise _queued(head.id, error) from error
+        return Turn(self, info, position, START if info.begin >= last else (last, inf))
+
+    def _room(self, user: User) -> AbstractContextManager[None]:
+        """Room for one more run of a user: besides those that go on, those that are about to begin count too."""
+        self.limits.room("runs", self.performing.count(user.id) + self.limits.held("runs", user.id))
+        return self.limits.hold("runs", user.id)
+
+    # -- which run answers ------------------------------------------------------------------------------------------
+
+    async def answering(self, user: User, wanted: RunInfo, position: int) -> RunInfo:
+        """The run that answers what is queued at a position, begun if need be."""
+        head = await self.store.head(user.id, wanted.thread)
+        waiting = await self._waiting(head)
+        if not head.run and position not in waiting:
+            return await self._heard(user, head, wanted.begin)
+        info = await self._noted(_info(user, head, waiting, wanted.recipe))
+        await self._ensure(user, info, head)
+        return info
+
+    async def take_up(self, user: User, head: Summary, *, lapsed: bool = False) -> None:
+        """Begin or resume what a thread waits for; if that is an answer, only once it is there, or has lapsed."""
+        waiting = await self._waiting(head)
+        if head.run or waiting:
+            info = await self._noted(_info(user, head, waiting))
+            if (info.owner, info.id) in self.performing.cancelling:
+                await self._cancel_waiting(info)
+                return
+            await self._ensure(user, info, replace(head, asking=0) if lapsed else head)
+
+    async def _waiting(self, head: Summary) -> list[int]:
+        """The positions of messages that nobody has heard."""
+        rows = await self.store.inbox(head.owner, head.id) if head.queued else ()
+        return [row.position for row in rows if row.kind == "message"]
+
+    async def _noted(self, info: RunInfo) -> RunInfo:
+        """A run with its record; if it has one already, as it stands there."""
+        if await self.records.put(KIND, info.owner, info.id, info.to_json(), new=True):
+            return info
+        row = await self.records.get(KIND, info.owner, info.id)
+        return info if row is None else RunInfo.from_json(info.owner, info.id, row)
+
+    async def _heard(self, user: User, head: Summary, after: int) -> RunInfo:
+        """The run that has heard what was queued, which was when the thread had `after` entries."""
+        async for batch in self.store.read(user.id, head.id, after=after):
+            for row in batch:
+                if row["kind"] in ("run_start", "run_end"):
+                    return await self.info(user, row["data"]["run"])
+        raise ApiError(409, "conflict", "what was said was heard, and the run that heard it is gone from the log")
+
+    async def _ensure(self, user: User, info: RunInfo, head: Summary) -> None:
+        """See that a run goes on, unless it does so elsewhere, or waits for an answer that nobody has given."""
+        if head.asking and not any(row.kind == "answer" for row in await self.store.inbox(info.owner, info.thread)):
+            return
+        if not head.leased and not self.stopping:
+            self.performing.begin(user, info, self._go_on)
+
+    async def _go_on(self, running: Running) -> None:
+        """What was said too late for a run is answered by the next."""
+        info = running.info
+        try:
+            head = await self.store.head(info.owner, info.thread)
+            if head.queued and not head.run and not self.stopping:
+                await self.take_up(running.user, head)
+        except StoreError as error:
+            if error.code != "not_found":
+                logger.warning("what is queued for thread %s is left for later: %s", info.thread, error)
+
+    # -- looking ----------------------------------------------------------------------------------------------------
+
+    async def info(self, user: User, id: str) -> RunInfo:
+        """A run of this user, as it was last noted."""
+        row = await self.records.get(KIND, user.id, id)
+        if row is None:
+            raise not_found(f"run {id!r}")
+        return RunInfo.from_json(user.id, id, row)
+
+    async def state(self, user: User, id: str) -> tuple[RunInfo, State]:
+        """A run of this user, and how it is."""
+        info = await self.info(user, id)
+        head = await self.store.head(user.id, info.thread)
+        if info.ended:
+            return info, "ended"
+        if head.run == id:
+            return info, "waiting" if head.asking else "running" if head.leased else "interrupted"
+        mine = self.performing.of(user.id, info.thread)
+        if (mine is not None and mine.info.id == id) or await self._is_queued(head, id):
+            return info, "queued"
+        settled = await self.settled(info)
+        return settled, "ended" if settled.ended else "interrupted"
+
+    async def _is_queued(self, head: Summary, id: str) -> bool:
+        return any(run_id(head, position) == id for position in await self._waiting(head))
+
+    async def settled(self, info: RunInfo) -> RunInfo:
+        """Return a run with its end: as it was recorded, or as the log has it. A run without an end has no outcome."""
+        noted = await self.info(info.user, info.id)
+        if noted.ended:
+            return noted
+        last: Mapping[str, Any] | None = None
+        async for batch in self.store.read(info.owner, info.thread, after=noted.begin):
+            for row in batch:
+                last = _last_end(row, info.id, last)
+        if last is None or last is STARTED:
+            return replace(noted, outcome="", reason=noted.reason or OPEN)
+        ended = float(last.get("at", time())) if last["outcome"] != "interrupted" else 0.0
+        usage, error = last.get("usage"), last.get("error")
+        return replace(noted, ended=ended, outcome=last["outcome"], reason=last["reason"], usage=usage, error=error)
+
+    def stall_of(self, info: RunInfo) -> Stall | None:
+        """Return why a run cannot continue, if its store has failed for too long for a client to wait."""
+        key = info.owner, info.thread
+        stall = self.performing.stalls.get(key)
+        if stall is None or stall.run != info.id or key in self.performing.running:
+            return None
+        return stall if monotonic() - stall.since >= STALLED_SECONDS else None
+
+    def follow(self, info: RunInfo, after: Place) -> Batches:
+        """The frames of a run after a place."""
+        return self.following.follow(info, after)
+
+    async def hearing(self, over: RunInfo, position: int) -> RunInfo | None:
+        """The run that hears what was said at a position, or has heard it by now, if it is not this one."""
+        head = await self.store.head(over.owner, over.thread)
+        waiting = [] if head.run else await self._waiting(head)
+        if position in waiting:
+            return None if run_id(head, waiting[0]) == over.id else await self.answering(over.user, over, position)
+        other = run_id(head, position)
+        row = None if other == over.id else await self.records.get(KIND, over.owner, other)
+        return None if row is None else RunInfo.from_json(over.owner, other, row)
+
+    # -- stopping and answering -------------------------------------------------------------------------------------
+
+    async def cancel(self, user: User, id: str) -> None:
+        """Cancel a run, wherever it goes on. One that is over stays as it is."""
+        info, state = await self.state(user, id)
+        if state == "ended":
+            return
+        mine = self.performing.of(user.id, info.thread)
+        if mine is not None and mine.info.id == id and mine.task is not None:
+            self.performing.cancel(mine)
+            await asyncio.wait((mine.task,))
+            if mine.held and not mine.stalled:
+                return
+        self.performing.cancelling.add((user.id, id))  # so that it is not resumed if this fails
+        if not await self._cancel_waiting(info):
+            self.performing.cancelling.discard((user.id, id))
+            await self.records.put(CANCEL, user.id, id, {}, until=time() + CANCEL_SECONDS)
+            await self._gone(info)
+
+    async def _gone(self, info: RunInfo) -> None:
+        """Wait a little for another server to notice."""
+        watching = self.store.watch(info.owner, info.thread)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(NOTICE_SECONDS), closing(watching) as news:
+                async for _ in news:
+                    if (await self.store.head(info.owner, info.thread)).run != info.id:
+                        return
+
+    async def _cancel_waiting(self, info: RunInfo) -> bool:
+        """Cancel a run that nobody performs now; False if somebody does."""
+        try:
+            done = await self.performing.give_up(info, CANCELLED)
+        except StoreError as error:
+            if error.code != "conflict":
+                raise
+            return False
+        self.performing.cancelling.discard((info.owner, info.id))
+        self.performing.stalls.pop((info.owner, info.thread), None)
+        if done:
+            await self.records.put(KIND, info.owner, info.id, info.came_to(CANCELLED, info.cost).to_json())
+        return True
+
+    async def answer(
+        self,
+        user: User,
+        thread: str,
+        question: str,
+        choice: Choice,
+        words: str = "",
+        args: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Answer a question of a thread, and let its run go on; the first answer counts."""
+        self._check_open()
+        asked = (await self.sessions.load(thread, owner=user.id)).questions.get(question)
+        await self.sessions.answer(thread, question, choice, owner=user.id, words=words, args=args, by=user.name)
+        head = await self.store.head(user.id, thread)
+        if "agent" not in head.meta:
+            return  # a thread of the command line: whoever holds it goes on with it
+        if choice == "allow_always" and asked is not None:
+            rule = {key: asked[key] for key in ("operation", "tool", "args") if key in asked}
+            changed = {} if args is None else {"args": args}  # what is granted is what the user let through
+            await self.registry.grant(user, agent_of(head), rule | changed)
+        try:
+            await patiently(lambda: self.take_up(user, head))
+        except StoreError as error:  # the answer is stored: the run is resumed later
+            logger.warning("the answered run of thread %s is resumed later: %s", thread, error)
+
+    async def fork(self, user: User, thread: str, at: int | None, title: str) -> Summary:
+        """Another thread that begins as this one was after an entry; a run that was open there is not taken along."""
+        made, agent = await self.conversations.branch(user, thread, at, title)
+        if made.run:
+            result = Result(outcome="cancelled", reason="the thread was forked")
+            await self.performing.give_up(RunInfo(made.run, user.id, made.id, agent), result)
+        return await self.conversations.settle(made, agent)
+
+    async def forget(self, user: User, thread: str) -> None:
+        """Delete a thread, with those of its subagents; a run that goes on in it is cancelled first."""
+        head = await self.store.head(user.id, thread)
+        mine = self.performing.of(user.id, thread)
+        if mine is not None and mine.task is not None:
+            self.performing.cancel(mine)
+            await asyncio.wait((mine.task,))
+        elif head.run and head.leased:
+            await self.records.put(CANCEL, user.id, head.run, {}, until=time() + CANCEL_SECONDS)
+        await self.conversations.delete(user, thread)
+
+    async def stop(self, grace: float) -> None:
+        """Take nothing new, give what runs that many seconds, and let go of the rest: it can be taken up again."""
+        self.stopping = True
+        await self.performing.stop(grace)
+        self.following.board.close()
+
+
+def _info(user: User, head: Summary, waiting: Sequence[int], recipe: str = "") -> RunInfo:
+    """The run that a thread waits for: the one that is open, or the one that answers what was said first."""
+    id, begin = (head.run, 0) if head.run else (run_id(head, waiting[0]), head.last)
+    whose = {"name": user.name, "role": user.role, "recipe": recipe}
+    return RunInfo(id, head.owner, head.id, agent_of(head), begin, time(), **whose)  # type: ignore[arg-type]
+
+
+OPEN = "the run has not ended"
+STARTED: Mapping[str, Any] = {"outcome": "", "reason": ""}
+REWOUND = {"outcome": "cancelled", "reason": "the thread was rewound"}
+
+
+def _last_end(row: Mapping[str, Any], run: str, last: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+    """Return how a run has ended so far, by an entry of the log; a rewind ends a run that is open."""
+    if row["kind"] == "run_start" and row["data"]["run"] == run:
+        return STARTED
+    if row["kind"] == "run_end" and row["data"]["run"] == run:
+        return {**row["data"], "at": row["at"]}
+    if row["kind"] == "rewind" and last is not None and last["outcome"] in ("", "interrupted"):
+        return {**REWOUND, "at": row["at"]}
+    return last
+
+
+def still_open(info: RunInfo, reason: str) -> ApiError:
+    """The answer for a client whose run has no end yet."""
+    headers = {"X-Run-Id": info.id, "X-Thread-Id": info.thread, "Retry-After": "5"}
+    return ApiError(
+        503,
+        "still_open",
+        f"run {info.id} is still open: {reason}; follow it at /runs/{info.id}/events, or repeat the request with the "
+        "same Idempotency-Key: without one it would be a second request",
+        headers,
+    )
+
+
+def _queued(thread: str, error: StoreError) -> ApiError:
+    return ApiError(
+        503,
+        error.code if error.code in TEMPORARY else "unavailable",
+        f"the message is stored in thread {thread} and will be answered, but its run cannot be followed now; "
+        "read the thread later, or repeat the request with the same Idempotency-Key",
+        {"X-Thread-Id": thread, "Retry-After": "5"},
+    )
+
+
+def _stopping() -> ApiError:
+    return ApiError(503, "stopping", "the server is about to stop; try again in a moment", {"Retry-After": "5"})

@@ -1,0 +1,83 @@
+"""What a server notes of a run beside its log: whose it is, where it is, and what it came to."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields, replace
+from hashlib import sha256
+from time import time
+from typing import Any
+
+from wick.errors import public_text
+from wick.events import Done, Event, Failed
+from wick.operations import Result
+from wick.protocols import Summary
+from wick.server.auth.identity import User
+
+KIND = "run"  # of the server's records
+
+
+@dataclass(frozen=True, slots=True)
+class RunInfo:
+    """A run, as the server's records have it."""
+
+    id: str
+    owner: str
+    thread: str
+    agent: str
+    begin: int = 0  # how many entries its thread had before
+    started: float = 0.0
+    ended: float = 0.0  # 0: not for good
+    outcome: str = ""
+    reason: str = ""
+    usage: Mapping[str, int] | None = None
+    cost: float | None = None
+    error: Mapping[str, str] | None = None
+    name: str = ""  # of the user who asked, and their role, for who takes it up later
+    role: str = "user"
+    recipe: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        return {key: value for key, value in asdict(self).items() if key not in ("id", "owner")}
+
+    @classmethod
+    def from_json(cls, owner: str, id: str, data: Mapping[str, Any]) -> RunInfo:
+        known = {field.name for field in fields(cls)} - {"id", "owner"}
+        return cls(id=id, owner=owner, **{key: value for key, value in data.items() if key in known})
+
+    @property
+    def user(self) -> User:
+        """Who asked."""
+        return User(self.owner, self.name, self.role)  # type: ignore[arg-type]
+
+    def came_to(self, result: Result, cost: float | None) -> RunInfo:
+        """This run, once it is over, or over for now."""
+        error = None if result.error is None else {"code": code_of(result.error), "message": public_text(result.error)}
+        ended = time() if result.outcome != "interrupted" else 0.0
+        usage = result.usage.to_json()
+        return replace(
+            self, ended=ended, outcome=result.outcome, reason=result.reason, error=error, usage=usage, cost=cost
+        )
+
+    def last_event(self) -> Event:
+        """Its terminal event, for a run of which the log does not know that it has ended."""
+        if self.outcome == "failed":
+            error = self.error or {"code": "error", "message": self.reason}
+            return Failed(self.id, thread_id=self.thread, code=error["code"], message=error["message"])
+        usage = dict(self.usage or {})
+        return Done(self.id, thread_id=self.thread, outcome=self.outcome, reason=self.reason, usage=usage)
+
+
+def code_of(error: Exception) -> str:
+    """An error's code on the wire: ModelError is model_error."""
+    name = getattr(error, "code", "") or type(error).__name__
+    return "".join(f"_{char.lower()}" if char.isupper() else char for char in name).strip("_")
+
+
+def run_id(head: Summary, position: int) -> str:
+    """The id of the run that answers what is queued at that position, if no run is open: any server comes to the same.
+
+    A thread that was deleted and made again is another one.
+    """
+    place = f"{head.owner}\0{head.id}\0{head.created!r}\0{position}"
+    return f"run_{sha256(place.encode('utf-8', 'surrogatepass')).hexdigest()[:16]}"

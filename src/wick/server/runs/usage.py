@@ -1,0 +1,139 @@
+"""What runs have used: tokens and dollars, added up by user, day, agent and model."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable, Sequence
+from dataclasses import dataclass, fields
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from time import time
+from typing import Any
+
+from wick._internal.worker_threads import in_thread
+from wick.operations import Result
+from wick.prices import Charge
+from wick.server.auth.identity import User
+from wick.server.records import Records
+
+KIND, COUNTED = "usage", "counted"
+COUNTED_SECONDS = 30 * 86_400.0  # for so long a run that was interrupted is known to be counted in part
+NANO = Decimal(1_000_000_000)  # dollars are added up as whole billionths, so that many small sums stay exact
+
+
+@dataclass(slots=True)
+class Used:
+    """An amount of use. `cost` is in dollars, of what has a known price; `unpriced` questions are not in it."""
+
+    runs: int = 0
+    questions: int = 0
+    unpriced: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cached_tokens: int = 0
+    reasoning_tokens: int = 0
+    cache_write_tokens: int = 0
+    nanodollars: int = 0
+
+    @property
+    def cost(self) -> float:
+        return self.nanodollars / 1e9
+
+    def __add__(self, other: Used) -> Used:
+        return Used(*(getattr(self, name) + getattr(other, name) for name in _NAMES))
+
+    def numbers(self) -> dict[str, float]:
+        return {name: getattr(self, name) for name in _NAMES if getattr(self, name)}
+
+
+_NAMES = tuple(field.name for field in fields(Used))
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """What one user used of one model through one agent on one day (UTC)."""
+
+    owner: str
+    user: str
+    day: str
+    agent: str
+    model: str
+    used: Used
+
+
+class Ledger:
+    """The server's book of what was used, kept in its records."""
+
+    def __init__(self, records: Records) -> None:
+        self.records = records
+
+    async def count(self, user: User, agent: str, result: Result, *, run: str = "", ended: bool = True) -> None:
+        """Write down what a run has used; one that goes on after a pause, and is counted again, only what is new.
+
+        With `ended=False` the log has no end of the run: its charges are counted, the run itself when it ends.
+        """
+        known = await self._counted(user, run) if _paused_before(result, run) else None
+        if run and result.outcome == "interrupted" and ended:
+            await self._remember(user, run, len(result.charges))
+        charges = result.charges[known or 0 :]
+        spent = await in_thread(lambda: _by_model(charges), "adding up what was used") if charges else {}
+        if known is None and ended:  # the run itself counts once, with the model that it asked first
+            first = result.charges[0].model if result.charges else ""
+            spent[first] = spent.get(first, Used()) + Used(runs=1)
+        day = datetime.now(UTC).date().isoformat()
+        for model, used in spent.items():
+            facts = {"user": user.name, "day": day, "agent": agent, "model": model}
+            await self.records.add(KIND, user.id, f"{day}/{agent}/{model}", used.numbers(), facts)
+
+    async def _counted(self, user: User, run: str) -> int | None:
+        """How many charges of this run are in the book; None if it is not there yet."""
+        before = await self.records.get(COUNTED, user.id, run)
+        return None if before is None else int(before["charges"])
+
+    async def _remember(self, user: User, run: str, charges: int) -> None:
+        await self.records.put(COUNTED, user.id, run, {"charges": charges}, until=time() + COUNTED_SECONDS)
+
+    async def lines(
+        self, owner: str | None, *, since: date | None = None, until: date | None = None, agent: str = ""
+    ) -> list[Line]:
+        """What an owner has used, or everybody, day by day; both days are included."""
+        first, last = since.isoformat() if since else "", until.isoformat() if until else "9999-12-31"
+        found = [line async for line in self._all(owner)]
+        wanted = [line for line in found if first <= line.day <= last and agent in ("", line.agent)]
+        return sorted(wanted, key=lambda line: (line.day, line.user, line.agent, line.model))
+
+    async def _all(self, owner: str | None) -> AsyncIterator[Line]:
+        after = ""
+        while rows := await self.records.list(KIND, owner, after=after):
+            for row in rows:
+                yield _line(row.owner, row.data)
+            after = rows[-1].id if owner is not None else rows[-1].cursor
+
+
+def total(lines: Iterable[Line]) -> Used:
+    """All of them together."""
+    return sum((line.used for line in lines), Used())
+
+
+def _paused_before(result: Result, run: str) -> bool:
+    """Whether this is not the first time that the run ends, as its log has it."""
+    ends = [entry for entry in result.thread.entries if entry.kind == "run_end"] if result.thread is not None else []
+    return len([entry for entry in ends if entry.data["run"] == run]) > 1
+
+
+def _line(owner: str, data: dict[str, Any]) -> Line:
+    used = Used(**{name: int(data[name]) for name in _NAMES if name in data})
+    return Line(owner, data["user"], data["day"], data["agent"], data["model"], used)
+
+
+def _by_model(charges: Sequence[Charge]) -> dict[str, Used]:
+    spent: dict[str, Used] = {}
+    for charge in charges:
+        if charge.usage.total_tokens:  # else nobody counted
+            spent[charge.model] = spent.get(charge.model, Used()) + _used(charge)
+    return spent
+
+
+def _used(charge: Charge) -> Used:
+    price = charge.price
+    cost = 0 if price is None else round(price * NANO)
+    return Used(questions=1, unpriced=price is None, nanodollars=cost, **charge.usage.to_json())
