@@ -70,14 +70,14 @@ INDEPENDENT = {"capabilities"}
 # What may be imported inside a function: core packages that load when first used, and extras.
 LAZY = {
     "wick.cli": {"wick"},  # the commands, which need the extra
-    "wick.cli.checks": {"wick"},  # what may be missing is looked at by trying
-    "wick.cli.completing": {"wick"},  # nothing but what is completed
-    "wick.cli.mcp": {"wick"},  # what needs the extra `mcp`
-    "wick.cli.printing": {"rich"},
-    "wick.cli.opening": {"wick"},  # agents of this process, or a server's
-    "wick.cli.run": {"wick"},  # what asks at a terminal
-    "wick.cli.skills": {"wick"},
-    "wick.cli.serve": {"wick"},  # the server, which needs another
+    "wick.cli.checks.doctor": {"wick"},  # what may be missing is looked at by trying
+    "wick.cli.completion": {"wick"},  # nothing but what is completed
+    "wick.cli.commands.mcp": {"wick"},  # what needs the extra `mcp`
+    "wick.cli.terminal.output": {"rich"},
+    "wick.cli.host.open": {"wick"},  # agents of this process, or a server's
+    "wick.cli.commands.run": {"wick"},  # what asks at a terminal
+    "wick.cli.commands.skills": {"wick"},
+    "wick.cli.commands.serve": {"wick"},  # the server, which needs another
     "wick.server.server": {"uvloop"},
     "wick.server.agents.builder": {"aiohttp"},  # before a run needs it: to load it takes a while
     "wick.server.agents.workspaces": {"wick"},  # containers, where there are any

@@ -12,8 +12,8 @@ from typing import Any
 
 # What is loaded in advance. A command finds it there, or else loads it by itself.
 LOADED = """
-wick.cli.agents_command wick.cli.approvals wick.cli.doctor wick.cli.hooks wick.cli.mcp wick.cli.new wick.cli.replay
-wick.cli.run wick.cli.skills wick.cli.threads wick.cli.embedded wick.cli.remote wick.models.demo wick.models.registry
+wick.cli.commands.agents wick.cli.commands.approvals wick.cli.commands.doctor wick.cli.commands.hooks wick.cli.commands.mcp wick.cli.commands.new wick.cli.commands.replay
+wick.cli.commands.run wick.cli.commands.skills wick.cli.commands.threads wick.cli.host.local wick.cli.host.remote wick.models.demo wick.models.registry
 rich.console rich.table aiohttp yaml orjson opentelemetry.trace wick.capabilities.permissions wick.capabilities.tracing
 """.split()
 

@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from cli.command import ROOT
-from wick.cli.asking import details
-from wick.cli.desk import CameTo
-from wick.cli.grants import Grants
-from wick.cli.screen import Screen, gist, printed, settled
-from wick.cli.slash import COMMANDS
+from wick.cli.host.grants import Grants
+from wick.cli.host.protocol import CameTo
+from wick.cli.terminal.prompts import details
+from wick.cli.terminal.screen import Screen, gist, printed, settled
+from wick.cli.terminal.slash_commands import COMMANDS
 from wick.events import ChatModelEnd, ChatModelRestart, ChatModelStream, Event, ToolEnd, ToolStart
 
 ANSWER = "# Title\n\nOne *word*.\n\n```python\na = 1\n\nb = 2\n```\n\n- x\n- y\n"

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 import pytest
 
-from wick.cli.serve import command
+from wick.cli.commands.serve import command
 from wick.server.auth.access_table import ACCESS
 from wick.server.ops.metrics import HELP
 from wick.server.settings import ENVIRONMENT, Jwt, Quotas, Settings

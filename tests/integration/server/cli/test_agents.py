@@ -15,7 +15,7 @@ from cli.command import ROOT, Wick
 from cli.places import Somewhere
 from cli.ready import Quick
 from wick import Agent
-from wick.cli.checking import look
+from wick.cli.checks.agents_file import look
 from wick.config import load
 
 

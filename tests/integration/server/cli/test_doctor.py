@@ -17,7 +17,7 @@ import pytest
 
 from cli.command import COMMAND, ROOT, Done
 from cli.ready import Quick
-from wick.cli.checks import CORE, EXTRAS, PROGRAMS
+from wick.cli.checks.doctor import CORE, EXTRAS, PROGRAMS
 
 FULL = os.environ.get("WICK_FULL")
 BLOCK = """
@@ -127,7 +127,7 @@ def test_the_extras_are_those_of_the_package() -> None:
     assert names(project["dependencies"]) == set(CORE)
     said = {extra: names(lines) for extra, lines in project["optional-dependencies"].items() if extra != "dev"}
     assert {extra: set(parts) for extra, parts in EXTRAS.items()} == {extra: said[extra] for extra in EXTRAS}, (
-        "wick.cli.checks.EXTRAS says what pyproject.toml says"
+        "wick.cli.checks.doctor.EXTRAS says what pyproject.toml says"
     )
     assert {extra for extra in said if extra not in EXTRAS} <= {"docs", "all"}
 

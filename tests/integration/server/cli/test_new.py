@@ -12,7 +12,7 @@ import pytest
 
 from cli.places import Somewhere
 from cli.ready import Quick
-from wick.cli.checking import look
+from wick.cli.checks.agents_file import look
 
 FILES = ("agents.yaml", "pyproject.toml", "README.md", ".gitignore")
 

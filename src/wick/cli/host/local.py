@@ -22,8 +22,10 @@ from wick.capabilities.filesystem import Filesystem
 from wick.capabilities.sessions import LOCAL, Sessions
 from wick.capabilities.skills import Skills
 from wick.capabilities.skills.catalog import FILE as SKILL
-from wick.cli.agents import Chosen, Wishes, split, with_rules
-from wick.cli.desk import (
+from wick.cli.host.agent_options import Chosen, Wishes, split, with_rules
+from wick.cli.host.grants import Grants
+from wick.cli.host.local_threads import Shelf, thread_info
+from wick.cli.host.protocol import (
     AgentDetail,
     AgentInfo,
     CameTo,
@@ -36,8 +38,6 @@ from wick.cli.desk import (
     ToolInfo,
     broken_skill,
 )
-from wick.cli.grants import Grants
-from wick.cli.shelf import Shelf, thread_info
 from wick.config.builder import AgentConfig
 from wick.errors import ConfigError, StoreError, WickError
 from wick.events import Event

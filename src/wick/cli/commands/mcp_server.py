@@ -8,7 +8,7 @@ from mcp.server.mcpserver import Context, MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
 from pydantic import BaseModel, Field
 
-from wick.cli.desk import CameTo, Desk
+from wick.cli.host.protocol import CameTo, Desk
 from wick.errors import WickError
 from wick.events import ToolStart
 

@@ -8,17 +8,17 @@ import sys
 import click
 
 from wick._internal.paths import data_folder
-from wick.cli.agents import Wishes
-from wick.cli.chatting import Chat
-from wick.cli.completing import thread_ids
-from wick.cli.desk import Desk
-from wick.cli.lines import Lines
-from wick.cli.logs import VERBOSE, log_to_stderr
-from wick.cli.opening import PLACE, WISHES, Place, opened
-from wick.cli.overhearing import terminal_restored
-from wick.cli.printing import working
-from wick.cli.run import as_text
-from wick.cli.slash import obey, words
+from wick.cli.commands.run import as_text
+from wick.cli.completion import thread_ids
+from wick.cli.host.agent_options import Wishes
+from wick.cli.host.open import PLACE, WISHES, Place, opened
+from wick.cli.host.protocol import Desk
+from wick.cli.terminal.chat import Chat
+from wick.cli.terminal.input import Lines
+from wick.cli.terminal.logs import VERBOSE, log_to_stderr
+from wick.cli.terminal.output import working
+from wick.cli.terminal.slash_commands import obey, words
+from wick.cli.terminal.typed_ahead import terminal_restored
 from wick.errors import ConfigError
 
 HISTORY = "chat_history"  # in the data folder

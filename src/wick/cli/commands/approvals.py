@@ -13,9 +13,9 @@ from typing import Any
 import click
 
 from wick._internal.visible_text import cut_visible, make_visible
-from wick.cli.desk import Approval, Choice, Desk
-from wick.cli.opening import PLACE, Place, opened
-from wick.cli.printing import JSON, json_text, plain, print_json, print_table, working
+from wick.cli.host.open import PLACE, Place, opened
+from wick.cli.host.protocol import Approval, Choice, Desk
+from wick.cli.terminal.output import JSON, json_text, plain, print_json, print_table, working
 from wick.errors import ConfigError
 
 LOOK_SECONDS = 1.0  # between two looks at what is asked

@@ -17,7 +17,7 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem
 
-from wick.cli.printing import plain
+from wick.cli.terminal.output import plain
 from wick.errors import ConfigError, MissingExtra, WickError
 
 DONE, FAILED, WRONG, STOPPED, WAITING, INTERRUPTED = 0, 1, 2, 3, 4, 130

@@ -15,9 +15,9 @@ from urllib.parse import urlsplit
 import click
 
 from wick._internal.paths import data_folder
-from wick.cli.agents import FOLDER, Wishes
-from wick.cli.completing import agent_specs
-from wick.cli.desk import Desk
+from wick.cli.completion import agent_specs
+from wick.cli.host.agent_options import FOLDER, Wishes
+from wick.cli.host.protocol import Desk
 from wick.errors import ConfigError
 
 MOST_TOKEN = 16_000  # characters
@@ -112,7 +112,7 @@ async def opened(place: Place, wishes: Wishes | None = None, *, waits: bool = Fa
 
 
 def _embedded(place: Place, wishes: Wishes | None, waits: bool) -> Desk:
-    from wick.cli.embedded import Embedded
+    from wick.cli.host.local import Embedded
 
     if place.token_file:
         raise ConfigError("--token-file is for a server; say which, with --server URL")
@@ -120,7 +120,7 @@ def _embedded(place: Place, wishes: Wishes | None, waits: bool) -> Desk:
 
 
 def _remote(place: Place, wishes: Wishes | None) -> Desk:
-    from wick.cli.remote import Remote
+    from wick.cli.host.remote import Remote
 
     if wishes is not None and wishes != Wishes():
         raise ConfigError(

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from wick._internal.tasks import end
-from wick.cli.desk import Choice, Desk, Talk
+from wick.cli.host.protocol import Choice, Desk, Talk
 from wick.errors import WickError
 from wick.events import ApprovalRequest, ApprovalResponse, Event
 

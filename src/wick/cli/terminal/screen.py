@@ -14,8 +14,8 @@ from rich.spinner import Spinner
 from rich.text import Text
 
 from wick._internal.prompt_text import one_line
-from wick.cli.desk import CameTo
-from wick.cli.printing import plain
+from wick.cli.host.protocol import CameTo
+from wick.cli.terminal.output import plain
 from wick.events import (
     ApprovalRequest,
     ApprovalResponse,

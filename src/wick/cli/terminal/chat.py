@@ -13,12 +13,12 @@ from rich.text import Text
 
 from wick._internal.prompt_text import one_line
 from wick.capabilities.skills.catalog import slug
-from wick.cli.asking import Terminal
-from wick.cli.desk import AgentDetail, Desk, Talk, ThreadDetail
-from wick.cli.following import Reply, follow
-from wick.cli.overhearing import Overhearing
-from wick.cli.printing import plain
-from wick.cli.screen import Screen
+from wick.cli.host.protocol import AgentDetail, Desk, Talk, ThreadDetail
+from wick.cli.terminal.follow_run import Reply, follow
+from wick.cli.terminal.output import plain
+from wick.cli.terminal.prompts import Terminal
+from wick.cli.terminal.screen import Screen
+from wick.cli.terminal.typed_ahead import Overhearing
 from wick.errors import WickError
 from wick.events import ApprovalRequest
 

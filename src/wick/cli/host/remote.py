@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import Any, Literal
 
 from wick.capabilities.skills.catalog import FILE as SKILL
-from wick.cli.desk import (
+from wick.cli.host.protocol import (
     AgentDetail,
     AgentInfo,
     Approval,

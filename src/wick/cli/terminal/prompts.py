@@ -18,9 +18,9 @@ from rich.text import Text
 
 from wick._internal.visible_text import make_visible
 from wick.capabilities.ask_user import Inquiry, shown, typed
-from wick.cli.desk import Choice
-from wick.cli.following import Interrupted, Reply
-from wick.cli.printing import plain
+from wick.cli.host.protocol import Choice
+from wick.cli.terminal.follow_run import Interrupted, Reply
+from wick.cli.terminal.output import plain
 from wick.constants import DETAIL_CHARS, DETAIL_LINES
 from wick.errors import WickError
 from wick.events import ApprovalRequest

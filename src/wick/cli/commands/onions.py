@@ -7,8 +7,8 @@ from itertools import groupby
 
 import click
 
-from wick.cli.desk import RingInfo
-from wick.cli.printing import plain
+from wick.cli.host.protocol import RingInfo
+from wick.cli.terminal.output import plain
 
 DEEPEST = 20  # where a drawing goes no further to the right
 

@@ -12,11 +12,11 @@ from typing import Any, Literal
 
 import click
 
-from wick.cli.completing import thread_ids
-from wick.cli.desk import ThreadDetail, ThreadInfo
-from wick.cli.frame import FAILED
-from wick.cli.opening import PLACE, Place, opened
-from wick.cli.printing import JSON, plain, print_json, print_table, print_text, when, working
+from wick.cli.completion import thread_ids
+from wick.cli.host.open import PLACE, Place, opened
+from wick.cli.host.protocol import ThreadDetail, ThreadInfo
+from wick.cli.main import FAILED
+from wick.cli.terminal.output import JSON, plain, print_json, print_table, print_text, when, working
 from wick.errors import ConfigError
 
 ID = click.argument("id", metavar="THREAD", shell_complete=thread_ids)

@@ -15,14 +15,14 @@ import click
 
 from wick.agent import Agent
 from wick.capabilities.executables import Executables
-from wick.cli.agents import AGENT, FOLDER, HOME, Chosen
-from wick.cli.desk import RingInfo
-from wick.cli.frame import DONE, FAILED, STOPPED
-from wick.cli.onions import drawn
-from wick.cli.opening import PLACE, Place, opened
-from wick.cli.printing import JSON, plain, print_json, print_table, working
-from wick.cli.templates import EVENTS, LANGUAGES, program
-from wick.cli.trying import Verdict, tried, tried_handler
+from wick.cli.checks.hook_trial import Verdict, tried, tried_handler
+from wick.cli.commands.onions import drawn
+from wick.cli.hook_templates import EVENTS, LANGUAGES, program
+from wick.cli.host.agent_options import AGENT, FOLDER, HOME, Chosen
+from wick.cli.host.open import PLACE, Place, opened
+from wick.cli.host.protocol import RingInfo
+from wick.cli.main import DONE, FAILED, STOPPED
+from wick.cli.terminal.output import JSON, plain, print_json, print_table, working
 from wick.errors import ConfigError
 from wick.hook_programs.registry import Listed
 from wick.hook_programs.trust import at_home

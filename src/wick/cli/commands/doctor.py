@@ -9,9 +9,9 @@ from itertools import groupby
 
 import click
 
-from wick.cli.checks import Check, checks
-from wick.cli.frame import DONE, FAILED
-from wick.cli.printing import JSON, plain, print_json, working
+from wick.cli.checks.doctor import Check, checks
+from wick.cli.main import DONE, FAILED
+from wick.cli.terminal.output import JSON, plain, print_json, working
 
 SIGNS = {"ok": ("✓", "green"), "missing": ("–", "yellow"), "wrong": ("✗", "red")}
 

@@ -14,7 +14,7 @@ import click
 from wick._internal.safe_yaml import parse
 from wick.agent import Agent
 from wick.capabilities.executables import Executables
-from wick.cli.completing import agent_specs
+from wick.cli.completion import agent_specs
 from wick.config import DEFAULT, Config, load
 from wick.config.builder import AgentConfig
 from wick.config.schema import nearest

@@ -17,10 +17,10 @@ import click
 
 from wick._internal.prompt_text import one_line
 from wick.capabilities.mcp.config import Server, read_servers
-from wick.cli.agents import FOLDER
-from wick.cli.frame import DONE, FAILED, INTERRUPTED
-from wick.cli.opening import PLACE, Place, opened
-from wick.cli.printing import JSON, counted, print_json, print_table, working
+from wick.cli.host.agent_options import FOLDER
+from wick.cli.host.open import PLACE, Place, opened
+from wick.cli.main import DONE, FAILED, INTERRUPTED
+from wick.cli.terminal.output import JSON, counted, print_json, print_table, working
 from wick.config import Config, load
 from wick.config.schema import nearest
 from wick.errors import ConfigError, MissingExtra, WickError
@@ -213,7 +213,7 @@ def serve(place: Place) -> None:
 
 
 async def _serve(place: Place) -> None:
-    from wick.cli.mcp_serving import served
+    from wick.cli.commands.mcp_server import served
 
     async with opened(place) as desk:
         await served(desk)

@@ -10,7 +10,7 @@ from typing import Any, Literal
 from wick import run_log
 from wick._internal.frozen import thaw
 from wick.capabilities.sessions import LOCAL, Sessions
-from wick.cli.desk import Approval, Choice, ThreadDetail, ThreadInfo
+from wick.cli.host.protocol import Approval, Choice, ThreadDetail, ThreadInfo
 from wick.errors import StoreError
 from wick.protocols import Store, Summary
 from wick.stores.held_thread import hold

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import click
 
-from wick.cli.printing import JSON, print_json
-from wick.cli.project import project
+from wick.cli.scaffold import project
+from wick.cli.terminal.output import JSON, print_json
 from wick.errors import ConfigError
 
 NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}")

@@ -10,10 +10,10 @@ from pathlib import Path
 import click
 
 from wick.capabilities.skills.catalog import FILE, described, slug
-from wick.cli.agents import FOLDER
-from wick.cli.desk import SkillInfo
-from wick.cli.opening import PLACE, Place, opened
-from wick.cli.printing import JSON, print_json, print_table, working
+from wick.cli.host.agent_options import FOLDER
+from wick.cli.host.open import PLACE, Place, opened
+from wick.cli.host.protocol import SkillInfo
+from wick.cli.terminal.output import JSON, print_json, print_table, working
 from wick.errors import ConfigError
 
 PLACE_OF_SKILLS = ".wick/skills"  # in a folder

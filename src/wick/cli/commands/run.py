@@ -11,14 +11,14 @@ from typing import Any
 import click
 
 from wick._internal.prompt_text import fenced, one_line
-from wick.cli.agents import Wishes
-from wick.cli.completing import thread_ids
-from wick.cli.desk import CameTo
-from wick.cli.following import Asker, follow
-from wick.cli.frame import DONE, FAILED, INTERRUPTED, STOPPED, WAITING
-from wick.cli.logs import VERBOSE, log_to_stderr
-from wick.cli.opening import PLACE, WISHES, Place, opened
-from wick.cli.printing import json_text, plain, print_text, working
+from wick.cli.completion import thread_ids
+from wick.cli.host.agent_options import Wishes
+from wick.cli.host.open import PLACE, WISHES, Place, opened
+from wick.cli.host.protocol import CameTo
+from wick.cli.main import DONE, FAILED, INTERRUPTED, STOPPED, WAITING
+from wick.cli.terminal.follow_run import Asker, follow
+from wick.cli.terminal.logs import VERBOSE, log_to_stderr
+from wick.cli.terminal.output import json_text, plain, print_text, working
 from wick.errors import ConfigError
 from wick.events import (
     ApprovalRequest,
@@ -100,7 +100,7 @@ def _terminal() -> Asker | None:
     """Who sits at the terminal, if anybody does."""
     if sys.stdin is None or not (sys.stdin.isatty() and sys.stderr.isatty()):
         return None
-    from wick.cli.asking import Terminal
+    from wick.cli.terminal.prompts import Terminal
 
     return Terminal(sys.stderr).ask
 

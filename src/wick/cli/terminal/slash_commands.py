@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from itertools import groupby
 
-from wick.cli.chatting import Chat
-from wick.cli.printing import when
-from wick.cli.screen import spent
+from wick.cli.terminal.chat import Chat
+from wick.cli.terminal.output import when
+from wick.cli.terminal.screen import spent
 from wick.errors import WickError
 
 COMMAND = re.compile(r"/([A-Za-z][\w.-]*)(?:\s+(.*))?", re.DOTALL)

@@ -12,11 +12,11 @@ from typing import Any, Literal, get_args
 import click
 
 from wick.capability import Capability
-from wick.cli.completing import thread_ids
-from wick.cli.desk import Changed, Replayed
-from wick.cli.frame import DONE, STOPPED
-from wick.cli.opening import PLACE, Place, opened
-from wick.cli.printing import JSON, counted, plain, print_json, print_table, working
+from wick.cli.completion import thread_ids
+from wick.cli.host.open import PLACE, Place, opened
+from wick.cli.host.protocol import Changed, Replayed
+from wick.cli.main import DONE, STOPPED
+from wick.cli.terminal.output import JSON, counted, plain, print_json, print_table, working
 from wick.config.builder import of_python
 from wick.errors import ConfigError
 from wick.hooks import Hook

@@ -10,13 +10,13 @@ from typing import Any
 
 import click
 
-from wick.cli.checking import Problem, look
-from wick.cli.desk import AgentInfo, RingInfo
-from wick.cli.embedded import onion_of
-from wick.cli.frame import DONE, WRONG
-from wick.cli.onions import drawn
-from wick.cli.opening import PLACE, Place, opened
-from wick.cli.printing import JSON, plain, print_json, print_table, working
+from wick.cli.checks.agents_file import Problem, look
+from wick.cli.commands.onions import drawn
+from wick.cli.host.local import onion_of
+from wick.cli.host.open import PLACE, Place, opened
+from wick.cli.host.protocol import AgentInfo, RingInfo
+from wick.cli.main import DONE, WRONG
+from wick.cli.terminal.output import JSON, plain, print_json, print_table, working
 from wick.config import Config
 
 FILE = "agents.yaml"
