@@ -34,7 +34,7 @@ class ProcessFiles:
 
 def running_code() -> ProcessFiles:
     """Return the folders that this process imports Python from, and its installation."""
-    package = os.path.dirname(os.path.abspath(__file__))
+    package = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     found = {package: "wick itself", sys.prefix: "the Python environment that wick runs in"}
     on_path = {os.path.abspath(entry): "a folder that Python imports modules from" for entry in sys.path if entry}
     return ProcessFiles({**on_path, **found})

@@ -307,9 +307,8 @@ class DaemonTerminal:
 _LAUNCH = """
 import sys, types
 folder = sys.argv[1]
-for name, path in (("wick", folder), ("wick.backends", folder + "/backends")):
-    sys.modules[name] = types.ModuleType(name)
-    sys.modules[name].__path__ = [path]
+sys.modules["wick"] = types.ModuleType("wick")
+sys.modules["wick"].__path__ = [folder]
 from wick.wickd.__main__ import main
 main(sys.argv[2:])
 """

@@ -12,7 +12,7 @@ from wick.errors import MissingExtra
 def main() -> None:
     """What the command `wick` does."""
     try:
-        from wick.cli.main import wick
+        from wick.cli.root_command import wick
     except ModuleNotFoundError as error:
         if error.name not in ("click", "rich"):
             raise

@@ -25,7 +25,7 @@ from wick._internal.safe_yaml import At, Source, read
 from wick.agent import Agent
 from wick.config.builder import AgentConfig, File
 from wick.config.keys import Ring, agent_keys, agent_schema, file_schema
-from wick.config.schema import Schema, Spot, fit, nearest
+from wick.config.options_schema import Schema, Spot, fit, nearest
 from wick.config.secrets import check_unseen
 from wick.errors import ConfigError
 

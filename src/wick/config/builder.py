@@ -23,7 +23,7 @@ from wick.capabilities._defaults import DEFAULTS
 from wick.capability import Capability
 from wick.config.files import named_files, pin_config, pin_volumes
 from wick.config.keys import BACKENDS, Ring, own
-from wick.config.schema import hints, nearest
+from wick.config.options_schema import hints, nearest
 from wick.decisions import Asker
 from wick.errors import ConfigError, WickError
 from wick.hooks import Hook

@@ -11,7 +11,7 @@ from typing import Any
 
 from wick.agent import SETTINGS
 from wick.capabilities.subagents.definitions import KEYS as DEFINITION
-from wick.config.schema import (
+from wick.config.options_schema import (
     ANYTHING,
     MODEL,
     NUMBER,

@@ -150,7 +150,7 @@ def _smollm2() -> Path:
 
 # -- the process ----------------------------------------------------------------------------------------------------
 
-PROGRAM = Path(__file__).with_name("llama.py")
+PROGRAM = Path(__file__).with_name("llama_server.py")
 LIMITS = TimeLimits(first_byte=constants.REPLY_SECONDS)  # a long prompt takes its time here, and so do those before it
 REASON_SECONDS = 1.0  # llama.cpp says that a model cannot be loaded, and then why
 ERRORS, EVERYTHING = 1, 4  # how much llama.cpp says

@@ -9,7 +9,7 @@ import click
 import pytest
 
 from cli.command import ROOT
-from wick.cli import main
+from wick.cli import root_command
 
 PAGE = (ROOT / "docs" / "guide" / "cli.md").read_text(encoding="utf-8")
 CODE = "\n".join(
@@ -19,9 +19,9 @@ CODE = "\n".join(
 
 def commands() -> Iterator[tuple[str, click.Command]]:
     """Every command with its whole name."""
-    context = click.Context(main.wick)
-    for name in main.COMMANDS:
-        found = main.wick.get_command(context, name)
+    context = click.Context(root_command.wick)
+    for name in root_command.COMMANDS:
+        found = root_command.wick.get_command(context, name)
         assert found is not None
         yield f"wick {name}", found
         if isinstance(found, click.Group):
@@ -60,11 +60,11 @@ def test_a_command_says_in_a_sentence_what_it_does(name: str) -> None:
     sentence = (ALL[name].help or "").split("\n\n")[0]
     assert sentence.endswith(".") and len(sentence) < 120
     if len(name.split()) == 2 and isinstance(ALL[name], click.Group):
-        assert sentence == main.COMMANDS[name.split()[1]]
+        assert sentence == root_command.COMMANDS[name.split()[1]]
 
 
 def test_the_exit_codes_are_those_of_the_frame() -> None:
     codes = {int(code) for code in re.findall(r"^\| (\d+) \|", section("Exit codes"), re.MULTILINE)}
     names = ("DONE", "FAILED", "WRONG", "STOPPED", "WAITING", "INTERRUPTED")
-    assert codes == {getattr(main, name) for name in names}
-    assert all(re.search(rf"^{code}\b", main.__doc__ or "", re.MULTILINE) for code in codes)
+    assert codes == {getattr(root_command, name) for name in names}
+    assert all(re.search(rf"^{code}\b", root_command.__doc__ or "", re.MULTILINE) for code in codes)

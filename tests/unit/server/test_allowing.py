@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from wick.config import RINGS
-from wick.config.schema import hints
+from wick.config.options_schema import hints
 from wick.server.agents.http_policy import ADMINS, OPERATORS, USERS, check_agent, check_hook
 from wick.server.auth.identity import ROLES, Role, User
 from wick.server.errors import ApiError

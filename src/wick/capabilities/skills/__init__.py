@@ -23,7 +23,7 @@ from wick.protocols import Backend
 from wick.threads import Thread
 from wick.tools import tool
 
-SHIPPED = Path(__file__).parent.parent / "skills"
+SHIPPED = Path(__file__).parents[2] / "skills"
 KEY = "skills"  # in thread.values: which ones are switched on or off for a conversation
 USAGE = """\
 These are skills: instructions for particular tasks. When a task fits one, read its instructions before you begin, \

@@ -1,0 +1,1 @@
+"""Checks behind `wick doctor`, `wick agents check` and `wick hooks try`."""

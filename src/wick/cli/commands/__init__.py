@@ -1,0 +1,1 @@
+"""One module for each command; the root command loads it when it is named."""

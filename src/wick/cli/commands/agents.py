@@ -15,7 +15,7 @@ from wick.cli.commands.onions import drawn
 from wick.cli.host.local import onion_of
 from wick.cli.host.open import PLACE, Place, opened
 from wick.cli.host.protocol import AgentInfo, RingInfo
-from wick.cli.main import DONE, WRONG
+from wick.cli.root_command import DONE, WRONG
 from wick.cli.terminal.output import JSON, plain, print_json, print_table, working
 from wick.config import Config
 

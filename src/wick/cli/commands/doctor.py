@@ -10,7 +10,7 @@ from itertools import groupby
 import click
 
 from wick.cli.checks.doctor import Check, checks
-from wick.cli.main import DONE, FAILED
+from wick.cli.root_command import DONE, FAILED
 from wick.cli.terminal.output import JSON, plain, print_json, working
 
 SIGNS = {"ok": ("✓", "green"), "missing": ("–", "yellow"), "wrong": ("✗", "red")}

@@ -21,7 +21,7 @@ from wick.cli.hook_templates import EVENTS, LANGUAGES, program
 from wick.cli.host.agent_options import AGENT, FOLDER, HOME, Chosen
 from wick.cli.host.open import PLACE, Place, opened
 from wick.cli.host.protocol import RingInfo
-from wick.cli.main import DONE, FAILED, STOPPED
+from wick.cli.root_command import DONE, FAILED, STOPPED
 from wick.cli.terminal.output import JSON, plain, print_json, print_table, working
 from wick.errors import ConfigError
 from wick.hook_programs.registry import Listed

@@ -19,10 +19,10 @@ from wick._internal.prompt_text import one_line
 from wick.capabilities.mcp.config import Server, read_servers
 from wick.cli.host.agent_options import FOLDER
 from wick.cli.host.open import PLACE, Place, opened
-from wick.cli.main import DONE, FAILED, INTERRUPTED
+from wick.cli.root_command import DONE, FAILED, INTERRUPTED
 from wick.cli.terminal.output import JSON, counted, print_json, print_table, working
 from wick.config import Config, load
-from wick.config.schema import nearest
+from wick.config.options_schema import nearest
 from wick.errors import ConfigError, MissingExtra, WickError
 
 SHOWN_CHARS = 120

@@ -15,7 +15,7 @@ from wick.capability import Capability
 from wick.cli.completion import thread_ids
 from wick.cli.host.open import PLACE, Place, opened
 from wick.cli.host.protocol import Changed, Replayed
-from wick.cli.main import DONE, STOPPED
+from wick.cli.root_command import DONE, STOPPED
 from wick.cli.terminal.output import JSON, counted, plain, print_json, print_table, working
 from wick.config.builder import of_python
 from wick.errors import ConfigError

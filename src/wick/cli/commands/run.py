@@ -15,7 +15,7 @@ from wick.cli.completion import thread_ids
 from wick.cli.host.agent_options import Wishes
 from wick.cli.host.open import PLACE, WISHES, Place, opened
 from wick.cli.host.protocol import CameTo
-from wick.cli.main import DONE, FAILED, INTERRUPTED, STOPPED, WAITING
+from wick.cli.root_command import DONE, FAILED, INTERRUPTED, STOPPED, WAITING
 from wick.cli.terminal.follow_run import Asker, follow
 from wick.cli.terminal.logs import VERBOSE, log_to_stderr
 from wick.cli.terminal.output import json_text, plain, print_text, working

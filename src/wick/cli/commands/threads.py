@@ -15,7 +15,7 @@ import click
 from wick.cli.completion import thread_ids
 from wick.cli.host.open import PLACE, Place, opened
 from wick.cli.host.protocol import ThreadDetail, ThreadInfo
-from wick.cli.main import FAILED
+from wick.cli.root_command import FAILED
 from wick.cli.terminal.output import JSON, plain, print_json, print_table, print_text, when, working
 from wick.errors import ConfigError
 

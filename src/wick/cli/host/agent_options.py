@@ -17,7 +17,7 @@ from wick.capabilities.executables import Executables
 from wick.cli.completion import agent_specs
 from wick.config import DEFAULT, Config, load
 from wick.config.builder import AgentConfig
-from wick.config.schema import nearest
+from wick.config.options_schema import nearest
 from wick.errors import ConfigError
 from wick.hook_programs.trust import at_home
 from wick.models import resolve

@@ -1,0 +1,1 @@
+"""The terminal: input, output, prompts, and following a run."""

@@ -1,0 +1,1 @@
+"""Agents of the server: the registry, building from configuration, workspaces and HTTP tools."""

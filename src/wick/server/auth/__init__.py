@@ -1,0 +1,1 @@
+"""Authentication: tokens, JWT, browser sessions, gateways, and the table of which route needs which role."""

@@ -1,0 +1,1 @@
+"""HTTP plumbing: middleware, admission control, JSON bodies, uploads and spooled responses."""

@@ -1,0 +1,1 @@
+"""Operations: metrics, quotas, redaction, the event bus, process statistics and exports."""

@@ -394,10 +394,10 @@ def test_a_mistake_is_a_sentence_and_exits_with_2(wick: Wick, sentence: str) -> 
 def test_help_loads_no_command(wick: Wick) -> None:
     done = wick("--help")
     assert done.code == 0 and "run " in done.out and "hooks " in done.out
-    code = "import sys; sys.argv = ['wick', '--help']\nfrom wick.cli.main import wick\n"
+    code = "import sys; sys.argv = ['wick', '--help']\nfrom wick.cli.root_command import wick\n"
     code += "try: wick()\nexcept SystemExit: print(sorted(name for name in sys.modules if name.startswith('wick.')))"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60).stdout
-    assert "wick.cli.main" in loaded and "wick.cli.commands.run" not in loaded and "wick.config" not in loaded
+    assert "wick.cli.root_command" in loaded and "wick.cli.commands.run" not in loaded and "wick.config" not in loaded
 
 
 def test_the_command_is_installed_and_says_what_it_needs(wick: Wick) -> None:

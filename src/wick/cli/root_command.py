@@ -36,7 +36,6 @@ COMMANDS = {
     "skills": "See the skills of an agent, and make one.",
     "threads": "See, fork, export and delete threads.",
 }
-FILES = {"agents": "agents_command"}  # of those whose names other files have
 
 
 class Commands(click.Group):
@@ -48,7 +47,7 @@ class Commands(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
-        found: click.Command = import_module(f"wick.cli.{FILES.get(cmd_name, cmd_name)}").command
+        found: click.Command = import_module(f"wick.cli.commands.{cmd_name}").command
         return found
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
