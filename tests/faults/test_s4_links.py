@@ -29,8 +29,9 @@ from wick.backends.local import Local
 from wick.capabilities.filesystem import Filesystem
 from wick.capabilities.permissions import Permissions
 from wick.protocols import Backend
+from wick.workspace import Workspace
 
-ROUNDS, SEARCHES, CONTAINED = (2_000, 300, 200) if FULL else (40, 4, 8)
+ROUNDS, SEARCHES, CONTAINED = (2_000, 500, 200) if FULL else (40, 30, 8)
 TRIES = 40  # rounds until a planted fault must have shown
 TOKEN = "denied-71c2e9"
 DENIED = ["kind:read(secrets/**)", "kind:write(secrets/**)"]
@@ -179,6 +180,7 @@ async def test_a_rule_about_files_is_not_raced_in_a_container(tmp_path: Path) ->
                 await asyncio.sleep(0.05)
             await race(tally, ground, backend, CONTAINED, lambda number: [*uses(number), *searches(number)])
             await backend.end_job(job["id"])
+            tally.check(backend.uses_daemon, "the daemon was lost")
 
 
 # -- that it would be noticed ---------------------------------------------------------------------------------------
@@ -195,6 +197,20 @@ async def test_a_raced_rule_is_noticed(tmp_path: Path, monkeypatch: pytest.Monke
             if not any(noticed in why for why in tally.violations):
                 await race(tally, ground, backend, 4)
     assert any(noticed in why for why in tally.violations)
+    await backend.stop()
+
+
+@needs_bubblewrap
+async def test_a_search_by_paths_alone_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """ripgrep opens files by their paths; what it found is not compared with the files."""
+    monkeypatch.setattr(Workspace, "standing", lambda self, matches: list(matches))
+    ground, backend = Ground(tmp_path), Local(tmp_path, sandbox="bubblewrap")
+    tally = Tally("S4", "link race of searches, planted", planted=True)
+    with pytest.raises(Violated), tally, swapping(tmp_path):
+        for _ in range(TRIES):
+            if not any("grep" in why for why in tally.violations):
+                await race(tally, ground, backend, 4, searches)
+    assert any("grep" in why for why in tally.violations)
     await backend.stop()
 
 
