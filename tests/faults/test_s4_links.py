@@ -1,7 +1,7 @@
 """S4: a rule about a file holds for the file that is opened, whatever a command does with links meanwhile.
 
-A process exchanges a folder and a file with links into a denied folder, as fast as it can. An agent uses every file tool
-on the names that the rules allow. Nothing of the denied folder may be read, listed or changed.
+A process exchanges folders and a file with links into a denied folder, as fast as it can. An agent uses every file
+tool on the names that the rules allow. Nothing of the denied folder may be read, listed or changed.
 """
 
 from __future__ import annotations

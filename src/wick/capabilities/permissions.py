@@ -96,7 +96,7 @@ class Permissions(Capability):
             await asyncio.sleep(0)  # between the calls of one reply, others have their turn
         subject = replace(subject, linked=await self._linked(subject))
         if self._is_decided_by_names(subject):
-            use.trail.unlinked.add(str(use.args.get("path")))  # the tool refuses it if it becomes a link
+            use.trail.unlinked.add(use.args.get("path", ""))  # the tool refuses it if it becomes a link
         granted = (use.bound.name, canonical(use.args)) in (self.grants | self._session(use.run) | use.grants)
         if is_long:
             verdict = await _beside(lambda: self._decide(subject, use.bound.read_only, granted), "comparing rules")
