@@ -277,38 +277,51 @@ class Local:
 
     # -- files ------------------------------------------------------------------------------------------------------
 
-    async def ls(self, path: str = ".") -> Listing:
-        return await self._file(lambda files: files.ls(path), "ls")
+    async def ls(self, path: str = ".", *, links: bool = True) -> Listing:
+        return await self._file(lambda files: files.ls(path, links=links), "ls")
 
-    async def read(self, path: str, *, offset: int = 0, limit: int | None = None) -> Content:
+    async def read(self, path: str, *, offset: int = 0, limit: int | None = None, links: bool = True) -> Content:
         """Bytes of a file; without a limit as much as the cap allows."""
-        return await self._file(lambda files: files.read(path, offset=offset, limit=limit), "read")
+        return await self._file(lambda files: files.read(path, offset=offset, limit=limit, links=links), "read")
 
-    async def lines(self, path: str, *, offset: int = 0, limit: int | None = None) -> Lines:
+    async def lines(self, path: str, *, offset: int = 0, limit: int | None = None, links: bool = True) -> Lines:
         """Lines of a text file, counted from 0, with their ends as they are."""
-        return await self._file(lambda files: files.lines(path, offset=offset, limit=limit), "lines")
+        return await self._file(lambda files: files.lines(path, offset=offset, limit=limit, links=links), "lines")
 
-    async def write(self, path: str, content: str | bytes) -> Written:
+    async def write(self, path: str, content: str | bytes, *, links: bool = True) -> Written:
         """Replace a file in one go, or make it, with the folders it needs."""
-        return await self._put(lambda files: files.write(path, content), len(content), "write")
+        return await self._put(lambda files: files.write(path, content, links=links), len(content), "write")
 
     async def edit(
-        self, path: str, old: str, new: str, *, replace_all: bool = False, occurrence: Literal["only", "first"] = "only"
+        self,
+        path: str,
+        old: str,
+        new: str,
+        *,
+        replace_all: bool = False,
+        occurrence: Literal["only", "first"] = "only",
+        links: bool = True,
     ) -> Edited:
         """Replace a text that occurs once; line ends and the encoding stay as they are."""
-        return await self._put(
-            lambda files: files.edit(path, old, new, replace_all=replace_all, occurrence=occurrence), len(new), "edit"
-        )
+        options: Any = {"replace_all": replace_all, "occurrence": occurrence, "links": links}
+        return await self._put(lambda files: files.edit(path, old, new, **options), len(new), "edit")
 
-    async def glob(self, pattern: str, path: str = ".", *, everything: bool = False) -> Found:
+    async def glob(self, pattern: str, path: str = ".", *, everything: bool = False, links: bool = True) -> Found:
         """Files whose path matches; what is ignored or heavy is left out unless `everything`."""
-        return await self._file(lambda files: files.glob(pattern, path, everything=everything), "glob")
+        return await self._file(lambda files: files.glob(pattern, path, everything=everything, links=links), "glob")
 
     async def grep(
-        self, pattern: str, path: str = ".", *, glob: str = "", ignore_case: bool = False, everything: bool = False
+        self,
+        pattern: str,
+        path: str = ".",
+        *,
+        glob: str = "",
+        ignore_case: bool = False,
+        everything: bool = False,
+        links: bool = True,
     ) -> Matches:
         """Lines that match a regular expression (RE2)."""
-        asked = Asked(pattern, path, glob, ignore_case, everything)
+        asked = Asked(pattern, path, glob, ignore_case, everything, links)
         found = await self._ripgrep(asked) if self._has_ripgrep else None
         return await self._file(asked.walk, "grep") if found is None else found
 
@@ -324,7 +337,11 @@ class Local:
             return self._executed(launched, timeout=caps.FILE_SECONDS, on_output=reading.take)
 
         executed = await self._until_stopped(reading.enough_of(run))
-        return await in_thread(lambda: reading.result(executed), "grep")
+        found = await in_thread(lambda: reading.result(executed), "grep")
+        if found is None or asked.links:
+            return found
+        matches = found["matches"]  # ripgrep opens files by their paths, so they are compared with the files themselves
+        return {**found, "matches": await self._file(lambda files: files.standing(matches), "grep")}
 
     async def mkdir(self, path: str) -> None:
         await self._put(lambda files: files.mkdir(path), 0, "mkdir")
