@@ -53,7 +53,13 @@ class Workspace:
     """The files beneath a folder. Each method answers as a backend's method of that name does, but at once."""
 
     def __init__(
-        self, root: str, protect: Iterable[str] = PROTECTED, *, by_hand: bool = False, pinned: Iterable[str] = ()
+        self,
+        root: str,
+        protect: Iterable[str] = PROTECTED,
+        *,
+        by_hand: bool = False,
+        pinned: Iterable[str] = (),
+        fixed: Iterable[str] = (),
     ) -> None:
         try:
             self._tree = Beneath(root, by_hand=by_hand)
@@ -63,7 +69,7 @@ class Workspace:
             raise BackendError(said, "not_found") from None
         protect = tuple(protect)
         self._protected, self._guards_git = Protected(protect), GIT in protect
-        self._pinned = Pinned(pinned)
+        self._pinned = Pinned(pinned, fixed)
         self._editing = threading.Lock()  # two edits of a file at once would lose one of them
 
     @property

@@ -143,8 +143,8 @@ def test_no_agent_is_built_whose_workspace_holds_its_code(tmp_path: Path) -> Non
 
 
 def test_code_that_is_not_looked_for_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("wick.config_build.pin_config", lambda *args: [])
-    monkeypatch.setattr("wick.config_build.pin_files", lambda *args: [])
+    monkeypatch.setattr("wick.config_build.pin_config", lambda *args, **options: [])
+    monkeypatch.setattr("wick.config_build.pin_files", lambda *args, **options: [])
     monkeypatch.setattr("wick.config_build.check_loaded", lambda workspace: None)
     text, files = CODE["a hook"]
     try:

@@ -24,7 +24,7 @@ SOURCE = ROOT / "src"
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 
 # Imports run downward only. Names that share a line do not know each other.
-# `wick` itself, which only gathers the public names, stands above them all.
+# `wick` itself, which only gathers the public names, stands above them all, and the launcher of the command above it.
 LAYERS: list[tuple[str, ...]] = [
     ("cli",),
     ("server", "client"),
@@ -48,7 +48,7 @@ LAYERS: list[tuple[str, ...]] = [
     ("processes", "workspace", "rules", "config_schema"),
     ("specifiers", "plants"),
     ("git_settings",),
-    ("searching", "walking", "pinning", "protecting", "refusals", "descriptors", "shell"),
+    ("searching", "walking", "pinning", "process_files", "protecting", "refusals", "descriptors", "shell"),
     ("beneath", "namespaces", "patterns", "texts", "grammar", "shell_syntax", "shell_programs"),
     ("protocols",),
     ("transcript",),
@@ -58,15 +58,15 @@ LAYERS: list[tuple[str, ...]] = [
     ("skills",),  # programs that skills bring: they are run elsewhere, and know nothing of wick
     (
         *("archives", "arithmetic", "config_secrets", "config_text", "data_folder", "disk_usage", "fencing"),
-        *("front_matter", "holders", "printable", "process_files"),
+        *("front_matter", "holders", "printable"),
         *("program", "outbound", "workers", "aliases", "schema", "turns", "shapes", "lexing", "inline_code", "visible"),
     ),
-    ("argument_form", "json_schema", "run_context", "yaml_core"),
+    ("argument_form", "import_path", "json_schema", "run_context", "yaml_core"),
     ("frozen",),
     ("caps",),
     ("errors",),
 ]
-DEPTH = {"wick": -1} | {name: depth for depth, names in enumerate(LAYERS) for name in names}
+DEPTH = {"wick_launcher": -2, "wick": -1} | {name: depth for depth, names in enumerate(LAYERS) for name in names}
 
 # The heart knows what a model is (protocols), never a particular one.
 KNOWS_MODELS = {"wick", "agent", "config_build", "testing", "models", "cli"}
@@ -76,6 +76,7 @@ INDEPENDENT = {"capabilities"}
 
 # What may be imported inside a function: core packages that load when first used, and extras.
 LAZY = {
+    "wick_launcher": {"wick"},  # all of it, once sys.path is what it should be
     "wick.cli": {"wick"},  # the commands, which need the extra
     "wick.cli.checks": {"wick"},  # what may be missing is looked at by trying
     "wick.cli.completing": {"wick"},  # nothing but what is completed

@@ -52,8 +52,8 @@ class Local:
     `sandbox` is `auto` (the strongest that works here), or one by name; `none` is for those who mean it. `limits` are
     `memory` and `file_size` in bytes, `pids`, `cpu` in seconds and `files`; None lifts a limit. `readable` are folders
     outside the workspace that commands may read, such as a toolchain's. `pinned` are files and folders in the
-    workspace that neither file tools nor commands change. `disk` is how many bytes the workspace may take, `reserve`
-    how many stay free on its disk.
+    workspace that neither file tools nor commands change, `fixed` folders that they do not move, delete or replace.
+    `disk` is how many bytes the workspace may take, `reserve` how many stay free on its disk.
     """
 
     def __init__(
@@ -67,6 +67,7 @@ class Local:
         readable: Sequence[str | os.PathLike[str]] = (),
         protect: Sequence[str] = PROTECTED,
         pinned: Sequence[str] = (),
+        fixed: Sequence[str] = (),
         disk: int = 0,
         reserve: int = 0,
         timeout: float = caps.COMMAND_SECONDS,
@@ -81,7 +82,7 @@ class Local:
         if (odd := _odd(self._env)) is not None:
             raise ConfigError(f"the environment variable {odd!r} has a name or a value that none can have")
         self._readable = [os.path.realpath(folder) for folder in readable]
-        self._protect, self._pinned = tuple(protect), tuple(map(_relative, pinned))
+        self._protect, self._pinned, self._fixed = tuple(protect), _relative(pinned), _relative(fixed)
         if disk < 0 or reserve < 0:
             raise ConfigError(f"disk and reserve are numbers of bytes, 0 for no limit; not {disk} and {reserve}")
         self._quota = Quota(disk, reserve)
@@ -149,6 +150,7 @@ class Local:
                     readable=self._readable,
                     protect=self._protect,
                     pinned=self._pinned,
+                    fixed=self._fixed,
                     quota=self._quota,
                 )
             return self._place
@@ -388,11 +390,14 @@ def _made(path: str | os.PathLike[str]) -> str:
     return folder
 
 
-def _relative(path: str) -> str:
-    names = [name for name in path.split("/") if name not in ("", ".")]
-    if path.startswith("/") or ".." in names or not names:
-        raise ConfigError(f"a pinned file is a path in the workspace, such as conf/agents.yaml; not {path!r}")
-    return "/".join(names)
+def _relative(paths: Sequence[str]) -> tuple[str, ...]:
+    found: list[str] = []
+    for path in paths:
+        names = [name for name in path.split("/") if name not in ("", ".")]
+        if path.startswith("/") or ".." in names or not names:
+            raise ConfigError(f"a pinned file is a path in the workspace, such as conf/agents.yaml; not {path!r}")
+        found.append("/".join(names))
+    return tuple(found)
 
 
 def _merged(limits: Mapping[str, float | None]) -> dict[str, float]:

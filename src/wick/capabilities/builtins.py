@@ -23,6 +23,7 @@ from wick import caps
 from wick.calculator import calculated
 from wick.capability import Capability
 from wick.errors import ConfigError, ToolError
+from wick.import_path import load_module
 from wick.outbound import SAFE, Fetched, fetch
 from wick.tools import Tool, tool
 from wick.workers import in_thread
@@ -327,7 +328,7 @@ def _named(name: str) -> Search:
 
 def _loaded(load: Callable[[], Any], name: str) -> Search:
     try:
-        search: Search = load()
+        search: Search = load_module(load)
     except Exception as error:  # whatever the module does when it is imported
         raise ConfigError(f"the search {name} cannot be loaded: {type(error).__name__}: {error}") from error
     return search

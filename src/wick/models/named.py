@@ -19,6 +19,7 @@ from itertools import chain
 from typing import Any
 
 from wick.errors import ConfigError
+from wick.import_path import load_module
 from wick.models.http import TimeLimits
 from wick.models.ollama import installed, ollama_url
 from wick.protocols import Model
@@ -276,7 +277,7 @@ def _plugin(provider: str) -> Callable[[str, Options], Model] | None:
 
 def _loaded(plugin: EntryPoint) -> Callable[..., Model]:
     try:
-        client: Callable[..., Model] = plugin.load()
+        client: Callable[..., Model] = load_module(plugin.load)
     except Exception as error:
         raise ConfigError(f"the models of {plugin.name} cannot be loaded from {plugin.value}: {error}") from error
     return client
