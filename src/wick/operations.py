@@ -624,6 +624,10 @@ class ToolUse(Operation[ToolResult], Injected):
         """Allow this call, with exactly these arguments."""
         self.trail.grants.add((self.bound.name, canonical(self.args)))
 
+    def follows_links(self, path: str) -> bool:
+        """Return False if a permission rule decided about a path by its names, so that no link may redirect it."""
+        return path not in self.trail.unlinked
+
     def about(self) -> dict[str, Any]:
         return {"call_id": self.call.id, "tool": self.bound.name, "args": thaw(self.args)}
 

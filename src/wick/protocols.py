@@ -178,7 +178,8 @@ class Backend(Protocol):
     """A place where files are and commands run. Paths are relative to `workdir`, or begin with it.
 
     What cannot be done is a BackendError, a sentence with a `code`. A command that ends badly is no error:
-    its exit code says so.
+    its exit code says so. With `links=False` a path that leads over a symbolic link is refused (code `linked`), also
+    if it becomes one while it is used.
     """
 
     @property
@@ -226,27 +227,41 @@ class Backend(Protocol):
 
     async def terminal(self, *, rows: int = 24, columns: int = 80, approved: bool = False) -> Terminal: ...
 
-    async def ls(self, path: str = ".") -> Listing: ...
+    async def ls(self, path: str = ".", *, links: bool = True) -> Listing: ...
 
-    async def read(self, path: str, *, offset: int = 0, limit: int | None = None) -> Content:
+    async def read(self, path: str, *, offset: int = 0, limit: int | None = None, links: bool = True) -> Content:
         """Bytes of a file; without a limit as much as the cap allows."""
 
-    async def lines(self, path: str, *, offset: int = 0, limit: int | None = None) -> Lines:
+    async def lines(self, path: str, *, offset: int = 0, limit: int | None = None, links: bool = True) -> Lines:
         """Lines of a text file, counted from 0, with their ends as they are."""
 
-    async def write(self, path: str, content: str | bytes) -> Written:
+    async def write(self, path: str, content: str | bytes, *, links: bool = True) -> Written:
         """Replace a file in one go, or make it, with the folders it needs."""
 
     async def edit(
-        self, path: str, old: str, new: str, *, replace_all: bool = False, occurrence: Literal["only", "first"] = "only"
+        self,
+        path: str,
+        old: str,
+        new: str,
+        *,
+        replace_all: bool = False,
+        occurrence: Literal["only", "first"] = "only",
+        links: bool = True,
     ) -> Edited:
         """Replace a text that occurs once; line ends and the encoding stay as they are."""
 
-    async def glob(self, pattern: str, path: str = ".", *, everything: bool = False) -> Found:
+    async def glob(self, pattern: str, path: str = ".", *, everything: bool = False, links: bool = True) -> Found:
         """Files whose path matches; what is ignored or heavy is left out unless `everything`."""
 
     async def grep(
-        self, pattern: str, path: str = ".", *, glob: str = "", ignore_case: bool = False, everything: bool = False
+        self,
+        pattern: str,
+        path: str = ".",
+        *,
+        glob: str = "",
+        ignore_case: bool = False,
+        everything: bool = False,
+        links: bool = True,
     ) -> Matches:
         """Lines that match a regular expression (RE2)."""
 

@@ -40,6 +40,7 @@ class Trail:
     prevented: Block | Stop | None = None
     sealed: dict[str, Any] = field(default_factory=dict)  # what hooks may change, as it was last sealed
     grants: set[tuple[str, bytes]] = field(default_factory=set)  # a tool with exactly these arguments may be used
+    unlinked: set[str] = field(default_factory=set)  # paths that rules decided about as paths without links
     default_question: str = ""  # what only a permission mode asks, so that a grant could have silenced it
     follow: list[Message] = field(default_factory=list)  # what hooks tell the model before another step
     finish: str = ""

@@ -18,9 +18,9 @@ import pytest
 
 from faults.tally import Tally, Violated
 from sandboxed import needs_bubblewrap
-from wick._internal.process_files import ProcessFiles, pin_files
 from wick.backends.local import Local
 from wick.config import Config, load
+from wick.config.process_files import ProcessFiles, pin_files
 from wick.errors import BackendError, ConfigError
 from wick.server.agents.config_watcher import Watched
 from wick.server.agents.overrides import Overrides
@@ -143,8 +143,8 @@ def test_no_agent_is_built_whose_workspace_holds_its_code(tmp_path: Path) -> Non
 
 
 def test_code_that_is_not_looked_for_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("wick.config.builder.pin_config", lambda *args: [])
-    monkeypatch.setattr("wick.config.builder.pin_files", lambda *args: [])
+    monkeypatch.setattr("wick.config.builder.pin_config", lambda *args, **options: [])
+    monkeypatch.setattr("wick.config.builder.pin_files", lambda *args, **options: [])
     monkeypatch.setattr("wick.config.builder.check_loaded", lambda workspace: None)
     text, files = CODE["a hook"]
     try:

@@ -24,7 +24,7 @@ SOURCE = ROOT / "src"
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 
 # Imports run downward only. Names that share a line do not know each other.
-# `wick` itself, which only gathers the public names, stands above them all.
+# `wick` itself, which only gathers the public names, stands above them all, and the launcher of the command above it.
 LAYERS: list[tuple[str, ...]] = [
     ("cli",),
     ("server", "client"),
@@ -59,7 +59,7 @@ LAYERS: list[tuple[str, ...]] = [
     ("constants",),
     ("errors",),
 ]
-DEPTH = {"wick": -1} | {name: depth for depth, names in enumerate(LAYERS) for name in names}
+DEPTH = {"wick_launcher": -2, "wick": -1} | {name: depth for depth, names in enumerate(LAYERS) for name in names}
 
 # The heart knows what a model is (protocols), never a particular one.
 KNOWS_MODELS = {"wick", "agent", "config_build", "testing", "models", "cli"}
@@ -69,6 +69,7 @@ INDEPENDENT = {"capabilities"}
 
 # What may be imported inside a function: core packages that load when first used, and extras.
 LAZY = {
+    "wick_launcher": {"wick"},  # all of it, once sys.path is what it should be
     "wick.cli": {"wick"},  # the commands, which need the extra
     "wick.cli.checks.doctor": {"wick"},  # what may be missing is looked at by trying
     "wick.cli.completion": {"wick"},  # nothing but what is completed

@@ -81,10 +81,10 @@ class Daemon(Wire):
         `env` is the whole environment; without it the command gets wickd's, from an allow-list. `limits` are rlimits:
         memory, pids, cpu, files, file_size. `cgroup` names cgroup.procs files to join. Each of `data` can be read by
         the command from a descriptor whose number stands for "%fd0%", "%fd1%" … in argv. `landlock` is
-        {"read": [paths], "write": [paths], "pinned": [paths], "network": bool}. `disk` is {"paths": [paths], "quota":
-        bytes, "used": bytes, "reserve": bytes}: the command is ended when its workspace is too large, or the disk too
-        full. With `read` it is an error when the command ends before it has read all of `stdin`, with `whole` when
-        something that it started still has its output open then.
+        {"read": [paths], "write": [paths], "pinned": [paths], "fixed": [paths], "network": bool}. `disk` is
+        {"paths": [paths], "quota": bytes, "used": bytes, "reserve": bytes}: the command is ended when its workspace is
+        too large, or the disk too full. With `read` it is an error when the command ends before it has read all
+        of `stdin`, with `whole` when something that it started still has its output open then.
         """
         limit = constants.COMMAND_SECONDS if timeout is None else timeout
         request = {"timeout": limit, **_command(cmd, argv, workdir, env, limits, cgroup, data, landlock, disk)}

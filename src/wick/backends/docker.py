@@ -313,37 +313,52 @@ class Docker:
                     raise
         return await self._plainly(link, lambda _: getattr(link.files, op)(**args))
 
-    async def ls(self, path: str = ".") -> Listing:
-        return cast(Listing, await self._file("ls", path=path))
+    async def ls(self, path: str = ".", *, links: bool = True) -> Listing:
+        return cast(Listing, await self._file("ls", path=path, **_strict(links)))
 
     async def stat(self, path: str) -> Stat:
         return cast(Stat, await self._file("stat", path=path))
 
-    async def read(self, path: str, *, offset: int = 0, limit: int | None = None) -> Content:
-        return cast(Content, await self._file("read", path=path, offset=offset, limit=limit))
+    async def read(self, path: str, *, offset: int = 0, limit: int | None = None, links: bool = True) -> Content:
+        return cast(Content, await self._file("read", path=path, offset=offset, limit=limit, **_strict(links)))
 
-    async def lines(self, path: str, *, offset: int = 0, limit: int | None = None) -> Lines:
-        return cast(Lines, await self._file("lines", path=path, offset=offset, limit=limit))
+    async def lines(self, path: str, *, offset: int = 0, limit: int | None = None, links: bool = True) -> Lines:
+        return cast(Lines, await self._file("lines", path=path, offset=offset, limit=limit, **_strict(links)))
 
-    async def write(self, path: str, content: str | bytes) -> Written:
-        return cast(Written, await self._file("write", path=path, content=content))
+    async def write(self, path: str, content: str | bytes, *, links: bool = True) -> Written:
+        return cast(Written, await self._file("write", path=path, content=content, **_strict(links)))
 
     async def edit(
-        self, path: str, old: str, new: str, *, replace_all: bool = False, occurrence: Literal["only", "first"] = "only"
+        self,
+        path: str,
+        old: str,
+        new: str,
+        *,
+        replace_all: bool = False,
+        occurrence: Literal["only", "first"] = "only",
+        links: bool = True,
     ) -> Edited:
-        args = {"old": old, "new": new, "replace_all": replace_all, "occurrence": occurrence}
+        args = {"old": old, "new": new, "replace_all": replace_all, "occurrence": occurrence, **_strict(links)}
         return cast(Edited, await self._file("edit", path=path, **args))
 
-    async def glob(self, pattern: str, path: str = ".", *, everything: bool = False) -> Found:
-        return cast(Found, await self._file("glob", pattern=pattern, path=path, everything=everything))
+    async def glob(self, pattern: str, path: str = ".", *, everything: bool = False, links: bool = True) -> Found:
+        args = {"path": path, "everything": everything, **_strict(links)}
+        return cast(Found, await self._file("glob", pattern=pattern, **args))
 
     async def grep(
-        self, pattern: str, path: str = ".", *, glob: str = "", ignore_case: bool = False, everything: bool = False
+        self,
+        pattern: str,
+        path: str = ".",
+        *,
+        glob: str = "",
+        ignore_case: bool = False,
+        everything: bool = False,
+        links: bool = True,
     ) -> Matches:
         if "\0" in pattern:
             raise BackendError("a regular expression has no NUL in it", "invalid")
         Search(pattern, ignore_case=ignore_case)  # what RE2 does not know is refused, whatever searches in there
-        args = {"path": path, "glob": glob, "everything": everything}
+        args = {"path": path, "glob": glob, "everything": everything, **_strict(links)}
         return cast(Matches, await self._file("grep", pattern=pattern, ignore_case=ignore_case, **args))
 
     async def mkdir(self, path: str) -> None:
@@ -354,6 +369,11 @@ class Docker:
 
     async def delete(self, path: str, *, recursive: bool = False) -> None:
         await self._file("delete", path=path, recursive=recursive)
+
+
+def _strict(links: bool) -> dict[str, bool]:
+    """Return the argument of an operation that follows no links; most have none."""
+    return {} if links else {"links": False}
 
 
 SHELL = "command -v bash >/dev/null 2>&1 && exec bash; exec sh"

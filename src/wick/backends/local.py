@@ -64,8 +64,8 @@ class Local:
     `sandbox` is `auto` (the strongest that works here), or one by name; `none` is for those who mean it. `limits` are
     `memory` and `file_size` in bytes, `pids`, `cpu` in seconds and `files`; None lifts a limit. `readable` are folders
     outside the workspace that commands may read, such as a toolchain's. `pinned` are files and folders in the
-    workspace that neither file tools nor commands change. `disk` is how many bytes the workspace may take, `reserve`
-    how many stay free on its disk.
+    workspace that neither file tools nor commands change, `fixed` folders that they do not move, delete or replace.
+    `disk` is how many bytes the workspace may take, `reserve` how many stay free on its disk.
     """
 
     def __init__(
@@ -79,6 +79,7 @@ class Local:
         readable: Sequence[str | os.PathLike[str]] = (),
         protect: Sequence[str] = PROTECTED,
         pinned: Sequence[str] = (),
+        fixed: Sequence[str] = (),
         disk: int = 0,
         reserve: int = 0,
         timeout: float = constants.COMMAND_SECONDS,
@@ -93,7 +94,7 @@ class Local:
         if (odd := _odd(self._env)) is not None:
             raise ConfigError(f"the environment variable {odd!r} has a name or a value that none can have")
         self._readable = [os.path.realpath(folder) for folder in readable]
-        self._protect, self._pinned = tuple(protect), tuple(map(_relative, pinned))
+        self._protect, self._pinned, self._fixed = tuple(protect), _relative(pinned), _relative(fixed)
         if disk < 0 or reserve < 0:
             raise ConfigError(f"disk and reserve are numbers of bytes, 0 for no limit; not {disk} and {reserve}")
         self._quota = Quota(disk, reserve)
@@ -161,6 +162,7 @@ class Local:
                     readable=self._readable,
                     protect=self._protect,
                     pinned=self._pinned,
+                    fixed=self._fixed,
                     quota=self._quota,
                 )
             return self._place
@@ -289,38 +291,51 @@ class Local:
 
     # -- files ------------------------------------------------------------------------------------------------------
 
-    async def ls(self, path: str = ".") -> Listing:
-        return await self._file(lambda files: files.ls(path), "ls")
+    async def ls(self, path: str = ".", *, links: bool = True) -> Listing:
+        return await self._file(lambda files: files.ls(path, links=links), "ls")
 
-    async def read(self, path: str, *, offset: int = 0, limit: int | None = None) -> Content:
+    async def read(self, path: str, *, offset: int = 0, limit: int | None = None, links: bool = True) -> Content:
         """Bytes of a file; without a limit as much as the cap allows."""
-        return await self._file(lambda files: files.read(path, offset=offset, limit=limit), "read")
+        return await self._file(lambda files: files.read(path, offset=offset, limit=limit, links=links), "read")
 
-    async def lines(self, path: str, *, offset: int = 0, limit: int | None = None) -> Lines:
+    async def lines(self, path: str, *, offset: int = 0, limit: int | None = None, links: bool = True) -> Lines:
         """Lines of a text file, counted from 0, with their ends as they are."""
-        return await self._file(lambda files: files.lines(path, offset=offset, limit=limit), "lines")
+        return await self._file(lambda files: files.lines(path, offset=offset, limit=limit, links=links), "lines")
 
-    async def write(self, path: str, content: str | bytes) -> Written:
+    async def write(self, path: str, content: str | bytes, *, links: bool = True) -> Written:
         """Replace a file in one go, or make it, with the folders it needs."""
-        return await self._put(lambda files: files.write(path, content), len(content), "write")
+        return await self._put(lambda files: files.write(path, content, links=links), len(content), "write")
 
     async def edit(
-        self, path: str, old: str, new: str, *, replace_all: bool = False, occurrence: Literal["only", "first"] = "only"
+        self,
+        path: str,
+        old: str,
+        new: str,
+        *,
+        replace_all: bool = False,
+        occurrence: Literal["only", "first"] = "only",
+        links: bool = True,
     ) -> Edited:
         """Replace a text that occurs once; line ends and the encoding stay as they are."""
-        return await self._put(
-            lambda files: files.edit(path, old, new, replace_all=replace_all, occurrence=occurrence), len(new), "edit"
-        )
+        options: Any = {"replace_all": replace_all, "occurrence": occurrence, "links": links}
+        return await self._put(lambda files: files.edit(path, old, new, **options), len(new), "edit")
 
-    async def glob(self, pattern: str, path: str = ".", *, everything: bool = False) -> Found:
+    async def glob(self, pattern: str, path: str = ".", *, everything: bool = False, links: bool = True) -> Found:
         """Files whose path matches; what is ignored or heavy is left out unless `everything`."""
-        return await self._file(lambda files: files.glob(pattern, path, everything=everything), "glob")
+        return await self._file(lambda files: files.glob(pattern, path, everything=everything, links=links), "glob")
 
     async def grep(
-        self, pattern: str, path: str = ".", *, glob: str = "", ignore_case: bool = False, everything: bool = False
+        self,
+        pattern: str,
+        path: str = ".",
+        *,
+        glob: str = "",
+        ignore_case: bool = False,
+        everything: bool = False,
+        links: bool = True,
     ) -> Matches:
         """Lines that match a regular expression (RE2)."""
-        asked = Asked(pattern, path, glob, ignore_case, everything)
+        asked = Asked(pattern, path, glob, ignore_case, everything, links)
         found = await self._ripgrep(asked) if self._has_ripgrep else None
         return await self._file(asked.walk, "grep") if found is None else found
 
@@ -336,7 +351,11 @@ class Local:
             return self._executed(launched, timeout=constants.FILE_SECONDS, on_output=reading.take)
 
         executed = await self._until_stopped(reading.enough_of(run))
-        return await in_thread(lambda: reading.result(executed), "grep")
+        found = await in_thread(lambda: reading.result(executed), "grep")
+        if found is None or asked.links:
+            return found
+        matches = found["matches"]  # ripgrep opens files by their paths, so they are compared with the files themselves
+        return {**found, "matches": await self._file(lambda files: files.standing(matches), "grep")}
 
     async def mkdir(self, path: str) -> None:
         await self._put(lambda files: files.mkdir(path), 0, "mkdir")
@@ -383,11 +402,14 @@ def _made(path: str | os.PathLike[str]) -> str:
     return folder
 
 
-def _relative(path: str) -> str:
-    names = [name for name in path.split("/") if name not in ("", ".")]
-    if path.startswith("/") or ".." in names or not names:
-        raise ConfigError(f"a pinned file is a path in the workspace, such as conf/agents.yaml; not {path!r}")
-    return "/".join(names)
+def _relative(paths: Sequence[str]) -> tuple[str, ...]:
+    found: list[str] = []
+    for path in paths:
+        names = [name for name in path.split("/") if name not in ("", ".")]
+        if path.startswith("/") or ".." in names or not names:
+            raise ConfigError(f"a pinned file is a path in the workspace, such as conf/agents.yaml; not {path!r}")
+        found.append("/".join(names))
+    return tuple(found)
 
 
 def _merged(limits: Mapping[str, float | None]) -> dict[str, float]:

@@ -106,7 +106,7 @@ class State:
 
     # -- reading --
 
-    async def ls(self, path: str = ".") -> Listing:
+    async def ls(self, path: str = ".", *, links: bool = True) -> Listing:
         with self._asked(path) as names:
             tree = Tree(self._files)
             tree.check_folder(names)
@@ -123,18 +123,18 @@ class State:
         modified = self._times.get(names, self._begun)
         return {"path": path, "type": found["type"], "size": found["size"], "mode": mode, "modified": modified}
 
-    async def read(self, path: str, *, offset: int = 0, limit: int | None = None) -> Content:
+    async def read(self, path: str, *, offset: int = 0, limit: int | None = None, links: bool = True) -> Content:
         check_range(offset, limit)
         data = self._read(path)
         part = data[offset:] if limit is None else data[offset : offset + limit]
         return content_of(path, part, len(data), offset, exact=limit is not None)
 
-    async def lines(self, path: str, *, offset: int = 0, limit: int | None = None) -> Lines:
+    async def lines(self, path: str, *, offset: int = 0, limit: int | None = None, links: bool = True) -> Lines:
         check_range(offset, limit)
         data = self._read(path)
         return lines_of(path, [data], len(data), offset, limit)
 
-    async def glob(self, pattern: str, path: str = ".", *, everything: bool = False) -> Found:
+    async def glob(self, pattern: str, path: str = ".", *, everything: bool = False, links: bool = True) -> Found:
         pattern, path = self._seen_from(pattern, path)
         with self._asked(path) as names:
             files, wanted, budget = dict(self._files), Glob(pattern), Budget()
@@ -149,7 +149,14 @@ class State:
         return {"files": found[:most], "truncated": len(found) > most or budget.spent}
 
     async def grep(
-        self, pattern: str, path: str = ".", *, glob: str = "", ignore_case: bool = False, everything: bool = False
+        self,
+        pattern: str,
+        path: str = ".",
+        *,
+        glob: str = "",
+        ignore_case: bool = False,
+        everything: bool = False,
+        links: bool = True,
     ) -> Matches:
         search, budget = Search(pattern, ignore_case=ignore_case), Budget()
         with self._asked(path) as names:
@@ -182,14 +189,21 @@ class State:
 
     # -- changing --
 
-    async def write(self, path: str, content: str | bytes) -> Written:
+    async def write(self, path: str, content: str | bytes, *, links: bool = True) -> Written:
         data = encoded(content)
         with self._changing(path) as names:
             self._put(names, path, data)
         return {"path": path, "bytes_written": len(data)}
 
     async def edit(
-        self, path: str, old: str, new: str, *, replace_all: bool = False, occurrence: Literal["only", "first"] = "only"
+        self,
+        path: str,
+        old: str,
+        new: str,
+        *,
+        replace_all: bool = False,
+        occurrence: Literal["only", "first"] = "only",
+        links: bool = True,
     ) -> Edited:
         with self._changing(path) as names:
             data, count = edited(path, self._read(path), old, new, replace_all=replace_all, occurrence=occurrence)

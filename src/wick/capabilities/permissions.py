@@ -71,6 +71,7 @@ class Permissions(Capability):
             *_rules("ask", _listed("ask", ask)),
             *_rules("allow", _listed("allow", allow)),
         )
+        self._file_rules = tuple(made for made in self.rules if made.specifier and not made.is_host)
         self.grants = frozenset(_granted(grant) for grant in _listed("grants", grants or ()))
         self._are_kept = grants is not None  # elsewhere, where they can be taken back
 
@@ -94,6 +95,8 @@ class Permissions(Capability):
         else:
             await asyncio.sleep(0)  # between the calls of one reply, others have their turn
         subject = replace(subject, linked=await self._linked(subject))
+        if self._is_decided_by_names(subject):
+            use.trail.unlinked.add(use.args.get("path", ""))  # the tool refuses it if it becomes a link
         granted = (use.bound.name, canonical(use.args)) in (self.grants | self._session(use.run) | use.grants)
         if is_long:
             verdict = await _beside(lambda: self._decide(subject, use.bound.read_only, granted), "comparing rules")
@@ -162,6 +165,12 @@ class Permissions(Capability):
         fresh = thread.entries[seen:] if seen else thread.lineage()
         scratch[self] = len(thread.entries), granted | _grants(thread, fresh, self._are_kept)
         return scratch[self][1]  # type: ignore[no-any-return]
+
+    def _is_decided_by_names(self, subject: Subject) -> bool:
+        """Return True if rules compare the names of a path, which holds as long as none of them is a link."""
+        if subject.command is not None or subject.path is None or subject.path in subject.linked:
+            return False
+        return any(made.names(subject) for made in self._file_rules)
 
     async def _linked(self, subject: Subject) -> frozenset[str]:
         """The paths of a use that lead over a link, so that where they end is not known."""

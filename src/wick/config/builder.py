@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, ClassVar, get_args, get_origin
 
 from wick._internal.aliases import tool_name
-from wick._internal.process_files import ProcessFiles, check_loaded, find_module, find_packages, pin_files
+from wick._internal.import_path import load_module
 from wick._internal.safe_yaml import At, Source
 from wick.agent import Agent
 from wick.capabilities._defaults import DEFAULTS
@@ -24,12 +24,14 @@ from wick.capability import Capability
 from wick.config.files import named_files, pin_config, pin_volumes
 from wick.config.keys import BACKENDS, Ring, own
 from wick.config.options_schema import hints, nearest
+from wick.config.process_files import ProcessFiles, check_loaded, find_module, find_packages, guard_editable, pin_files
 from wick.decisions import Asker
 from wick.errors import ConfigError, WickError
 from wick.hooks import Hook
 from wick.models import check_model, resolve
 from wick.protocols import Backend, Model
 from wick.tools import HttpTool, Tool
+from wick.workspace.protected import PROTECTED
 
 logger = getLogger("wick")
 
@@ -327,7 +329,8 @@ class _Building:
             options["path"] = self._beside(options.pop("workdir", "workspace"))
             options["readable"] = [self._beside(folder) for folder in options.get("readable", ())]
             with self._telling("backend"):
-                options["pinned"] = [*options.get("pinned", ()), *self._pin(options["path"])]
+                options["pinned"] = [*options.get("pinned", ()), *self._pin(options["path"], protects=True)]
+            options |= guard_editable(options["path"], options.get("protect", PROTECTED))
         if "volumes" in options:
             volumes = {self._volume(place): to for place, to in options["volumes"].items()}
             with self._telling("backend"):
@@ -337,13 +340,13 @@ class _Building:
         self.config.begun.append(backend)
         return backend
 
-    def _pin(self, workspace: str) -> list[str]:
+    def _pin(self, workspace: str, *, protects: bool = False) -> list[str]:
         """Return the files of a workspace that configure this process; a ConfigError if its code is there."""
         self._workspaces.append(os.path.realpath(workspace))
         private = self.config.private
         for one in self.config.siblings:
             private |= named_files(one.options, self.folder, None, workspace)
-        return pin_config(workspace, self.options, self.folder, self.config.file.path, private)
+        return pin_config(workspace, self.options, self.folder, self.config.file.path, private, protects=protects)
 
     def _volume(self, place: str) -> str:
         """A folder of this machine; a name alone is a volume of the engine's."""
@@ -397,7 +400,7 @@ class _Building:
     def _python(self, name: str) -> Any:
         places = dict.fromkeys(find_packages(name, self.folder), f"the module of {name}")
         for workspace in self._workspaces:
-            pin_files(workspace, ProcessFiles(places))
+            pin_files(workspace, ProcessFiles(places), protects=True)
         found = of_python(name, self.folder)
         for workspace in self._workspaces:
             check_loaded(workspace)
@@ -441,7 +444,7 @@ def _within(thing: Any, names: str) -> Any:
 
 def _loaded(load: Callable[[], Any], name: str) -> Any:
     try:
-        return load()
+        return load_module(load)
     except Exception as error:  # whatever a module does when it is imported
         raise ConfigError(f"{name} cannot be loaded: {type(error).__name__}: {error}") from error
 

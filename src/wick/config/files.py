@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from wick._internal.process_files import ProcessFiles, find_packages, pin_files
+from wick.config.process_files import ProcessFiles, find_packages, pin_files
 
 SCRIPTS = (".sh", ".bash", ".zsh", ".py", ".js", ".mjs", ".cjs", ".ts", ".rb", ".pl", ".php", ".go")
 
@@ -26,10 +26,16 @@ def named_files(options: Mapping[str, Any], folder: Path, config: Path | None, w
 
 
 def pin_config(
-    workspace: str, options: Mapping[str, Any], folder: Path, config: Path | None, private: ProcessFiles
+    workspace: str,
+    options: Mapping[str, Any],
+    folder: Path,
+    config: Path | None,
+    private: ProcessFiles,
+    *,
+    protects: bool = False,
 ) -> list[str]:
     """Return the files of a workspace that nothing in it may change; a ConfigError if it may not be one."""
-    return pin_files(workspace, named_files(options, folder, config, workspace) | private)
+    return pin_files(workspace, named_files(options, folder, config, workspace) | private, protects=protects)
 
 
 def pin_volumes(volumes: Mapping[str, str], pin: Callable[[str], list[str]]) -> dict[str, str]:

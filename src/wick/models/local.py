@@ -208,7 +208,7 @@ class _Llama:
             return client
 
     def _start(self, name: str, key: str, progress: Progress | None) -> str:
-        process = Popen([sys.executable, "-P", PROGRAM], stdin=PIPE, stdout=PIPE, stderr=PIPE, env=_environment())
+        process = Popen([sys.executable, "-P", "-S", PROGRAM], stdin=PIPE, stdout=PIPE, stderr=PIPE, env=_environment())
         self._process, self._end = process, finalize(self, _end, process)
         lines = deque[str](maxlen=50)
         listener = Thread(target=_listen, args=(process.stderr, lines), name=f"wick {name}", daemon=True)
@@ -239,7 +239,7 @@ def _shared(loading: _Loading) -> _Llama:
 
 def _environment() -> dict[str, str]:
     kept = {name: value for name, value in os.environ.items() if _ENVIRONMENT.fullmatch(name)}
-    return {**kept, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}  # it finds the packages that are found here
+    return {**kept, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}  # what is found here, and -S no more
 
 
 def _verbosity() -> int:

@@ -18,6 +18,7 @@ from importlib.metadata import EntryPoint, entry_points
 from itertools import chain
 from typing import Any
 
+from wick._internal.import_path import load_module
 from wick.errors import ConfigError
 from wick.models._http import TimeLimits
 from wick.models.ollama import installed, ollama_url
@@ -276,7 +277,7 @@ def _plugin(provider: str) -> Callable[[str, Options], Model] | None:
 
 def _loaded(plugin: EntryPoint) -> Callable[..., Model]:
     try:
-        client: Callable[..., Model] = plugin.load()
+        client: Callable[..., Model] = load_module(plugin.load)
     except Exception as error:
         raise ConfigError(f"the models of {plugin.name} cannot be loaded from {plugin.value}: {error}") from error
     return client

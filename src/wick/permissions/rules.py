@@ -161,6 +161,8 @@ class Subject:
     @property
     def path(self) -> str | None:
         path = self._text("path")
+        if "glob" in self.ever and (self._text("pattern") or "").startswith("/"):
+            return "."  # an absolute pattern is one over the whole workspace, wherever the search begins
         return "." if not path and not FOLDERS.isdisjoint(self.ever) else path
 
     @property

@@ -74,6 +74,7 @@ STATUS = {
     "not_a_file": 400,
     "escapes": 400,
     "loop": 400,
+    "linked": 400,
     "invalid": 400,
     "binary": 400,
     "not_text": 400,

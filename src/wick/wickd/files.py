@@ -15,13 +15,20 @@ from wick.workspace.workspace import Workspace
 _TEXT, _NUMBER, _FLAG = (str,), (int, type(None)), (bool,)
 # The arguments of each operation, and what they may be.
 OPERATIONS: dict[str, dict[str, tuple[type, ...]]] = {
-    "ls": {"path": _TEXT},
-    "read": {"path": _TEXT, "offset": _NUMBER, "limit": _NUMBER},
-    "lines": {"path": _TEXT, "offset": _NUMBER, "limit": _NUMBER},
-    "write": {"path": _TEXT, "content": _TEXT, "content64": _TEXT},
-    "edit": {"path": _TEXT, "old": _TEXT, "new": _TEXT, "replace_all": _FLAG, "occurrence": _TEXT},
-    "glob": {"pattern": _TEXT, "path": _TEXT, "everything": _FLAG},
-    "grep": {"pattern": _TEXT, "path": _TEXT, "glob": _TEXT, "ignore_case": _FLAG, "everything": _FLAG},
+    "ls": {"path": _TEXT, "links": _FLAG},
+    "read": {"path": _TEXT, "offset": _NUMBER, "limit": _NUMBER, "links": _FLAG},
+    "lines": {"path": _TEXT, "offset": _NUMBER, "limit": _NUMBER, "links": _FLAG},
+    "write": {"path": _TEXT, "content": _TEXT, "content64": _TEXT, "links": _FLAG},
+    "edit": {"path": _TEXT, "old": _TEXT, "new": _TEXT, "replace_all": _FLAG, "occurrence": _TEXT, "links": _FLAG},
+    "glob": {"pattern": _TEXT, "path": _TEXT, "everything": _FLAG, "links": _FLAG},
+    "grep": {
+        "pattern": _TEXT,
+        "path": _TEXT,
+        "glob": _TEXT,
+        "ignore_case": _FLAG,
+        "everything": _FLAG,
+        "links": _FLAG,
+    },
     "walk": {"path": _TEXT, "glob": _TEXT, "everything": _FLAG},
     "mkdir": {"path": _TEXT},
     "move": {"source": _TEXT, "target": _TEXT},

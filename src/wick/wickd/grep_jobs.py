@@ -12,11 +12,19 @@ from wick.workspace.results import Matches
 from wick.workspace.workspace import Workspace
 
 
-def grep(workspace: Workspace, pattern: str, path: str = ".", *, ignore_case: bool = False, **options: Any) -> Matches:
+def grep(
+    workspace: Workspace,
+    pattern: str,
+    path: str = ".",
+    *,
+    ignore_case: bool = False,
+    links: bool = True,
+    **options: Any,
+) -> Matches:
     """The lines that match. This process may change its working directory and be ended: it is one of its own."""
     command, reader = _engine()
-    keep = workspace.keeps(path, **options)
-    argv = command(pattern, workspace.real(path), ignore_case=ignore_case, **options)
+    keep = workspace.keeps(path, links=links, **options)
+    argv = command(pattern, workspace.real(path, links=links), ignore_case=ignore_case, **options)
     os.chdir(workspace.root)
     reading = reader(keep)
     errors = data_file(b"")

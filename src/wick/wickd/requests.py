@@ -140,7 +140,7 @@ class Wanted:
             return None
         inner = Wanted(allowed)
         network = allowed.get("network", True) is True
-        paths = {name: inner.texts(name) for name in ("read", "write", "pinned")}
+        paths = {name: inner.texts(name) for name in ("read", "write", "pinned", "fixed")}
         filters = {name: inner.bytes64(name).hex() for name in ("filter", "filter_shared")}
         return {**paths, "network": network, **filters}
 

@@ -45,10 +45,11 @@ def hold_devices() -> bool:
     return True
 
 
-def hold_files(writable: Sequence[str], pinned: Sequence[str] = ()) -> bool:
+def hold_files(writable: Sequence[str], pinned: Sequence[str] = (), fixed: Sequence[str] = ()) -> bool:
     """Make every mount read-only but these folders, and leave the host's IPC; return True if that worked.
 
-    Pinned files inside these folders stay read-only, and the folders that lead to them where they are.
+    Pinned files inside these folders stay read-only, and the folders that lead to them where they are. So do `fixed`
+    folders, whose files can be written.
     The working directory still lies in the old mount, so the caller enters it again.
     """
     if not _unshare(_NEW_MOUNTS | _NEW_IPC):
@@ -60,6 +61,8 @@ def hold_files(writable: Sequence[str], pinned: Sequence[str] = ()) -> bool:
         _set_attributes("/", add=_READ_ONLY, flags=_WHOLE_TREE)
         for path in folders:
             _set_attributes(path, remove=_READ_ONLY)
+        for path in fixed:
+            _pin(path, folders, writable=True)
         for path in pinned:
             _pin(path, folders)
     except OSError:
@@ -67,15 +70,16 @@ def hold_files(writable: Sequence[str], pinned: Sequence[str] = ()) -> bool:
     return True
 
 
-def _pin(path: str, folders: Sequence[str]) -> None:
+def _pin(path: str, folders: Sequence[str], *, writable: bool = False) -> None:
     for folder in folders:
         names = os.path.relpath(path, folder).split("/")
         if names[0] != "..":
-            for depth in range(1, len(names)):
+            for depth in range(1, len(names) + writable):
                 above = os.path.join(folder, *names[:depth])
                 _mount(above, above, _BIND | _RECURSIVE)  # a folder that is a mount cannot be renamed
-            _mount(path, path, _BIND)
-            _set_attributes(path, add=_READ_ONLY)
+            if not writable:
+                _mount(path, path, _BIND)
+                _set_attributes(path, add=_READ_ONLY)
 
 
 def _unshare(namespaces: int) -> bool:

@@ -34,8 +34,11 @@ SENTENCES: dict[int, tuple[str, str]] = {
 }
 
 
-def explained(error: OSError, path: str) -> BackendError:
-    """What the system said about a path, as a sentence."""
+def explained(error: OSError, path: str, *, links: bool = True) -> BackendError:
+    """Return what the system said about a path, as a sentence; without `links` ELOOP means that there is a link."""
+    if error.errno == errno.ELOOP and not links:
+        said = f"{path} leads over a link, which no permission rule decided about; give the path that it leads to"
+        return BackendError(said, "linked")
     unknown = "failed", "{path} could not be used: " + (error.strerror or "error")
     code, sentence = SENTENCES.get(error.errno or 0, unknown)
     return BackendError(sentence.replace("{path}", path), code)

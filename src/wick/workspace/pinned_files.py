@@ -3,7 +3,8 @@
     pinned = Pinned(["conf/agents.yaml"])
     pinned.check_change(("conf", "agents.yaml"), "conf/agents.yaml")     BackendError: … is pinned
 
-A second name of the same file (a hard link, another case) is the same file.
+A second name of the same file (a hard link, another case) is the same file. A `fixed` folder stays where it is: it is
+not moved or deleted, and what is in it may change.
 """
 
 from __future__ import annotations
@@ -17,11 +18,12 @@ from wick.workspace.rooted_folder import ANYTHING, Beneath
 
 
 class Pinned:
-    """The pinned paths of a workspace, seen from it."""
+    """The pinned paths and fixed folders of a workspace, seen from it."""
 
-    def __init__(self, paths: Iterable[str] = ()) -> None:
+    def __init__(self, paths: Iterable[str] = (), fixed: Iterable[str] = ()) -> None:
         self._paths = tuple(paths)
         self._names = [tuple(_folded(path).split("/")) for path in self._paths]
+        self._fixed = [*self._names, *(tuple(_folded(path).split("/")) for path in fixed)]
 
     def check_change(self, names: Sequence[str], path: str) -> None:
         """Raise a BackendError if these names lead to a pinned file, or into a pinned folder."""
@@ -31,10 +33,10 @@ class Pinned:
                 raise _refusal(path)
 
     def check_removal(self, names: Sequence[str], path: str) -> None:
-        """Raise a BackendError if these names lead to a folder above a pinned file."""
-        if self._names:
+        """Raise a BackendError if these names lead to a folder that stays, or to one above a pinned file."""
+        if self._fixed:
             given = tuple(_folded("/".join(names)).split("/"))
-            if any(one[: len(given)] == given for one in self._names):
+            if any(one[: len(given)] == given for one in self._fixed):
                 raise _refusal(path)
 
     def check_identity(self, tree: Beneath, found: os.stat_result, path: str) -> None:

@@ -408,10 +408,12 @@ def _execute(spec: Json, data: Sequence[int]) -> NoReturn:
     for descriptor in data:
         os.set_inheritable(descriptor, True)
     if spec["landlock"] is not None:
-        pinned = spec["landlock"]["pinned"]
-        alone = hold_files([path for path in spec["landlock"]["write"] if not path.startswith("/dev/")], pinned)
-        if pinned and not alone:
-            raise NotStarted(f"{pinned[0]} cannot be kept as it is without namespaces; move it out of the workspace")
+        pinned, fixed = spec["landlock"]["pinned"], spec["landlock"]["fixed"]
+        alone = hold_files([path for path in spec["landlock"]["write"] if not path.startswith("/dev/")], pinned, fixed)
+        if (pinned or fixed) and not alone:
+            raise NotStarted(
+                f"{[*pinned, *fixed][0]} cannot be kept as it is without namespaces; move it out of the workspace"
+            )
         _prepared("the folder {!r} cannot be entered", os.chdir, spec["workdir"])
         _confine(spec["landlock"], alone)
     os.execve(find_program(spec["argv"][0], spec["env"]), _numbered(spec["argv"], data), spec["env"])

@@ -43,7 +43,10 @@ PROTECTED = tuple(name for names in ON_SIGHT.values() for name in names)
 
 
 class Protected:
-    """Names that file tools leave alone, at any depth: a name, or several with slashes between, with `*` and `?`."""
+    """Names that file tools leave alone, at any depth: a name, or several with slashes between, with `*` and `?`.
+
+    One that begins with a slash is protected in that place only.
+    """
 
     def __init__(self, patterns: Iterable[str] = PROTECTED) -> None:
         texts = tuple(patterns)
@@ -54,7 +57,7 @@ class Protected:
         self._plain_lasts = frozenset(fold_name(last) for last in lasts)
         self._wild_lasts = [test for test in (name_test(fold_name(last)) for last in wild) if test]
         self._hidden = _name_rules(text for text in texts if text in SECRET)
-        self.longest = max(map(len, self._rules), default=1)  # how many names one of them has
+        self.longest = max((len(tests) for _, tests in self._rules), default=1)  # how many names one of them has
 
     def covers(self, names: Sequence[str]) -> bool:
         """Whether the path of these names is protected, or something that leads to it."""
@@ -86,11 +89,14 @@ class Protected:
         return _covers(self._hidden, names)
 
 
-_Rules = List[Tuple[Test, ...]]
+_Rules = List[Tuple[bool, Tuple[Test, ...]]]  # in one place only, and the tests of the names
 
 
 def _name_rules(patterns: Iterable[str]) -> _Rules:
-    return [tuple(name_test(fold_name(part)) or part.__eq__ for part in text.split("/") if part) for text in patterns]
+    return [
+        (text.startswith("/"), tuple(name_test(fold_name(part)) or part.__eq__ for part in text.split("/") if part))
+        for text in patterns
+    ]
 
 
 def _covers(rules: _Rules, names: Sequence[str]) -> bool:
@@ -99,8 +105,8 @@ def _covers(rules: _Rules, names: Sequence[str]) -> bool:
 
 def _ends(rules: _Rules, names: Sequence[str]) -> bool:
     last = fold_name(names[-1])
-    for rule in rules:
-        if not rule[-1](last) or len(rule) > len(names):
+    for fixed, rule in rules:
+        if not rule[-1](last) or len(rule) > len(names) or (fixed and len(rule) < len(names)):
             continue
         if all(test(fold_name(name)) for test, name in zip(rule, names[len(names) - len(rule) :])):
             return True

@@ -99,30 +99,30 @@ class Beneath:
         return None
 
     @contextmanager
-    def opened(self, path: str, flags: int) -> Iterator[tuple[int, Names]]:
-        """Something that is there, open, and the names that lead to it."""
-        fd, names = self._open(path, flags)
+    def opened(self, path: str, flags: int, *, links: bool = True) -> Iterator[tuple[int, Names]]:
+        """Open something that is there, and yield the names that lead to it. Without `links` a link is an ELOOP."""
+        fd, names = self._open(path, flags, links)
         try:
             yield fd, names
         finally:
             os.close(fd)
 
     @contextmanager
-    def parent(self, path: str) -> Iterator[tuple[int, Names, str]]:
+    def parent(self, path: str, *, links: bool = True) -> Iterator[tuple[int, Names, str]]:
         """The folder that holds what a path names, the names that lead to it, and the last name.
 
         The last name is not followed if it is a link. It is empty for the whole tree, which nothing holds.
         """
         parts = [part for part in path.split("/") if part not in ("", ".")]
         if parts and parts[-1] == "..":
-            parts = list(self.names(path))
+            parts = list(self.names(path, links=links))
         name = parts.pop() if parts else ""
-        with self.opened("/".join(parts) or ".", FOLDER) as (fd, names):
+        with self.opened("/".join(parts) or ".", FOLDER, links=links) as (fd, names):
             yield fd, names, name
 
-    def names(self, path: str) -> Names:
+    def names(self, path: str, *, links: bool = True) -> Names:
         """The names that really lead to a folder."""
-        with self.opened(path, FOLDER) as (_, names):
+        with self.opened(path, FOLDER, links=links) as (_, names):
             return names
 
     def folder(self, path: str, flags: int = os.O_RDONLY | os.O_DIRECTORY) -> int:
@@ -131,22 +131,22 @@ class Beneath:
             return self._walk(path, flags | os.O_NOFOLLOW, links=False)[0]
         return _openat2(self.fd, path, flags | os.O_NOFOLLOW, False)
 
-    def _open(self, path: str, flags: int) -> tuple[int, Names]:
+    def _open(self, path: str, flags: int, links: bool) -> tuple[int, Names]:
         if self._by_hand:
-            return self._walk(path, flags)
+            return self._walk(path, flags, links)
         try:
-            fd = _openat2(self.fd, path, flags, True)
+            fd = _openat2(self.fd, path, flags, links)
         except OSError as error:
             if error.errno not in (errno.EXDEV, errno.EAGAIN, errno.ELOOP):
                 raise
             # An absolute link back into the folder, or it leads out by hand, too. And a kernel that begins a lookup
             # anew, as it does when others rename things, counts the links of both: half as many are too many then.
-            return self._walk(path, flags)
+            return self._walk(path, flags, links)
         names = self._names(fd)
         if names is not None:
             return fd, names
         os.close(fd)
-        return self._walk(path, flags)
+        return self._walk(path, flags, links)
 
     def _names(self, fd: int) -> Names | None:
         """The names that lead to a descriptor, if the system tells."""

@@ -51,7 +51,13 @@ class Workspace:
     """The files beneath a folder. Each method answers as a backend's method of that name does, but at once."""
 
     def __init__(
-        self, root: str, protect: Iterable[str] = PROTECTED, *, by_hand: bool = False, pinned: Iterable[str] = ()
+        self,
+        root: str,
+        protect: Iterable[str] = PROTECTED,
+        *,
+        by_hand: bool = False,
+        pinned: Iterable[str] = (),
+        fixed: Iterable[str] = (),
     ) -> None:
         try:
             self._tree = Beneath(root, by_hand=by_hand)
@@ -61,7 +67,7 @@ class Workspace:
             raise BackendError(said, "not_found") from None
         protect = tuple(protect)
         self._protected, self._guards_git = Protected(protect), GIT in protect
-        self._pinned = Pinned(pinned)
+        self._pinned = Pinned(pinned, fixed)
         self._editing = threading.Lock()  # two edits of a file at once would lose one of them
 
     @property
@@ -73,8 +79,9 @@ class Workspace:
 
     # -- reading --
 
-    def ls(self, path: str = ".") -> Listing:
-        with self._asked(path) as inside, self._tree.opened(inside, os.O_RDONLY | os.O_DIRECTORY) as (fd, _):
+    def ls(self, path: str = ".", *, links: bool = True) -> Listing:
+        flags = os.O_RDONLY | os.O_DIRECTORY
+        with self._asked(path, links) as inside, self._tree.opened(inside, flags, links=links) as (fd, _):
             budget = Budget()
             with os.scandir(fd) as found:
                 seen = takewhile(lambda entry: budget.take(), found)
@@ -93,24 +100,24 @@ class Workspace:
             "modified": found.st_mtime,
         }
 
-    def read(self, path: str, *, offset: int = 0, limit: int | None = None) -> Content:
+    def read(self, path: str, *, offset: int = 0, limit: int | None = None, links: bool = True) -> Content:
         check_range(offset, limit)
-        with self._asked(path) as inside, self._file(inside, path) as (fd, found):
+        with self._asked(path, links) as inside, self._file(inside, path, links) as (fd, found):
             most = FILE_READ_BYTES if limit is None else min(limit, FILE_READ_BYTES)
             data = b"".join(blocks(fd, offset, most))
         size = max(found.st_size, offset + len(data)) if data else found.st_size
         return content_of(path, data, size, offset, exact=limit is not None)
 
-    def lines(self, path: str, *, offset: int = 0, limit: int | None = None) -> Lines:
+    def lines(self, path: str, *, offset: int = 0, limit: int | None = None, links: bool = True) -> Lines:
         check_range(offset, limit)
-        with self._asked(path) as inside, self._file(inside, path) as (fd, found):
+        with self._asked(path, links) as inside, self._file(inside, path, links) as (fd, found):
             return lines_of(path, blocks(fd, 0, LINES_SCAN_BYTES + 1), found.st_size, offset, limit)
 
-    def glob(self, pattern: str, path: str = ".", *, everything: bool = False) -> Found:
+    def glob(self, pattern: str, path: str = ".", *, everything: bool = False, links: bool = True) -> Found:
         pattern, path = self._seen_from(pattern, path)
         budget, files = Budget(), []
-        with self._asked(path) as inside:
-            start = "/".join(self._tree.names(inside))
+        with self._asked(path, links) as inside:
+            start = "/".join(self._tree.names(inside, links=links))
             for name, link in DiskWalk(self._tree, budget, everything=everything).files(start, Glob(pattern)):
                 if link and not self._leads_to_file(name):
                     continue
@@ -119,15 +126,17 @@ class Workspace:
                     break
         return {"files": files[:GLOB_FILES], "truncated": len(files) > GLOB_FILES or budget.spent}
 
-    def real(self, path: str) -> str:
+    def real(self, path: str, *, links: bool = True) -> str:
         """The path of something that is there, without links: for programs that are to search in it."""
-        with self._asked(path) as inside, self._tree.opened(inside, ANYTHING) as (_, names):
+        with self._asked(path, links) as inside, self._tree.opened(inside, ANYTHING, links=links) as (_, names):
             return "/".join(names) or "."
 
-    def keeps(self, path: str = ".", *, glob: str = "", everything: bool = False) -> Callable[[str], bool]:
+    def keeps(
+        self, path: str = ".", *, glob: str = "", everything: bool = False, links: bool = True
+    ) -> Callable[[str], bool]:
         """Whether a file is one that grep looks into, for files that another program has found beneath a path."""
-        with self._asked(path) as inside:
-            base, is_file = self._base(inside, path)
+        with self._asked(path, links) as inside:
+            base, is_file = self._base(inside, path, links)
         pattern = Glob(glob or "**")
         rules = Rules(lambda folder: ignore_text(self._tree, f"{folder}/" if folder else ""), everything=everything)
 
@@ -141,20 +150,27 @@ class Workspace:
 
         return keep
 
-    def searched(self, path: str = ".", *, glob: str = "", everything: bool = False) -> Found:
+    def searched(self, path: str = ".", *, glob: str = "", everything: bool = False, links: bool = True) -> Found:
         """The files that grep looks into."""
         budget = Budget()
-        with self._asked(path) as inside:
-            files = list(self._searched(inside, path, glob, budget, everything))
+        with self._asked(path, links) as inside:
+            files = list(self._searched(inside, path, glob, budget, everything, links))
         return {"files": files, "truncated": budget.spent}
 
     def grep(
-        self, pattern: str, path: str = ".", *, glob: str = "", ignore_case: bool = False, everything: bool = False
+        self,
+        pattern: str,
+        path: str = ".",
+        *,
+        glob: str = "",
+        ignore_case: bool = False,
+        everything: bool = False,
+        links: bool = True,
     ) -> Matches:
         search, budget = Search(pattern, ignore_case=ignore_case), Budget()
         matches: list[Match] = []
-        with self._asked(path) as inside:
-            for name in self._searched(inside, path, glob, budget, everything):
+        with self._asked(path, links) as inside:
+            for name in self._searched(inside, path, glob, budget, everything, links):
                 for line, text in search.lines(self._text_blocks(name, budget)):
                     if len(matches) == GREP_MATCHES:
                         return {"matches": matches, "truncated": True}
@@ -173,22 +189,31 @@ class Workspace:
 
     # -- changing --
 
-    def write(self, path: str, content: str | bytes) -> Written:
+    def write(self, path: str, content: str | bytes, *, links: bool = True) -> Written:
         data = encoded(content)
         if len(data) > FILE_WRITE_BYTES:
             raise BackendError(f"{path} would have {len(data)} bytes; the most is {FILE_WRITE_BYTES}", "too_large")
-        with self._changing(path) as inside:
-            self._put(inside, path, data)
+        with self._changing(path, links) as inside:
+            self._put(inside, path, data, links)
         return {"path": path, "bytes_written": len(data)}
 
-    def edit(self, path: str, old: str, new: str, *, replace_all: bool = False, occurrence: str = "only") -> Edited:
-        with self._editing, self._changing(path) as inside:
-            with self._file(inside, path) as (fd, found):
+    def edit(
+        self,
+        path: str,
+        old: str,
+        new: str,
+        *,
+        replace_all: bool = False,
+        occurrence: str = "only",
+        links: bool = True,
+    ) -> Edited:
+        with self._editing, self._changing(path, links) as inside:
+            with self._file(inside, path, links) as (fd, found):
                 data = b"" if found.st_size > EDIT_BYTES else b"".join(blocks(fd, 0, EDIT_BYTES + 1))
             if max(found.st_size, len(data)) > EDIT_BYTES:
                 raise BackendError(f"{path} is larger than {EDIT_BYTES} bytes; edit it by a command", "too_large")
             data, count = edited(path, data, old, new, replace_all=replace_all, occurrence=occurrence)
-            self._put(inside, path, data)
+            self._put(inside, path, data, links)
         return {"path": path, "replacements": count, "bytes_written": len(data)}
 
     def mkdir(self, path: str) -> None:
@@ -229,7 +254,7 @@ class Workspace:
     # -- paths --
 
     @contextmanager
-    def _asked(self, path: str) -> Iterator[str]:
+    def _asked(self, path: str, links: bool = True) -> Iterator[str]:
         """A path that somebody gave, seen from the workspace; what the system then says about it, as a sentence."""
         inside = self._tree.inside(checked(path))
         if inside is None:
@@ -239,12 +264,12 @@ class Workspace:
         except OSError as error:
             if self._tree.fd < 0:
                 raise BackendError("the workspace is closed", "not_running") from None
-            raise explained(error, path) from None
+            raise explained(error, path, links=links) from None
 
     @contextmanager
-    def _changing(self, path: str) -> Iterator[str]:
+    def _changing(self, path: str, links: bool = True) -> Iterator[str]:
         """As `_asked`, for what is to be made or changed: nothing on the way is made if it is protected by its name."""
-        with self._asked(path) as inside:
+        with self._asked(path, links) as inside:
             self._may_change(_parts(inside), path)
             yield inside
 
@@ -304,9 +329,9 @@ class Workspace:
     # -- files --
 
     @contextmanager
-    def _file(self, inside: str, path: str) -> Iterator[tuple[int, os.stat_result]]:
+    def _file(self, inside: str, path: str, links: bool) -> Iterator[tuple[int, os.stat_result]]:
         """A regular file, open for reading."""
-        with self._tree.opened(inside, READ) as (fd, names):
+        with self._tree.opened(inside, READ, links=links) as (fd, names):
             found = os.fstat(fd)
             check_regular(found, path)
             self._protected.check_read(names, path)
@@ -319,9 +344,9 @@ class Workspace:
         except OSError:
             return False
 
-    def _base(self, inside: str, path: str) -> tuple[str, bool]:
+    def _base(self, inside: str, path: str, links: bool) -> tuple[str, bool]:
         """Where a search begins, as it is really called, and whether that is a file."""
-        with self._tree.opened(inside, ANYTHING) as (fd, names):
+        with self._tree.opened(inside, ANYTHING, links=links) as (fd, names):
             found = os.fstat(fd)
         is_file = not stat.S_ISDIR(found.st_mode)
         if is_file:
@@ -329,8 +354,10 @@ class Workspace:
             self._protected.check_read(names, path)
         return "/".join(names), is_file
 
-    def _searched(self, inside: str, path: str, glob: str, budget: Budget, everything: bool) -> Iterator[str]:
-        base, is_file = self._base(inside, path)
+    def _searched(
+        self, inside: str, path: str, glob: str, budget: Budget, everything: bool, links: bool
+    ) -> Iterator[str]:
+        base, is_file = self._base(inside, path, links)
         if is_file:
             yield base
             return
@@ -368,14 +395,16 @@ class Workspace:
                 self._may_change((*names, name), path)
                 yield folder, names, name
 
-    def _put(self, inside: str, path: str, data: bytes) -> None:
+    def _put(self, inside: str, path: str, data: bytes, links: bool) -> None:
         if inside.endswith("/"):
             fail(errno.EISDIR)
-        self._make_folders("/".join(_parts(inside)[:-1]), path)
-        with self._tree.parent(self._linked(inside)) as (folder, names, name):
+        self._make_folders("/".join(_parts(inside)[:-1]), path, links)
+        with self._tree.parent(self._linked(inside) if links else inside, links=links) as (folder, names, name):
             self._may_change((*names, name), path)
             found = lstat(name, folder) if name else os.fstat(folder)
             if found is not None:
+                if not links and stat.S_ISLNK(found.st_mode):
+                    fail(errno.ELOOP)
                 self._pinned.check_identity(self._tree, found, path)
                 check_regular(found, path)
                 if not os.access(name, os.W_OK, dir_fd=folder):
@@ -396,18 +425,18 @@ class Workspace:
             path = inside if link.startswith("/") else "/".join([*names, link])
         fail(errno.ELOOP)
 
-    def _make_folders(self, inside: str, path: str) -> None:
+    def _make_folders(self, inside: str, path: str, links: bool = True) -> None:
         """Make a folder and those that lead to it, as far as they are missing."""
-        with suppress(FileNotFoundError), self._tree.opened(inside or ".", FOLDER):
+        with suppress(FileNotFoundError), self._tree.opened(inside or ".", FOLDER, links=links):
             return
         parts = _parts(inside)
         for depth in range(1, len(parts) + 1):
-            with self._tree.parent("/".join(parts[:depth])) as (folder, names, name):
+            with self._tree.parent("/".join(parts[:depth]), links=links) as (folder, names, name):
                 if name:
                     self._may_change((*names, name), path)
                     with suppress(FileExistsError):
                         os.mkdir(name, dir_fd=folder)
-        self._tree.names(inside)  # what was there already is a folder too
+        self._tree.names(inside, links=links)  # what was there already is a folder too
 
     def _holds_nothing_protected(self, folder: int, names: Names, then: Names, path: str) -> None:
         """Nothing beneath a folder is protected, by the names that lead to it or by those that will."""

@@ -710,7 +710,7 @@ async def test_in_a_thread_that_is_stored_it_is_a_blob() -> None:
 class Full(State):
     """A workspace without room."""
 
-    async def write(self, path: str, content: str | bytes) -> Written:
+    async def write(self, path: str, content: str | bytes, *, links: bool = True) -> Written:
         raise BackendError("there is no space left", "no_space")
 
 

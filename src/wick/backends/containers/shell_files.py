@@ -65,8 +65,8 @@ class ShellFiles:
             _folder(talk.place)
             await talk.do("end")
 
-    async def ls(self, path: str = ".") -> Listing:
-        async with self._talk(path) as talk:
+    async def ls(self, path: str = ".", *, links: bool = True) -> Listing:
+        async with self._talk(path, links=links) as talk:
             place = talk.place
             _folder(place)
             await talk.tell(f"list {TREE_BYTES}")
@@ -78,10 +78,10 @@ class ShellFiles:
         cut = len(said) >= TREE_BYTES or len(entries) > constants.LIST_ENTRIES
         return {"path": path, "entries": entries[: constants.LIST_ENTRIES], "truncated": cut}
 
-    async def read(self, path: str, *, offset: int = 0, limit: int | None = None) -> Content:
+    async def read(self, path: str, *, offset: int = 0, limit: int | None = None, links: bool = True) -> Content:
         check_range(offset, limit)
         most = constants.FILE_READ_BYTES if limit is None else min(limit, constants.FILE_READ_BYTES)
-        async with self._talk(path) as talk:
+        async with self._talk(path, links=links) as talk:
             place = talk.place
             self._may_read(place, path)
             data = await _range(talk, offset, most) if most else b""
@@ -91,35 +91,35 @@ class ShellFiles:
             path, data, max(place.size, offset + len(data) if data else 0), offset, exact=limit is not None
         )
 
-    async def lines(self, path: str, *, offset: int = 0, limit: int | None = None) -> Lines:
+    async def lines(self, path: str, *, offset: int = 0, limit: int | None = None, links: bool = True) -> Lines:
         check_range(offset, limit)
         most = 2 * constants.FILE_READ_BYTES
-        async with self._talk(path) as talk:
+        async with self._talk(path, links=links) as talk:
             place = talk.place
             self._may_read(place, path)
             await talk.tell(f"lines {offset + 1} {most}")
             head = await talk.exactly(min(place.size, BLOCK))
             data = await talk.all(most)
         if head[:2] in (b"\xff\xfe", b"\xfe\xff"):
-            return await self._utf16_lines(path, offset, limit)
+            return await self._utf16_lines(path, offset, limit, links)
         if is_binary(head):
             lines_of(path, [head], place.size, 0, limit)  # says so
         found = lines_of(path, [data], len(data), 0, limit)
         return {**found, "offset": offset, "truncated": found["truncated"] or len(data) >= most}
 
-    async def _utf16_lines(self, path: str, offset: int, limit: int | None) -> Lines:
+    async def _utf16_lines(self, path: str, offset: int, limit: int | None, links: bool) -> Lines:
         """Its newlines are not those that tail counts."""
-        async with self._talk(path) as talk:
+        async with self._talk(path, links=links) as talk:
             place = talk.place
             self._may_read(place, path)
             data = await _range(talk, 0, constants.EDIT_BYTES)
         return lines_of(path, [data], place.size, offset, limit)
 
-    async def glob(self, pattern: str, path: str = ".", *, everything: bool = False) -> Found:
+    async def glob(self, pattern: str, path: str = ".", *, everything: bool = False, links: bool = True) -> Found:
         if pattern.startswith("/"):
             pattern, path = f"./{self._inside(pattern)}", "."
         wanted, budget = Glob(pattern), Budget()
-        tree = await self._tree(path, everything)
+        tree = await self._tree(path, everything, links)
         if tree.file is not None:
             _fail_at(errno.ENOTDIR, path)
         files = list[str]()
@@ -133,10 +133,17 @@ class ShellFiles:
         return {"files": files[: constants.GLOB_FILES], "truncated": cut}
 
     async def grep(
-        self, pattern: str, path: str = ".", *, glob: str = "", ignore_case: bool = False, everything: bool = False
+        self,
+        pattern: str,
+        path: str = ".",
+        *,
+        glob: str = "",
+        ignore_case: bool = False,
+        everything: bool = False,
+        links: bool = True,
     ) -> Matches:
         search, wanted, budget = Search(pattern, ignore_case=ignore_case), Glob(glob or "**"), Budget()
-        tree = await self._tree(path, everything)
+        tree = await self._tree(path, everything, links)
         if tree.file is not None:
             self._may_read(tree.file, path)
             files = ["/".join(tree.file.names)]
@@ -156,7 +163,7 @@ class ShellFiles:
 
     # -- changing ---------------------------------------------------------------------------------------------------
 
-    async def write(self, path: str, content: str | bytes) -> Written:
+    async def write(self, path: str, content: str | bytes, *, links: bool = True) -> Written:
         data = encoded(content)
         if len(data) > constants.FILE_WRITE_BYTES:
             raise BackendError(
@@ -165,16 +172,23 @@ class ShellFiles:
         if path.endswith("/"):
             self._inside(path)
             _fail_at(errno.EISDIR, path)
-        async with self._talk(path) as talk:
+        async with self._talk(path, links=links) as talk:
             place = talk.place
             await self._put(talk, place, path, data)
         return {"path": path, "bytes_written": len(data)}
 
     async def edit(
-        self, path: str, old: str, new: str, *, replace_all: bool = False, occurrence: Literal["only", "first"] = "only"
+        self,
+        path: str,
+        old: str,
+        new: str,
+        *,
+        replace_all: bool = False,
+        occurrence: Literal["only", "first"] = "only",
+        links: bool = True,
     ) -> Edited:
         async with self._editing:
-            async with self._talk(path) as talk:
+            async with self._talk(path, links=links) as talk:
                 place = talk.place
                 self._protected.check_change(place.names, path)
                 self._may_read(place, path)
@@ -184,7 +198,7 @@ class ShellFiles:
                     )
                 data = await _range(talk, 0, constants.EDIT_BYTES)
             data, count = edited(path, data, old, new, replace_all=replace_all, occurrence=occurrence)
-            async with self._talk(path) as talk:
+            async with self._talk(path, links=links) as talk:
                 place = talk.place
                 await self._put(talk, place, path, data)
         return {"path": path, "replacements": count, "bytes_written": len(data)}
@@ -230,10 +244,12 @@ class ShellFiles:
     # -- talking ----------------------------------------------------------------------------------------------------
 
     @asynccontextmanager
-    async def _talk(self, path: str, *, follow: bool = True, target: str | None = None) -> AsyncIterator[Talk]:
+    async def _talk(
+        self, path: str, *, follow: bool = True, target: str | None = None, links: bool = True
+    ) -> AsyncIterator[Talk]:
         """Look at a path, or two; what the script then says went wrong is explained as for any workspace."""
         mark = secrets.token_hex(12)
-        args = [escaped(self._root), escaped(self._inside(path)), "follow" if follow else ""]
+        args = [escaped(self._root), escaped(self._inside(path)), "refuse" if not links else "follow" if follow else ""]
         args += ["", ""] if target is None else [escaped(self._inside(target)), ""]
         process = await self._plain.start(["sh", "-c", SCRIPT, "wick", *args], stdin=True, env={MARK: mark})
         try:
@@ -248,7 +264,7 @@ class ShellFiles:
             await asyncio.shield(self._plain.end(mark, gently=False))
             raise
         except OSError as error:
-            raise explained(error, path) from None
+            raise explained(error, path, links=links) from None
         finally:
             process.close()  # the script, if it still waits to be told something, ends with its input
 
@@ -292,8 +308,8 @@ class ShellFiles:
 
     # -- searching --------------------------------------------------------------------------------------------------
 
-    async def _tree(self, path: str, everything: bool) -> Tree:
-        async with self._talk(path) as talk:
+    async def _tree(self, path: str, everything: bool, links: bool) -> Tree:
+        async with self._talk(path, links=links) as talk:
             place = talk.place
             _there(place)
             if place.type != "dir":

@@ -21,7 +21,8 @@ from wick.workspace.rooted_folder import kind
 BLOCK = 65_536
 TREE_BYTES = 12_000_000  # of a listing of everything
 
-# $1 the workspace; then twice a path and whether its last link is followed, the second time perhaps empty.
+# $1 the workspace; then twice a path and whether its last link is followed, the second time perhaps empty; with
+# `refuse` no link is.
 # Prints for each path what is there and its names without links; then does what the lines of its input say.
 SCRIPT = (
     f"{DECODE}"
@@ -52,7 +53,7 @@ look() {
         here=$root/${names:+$names/}$name
         if [ -z "$missing" ] && [ -L "$here" ] && [ "$rest$solid$2" ]; then
             links=$((links + 1))
-            [ $links -le 40 ] || fail ELOOP
+            [ $links -le 40 ] && [ "$2" != refuse ] || fail ELOOP
             target=$(readlink "$here"; printf .)
             target=${target%"$newline".}
             case $target in

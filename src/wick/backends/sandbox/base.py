@@ -35,6 +35,7 @@ class View:
     terminal: bool = False
     read_only: bool = False
     pinned: Sequence[str] = ()  # paths in the workspace that stay as they are
+    fixed: Sequence[str] = ()  # folders in the workspace that stay where they are
 
 
 @dataclass(frozen=True, slots=True)

@@ -51,10 +51,18 @@ class Landlock:
         readable = [*READABLE, *(READABLE_WITH_NETWORK if view.network else ()), *view.readable]
         writable = [*WRITABLE, view.workspace, view.scratch]
         pinned = [f"{view.workspace}/{path}" for path in view.pinned]
+        fixed = [f"{view.workspace}/{path}" for path in view.fixed]
         machine = os.uname().machine
         filters = {"filter": seccomp.program(machine), "filter_shared": seccomp.program_without_ipc(machine)}
         calls = {name: b64encode(program or b"").decode() for name, program in filters.items()}
-        rules = {"read": readable, "write": writable, "network": view.network, "pinned": pinned, **calls}
+        rules = {
+            "read": readable,
+            "write": writable,
+            "network": view.network,
+            "pinned": pinned,
+            "fixed": fixed,
+            **calls,
+        }
         return Command(
             [*self.without_rights, *argv], view.workdir, {**environment(view.scratch), **view.env}, landlock=rules
         )

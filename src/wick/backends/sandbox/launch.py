@@ -56,11 +56,12 @@ class Place:
         readable: Sequence[str] = (),
         protect: Sequence[str] = (),
         pinned: Sequence[str] = (),
+        fixed: Sequence[str] = (),
         quota: Quota | None = None,
     ) -> None:
-        self.tree, self.files = Beneath(folder), Workspace(folder, protect, pinned=pinned)
+        self.tree, self.files = Beneath(folder), Workspace(folder, protect, pinned=pinned, fixed=fixed)
         self.sandbox, self.network, self.limits, self.env = sandbox, network, limits or {}, env or {}
-        self.readable, self.protect, self.pinned = readable, protect, pinned
+        self.readable, self.protect, self.pinned, self.fixed = readable, protect, pinned, fixed
         self.room = Room(self.tree.path, quota or Quota())
         self.scratch = tempfile.mkdtemp(prefix="wick-") if sandbox.scratch else ""
         self.close = weakref.finalize(self, _close, self.tree, self.files, self.scratch)
@@ -175,8 +176,10 @@ class Launch:
             entries = {path: entry for path, entry in entries.items() if entry.secret}
         covers = protected_paths.covers(place.tree, entries, firm) if place.sandbox.covers else []
         if not self._read_only:
-            covers = [*covers, *pinned_covers(place.tree, place.pinned, covers)]
+            covers += pinned_covers(place.tree, place.pinned, place.fixed, covers)
+            covers.sort(key=lambda cover: cover.path.count("/"))  # a mount hides those below it that came before
         self._group = cgroups.make(place.limits)
+        mounted = {(cover.path, cover.how) for cover in covers}
         view = View(
             workspace=place.tree.path,
             workdir=workdir,
@@ -188,7 +191,8 @@ class Launch:
             memory=int(place.limits.get("memory") or 0),
             terminal=self._terminal,
             read_only=self._read_only,
-            pinned=[cover.path for cover in covers if cover.how == "show" and cover.path in place.pinned],
+            pinned=[path for path in place.pinned if (path, "show") in mounted],
+            fixed=[path for path in place.fixed if (path, "keep") in mounted],
         )
         self._command = place.sandbox.command(self._argv, view)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
+from typing import Literal
 
 from wick.backends.sandbox.protected_paths import Cover
 from wick.workspace.rooted_folder import Beneath
@@ -11,15 +12,15 @@ from wick.workspace.rooted_folder import Beneath
 _COVERED = ("show", "hide", "copy")
 
 
-def pinned_covers(tree: Beneath, paths: Sequence[str], others: Sequence[Cover]) -> list[Cover]:
-    """Return the mounts for pinned paths, from the top down; `others` are those that are made before them.
+def pinned_covers(tree: Beneath, pinned: Sequence[str], fixed: Sequence[str], others: Sequence[Cover]) -> list[Cover]:
+    """Return the mounts for pinned paths and fixed folders, from the top down; `others` are those made before them.
 
     A path is mounted by its name on the host. Every command has these mounts, so none can have exchanged a folder on
     the way; file tools refuse to.
     """
     covered = {cover.path for cover in others if cover.how in _COVERED}
     found: dict[str, Cover] = {}
-    for path in paths:
+    for path in (*fixed, *pinned):
         above = list(_above(path))
         if covered.intersection([*above, path]):
             continue
@@ -27,7 +28,8 @@ def pinned_covers(tree: Beneath, paths: Sequence[str], others: Sequence[Cover]) 
             continue
         for folder in above:
             found.setdefault(folder, Cover(folder, "keep", folder=True))
-        found[path] = Cover(path, "show", folder=os.path.isdir(f"{tree.path}/{path}"))
+        how: Literal["show", "keep"] = "show" if path in pinned else "keep"
+        found[path] = Cover(path, how, folder=os.path.isdir(f"{tree.path}/{path}"))
     return sorted(found.values(), key=lambda cover: cover.path.count("/"))
 
 

@@ -24,10 +24,16 @@ class Asked:
     glob: str
     ignore_case: bool
     everything: bool
+    links: bool = True
 
     def walk(self, files: Workspace) -> Matches:
         return files.grep(
-            self.pattern, self.path, glob=self.glob, ignore_case=self.ignore_case, everything=self.everything
+            self.pattern,
+            self.path,
+            glob=self.glob,
+            ignore_case=self.ignore_case,
+            everything=self.everything,
+            links=self.links,
         )
 
     def by_ripgrep(self, files: Workspace) -> tuple[list[str], Reading] | None:
@@ -37,13 +43,13 @@ class Asked:
         """
         with suppress(MissingExtra):  # then ripgrep's own word counts
             Search(self.pattern, ignore_case=self.ignore_case)
-        folder = files.real(self.path)
+        folder = files.real(self.path, links=self.links)
         if files.stat(folder)["type"] != "dir":
             return None
-        keep = files.keeps(self.path, glob=self.glob, everything=self.everything)
+        keep = files.keeps(self.path, glob=self.glob, everything=self.everything, links=self.links)
         argv = ripgrep(
             self.pattern,
-            files.real(self.path),
+            folder,
             glob=self.glob,
             ignore_case=self.ignore_case,
             everything=self.everything,

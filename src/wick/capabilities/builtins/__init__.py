@@ -21,6 +21,7 @@ from zoneinfo import ZoneInfo
 
 from wick import constants
 from wick._internal.http_requests import SAFE, Fetched, fetch
+from wick._internal.import_path import load_module
 from wick._internal.worker_threads import in_thread
 from wick.capabilities.builtins.calculator import calculated
 from wick.capability import Capability
@@ -330,7 +331,7 @@ def _named(name: str) -> Search:
 
 def _loaded(load: Callable[[], Any], name: str) -> Search:
     try:
-        search: Search = load()
+        search: Search = load_module(load)
     except Exception as error:  # whatever the module does when it is imported
         raise ConfigError(f"the search {name} cannot be loaded: {type(error).__name__}: {error}") from error
     return search

@@ -88,10 +88,10 @@ class Filesystem(Capability):
     # -- files --------------------------------------------------------------------------------------------------------
 
     @tool(kind="read", read_only=True)
-    async def ls(self, run: Run, path: Path = ".") -> ToolResult:
+    async def ls(self, run: Run, use: ToolUse, path: Path = ".") -> ToolResult:
         """List a folder: the name, type and size of each entry."""
         with _telling():
-            listing = await self._place(run).backend.ls(path)
+            listing = await self._place(run).backend.ls(path, **_strict(use, path))
         entries = [{"name": one["name"], "type": one["type"], "size": one["size"]} for one in listing["entries"]]
         more = {"name": "... (there are more entries) ...", "type": "other", "size": 0}
         return _json([*entries, more] if listing["truncated"] else entries)
@@ -100,24 +100,25 @@ class Filesystem(Capability):
     async def read_file(
         self,
         run: Run,
+        use: ToolUse,
         path: Path,
         offset: Annotated[int, "how many lines to skip"] = 0,
         limit: Annotated[int | None, "how many lines to read; all, if left out"] = None,
     ) -> ToolResult:
         """Read a text file, or some lines of it."""
         with _telling():
-            found = await self._lines(run, path, offset, limit)
+            found = await self._lines(run, path, offset=offset, limit=limit, **_strict(use, path))
         if not found["lines"] and offset:
             raise ToolError(f"{path} has no more than {offset} lines; read it from a smaller offset")
         text, about = _page(found, limit), {name: found[name] for name in ("path", "offset", "lines", "truncated")}
         return ToolResult(_legible(text), data=about)
 
     @tool(kind="write", idempotent=True)
-    async def write_file(self, run: Run, path: Path, content: str) -> ToolResult:
+    async def write_file(self, run: Run, use: ToolUse, path: Path, content: str) -> ToolResult:
         """Write a text file: make it, with the folders it needs, or replace what is there."""
         place = self._place(run)
         with _telling():
-            written = await place.backend.write(path, content)
+            written = await place.backend.write(path, content, **_strict(use, path))
         place.track(path, written["bytes_written"], content)
         return _json(written)
 
@@ -125,6 +126,7 @@ class Filesystem(Capability):
     async def edit_file(
         self,
         run: Run,
+        use: ToolUse,
         path: Path,
         old_text: Annotated[str, "exactly as it is in the file, and only once there"],
         new_text: str,
@@ -132,28 +134,33 @@ class Filesystem(Capability):
         occurrence: Annotated[Literal["only", "first"], "first: replace the first, whatever else there is"] = "only",
     ) -> ToolResult:
         """Replace a text in a file by another."""
-        place = self._place(run)
+        place, strict = self._place(run), _strict(use, path)
         with _telling():
-            edited = await place.backend.edit(path, old_text, new_text, replace_all=replace_all, occurrence=occurrence)
-        await place.track_edited(path, edited["bytes_written"])
+            edited = await place.backend.edit(
+                path, old_text, new_text, replace_all=replace_all, occurrence=occurrence, **strict
+            )
+        await place.track_edited(path, edited["bytes_written"], **strict)
         return _json(edited)
 
     @tool(kind="read", read_only=True)
     async def glob(
         self,
         run: Run,
+        use: ToolUse,
         pattern: Annotated[str, "such as *.py, src/**/*.ts or {a,b}.txt"],
         path: Annotated[str, "the folder to look in"] = ".",
         everything: Annotated[bool, "also what .gitignore leaves out"] = False,
     ) -> ToolResult:
         """Find files by their names."""
         with _telling():
-            return _json(await self._place(run).backend.glob(pattern, path, everything=everything))
+            found = await self._place(run).backend.glob(pattern, path, everything=everything, **_strict(use, path))
+        return _json(found)
 
     @tool(kind="read", read_only=True)
     async def grep(
         self,
         run: Run,
+        use: ToolUse,
         pattern: Annotated[str, "a regular expression (RE2)"],
         path: Annotated[str, "the folder or file to search"] = ".",
         glob: Annotated[str, "only in files like this, such as *.py"] = "",
@@ -163,7 +170,9 @@ class Filesystem(Capability):
         """Search in files for lines that match a pattern."""
         backend = self._place(run).backend
         with _telling():
-            found = await backend.grep(pattern, path, glob=glob, ignore_case=ignore_case, everything=everything)
+            found = await backend.grep(
+                pattern, path, glob=glob, ignore_case=ignore_case, everything=everything, **_strict(use, path)
+            )
         return _json(found)
 
     def _place(self, run: Run) -> Place:
@@ -174,10 +183,10 @@ class Filesystem(Capability):
             run.scratch[self] = Place(bound, thread, bound is not backend, self._track)
         return run.scratch[self]  # type: ignore[no-any-return]
 
-    async def _lines(self, run: Run, path: str, offset: int, limit: int | None) -> Lines:
+    async def _lines(self, run: Run, path: str, *, offset: int, limit: int | None, **strict: bool) -> Lines:
         place = self._place(run)
         try:
-            return await place.backend.lines(path, offset=offset, limit=limit)
+            return await place.backend.lines(path, offset=offset, limit=limit, **strict)
         except BackendError as error:
             text = await kept(run.thread, place.key(path)) if error.code == "not_found" else None
             if text is None:
@@ -243,7 +252,7 @@ class Filesystem(Capability):
         if not self._read_only and not place.in_thread:
             try:
                 path = await _free(place.backend, use)
-                await place.backend.write(path, text)
+                await place.backend.write(path, text, links=False)  # a command may have linked RESULTS elsewhere
             except BackendError:
                 pass  # the thread takes it
             else:
@@ -277,6 +286,11 @@ def _telling() -> Iterator[None]:
         yield
     except BackendError as error:
         raise (Uncertain if error.code == "unknown" else ToolError)(str(error)) from None
+
+
+def _strict(use: ToolUse, path: str) -> dict[str, bool]:
+    """Return the option that keeps a backend from following links, where a rule decided about a path by its names."""
+    return {} if use.follows_links(path) else {"links": False}
 
 
 def _json(data: Any) -> ToolResult:

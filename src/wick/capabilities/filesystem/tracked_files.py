@@ -56,14 +56,14 @@ class Place:
             files[key] = now
             self.logged += size if fits else 0
 
-    async def track_edited(self, path: str, size: int) -> None:
-        """Keep a file of that size as it is now."""
+    async def track_edited(self, path: str, size: int, **options: Any) -> None:
+        """Keep a file of that size as it is now; `options` are those of the backend's `read`."""
         if self.tracks and not self.in_thread:
-            self.track(path, size, await self._content(path) if size <= constants.STATE_FILE_BYTES else None)
+            self.track(path, size, await self._content(path, options) if size <= constants.STATE_FILE_BYTES else None)
 
-    async def _content(self, path: str) -> Any:
+    async def _content(self, path: str, options: Mapping[str, Any]) -> Any:
         try:
-            read = await self.backend.read(path)
+            read = await self.backend.read(path, **options)
         except BackendError:  # it is gone already, and that is no failure of the edit
             return None
         return read["content"] if read["encoding"] == "utf-8" else {"content": read["content"], "encoding": "base64"}

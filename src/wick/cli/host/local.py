@@ -13,7 +13,6 @@ from math import inf
 from pathlib import Path
 from typing import Any, Literal
 
-from wick._internal.process_files import ProcessFiles
 from wick._internal.prompt_text import one_line
 from wick._internal.worker_threads import in_thread
 from wick.agent import Agent, Stream
@@ -39,6 +38,7 @@ from wick.cli.host.protocol import (
     broken_skill,
 )
 from wick.config.builder import AgentConfig
+from wick.config.process_files import ProcessFiles
 from wick.errors import ConfigError, StoreError, WickError
 from wick.events import Event
 from wick.hook_programs.registry import Listed

@@ -22,10 +22,10 @@ from weakref import WeakValueDictionary
 import orjson
 
 from wick._internal.frozen import canonical, digest
-from wick._internal.process_files import ProcessFiles
 from wick._internal.worker_threads import in_thread
 from wick.agent import Agent
 from wick.config import Config
+from wick.config.process_files import ProcessFiles
 from wick.config.secrets import secrets_in
 from wick.errors import ConfigError
 from wick.protocols import Store

@@ -20,11 +20,11 @@ from types import ModuleType
 from typing import Any
 
 from wick._internal.frozen import canonical, digest
-from wick._internal.process_files import ProcessFiles, pin_files
 from wick._internal.worker_threads import in_thread
 from wick.backends.local import Local
 from wick.backends.state import State
 from wick.config.files import named_files, pin_volumes
+from wick.config.process_files import ProcessFiles, guard_editable, pin_files
 from wick.errors import BackendError, ConfigError
 from wick.protocols import Backend, Status
 from wick.server.agents.overrides import Overrides
@@ -32,6 +32,7 @@ from wick.server.agents.templates import Template
 from wick.server.auth.identity import LOCAL
 from wick.server.records import Records
 from wick.server.settings import Quotas
+from wick.workspace.protected import PROTECTED
 
 logger = logging.getLogger("wick.server")
 
@@ -162,16 +163,17 @@ class Places:
         options.pop("workdir", None)
         folder = template.folder / Path(named).expanduser() if named else self.folder(user, template.id)
         readable = [str(template.folder / Path(one).expanduser()) for one in options.pop("readable", ())]
-        pinned = [*options.pop("pinned", ()), *self._pin(template, str(folder))]
+        pinned = [*options.pop("pinned", ()), *self._pin(template, str(folder), protects=True)]
+        options |= guard_editable(folder, options.get("protect", PROTECTED))
         disk = 0 if named else self._quotas.disk  # the owner's own project has the size that it has
         quota = {"disk": disk, "reserve": self._quotas.reserve}
         return {"type": "local", "path": str(folder), "readable": readable, **quota, **options, "pinned": pinned}
 
-    def _pin(self, template: Template, workspace: str) -> list[str]:
+    def _pin(self, template: Template, workspace: str, *, protects: bool = False) -> list[str]:
         """Return the files of a workspace that configure this server; a ConfigError if its code is there."""
         files = self._private | self.named | _named(template, workspace)
         config = {} if self._config is None else {str(self._config.absolute()): "the config of this server"}
-        return pin_files(workspace, files | ProcessFiles(config=config))
+        return pin_files(workspace, files | ProcessFiles(config=config), protects=protects)
 
     def learn(self, templates: Iterable[Template]) -> None:
         """Note the files of all templates: the workspace of one may not hold the code of another."""

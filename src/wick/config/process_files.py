@@ -4,20 +4,32 @@
     pinned = pin_files("/srv", files)        ConfigError: the workspace holds a folder of hook programs
 
 An agent writes its workspace. Code that the process imports or runs would leave the sandbox from there, so such a
-workspace is refused. Plain files that the process reads again are pinned: nothing in the workspace may change them.
+workspace is refused. Plain files that the process reads again are pinned: nothing in the workspace may change them. So
+are the virtual environment and the folder that wick is imported from.
+
+The command `wick` imports nothing from editable installs (`wick._internal.import_path`). The folder of one may be in a workspace:
+`guard_editable` returns what protects the names in it that Python imports before `wick` runs.
 """
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from importlib.machinery import PathFinder
 
+from wick._internal.import_path import aside, find_spec, startup_names
 from wick.errors import ConfigError
+from wick.workspace.globs import HEAVY
+
+logger = logging.getLogger(__name__)
 
 MOST_LINKS = 40
+ENVIRONMENT = "the Python environment that wick runs in"
+IMPORTED = "a folder that Python imports modules from"
+SOURCE = "the folder that wick is imported from"
 Identity = tuple[int, int]
 
 
@@ -35,18 +47,31 @@ class ProcessFiles:
 def running_code() -> ProcessFiles:
     """Return the folders that this process imports Python from, and its installation."""
     package = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-    found = {package: "wick itself", sys.prefix: "the Python environment that wick runs in"}
-    on_path = {os.path.abspath(entry): "a folder that Python imports modules from" for entry in sys.path if entry}
-    return ProcessFiles({**on_path, **found})
+    found = {os.path.dirname(package): SOURCE, package: "wick itself", sys.prefix: ENVIRONMENT}
+    on_path = {os.path.abspath(entry): IMPORTED for entry in sys.path if entry}
+    return ProcessFiles({**on_path, **dict.fromkeys(_mapped_paths(), IMPORTED), **found})
 
 
-def pin_files(workspace: str | os.PathLike[str], files: ProcessFiles) -> list[str]:
-    """Return the config files inside a workspace, by their paths in it; a ConfigError if it holds code."""
+def _mapped_paths() -> Iterator[str]:
+    """Yield the folders and modules that finders of editable installs map names to."""
+    for finder in sys.meta_path:
+        module = str(getattr(finder, "__module__", ""))
+        mapping = getattr(sys.modules.get(module), "MAPPING", None) if "editable" in module else None
+        if isinstance(mapping, Mapping):
+            yield from (os.path.abspath(path) for path in mapping.values() if isinstance(path, str))
+
+
+def pin_files(workspace: str | os.PathLike[str], files: ProcessFiles, *, protects: bool = False) -> list[str]:
+    """Return the config files inside a workspace, by their paths in it; a ConfigError if it holds code.
+
+    A workspace with the folder of an editable install is refused, unless the caller `protects` it by `guard_editable`.
+    """
     root = os.path.realpath(workspace)
     if not os.path.isdir(root):
         return []
     home = _identity(root)
     _leave_path(home)
+    _leave_editable(root, home, protects)
     files = _with_environment(files, home)
     for path, what in files.code.items():
         if _inside(path, home) is not None:
@@ -70,17 +95,80 @@ def pin_files(workspace: str | os.PathLike[str], files: ProcessFiles) -> list[st
                 f"copy it: cp {path} {path}.new && mv {path}.new {path}"
             )
         pinned.append("/".join(names))
+        if what == SOURCE and (root, path) not in _reported:
+            _reported.add((root, path))
+            logger.warning("wick is imported from %s: the agent can read that folder, and cannot change it", path)
     return pinned
 
 
 def _with_environment(files: ProcessFiles, home: Identity) -> ProcessFiles:
-    """Return the files with the running code. A virtual environment in a project's folder is pinned as a whole."""
-    running, environment = running_code().code, sys.prefix
-    if environment == sys.base_prefix or not _inside(environment, home):
-        return ProcessFiles(running) | files
-    around = _identity(environment)
-    others = {path: what for path, what in running.items() if _inside(path, around) is None}
-    return ProcessFiles(others, {environment: "the Python environment that wick runs in"}) | files
+    """Return the files with the running code. A virtual environment and the source of wick are pinned as a whole."""
+    running = running_code().code
+    source = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    wholes = {source: SOURCE} if sys.prefix == sys.base_prefix else {sys.prefix: ENVIRONMENT, source: SOURCE}
+    pinned: dict[str, str] = {}
+    for path, what in wholes.items():
+        if _inside(path, home) and all(_inside(path, _identity(one)) is None for one in pinned):
+            pinned[path] = what
+    around = [_identity(path) for path in pinned]
+    others = {path: what for path, what in running.items() if all(_inside(path, one) is None for one in around)}
+    return ProcessFiles(others, pinned) | files
+
+
+def _leave_editable(root: str, home: Identity, protects: bool) -> None:
+    """Import nothing from the editable installs in a workspace; a ConfigError if something was imported from there."""
+    if aside.entries or aside.finders:
+        aside.workspaces.add(root)
+    for entry in aside.folders:
+        _check_links(entry, IMPORTED, root, home)
+        names = _inside(entry, home)
+        if names is None:
+            continue
+        if not protects or HEAVY.intersection(names):  # nothing is neutralised in these
+            raise _refusal(root, entry, IMPORTED)
+        sys.path[:] = [one for one in sys.path if one != entry]
+        if (root, entry) not in _reported:
+            _reported.add((root, entry))
+            logger.info("%s is in the workspace: no module is imported from there", entry)
+    if aside.workspaces:
+        check_loaded(root)
+
+
+def guard_editable(workspace: str | os.PathLike[str], protect: Iterable[str]) -> dict[str, list[str]]:
+    """Return options of a Local backend for a workspace with editable installs: what to protect, and fixed folders.
+
+    Protected are the names that Python imports from such a folder when it starts, before `wick` can leave it out. The
+    folder itself is fixed: it stays where it is, for a link in its place would lead past these names.
+    """
+    root = os.path.realpath(workspace)
+    home = _identity(root)
+    patterns, fixed = list[str](), list[str]()
+    for entry in aside.folders:
+        names = _inside(entry, home)
+        if names is None:
+            continue
+        existing = _existing(root, names)
+        if existing:
+            fixed.append("/".join(existing))
+        if len(existing) < len(names):  # nothing appears there, not even a link
+            patterns.append("".join(f"/{name}" for name in names[: len(existing) + 1]))
+        else:
+            place = "".join(f"/{name}" for name in names)
+            patterns += [f"{place}/{name}{end}" for name in startup_names() for end in ("", ".*")]
+    return {"protect": [*protect, *patterns], "fixed": fixed} if patterns else {}
+
+
+_reported: set[tuple[str, str]] = set()  # workspaces, and what was logged about each
+
+
+def _existing(root: str, names: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the names that lead to folders which exist."""
+    at = root
+    for depth, name in enumerate(names):
+        at = os.path.join(at, name)
+        if not os.path.isdir(at):
+            return names[:depth]
+    return names
 
 
 def _leave_path(home: Identity) -> None:
@@ -97,15 +185,10 @@ def find_module(name: str, folder: str | os.PathLike[str]) -> str:
 
     Python's own path comes first: `folder` is only for modules that are not found there.
     """
-    top = name.partition(":")[0].partition(".")[0]
-    for path in (None, [os.fspath(folder)]):
-        try:
-            found = PathFinder.find_spec(top, path)
-        except (ImportError, ValueError, AttributeError):
-            continue
-        if found is not None:
-            return found.origin or next(iter(found.submodule_search_locations or ()), "")
-    return ""
+    found = find_spec(name.partition(":")[0].partition(".")[0], folder)
+    if found is None:
+        return ""
+    return found.origin or next(iter(found.submodule_search_locations or ()), "")
 
 
 def find_packages(name: str, folder: str | os.PathLike[str]) -> list[str]:
@@ -115,9 +198,7 @@ def find_packages(name: str, folder: str | os.PathLike[str]) -> list[str]:
     names = name.partition(":")[0].split(".")
     for one in names:  # by its last name: a dotted one needs the packages around it loaded
         try:
-            spec = PathFinder.find_spec(one, path)
-            if spec is None and path is None:
-                spec = PathFinder.find_spec(one, [os.fspath(folder)])
+            spec = find_spec(one, folder) if path is None else PathFinder.find_spec(one, path)
         except (ImportError, ValueError, AttributeError):
             break
         if spec is None:
@@ -128,8 +209,13 @@ def find_packages(name: str, folder: str | os.PathLike[str]) -> list[str]:
 
 
 def check_loaded(workspace: str) -> None:
-    """Refuse a workspace from which a module was imported, by whatever module that was."""
-    root, apart = os.path.realpath(workspace), tuple(map(os.path.realpath, (sys.prefix, sys.base_prefix)))
+    """Refuse a workspace from which a module was imported, by whatever module that was.
+
+    Modules of the environment and of wick are left out where these are pinned as a whole.
+    """
+    root, source = os.path.realpath(workspace), os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    wholes = map(os.path.realpath, (sys.prefix, sys.base_prefix, source))
+    apart = [path for path in wholes if path != root and _is_below(path, root)]
     folders: dict[str, bool] = {}
     for name, module in list(sys.modules.items()):
         file = getattr(module, "__file__", None)
