@@ -1,8 +1,8 @@
 """Agents that work for an agent: one is waited for, one works in the background and has a question for the user."""
 
 from wick import Agent, Ask, Scripted, ToolCall, ToolUse, guard, tool
+from wick.capabilities._child_agents.definitions import Subagent
 from wick.capabilities.subagents import Subagents
-from wick.capabilities.subagents.definitions import Subagent
 from wick.decisions import Question
 from wick.events import Event
 

@@ -1,9 +1,9 @@
 """Subagents that share a budget with the agent above: whoever asks a model draws from one sum."""
 
 from wick import Agent, FunctionModel, Scripted, ToolCall
+from wick.capabilities._child_agents.definitions import Subagent
 from wick.capabilities.budget import Budget
 from wick.capabilities.subagents import Subagents
-from wick.capabilities.subagents.definitions import Subagent
 from wick.protocols import Request
 
 budget = Budget(tokens=4_000, reserve=2_000)

@@ -47,7 +47,7 @@ MORE = {  # what is public beside the names of `wick` itself
     "wick.stores.in_memory": ["InMemory"],
     "wick.stores.postgres": ["Postgres"],
     "wick.stores.sqlite": ["Sqlite"],
-    "wick.capabilities.subagents.definitions": ["Subagent"],
+    "wick.capabilities._child_agents.definitions": ["Subagent"],
 }
 GROUPS = {
     "Agents": ["Agent", "Result", "Limits", "Thread"],

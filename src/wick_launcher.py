@@ -2,8 +2,8 @@
 
 An editable install puts the folder of a project on `sys.path` (a path line in a `.pth` file), or a finder on
 `sys.meta_path`. That folder may be the workspace of an agent, which writes it. So both are removed before anything is
-imported that searches there: optional modules, and plugins of pydantic. `wick._internal.import_path` puts an entry back where a
-config names a module in it.
+imported that searches there: optional modules, and plugins of pydantic. `wick._internal.import_path` puts an entry
+back where a config names a module in it.
 
 Only `os` and `sys` are imported here before that.
 """

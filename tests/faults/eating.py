@@ -35,7 +35,7 @@ from kit import execute, user_of  # noqa: E402
 from programs import Programs  # noqa: E402
 from wick import Agent  # noqa: E402
 from wick._internal.zip_archives import unpack  # noqa: E402
-from wick.backends import daemon_client
+from wick.backends import daemon_client  # noqa: E402
 from wick.backends.local import Local  # noqa: E402
 from wick.errors import ConfigError, ModelError  # noqa: E402
 from wick.models.openai import OpenAI  # noqa: E402

@@ -48,7 +48,7 @@ from wick.models.scripted import FunctionModel
 from wick.protocols import Finish, ReasoningDelta, TextDelta, Usage
 from wick.server import Server
 from wick.server.agents.default_agent import EMBEDDED
-from wick.capabilities.subagents.definitions import Subagent
+from wick.capabilities._child_agents.definitions import Subagent
 
 
 class Slow:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from wick import Run, Thread, user
-from wick.capabilities._child_runs import SNAPSHOT, Job, Task, lasts, paused
+from wick.capabilities._child_agents.runs import SNAPSHOT, Job, Task, lasts, paused
 from wick.events import ChatModelStart, ToolEnd, ToolStart
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from kit import echo, execute
 from wick import tool
-from wick.capabilities.subagents.definitions import Subagent, definitions
+from wick.capabilities._child_agents.definitions import Subagent, definitions
 from wick.constants import SUBAGENT_BYTES
 from wick.errors import ConfigError
 

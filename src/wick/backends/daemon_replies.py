@@ -1,4 +1,4 @@
-"""What a wickd answers, checked against wick.workspace.results: it may run where commands do, so nothing it says is trusted."""
+"""Validation of replies from wickd against `wick.workspace.results`; it may run beside commands, so it is not trusted."""
 
 from __future__ import annotations
 

@@ -321,7 +321,8 @@ class State:
             fail(errno.EISDIR)
         tree.check_above(names)
         if len(data) > constants.STATE_FILE_BYTES:
-            said = f"{path} would have {len(data)} bytes; the most that a conversation keeps is {constants.STATE_FILE_BYTES}"
+            most = constants.STATE_FILE_BYTES
+            said = f"{path} would have {len(data)} bytes; the most that a conversation keeps is {most}"
             raise BackendError(said, "too_large")
         self._keep("/".join(names), data)
         self._touch(names)

@@ -10,7 +10,7 @@ from inspect import getdoc
 from typing import Any
 
 from wick.agent import SETTINGS
-from wick.capabilities.subagents.definitions import KEYS as DEFINITION
+from wick.capabilities._child_agents.definitions import KEYS as DEFINITION
 from wick.config.options_schema import (
     ANYTHING,
     MODEL,

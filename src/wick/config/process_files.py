@@ -7,8 +7,8 @@ An agent writes its workspace. Code that the process imports or runs would leave
 workspace is refused. Plain files that the process reads again are pinned: nothing in the workspace may change them. So
 are the virtual environment and the folder that wick is imported from.
 
-The command `wick` imports nothing from editable installs (`wick._internal.import_path`). The folder of one may be in a workspace:
-`guard_editable` returns what protects the names in it that Python imports before `wick` runs.
+The command `wick` imports nothing from editable installs (`wick._internal.import_path`). The folder of one may be in a
+workspace: `guard_editable` returns what protects the names in it that Python imports before `wick` runs.
 """
 
 from __future__ import annotations

@@ -5,8 +5,8 @@
     await program.close()
 
 `<program> hook` says where it stands, `<program> serve` reads `{"id", "event", …}` and writes `{"id", …}`; what an
-event tells and what an answer may say is in `wick.hook_programs.wick_protocol`. An answer `{"id", "error"}` says that the
-program could not decide. To use a tool, the event is `tool`, with `tool` and `args`, and the answer has an `output`.
+event has and what an answer may have is in `wick.hook_programs.wick_protocol`. An answer `{"id", "error"}` says that
+the program could not decide. To use a tool, the event is `tool`, with `tool` and `args`, and the answer has an `output`.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
-"""What a shell command would run, as far as that can be read without running it.
+"""Static analysis of shell commands: the programs they run and the files they write.
 
     script = read("timeout 60 make test > log")
     script.commands      timeout 60 make test · make test
     script.redirects     log, which is written
     script.opaque        why it cannot be known in full; nothing here
 
-Two readers parse a command: `wick.permissions.shell_syntax`, which is linear and knows where bash and dash differ, and
-`wick.permissions.shell_grammar`, which is tree-sitter's. Where they do not agree word for word, something may run that is not seen, and a
-command with an unknown name says so. A command without expansions must be the same to `wick.permissions.shell_lexer` as well.
+Two parsers read a command: `shell_syntax`, which is linear and knows where bash and dash differ, and `shell_grammar`,
+which uses tree-sitter. Where they do not agree word for word, the script has a command with an unknown name. A command
+without expansions must be the same to `shell_lexer` as well.
 """
 
 from __future__ import annotations

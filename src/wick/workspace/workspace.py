@@ -5,9 +5,9 @@
     workspace.edit("src/a.py", "x = 1", "x = 2")
     workspace.grep(r"x = \\d", "src")
 
-Every answer is one of wick.workspace.results, and what cannot be done is a BackendError: a sentence, and a code. What is later
-trusted or run (see PROTECTED) cannot be changed from here, and files that hold secrets cannot be read, whatever link
-leads to them.
+Every operation returns one of `wick.workspace.results` or raises a BackendError with a sentence and a code. Files that
+are later trusted or executed (see PROTECTED) cannot be changed from here, and files that hold secrets cannot be read,
+whatever link leads to them.
 """
 
 from __future__ import annotations

@@ -12,9 +12,9 @@ import pytest
 
 from keeping import KINDS, place
 from wick import Agent, Ask, FunctionModel, Scripted, Thread, ToolCall, ToolUse, assistant, guard, tool, user
+from wick.capabilities._child_agents.definitions import Subagent
 from wick.capabilities.sessions import Sessions
 from wick.capabilities.subagents import Subagents
-from wick.capabilities.subagents.definitions import Subagent
 from wick.errors import StoreError
 from wick.protocols import Queued, Store
 from wick.stores.held_thread import hold, release_leases

@@ -37,11 +37,11 @@ from wick import (
     tool,
     wrap,
 )
+from wick.capabilities._child_agents.definitions import Subagent
 from wick.capabilities.fallback import Fallback
 from wick.capabilities.recorder import Recorder
 from wick.capabilities.sessions import Sessions
 from wick.capabilities.subagents import Subagents
-from wick.capabilities.subagents.definitions import Subagent
 from wick.errors import ModelError
 from wick.hooks import Next
 from wick.protocols import Request

@@ -13,8 +13,8 @@ import pytest
 from serving import Hosted, events, eventually, hosted, talking
 from talkers import HELLO, Gate, agents, answer, echoing, get, names, say
 from wick import Agent, FunctionModel, ToolCall, assistant
+from wick.capabilities._child_agents.definitions import Subagent
 from wick.capabilities.subagents import Subagents
-from wick.capabilities.subagents.definitions import Subagent
 from wick.protocols import Request
 
 

@@ -12,9 +12,10 @@ from typing import Any
 
 # What is loaded in advance. A command finds it there, or else loads it by itself.
 LOADED = """
-wick.cli.commands.agents wick.cli.commands.approvals wick.cli.commands.doctor wick.cli.commands.hooks wick.cli.commands.mcp wick.cli.commands.new wick.cli.commands.replay
-wick.cli.commands.run wick.cli.commands.skills wick.cli.commands.threads wick.cli.host.local wick.cli.host.remote wick.models.demo wick.models.registry
-rich.console rich.table aiohttp yaml orjson opentelemetry.trace wick.capabilities.permissions wick.capabilities.tracing
+wick.cli.commands.agents wick.cli.commands.approvals wick.cli.commands.doctor wick.cli.commands.hooks
+wick.cli.commands.mcp wick.cli.commands.new wick.cli.commands.replay wick.cli.commands.run wick.cli.commands.skills
+wick.cli.commands.threads wick.cli.host.local wick.cli.host.remote wick.models.demo wick.models.registry rich.console
+rich.table aiohttp yaml orjson opentelemetry.trace wick.capabilities.permissions wick.capabilities.tracing
 """.split()
 
 

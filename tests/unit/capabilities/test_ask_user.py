@@ -14,10 +14,10 @@ import pytest
 from kit import User, calls, entries, events, result_of, results
 from wick import Agent, Allow, Block, Paused, Scripted, Thread, ToolCall, ToolUse, guard
 from wick.capabilities import ask_user as module
+from wick.capabilities._child_agents.definitions import Subagent
 from wick.capabilities.ask_user import AskUser, Inquiry, Terminal
 from wick.capabilities.sessions import Sessions
 from wick.capabilities.subagents import Subagents
-from wick.capabilities.subagents.definitions import Subagent
 from wick.errors import ConfigError
 from wick.protocols import Store
 from wick.stores.in_memory import InMemory

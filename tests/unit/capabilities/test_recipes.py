@@ -27,10 +27,10 @@ from wick import (
     tool,
     user,
 )
+from wick.capabilities._child_agents.definitions import Subagent
 from wick.capabilities.executables import Executables
 from wick.capabilities.recipes import Recipes
 from wick.capabilities.subagents import Subagents
-from wick.capabilities.subagents.definitions import Subagent
 from wick.capabilities.summarization import Summarization
 from wick.config import load
 from wick.decisions import Ask

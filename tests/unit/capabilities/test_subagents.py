@@ -27,11 +27,11 @@ from wick import (
     guard,
     tool,
 )
+from wick.capabilities._child_agents.definitions import Subagent
 from wick.capabilities.budget import Budget
 from wick.capabilities.limits import Limits
 from wick.capabilities.sessions import Sessions
 from wick.capabilities.subagents import Subagents
-from wick.capabilities.subagents.definitions import Subagent
 from wick.capabilities.todos import Todos
 from wick.errors import ConfigError, StoreError
 from wick.models.scripted import Reply
@@ -865,7 +865,7 @@ from wick import Agent, Scripted, ToolCall, tool
 from wick.capabilities.sessions import Sessions
 from wick.capabilities.subagents import Subagents
 from wick.stores.sqlite import Sqlite
-from wick.capabilities.subagents.definitions import Subagent
+from wick.capabilities._child_agents.definitions import Subagent
 
 folder, how = Path(sys.argv[1]), sys.argv[2]
 

@@ -1,7 +1,7 @@
-"""Talking with a small sh script in a container about one path, or two: what is there, and what is done with it.
+"""The protocol of a small sh script in a container that resolves one or two paths and then operates on them.
 
-The script goes from name to name and link to link as wick.workspace.rooted_folder does, and says what it found; then it does what it
-is told, line by line. Paths are arguments, never part of the script.
+The script resolves names and links as `wick.workspace.rooted_folder` does and reports what it found. Then it executes
+operations line by line. Paths are arguments, never part of the script.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""What an arithmetic expression comes to. Nothing in a text is ever run.
+"""Evaluation of arithmetic expressions. No text is ever executed.
 
     calculated("0.1 + 0.2")      "0.3"
     calculated("1/3 + 1/6")      "0.5"
     calculated("2 / 3")          "2/3 (about 0.666666666666667)"
     calculated("sqrt(2)")        "1.4142135623731"
 
-What is rational is exact (see wick.capabilities.builtins.arithmetic). The text, its nesting and the numbers on the way are bounded. What
-is wrong is a ToolError, a sentence that says where.
+Rational results are exact (see `wick.capabilities.builtins.arithmetic`). The text, its nesting and intermediate numbers
+are bounded. An invalid expression raises a ToolError that says where.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from typing import Any
 
 from wick._internal.frozen import thaw
 from wick._internal.worker_threads import in_thread
-from wick.capabilities._child_runs import OWN_ANSWER
+from wick.capabilities._child_agents.runs import OWN_ANSWER
 from wick.capabilities.recipes.files import EVENTS, Recipe, Watcher, find
 from wick.capability import Capability
 from wick.decisions import Block, Continue, Decision

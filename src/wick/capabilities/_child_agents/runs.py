@@ -17,7 +17,7 @@ from typing import Any
 
 from wick._internal.frozen import thaw
 from wick._internal.tasks import closing
-from wick.capabilities.subagents.definitions import Subagent
+from wick.capabilities._child_agents.definitions import Subagent
 from wick.capability import Capability
 from wick.errors import ConfigError, StoreError, ToolError, forget
 from wick.events import ChatModelStart, Event, SubagentEnd, SubagentStart, ToolStart

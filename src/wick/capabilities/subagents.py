@@ -13,8 +13,8 @@ from wick import constants
 from wick._internal.frozen import digest, thaw
 from wick._internal.prompt_text import one_line
 from wick._internal.tasks import end
-from wick.capabilities._child_runs import OPEN, Job, Task, brought, child, lasts, reason, work
-from wick.capabilities.subagents.definitions import Definition, Subagent, definitions
+from wick.capabilities._child_agents.definitions import Definition, Subagent, definitions
+from wick.capabilities._child_agents.runs import OPEN, Job, Task, brought, child, lasts, reason, work
 from wick.capability import Capability
 from wick.decisions import Continue, Stop
 from wick.errors import ConfigError, Paused, ToolError

@@ -1,0 +1,1 @@
+"""Agents that an agent starts: their definitions, and their runs; for subagents and recipes."""
