@@ -12,7 +12,7 @@ import pytest
 import wick_launcher
 from wick_launcher import NEEDED, project_name, set_aside
 
-PYPROJECT = tomllib.loads((Path(__file__).parent.parent / "pyproject.toml").read_text(encoding="utf-8"))
+PYPROJECT = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8"))
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Validation of replies from wickd against `wick.workspace.results`; it may run beside commands, so it is not trusted."""
+"""Validation of replies from wickd against `wick.workspace.results`; wickd may run beside commands, untrusted."""
 
 from __future__ import annotations
 

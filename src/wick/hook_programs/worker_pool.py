@@ -6,7 +6,7 @@
 
 `<program> hook` says where it stands, `<program> serve` reads `{"id", "event", …}` and writes `{"id", …}`; what an
 event has and what an answer may have is in `wick.hook_programs.wick_protocol`. An answer `{"id", "error"}` says that
-the program could not decide. To use a tool, the event is `tool`, with `tool` and `args`, and the answer has an `output`.
+the program could not decide. A tool call is the event `tool` with `tool` and `args`; its answer has an `output`.
 """
 
 from __future__ import annotations

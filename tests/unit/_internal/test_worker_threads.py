@@ -19,7 +19,7 @@ from wick._internal import worker_threads
 from wick._internal.worker_threads import abandoned, in_thread
 from wick.errors import Paused
 
-SOURCE = str(Path(__file__).parents[2] / "src")
+SOURCE = str(Path(__file__).parents[3] / "src")
 colour: ContextVar[str] = ContextVar("colour", default="none")
 
 
