@@ -35,7 +35,8 @@ from wick import constants
 from wick.backends.docker import Docker
 from wick.backends.local import Local
 from wick.errors import BackendError
-from wick.workspace.workspace import Workspace, rooted_folder
+from wick.workspace import rooted_folder
+from wick.workspace.workspace import Workspace
 
 LOCAL, BY_HAND, SERVED, CONTAINED, BY_SHELL = (50_000, 10_000, 2_000, 10_000, 100) if FULL else (400, 50, 15, 40, 2)
 RACES, CONTAINED_RACES = (10_000, 1_000) if FULL else (30, 6)

@@ -10,6 +10,7 @@ import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from pkgutil import iter_modules
 from textwrap import dedent
 from typing import Any
 
@@ -24,7 +25,7 @@ from kit import call, calls
 from wick import Agent, Capability, Scripted
 from wick.capabilities.budget import Budget
 from wick.capabilities.builtins import Builtins
-from wick.config import RINGS, load, options_schema
+from wick.config import RINGS, load, schema
 from wick.config.builder import BUILTIN
 from wick.constants import CONFIG_BYTES, CONFIG_DEPTH
 from wick.errors import ConfigError
@@ -193,7 +194,7 @@ def test_the_rings_stand_in_the_order_of_the_list(write: Any) -> None:
 
 
 def test_the_list_has_every_capability() -> None:
-    files = {path.stem for path in Path(wick.capabilities.__path__[0]).glob("[!_]*.py")}
+    files = {found.name for found in iter_modules(wick.capabilities.__path__) if not found.name.startswith("_")}
     assert files == {part.key for part in RINGS} - {"hooks"}
     for part in RINGS:
         if part.kind:
@@ -204,7 +205,7 @@ def test_the_list_has_every_capability() -> None:
 @pytest.mark.parametrize("part", [part for part in RINGS if part.kind], ids=lambda part: part.key)
 def test_every_option_of_a_capability_can_be_said(part: Any) -> None:
     """All that its constructor takes, but the backend, which is the agent's."""
-    forms = options_schema()["$defs"]["agent"]["properties"][part.key]["anyOf"]
+    forms = schema()["$defs"]["agent"]["properties"][part.key]["anyOf"]
     known = set().union(*(form.get("properties", {}) for form in forms))
     assert known >= {*inspect.signature(part.load()).parameters} - {"backend"}
 
@@ -750,7 +751,7 @@ def test_any_text_is_a_file_or_a_sentence(tmp_path_factory: pytest.TempPathFacto
         assert str(error).startswith(str(path)) and "\n" not in str(error)
     else:
         assert config.agents
-        jsonschema.validate(json.loads(json.dumps(yaml.safe_load(text), default=str)), options_schema())
+        jsonschema.validate(json.loads(json.dumps(yaml.safe_load(text), default=str)), schema())
 
 
 # -- for editors ----------------------------------------------------------------------------------------------------
@@ -782,8 +783,8 @@ BAD = [text for text, said in WRONG.items() if not SCHEMA_CANNOT.search(said)]
 
 @pytest.fixture(scope="module")
 def editor() -> jsonschema.Draft202012Validator:
-    jsonschema.Draft202012Validator.check_schema(options_schema())
-    return jsonschema.Draft202012Validator(options_schema())
+    jsonschema.Draft202012Validator.check_schema(schema())
+    return jsonschema.Draft202012Validator(schema())
 
 
 @pytest.mark.parametrize("text", GOOD, ids=lambda text: text[:40])
@@ -806,8 +807,8 @@ def test_most_bad_files_are_seen_by_an_editor() -> None:
 
 
 def test_the_schema_is_json_and_says_what_things_are_for(editor: jsonschema.Draft202012Validator) -> None:
-    made = json.loads(json.dumps(options_schema()))
-    assert made == options_schema()
+    made = json.loads(json.dumps(schema()))
+    assert made == schema()
     described = made["$defs"]["agent"]["properties"]
     assert all(part.get("description") for part in described.values())
 
@@ -826,9 +827,9 @@ def test_the_table_of_capabilities_is_the_order_of_the_rings() -> None:
 
 
 def test_every_key_is_in_the_docs() -> None:
-    for name in options_schema()["$defs"]["agent"]["properties"]:
+    for name in schema()["$defs"]["agent"]["properties"]:
         assert f"| `{name}` |" in PAGE
-    for form in options_schema()["$defs"]["agent"]["properties"]["backend"]["anyOf"]:
+    for form in schema()["$defs"]["agent"]["properties"]["backend"]["anyOf"]:
         said = PAGE.partition("\n## The backend\n")[2].partition("\n## ")[0]
         assert all(f"`{option}`" in said for option in form.get("properties", {}))
 

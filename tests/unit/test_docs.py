@@ -79,7 +79,8 @@ def codes(text: str) -> list[str]:
 
 def _capabilities() -> dict[str, list[type[wick.Capability]]]:
     """The capabilities, by the name of their file."""
-    modules = [import_module(f"wick.capabilities.{found.name}") for found in iter_modules(wick.capabilities.__path__)]
+    names = [found.name for found in iter_modules(wick.capabilities.__path__) if not found.name.startswith("_")]
+    modules = [import_module(f"wick.capabilities.{name}") for name in names]
     return {
         module.__name__.rpartition(".")[2]: [
             kind

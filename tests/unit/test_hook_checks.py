@@ -123,7 +123,7 @@ def test_what_was_expected_and_what_was_found_are_printed() -> None:
     assert first == "the hook 'look' takes 2 arguments, but before_tool_use gives it 1."
     assert expected == "  expected: async def look(use: ToolUse) -> Block | Ask | Stop | None"
     assert found.startswith("  found:    async def look(use: 'ToolUse', extra: 'str') -> 'Block | None'  (")
-    assert "test_signatures.py:" in found
+    assert "test_hook_checks.py:" in found
 
 
 @pytest.mark.parametrize(

@@ -18,12 +18,13 @@ from hypothesis import strategies as st
 
 from wick import constants
 from wick.errors import BackendError, MissingExtra
+from wick.workspace import grep
 from wick.workspace.globs import Glob
 from wick.workspace.grep import Grep, Ripgrep, Search, gnu_grep, ripgrep
 from wick.workspace.results import Matches
 from wick.workspace.rooted_folder import Beneath
 from wick.workspace.walk import Budget, DiskWalk, Rules
-from wick.workspace.workspace import Workspace, grep
+from wick.workspace.workspace import Workspace
 
 
 def needs(program: str) -> str:

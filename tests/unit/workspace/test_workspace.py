@@ -24,11 +24,12 @@ from hypothesis import strategies as st
 from wick import constants
 from wick.errors import BackendError
 from wick.wickd import zipapp
+from wick.workspace import file_ops, rooted_folder, walk
 from wick.workspace import text as texts
 from wick.workspace.protected import PROTECTED, Protected
 from wick.workspace.rooted_folder import Beneath
 from wick.workspace.text import content_of, edited, lines_of
-from wick.workspace.workspace import Workspace, file_ops, rooted_folder, walk, workspace
+from wick.workspace.workspace import Workspace
 
 FULL = bool(os.environ.get("WICK_FULL"))
 

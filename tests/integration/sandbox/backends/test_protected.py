@@ -14,11 +14,12 @@ from hypothesis import strategies as st
 from wick import constants
 from wick.backends.sandbox.protected_paths import COPIES, Cover, covers
 from wick.errors import BackendError
+from wick.workspace import auto_executed
 from wick.workspace.auto_executed import Entry, Folder, Index, plain_config
 from wick.workspace.git_config import find_trusted_paths
 from wick.workspace.protected import PROTECTED
 from wick.workspace.rooted_folder import Beneath
-from wick.workspace.workspace import Workspace, auto_executed
+from wick.workspace.workspace import Workspace
 
 CONFIG = "[core]\n\tbare = false\n"
 
