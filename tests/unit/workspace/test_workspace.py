@@ -24,7 +24,7 @@ from hypothesis import strategies as st
 from wick import constants
 from wick.errors import BackendError
 from wick.wickd import zipapp
-from wick.workspace import file_ops, rooted_folder, walk
+from wick.workspace import file_ops, rooted_folder, walk, workspace
 from wick.workspace import text as texts
 from wick.workspace.protected import PROTECTED, Protected
 from wick.workspace.rooted_folder import Beneath
