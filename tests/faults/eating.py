@@ -2,7 +2,7 @@
 
     python eating.py KIND MEGABYTES [FAULT]
 
-KIND is one of KINDS; with a FAULT the caps of wick and of its wickd are lifted first. The answer is one line of JSON:
+KIND is one of KINDS; with a FAULT the limits of wick and of its wickd are lifted first. The answer is one line of JSON:
 `{"grew": 1234567, "said": "…"}`. What wickd grew by is part of it.
 """
 
@@ -22,9 +22,9 @@ from wick import constants
 
 LIFTED = [name for name in vars(constants) if name.endswith(("_BYTES", "_CHARS", "_FRAMES")) and name != "HEAD_BYTES"]
 LIFT = f"""
-from wick import caps
+from wick import constants
 for name in {LIFTED!r}:
-    setattr(caps, name, getattr(caps, name) * 1000 if hasattr(caps, name) else 0)
+    setattr(constants, name, getattr(constants, name) * 1000 if hasattr(constants, name) else 0)
 """
 
 if sys.argv[3:] and __name__ == "__main__":  # before anybody has taken a cap from there
@@ -140,5 +140,5 @@ async def main(kind: str, size: int) -> None:
 
 if __name__ == "__main__":
     if sys.argv[3:]:
-        daemon_client._LAUNCH = daemon_client._LAUNCH.replace("from wick.backends", f"{LIFT}from wick.backends", 1)
+        daemon_client._LAUNCH = daemon_client._LAUNCH.replace("from wick.wickd", f"{LIFT}from wick.wickd", 1)
     asyncio.run(main(sys.argv[1], int(sys.argv[2]) * 1_000_000))

@@ -80,13 +80,17 @@ exec(LIFT)
 import uvicorn
 from contextlib import nullcontext
 from starlette.formparsers import MultiPartParser
-from wick.backends import daemon
-from wick.server import following, hub, refusing, service, sse, unread, uploads
+from wick.backends import daemon_client
+from wick.server import service
+from wick.server.http import middleware, spooling, uploads
+from wick.server.runs import followers, hub, sse
 from wick.server.routes import files, terminal
 from wick.stores import rows
 
-daemon._LAUNCH = daemon._LAUNCH.replace("from wick.backends", LIFT + "from wick.backends", 1)
-refusing.LARGE_BYTES = refusing.SMALL_BYTES = sse.PORTION_BYTES = unread.LARGE_BYTES = uploads.SMALL_BYTES = 10**12
+launch = daemon_client._LAUNCH
+daemon_client._LAUNCH = launch.replace("from wick.wickd", LIFT + "from wick.wickd", 1)
+assert daemon_client._LAUNCH != launch
+middleware.LARGE_BYTES = middleware.SMALL_BYTES = sse.PORTION_BYTES = spooling.LARGE_BYTES = uploads.SMALL_BYTES = 10**12
 rows.BATCH_BYTES = terminal.INPUT_BYTES = 10**12
 files.PIECE_BYTES = 10_000_000
 MultiPartParser.spool_max_size = 10**12
@@ -101,14 +105,14 @@ class Config(uvicorn.Config):
         super().__init__(*given, **{{**options, "ws_max_size": 10**12}})
 
 async def write(self, data):
-    self._daemon.send({{"op": "input", "target": self._id, "data": daemon.text64(data)}})
+    self._daemon.send({{"op": "input", "target": self._id, "data": daemon_client.text64(data)}})
 
 class Heavy(hub.Reader):
     def __init__(self, place):
         super().__init__(place)
         self.weight = b"x" * 500_000
 
-service.Service, uvicorn.Config, following.Reader, daemon.DaemonTerminal.write = Open, Config, Heavy, write
+service.Service, uvicorn.Config, followers.Reader, daemon_client.DaemonTerminal.write = Open, Config, Heavy, write
 """
 
 

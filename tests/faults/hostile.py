@@ -107,7 +107,7 @@ class Hooks:
 GROUP_ONLY = """
 import os, signal
 def plant():
-    from wick import processes
+    from wick.workspace import processes
     def end(self, seconds):
         processes.quietly(os.killpg, self.child, signal.SIGKILL) if self.child else None
         self.reap()
@@ -120,7 +120,7 @@ def plant():
 
 def plant_group_only(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every wickd that is started from here on ends process groups, and not families; nor do control groups."""
-    launch = daemon_client._LAUNCH.replace("from wick.backends", f"{GROUP_ONLY}plant()\nfrom wick.backends", 1)
+    launch = daemon_client._LAUNCH.replace("from wick.wickd", f"{GROUP_ONLY}plant()\nfrom wick.wickd", 1)
     assert "plant()" in launch
     monkeypatch.setattr(daemon_client, "_LAUNCH", launch)
     monkeypatch.setattr(cgroups, "controllers", dict)

@@ -44,8 +44,8 @@ def _patience(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def _launched_with(monkeypatch: pytest.MonkeyPatch, **seconds: float) -> None:
     """The wickd of this host gives commands that much time to end; a busy machine may need it."""
-    told = "from wick import caps\n" + "".join(f"caps.{name} = {value}\n" for name, value in seconds.items())
-    launch = daemons._LAUNCH.replace("from wick.backends", f"{told}from wick.backends", 1)
+    told = "from wick import constants\n" + "".join(f"constants.{name} = {value}\n" for name, value in seconds.items())
+    launch = daemons._LAUNCH.replace("from wick.wickd", f"{told}from wick.wickd", 1)
     assert told in launch
     monkeypatch.setattr(daemons, "_LAUNCH", launch)
 
