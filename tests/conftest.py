@@ -16,6 +16,8 @@ from pytest_asyncio import is_async_test
 
 import leaking
 
+pytest.register_assert_rewrite("conformance")  # test modules import their cases from there
+
 # A slow machine is not a bug, so nothing here has a deadline. CI generates the same examples every time;
 # at home they are new ones each run, and `make test-full` generates many more.
 settings.register_profile("home", deadline=None)
