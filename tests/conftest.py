@@ -29,8 +29,9 @@ settings.load_profile("full" if os.environ.get("WICK_FULL") else "ci" if os.envi
 
 
 SLOWEST = (  # files that take long: begun last, they would be waited for
-    "test_tour test_everywhere test_reference test_r1 test_ui test_page test_store_model test_crashes test_data_and_slides "
-    "test_r1_server test_properties test_r3 test_packaging test_chat test_models test_blocks test_bench test_site"
+    "test_tour test_everywhere test_reference test_r1 test_ui test_page test_store_model test_crashes "
+    "test_data_and_slides test_r1_server test_properties test_r3 test_packaging test_chat test_models test_blocks "
+    "test_bench test_site"
 ).split()
 
 
