@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from conformance.backends import CANNOT, ON_HOST, OnHost, Place, on_every_kind, refused, still
+from conformance.backends import CANNOT, OnHost, Place, on_every_host, on_every_kind, refused, still
 from wick.protocols import Backend, Protection, Terminal
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), on_every_kind]
@@ -37,6 +37,7 @@ async def test_a_backend_says_what_it_is(place: Place) -> None:
 
 CONFINED = {  # how much, by what, and whether each command needs the user's yes
     "local-bubblewrap": ("strong", "bubblewrap", False),
+    "local-landlock": ("weak", "landlock", False),
     "local-unsandboxed": ("none", "nothing", False),
     "docker-daemon": ("strong", "docker", False),
     "docker-exec": ("strong", "docker", False),
@@ -82,14 +83,14 @@ async def test_what_needs_it_starts_by_itself(place: Place) -> None:
     assert place.backend.status.state == "launched" and place.get("a.txt") == b"a"
 
 
-@pytest.mark.kinds(*ON_HOST)
+@on_every_host
 async def test_a_command_starts_the_backend_by_itself(place: OnHost) -> None:
     await place.backend.stop()
     assert (await place.backend.execute("echo well"))["stdout"] == "well\n"
     assert place.backend.status.state == "launched"
 
 
-@pytest.mark.kinds(*ON_HOST)
+@on_every_host
 async def test_stopping_ends_what_runs(place: OnHost) -> None:
     """A job, a terminal and a command: none goes on."""
     backend = place.backend

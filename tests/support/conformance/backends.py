@@ -195,6 +195,7 @@ Opens = Callable[[Path], AbstractAsyncContextManager[Place]]
 
 KINDS: dict[str, Opens] = {
     "local-bubblewrap": lambda folder: _local("local-bubblewrap", folder, "bubblewrap"),
+    "local-landlock": lambda folder: _local("local-landlock", folder, "landlock"),
     "local-unsandboxed": lambda folder: _local("local-unsandboxed", folder, "none"),
     "docker-daemon": lambda folder: _docker("docker-daemon", folder, "python"),
     "docker-exec": lambda folder: _docker("docker-exec", folder, "plain"),
@@ -206,15 +207,17 @@ KINDS: dict[str, Opens] = {
 CANNOT = {"state": {"execute": "unsupported", "background": "unsupported", "terminal": "unsupported"}}
 
 # Each of these is an implementation of its own: a mapping, a folder of the host, wickd in a container, a shell there.
-# The others differ in how commands are confined and how the engine is reached, and share the code for files.
+# OTHERS differ in how commands are confined and how the engine is reached, and share the code for files.
 PRIMARY = ("state", "local-unsandboxed", "docker-daemon", "docker-exec")
-LOCAL = ("local-bubblewrap", "local-unsandboxed")
+OTHERS = ("local-bubblewrap", "docker-tcp-engine", "local-landlock")
+LOCAL = ("local-bubblewrap", "local-landlock", "local-unsandboxed")
 DOCKER = ("docker-daemon", "docker-exec", "docker-tcp-engine")
 ON_HOST = (*LOCAL, *DOCKER)  # links and commands are there
 
 on_primary = pytest.mark.kinds(*PRIMARY)
 on_every_kind = pytest.mark.kinds(*KINDS)
 on_host = pytest.mark.kinds(*PRIMARY[1:])
+on_every_host = pytest.mark.kinds(*ON_HOST)
 on_both_greps = pytest.mark.kinds(*PRIMARY, "local-bubblewrap")  # in a sandbox, Local searches with ripgrep
 rows_in_turn = pytest.mark.kinds("state", in_turn=(PRIMARY[1:],))
 rows_on_both_greps_in_turn = pytest.mark.kinds("state", "local-bubblewrap", in_turn=(PRIMARY[1:],))
@@ -235,10 +238,22 @@ def is_selected(item: pytest.Item | pytest.Collector) -> bool:
     if call is None or mark is None:
         return True
     kind = call.params["opened"]
-    if kind in mark.args or (FULL and kind != "state"):
+    if FULL and kind != "state":
         return True
-    row = next((index for name, index in call.indices.items() if name != "opened"), 0)
-    return any(kind == group[row % len(group)] for group in mark.kwargs.get("in_turn", ()))
+    return kind in select_kinds(mark, find_row(item.get_closest_marker("parametrize"), call.params))
+
+
+def select_kinds(mark: pytest.Mark, row: int) -> set[str]:
+    """Return the kinds that this row of parameters runs on."""
+    return {*mark.args, *(group[row % len(group)] for group in mark.kwargs.get("in_turn", ()))}
+
+
+def find_row(mark: pytest.Mark | None, params: dict[str, object]) -> int:
+    """Return the number of the row with these parameters."""
+    if mark is None:
+        return 0
+    names, rows = mark.args
+    return [*rows].index(params[names] if isinstance(names, str) else tuple(params[name] for name in names))
 
 
 def open_kinds(*kinds: str) -> Any:

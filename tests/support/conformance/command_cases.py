@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
-from conformance.backends import SECRET, OnHost, refused, rows_on_host_in_turn, still
+from conformance.backends import SECRET, OnHost, on_every_host, refused, rows_on_host_in_turn, still
 from wick import caps
 from wick.protocols import Backend, Terminal
 
+# How processes are ended and kept apart differs with the sandbox: those cases are marked `on_every_host`.
 pytestmark = [
     pytest.mark.asyncio(loop_scope="module"),
     pytest.mark.kinds("local-bubblewrap", "docker-daemon", "docker-exec"),
@@ -146,6 +147,7 @@ async def test_the_environment(place: OnHost) -> None:
     assert "PATH=/" in done["stdout"]
 
 
+@on_every_host
 async def test_the_environment_of_wick_is_not_the_commands(place: OnHost) -> None:
     done = await place.backend.execute("env; cat /proc/self/environ | tr '\\000' '\\n'")
     assert "PATH=" in done["stdout"] and SECRET not in done["stdout"] + done["stderr"]
@@ -206,6 +208,7 @@ async def test_output_that_just_fits_is_whole(place: OnHost) -> None:
 # -- when it ends ---------------------------------------------------------------------------------------------------
 
 
+@on_every_host
 async def test_the_time_limit(place: OnHost) -> None:
     start = time.monotonic()
     done = await place.backend.execute(f"echo so far; {BEATS}", timeout=4.5)
@@ -215,6 +218,7 @@ async def test_the_time_limit(place: OnHost) -> None:
     await still(place)
 
 
+@on_every_host
 async def test_a_command_that_does_not_want_to_end(place: OnHost) -> None:
     done = await place.backend.execute(f"trap '' TERM INT HUP; {BEATS}", timeout=0.3)
     assert done["exit_code"] == 124
@@ -232,6 +236,7 @@ async def test_a_time_limit_that_makes_no_sense(place: OnHost) -> None:
         assert place.paths() == set(), timeout
 
 
+@on_every_host
 async def test_cancelling_ends_the_command(place: OnHost) -> None:
     running = asyncio.create_task(place.backend.execute(f"({BEATS}) & {BEATS}"))
     await until(lambda: "beat" in place.paths())
@@ -242,12 +247,14 @@ async def test_cancelling_ends_the_command(place: OnHost) -> None:
     assert (await place.backend.execute("echo well"))["stdout"] == "well\n"
 
 
+@on_every_host
 async def test_a_child_in_the_background_ends_with_the_command(place: OnHost) -> None:
     done = await asyncio.wait_for(place.backend.execute(f"({BEATS}) & echo done"), SOON)
     assert (done["stdout"], done["exit_code"]) == ("done\n", 0)
     await still(place)
 
 
+@on_every_host
 async def test_a_child_that_goes_away_ends_with_the_command(place: OnHost) -> None:
     command = f"setsid sh -c '{BEATS}' >/dev/null 2>&1 </dev/null & sleep 0.2; echo done"
     done = await asyncio.wait_for(place.backend.execute(command), SOON)
@@ -278,6 +285,7 @@ async def test_commands_leave_nothing_else_in_the_workspace(place: OnHost) -> No
 
 MOVES = {  # what of it is moved aside, where commands and those who trust the files share a machine
     "local-bubblewrap": [".env", ".git/hooks", ".wick"],
+    "local-landlock": [".env", ".git/hooks", ".wick"],
     "local-unsandboxed": [".env", ".git/hooks", ".wick"],
     "docker-daemon": [".env", ".git/hooks", ".wick"],
     "docker-exec": [".env", ".git/hooks", ".wick"],
@@ -285,6 +293,7 @@ MOVES = {  # what of it is moved aside, where commands and those who trust the f
 }
 
 
+@on_every_host
 async def test_what_a_command_makes_that_is_protected(place: OnHost) -> None:
     """It is moved aside and named, or else the file tools still do not touch it."""
     command = "mkdir -p .git/hooks .wick; echo a=1 > .env; echo x > .git/hooks/pre-commit; echo y > ok.txt"
@@ -358,6 +367,7 @@ async def test_a_job(place: OnHost) -> None:
     assert (await backend.job_output(job["id"]))["output"] == "one\ntwo\n"
 
 
+@on_every_host
 async def test_a_job_is_ended(place: OnHost) -> None:
     job = await place.backend.background(f"({BEATS}) & {BEATS}")
     await until(lambda: "beat" in place.paths())
@@ -446,6 +456,7 @@ async def test_a_terminal_interrupts(place: OnHost) -> None:
     await terminal.close()
 
 
+@on_every_host
 async def test_closing_a_terminal_ends_what_runs_in_it(place: OnHost) -> None:
     terminal = await place.backend.terminal()
     await terminal.write(f"{BEATS}\n".encode())
@@ -458,6 +469,7 @@ async def test_closing_a_terminal_ends_what_runs_in_it(place: OnHost) -> None:
             pass
 
 
+@on_every_host
 async def test_the_environment_of_wick_is_not_the_terminals(place: OnHost) -> None:
     terminal = await place.backend.terminal()
     await terminal.write(b"env; echo done-$((1 + 1))\n")
