@@ -208,7 +208,6 @@ async def test_output_that_just_fits_is_whole(place: OnHost) -> None:
 # -- when it ends ---------------------------------------------------------------------------------------------------
 
 
-@on_every_host
 async def test_the_time_limit(place: OnHost) -> None:
     start = time.monotonic()
     done = await place.backend.execute(f"echo so far; {BEATS}", timeout=4.5)
