@@ -507,6 +507,7 @@ SHARED = {
     *("a tool that is not there", "a tool with an odd name"),
     *("a control character", "invalid UTF-8", "half a character", "a deep event"),
     *("an event that is a number", "an event that is a text", "an error before the finish", "text that is a number"),
+    *("negative usage", "usage in words"),
     *("huge usage", "usage beyond JSON's numbers", "events of nothing for ever", "reset before the end", "two ends"),
 }
 ONLY = {"calls in the old form": ["openai"], "calls in both forms": ["openai"]}  # other formats have one form
@@ -518,11 +519,12 @@ def clients_for(name: str) -> list[str]:
         return ONLY[name]
     stages = {stage for stage, _ in FAULTS[name].fault.steps}
     is_shared = name in SHARED or (name not in PARSED and not stages & {"reply", "events"})
-    return [in_turn(FAULTS, name)] if is_shared and not FULL else [*CLIENTS]
+    return one_in_turn(FAULTS, name) if is_shared else [*CLIENTS]
 
 
-def in_turn(names: Iterable[str], name: str) -> str:
-    return [*CLIENTS][[*names].index(name) % len(CLIENTS)]
+def one_in_turn(names: Iterable[str], name: str) -> list[str]:
+    """Return one client, or all of them for `make test-full`."""
+    return [*CLIENTS] if FULL else [[*CLIENTS][[*names].index(name) % len(CLIENTS)]]
 
 
 def each_fault(names: Iterable[str], clients: Callable[[str], list[str]] = clients_for) -> Any:
@@ -584,7 +586,7 @@ def check_failure(error: BaseException | None, kind: Kind) -> None:
 PASSING = [name for name, kind in FAULTS.items() if kind.retryable and not kind.retry_after]
 
 
-@each_fault(PASSING, lambda name: [in_turn(PASSING, name)])  # `Retry` is the same for all clients
+@each_fault(PASSING, lambda name: one_in_turn(PASSING, name))  # `Retry` is the same for all clients
 async def test_a_fault_that_passes_is_overcome(client: Client, server: ScriptedServer, name: str) -> None:
     """Asked again, the model says it all, once: nothing of its first attempt is left."""
     script = server.script(Answer(ADDS, FAULTS[name].fault), ADDS, SAYS)
@@ -599,7 +601,7 @@ async def test_a_fault_that_passes_is_overcome(client: Client, server: ScriptedS
 LAST = [*FAULTS][:: 1 if FULL else 8]
 
 
-@each_fault(LAST, lambda name: [in_turn(LAST, name)])  # what a fault does to a reply is tried by `test_fault`
+@each_fault(LAST, lambda name: one_in_turn(LAST, name))  # what a fault does to a reply is tried by `test_fault`
 async def test_fault_in_the_last_reply(client: Client, server: ScriptedServer, name: str) -> None:
     script = server.script(ADDS, Answer(SAYS, FAULTS[name].fault), BYE, BYE)  # it may be asked again by itself
     model = client(script, limits=TimeLimits(**FAULTS[name].limits))
@@ -668,7 +670,9 @@ async def test_end_at_every_byte(client: Client, server: ScriptedServer, what: s
 BROKEN = ["ends by closing", "closed", "reset"]  # HTTP tells the clients
 
 
-@pytest.mark.parametrize(("client", "how"), [*zip(CLIENTS, BROKEN, strict=True)], indirect=["client"])
+@pytest.mark.parametrize(
+    ("client", "how"), [(name, how) for how in BROKEN for name in one_in_turn(BROKEN, how)], indirect=["client"]
+)
 @pytest.mark.parametrize("what", STREAMS)
 async def test_cut_at_every_byte(client: Client, server: ScriptedServer, what: str, how: str) -> None:
     await cut_at_every_byte(client, server, STREAMS[what], how)
