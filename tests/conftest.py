@@ -16,6 +16,8 @@ from pytest_asyncio import is_async_test
 
 import leaking
 
+pytest.register_assert_rewrite("conformance")  # test modules import their cases from there
+
 # A slow machine is not a bug, so nothing here has a deadline. CI generates the same examples every time;
 # at home they are new ones each run, and `make test-full` generates many more.
 settings.register_profile("home", deadline=None)
@@ -27,8 +29,9 @@ settings.load_profile("full" if os.environ.get("WICK_FULL") else "ci" if os.envi
 
 
 SLOWEST = (  # files that take long: begun last, they would be waited for
-    "test_tour test_everywhere test_reference test_r1 test_ui test_page test_model test_crashes test_data_and_slides "
-    "test_r1_server test_properties test_r3 test_packaging test_chat test_models test_blocks test_bench test_site"
+    "test_tour test_everywhere test_reference test_r1 test_ui test_page test_store_model test_crashes "
+    "test_data_and_slides test_r1_server test_properties test_r3 test_packaging test_chat test_models test_blocks "
+    "test_bench test_site"
 ).split()
 
 

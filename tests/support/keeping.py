@@ -21,7 +21,6 @@ from wick.protocols import Lease, Store
 from wick.stores.in_memory import InMemory
 from wick.stores.sqlite import Sqlite
 
-KINDS = ("in_memory", "sqlite", "postgres")
 SHARED = ("sqlite", "postgres")  # several stores, in several processes, can be one
 
 

@@ -1,8 +1,9 @@
 """What every client of a model's server must do, whatever the server does.
 
-Each test runs against every client, over a scripted server that speaks its wire format and refuses what the vendor
-would refuse. Where something goes wrong, a whole agent with a tool runs: it has exactly one outcome, its tool is never
-used on what the model did not say, its thread can be gone on with, and no connection stays behind.
+Each test runs over a scripted server that speaks a client's wire format and refuses what the vendor would refuse. It
+runs against every client, except for faults in code that all clients share (`clients_for`). Where something goes
+wrong, a whole agent with a tool runs: it has exactly one outcome, its tool is never used on what the model did not say,
+its thread can be continued, and no connection stays behind.
 """
 
 from __future__ import annotations
@@ -259,21 +260,21 @@ async def test_reasoning_goes_back_to_a_chat_server_that_wants_it(server: Script
     assert not script.refusals
 
 
-@pytest.mark.parametrize("tokens", [Tokens(100, 20), Tokens(100, 20, 60, 15), Tokens(0, 0), Tokens(10**9, 10**6)])
-async def test_usage(client: Client, server: ScriptedServer, tokens: Tokens) -> None:
-    trial = await attempt(client(server.script(replace(ADDS, tokens=tokens), replace(SAYS, tokens=Tokens(7, 3)))))
-    assert trial.result is not None
-    assert trial.result.usage == Usage(tokens.input + 7, tokens.output + 3, tokens.cached, tokens.reasoning)
+async def test_usage(client: Client, server: ScriptedServer) -> None:
+    for tokens in (Tokens(100, 20), Tokens(100, 20, 60, 15), Tokens(0, 0), Tokens(10**9, 10**6)):
+        trial = await attempt(client(server.script(replace(ADDS, tokens=tokens), replace(SAYS, tokens=Tokens(7, 3)))))
+        assert trial.result is not None
+        assert trial.result.usage == Usage(tokens.input + 7, tokens.output + 3, tokens.cached, tokens.reasoning)
 
 
-@pytest.mark.parametrize(
-    ("finish", "reason"),
-    [("stop", "completed"), ("length", "finish reason: length"), ("content_filter", "finish reason: content_filter")],
-)
-async def test_stop_reasons(client: Client, server: ScriptedServer, finish: str, reason: str) -> None:
-    trial = await attempt(client(server.script(replace(SAYS, finish=finish))))
-    assert trial.result is not None and trial.result.reason == reason
-    assert trial.result.text == SAYS.text
+STOPS = {"stop": "completed", "length": "finish reason: length", "content_filter": "finish reason: content_filter"}
+
+
+async def test_stop_reasons(client: Client, server: ScriptedServer) -> None:
+    for finish, reason in STOPS.items():
+        trial = await attempt(client(server.script(replace(SAYS, finish=finish))))
+        assert trial.result is not None and trial.result.reason == reason
+        assert trial.result.text == SAYS.text
 
 
 # -- what is sent ---------------------------------------------------------------------------------------------------
@@ -356,10 +357,10 @@ CHOICES: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("choice", CHOICES)
-async def test_tool_choice(client: Client, server: ScriptedServer, choice: str) -> None:
-    body = await sent(client, server, settings={"tool_choice": choice})
-    assert body["tool_choice"] == CHOICES[choice][client.wire.name]
+async def test_tool_choice(client: Client, server: ScriptedServer) -> None:
+    for choice, expected in CHOICES.items():
+        body = await sent(client, server, settings={"tool_choice": choice})
+        assert body["tool_choice"] == expected[client.wire.name]
 
 
 async def test_calls_one_after_the_other(client: Client, server: ScriptedServer) -> None:
@@ -491,13 +492,59 @@ async def test_a_server_that_is_not_there(client: Client) -> None:
 
 BIG = [name for name in FAULTS if any(word in name for word in ("without end", "20 MB", "bomb", "huge error"))]
 
+# Faults in bytes occur in the code for HTTP and for server-sent events, which all clients share, except for these:
+# the client's parser of events decides their outcome.
+PARSED = {
+    *("400", "200 with an error", "no names of events", "more after the end", "a wrong byte"),
+}
+# Faults in events and in the reply that all clients have the same code for: where JSON and numbers are decoded, where
+# arguments are parsed, where tools are looked up, and where the end of a connection is noticed.
+SHARED = {
+    *("arguments with NaN", "arguments with a key twice", "arguments in a list", "arguments in a text"),
+    *("arguments twice", "arguments with more behind", "arguments in a fence", "arguments of other types"),
+    *("an argument missing", "an argument too many", "a huge number", "deep arguments", "arguments of 5 MB"),
+    *("arguments with half a character", "no arguments at the length", "two hundred calls"),
+    *("a tool that is not there", "a tool with an odd name"),
+    *("a control character", "invalid UTF-8", "half a character", "a deep event"),
+    *("an event that is a number", "an event that is a text", "an error before the finish", "text that is a number"),
+    *("negative usage", "usage in words"),
+    *("huge usage", "usage beyond JSON's numbers", "events of nothing for ever", "reset before the end", "two ends"),
+}
+ONLY = {"calls in the old form": ["openai"], "calls in both forms": ["openai"]}  # other formats have one form
 
-@pytest.mark.parametrize("name", [name for name in FAULTS if name not in BIG])
+
+def clients_for(name: str) -> list[str]:
+    """Return every client for a fault that reaches its parser, else one of them in turn."""
+    if name in ONLY:
+        return ONLY[name]
+    stages = {stage for stage, _ in FAULTS[name].fault.steps}
+    is_shared = name in SHARED or (name not in PARSED and not stages & {"reply", "events"})
+    return one_in_turn(FAULTS, name) if is_shared else [*CLIENTS]
+
+
+def one_in_turn(names: Iterable[str], name: str) -> list[str]:
+    """Return one client, or all of them for `make test-full`."""
+    return [*CLIENTS] if FULL else [[*CLIENTS][[*names].index(name) % len(CLIENTS)]]
+
+
+def each_fault(names: Iterable[str], clients: Callable[[str], list[str]] = clients_for) -> Any:
+    """Parametrize a test with these faults, each with its clients."""
+    pairs = [(client, name) for name in names for client in clients(name)]
+    return pytest.mark.parametrize(("client", "name"), pairs, indirect=["client"])
+
+
+def test_every_fault_has_a_client() -> None:
+    assert not (PARSED | SHARED | ONLY.keys()) - FAULTS.keys()
+    used = [client for name in FAULTS for client in clients_for(name)]
+    assert all(used.count(client) > len(FAULTS) / 2 for client in CLIENTS)
+
+
+@each_fault(name for name in FAULTS if name not in BIG)
 async def test_fault(client: Client, server: ScriptedServer, name: str) -> None:
     await overcome(client, server, FAULTS[name])
 
 
-@pytest.mark.parametrize("name", BIG)
+@each_fault(BIG)
 async def test_memory_is_bounded(client: Client, server: ScriptedServer, name: str) -> None:
     await attempt(client(server.script(ADDS, SAYS)))  # what is loaded lazily does not count
     tracemalloc.start()
@@ -539,7 +586,7 @@ def check_failure(error: BaseException | None, kind: Kind) -> None:
 PASSING = [name for name, kind in FAULTS.items() if kind.retryable and not kind.retry_after]
 
 
-@pytest.mark.parametrize("name", PASSING)
+@each_fault(PASSING, lambda name: one_in_turn(PASSING, name))  # `Retry` is the same for all clients
 async def test_a_fault_that_passes_is_overcome(client: Client, server: ScriptedServer, name: str) -> None:
     """Asked again, the model says it all, once: nothing of its first attempt is left."""
     script = server.script(Answer(ADDS, FAULTS[name].fault), ADDS, SAYS)
@@ -551,7 +598,10 @@ async def test_a_fault_that_passes_is_overcome(client: Client, server: ScriptedS
     assert len(trial.thread.messages) == 4
 
 
-@pytest.mark.parametrize("name", [*FAULTS][:: 1 if FULL else 8])
+LAST = [*FAULTS][:: 1 if FULL else 8]
+
+
+@each_fault(LAST, lambda name: one_in_turn(LAST, name))  # what a fault does to a reply is tried by `test_fault`
 async def test_fault_in_the_last_reply(client: Client, server: ScriptedServer, name: str) -> None:
     script = server.script(ADDS, Answer(SAYS, FAULTS[name].fault), BYE, BYE)  # it may be asked again by itself
     model = client(script, limits=TimeLimits(**FAULTS[name].limits))
@@ -611,10 +661,24 @@ CUTS: dict[str, Callable[[int], Fault]] = {
 STREAMS = {"call": SMALL, "text": replace(SAYS, text="5 ✓")}
 
 
-@pytest.mark.parametrize("how", CUTS)
+@pytest.mark.parametrize("client", CLIENTS, indirect=True)
+@pytest.mark.parametrize("what", STREAMS)
+async def test_end_at_every_byte(client: Client, server: ScriptedServer, what: str) -> None:
+    await cut_at_every_byte(client, server, STREAMS[what], "ends")
+
+
+BROKEN = ["ends by closing", "closed", "reset"]  # HTTP tells the clients
+
+
+@pytest.mark.parametrize(
+    ("client", "how"), [(name, how) for how in BROKEN for name in one_in_turn(BROKEN, how)], indirect=["client"]
+)
 @pytest.mark.parametrize("what", STREAMS)
 async def test_cut_at_every_byte(client: Client, server: ScriptedServer, what: str, how: str) -> None:
-    reply = STREAMS[what]
+    await cut_at_every_byte(client, server, STREAMS[what], how)
+
+
+async def cut_at_every_byte(client: Client, server: ScriptedServer, reply: Reply, how: str) -> None:
     stream, finish = await stream_bytes(client, server, reply)
     step = 1 if FULL else 11 if how == "ends" else 37
     edges = (place + 1 for place, byte in enumerate(stream) if byte == ord("\n") and how == "ends")

@@ -1,10 +1,20 @@
-"""The backends that the conformance tests run over, and a workspace of each to try them in.
+"""The kinds of backends that the conformance cases run on, and the rule that selects the kinds for each case.
 
-    opened, place = backends.opened, backends.place      in a test module: every kind in turn
+The cases are in `file_cases`, `command_cases` and `backend_cases`. Each tier of the tests has a conftest with its own
+kinds, and modules that import the cases:
+
+    opened = open_kinds("state")                         in conftest.py
+    from conformance.file_cases import *                 in test_backend_files.py
 
 A kind is opened once for a module, and its workspace emptied before each test. A `Place` reaches into the workspace
-past the backend: by the host's own file system, or by the mapping of a `State`. What a kind cannot do stands in
-`CANNOT`.
+past the backend: by the host's own file system, or by the mapping of a `State`. `CANNOT` lists the operations that a
+kind does not support.
+
+A case does not run on every kind, because most kinds share most of their code (see docs/decisions/0030). The marker
+`kinds` names the kinds of a case:
+
+    kinds("state", "docker-exec")                        on both
+    kinds("state", in_turn=(LOCAL, DOCKER))              on State, and each row of parameters on one kind of each group
 """
 
 from __future__ import annotations
@@ -13,7 +23,7 @@ import asyncio
 import base64
 import os
 import shutil
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
@@ -29,6 +39,7 @@ from wick.backends.state import State
 from wick.errors import BackendError
 from wick.protocols import Backend
 
+FULL = bool(os.environ.get("WICK_FULL"))
 SECRET = "sk-planted-0123456789"  # in wick's own environment, where no command may see it
 BESIDE = "by-the-side"  # the name by which tests reach into a workspace, so that a trace tells them from the backend
 CONTAINER_USER = 1000  # unless the tests run as somebody who is not root
@@ -184,6 +195,7 @@ Opens = Callable[[Path], AbstractAsyncContextManager[Place]]
 
 KINDS: dict[str, Opens] = {
     "local-bubblewrap": lambda folder: _local("local-bubblewrap", folder, "bubblewrap"),
+    "local-landlock": lambda folder: _local("local-landlock", folder, "landlock"),
     "local-unsandboxed": lambda folder: _local("local-unsandboxed", folder, "none"),
     "docker-daemon": lambda folder: _docker("docker-daemon", folder, "python"),
     "docker-exec": lambda folder: _docker("docker-exec", folder, "plain"),
@@ -194,16 +206,68 @@ KINDS: dict[str, Opens] = {
 # What a kind cannot do, and the code it says so with. All other kinds can do everything.
 CANNOT = {"state": {"execute": "unsupported", "background": "unsupported", "terminal": "unsupported"}}
 
-ON_HOST = [kind for kind in KINDS if kind != "state"]  # links and commands are there
+# Each of these is an implementation of its own: a mapping, a folder of the host, wickd in a container, a shell there.
+# OTHERS differ in how commands are confined and how the engine is reached, and share the code for files.
+PRIMARY = ("state", "local-unsandboxed", "docker-daemon", "docker-exec")
+OTHERS = ("local-bubblewrap", "docker-tcp-engine", "local-landlock")
+LOCAL = ("local-bubblewrap", "local-landlock", "local-unsandboxed")
+DOCKER = ("docker-daemon", "docker-exec", "docker-tcp-engine")
+ON_HOST = (*LOCAL, *DOCKER)  # links and commands are there
+
+on_primary = pytest.mark.kinds(*PRIMARY)
+on_every_kind = pytest.mark.kinds(*KINDS)
+on_host = pytest.mark.kinds(*PRIMARY[1:])
+on_every_host = pytest.mark.kinds(*ON_HOST)
+on_both_greps = pytest.mark.kinds(*PRIMARY, "local-bubblewrap")  # in a sandbox, Local searches with ripgrep
+rows_in_turn = pytest.mark.kinds("state", in_turn=(PRIMARY[1:],))
+rows_on_both_greps_in_turn = pytest.mark.kinds("state", "local-bubblewrap", in_turn=(PRIMARY[1:],))
+rows_on_host_in_turn = pytest.mark.kinds(in_turn=(LOCAL, DOCKER))
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module", params=[*KINDS])
-async def opened(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Place]:
-    with _planted(), pytest.MonkeyPatch.context() as patience:
-        patience.setattr(constants, "DAEMON_SECONDS", 60.0)  # on a busy machine it may have no processor for a while
-        patience.setattr(constants, "DAEMON_GRACE_SECONDS", 60.0)
-        async with KINDS[request.param](tmp_path_factory.mktemp(request.param)) as place:
-            yield place
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report() -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    """Select the conformance cases. A conftest with kinds imports this hook."""
+    report = yield
+    report.result = [node for node in report.result if is_selected(node)]
+    return report
+
+
+def is_selected(item: pytest.Item | pytest.Collector) -> bool:
+    """Return True unless this is a conformance case for other kinds of backends than its own."""
+    call, mark = getattr(item, "callspec", None), item.get_closest_marker("kinds")
+    if call is None or mark is None:
+        return True
+    kind = call.params["opened"]
+    if FULL and kind != "state":
+        return True
+    return kind in select_kinds(mark, find_row(item.get_closest_marker("parametrize"), call.params))
+
+
+def select_kinds(mark: pytest.Mark, row: int) -> set[str]:
+    """Return the kinds that this row of parameters runs on."""
+    return {*mark.args, *(group[row % len(group)] for group in mark.kwargs.get("in_turn", ()))}
+
+
+def find_row(mark: pytest.Mark | None, params: dict[str, object]) -> int:
+    """Return the number of the row with these parameters."""
+    if mark is None:
+        return 0
+    names, rows = mark.args
+    return [*rows].index(params[names] if isinstance(names, str) else tuple(params[name] for name in names))
+
+
+def open_kinds(*kinds: str) -> Any:
+    """Return the fixture `opened`: the workspace of each of these kinds in turn."""
+
+    @pytest_asyncio.fixture(name="opened", scope="module", loop_scope="module", params=kinds)
+    async def opened(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Place]:
+        with _planted(), pytest.MonkeyPatch.context() as patience:
+            patience.setattr(caps, "DAEMON_SECONDS", 60.0)  # on a busy machine it may have no processor for a while
+            patience.setattr(caps, "DAEMON_GRACE_SECONDS", 60.0)
+            async with KINDS[request.param](tmp_path_factory.mktemp(request.param)) as place:
+                yield place
+
+    return opened
 
 
 @contextmanager
@@ -227,9 +291,6 @@ async def still(place: Place, path: str = "beat") -> None:
         size = -1
         while size != (size := len(place.get(path)) if path in place.paths() else 0):
             await asyncio.sleep(0.5)
-
-
-on_host = pytest.mark.parametrize("opened", ON_HOST, indirect=True, scope="module")
 
 
 async def refused(code: str, doing: Awaitable[object]) -> BackendError:

@@ -1,4 +1,4 @@
-"""Files in a mapping: how they are kept, and how much. What they answer is in tests/conformance."""
+"""Files in a mapping: how they are kept, and how much. The answers of operations are in tests/unit/conformance."""
 
 from __future__ import annotations
 

@@ -158,266 +158,113 @@ def acts(said: str) -> list[tuple[str, dict[str, Any]]]:
     return [(act.tool, act.args) for job in understand(said) for act in job.acts]
 
 
-# -- every request in many words ------------------------------------------------------------------------------------
+# -- every request in several words ---------------------------------------------------------------------------------
+
+# The sentences of the tour, the guide, the web interface and its tests, and for each ability another shape of a
+# sentence: an order, a question, a command line, a name in quotes.
 
 LIST = """
 list the files
-List all files, please.
 What files are here?
-what's in this folder?
-Which files do you have?
-Please show me what files there are
-LIST FILES
-I'd like to see all the files
-can you tell me which files exist?
+What is in this folder?
 would you mind listing the files?
-give me a list of files
-do you see any files?
-Hi! Quick question: what files are there?
-Could you show the workspace?
-ls
 ls -la
-files
 """
 LIST_DOCS = """
 list the files in docs
-ls docs
-list 'docs'
-Could you list the files in the folder docs?
 what is in the docs folder?
-show the contents of the directory `docs`
-What do we have in the folder `docs`?
-look at the files in docs
-which files are in 'docs'?
+ls docs
 """
 READ = """
 read notes.txt
-Read the file notes.txt, please
 What's in notes.txt?
-what does notes.txt say?
 Show me the contents of `notes.txt`
-open "notes.txt"
+Show me notes.txt
 cat notes.txt
-Could you please read notes.txt for me?
-notes.txt
-let me see 'notes.txt'
-take a look at notes.txt
-I want to read notes.txt.
-tell me what notes.txt says
-How does notes.txt begin?
-read: notes.txt
-check what is in notes.txt
 """
 WRITE = """
+Write 'hello world' to a.txt
 write hello world to a.txt
-Write 'hello world' into a.txt
 create a file a.txt with the content hello world
-Please create a file called a.txt that says hello world
-save "hello world" as a.txt
 write to a.txt: hello world
-put hello world in a.txt
-Could you make a file named `a.txt` containing hello world?
-create a.txt with "hello world"
-Save this to a.txt: hello world
-can you store 'hello world' in the file a.txt?
-please write the words hello world into a.txt
-I'd like you to write hello world to a.txt, please.
 """
 EDIT = """
-replace milk with tea in notes.txt
 Replace 'milk' with 'tea' in notes.txt
-in notes.txt, replace milk with tea
 change milk to tea in notes.txt
 edit notes.txt: replace milk with tea
-edit notes.txt and replace milk with tea
-Please change the word milk to tea in the file notes.txt
-swap milk for tea in `notes.txt`
-substitute tea for milk in notes.txt
-replace milk in notes.txt with tea
-could you turn milk into tea in notes.txt?
-Update notes.txt so that milk becomes tea
 make notes.txt say tea instead of milk
-In the file notes.txt, please change "milk" to "tea".
-Find and replace milk with tea in notes.txt
 """
 SEARCH = """
 search for milk
 grep milk
-find milk in the files
 which files contain milk?
-Where is milk mentioned?
-look for milk
-Please search the files for 'milk'
-search all files for the word milk
-find all files that contain milk
-does any file mention milk?
 Where is `milk` used?
-run a search for milk
-find all occurrences of milk
-do you know where milk is mentioned?
-Are there any files that mention milk?
 """
 SEARCH_DOCS = """
 search for milk in docs
 search docs for milk
-grep milk in docs
-Find "milk" in the docs folder
-can you look for milk in docs?
-search the docs folder for milk
-search the folder 'docs' for the word milk
-look for `milk` inside docs
 """
 FIND = """
 find all python files
 which python files are there?
-list all .py files
 List all *.py files
-are there any Python files?
-Show all python files, please
-what python files do you have?
-could you find the python files?
-where are the python files?
 """
 FIND_NAME = """
 where is notes.txt?
-find notes.txt
-Find files named notes.txt
 find the file notes.txt
-locate `notes.txt`
-search for files called 'notes.txt'
-Could you look for notes.txt?
-do you know where notes.txt is?
 """
 RUN = """
 run echo hi
-Run the command echo hi
-run `echo hi`
-Please run "echo hi"
-execute echo hi
-can you run the command `echo hi` for me?
-what does `echo hi` print?
+Run the command: echo hi
+Run `echo hi`
 What is the output of `echo hi`?
 $ echo hi
-use the shell to run echo hi
-run: echo hi
-in the terminal, run echo hi
-execute the following command: echo hi
-try `echo hi`
-run echo hi in the terminal
-run echo hi and tell me what it prints
-I want you to execute `echo hi`, please
 """
 SLIDES = """
 make slides about cats
-Make me a presentation about cats
-create a slide deck on cats
 could you prepare some slides about cats?
-I need a presentation on cats
-slides about cats please
 Generate a 5-slide presentation about "cats"
-build a deck about cats
-can I have a short presentation about cats?
-put together a powerpoint about cats
-make slides: cats
 """
 TABLE = """
 make a table of cats
-make a spreadsheet about cats
-I need a table of cats
 could you generate a CSV of cats?
-a table of cats, please
-Prepare a dataset about 'cats'
-build me a new table of cats
-produce an excel sheet on cats
-Create a CSV file about cats
 """
 DOCUMENT = """
 make a document about cats
 Write a report on cats
-draft a letter about cats
-I need an essay about cats
-could you write an article about cats?
-write a short memo on cats
-generate a markdown document about "cats"
-compose a blog post about cats
-can you write me a short story about cats?
 """
 PLAN = """
 plan a party
-make a plan for a party
 Make a todo list for a party
-create todos for a party
 could you plan a party for me?
-Break a party down into steps
-use todos to plan a party
-I need a plan for a party
-Please plan: a party
-give me a checklist for a party
-organize a party with todos
 """
 APPROVAL = """
 ask for approval
-Ask for my approval, please
-request approval
 ask me for permission
-do something that needs approval
-can you ask for my permission?
-Show me an approval
-I want to approve something
-trigger an approval dialog
-please request my confirmation
-ask me before you do something
 let me approve a command
 """
 DELEGATE = """
 ask the researcher to list the files
-let the researcher list the files
-have the researcher agent list the files
-Could you ask the researcher to list the files?
-tell the researcher to list the files
 delegate to the researcher: list the files
-hand this over to the researcher: list the files
-use the researcher to list the files
-Please get the researcher to list the files
-start a researcher that lists the files
 list the files with the researcher
 @researcher list the files
 """
 QUESTION = """
 ask me a question
-please ask me something
 could you ask me a question?
-Ask me a question, please.
-Would you ask me something?
-I want you to ask me a question
-ask the user a question
-can you please ask us something?
 """
 REFUSED = """
 what is the weather?
-tell me a joke
-who won the world cup?
-translate this into French: hello
 2+2
 write
-read
 delete notes.txt
-buy milk
-how do I get to Rome?
-add a line to notes.txt
-make me a sandwich
-draw a picture of a cat
-sort my emails
+translate this into French: hello
 """
 HELLO = """
 hello
 Hi there!
 who are you?
 What can you do?
-help
-Good morning
-thanks
-how does this work?
 """
 
 
@@ -475,6 +322,17 @@ def test_a_plan_is_asked_for_in_many_words(said: str) -> None:
 def test_a_subagent_is_asked_for_in_many_words(said: str) -> None:
     ((name, args),) = acts(said)
     assert (name, args["agent"], args["prompt"]) == ("task", "researcher", "List the files")
+
+
+GUIDE = Path(__file__).parents[3] / "docs" / "guide" / "models.md"
+SENTENCE = re.compile(r"^\| [^|]* \| “(?P<said>[^”]*)” \| (?P<tools>[^|]*) \|$", re.MULTILINE)
+
+
+def test_every_sentence_of_the_guide_is_understood() -> None:
+    rows = SENTENCE.findall(GUIDE.read_text(encoding="utf-8"))
+    assert len(rows) > 10
+    for said, tools in rows:
+        assert {name for name, _ in acts(said)} == set(re.findall(r"`(\w+)`", tools)), said
 
 
 @pytest.mark.parametrize("said", REFUSED.strip().splitlines())
@@ -798,7 +656,6 @@ def says_it_ran(text: str) -> bool:
     return not text.startswith(("I was not allowed to ", "I could not "))
 
 
-@pytest.mark.parametrize("reason", REASONS)
 @pytest.mark.parametrize(
     ("said", "name"),
     [
@@ -813,10 +670,9 @@ def says_it_ran(text: str) -> bool:
         ("ask the researcher to list the files", "task"),
     ],
 )
-async def test_a_blocked_call_never_ran_whatever_its_reason_says(
-    space: Workspace, said: str, name: str, reason: str
-) -> None:
-    assert not says_it_ran((await space.ask(said, blocking(name, reason))).text)
+async def test_a_blocked_call_never_ran_whatever_its_reason_says(space: Workspace, said: str, name: str) -> None:
+    for reason in REASONS:
+        assert not says_it_ran((await space.ask(said, blocking(name, reason))).text), reason
 
 
 async def test_a_call_that_is_judged_by_its_text_is_noticed(space: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:

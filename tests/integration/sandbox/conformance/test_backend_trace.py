@@ -109,7 +109,7 @@ def test_nothing_is_opened_except_beneath_the_descriptor(tmp_path: Path) -> None
     trace.mkdir()
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--basetemp={base}"]
     tests = [str(HERE / "test_backend_files.py"), "-k", "local-unsandboxed"]
-    done = strace([*command, *tests], trace, cwd=HERE.parents[3], env={**os.environ, "CI": ""})
+    done = strace([*command, *tests], trace, cwd=HERE.parents[3], env={**os.environ, "CI": "", "WICK_FULL": "1"})
     assert done.returncode == 0, done.stdout[-3000:]
     (root,) = {path.resolve() for path in base.glob("local-unsandboxed*/workspace")}
     seen = list(calls(trace))

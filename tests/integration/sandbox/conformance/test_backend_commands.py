@@ -1,0 +1,1 @@
+from conformance.command_cases import *  # noqa: F403

@@ -1,0 +1,1 @@
+from conformance.file_cases import *  # noqa: F403

@@ -1,0 +1,1 @@
+from conformance.backend_cases import *  # noqa: F403

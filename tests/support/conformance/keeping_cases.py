@@ -1,0 +1,292 @@
+"""Conformance cases for threads in a store: runs that end early, late writers, and answers to questions."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Generator
+from typing import Any
+
+import pytest
+
+from wick import Agent, Ask, FunctionModel, Scripted, Thread, ToolCall, ToolUse, assistant, guard, tool
+from wick.capabilities.sessions import Sessions
+from wick.capabilities.subagents import Subagents
+from wick.errors import StoreError
+from wick.protocols import Store
+from wick.subagent import Subagent
+
+ran: list[str] = []
+
+
+@tool
+async def pay(amount: int) -> str:
+    """Pay."""
+    await asyncio.sleep(0)
+    ran.append(f"paid {amount}")
+    return f"paid {amount}"
+
+
+@guard(ToolUse, match="pay")
+def confirm(use: ToolUse) -> Ask:
+    return Ask(f"pay {use.args['amount']}?")
+
+
+@pytest.fixture(autouse=True)
+def fresh() -> None:
+    ran.clear()
+
+
+def spend(*amounts: int) -> Any:
+    return assistant("", *(ToolCall(f"c{amount}", "pay", {"amount": amount}) for amount in amounts))
+
+
+def payer(store: Store, *replies: Any, ask: Any = None, **options: Any) -> Agent:
+    return Agent(Scripted(*replies, spare=True), tools=[pay], hooks=[Sessions(store, **options), confirm], ask=ask)
+
+
+async def paused(store: Store) -> str:
+    """A run that waits for an answer, and the id of its question."""
+    assert (await payer(store, spend(5)).run("go", thread="th_1")).outcome == "interrupted"
+    (question,) = await Sessions(store).questions("th_1")
+    return str(question["id"])
+
+
+async def check_settled(store: Store, id: str = "th_1") -> None:
+    """Nobody holds the thread, nothing waits there, and what is there is whole."""
+    head = await store.head("local", id)
+    assert (head.run, head.asking, head.queued, head.leased) == ("", 0, 0, False)
+    thread = await Sessions(store).load(id)
+    assert not thread.pending and thread.open_run is None
+
+
+# -- cancelled anywhere -----------------------------------------------------------------------------------------------
+
+
+class CancelledAt:
+    """What is awaited, cancelled when it waits for the n-th time."""
+
+    def __init__(self, work: Awaitable[Any], n: int) -> None:
+        self.steps, self.left = work.__await__(), n
+
+    def __await__(self) -> Generator[Any, Any, Any]:
+        value, error = None, None
+        while True:
+            try:
+                waits = self.steps.send(value) if error is None else self.steps.throw(error)
+            except StopIteration as end:
+                return end.value
+            self.left -= 1
+            if not self.left:
+                task = asyncio.current_task()
+                assert task is not None
+                asyncio.get_running_loop().call_soon(task.cancel)
+            value, error = None, None
+            try:
+                value = yield waits
+            except BaseException as raised:
+                error = raised
+
+
+async def cut(work: Awaitable[Any], n: int) -> bool:
+    async def body() -> None:
+        await CancelledAt(work, n)
+
+    try:
+        await asyncio.create_task(body())
+    except asyncio.CancelledError:
+        return True
+    return False
+
+
+@pytest.mark.parametrize("patience", [0.0, 0.05])
+async def test_a_run_that_is_cancelled_anywhere_leaves_a_thread_to_go_on_with(store: Store, patience: float) -> None:
+    """Also in the moment in which it gets the lease: nobody else waits until that is over."""
+    n, cancelled = 0, True
+    while cancelled:
+        n += 1
+        thread = f"th_{n}"
+        cancelled = await cut(payer(store, spend(1, 2), "ok", patience=patience).run("go", thread=thread), n)
+        later = Agent(Scripted("here"), hooks=[Sessions(store)])
+        assert (await asyncio.wait_for(later.run("next", thread=thread), 25)).text == "here"  # a lease takes 30
+        await check_settled(store, thread)
+    assert n > 4, "it was not cancelled anywhere"
+
+
+# -- one place --------------------------------------------------------------------------------------------------------
+
+
+async def test_a_thread_in_memory_is_kept_for_one_owner_at_a_time(store: Store) -> None:
+    gate, began, thread = asyncio.Event(), asyncio.Event(), Thread("th_1")
+
+    async def reply(request: Any) -> Any:
+        began.set()
+        await gate.wait()
+        return assistant("hello Ada")
+
+    talker = Agent(FunctionModel(reply), hooks=[Sessions(store)])
+    first = asyncio.create_task(talker.run("I am Ada", thread=thread, user="ada"))
+    await began.wait()
+    with pytest.raises(StoreError, match="kept for ada") as caught:
+        await talker.run("I am Bob", thread=thread, user="bob")
+    gate.set()
+    await first
+    assert caught.value.code == "conflict"
+    assert (await Sessions(store).load("th_1", owner="ada")).to_json() == thread.to_json(), "what was seen is saved"
+
+
+async def test_an_agent_that_a_tool_runs_in_a_python_thread_can_ask(store: Store) -> None:
+    """It has an event loop of its own, and its question goes to the thread of the run above."""
+    child = Agent(Scripted(spend(5), "child done"), name="child", tools=[pay], hooks=[confirm])
+
+    @tool
+    def delegate() -> str:
+        """Let somebody else do it."""
+        return child.run_sync("pay").text
+
+    root = Agent(
+        Scripted(assistant("", ToolCall("d1", "delegate", {})), "all done"),
+        tools=[delegate],
+        hooks=[Sessions(store, patience=30)],
+    )
+    running = asyncio.create_task(root.run("go", thread="th_1"))
+    await say_yes(store)
+    assert ((await asyncio.wait_for(running, 30)).text, ran) == ("all done", ["paid 5"])
+    await check_settled(store)
+
+
+async def say_yes(store: Store) -> None:
+    sessions = Sessions(store)
+    for _ in range(3000):
+        if (await store.list("local", asking=True)).threads and (questions := await sessions.questions("th_1")):
+            return await sessions.answer("th_1", questions[0]["id"], "allow")
+        await asyncio.sleep(0.01)
+    raise AssertionError("nobody asked")
+
+
+# -- answers ----------------------------------------------------------------------------------------------------------
+
+
+async def test_an_answer_that_nobody_waits_for_any_more_is_put_away(store: Store) -> None:
+    await Sessions(store).answer("th_1", await paused(store), "allow")
+    result = await payer(store, "as you like").run("never mind", thread="th_1")
+    assert (result.text, ran, (await store.unfinished()).threads) == ("as you like", [], ())
+    await check_settled(store)
+
+
+async def test_an_answer_that_came_in_time_counts_whenever_it_is_heard(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await Sessions(store).answer("th_1", await paused(store), "allow")
+    monkeypatch.setattr("wick.asking.time", lambda: 1e11)
+    assert (await payer(store, "paid").run(thread="th_1")).text == "paid" and ran == ["paid 5"]
+    await check_settled(store)
+
+
+async def test_an_answer_that_comes_too_late_is_refused(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    question = await paused(store)
+    monkeypatch.setattr("wick.asking.time", lambda: 1e11)
+    monkeypatch.setattr("wick.capabilities.sessions.time", lambda: 1e11)
+    with pytest.raises(StoreError, match="has lapsed") as caught:
+        await Sessions(store).answer("th_1", question, "allow")
+    assert caught.value.code == "conflict"
+    assert (await payer(store, "well").run(thread="th_1")).text == "well" and ran == []
+    await check_settled(store)
+
+
+async def test_a_question_lapses_also_while_a_run_waits_for_it(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("wick.asking.ASK_SECONDS", 0.2)
+    result = await asyncio.wait_for(payer(store, spend(5), "well", patience=600).run("go", thread="th_1"), 60)
+    assert "lapsed" in result.messages.tool_messages()[0].text and ran == []
+    await check_settled(store)
+
+
+async def test_of_an_answer_in_the_store_and_one_given_here_the_first_counts(store: Store) -> None:
+    await Sessions(store).answer("th_1", await paused(store), "allow")
+    assert (await payer(store, "paid", ask=lambda question: False).run(thread="th_1")).text == "paid"
+    assert ran == ["paid 5"]
+    await check_settled(store)
+
+
+async def test_somebody_answers_while_another_is_being_asked(store: Store) -> None:
+    async def asker(question: Any) -> bool:
+        await Sessions(store).answer("th_1", question.id, "deny", words="I was first")
+        return True
+
+    result = await payer(store, spend(5), "well", ask=asker).run("go", thread="th_1")
+    assert "I was first" in result.messages.tool_messages()[0].text and ran == []
+    await check_settled(store)
+
+
+@pytest.mark.parametrize("answered", [False, True])
+async def test_a_question_that_somebody_went_back_to_waits_again(store: Store, answered: bool) -> None:
+    sessions, question = Sessions(store), await paused(store)
+    if answered:
+        await sessions.answer("th_1", question, "deny")
+        await payer(store, "not paid").run(thread="th_1")
+    at = next(entry.seq for entry in (await sessions.load("th_1")).entries if entry.kind == "asked")
+    await sessions.rewind("th_1", at)
+    assert (await store.head("local", "th_1")).asking == 1
+    (waits,) = await sessions.questions("th_1")
+    await sessions.answer("th_1", waits["id"], "allow")
+    assert (await payer(store, "paid").run(thread="th_1")).text == "paid" and ran == ["paid 5"]
+    await check_settled(store)
+
+
+async def test_a_fork_has_a_question_of_its_own(store: Store) -> None:
+    sessions, question = Sessions(store), await paused(store)
+    await sessions.fork("th_1", (await store.head("local", "th_1")).last, new_id="th_2")
+    await sessions.answer("th_2", question, "allow")
+    assert (await payer(store, "paid").run(thread="th_2")).text == "paid" and ran == ["paid 5"]
+    await check_settled(store, "th_2")
+    assert len(await sessions.questions("th_1")) == 1, "nobody has answered this one"
+
+
+async def test_what_a_task_in_the_background_asks_waits_while_the_root_goes_on(store: Store) -> None:
+    sessions, asked = Sessions(store, patience=30), asyncio.Event()
+
+    @tool
+    async def carry_on() -> str:
+        """Go on until somebody has answered."""
+        await asked.wait()
+        return "went on"
+
+    async def reply(request: Any) -> Any:
+        used = [message for message in request.messages if message.role == "tool"]
+        if request.system == "pay":
+            return assistant("it is paid") if used else spend(5)
+        if not used:
+            return assistant("", ToolCall("s1", "start_task", {"agent": "payer", "prompt": "pay"}))
+        if len(used) == 1:
+            await until_asked(store)
+        return assistant("", ToolCall("g1", "carry_on", {})) if len(used) == 1 else assistant("done")
+
+    payers = Subagents([Subagent(name="payer", description="Pays.", prompt="pay")])
+    root = Agent(FunctionModel(reply), tools=[pay, carry_on], hooks=[sessions, payers, confirm])
+    running = asyncio.create_task(root.run("go", thread="th_1"))
+    while not [row async for batch in _there(store) for row in batch if row["kind"] == "intent" and _is(row, "g1")]:
+        await asyncio.sleep(0.01)
+    await say_yes(store)  # the root has replied since it was asked
+    asked.set()
+    assert ((await asyncio.wait_for(running, 30)).outcome, ran) == ("completed", ["paid 5"])
+    await check_settled(store)
+
+
+async def until_asked(store: Store) -> None:
+    while not (await store.list("local", asking=True)).threads:
+        await asyncio.sleep(0.01)
+
+
+async def _there(store: Store) -> AsyncIterator[Any]:
+    if (await store.list("local")).threads:
+        async for batch in store.read("local", "th_1"):
+            yield batch
+
+
+def _is(row: Any, call: str) -> bool:
+    return bool(row["data"]["call"] == call)
+
+
+# -- what was queued --------------------------------------------------------------------------------------------------
+
+
+# -- a store that fails -----------------------------------------------------------------------------------------------

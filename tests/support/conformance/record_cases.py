@@ -1,0 +1,77 @@
+"""Conformance cases for the records of the server, in SQLite and in Postgres."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+from wick.server.records import Records
+
+
+async def test_a_row_is_kept_replaced_and_deleted(records: Records) -> None:
+    assert await records.get("k", "ada", "1") is None
+    assert await records.put("k", "ada", "1", {"a": [1, "ü", None]})
+    assert await records.get("k", "ada", "1") == {"a": [1, "ü", None]}
+    await records.put("k", "ada", "1", {"b": 2})
+    assert await records.get("k", "ada", "1") == {"b": 2}
+    assert await records.delete("k", "ada", "1")
+    assert not await records.delete("k", "ada", "1")
+    assert await records.get("k", "ada", "1") is None
+
+
+async def test_somebody_elses_row_is_not_there(records: Records) -> None:
+    await records.put("k", "ada", "1", {"a": 1})
+    assert await records.get("k", "bob", "1") is None
+    assert await records.get("other", "ada", "1") is None
+    assert not await records.delete("k", "bob", "1")
+    assert await records.list("k", "bob") == []
+    assert await records.find("k", "1") == ("ada", {"a": 1})
+    assert await records.find("k", "2") is None
+
+
+async def test_a_new_row_does_not_replace_one(records: Records) -> None:
+    many = await asyncio.gather(*(records.put("k", "ada", "1", {"n": n}, new=True) for n in range(20)))
+    assert many.count(True) == 1
+    assert await records.get("k", "ada", "1") == {"n": many.index(True)}
+
+
+async def test_a_row_is_over_at_its_time(records: Records) -> None:
+    await records.put("k", "ada", "over", {"a": 1}, until=time.time() - 1)
+    await records.put("k", "ada", "there", {"a": 1}, until=time.time() + 600)
+    assert await records.get("k", "ada", "over") is None
+    assert await records.find("k", "over") is None
+    assert await records.take("k", "over") is None
+    assert [row.id for row in await records.list("k")] == ["there"]
+    assert await records.put("k", "ada", "over", {"a": 2}, new=True)  # in the place of what is over
+    assert await records.get("k", "ada", "over") == {"a": 2}
+
+
+async def test_rows_are_listed_page_by_page(records: Records) -> None:
+    for owner in ("ada", "bob"):
+        for id in ("1", "2", "a/b"):
+            await records.put("k", owner, id, {"of": owner})
+    assert [row.id for row in await records.list("k", "ada")] == ["1", "2", "a/b"]
+    assert [row.id for row in await records.list("k", "ada", after="1", limit=1)] == ["2"]
+    seen, after = [], ""
+    while page := await records.list("k", after=after, limit=2):
+        seen += [(row.owner, row.id, row.data["of"]) for row in page]
+        after = page[-1].cursor
+    assert seen == [(owner, id, owner) for owner in ("ada", "bob") for id in ("1", "2", "a/b")]
+
+
+async def test_numbers_add_up_whoever_adds_them(records: Records) -> None:
+    more = {"tokens": 3, "cost": 0.25}
+    await asyncio.gather(*(records.add("use", "ada", "today", more, {"agent": "coder"}) for _ in range(40)))
+    assert await records.get("use", "ada", "today") == {"agent": "coder", "tokens": 120, "cost": 10.0}
+
+
+async def test_a_row_is_taken_once(records: Records) -> None:
+    await records.put("ticket", "ada", "t", {"a": 1})
+    taken = await asyncio.gather(*(records.take("ticket", "t") for _ in range(20)))
+    assert [found for found in taken if found] == [("ada", {"a": 1})]
+
+
+async def test_what_was_closed_opens_again(records: Records) -> None:
+    await records.put("k", "ada", "1", {"a": 1})
+    await records.close()
+    assert await records.get("k", "ada", "1") == {"a": 1}

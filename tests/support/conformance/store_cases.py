@@ -1,0 +1,950 @@
+"""Conformance cases for every store: memory, a SQLite file and Postgres."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from contextlib import aclosing
+from typing import Any
+
+import pytest
+
+from keeping import Held, Place, entries, entry, held, numbers, outcome, read, refused, says
+from wick import Agent, Scripted, Thread, ToolCall, assistant
+from wick.errors import StoreError
+from wick.protocols import News, Store
+from wick.stores import rows
+
+
+@pytest.fixture
+async def mine(store: Store) -> Held:
+    return await held(store)
+
+
+# -- threads --------------------------------------------------------------------------------------------------------
+
+
+async def test_a_new_thread_is_empty(store: Store) -> None:
+    made = await store.create("ada", "t", title="Plans", meta={"agent": "a", "n": [1, None]})
+    assert made == await store.head("ada", "t")
+    assert (made.owner, made.id, made.title, made.meta) == ("ada", "t", "Plans", {"agent": "a", "n": [1, None]})
+    assert (made.last, made.run, made.asking, made.queued, made.leased) == (0, "", 0, 0, False)
+    assert made.created == made.updated > 1_600_000_000
+    assert await read(store) == []
+
+
+async def test_a_thread_is_made_once(store: Store) -> None:
+    await store.create("ada", "t")
+    with refused("conflict", "there is a thread 't' already"):
+        await store.create("ada", "t")
+    assert (await store.create("bob", "t")).owner == "bob"  # ids of others are nobody's business
+
+
+@pytest.mark.parametrize("name", ["", "x" * 201, "a\0b", "\ud800", None, 5, []])
+async def test_a_name_that_is_none(store: Store, name: Any) -> None:
+    for owner, id in (("ada", name), (name, "t")):
+        with refused("invalid"):
+            await store.create(owner, id)
+        with refused("not_found"):
+            await store.head(owner, id)
+        with refused("not_found"):
+            await store.enqueue(owner, id, {})
+        with refused("not_found"):
+            await store.append(owner, id, [entry(1)], expect=0, fence=1)
+        with refused("not_found"):
+            await store.lease(owner, id, "me", 1)
+    assert (await store.list(name)).threads == ()
+
+
+@pytest.mark.parametrize("name", ["日本語", "a b/c:d%e_f'g\"h\\i", "x" * 200, "👩‍👩‍👧"])
+async def test_any_other_name(store: Store, name: str) -> None:
+    mine = await held(store, name, owner=name)
+    await mine.append(entry(1))
+    assert (await store.list(name)).threads[0].id == name
+    assert len(await read(store, name, name)) == 1
+
+
+async def test_meta_is_json(store: Store) -> None:
+    with refused("invalid", "the meta of a thread is JSON data"):
+        await store.create("ada", "t", meta={"x": object()})
+
+
+async def test_the_title_is_the_first_thing_the_user_said(store: Store) -> None:
+    mine = await held(store)
+    await mine.append(says(1, "system", "Be brief."), says(2, "user", "  Plan\0 my\n trip. " + "x" * 100))
+    await mine.say("user", "Another thing.")
+    title = (await store.head("ada", "t")).title
+    assert title.startswith("Plan my trip. xxx") and len(title) == rows.TITLE_CHARS and title.endswith("…")
+    named = await held(store, "named", title="Mine")
+    await named.say("user", "Hello.")
+    assert (await store.head("ada", "named")).title == "Mine"
+
+
+async def test_a_deleted_thread_is_gone(store: Store, mine: Held) -> None:
+    await mine.append(*entries(1, 3))
+    await store.put_blob("ada", "t", b"data")
+    await store.delete("ada", "t")
+    with refused("not_found", "there is no thread 't'"):
+        await store.head("ada", "t")
+    with refused("not_found"):
+        await mine.append(entry(4))
+    with refused("not_found"):
+        await store.delete("ada", "t")
+    assert (await store.list("ada")).threads == ()
+
+
+async def test_who_held_a_deleted_thread_cannot_write_to_the_next_of_that_name(store: Store, mine: Held) -> None:
+    await store.delete("ada", "t")
+    again = await held(store)
+    assert again.lease.fence > mine.lease.fence
+    with refused("fenced"):
+        await mine.append(entry(1))
+    assert await read(store) == []
+
+
+# -- the log --------------------------------------------------------------------------------------------------------
+
+DATA = [
+    {"text": 'a\0b \u2028 🙂 \\ " é'},
+    {"int": 2**200, "negative": -(2**63) - 1, "edge": [2**63 - 1, 2**64]},
+    {"float": [0.1, 1e300, -0.0, 5e-324, 1.0]},
+    {"nested": [[[{"x": []}]]], "": None, "true": True},
+    {"long": "x" * 300_000},
+    [],
+    "just a text",
+    None,
+]
+
+
+async def test_what_is_read_is_what_was_written(store: Store, mine: Held) -> None:
+    wanted = [entry(number, "event", [data]) for number, data in enumerate(DATA, 1)]
+    assert await mine.append(*wanted) == len(DATA)
+    found = await read(store)
+    assert found == wanted
+    assert [repr(row) for row in found] == [repr(row) for row in wanted]  # 1.0 is not 1, -0.0 is not 0.0
+
+
+async def test_a_real_thread_comes_back(store: Store, mine: Held) -> None:
+    thread = Thread("t")
+    agent = Agent(Scripted(assistant("", ToolCall("1", "len", {"obj": "x"})), "Done.", "Bye."), tools=[])
+    await agent.run("Go on.", thread=thread)
+    await agent.run("And now?", thread=thread)
+    thread.values["todos"] = ["tea"]
+    for logged in thread.entries:
+        await mine.append(logged.to_json())
+    again = Thread.from_json({"schema": 1, "id": "t", "entries": await read(store)})
+    assert again.messages == thread.messages and again.entries == thread.entries
+    assert again.values["todos"] == ["tea"]
+    assert (await store.head("ada", "t")).run == ""
+
+
+BAD = [
+    {"seq": 3, "kind": "event", "at": 1.0, "data": {}},
+    {"seq": 2, "kind": "", "at": 1.0, "data": {}},
+    {"seq": 2, "kind": "a\0b", "at": 1.0, "data": {}},
+    {"seq": 2, "kind": "event", "at": float("nan"), "data": {}},
+    {"seq": 2, "kind": "event", "at": "now", "data": {}},
+    {"seq": 2, "kind": "event", "at": 1.0, "data": {"x": float("inf")}},
+    {"seq": 2, "kind": "event", "at": 1.0, "data": {1: "x"}},
+    {"seq": 2, "kind": "event", "at": 1.0, "data": {"x": b"bytes"}},
+    {"seq": 2, "kind": "event", "at": 1.0, "data": {"x": "\ud800"}},
+    {"seq": 2, "kind": "message", "at": 1.0, "data": {}},
+    {"seq": 2, "kind": "asked", "at": 1.0, "data": {"id": "a\0b"}},
+    {"seq": 2, "kind": "event", "at": 1.0},
+]
+
+
+@pytest.mark.parametrize("bad", BAD, ids=repr)
+async def test_all_or_none(store: Store, mine: Held, bad: Any) -> None:
+    with refused("invalid", "thread t: entry 2 cannot be stored"):
+        await mine.append(entry(1), bad)
+    with refused("invalid", "nothing to append"):
+        await mine.append()
+    assert await read(store) == []
+    assert await mine.append(entry(1)) == 1
+
+
+async def test_a_writer_who_missed_something(store: Store, mine: Held) -> None:
+    await mine.append(*entries(1, 3))
+    for expect in (0, 2, 4, 1000):
+        with refused("conflict", f"thread t is at entry 3, not at {expect}"):
+            await mine.append(entry(expect + 1), expect=expect)
+    for expect in (-1, None, 2.0, 2**70):
+        with refused("invalid"):
+            await mine.append(entry(1), expect=expect)
+    assert len(await read(store)) == 3
+
+
+async def test_to_append_the_same_again_changes_nothing(store: Store, mine: Held) -> None:
+    """Who does not know whether it was written can ask by trying again."""
+    some = entries(1, 3)
+    assert await mine.append(*some) == 3
+    assert await mine.append(*some, expect=0) == 3
+    with refused("conflict"):
+        await mine.append(*some[:2], expect=0)
+    with refused("conflict"):
+        await mine.append(*some[:2], {**some[2], "data": {"role": "user", "content": "other"}}, expect=0)
+    assert await read(store) == some
+
+
+async def test_to_take_and_append_the_same_again(store: Store, mine: Held) -> None:
+    position = await store.enqueue("ada", "t", {"role": "user", "content": "Hi."})
+    row = says(1, "user", "Hi.")
+    assert await mine.append(row, took=[position]) == 1
+    assert await mine.append(row, took=[position], expect=0) == 1
+    assert await store.inbox("ada", "t") == [] and (await store.head("ada", "t")).queued == 0
+
+
+async def test_reading_from_somewhere(store: Store, mine: Held) -> None:
+    await mine.append(*entries(1, 10))
+    assert numbers(await read(store, after=7)) == [8, 9, 10]
+    assert numbers(await read(store, after=2, limit=3)) == [3, 4, 5]
+    assert await read(store, after=10) == await read(store, after=99) == await read(store, limit=0) == []
+    with refused("invalid"):
+        await read(store, after=-1)
+
+
+async def test_a_long_thread_is_read_in_batches(store: Store, mine: Held) -> None:
+    await mine.append(*entries(1, 2 * rows.BATCH_ROWS + 1))
+    sizes = [len(batch) async for batch in store.read("ada", "t")]
+    assert sum(sizes) == 2 * rows.BATCH_ROWS + 1 and max(sizes) <= rows.BATCH_ROWS
+
+
+async def test_large_entries_are_read_a_few_at_a_time(store: Store, mine: Held) -> None:
+    for seq in range(1, 8):
+        await mine.append(entry(seq, "event", {"x": "y" * (rows.BATCH_BYTES // 2)}))
+    sizes = [len(batch) async for batch in store.read("ada", "t")]
+    assert sum(sizes) == 7 and max(sizes) <= 2
+
+
+async def test_what_is_written_while_somebody_reads(store: Store, mine: Held) -> None:
+    await mine.append(*entries(1, rows.BATCH_ROWS))
+    async with aclosing(store.read("ada", "t")) as batches:  # type: ignore[type-var]
+        assert len(await anext(batches)) == rows.BATCH_ROWS
+        await mine.append(*entries(rows.BATCH_ROWS + 1, rows.BATCH_ROWS + 2))
+        assert len(await anext(batches)) == 2
+        await mine.append(entry(rows.BATCH_ROWS + 3))
+        await store.delete("ada", "t")
+        await store.create("ada", "t")
+        if await outcome(lambda: anext(batches, None)) != "not_found":
+            assert await anext(batches, None) is None
+
+
+# -- leases ---------------------------------------------------------------------------------------------------------
+
+
+async def test_one_holder_at_a_time(store: Store, mine: Held) -> None:
+    assert (await store.head("ada", "t")).leased
+    with refused("conflict", "held by me for another"):
+        await store.lease("ada", "t", "other", 60)
+    with refused("conflict"):
+        await store.lease("ada", "t", "me", 60)
+    await store.release("ada", "t", mine.lease.fence)
+    assert not (await store.head("ada", "t")).leased
+    other = await store.lease("ada", "t", "other", 60)
+    assert other.holder == "other" and other.fence > mine.lease.fence
+
+
+async def test_who_let_go_cannot_write(store: Store, mine: Held) -> None:
+    await store.release("ada", "t", mine.lease.fence)
+    with refused("fenced", "no longer yours to write"):
+        await mine.append(entry(1))
+    with refused("fenced"):
+        await store.renew("ada", "t", mine.lease.fence, 60)
+    await store.release("ada", "t", mine.lease.fence)  # nothing to let go of
+    assert await read(store) == []
+
+
+async def test_nobody_writes_without_a_lease(store: Store) -> None:
+    await store.create("ada", "t")
+    for fence in (0, 1, 2**40):
+        with refused("fenced"):
+            await store.append("ada", "t", [entry(1)], expect=0, fence=fence)
+
+
+async def test_a_lease_that_has_run_out_is_taken_over(store: Store) -> None:
+    mine = await held(store, seconds=0.2)
+    await mine.append(entry(1))
+    await asyncio.sleep(0.3)
+    assert not (await store.head("ada", "t")).leased
+    await mine.append(entry(2))  # nobody else can have written anything
+    other = Held(store, await store.lease("ada", "t", "other", 60), last=2)
+    assert other.lease.fence > mine.lease.fence
+    with refused("fenced"):
+        await mine.append(entry(3))
+    with refused("fenced"):
+        await store.renew("ada", "t", mine.lease.fence, 60)
+    await store.release("ada", "t", mine.lease.fence)  # not theirs to let go of
+    await other.append(entry(3))
+    assert numbers(await read(store)) == [1, 2, 3]
+
+
+async def test_a_lease_is_renewed(store: Store) -> None:
+    mine = await held(store, seconds=0.3)
+    again = await store.renew("ada", "t", mine.lease.fence, 60)
+    assert again.fence == mine.lease.fence and again.holder == "me" and again.until > mine.lease.until + 30
+    await asyncio.sleep(0.4)
+    with refused("conflict"):
+        await store.lease("ada", "t", "other", 60)
+
+
+@pytest.mark.parametrize("seconds", [0, -1, float("nan"), float("inf"), None, "1", True])
+async def test_a_lease_lasts_for_some_seconds(store: Store, seconds: Any) -> None:
+    await store.create("ada", "t")
+    with refused("invalid", "a lease lasts for some seconds"):
+        await store.lease("ada", "t", "me", seconds)
+
+
+async def test_of_many_who_want_a_thread_one_gets_it(store: Store) -> None:
+    await store.create("ada", "t")
+    wants = [lambda name=f"h{n}": store.lease("ada", "t", name, 60) for n in range(20)]
+    outcomes = await asyncio.gather(*map(outcome, wants))
+    assert sorted(outcomes) == ["conflict"] * 19 + ["ok"]
+
+
+async def test_appends_at_once_never_interleave(store: Store, mine: Held) -> None:
+    """Somebody who appends from two places at once has a bug; the log has none."""
+    tries = [lambda n=n: store.append("ada", "t", [entry(1, "event", n=n), entry(2, "event", n=n)], expect=0,
+                                      fence=mine.lease.fence) for n in range(10)]  # fmt: skip
+    outcomes = await asyncio.gather(*map(outcome, tries))
+    assert sorted(outcomes) == ["conflict"] * 9 + ["ok"]
+    first, second = await read(store)
+    assert first["data"] == second["data"]
+
+
+async def test_many_threads_at_once(store: Store) -> None:
+    async def write(number: int) -> None:
+        mine = await held(store, f"t{number}")
+        for seq in range(1, 11):
+            await mine.append(entry(seq))
+
+    await asyncio.gather(*map(write, range(20)))
+    for number in range(20):
+        assert numbers(await read(store, f"t{number}")) == [*range(1, 11)]
+
+
+# -- what others say ------------------------------------------------------------------------------------------------
+
+
+async def test_messages_are_queued_in_order(store: Store, mine: Held) -> None:
+    said = [{"role": "user", "content": f"{n}\0"} for n in range(5)]
+    assert [await store.enqueue("ada", "t", message) for message in said] == [1, 2, 3, 4, 5]
+    queue = await store.inbox("ada", "t")
+    assert [item.data for item in queue] == said
+    assert {item.kind for item in queue} == {"message"} and all(item.at > 1_600_000_000 for item in queue)
+    await mine.append(says(1, "user", "0"), says(2, "user", "2"), took=[1, 3])
+    assert [item.position for item in await store.inbox("ada", "t")] == [2, 4, 5]
+    assert (await store.head("ada", "t")).queued == 3
+    assert await store.enqueue("ada", "t", said[0]) == 6  # a position is never used twice
+
+
+async def test_messages_at_once_all_arrive(store: Store, mine: Held) -> None:
+    places = await asyncio.gather(*(store.enqueue("ada", "t", {"n": n}) for n in range(30)))
+    assert sorted(places) == [*range(1, 31)]
+    found = {item.position: item.data["n"] for item in await store.inbox("ada", "t")}
+    assert found == {position: n for n, position in enumerate(places)}
+
+
+async def test_several_messages_are_queued_together_or_not_at_all(store: Store, mine: Held) -> None:
+    assert await store.enqueue("ada", "t", {"n": 1}, {"n": 2}, {"n": 3}) == 3
+    assert [(item.position, item.data["n"]) for item in await store.inbox("ada", "t")] == [(1, 1), (2, 2), (3, 3)]
+    with refused("invalid", "JSON data"):
+        await store.enqueue("ada", "t", {"n": 4}, {"n": object()})
+    with refused("invalid", "nothing to say"):
+        await store.enqueue("ada", "t")
+    assert (await store.head("ada", "t")).queued == 3
+
+
+async def test_what_is_said_again_under_its_key_is_queued_once(store: Store, mine: Held) -> None:
+    assert await store.enqueue("ada", "t", {"n": 1}, {"n": 2}, key="k") == 2
+    assert await store.enqueue("ada", "t", {"n": 1}, {"n": 2}, key="k") == 2
+    assert await store.enqueue("ada", "t", {"n": 3}, key="other") == 3
+    assert await store.enqueue("ada", "t", {"n": 4}) == 4
+    await mine.append(entry(1), took=[1, 2, 3, 4])
+    assert await store.enqueue("ada", "t", {"n": 1}, {"n": 2}, key="k") == 2  # also when it was heard
+    assert (await store.head("ada", "t")).queued == 0 and list(await store.inbox("ada", "t")) == []
+    await store.create("ada", "another")
+    assert await store.enqueue("ada", "another", {"n": 1}, key="k") == 1
+    for key in ("x" * 201, "a\0b"):
+        with refused("invalid", "the key of a message"):
+            await store.enqueue("ada", "t", {"n": 1}, key=key)
+
+
+async def test_who_says_it_at_once_under_one_key_says_it_once(store: Store, mine: Held) -> None:
+    places = await asyncio.gather(*(store.enqueue("ada", "t", {"n": 1}, key="k") for _ in range(20)))
+    assert set(places) == {1} and (await store.head("ada", "t")).queued == 1
+
+
+async def test_a_key_goes_with_its_thread(store: Store, mine: Held) -> None:
+    await store.enqueue("ada", "t", {"n": 1}, key="k")
+    await store.delete("ada", "t")
+    await store.create("ada", "t")
+    assert await store.enqueue("ada", "t", {"n": 2}, key="k") == 1
+    assert [item.data for item in await store.inbox("ada", "t")] == [{"n": 2}]
+
+
+async def test_a_thread_is_described_anew(store: Store) -> None:
+    made = await store.create("ada", "t", title="First", meta={"agent": "a"})
+    assert (await store.describe("ada", "t", title="  Second  title ")).title == "Second title"
+    changed = await store.describe("ada", "t", meta={"agent": "b", "n": [1]})
+    assert changed == await store.head("ada", "t")
+    assert (changed.title, changed.meta, changed.updated) == ("Second title", {"agent": "b", "n": [1]}, made.updated)
+    with refused("invalid", "JSON data"):
+        await store.describe("ada", "t", meta={"x": object()})
+
+
+async def test_what_was_taken_cannot_be_taken_again(store: Store, mine: Held) -> None:
+    await store.enqueue("ada", "t", {"role": "user", "content": "Hi."})
+    await mine.append(entry(1), took=[1, 1])
+    for position in (1, 2):
+        with refused("conflict", f"nothing is queued at {position}"):
+            await mine.append(entry(2), took=[position])
+    with refused("invalid"):
+        await mine.append(entry(2), took=[-1])
+    assert numbers(await read(store)) == [1]
+
+
+async def test_what_is_taken_stays_if_the_append_is_refused(store: Store, mine: Held) -> None:
+    await store.enqueue("ada", "t", {"n": 1})
+    with refused("conflict"):
+        await mine.append(entry(6), took=[1], expect=5)
+    with refused("fenced"):
+        await mine.append(entry(1), took=[1], fence=mine.lease.fence + 1)
+    assert len(await store.inbox("ada", "t")) == 1
+
+
+@pytest.mark.parametrize("said", [5, "text", {"x": object()}, {"x": float("nan")}, {1: 2}])
+async def test_what_is_queued_is_json(store: Store, mine: Held, said: Any) -> None:
+    with refused("invalid", "JSON data"):
+        await store.enqueue("ada", "t", said)
+    await mine.log("asked", id="q")
+    with refused("invalid", "JSON data"):
+        await store.answer("ada", "t", "q", said)
+    assert (await store.head("ada", "t")).asking == 1
+
+
+async def test_the_first_answer_counts(store: Store, mine: Held) -> None:
+    await mine.log("asked", id="q", question="May I?")
+    assert (await store.head("ada", "t")).asking == 1
+    position = await store.answer("ada", "t", "q", {"allowed": True})
+    with refused("conflict", "has been answered"):
+        await store.answer("ada", "t", "q", {"allowed": False})
+    assert (await store.head("ada", "t")).asking == 0
+    (item,) = await store.inbox("ada", "t")
+    assert (item.position, item.kind, item.data) == (position, "answer", {"allowed": True, "id": "q"})
+    await mine.append(entry(2, "answered", id="q", allowed=True), took=[position])
+    with refused("conflict"):
+        await store.answer("ada", "t", "q", {"allowed": False})
+    assert (await store.head("ada", "t")).queued == 0
+
+
+async def test_of_two_answers_at_once_one_counts(store: Store, mine: Held) -> None:
+    await mine.log("asked", id="q")
+    tries = [lambda n=n: store.answer("ada", "t", "q", {"n": n}) for n in range(10)]
+    assert sorted(await asyncio.gather(*map(outcome, tries))) == ["conflict"] * 9 + ["ok"]
+    assert len(await store.inbox("ada", "t")) == 1
+
+
+async def test_an_answer_needs_a_question(store: Store, mine: Held) -> None:
+    for question in ("q", "", "a\0b"):
+        with refused("not_found", "has no question"):
+            await store.answer("ada", "t", question, {})
+    assert await store.inbox("ada", "t") == []
+
+
+async def test_the_holders_own_answer_counts_if_it_is_first(store: Store, mine: Held) -> None:
+    await mine.log("asked", id="q")
+    await mine.log("answered", id="q", allowed=False)
+    with refused("conflict"):
+        await store.answer("ada", "t", "q", {"allowed": True})
+    assert (await store.head("ada", "t")).asking == 0
+
+
+async def test_the_holders_own_answer_does_not_count_if_it_is_second(store: Store, mine: Held) -> None:
+    await mine.log("asked", id="q")
+    await store.answer("ada", "t", "q", {"allowed": True})
+    with refused("conflict", "has been answered"):
+        await mine.append(entry(2), entry(3, "answered", id="q", allowed=False))
+    assert numbers(await read(store)) == [1]
+
+
+async def test_a_message_may_wait_while_an_answer_is_taken(store: Store, mine: Held) -> None:
+    await mine.log("asked", id="q")
+    await store.enqueue("ada", "t", {"role": "user", "content": "By the way."})
+    await store.answer("ada", "t", "q", {"allowed": True})
+    await mine.append(entry(2, "answered", id="q", allowed=True), took=[2])
+    assert [item.kind for item in await store.inbox("ada", "t")] == ["message"]
+
+
+ENDS: list[dict[str, Any]] = [
+    {"kind": "run_end", "data": {"run": "r", "outcome": "completed"}},
+    {"kind": "message", "data": {"role": "assistant", "content": "Well."}},
+    {"kind": "rewind", "data": {"to": 0}},
+]
+
+
+@pytest.mark.parametrize("end", ENDS, ids=lambda end: end["kind"])
+async def test_a_question_that_is_no_longer_asked(store: Store, mine: Held, end: dict[str, Any]) -> None:
+    await mine.log("run_start", run="r")
+    await mine.log("asked", id="q")
+    await mine.append(entry(3, **end))
+    assert (await store.head("ada", "t")).asking == 0
+    with refused("conflict", "no longer asked"):
+        await store.answer("ada", "t", "q", {"allowed": True})
+
+
+@pytest.mark.parametrize("end", ENDS, ids=lambda end: end["kind"])
+async def test_a_question_that_is_asked_again_waits_again(store: Store, mine: Held, end: dict[str, Any]) -> None:
+    await mine.log("asked", id="q")
+    await mine.append(entry(2, **end), entry(3, "asked", id="q"))
+    assert (await store.head("ada", "t")).asking == 1
+    position = await store.answer("ada", "t", "q", {"allowed": True})
+    await mine.append(entry(4, **end), entry(5, "asked", id="q"))
+    with refused("conflict", "has been answered"):  # the first one still counts
+        await store.answer("ada", "t", "q", {"allowed": False})
+    assert (await store.head("ada", "t")).asking == 0
+    await mine.append(entry(6, "answered", id="q", allowed=True), entry(7, "asked", id="q"), took=[position])
+    head = await store.head("ada", "t")
+    assert (head.asking, head.queued) == (1, 0)
+
+
+async def test_a_question_outlives_an_interruption(store: Store, mine: Held) -> None:
+    await mine.log("run_start", run="r")
+    await mine.append(entry(2, "asked", id="q"), entry(3, "run_end", run="r", outcome="interrupted"))
+    head = await store.head("ada", "t")
+    assert (head.run, head.asking) == ("r", 1)
+    await store.answer("ada", "t", "q", {"allowed": True})
+
+
+async def test_the_run_that_is_open(store: Store, mine: Held) -> None:
+    await mine.log("run_start", run="r1")
+    assert (await store.head("ada", "t")).run == "r1"
+    await mine.append(entry(2, "run_end", run="r1", outcome="completed"), entry(3, "run_start", run="r2"))
+    assert (await store.head("ada", "t")).run == "r2"
+    await mine.log("run_end", run="r2", outcome="failed")
+    assert (await store.head("ada", "t")).run == ""
+
+
+# -- listing and searching ------------------------------------------------------------------------------------------
+
+
+async def test_threads_are_listed_newest_first(store: Store) -> None:
+    threads = [await held(store, f"t{n}") for n in range(5)]
+    await threads[1].append(entry(1))
+    await store.create("bob", "his")
+
+    async def ids(**options: Any) -> list[str]:
+        return [thread.id for thread in (await store.list("ada", **options)).threads]
+
+    assert await ids() == ["t1", "t4", "t3", "t2", "t0"]
+    assert await ids(oldest_first=True) == ["t0", "t2", "t3", "t4", "t1"]
+    assert await ids(order="created") == ["t4", "t3", "t2", "t1", "t0"]
+    assert await ids(limit=2) == ["t1", "t4"]
+
+
+@pytest.mark.parametrize("order", ["updated", "created"])
+@pytest.mark.parametrize("oldest_first", [False, True])
+async def test_pages_make_up_the_list(store: Store, order: Any, oldest_first: bool) -> None:
+    await asyncio.gather(*(store.create("ada", f"t{n}") for n in range(13)))
+    whole = await store.list("ada", order=order, oldest_first=oldest_first)
+    assert len(whole.threads) == 13 and whole.next == ""
+    found, cursor, pages = [], "", 0
+    while not pages or cursor:
+        page = await store.list("ada", order=order, oldest_first=oldest_first, cursor=cursor, limit=4)
+        found, cursor, pages = [*found, *page.threads], page.next, pages + 1
+    assert tuple(found) == whole.threads and pages == 4
+
+
+@pytest.mark.parametrize("cursor", ["x", "!!!", "W10", "bnVsbA", "a" * 1000, "é"])
+async def test_a_cursor_that_is_none(store: Store, cursor: str) -> None:
+    with refused("invalid", "begin again without one"):
+        await store.list("ada", cursor=cursor)
+
+
+async def test_a_cursor_belongs_to_its_order(store: Store) -> None:
+    for n in range(3):
+        await store.create("ada", f"t{n}")
+    cursor = (await store.list("ada", limit=1)).next
+    with refused("invalid"):
+        await store.list("ada", limit=1, cursor=cursor, order="created")
+    with refused("invalid"):
+        await store.list("ada", limit=1, cursor=cursor, oldest_first=True)
+    for odd in ({"limit": 0}, {"limit": -1}, {"limit": "2"}, {"order": "title"}):
+        with refused("invalid"):
+            await store.list("ada", **odd)  # type: ignore[arg-type]
+
+
+async def test_threads_are_filtered_by_what_they_wait_for(store: Store) -> None:
+    for name in ("idle", "running", "asking", "queued"):
+        mine = await held(store, name)
+        if name in ("running", "asking"):
+            await mine.log("run_start", run="r")
+        if name == "asking":
+            await mine.log("asked", id="q")
+    await store.enqueue("ada", "queued", {"n": 1})
+
+    async def ids(**options: Any) -> set[str]:
+        return {thread.id for thread in (await store.list("ada", **options)).threads}
+
+    assert await ids(running=True) == {"running", "asking"}
+    assert await ids(running=False) == {"idle", "queued"}
+    assert await ids(asking=True) == {"asking"}
+    assert await ids(running=True, asking=False) == {"running"}
+    assert await ids(queued=True) == {"queued"}
+    page = await store.unfinished(limit=2)
+    rest = await store.unfinished(limit=2, cursor=page.next)
+    assert [thread.id for thread in (*page.threads, *rest.threads)] == ["running", "asking", "queued"]
+
+
+async def test_what_is_unfinished_is_found_for_every_owner(store: Store) -> None:
+    for owner in ("ada", "bob"):
+        await (await held(store, "t", owner)).log("run_start", run="r")
+    assert {thread.owner for thread in (await store.unfinished()).threads} == {"ada", "bob"}
+
+
+async def test_searching(store: Store) -> None:
+    mine = await held(store, title="Trip")
+    await mine.say("user", "Book a FLIGHT to Zürich, ß or 日本語のテスト.")
+    await mine.say("assistant", "The flight is booked: 50% off_now 'quoted' \"double\" c:\\dir")
+    await mine.log("event", name="flight")
+    parts = [
+        {"type": "text", "text": "a picture of a"},
+        {"type": "image", "url": "x"},
+        {"type": "text", "text": "boat"},
+    ]
+    await mine.append(entry(4, data={"role": "user", "content": parts}))
+
+    async def seqs(text: str, owner: str = "ada", **options: Any) -> list[int]:
+        return [hit.seq for hit in await store.search(owner, text, **options)]
+
+    assert await seqs("flight") == [2, 1]
+    assert await seqs("flight", limit=1) == [2]
+    assert await seqs("FLIGHT zürich") == [1]
+    assert await seqs("light") == [2, 1]  # a part of a word, too
+    assert await seqs("SS") == [1] and await seqs("本語の") == [1] and await seqs("語") == [1]
+    assert await seqs("50%") == [2] and await seqs("off_now") == [2] and await seqs("c:\\dir") == [2]
+    assert await seqs("50_") == [] and await seqs("offxnow") == []
+    assert await seqs('"double"') == [2] and await seqs("'quoted'") == [2]
+    assert await seqs("boat picture") == [4]
+    assert await seqs("flight AND NOT booked") == [] and await seqs("flight", "bob") == []
+    assert await seqs("NEAR(") == [] and await seqs("\0boat\0") == [4]
+    (hit,) = await store.search("ada", "booked")
+    assert (hit.thread, hit.title) == ("t", "Trip") and "flight is booked" in hit.text
+    with refused("invalid", "at least one word"):
+        await store.search("ada", " \n")
+
+
+async def test_what_was_said_since_the_last_search_is_found(store: Store, mine: Held) -> None:
+    for number in range(3):
+        await mine.say("user", f"needle {number}")
+        assert len(await store.search("ada", "needle")) == number + 1
+    await store.fork("ada", "t", 2, "fork")
+    assert len(await store.search("ada", "needle")) == 5
+    await store.delete("ada", "t")
+    assert {hit.thread for hit in await store.search("ada", "needle")} == {"fork"}
+
+
+async def test_a_long_message_is_found_with_what_stands_around_the_word(store: Store, mine: Held) -> None:
+    await mine.say("user", "x " * 5000 + "needle" + " y" * 5000)
+    (hit,) = await store.search("ada", "needle")
+    assert "x needle y" in hit.text and len(hit.text) < 200 and hit.text[0] == hit.text[-1] == "…"
+
+
+# -- forks ----------------------------------------------------------------------------------------------------------
+
+
+async def test_a_fork_begins_as_the_thread_was(store: Store) -> None:
+    mine = await held(store, meta={"agent": "a"})
+    await mine.append(*entries(1, 5))
+    made = await store.fork("ada", "t", 3, "f")
+    assert (made.id, made.last, made.meta, made.title, made.leased) == ("f", 3, {"agent": "a"}, "message 1", False)
+    assert await read(store, "f") == await read(store, limit=3)
+    its = Held(store, await store.lease("ada", "f", "me", 60), "f", last=3)
+    await its.append(says(4, "user", "otherwise"))
+    await mine.append(entry(6))
+    assert len(await read(store)) == 6 and len(await read(store, "f")) == 4
+    await store.delete("ada", "t")
+    assert len(await read(store, "f")) == 4
+
+
+async def test_a_fork_has_a_name_and_an_end(store: Store, mine: Held) -> None:
+    await mine.append(*entries(1, 2))
+    for at in (-1, 3, None, 1.0, True):
+        with refused("invalid", "they go from 1 to 2"):
+            await store.fork("ada", "t", at, "f")  # type: ignore[arg-type]
+    with refused("conflict"):
+        await store.fork("ada", "t", 1, "t")
+    with refused("not_found"):
+        await store.fork("ada", "nothing", 1, "f")
+    with refused("invalid"):
+        await store.fork("ada", "t", 1, "")
+    made = await store.fork("ada", "t", 0, "f", title="Anew", meta={"x": 1})
+    assert (made.last, made.title, made.meta) == (0, "Anew", {"x": 1})
+
+
+async def test_a_fork_waits_for_what_the_thread_waited_for(store: Store, mine: Held) -> None:
+    await mine.log("run_start", run="r")
+    await mine.log("asked", id="q")
+    await mine.log("answered", id="q", allowed=True)
+    await mine.log("run_end", run="r", outcome="completed")
+    await store.enqueue("ada", "t", {"n": 1})
+    open_, over = await store.fork("ada", "t", 2, "open"), await store.fork("ada", "t", 4, "over")
+    assert (open_.run, open_.asking, open_.queued) == ("r", 1, 0)
+    assert (over.run, over.asking, over.queued) == ("", 0, 0)
+    await store.answer("ada", "open", "q", {"allowed": False})
+    with refused("not_found"):
+        await store.answer("ada", "over", "q", {})
+
+
+# -- watching -------------------------------------------------------------------------------------------------------
+
+
+async def test_watching(store: Store, mine: Held) -> None:
+    async with aclosing(store.watch("ada", "t")) as news:  # type: ignore[type-var]
+        assert await anext(news) == News(0, 0)
+        await mine.append(*entries(1, 2))
+        assert await anext(news) == News(2, 0)
+        await store.enqueue("ada", "t", {"n": 1})
+        await store.enqueue("ada", "t", {"n": 2})
+        seen = await anext(news)
+        while seen != News(2, 2):  # it may skip some, never the last
+            seen = await anext(news)
+        await store.delete("ada", "t")
+        with refused("not_found"):
+            await anext(news)
+    async with aclosing(store.watch("ada", "t")) as news:  # type: ignore[type-var]
+        with refused("not_found"):
+            await anext(news)
+
+
+async def test_who_watches_another_thread_hears_nothing(store: Store, mine: Held) -> None:
+    other = await held(store, "other")
+    async with aclosing(store.watch("ada", "t")) as news:  # type: ignore[type-var]
+        await anext(news)
+        waiting = asyncio.ensure_future(anext(news))
+        await other.append(entry(1))
+        await asyncio.sleep(0.1)
+        assert not waiting.done()
+        await mine.append(entry(1))
+        assert await waiting == News(1, 0)
+
+
+async def test_closing_ends_who_watches(store: Store, mine: Held) -> None:
+    async with aclosing(store.watch("ada", "t")) as news:  # type: ignore[type-var]
+        await anext(news)
+        await store.close()
+        assert await anext(news, None) is None
+
+
+async def test_many_watch_one_thread(store: Store, mine: Held) -> None:
+    async def last() -> int:
+        async with aclosing(store.watch("ada", "t")) as news:  # type: ignore[type-var]
+            async for found in news:
+                if found.last == 20:
+                    return 20
+        return 0
+
+    watching = [asyncio.ensure_future(last()) for _ in range(20)]
+    for seq in range(1, 21):
+        await mine.append(entry(seq))
+    assert await asyncio.gather(*watching) == [20] * 20
+
+
+async def test_stores_that_share_a_place_hear_of_each_other(shared: Place) -> None:
+    one, other = shared.open(), shared.open()
+    mine = await held(one)
+    async with aclosing(other.watch("ada", "t")) as news:  # type: ignore[type-var]
+        assert await anext(news) == News(0, 0)
+        await mine.append(entry(1))
+        assert await anext(news) == News(1, 0)
+    async with aclosing(one.watch("ada", "t")) as news:  # type: ignore[type-var]
+        assert await anext(news) == News(1, 0)
+        await mine.log("asked", id="q")
+        assert await anext(news) == News(2, 0)
+        await other.answer("ada", "t", "q", {"allowed": True})
+        assert await anext(news) == News(2, 1)
+        await other.delete("ada", "t")
+        with refused("not_found"):
+            await anext(news)
+    await one.close()
+    await other.close()
+
+
+# -- blobs ----------------------------------------------------------------------------------------------------------
+
+
+async def test_blobs(store: Store, mine: Held) -> None:
+    data = bytes(range(256)) * 10
+    name = await store.put_blob("ada", "t", data)
+    assert len(name) == 64 and name == await store.put_blob("ada", "t", data)
+    assert await store.get_blob("ada", "t", name) == data
+    assert await store.get_blob("ada", "t", await store.put_blob("ada", "t", b"")) == b""
+    await mine.append(entry(1))
+    await store.fork("ada", "t", 1, "f")
+    await store.delete("ada", "t")
+    assert await store.get_blob("ada", "f", name) == data
+    for odd in ("0" * 64, "", "\0"):
+        with refused("not_found", "keeps no bytes"):
+            await store.get_blob("ada", "f", odd)
+
+
+async def test_blobs_are_limited(store: Store, mine: Held) -> None:
+    with refused("full"):
+        await store.put_blob("ada", "t", bytes(rows.BLOB_BYTES + 1))
+    for number in range(rows.BLOBS_BYTES // rows.BLOB_BYTES):
+        await store.put_blob("ada", "t", number.to_bytes(2, "big") * (rows.BLOB_BYTES // 2))
+    with refused("full"):
+        await store.put_blob("ada", "t", b"one more")
+    await store.put_blob("ada", "t", bytes(rows.BLOB_BYTES))  # that is there already
+
+
+# -- owners ---------------------------------------------------------------------------------------------------------
+
+# What somebody who knows another owner's id tries; every method of a store that takes an owner must stand here.
+TRIES: dict[str, Any] = {
+    "append": lambda store, fence: store.append("eve", "t", [entry(2)], expect=1, fence=fence),
+    "read": lambda store, fence: read(store, "t", "eve"),
+    "head": lambda store, fence: store.head("eve", "t"),
+    "describe": lambda store, fence: store.describe("eve", "t", title="Mine"),
+    "delete": lambda store, fence: store.delete("eve", "t"),
+    "fork": lambda store, fence: store.fork("eve", "t", 1, "mine"),
+    "lease": lambda store, fence: store.lease("eve", "t", "eve", 60),
+    "renew": lambda store, fence: store.renew("eve", "t", fence, 60),
+    "release": lambda store, fence: store.release("eve", "t", fence),
+    "enqueue": lambda store, fence: store.enqueue("eve", "t", {"role": "user", "content": "Hi."}),
+    "answer": lambda store, fence: store.answer("eve", "t", "q", {"allowed": True}),
+    "inbox": lambda store, fence: store.inbox("eve", "t"),
+    "watch": lambda store, fence: anext(store.watch("eve", "t")),
+    "put_blob": lambda store, fence: store.put_blob("eve", "t", b"x"),
+    "get_blob": lambda store, fence: store.get_blob("eve", "t", "x"),
+    "list": None,
+    "search": None,
+    "create": None,
+    "expire": None,
+}
+
+
+def test_every_method_with_an_owner_is_tried() -> None:
+    methods = {name for name, method in vars(Store).items() if inspect.isfunction(method) and name[0] != "_"}
+    owned = {name for name in methods if "owner" in inspect.signature(getattr(Store, name)).parameters}
+    assert owned == set(TRIES) and methods - owned == {"unfinished", "close"}
+
+
+async def test_somebody_elses_thread_is_not_found(store: Store, mine: Held) -> None:
+    await mine.append(entry(1, "asked", id="q"))
+    before = await store.head("ada", "t")
+    for attempt in TRIES.values():
+        if attempt is not None:
+            with refused("not_found", "there is no thread 't'"):
+                await attempt(store, mine.lease.fence)
+    assert (await store.list("eve")).threads == () and list(await store.search("eve", "message")) == []
+    assert list(await store.expire(0, owner="eve")) == []
+    assert await store.head("ada", "t") == before
+    await store.create("eve", "t")
+    assert (await store.head("ada", "t")).last == 1 and (await store.head("eve", "t")).last == 0
+
+
+# -- loops, cancelling, closing -------------------------------------------------------------------------------------
+
+
+def test_one_event_loop_after_another(somewhere: Place) -> None:
+    store = somewhere.open()
+
+    async def first() -> int:
+        return (await held(store)).lease.fence
+
+    fence = asyncio.run(first())
+    for seq in range(1, 4):
+        assert asyncio.run(store.append("ada", "t", [entry(seq)], expect=seq - 1, fence=fence)) == seq  # type: ignore[arg-type]
+    assert numbers(asyncio.run(read(store))) == [1, 2, 3]
+    asyncio.run(store.close())
+
+
+async def test_an_append_that_is_cancelled_is_there_or_not(store: Store, mine: Held) -> None:
+    for round in range(10):
+        row = entry(mine.last + 1)
+        task = asyncio.ensure_future(store.append("ada", "t", [row], expect=mine.last, fence=mine.lease.fence))
+        await asyncio.sleep(0.0005 * round)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        assert await mine.append(row) == round + 1  # whatever became of it, to try again is safe
+    assert numbers(await read(store)) == [*range(1, 11)]
+
+
+async def test_a_closed_store_opens_again(somewhere: Place) -> None:
+    store = somewhere.open()
+    mine = await held(store)
+    await mine.append(entry(1))
+    await store.close()
+    await store.close()
+    await mine.append(entry(2))
+    assert numbers(await read(store)) == [1, 2]
+    await store.close()
+
+
+async def test_what_was_written_is_there_when_it_is_opened_again(shared: Place) -> None:
+    store = shared.open()
+    mine = await held(store)
+    await mine.log("asked", id="q")
+    await store.enqueue("ada", "t", {"n": 1})
+    name = await store.put_blob("ada", "t", b"data")
+    before, log = await store.head("ada", "t"), await read(store)
+    await store.close()
+    again = shared.open()
+    assert await again.head("ada", "t") == before and await read(again) == log
+    assert len(await again.inbox("ada", "t")) == 1 and await again.get_blob("ada", "t", name) == b"data"
+    await again.close()
+
+
+# -- expiry -----------------------------------------------------------------------------------------------------------
+
+
+async def test_only_idle_threads_expire_the_longest_idle_first(store: Store) -> None:
+    for name in ("old", "asking", "queued", "held", "running", "other", "old.1"):
+        about = {"parent": "old"} if name == "old.1" else None
+        await store.create("ada", name, meta=about)
+        mine = Held(store, await store.lease("ada", name, "me", 600), name)
+        if name == "running":
+            await mine.log("run_start", run="r", agent="a", guards=[], resumed=False, input=0)
+        if name == "asking":
+            await mine.log("asked", id="q", question="?", hash="h")
+        if name != "held":
+            await store.release("ada", name, mine.lease.fence)
+    await store.enqueue("ada", "queued", {"n": 1})
+    await store.create("bob", "old")
+    assert await store.expire(3600.0) == []  # nothing is that old
+    assert [*await store.expire(0.0, owner="ada", limit=1)] == [("ada", "old")]
+    assert [*await store.expire(0.0, owner="ada", limit=9)] == [
+        ("ada", "other"),
+        ("ada", "old.1"),
+    ]  # now nobody is above
+    assert [*await store.expire(0.0, owner="ada")] == []
+    assert {head.id for head in (await store.list("ada")).threads} == {"asking", "queued", "held", "running"}
+    assert [*await store.expire(0.0)] == [("bob", "old")]
+    with refused("not_found"):
+        await store.head("bob", "old")
+
+
+async def test_what_is_said_to_a_thread_that_expires_is_heard_or_refused(store: Store) -> None:
+    """A race of many: each message is in a thread that is still there, or its sender was told."""
+    for number in range(20):
+        await store.create("ada", f"t{number}")
+    said: list[str] = []
+
+    async def say(id: str) -> None:
+        try:
+            await store.enqueue("ada", id, {"n": 1})
+            said.append(id)
+        except StoreError as error:
+            assert error.code == "not_found"
+
+    gone, *_ = await asyncio.gather(store.expire(0.0, limit=20), *(say(f"t{number}") for number in range(20)))
+    there = {head.id for head in (await store.list("ada", limit=50)).threads}
+    assert set(said) == there and not there & {id for _, id in gone}
+
+
+@pytest.mark.parametrize("idle", [-1.0, float("nan"), float("inf"), "1"])
+async def test_a_time_that_is_none_expires_nothing(store: Store, idle: Any) -> None:
+    await store.create("ada", "t")
+    with refused("invalid"):
+        await store.expire(idle)

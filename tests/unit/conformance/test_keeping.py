@@ -1,0 +1,112 @@
+"""Threads in memory and in SQLite, and in stores that are slow or fail."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from conformance.keeping_cases import *  # noqa: F403
+from conformance.keeping_cases import check_settled
+from wick import Agent, Scripted, Thread, ToolCall, assistant, tool, user
+from wick.capabilities.sessions import Sessions
+from wick.errors import StoreError
+from wick.keeping import hold, release_leases
+from wick.protocols import Queued
+from wick.stores.in_memory import InMemory
+from wick.stores.sqlite import Sqlite
+
+
+class Slow(InMemory):
+    """A store whose answers are old when they arrive."""
+
+    async def inbox(self, owner: str, id: str) -> list[Queued]:
+        found = await super().inbox(owner, id)
+        await asyncio.sleep(0.02)
+        return found
+
+
+async def test_a_message_is_heard_once_also_if_it_was_read_before_it_was_taken() -> None:
+    store = Slow()
+    sessions = Sessions(store)
+    await store.create("local", "th_1")
+    await sessions.send("th_1", "hello")
+    result = await Agent(Scripted("hi", spare=True), hooks=[sessions]).run(thread="th_1")
+    assert [message.text for message in result.messages] == ["hello", "hi"]
+    await check_settled(store)
+
+
+async def test_after_the_store_had_trouble_the_next_run_need_not_wait_for_the_lease(tmp_path: Path) -> None:
+    store = Sqlite(tmp_path / "threads.db", busy_seconds=0.1)
+    other = sqlite3.connect(tmp_path / "threads.db", isolation_level=None)
+
+    @tool
+    async def lock() -> str:
+        """Lock the file, as another program might."""
+        other.execute("BEGIN IMMEDIATE")
+        return "locked"
+
+    worker = Agent(
+        Scripted(assistant("", ToolCall("l1", "lock", {})), spare=True), tools=[lock], hooks=[Sessions(store)]
+    )
+    with pytest.raises(StoreError) as caught:
+        await worker.run("go", thread="th_1")
+    assert caught.value.code == "locked"
+    other.execute("ROLLBACK")
+    other.close()
+    later = Agent(Scripted("here"), hooks=[Sessions(store, busy="refuse")])
+    assert (await later.run("next", thread="th_1")).text == "here"
+    thread = await Sessions(store).load("th_1")
+    assert "whether it took effect is unknown" in thread.messages.tool_messages()[0].text
+    await check_settled(store)
+    await store.close()
+
+
+class Lossy(InMemory):
+    """A store that loses the connection of some calls, before or after they took effect."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lost = 0
+        self.takes_effect = True
+        self.releases = True
+
+    async def append(self, *given: Any, **options: Any) -> int:
+        if self.lost:
+            self.lost -= 1
+            if self.takes_effect:
+                await super().append(*given, **options)
+            raise StoreError("the connection was closed", "unavailable")
+        return await super().append(*given, **options)
+
+    async def release(self, owner: str, id: str, fence: int) -> None:
+        if not self.releases:
+            raise StoreError("the connection was closed", "unavailable")
+        await super().release(owner, id, fence)
+
+
+@pytest.mark.parametrize("takes_effect", [True, False])
+async def test_an_append_whose_connection_was_lost_is_repeated(takes_effect: bool) -> None:
+    store = Lossy()
+    async with hold(store, "ada", thread := Thread("th_1")):
+        store.lost, store.takes_effect = 2, takes_effect
+        thread.add(user("hello"))
+        await thread.saved()
+    assert [row["data"]["content"] async for batch in store.read("ada", "th_1") for row in batch] == ["hello"]
+    await store.close()
+
+
+async def test_a_lease_that_could_not_be_released_is_released_later() -> None:
+    store = Lossy()
+    async with hold(store, "ada", Thread("th_1")):
+        store.releases = False
+    assert (await store.head("ada", "th_1")).leased
+    await release_leases(store)
+    assert (await store.head("ada", "th_1")).leased
+    store.releases = True
+    await release_leases(store)
+    assert not (await store.head("ada", "th_1")).leased
+    await store.close()

@@ -1,0 +1,1 @@
+from conformance.store_cases import *  # noqa: F403
