@@ -8,7 +8,6 @@ import re
 import shutil
 import subprocess
 import sys
-import zipfile
 from pathlib import Path
 from runpy import run_path
 from typing import Any
@@ -140,17 +139,6 @@ def built() -> Path:
     if not (BUILT / "index.html").is_file():
         pytest.skip("the interface is not built: make ui")
     return BUILT
-
-
-def test_the_wheel_has_it(tmp_path: Path) -> None:
-    names = [path.relative_to(BUILT).as_posix() for path in built().rglob("*") if path.is_file()]
-    command = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(tmp_path)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=110)
-    assert done.returncode == 0, done.stderr
-    with zipfile.ZipFile(next(tmp_path.glob("*.whl"))) as wheel:
-        shipped = wheel.namelist()
-    assert {f"wick/server/ui/{name}" for name in names} <= {*shipped}
-    assert not [name for name in shipped if "node_modules" in name]
 
 
 @pytest.mark.long
