@@ -569,7 +569,7 @@ async def told(backend: Docker, op: str, args: tuple[Any, ...], options: dict[st
 
 
 async def test_files_without_python_are_as_with_it(make: Make) -> None:
-    with_python, *without = backends = [make(), make("plain"), make("busybox")]
+    _, *without = backends = [make(), make("plain"), make("busybox")]
     await asyncio.gather(*(one.start() for one in backends))
     assert [one.uses_daemon for one in backends] == [True, False, False]
     assert all("the image has no python3" in one.status.reason for one in without)
