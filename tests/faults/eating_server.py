@@ -90,7 +90,8 @@ from wick.stores import rows
 launch = daemon_client._LAUNCH
 daemon_client._LAUNCH = launch.replace("from wick.wickd", LIFT + "from wick.wickd", 1)
 assert daemon_client._LAUNCH != launch
-middleware.LARGE_BYTES = middleware.SMALL_BYTES = sse.PORTION_BYTES = spooling.LARGE_BYTES = uploads.SMALL_BYTES = 10**12
+middleware.LARGE_BYTES = middleware.SMALL_BYTES = sse.PORTION_BYTES = 10**12
+spooling.LARGE_BYTES = uploads.SMALL_BYTES = 10**12
 rows.BATCH_BYTES = terminal.INPUT_BYTES = 10**12
 files.PIECE_BYTES = 10_000_000
 MultiPartParser.spool_max_size = 10**12

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 import time
 import urllib.error
 import urllib.parse
@@ -23,6 +22,7 @@ from typing import Any
 
 import pytest
 
+from chromium import find_chromium
 from serving import TOKENS, Served, serving
 from wick.server.static_files import BUILT
 
@@ -143,9 +143,7 @@ def stories(folder: Path, **more: Any) -> AbstractContextManager[Served]:
 
 @contextmanager
 def chromium() -> Iterator[Browser]:
-    found = shutil.which("chromium") or shutil.which("chromium-browser")
-    if found is None:
-        pytest.skip("no browser: apt-get install chromium")
+    found = find_chromium()
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=found, args=["--no-sandbox"])
         yield browser

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from chromium import find_chromium
 from serving import Served, serving
 from wick.server.static_files import OWN
 
@@ -17,7 +17,6 @@ try:
 except ImportError:
     pytest.skip("no browser: pip install playwright", allow_module_level=True)
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 OFFLINE = {"OLLAMA_HOST": "127.0.0.1:1"}
 
 
@@ -32,10 +31,8 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 @pytest.fixture
 async def page(served: Served) -> AsyncIterator[Page]:
     """A page of a browser that has never been here; what goes wrong in it is a failure."""
-    if CHROMIUM is None:
-        pytest.skip("no browser: apt-get install chromium")
     async with async_playwright() as playwright:
-        browser = await playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        browser = await playwright.chromium.launch(executable_path=find_chromium(), args=["--no-sandbox"])
         made = await (await browser.new_context()).new_page()
         wrong: list[str] = []
         made.on("pageerror", lambda error: wrong.append(str(error)))

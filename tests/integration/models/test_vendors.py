@@ -1,6 +1,7 @@
 """The vendors' own SDKs as witnesses: they read the scripted server, it accepts them, and they know what wick sends.
 
 Were the server wrong about a wire format, the clients that are tested against it would be wrong, too.
+The SDKs are imported by the tests: an import takes seconds, and every worker of a test run collects this file.
 """
 
 from __future__ import annotations
@@ -8,16 +9,10 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field, replace
+from pkgutil import resolve_name
 from typing import Any
 
-import anthropic as anthropic_errors
-import openai as openai_errors
 import pytest
-from anthropic import AsyncAnthropic
-from anthropic.types.message_create_params import MessageCreateParamsStreaming
-from openai import AsyncOpenAI
-from openai.types.chat.completion_create_params import CompletionCreateParamsStreaming
-from openai.types.responses.response_create_params import ResponseCreateParamsStreaming
 from pydantic import TypeAdapter
 
 from provider import Answer, Call, Reply, Script, ScriptedServer, Thought, Tokens
@@ -81,11 +76,15 @@ def reply(request: pytest.FixtureRequest) -> Reply:
     return REPLIES[request.param]
 
 
-def openai(script: Script) -> AsyncOpenAI:
+def openai(script: Script) -> Any:
+    from openai import AsyncOpenAI
+
     return AsyncOpenAI(base_url=script.url, api_key="key", max_retries=0)
 
 
-def anthropic(script: Script) -> AsyncAnthropic:
+def anthropic(script: Script) -> Any:
+    from anthropic import AsyncAnthropic
+
     return AsyncAnthropic(base_url=script.url.removesuffix("/v1"), api_key="key", max_retries=0)
 
 
@@ -93,6 +92,8 @@ def anthropic(script: Script) -> AsyncAnthropic:
 
 
 async def chat(script: Script, streamed: bool, messages: list[Any]) -> Any:
+    from openai import LengthFinishReasonError
+
     tools: Any = [{"type": "function", "function": {"name": name, "parameters": schema}} for name, schema in TOOLS]
     asked: Any = {"model": "gpt-4o", "messages": messages, "tools": tools}
     async with openai(script) as client:
@@ -101,7 +102,7 @@ async def chat(script: Script, streamed: bool, messages: list[Any]) -> Any:
         async with client.chat.completions.stream(**asked, stream_options={"include_usage": True}) as stream:
             try:
                 return await stream.get_final_completion()
-            except openai_errors.LengthFinishReasonError as cut:
+            except LengthFinishReasonError as cut:
                 return cut.completion
 
 
@@ -186,9 +187,12 @@ async def test_anthropic_reads_messages(server: ScriptedServer, reply: Reply, st
 
 @pytest.mark.parametrize("code", [400, 401, 403, 404, 409, 422, 429, 500, 503])
 async def test_the_sdks_know_its_errors(server: ScriptedServer, code: int) -> None:
+    import anthropic
+    import openai
+
     refused = Answer(Reply("no"), status(code))
     for ask in (chat, responses, messages):
-        with pytest.raises((openai_errors.APIStatusError, anthropic_errors.APIStatusError)) as caught:
+        with pytest.raises((openai.APIStatusError, anthropic.APIStatusError)) as caught:
             await ask(server.script(refused), True, [{"role": "user", "content": "go"}])
         assert f"the script says {code}" in str(caught.value)
         assert getattr(caught.value, "status_code") == code  # noqa: B009
@@ -230,10 +234,10 @@ async def test_it_accepts_a_conversation_of_anthropic(server: ScriptedServer, st
 
 # -- they know what wick sends --------------------------------------------------------------------------------------
 
-PARAMS: dict[type, Any] = {
-    OpenAI: CompletionCreateParamsStreaming,
-    OpenAIResponses: ResponseCreateParamsStreaming,
-    Anthropic: MessageCreateParamsStreaming,
+PARAMS = {
+    OpenAI: "openai.types.chat.completion_create_params.CompletionCreateParamsStreaming",
+    OpenAIResponses: "openai.types.responses.response_create_params.ResponseCreateParamsStreaming",
+    Anthropic: "anthropic.types.message_create_params.MessageCreateParamsStreaming",
 }
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 PDF = "JVBERi0xLjQKJSVFT0YK"
@@ -268,7 +272,7 @@ async def test_the_sdks_know_what_wick_sends(server: ScriptedServer, kind: Any) 
     assert (await agent.run(user(parts))).text == "done"
     assert len(script.asked) == 2 and not script.refusals
     for asked in script.asked:
-        known = TypeAdapter(PARAMS[kind])
+        known = TypeAdapter(resolve_name(PARAMS[kind]))
         assert plain(known.dump_python(known.validate_python(asked.body), warnings=False)) == asked.body
 
 

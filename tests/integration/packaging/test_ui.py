@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import subprocess
 import sys
-import zipfile
 from pathlib import Path
 from runpy import run_path
 from typing import Any
@@ -125,7 +125,9 @@ def test_it_writes_no_html() -> None:
 @pytest.mark.timeout(600)  # on a busy machine it takes long to make documents
 def test_its_own_tests_pass(tmp_path: Path) -> None:
     report = tmp_path / "vitest.json"
-    node("vitest", "run", "--reporter=json", f"--outputFile={report}", seconds=580)
+    # Files that share a document take a third of the processor time; `make test-full` isolates them.
+    isolation = "--isolate" if os.environ.get("WICK_FULL") else "--no-isolate"
+    node("vitest", "run", isolation, "--reporter=json", f"--outputFile={report}", seconds=580)
     found: dict[str, Any] = json.loads(report.read_text())
     assert found["numFailedTests"] == 0 and found["numPassedTests"] == found["numTotalTests"] > 50
 
@@ -137,17 +139,6 @@ def built() -> Path:
     if not (BUILT / "index.html").is_file():
         pytest.skip("the interface is not built: make ui")
     return BUILT
-
-
-def test_the_wheel_has_it(tmp_path: Path) -> None:
-    names = [path.relative_to(BUILT).as_posix() for path in built().rglob("*") if path.is_file()]
-    command = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(tmp_path)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=110)
-    assert done.returncode == 0, done.stderr
-    with zipfile.ZipFile(next(tmp_path.glob("*.whl"))) as wheel:
-        shipped = wheel.namelist()
-    assert {f"wick/server/ui/{name}" for name in names} <= {*shipped}
-    assert not [name for name in shipped if "node_modules" in name]
 
 
 @pytest.mark.long

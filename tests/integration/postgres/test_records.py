@@ -9,7 +9,7 @@ import pytest
 from conformance.record_cases import *  # noqa: F403
 from postgres import server as postgres_server
 from wick.server.records import Records
-from wick.server.records_postgres import PostgresRecords
+from wick.server.records.postgres import PostgresRecords
 
 
 @pytest.fixture

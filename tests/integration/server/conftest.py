@@ -21,3 +21,4 @@ def served(store: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ser
     """`wick serve` in a process of its own, shared by the tests that leave it as it was; once for each store."""
     with serving(tmp_path_factory.mktemp("served"), store=store) as found:
         yield found
+        assert "Traceback" not in found.log

@@ -35,6 +35,10 @@ agent = Agent(FunctionModel(answer), tools=[tick])
 Server(settings=os.environ["WICK_SETTINGS"]).register_agent("ticker", agent).start()
 """
 STEPS = 12
+# Postgres is tried below: under load, and with two servers of which one is killed.
+MOSTLY_SQLITE = pytest.mark.parametrize(
+    "store", ["sqlite", pytest.param("postgres", marks=pytest.mark.long)], indirect=True
+)
 BODY = {"messages": [{"role": "user", "content": "Tick."}]}
 
 
@@ -64,6 +68,7 @@ def check(whole: list[dict[str, Any]], seen: list[dict[str, Any]]) -> None:
     assert whole[-1]["data"]["data"]["text"] == "All done."
 
 
+@MOSTLY_SQLITE
 @pytest.mark.parametrize("most", [1, 8, 23] if os.environ.get("WICK_FULL") else [8])
 async def test_killed_in_the_middle_of_a_stream(tmp_path: Path, store: str, most: int) -> None:
     with serving(tmp_path, store=store, script=SCRIPT) as served:
@@ -149,6 +154,7 @@ async def crash_twice(folder: Path, store: str, script: str) -> tuple[int, dict[
         return 3, {}, None
 
 
+@MOSTLY_SQLITE
 async def test_a_run_that_ended_its_server_twice_is_not_resumed(tmp_path: Path, store: str) -> None:
     crashes, found, after = await crash_twice(tmp_path, store, DEADLY)
     assert crashes == 2 and found["state"] == "ended" and found["outcome"] == "failed"
@@ -269,7 +275,7 @@ async def test_what_was_acknowledged_is_answered_though_nobody_read_it(tmp_path:
     """A message that was taken is on disk: killed at once, the server answers it when it is back."""
     with serving(tmp_path, script=SCRIPT) as served:
         taken: list[str] = []
-        for _ in range(2):
+        for _ in range(2 if os.environ.get("WICK_FULL") else 1):
             async with talking(served) as client, client.post("/agents/ticker/stream", json=BODY) as response:
                 taken.append(response.headers["X-Run-Id"])
             served.kill()
@@ -280,8 +286,3 @@ async def test_what_was_acknowledged_is_answered_though_nobody_read_it(tmp_path:
             for run in taken:
                 whole = await read_on(client, run, "")
                 check(whole, whole)
-
-
-def test_nothing_goes_wrong_in_the_log(served: Served) -> None:
-    """The server that the other tests share has had nothing to complain about."""
-    assert "Traceback" not in served.log

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
-import shutil
 from pathlib import Path
 from typing import Any
 
 import aiohttp
 import pytest
 
+from chromium import find_chromium
 from serving import TOKENS, Served, events, eventually, hosted, talking
 from talkers import HELLO, Gate, agents, get, names, say
 from wick import FunctionModel, ToolCall, assistant
@@ -110,9 +110,7 @@ SIGN_IN = """async (token) => (await fetch("/auth/session", {
 async def test_a_browser_follows_a_run(tmp_path: Path) -> None:
     """A real browser's EventSource, signed in by its cookie."""
     playwright = pytest.importorskip("playwright.async_api", reason="pip install playwright")
-    chromium = shutil.which("chromium") or shutil.which("chromium-browser")
-    if chromium is None:
-        pytest.skip("no browser: apt-get install chromium")
+    chromium = find_chromium()
     gate = Gate()
     async with hosted(tmp_path, agents=agents(gate), grace=0) as server, talking(server) as client:
         response = await client.post("/agents/gate/stream", json=HELLO)

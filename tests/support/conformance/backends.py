@@ -262,8 +262,10 @@ def open_kinds(*kinds: str) -> Any:
     @pytest_asyncio.fixture(name="opened", scope="module", loop_scope="module", params=kinds)
     async def opened(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Place]:
         with _planted(), pytest.MonkeyPatch.context() as patience:
-            patience.setattr(caps, "DAEMON_SECONDS", 60.0)  # on a busy machine it may have no processor for a while
-            patience.setattr(caps, "DAEMON_GRACE_SECONDS", 60.0)
+            patience.setattr(
+                constants, "DAEMON_SECONDS", 60.0
+            )  # on a busy machine it may have no processor for a while
+            patience.setattr(constants, "DAEMON_GRACE_SECONDS", 60.0)
             async with KINDS[request.param](tmp_path_factory.mktemp(request.param)) as place:
                 yield place
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from conformance.backends import SECRET, OnHost, on_every_host, refused, rows_on_host_in_turn, still
-from wick import caps
+from wick import constants
 from wick.protocols import Backend, Terminal
 
 # How processes are ended and kept apart differs with the sandbox: those cases are marked `on_every_host`.
@@ -193,14 +193,14 @@ async def test_much_output_keeps_its_head_and_its_tail(place: OnHost) -> None:
     done = await place.backend.execute("echo first; yes 0123456789 | head -c 30000000; echo last; echo err >&2")
     assert done["truncated"] and done["stdout_bytes"] == 30_000_011
     assert done["stdout"].startswith("first\n0123456789\n") and done["stdout"].endswith("last\n")
-    assert len(done["stdout"]) < caps.OUTPUT_HEAD_BYTES + caps.OUTPUT_TAIL_BYTES + 1_000
-    left_out = done["stdout_bytes"] - caps.OUTPUT_HEAD_BYTES - caps.OUTPUT_TAIL_BYTES
+    assert len(done["stdout"]) < constants.OUTPUT_HEAD_BYTES + constants.OUTPUT_TAIL_BYTES + 1_000
+    left_out = done["stdout_bytes"] - constants.OUTPUT_HEAD_BYTES - constants.OUTPUT_TAIL_BYTES
     assert str(left_out) in done["stdout"].replace(",", "")
     assert (done["stderr"], done["stderr_bytes"], done["exit_code"]) == ("err\n", 4, 0)
 
 
 async def test_output_that_just_fits_is_whole(place: OnHost) -> None:
-    size = caps.OUTPUT_HEAD_BYTES + caps.OUTPUT_TAIL_BYTES
+    size = constants.OUTPUT_HEAD_BYTES + constants.OUTPUT_TAIL_BYTES
     done = await place.backend.execute(f"yes | head -c {size}")
     assert not done["truncated"] and done["stdout"] == "y\n" * (size // 2)
 

@@ -788,3 +788,44 @@ async def test_writes_of_one_file_never_mix(place: Place) -> None:
     texts = [str(number) * 200_000 for number in range(10)]
     await asyncio.gather(*(place.backend.write("a.txt", text) for text in texts))
     assert place.get("a.txt").decode() in texts and place.paths() == {"a.txt"}
+
+
+# -- links=False ----------------------------------------------------------------------------------------------------
+
+
+async def test_without_links_a_plain_path_is_used_as_ever(place: Place) -> None:
+    backend = place.backend
+    assert (await backend.write("sub/new/a.txt", "needle", links=False))["bytes_written"] == 6
+    assert (await backend.edit("sub/new/a.txt", "needle", "needles", links=False))["replacements"] == 1
+    assert (await backend.read("sub/new/a.txt", links=False))["content"] == "needles"
+    assert (await backend.lines(f"{backend.workdir}/sub/new/a.txt", links=False))["content"] == "needles"
+    assert [entry["name"] for entry in (await backend.ls("sub/./new/", links=False))["entries"]] == ["a.txt"]
+    assert (await backend.glob("*.txt", "sub/../sub", links=False))["files"] == ["sub/new/a.txt"]
+    for path in (".", "sub", "sub/new/a.txt"):
+        matches = (await backend.grep("needle", path, links=False))["matches"]
+        same(matches, [{"file": "sub/new/a.txt", "line": 1, "text": "needles"}])
+    await refused("not_found", backend.read("sub/none.txt", links=False))
+
+
+@on_host
+async def test_without_links_no_link_is_followed(place: OnHost) -> None:
+    backend = place.backend
+    place.put("real/a.txt", "needle")
+    place.link("folder", "real")
+    place.link("real/own", place.root / "real")
+    place.link("file.txt", "real/a.txt")
+    place.link("dangling.txt", "real/new.txt")
+    for path in ("file.txt", "folder/a.txt", "folder/../real/a.txt", "real/own/a.txt"):
+        await refused("linked", backend.read(path, links=False))
+        await refused("linked", backend.lines(path, links=False))
+        await refused("linked", backend.write(path, "new", links=False))
+        await refused("linked", backend.edit(path, "needle", "new", links=False))
+        await refused("linked", backend.grep("needle", path, links=False))
+    await refused("linked", backend.write("dangling.txt", "new", links=False))
+    await refused("linked", backend.write("folder/deep/new.txt", "new", links=False))
+    for path in ("folder", "folder/", "real/own"):
+        await refused("linked", backend.ls(path, links=False))
+        await refused("linked", backend.glob("*", path, links=False))
+        await refused("linked", backend.grep("needle", path, links=False))
+    assert place.get("real/a.txt") == b"needle" and not (place.root / "real/new.txt").exists()
+    assert not (place.root / "real/deep").exists() and (place.root / "file.txt").is_symlink()

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from wick import Agent, Ask, FunctionModel, Scripted, Thread, ToolCall, ToolUse, assistant, guard, tool
+from wick.capabilities._child_agents.definitions import Subagent
 from wick.capabilities.sessions import Sessions
 from wick.capabilities.subagents import Subagents
 from wick.errors import StoreError
 from wick.protocols import Store
-from wick.subagent import Subagent
 
 ran: list[str] = []
 
@@ -177,14 +177,14 @@ async def test_an_answer_that_came_in_time_counts_whenever_it_is_heard(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await Sessions(store).answer("th_1", await paused(store), "allow")
-    monkeypatch.setattr("wick.asking.time", lambda: 1e11)
+    monkeypatch.setattr("wick.approvals.time", lambda: 1e11)
     assert (await payer(store, "paid").run(thread="th_1")).text == "paid" and ran == ["paid 5"]
     await check_settled(store)
 
 
 async def test_an_answer_that_comes_too_late_is_refused(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     question = await paused(store)
-    monkeypatch.setattr("wick.asking.time", lambda: 1e11)
+    monkeypatch.setattr("wick.approvals.time", lambda: 1e11)
     monkeypatch.setattr("wick.capabilities.sessions.time", lambda: 1e11)
     with pytest.raises(StoreError, match="has lapsed") as caught:
         await Sessions(store).answer("th_1", question, "allow")
@@ -194,7 +194,7 @@ async def test_an_answer_that_comes_too_late_is_refused(store: Store, monkeypatc
 
 
 async def test_a_question_lapses_also_while_a_run_waits_for_it(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("wick.asking.ASK_SECONDS", 0.2)
+    monkeypatch.setattr("wick.approvals.ASK_SECONDS", 0.2)
     result = await asyncio.wait_for(payer(store, spend(5), "well", patience=600).run("go", thread="th_1"), 60)
     assert "lapsed" in result.messages.tool_messages()[0].text and ran == []
     await check_settled(store)

@@ -10,8 +10,8 @@ import pytest
 from wick import Agent, Ask, FunctionModel, Run, Scripted, Thread, ToolCall, ToolUse, assistant, guard, tool, user
 from wick.capabilities.sessions import Sessions
 from wick.errors import ConfigError, StoreError
-from wick.keeping import Kept
 from wick.protocols import Store
+from wick.stores.held_thread import Kept
 
 ran: list[str] = []
 
@@ -264,7 +264,7 @@ async def test_answers_to_nothing_are_refused(store: Store) -> None:
 
 
 async def test_a_question_that_nobody_answered_lapses(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("wick.asking.ASK_SECONDS", -1.0)
+    monkeypatch.setattr("wick.approvals.ASK_SECONDS", -1.0)
     result = await agent(store, spend(), "Never mind.", hooks=[confirm]).run("go", thread="th_1")
     assert "lapsed" in result.messages.tool_messages()[0].text and ran == []
     answered = next(row["data"] for row in await rows(store, "th_1") if row["kind"] == "answered")
@@ -276,7 +276,7 @@ async def test_what_has_lapsed_is_found(store: Store, monkeypatch: pytest.Monkey
     await asked(store)
     assert await sessions.lapsed() == []
     monkeypatch.setattr("wick.capabilities.sessions.time", lambda: 1e11)
-    monkeypatch.setattr("wick.asking.time", lambda: 1e11)
+    monkeypatch.setattr("wick.approvals.time", lambda: 1e11)
     assert await sessions.lapsed() == ["th_1"]
     result = await agent(store, "Never mind.", hooks=[confirm]).run(thread="th_1")
     assert "lapsed" in result.messages.tool_messages()[0].text and ran == []

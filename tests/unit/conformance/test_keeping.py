@@ -14,8 +14,8 @@ from conformance.keeping_cases import check_settled
 from wick import Agent, Scripted, Thread, ToolCall, assistant, tool, user
 from wick.capabilities.sessions import Sessions
 from wick.errors import StoreError
-from wick.keeping import hold, release_leases
 from wick.protocols import Queued
+from wick.stores.held_thread import hold, release_leases
 from wick.stores.in_memory import InMemory
 from wick.stores.sqlite import Sqlite
 

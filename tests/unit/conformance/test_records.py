@@ -10,7 +10,7 @@ import pytest
 from conformance.record_cases import *  # noqa: F403
 from wick.errors import StoreError
 from wick.server.records import Records
-from wick.server.records_sqlite import SqliteRecords
+from wick.server.records.sqlite import SqliteRecords
 
 
 @pytest.fixture

@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +41,8 @@ from wick.capabilities.sessions import Sessions
 from wick.errors import ConfigError
 from wick.messages import ImagePart
 
-pytest.importorskip("mcp", reason="pip install 'wick-agent[mcp]'")
+if find_spec("mcp") is None:
+    pytest.skip("no mcp: pip install 'wick-agent[mcp]'", allow_module_level=True)
 
 PROGRAM = str(Path(__file__).parents[3] / "support" / "mcp_server.py")
 
