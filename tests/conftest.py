@@ -29,7 +29,8 @@ settings.load_profile("full" if os.environ.get("WICK_FULL") else "ci" if os.envi
 
 
 SLOWEST = (  # files that take long: begun last, they would be waited for
-    "test_s3_editable test_docker test_tour test_everywhere test_panels test_reference test_crashes test_chat test_backend_files "
+    "test_s3_editable "
+    "test_docker test_tour test_everywhere test_panels test_reference test_crashes test_chat test_backend_files "
     "test_models test_docker_faults test_blocks test_connection test_ui test_r1 test_workspace test_questions "
     "test_packaging test_runs test_page test_s2 test_local test_canvas test_store_model test_r1_faults test_bench "
     "test_llama_server test_wickd test_s3 test_mcp test_data_and_slides test_garbage test_failures test_daemon_client "

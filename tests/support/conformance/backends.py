@@ -264,7 +264,7 @@ def open_kinds(*kinds: str) -> Any:
         with _planted(), pytest.MonkeyPatch.context() as patience:
             patience.setattr(
                 constants, "DAEMON_SECONDS", 60.0
-            )  # on a busy machine it may have no processor for a while
+            )  # a busy machine answers late
             patience.setattr(constants, "DAEMON_GRACE_SECONDS", 60.0)
             async with KINDS[request.param](tmp_path_factory.mktemp(request.param)) as place:
                 yield place
