@@ -153,12 +153,15 @@ def _write(project: Project, kind: Kind) -> None:
     (project.folder / "pyproject.toml").write_text(SETUP.replace("WHERE", WHERE[kind]))
 
 
-@pytest.fixture(params=["src", "flat", "finder"])
+FLAT = pytest.param("flat", marks=pytest.mark.long)
+
+
+@pytest.fixture(params=["src", FLAT, "finder"])
 def project(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Project:
     return _project(tmp_path_factory, request.param)
 
 
-@pytest.fixture(params=["src", "flat"])
+@pytest.fixture(params=["src", FLAT])
 def on_path(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Project:
     return _project(tmp_path_factory, request.param)
 

@@ -262,9 +262,7 @@ def open_kinds(*kinds: str) -> Any:
     @pytest_asyncio.fixture(name="opened", scope="module", loop_scope="module", params=kinds)
     async def opened(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Place]:
         with _planted(), pytest.MonkeyPatch.context() as patience:
-            patience.setattr(
-                constants, "DAEMON_SECONDS", 60.0
-            )  # a busy machine answers late
+            patience.setattr(constants, "DAEMON_SECONDS", 60.0)  # a busy machine answers late
             patience.setattr(constants, "DAEMON_GRACE_SECONDS", 60.0)
             async with KINDS[request.param](tmp_path_factory.mktemp(request.param)) as place:
                 yield place
