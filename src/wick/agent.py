@@ -15,7 +15,7 @@ from wick import run_log
 from wick._internal.aliases import TOOL_KINDS, TOOL_NAMES
 from wick._internal.frozen import freeze, thaw
 from wick._internal.run_context import find_run
-from wick._internal.tasks import end
+from wick._internal.tasks import cancel_and_wait
 from wick._internal.worker_threads import in_thread
 from wick.capabilities._defaults import DEFAULTS
 from wick.capability import Capability
@@ -164,7 +164,7 @@ class Agent:
             user=parent.user if parent is not None else user,
             parent=parent,
             loop=self._loop(parent),
-            emitter=emit if parent is None else _below(parent, emit),
+            emitter=emit if parent is None else _child_emitter(parent, emit),
             asker=parent.asker if parent is not None else self.ask,
             make=Agent,
             recipe=recipe,
@@ -173,7 +173,7 @@ class Agent:
             raise ModelError(why)
         run.progress.without = frozenset(without)
         if not self._holders:
-            _take_up(run)
+            _resume(run)
         return run
 
     def _loop(self, parent: Run | None) -> Loop:
@@ -190,35 +190,35 @@ class Agent:
         try:
             async with AsyncExitStack() as held:
                 for part in self._holders:
-                    await held.enter_async_context(part.holding(run))
+                    await held.enter_async_context(part.session(run))
                 if self._holders:
-                    _take_up(run)
-                    await run_log.receive(run)
-                return await self._ride(run)
+                    _resume(run)
+                    await run_log.fetch_initial_input(run)
+                return await self._run_loop(run)
         except Exception as error:
-            run_log.failed(run, error)
+            run_log.record_failure(run, error)
             raise
         finally:
-            run_log.farewell(run)
+            run_log.emit_terminal_event(run)
 
-    async def _ride(self, run: Run) -> Result:
+    async def _run_loop(self, run: Run) -> Result:
         words = [*run.input]
         try:
             if run.model is None:
                 run.model = await in_thread(lambda: self.model, "finding a model")
             result = await run.loop.run(run)
         except Paused as pause:
-            result = await run_log.pause(run, f"paused: {pause}", words)
+            result = await run_log.pause_run(run, f"paused: {pause}", words)
             if run.parent is not None:
                 raise  # a question to a child waits for the user of the root run
             return result
         except Exception as error:
-            await run_log.close(run, "failed", "error", error)
+            await run_log.close_run(run, "failed", "error", error)
             raise
         except BaseException:
-            await run_log.break_off(run)
+            await run_log.record_cancelled(run)
             raise
-        return await run_log.end(run, result)
+        return await run_log.end_run(run, result)
 
 
 class Stream:
@@ -256,9 +256,9 @@ class Stream:
                     yield event
                     if event.terminal:
                         return
-                await events.come()
+                await events.wait()
         finally:
-            await end((task,)) if not task.done() else None
+            await cancel_and_wait((task,)) if not task.done() else None
 
     async def _drive(self) -> None:
         try:
@@ -285,7 +285,7 @@ class _Events:
         if self._reader is not None and not self._reader.done():
             self._reader.set_result(None)
 
-    async def come(self) -> None:
+    async def wait(self) -> None:
         self._reader = asyncio.get_running_loop().create_future()
         await self._reader
 
@@ -307,7 +307,7 @@ def _parent(given: Run | None, found: Run | None) -> Run | None:
 
 def _holds(part: Capability) -> bool:
     """Whether a capability opens the threads of runs."""
-    return type(part).holding is not Capability.holding
+    return type(part).session is not Capability.session
 
 
 def _is_auto(model: Any) -> bool:
@@ -440,7 +440,7 @@ def _lost(patterns: Sequence[str], names: set[str], kinds: set[str], tools: Sequ
     return f"{' or '.join(map(repr, patterns))}, but {what}; {there}{hint}"
 
 
-def _take_up(run: Run) -> None:
+def _resume(run: Run) -> None:
     """A run without input takes up the one that was interrupted, under its id and all of its guards."""
     opened = run.thread.open_run
     if run.input or opened is None or run.thread.busy:
@@ -461,7 +461,11 @@ def _take_up(run: Run) -> None:
 
 def _count_again(run: Run, opened: Mapping[str, Any]) -> None:
     """What a run had used before it was interrupted; of one that was killed, nobody knows all of it."""
-    ends = [entry.data for entry in run.thread.lineage() if entry.kind == "run_end" and entry.data["run"] == run.id]
+    ends = [
+        entry.data
+        for entry in run.thread.effective_entries()
+        if entry.kind == "run_end" and entry.data["run"] == run.id
+    ]
     try:
         charges = [Charge.from_json(row) for end in ends for row in end.get("charges", ())]
         counted = sum((charge.usage for charge in charges), Usage())
@@ -473,7 +477,7 @@ def _count_again(run: Run, opened: Mapping[str, Any]) -> None:
     run.progress.charges = charges + lost
 
 
-def _below(parent: Run, emit: Emit | None) -> Emit | None:
+def _child_emitter(parent: Run, emit: Emit | None) -> Emit | None:
     """A child's events go to whoever watches its parent; that it has ended is not the parent's end."""
     above = parent.emitter
     if emit is not None or above is None:

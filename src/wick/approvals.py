@@ -17,10 +17,10 @@ from wick.decisions import Allow, Ask, Asker, Block, Question
 from wick.errors import Paused
 from wick.events import ApprovalRequest, ApprovalResponse
 from wick.operations import Operation, Run
-from wick.why import Trail, Why
+from wick.why import DispatchState, Why
 
 # The answers of the user by the hash they are about, for each operation. Hooks can write to a trail, and not here.
-_answers: WeakKeyDictionary[Trail, dict[str, Allow | Block]] = WeakKeyDictionary()
+_answers: WeakKeyDictionary[DispatchState, dict[str, Allow | Block]] = WeakKeyDictionary()
 
 
 async def ask(op: Operation[Any], sealed: Operation[Any], asks: Sequence[Ask]) -> Allow | Block:
@@ -29,9 +29,9 @@ async def ask(op: Operation[Any], sealed: Operation[Any], asks: Sequence[Ask]) -
     start = perf_counter()
     text = "\n".join(dict.fromkeys(ask.question for ask in asks))
     lasting = {"lasting": True} if text == op.trail.default_question else {}  # a grant silences this one from then on
-    question = Question(text, new_id(), sealed.hash, sealed.about() | lasting, sealed.view())
+    question = Question(text, new_id(), sealed.hash, sealed.to_json() | lasting, sealed.view())
     given = _answers.setdefault(op.trail, {})
-    answer = given.get(question.hash) or await put(op.run, question)
+    answer = given.get(question.hash) or await ask_user(op.run, question)
     if isinstance(answer, Allow) and answer.args is not None and "args" not in op.editable:
         answer = Block("only a tool's arguments can be changed by an answer")
     given[question.hash] = answer  # it covers later attempts at the same
@@ -50,13 +50,13 @@ def new_id() -> str:
     return f"ask_{uuid4().hex[:12]}"
 
 
-async def put(run: Run, question: Question) -> Allow | Block:
+async def ask_user(run: Run, question: Question) -> Allow | Block:
     """Put a question to the user, unless the log has the answer; a child's question is one of the root's thread."""
     thread = run.root.thread
     if question.hash in thread.answers:
         return _read(thread.answers[question.hash])
     asked = next((asked for asked in thread.questions.values() if asked["hash"] == question.hash), None)
-    deputed = await _deputed(run, question) if asked is None else None
+    deputed = await _answer_by_delegate(run, question) if asked is None else None
     asked = _log_question(run, question) if asked is None else asked
     question = replace(question, id=asked["id"])
     if deputed is not None:
@@ -69,12 +69,12 @@ async def put(run: Run, question: Question) -> Allow | Block:
     return answer
 
 
-async def _deputed(run: Run, question: Question) -> tuple[Allow | Block, dict[str, Any]] | None:
+async def _answer_by_delegate(run: Run, question: Question) -> tuple[Allow | Block, dict[str, Any]] | None:
     """What somebody says in the user's place, and who; then the user is not asked."""
     for deputy in run.progress.deputies:
         answer, name = await deputy(run, question)
         if answer is not None:
-            return _understood(answer, question), {"deputy": name}
+            return _parse_answer(answer, question), {"deputy": name}
     return None
 
 
@@ -109,7 +109,7 @@ async def _answer(run: Run, question: Question, asked: FrozenDict) -> tuple[Allo
         raise Paused(f"waiting for an answer to: {question.question}")
     if asker is None:
         return Block(f"nobody is there to say yes to: {question.question}"), {}
-    answer = await _hear(asker, question)
+    answer = await _call_asker(asker, question)
     if keeper is not None and (said := await keeper.answer(question.id, 0.0)):
         return _kept(said, question)
     return answer, {}
@@ -117,18 +117,18 @@ async def _answer(run: Run, question: Question, asked: FrozenDict) -> tuple[Allo
 
 def _kept(said: FrozenDict, question: Question) -> tuple[Allow | Block, dict[str, Any]]:
     more = {key: said[key] for key in ("scope", "rule", "by") if key in said}
-    return _understood(_read(said), question), more
+    return _parse_answer(_read(said), question), more
 
 
-async def _hear(asker: Asker, question: Question) -> Allow | Block:
+async def _call_asker(asker: Asker, question: Question) -> Allow | Block:
     try:
         answer = asker(question)
-        return _understood(await answer if isawaitable(answer) else answer, question)
+        return _parse_answer(await answer if isawaitable(answer) else answer, question)
     except Exception as error:  # who could not be asked has not agreed
         return Block(f"the user could not be asked: {error}")
 
 
-def _understood(answer: Any, question: Question) -> Allow | Block:
+def _parse_answer(answer: Any, question: Question) -> Allow | Block:
     if answer is None or answer is True:
         return Allow()
     if answer is False:

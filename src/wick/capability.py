@@ -42,7 +42,7 @@ class Capability:
         """
         return ()
 
-    def holding(self, run: Run) -> AbstractAsyncContextManager[None]:
+    def session(self, run: Run) -> AbstractAsyncContextManager[None]:
         """Stands around a run from before it begins until its end is written, for what opens the run's thread."""
         return nullcontext()
 

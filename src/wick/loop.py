@@ -47,13 +47,13 @@ class Loop:
 
 async def _run(sealed: Run) -> Result:
     run = sealed.run
-    verdict = await run_log.begin(run, sealed.input)
+    verdict = await run_log.start_run(run, sealed.input)
     number = max(run.thread.steps - bool(run.thread.pending), 0)
     while isinstance(verdict, Continue):
         number += 1
-        await run_log.listen(run)
+        await run_log.append_inbox(run)
         step = Step(run, number, run.thread.pending)
-        verdict = await run_log.follow(step, await run.loop.step(step))
+        verdict = await run_log.record_step_verdict(step, await run.loop.step(step))
     return run_log.conclude(run, verdict)
 
 
@@ -65,9 +65,9 @@ async def _step(step: Step) -> Stop | Continue:
         return run.stopping  # a Stop stands, also when a wrap tries the step again
     if not calls:
         call = ModelCall(run, run.model, run.system, [*run.thread.messages], [*run.tools.values()], thaw(run.settings))
-        run_log.announce(call, step.number)
+        run_log.model_started(call, step.number)
         reply = await run.loop.call_model(call)
-        await run_log.replied(call, reply)
+        await run_log.model_replied(call, reply)
         if run.stopping or not reply.tool_calls:
             return run.stopping or _finished(call)
         calls = reply.tool_calls
@@ -91,11 +91,11 @@ async def _use_tools(run: Run, calls: Sequence[ToolCall]) -> None:
 async def _answer(use: ToolUse) -> None:
     """Use a tool and log what it came to, whatever becomes of the others."""
     try:
-        run_log.begun(use)
-        await run_log.answered(use, await use.run.loop.use_tool(use))
+        run_log.tool_started(use)
+        await run_log.tool_result(use, await use.run.loop.use_tool(use))
     except Exception as error:
         if use.call.id in use.run.thread.waiting:
-            await run_log.fell_through(use, error)
+            await run_log.record_hook_failure(use, error)
         raise
     finally:
         use.turns.ended(use.number)
@@ -103,12 +103,12 @@ async def _answer(use: ToolUse) -> None:
 
 async def _call_model(call: ModelCall) -> Message:
     reply = Reply()
-    run_log.taken_back(call)
+    run_log.retract_partial_reply(call)
     try:
         async with closing(call.model.stream(call.request)) as deltas:
             async for delta in deltas:
                 reply.feed(delta)
-                run_log.show(call, delta)
+                run_log.model_streamed(call, delta)
     finally:
         call.trail.usage = reply.usage
         if reply.finish or reply.usage.total_tokens:  # a server that never began an answer has charged nothing
@@ -121,16 +121,16 @@ async def _call_model(call: ModelCall) -> Message:
 
 
 async def _use_tool(use: ToolUse) -> ToolResult:
-    await use.turns.mine(use.number)
-    if refusal := await run_log.intend(use):
+    await use.turns.wait_turn(use.number)
+    if refusal := await run_log.record_intent(use):
         return use.blocked(refusal)
     attempt = use.attempt
     with run_context(use.run):  # an agent that the tool runs is a child of this run
         result, fate = await use_tool(use.bound, use.values or {}, use, use.run)
-    run_log.ended(use, attempt, result, fate)
-    said = use.accept(result)
+    run_log.tool_finished(use, attempt, result, fate)
+    said = use.coerce_result(result)
     if use.trail.holds:
-        use.trail.reply = use.kept(said)[1]
+        use.trail.reply = use.snapshot_result(said)[1]
     return said
 
 

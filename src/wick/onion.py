@@ -19,7 +19,7 @@ from time import perf_counter
 from typing import Any
 
 from wick._internal.frozen import thaw
-from wick._internal.tasks import within
+from wick._internal.tasks import run_with_timeout
 from wick.approvals import ask
 from wick.constants import MAX_ANSWERS
 from wick.decisions import DECISIONS, Ask, Block, Continue, Stop
@@ -48,8 +48,8 @@ def guards(hooks: Iterable[Hook]) -> dict[type[Operation[Any]], tuple[Hook, ...]
 
 
 async def _before(hook: Hook, next: Next[Any], op: Operation[Any]) -> Any:
-    asks, whose = op.asks, op.whose()
-    verdict = None if op.trail.invalid else await _look(hook, op)
+    asks, whose = op.asks, op.protected_fields()
+    verdict = None if op.trail.invalid else await _run_before(hook, op)
     op.restore(whose)
     if isinstance(verdict, Block | Stop):
         return op.prevent(verdict)
@@ -58,13 +58,13 @@ async def _before(hook: Hook, next: Next[Any], op: Operation[Any]) -> Any:
     return await next(op)
 
 
-async def _look(hook: Hook, op: Operation[Any]) -> Any:
+async def _run_before(hook: Hook, op: Operation[Any]) -> Any:
     """What a `before` says. One that fails, fails the operation; if that is only logged, its edits are undone."""
     start, mark = perf_counter(), _NOTHING
     try:
         if not hook.matches(op):
             return None
-        mark = op.mark()
+        mark = op.snapshot()
         verdict = _checked(hook, op, await _call(hook, op))
         changed = op.changed_since(mark)
     except Exception as error:
@@ -79,21 +79,21 @@ async def _look(hook: Hook, op: Operation[Any]) -> Any:
 
 def _wrap(hook: Hook, next: Next[Any], op: Operation[Any]) -> Awaitable[Any]:
     """One that does not stand around this operation is no ring of it."""
-    return next(op) if op.trail.invalid or not _stands(hook, op) else _around(hook, next, op)
+    return next(op) if op.trail.invalid or not _matches(hook, op) else _around(hook, next, op)
 
 
 async def _around(hook: Hook, next: Next[Any], op: Operation[Any]) -> Any:
-    start, mark, attempts = perf_counter(), op.mark(), _Attempts(op, next)
+    start, mark, attempts = perf_counter(), op.snapshot(), _Attempts(op, next)
     try:
         answer = await _call(hook, op, attempts)
-        op.restore(attempts.whose)
-        verdict, result = _meant(hook, op, attempts, answer)
+        op.restore(attempts.protected_fields)
+        verdict, result = _interpret_wrap_result(hook, op, attempts, answer)
         changed = attempts.changed or op.changed_since(mark)
     except Exception as error:
         _record(hook, op, start, None if error is attempts.error else error)  # passing one on is no failure
         if hook.on_error == "fail" or error is attempts.error:
             raise
-        op.restore(mark | attempts.whose | {"asks": attempts.asks})
+        op.restore(mark | attempts.protected_fields | {"asks": attempts.asks})
         return await attempts.outcome()
     finally:
         attempts.error = None  # it holds this frame
@@ -104,7 +104,7 @@ async def _around(hook: Hook, next: Next[Any], op: Operation[Any]) -> Any:
     return result if verdict is None else op.prevent(verdict)
 
 
-def _meant(hook: Hook, op: Operation[Any], attempts: _Attempts, answer: Any) -> tuple[Any, Any]:
+def _interpret_wrap_result(hook: Hook, op: Operation[Any], attempts: _Attempts, answer: Any) -> tuple[Any, Any]:
     """What a wrap's answer is: a decision of its own, or a result."""
     kept = attempts.kept(answer)
     if answer is not None and answer is kept[0]:  # simply what an attempt came to
@@ -123,10 +123,10 @@ def _meant(hook: Hook, op: Operation[Any], attempts: _Attempts, answer: Any) -> 
 class _Attempts:
     """The `next` of a wrap. Each call of it is an attempt of its own, on a copy of its own."""
 
-    __slots__ = ("asks", "cancels", "changed", "error", "given", "made", "next", "op", "task", "whose")
+    __slots__ = ("asks", "cancels", "changed", "error", "given", "made", "next", "op", "protected_fields", "task")
 
     def __init__(self, op: Operation[Any], next: Next[Any]) -> None:
-        self.op, self.asks, self.whose, self.next, self.made = op, op.asks, op.whose(), next, 0
+        self.op, self.asks, self.protected_fields, self.next, self.made = op, op.asks, op.protected_fields(), next, 0
         self.task = asyncio.current_task()
         self.cancels = self.task.cancelling() if self.task else 0
         self.given: list[tuple[Any, Any]] = []  # what each attempt came to, and what that was like
@@ -143,7 +143,7 @@ class _Attempts:
         except Exception as error:
             self.error = error
             raise
-        self.given.append(self.op.kept(result))
+        self.given.append(self.op.snapshot_result(result))
         return result
 
     def _inner(self, op: Operation[Any]) -> Operation[Any]:
@@ -151,9 +151,9 @@ class _Attempts:
         if not isinstance(op, type(self.op)):
             raise HookError(f"next takes the {self.op.name} that the hook was given, or a copy of it, not {op!r}")
         new = () if op.asks is self.asks else tuple(ask for ask in op.asks if ask not in self.asks)
-        inner = op.fork(asks=(*self.asks, *new), **self.whose)
+        inner = op.fork(asks=(*self.asks, *new), **self.protected_fields)
         if op is not self.op:
-            self.changed = inner.changed_since(self.op.mark())
+            self.changed = inner.changed_since(self.op.snapshot())
         return inner
 
     def kept(self, answer: object) -> tuple[Any, Any]:
@@ -178,10 +178,10 @@ async def _after(hook: Hook, next: Next[Any], op: Operation[Any]) -> Any:
     except BaseException:
         op.trail.holds -= holding
         raise
-    streamed = op.kept(op.result) if holding else None
-    await _review(hook, op)
+    streamed = op.snapshot_result(op.result) if holding else None
+    await _run_after(hook, op)
     if streamed is not None:
-        intact = op.result is not None and op.same(streamed) and op.trail.reply in (None, op.result)
+        intact = op.result is not None and op.is_same_result(streamed) and op.trail.reply in (None, op.result)
         op.trail.release(intact, op.run.emit)
     if op.result is None and op.error is not None:
         try:
@@ -199,14 +199,14 @@ def _holds(hook: Hook, op: Operation[Any]) -> bool:
         return True
 
 
-async def _review(hook: Hook, op: Operation[Any]) -> None:
+async def _run_after(hook: Hook, op: Operation[Any]) -> None:
     """What an `after` makes of a result or an error. One that fails withholds the result: it may be a redactor."""
-    start, result, error, kept = perf_counter(), op.result, op.error, op.kept(op.result)
+    start, result, error, kept = perf_counter(), op.result, op.error, op.snapshot_result(op.result)
     try:
         if not hook.matches(op):
             return
         answer = await _call(hook, op)
-        verdict = _checked(hook, op, op.implied(result) if answer is None else answer)
+        verdict = _checked(hook, op, op.decision_from_result(result) if answer is None else answer)
         if op.error is not error and op.error is not None:
             op.result = None  # it is an error now
         elif op.result is not None:
@@ -219,7 +219,7 @@ async def _review(hook: Hook, op: Operation[Any]) -> None:
         if hook.on_error == "fail":
             op.withhold(f"the hook {hook.name!r} failed: {type(failure).__name__}")
         return
-    _record(hook, op, start, verdict, None if op.same(kept) else {"result": "changed"})
+    _record(hook, op, start, verdict, None if op.is_same_result(kept) else {"result": "changed"})
     op.conclude(verdict, hook.name)
 
 
@@ -231,17 +231,17 @@ async def _gate(operation: type[Operation[Any]], core: Next[Any], op: Operation[
     agreed = b""  # arguments that the user has given, as they are hashed
     for _ in range(MAX_ANSWERS):
         if op.trail.invalid:
-            op.passed()
+            op.on_gate_passed()
             return op.blocked(op.trail.invalid)
         try:
             await op.prepare()
             sealed = op.seal()
         except InvalidArgs as error:
-            op.passed()
+            op.on_gate_passed()
             return op.blocked(str(error))
         guards = op.run.guards(operation)
         refusal, asks = await consult(guards, sealed) if guards else (None, [])
-        op.passed()
+        op.on_gate_passed()
         if refusal is not None:
             return op.prevent(refusal)
         questions = [*op.asks, *asks]
@@ -306,7 +306,8 @@ async def _call(hook: Hook, *args: Any) -> Any:
     try:
         start, answer = perf_counter(), hook.fn(*args)
         if answer is not None and isawaitable(answer):
-            answer = await (within(hook.timeout, answer, f"the hook {hook.name!r}") if hook.timeout else answer)
+            name = f"the hook {hook.name!r}"
+            answer = await (run_with_timeout(hook.timeout, answer, name) if hook.timeout else answer)
         elif hook.timeout and perf_counter() - start > hook.timeout:
             raise TimeoutError(f"the hook {hook.name!r} took longer than its {hook.timeout:g} s")
     except asyncio.CancelledError:
@@ -318,7 +319,7 @@ async def _call(hook: Hook, *args: Any) -> Any:
     return answer
 
 
-def _stands(hook: Hook, op: Operation[Any]) -> bool:
+def _matches(hook: Hook, op: Operation[Any]) -> bool:
     """Whether a hook is for this operation; a predicate that fails is the hook's failure."""
     try:
         return hook.matches(op)
@@ -349,7 +350,7 @@ def _record(hook: Hook, op: Operation[Any], start: float, said: Any, changed: di
     why = Why(hook.name, hook.position, verdict, reason, _since(start), changed, hook.shadow)
     op.why.append(why)
     if verdict != "pass":
-        about = op.place() | (op.sealed_form() if hook.position == "guard" else {})
+        about = op.log_key() | (op.sealed_form() if hook.position == "guard" else {})
         op.run.thread.append("decision", {"run": op.run.id, "operation": op.name, **about, **why.to_json()})
 
 

@@ -32,7 +32,7 @@ from wick.protocols import Model, Request, Usage
 from wick.seal import copied, open_copy, sealed_copy
 from wick.threads import Thread
 from wick.tools import Injected, Tool
-from wick.why import Trail, Why, difference
+from wick.why import DispatchState, Why, difference
 
 R = TypeVar("R")
 Kept = tuple[R | None, R | None]
@@ -61,7 +61,7 @@ class Result:
         return total(self.charges)
 
 
-class _Belongs:
+class _HasRun:
     """What belongs to a run. A run belongs to itself, which it does not have to remember: who holds themselves stays in
     memory, with all that a run can reach, until Python looks for garbage."""
 
@@ -70,7 +70,7 @@ class _Belongs:
 
 
 @dataclass(eq=False, slots=True)
-class Operation(_Belongs, Generic[R]):
+class Operation(_HasRun, Generic[R]):
     """Something the agent does. A hook reads it, changes it, and decides about it."""
 
     name: ClassVar[str] = "operation"
@@ -80,7 +80,7 @@ class Operation(_Belongs, Generic[R]):
     result: R = field(default=None, init=False, repr=False)  # type: ignore[assignment]
     error: Exception | None = field(default=None, init=False, repr=False)
     asks: tuple[Ask, ...] = field(default=(), kw_only=True, repr=False)
-    trail: Trail = field(default_factory=Trail, kw_only=True, repr=False)
+    trail: DispatchState = field(default_factory=DispatchState, kw_only=True, repr=False)
 
     @property
     def why(self) -> list[Why]:
@@ -105,9 +105,9 @@ class Operation(_Belongs, Generic[R]):
     @property
     def hash(self) -> str:
         """What an approval is bound to."""
-        return digest(canonical([self.name, self.about()]))
+        return digest(canonical([self.name, self.to_json()]))
 
-    def about(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         """What will be done, as JSON data."""
         return {}
 
@@ -137,11 +137,11 @@ class Operation(_Belongs, Generic[R]):
         """The result of not performing this operation."""
         raise TypeError(f"{type(self).__name__} is not one of the four operations")
 
-    def accept(self, result: Any) -> R:
+    def coerce_result(self, result: Any) -> R:
         """A hook's own result, if it can be one."""
         raise TypeError(f"{type(self).__name__} is not one of the four operations")
 
-    def passed(self) -> None:
+    def on_gate_passed(self) -> None:
         """The gate has been passed."""
 
     async def before_asking(self) -> None:
@@ -158,13 +158,13 @@ class Operation(_Belongs, Generic[R]):
 
     def fork(self, **changes: Any) -> Self:
         """A copy that inner rings may change without this one noticing; it shares the trail."""
-        return open_copy(self, self.mark() | changes)
+        return open_copy(self, self.snapshot() | changes)
 
-    def mark(self) -> dict[str, Any]:
+    def snapshot(self) -> dict[str, Any]:
         """What a hook may change, as it is now."""
         return {name: copied(getattr(self, name)) for name in self.editable} if self.editable else {}
 
-    def whose(self) -> dict[str, Any]:
+    def protected_fields(self) -> dict[str, Any]:
         """What no hook may change, as it is now."""
         return {name: getattr(self, name) for name in self.fixed}
 
@@ -177,7 +177,7 @@ class Operation(_Belongs, Generic[R]):
         changed = [name for name, value in mark.items() if getattr(self, name) != value]
         return dict.fromkeys(changed, "changed") if changed else None
 
-    def place(self) -> dict[str, Any]:
+    def log_key(self) -> dict[str, Any]:
         """What tells this operation apart in the log."""
         return {}
 
@@ -185,19 +185,19 @@ class Operation(_Belongs, Generic[R]):
         """What the log needs to know of a sealed operation beside its place, to look at it again later."""
         return {"hash": self.hash}
 
-    def kept(self, result: R | None) -> Kept[R]:
+    def snapshot_result(self, result: R | None) -> Kept[R]:
         """A result and what it is now, so that a hook's change to it shows."""
         return (result, result)
 
-    def same(self, kept: Kept[R]) -> bool:
+    def is_same_result(self, kept: Kept[R]) -> bool:
         return self.result is kept[1]
 
     def reconcile(self, kept: Kept[R], result: Any) -> R:
         """The result that a hook returned or left behind."""
         same: R | None = kept[0] if result is kept[0] else None
-        return same if same is not None else self.accept(result)
+        return same if same is not None else self.coerce_result(result)
 
-    def implied(self, result: R | None) -> Stop | Continue | None:
+    def decision_from_result(self, result: R | None) -> Stop | Continue | None:
         """The decision that replacing a result amounts to."""
         return None
 
@@ -231,8 +231,8 @@ class Progress:
     restored: int = 0  # of these, how many the log knows
     stopping: Stop | None = None
     inbox: deque[Message] = field(default_factory=deque)
-    welcome: list[Message] = field(default_factory=list)  # of these, those that every screen has let pass
-    waited: list[Message] = field(default_factory=list)  # what was queued before it began, and is its input
+    screened: list[Message] = field(default_factory=list)  # of these, those that every screen has let pass
+    initial_input: list[Message] = field(default_factory=list)  # what was queued before it began, and is its input
     screens: dict[str, Screen] = field(default_factory=dict)  # who looks at them first
     guards: list[Any] = field(default_factory=list)  # added while it runs
     records: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
@@ -333,7 +333,7 @@ class Run(Operation[Result], Injected):
     def depth(self) -> int:
         return 0 if self.parent is None else self.parent.depth + 1
 
-    def about(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         words = [message.to_json() for message in self.input]
         return {"run": self.id, "agent": self.agent, "user": self.user, "input": words}
 
@@ -368,7 +368,7 @@ class Run(Operation[Result], Injected):
         reason = self._stop().reason
         return Result("", reason, "stopped", self.usage, thread=self.thread, charges=self.charges)
 
-    def accept(self, result: Any) -> Result:
+    def coerce_result(self, result: Any) -> Result:
         if isinstance(result, str):
             return Result(result, usage=self.usage, messages=self.output, thread=self.thread, charges=self.charges)
         return _expect(result, Result, "a Result or a text")
@@ -448,21 +448,21 @@ class Step(Operation[Stop | Continue]):
     number: int
     pending: tuple[ToolCall, ...] = ()
 
-    def about(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         return {"run": self.run.id, "number": self.number, "pending": [call.to_json() for call in self.pending]}
 
     def blocked(self, reason: str) -> Stop:
         return self.run._stop()
 
-    def accept(self, result: Any) -> Stop | Continue:
+    def coerce_result(self, result: Any) -> Stop | Continue:
         if isinstance(result, Stop):
             return result
         raise HookError(f"a step's result is what `next` gave, or a decision, not {result!r}")
 
-    def place(self) -> dict[str, Any]:
+    def log_key(self) -> dict[str, Any]:
         return {"step": self.number}
 
-    def implied(self, result: Stop | Continue | None) -> Stop | Continue | None:
+    def decision_from_result(self, result: Stop | Continue | None) -> Stop | Continue | None:
         replaced, self.result = self.result, result  # type: ignore[assignment]
         if isinstance(replaced, Stop) and self.error is not None:
             self.result, self.error = replaced, None  # a result that is set heals
@@ -509,7 +509,7 @@ class ModelCall(Operation[Message]):
     def names(self) -> frozenset[str]:
         return frozenset((self.model.name,))
 
-    def about(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         return {
             "run": self.run.id,
             "model": self.model.name,
@@ -557,7 +557,7 @@ class ModelCall(Operation[Message]):
     def blocked(self, reason: str) -> Message:
         return Message("assistant", reason)
 
-    def accept(self, result: Any) -> Message:
+    def coerce_result(self, result: Any) -> Message:
         if isinstance(result, str):
             return Message("assistant", result)
         if isinstance(result, Message) and result.role != "assistant":
@@ -628,7 +628,7 @@ class ToolUse(Operation[ToolResult], Injected):
         """Return False if a permission rule decided about a path by its names, so that no link may redirect it."""
         return path not in self.trail.unlinked
 
-    def about(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         return {"call_id": self.call.id, "tool": self.bound.name, "args": thaw(self.args)}
 
     async def prepare(self) -> None:
@@ -692,7 +692,7 @@ class ToolUse(Operation[ToolResult], Injected):
     def blocked(self, reason: str) -> ToolResult:
         return ToolResult(error=reason, tool_call_id=self.call.id, name=self.call.name)
 
-    def accept(self, result: Any) -> ToolResult:
+    def coerce_result(self, result: Any) -> ToolResult:
         given = ToolResult(result) if isinstance(result, str) else _expect(result, ToolResult, "a ToolResult or a text")
         if given.tool_call_id == self.call.id and given.name == self.call.name:
             return given
@@ -700,7 +700,7 @@ class ToolUse(Operation[ToolResult], Injected):
         mine.exception = given.exception
         return mine
 
-    def place(self) -> dict[str, Any]:
+    def log_key(self) -> dict[str, Any]:
         return {"call": self.call.id}
 
     def sealed_form(self) -> dict[str, Any]:
@@ -719,18 +719,18 @@ class ToolUse(Operation[ToolResult], Injected):
             changed["tool"] = [tool and tool.name for tool in (mark["tool"], self.tool)]
         return changed or None
 
-    def kept(self, result: ToolResult | None) -> Kept[ToolResult]:
+    def snapshot_result(self, result: ToolResult | None) -> Kept[ToolResult]:
         return (result, None if result is None else self._copy(result, thaw(result.data)))
 
     def _copy(self, result: ToolResult, data: Any) -> ToolResult:
         return ToolResult(result.output, result.error, data, result.parts, self.call.id, self.call.name)
 
-    def same(self, kept: Kept[ToolResult]) -> bool:
+    def is_same_result(self, kept: Kept[ToolResult]) -> bool:
         return self.result == kept[1]
 
     def reconcile(self, kept: Kept[ToolResult], result: Any) -> ToolResult:
         """Whoever changes the output has not seen to the data and parts beside it, unless they changed too."""
-        given, was = self.accept(result), kept[1]
+        given, was = self.coerce_result(result), kept[1]
         if was is not None and given.output != was.output:
             given.data = None if given.data == was.data else given.data
             given.parts = () if given.parts == was.parts else given.parts
@@ -739,11 +739,11 @@ class ToolUse(Operation[ToolResult], Injected):
     def withhold(self, reason: str) -> None:
         self.result, self.error = self.blocked(f"the result was withheld: {reason}"), None
 
-    def passed(self) -> None:
+    def on_gate_passed(self) -> None:
         self.turns.passed(self.number)
 
     async def before_asking(self) -> None:
-        await self.turns.everyone()
+        await self.turns.wait_all_gated()
 
 
 _NOBODY: frozenset[str] = frozenset()

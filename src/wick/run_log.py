@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from wick._internal.frozen import FrozenDict, digest, thaw
-from wick.approvals import new_id, put
+from wick.approvals import ask_user, new_id
 from wick.constants import UNHEARD_RUNS
 from wick.decisions import Allow, Block, Continue, Question, Stop
 from wick.errors import TEMPORARY, ConfigError, StoreError, public_text
@@ -35,16 +35,16 @@ from wick.threads import Fate, Thread
 logger = logging.getLogger(__name__)
 
 
-async def receive(run: Run) -> None:
+async def fetch_initial_input(run: Run) -> None:
     """What was said to a kept thread before its run began is the run's input, so that every hook of a run sees it."""
     if run.thread.has_ended(run.id):  # somebody ended it while it was to be taken up; what waits is for the next one
         raise StoreError(f"run {run.id} of thread {run.thread.id} is over", "over")
     if not run.input and not run.resumed and not run.thread.busy and run.thread.keeper is not None:
-        run.progress.waited = [*_unheard(run), *await run.thread.keeper.said()]
-        run.input = [*run.progress.waited]
+        run.progress.initial_input = [*_failed_run_messages(run), *await run.thread.keeper.said()]
+        run.input = [*run.progress.initial_input]
 
 
-async def begin(run: Run, words: Sequence[Message]) -> Stop | Continue:
+async def start_run(run: Run, words: Sequence[Message]) -> Stop | Continue:
     """Log that a run starts, and what it is to answer; a run that had all but ended is done at once.
 
     Another attempt at the same run goes on where the last one left: what was said is not said again.
@@ -54,18 +54,18 @@ async def begin(run: Run, words: Sequence[Message]) -> Stop | Continue:
         words = [word for word in words if not any(word is said for said in run.output)]
     elif thread.busy:
         raise ConfigError(f"a run of thread {thread.id} is going on; send it the message with run.send, or wait for it")
-    if not again and not run.progress.waited:
-        run.progress.inbox.extend(_unheard(run))
-    await _hear(run)
+    if not again and not run.progress.initial_input:
+        run.progress.inbox.extend(_failed_run_messages(run))
+    await _fetch_inbox(run)
     if words:
-        _dismiss(run, "the user went on")
+        _cancel_pending_calls(run, "the user went on")
     elif not thread.messages and not run.progress.inbox:
         raise ConfigError("there is nothing to answer: give the run a text, messages, or a thread that has some")
-    words = [*await _joined(run), *words]  # what was said before comes first
+    words = [*await _screened_inbox(run), *words]  # what was said before comes first
     thread.add(*words)  # first, so that a run that the log knows of has something to answer
     if not again:
-        _start(run, input=len(words))
-    _taken(run, words)
+        _write_run_start(run, input=len(words))
+    _release_initial_input(run, words)
     if run.stopping is not None and (again or not thread.pending):
         return run.stopping
     if not thread.messages:
@@ -74,79 +74,80 @@ async def begin(run: Run, words: Sequence[Message]) -> Stop | Continue:
     return Stop("completed") if last.role == "assistant" and not last.tool_calls else Continue()
 
 
-def _unheard(run: Run) -> list[Message]:
+def _failed_run_messages(run: Run) -> list[Message]:
     """Return the messages of runs that failed before they began, which this run is to answer."""
     return [message for message, _ in run.thread.unheard]
 
 
-def _taken(run: Run, said: Sequence[Message] = ()) -> None:
+def _release_initial_input(run: Run, said: Sequence[Message] = ()) -> None:
     """What waited for this run waits no more, whatever hooks have made of it."""
-    waited, run.progress.waited = run.progress.waited, []
+    waited, run.progress.initial_input = run.progress.initial_input, []
     for message in waited:
         if run.thread.keeper is not None and not any(message is word for word in said):
             run.thread.keeper.refuse(message)
 
 
-def _start(run: Run, **more: Any) -> None:
-    about = {"run": run.id, "agent": run.agent, "guards": _guards(run), "resumed": run.resumed}
+def _write_run_start(run: Run, **more: Any) -> None:
+    about = {"run": run.id, "agent": run.agent, "guards": _guard_names(run), "resumed": run.resumed}
     run.thread.append("run_start", about | more)
     run.thread.busy, run.progress.output_from = True, run.thread.output_from
 
 
-def _guards(run: Run) -> list[str]:
+def _guard_names(run: Run) -> list[str]:
     return sorted({guard.name for kind in run.loop.guards for guard in run.guards(kind)})
 
 
-async def follow(step: Step, verdict: Stop | Continue) -> Stop | Continue:
+async def record_step_verdict(step: Step, verdict: Stop | Continue) -> Stop | Continue:
     """Whether there is another step, and what hooks and the user have to say before it."""
     run = step.run
-    await changed(run)
+    await emit_state_changes(run)
     if run.stopping is not None:
         return run.stopping
     if isinstance(verdict, Continue):
         run.thread.add(*step.trail.follow)
     if isinstance(verdict, Stop):
-        await _hear(run)
-        await _screen(run)
-    return Continue() if run.progress.welcome else verdict  # what was said before the end is answered before the end
+        await _fetch_inbox(run)
+        await _screen_inbox(run)
+    return Continue() if run.progress.screened else verdict  # what was said before the end is answered before the end
 
 
-async def changed(run: Run) -> None:
+async def emit_state_changes(run: Run) -> None:
     """Announce the values of the thread that were set since this was last asked."""
     touched, run.thread.touched = run.thread.touched, {}
     if touched and run.emitter is not None:
         await run.thread.saved()
-        run.emit(StateChange(values={key: _news(run.thread.values.get(key), items) for key, items in touched.items()}))
+        values = run.thread.values
+        run.emit(StateChange(values={key: _changed_value(values.get(key), items) for key, items in touched.items()}))
 
 
-def _news(value: Any, items: set[str] | None) -> Any:
+def _changed_value(value: Any, items: set[str] | None) -> Any:
     """A value; of a map that is set item by item, only the items that changed, and nothing for those that are gone."""
     return thaw(value if items is None or value is None else {item: value.get(item) for item in sorted(items)})
 
 
-async def listen(run: Run) -> None:
+async def append_inbox(run: Run) -> None:
     """What the user said while the run went on joins the thread, once nothing there waits for a result."""
-    await _hear(run)
-    run.thread.add(*await _joined(run))
+    await _fetch_inbox(run)
+    run.thread.add(*await _screened_inbox(run))
     await run.thread.saved()
 
 
-async def _hear(run: Run) -> None:
+async def _fetch_inbox(run: Run) -> None:
     """What was said to the thread where it is kept, perhaps by another program."""
     if run.thread.keeper is not None and not run.thread.waiting:
         run.progress.inbox.extend(await run.thread.keeper.said())
 
 
-async def _joined(run: Run) -> list[Message]:
+async def _screened_inbox(run: Run) -> list[Message]:
     """What was said meanwhile, if it can be added now."""
     if run.thread.waiting:
         return []
-    await _screen(run)
-    said, run.progress.welcome = run.progress.welcome, []
+    await _screen_inbox(run)
+    said, run.progress.screened = run.progress.screened, []
     return said
 
 
-async def _screen(run: Run) -> None:
+async def _screen_inbox(run: Run) -> None:
     """Let whoever screens messages look at those that came; each stays in the inbox until it has been looked at."""
     progress = run.progress
     while progress.inbox:
@@ -154,16 +155,16 @@ async def _screen(run: Run) -> None:
         name, refusal = await _refusal(run, message) if progress.screens else ("", None)
         progress.inbox.popleft()
         if refusal is None:
-            progress.welcome.append(message)
+            progress.screened.append(message)
             continue
         run.record("message_refused", hook=name, reason=refusal.reason, message=message.to_json())
         if run.thread.keeper is not None:
             run.thread.keeper.refuse(message)
 
 
-def _left_to_say(run: Run) -> list[Message]:
+def _unsent_messages(run: Run) -> list[Message]:
     """What came too late to be answered; what nobody has screened is not said, and stays where it was queued."""
-    said, run.progress.welcome = run.progress.welcome, []
+    said, run.progress.screened = run.progress.screened, []
     late = [*run.progress.inbox]
     run.progress.inbox.clear()
     if not run.progress.screens:
@@ -190,32 +191,32 @@ def conclude(run: Run, stop: Stop) -> Result:
     return _result(run, "completed" if natural else "stopped", stop.reason)
 
 
-async def pause(run: Run, reason: str, words: Sequence[Message]) -> Result:
+async def pause_run(run: Run, reason: str, words: Sequence[Message]) -> Result:
     """Write that a run waits; one that had not begun leaves its input for when it is taken up."""
-    return await end(run, _result(run, "interrupted", reason), words)
+    return await end_run(run, _result(run, "interrupted", reason), words)
 
 
-async def close(run: Run, outcome: Outcome, reason: str, error: Exception | None = None) -> Result:
-    return await end(run, _result(run, outcome, reason, error))
+async def close_run(run: Run, outcome: Outcome, reason: str, error: Exception | None = None) -> Result:
+    return await end_run(run, _result(run, outcome, reason, error))
 
 
-async def break_off(run: Run) -> Result:
+async def record_cancelled(run: Run) -> Result:
     """Write that a run was cancelled; one that was only let go of waits to be taken up."""
     released = run.root.progress.released
-    return await close(run, *(("interrupted", "interrupted") if released else ("cancelled", "user requested")))
+    return await close_run(run, *(("interrupted", "interrupted") if released else ("cancelled", "user requested")))
 
 
-async def end(run: Run, result: Result, words: Sequence[Message] = ()) -> Result:
+async def end_run(run: Run, result: Result, words: Sequence[Message] = ()) -> Result:
     """Write the run's end, once, and leave a thread that the next message can be added to."""
     if run.progress.over:
         return result
     try:
-        await changed(run)
+        await emit_state_changes(run)
         run.progress.over, run.progress.result = True, result  # who was abandoned has nothing to say from here on
-        _sign_off(run, result, words)
+        _write_run_end(run, result, words)
         await run.thread.saved()
     except Exception as error:  # an end that cannot be written is a failure
-        failed(run, error)
+        record_failure(run, error)
         raise
     finally:
         run.progress.over = True
@@ -223,7 +224,7 @@ async def end(run: Run, result: Result, words: Sequence[Message] = ()) -> Result
     return result
 
 
-def give_up(
+def end_abandoned_run(
     thread: Thread,
     run: str,
     said: Sequence[Message],
@@ -243,39 +244,39 @@ def give_up(
     thread.append("run_end", about | ({"error": {"code": error[0], "message": error[1]}} if error else {}))
 
 
-def failed(run: Run, error: Exception) -> None:
+def record_failure(run: Run, error: Exception) -> None:
     """Something went wrong about a run outside of its log."""
     result = run.progress.result or _result(run, "failed", "error")
     if result.error is None:
         run.progress.result = replace(result, outcome="failed", reason="error", error=error)
 
 
-def farewell(run: Run) -> None:
+def emit_terminal_event(run: Run) -> None:
     """Announce the end, once all is put away: the one terminal event."""
     run.progress.over = True
     run.emit(_terminal(run, run.progress.result or _result(run, "cancelled", "user requested")))
 
 
-def _sign_off(run: Run, result: Result, words: Sequence[Message]) -> None:
+def _write_run_end(run: Run, result: Result, words: Sequence[Message]) -> None:
     if words and run.progress.output_from is None and not run.thread.busy:
-        _start(run, input=0, shelved=[message.to_json() for message in words])
-        _taken(run)
+        _write_run_start(run, input=0, shelved=[message.to_json() for message in words])
+        _release_initial_input(run)
     unheard: list[Any] = []
     if run.progress.output_from is None:
-        if not run.progress.waited or result.outcome == "interrupted" or _is_temporary(result.error):
+        if not run.progress.initial_input or result.outcome == "interrupted" or _is_temporary(result.error):
             return  # the messages stay in the inbox
-        unheard = _shelve(run, result)
+        unheard = _log_unstarted_run(run, result)
     if result.outcome != "interrupted":
-        _dismiss(run, "the run failed" if result.outcome == "failed" else f"the run was {result.outcome}")
+        _cancel_pending_calls(run, "the run failed" if result.outcome == "failed" else f"the run was {result.outcome}")
     if not run.thread.waiting:
-        run.thread.add(*_left_to_say(run))
+        run.thread.add(*_unsent_messages(run))
     about = {"run": run.id, "outcome": result.outcome, "reason": result.reason, "usage": run.usage.to_json()}
     error = {"error": {"code": _code(result.error), "message": _said(result.error)}} if result.error else {}
     more = {"unheard": unheard} if unheard else _left(run) if result.outcome == "interrupted" else {}
     run.thread.append("run_end", about | error | more)
 
 
-def _shelve(run: Run, result: Result) -> list[Any]:
+def _log_unstarted_run(run: Run, result: Result) -> list[Any]:
     """Log a run that ended before it began, with the full text of its inbox messages; return those to try again.
 
     Inbox messages leave the inbox in the commit that logs their text. A refused message is not an input again. A
@@ -284,8 +285,8 @@ def _shelve(run: Run, result: Result) -> list[Any]:
     """
     failed, again = result.outcome == "failed", list[Any]()
     before = {id(message): failures for message, failures in run.thread.unheard}
-    waited = run.progress.waited
-    _start(run, input=0)
+    waited = run.progress.initial_input
+    _write_run_start(run, input=0)
     for message in waited:
         text, failures = message.to_json(), before.get(id(message), 0) + 1
         if failed and failures < UNHEARD_RUNS:
@@ -294,7 +295,7 @@ def _shelve(run: Run, result: Result) -> list[Any]:
             run.record("message_unheard", message=text)
         else:
             run.record("message_refused", hook="", reason=result.reason, message=text)
-    _taken(run)
+    _release_initial_input(run)
     return again
 
 
@@ -307,7 +308,7 @@ def _left(run: Run) -> dict[str, Any]:
     """What is to hold for a run when it is taken up: the guards it is under by now, and the Stop that waits for it."""
     stopping = {"stopping": run.stopping.reason} if run.stopping else {}
     new = run.progress.charges[run.progress.restored :]  # the rest is in the log already
-    return {"guards": _guards(run), "charges": [charge.to_json() for charge in new], **stopping}
+    return {"guards": _guard_names(run), "charges": [charge.to_json() for charge in new], **stopping}
 
 
 def _result(run: Run, outcome: Outcome, reason: str, error: Exception | None = None) -> Result:
@@ -316,14 +317,14 @@ def _result(run: Run, outcome: Outcome, reason: str, error: Exception | None = N
     return Result(text, reason, outcome, run.usage, output, error, run.thread, run.charges)
 
 
-def _dismiss(run: Run, event: str) -> None:
+def _cancel_pending_calls(run: Run, event: str) -> None:
     """Answer the calls that nobody will answer any more."""
     _answer_all(run.thread, event)
 
 
 def _answer_all(thread: Thread, event: str) -> None:
     for call in thread.pending:
-        error = _LOST[thread.fate(call.id)].format(name=call.name, event=event)
+        error = _LOST[thread.attempt_status(call.id)].format(name=call.name, event=event)
         thread.add(answer(call, ToolResult(error=error)))
 
 
@@ -351,12 +352,12 @@ def _code(error: Exception) -> str:
     return "".join(f"_{c.lower()}" if c.isupper() else c for c in type(error).__name__).strip("_")
 
 
-def announce(call: ModelCall, step: int) -> None:
+def model_started(call: ModelCall, step: int) -> None:
     if call.run.emitter is not None:
         call.run.emit(ChatModelStart(name=call.model.name, step=step))
 
 
-def taken_back(call: ModelCall) -> None:
+def retract_partial_reply(call: ModelCall) -> None:
     """A reply does not count, neither what was shown of it nor what is held: another begins, or none is to be."""
     call.trail.held.clear()
     if call.trail.shown:
@@ -364,7 +365,7 @@ def taken_back(call: ModelCall) -> None:
         call.trail.shown = False
 
 
-def show(call: ModelCall, delta: Delta) -> None:
+def model_streamed(call: ModelCall, delta: Delta) -> None:
     """Announce a piece of the reply, if it is for the user and somebody listens."""
     run = call.run
     if run.emitter is None or call.purpose:
@@ -377,15 +378,15 @@ def show(call: ModelCall, delta: Delta) -> None:
         call.trail.show(ChatModelStream("", call.model.name, delta.text, "reasoning"), run.emit)
 
 
-async def replied(call: ModelCall, reply: Message) -> None:
+async def model_replied(call: ModelCall, reply: Message) -> None:
     """Log the reply; one that hooks replaced takes the place of what was streamed."""
     run, trail = call.run, call.trail
     if trail.prevented is not None:
-        return taken_back(call)
+        return retract_partial_reply(call)
     name = call.final("model").name  # the one that really answered
     if reply.text or reply.tool_calls:
         told = {"model": name, "usage": trail.usage.to_json()} if trail.usage != Usage() else None
-        _say(run, reply, told)
+        _emit_reply(run, reply, told)
         await run.thread.saved()
     if run.emitter is None:
         return
@@ -394,7 +395,7 @@ async def replied(call: ModelCall, reply: Message) -> None:
     run.emit(ChatModelEnd(name=name, message=reply.to_json(), usage=trail.usage.to_json()))
 
 
-def _say(run: Run, reply: Message, told: dict[str, Any] | None) -> None:
+def _emit_reply(run: Run, reply: Message, told: dict[str, Any] | None) -> None:
     """Add a reply. It settles what was asked about the last one, but not what a child asks in the background."""
     others = [question for question in run.thread.questions.values() if question.get("run") != run.id]
     run.thread.append("message", reply, told)
@@ -402,12 +403,12 @@ def _say(run: Run, reply: Message, told: dict[str, Any] | None) -> None:
         run.thread.append("asked", question)
 
 
-def begun(use: ToolUse) -> None:
+def tool_started(use: ToolUse) -> None:
     if use.run.emitter is not None:
         use.run.emit(ToolStart(name=use.call.name, call_id=use.call.id, args=thaw(use.args)))
 
 
-async def answered(use: ToolUse, result: ToolResult) -> None:
+async def tool_result(use: ToolUse, result: ToolResult) -> None:
     """Log what a tool use came to. Who was abandoned when the run ended has nothing to say any more."""
     run = use.run
     if run.progress.over:
@@ -417,20 +418,20 @@ async def answered(use: ToolUse, result: ToolResult) -> None:
     if run.emitter is not None:
         why = [row.to_json() for row in use.why]
         run.emit(ToolEnd(name=use.call.name, call_id=use.call.id, output=result.output, error=result.error, why=why))
-        await changed(run)
+        await emit_state_changes(run)
 
 
-async def fell_through(use: ToolUse, error: Exception) -> None:
+async def record_hook_failure(use: ToolUse, error: Exception) -> None:
     """Log that the hooks around a tool use failed, and whether the tool ran all the same."""
     words = {"": "was not used", "unknown": "may have run, and its result is lost"}
-    happened = words.get(use.run.thread.fate(use.call.id), "ran, and its result is lost")
-    await answered(use, use.blocked(f"{use.call.name} {happened}: {type(error).__name__}"))
+    happened = words.get(use.run.thread.attempt_status(use.call.id), "ran, and its result is lost")
+    await tool_result(use, use.blocked(f"{use.call.name} {happened}: {type(error).__name__}"))
 
 
-async def intend(use: ToolUse) -> str:
+async def record_intent(use: ToolUse) -> str:
     """Log that a tool is about to run; or say why it must not, for nothing runs twice without being told."""
     thread, tool = use.run.thread, use.bound
-    fate = "" if tool.idempotent or tool.read_only else thread.fate(use.call.id)
+    fate = "" if tool.idempotent or tool.read_only else thread.attempt_status(use.call.id)
     agreed = fate == "unknown" and use.run.progress.asks_again and await _again(use)
     if refusal := _too_late(use) or ("" if agreed else _HAPPENED.get(fate, "")):
         return refusal.format(name=tool.name)
@@ -459,12 +460,12 @@ async def _again(use: ToolUse) -> bool:
     """Whether the user wants a tool to run again of which nobody knows what came of it."""
     words = f"{use.bound.name} was begun before, and may have taken effect. Run it again?"
     attempt = str(use.attempt)  # another question than the one whether it may run at all, and another one each time
-    about = {**use.about(), "again": attempt}
+    about = {**use.to_json(), "again": attempt}
     question = Question(words, new_id(), digest(f"{use.hash} {attempt}".encode()), about, use)
-    return isinstance(await put(use.run, question), Allow)
+    return isinstance(await ask_user(use.run, question), Allow)
 
 
-def ended(use: ToolUse, attempt: int, result: ToolResult, fate: Fate) -> None:
+def tool_finished(use: ToolUse, attempt: int, result: ToolResult, fate: Fate) -> None:
     """Log that a tool has ended. What it said is logged only when every hook has seen it."""
     if (crash := result.exception) is not None:
         where = (use.bound.name, use.call.id, use.run.id, type(crash).__name__)

@@ -221,12 +221,12 @@ class Thread:
             self.append("asked", question)  # again, for a store counts no question from before a rewind
         return entry
 
-    def lineage(self, at: int | None = None) -> list[Entry]:
+    def effective_entries(self, at: int | None = None) -> list[Entry]:
         """The entries that count, or counted after the entry `at`: all but those that somebody went back behind."""
         kept: list[Entry] = []
         for entry in self.entries[: self._place(at)]:
             if entry.kind == "rewind":
-                kept = self.lineage(entry.data["to"])
+                kept = self.effective_entries(entry.data["to"])
             else:
                 kept.append(entry)
         return kept
@@ -258,7 +258,7 @@ class Thread:
         """Whether this very call waits for a result; a later one may have the same id."""
         return self.waiting.get(call.id) is call
 
-    def fate(self, call_id: str) -> Fate:
+    def attempt_status(self, call_id: str) -> Fate:
         """What became of a call so far: "" never began, "unknown" began and may or may not have happened."""
         fates = self.fates.get(call_id)
         return "" if not fates else next((fate for fate in ("unknown", "done", "failed") if fate in fates), "")
@@ -406,7 +406,7 @@ class Thread:
         if not 0 <= data["to"] <= len(self.entries):
             raise ValueError(f"there is no entry {data['to']} to go back to")
         before = Thread(self.id)
-        for entry in self.lineage(data["to"]):
+        for entry in self.effective_entries(data["to"]):
             before._fold(entry)
         self._items[:] = before._items
         self._values.clear()

@@ -29,7 +29,7 @@ from wick import constants
 from wick._internal.aliases import ARGUMENTS, tool_aliases
 from wick._internal.frozen import freeze, thaw
 from wick._internal.http_requests import post_json
-from wick._internal.tasks import within
+from wick._internal.tasks import run_with_timeout
 from wick._internal.tool_schema import Bound, ForeignArguments, FunctionArguments, arguments_of, describe, encoded
 from wick._internal.tool_schema import Injected as Injected
 from wick._internal.worker_threads import in_thread
@@ -315,7 +315,7 @@ async def use(tool: Tool, values: Mapping[str, Any], *context: object) -> tuple[
     if tool.timeout is None:
         return await work
     try:
-        outcome: tuple[ToolResult, Ended] = await within(tool.timeout, work, tool.name)
+        outcome: tuple[ToolResult, Ended] = await run_with_timeout(tool.timeout, work, tool.name)
     except TimeoutError as late:
         return ToolResult(error=f"{late}; whether it took effect is unknown"), "unknown"
     return outcome

@@ -31,7 +31,7 @@ class Why:
 
 
 @dataclass(slots=True, eq=False, weakref_slot=True)
-class Trail:
+class DispatchState:
     """What one operation leaves behind; every copy of it that a wrap passes on shares it."""
 
     why: list[Why] = field(default_factory=list)

@@ -32,19 +32,19 @@ def unsynced() -> None:
 
 def unsaved() -> None:
     """Things are told before they are written, and writing takes its time."""
-    from wick.stores.held_thread import Kept
+    from wick.stores.held_thread import HeldThread
     from wick.stores.sqlite_writer import Writer
 
     real = Writer._transact
 
-    async def saved(self: Kept) -> None:
+    async def saved(self: HeldThread) -> None:
         return None
 
     def slow(self: Writer, jobs: Any) -> Any:
         time.sleep(0.02)
         return real(self, jobs)
 
-    Kept.saved = saved  # type: ignore[method-assign]
+    HeldThread.saved = saved  # type: ignore[method-assign]
     Writer._transact = slow  # type: ignore[method-assign]
 
 

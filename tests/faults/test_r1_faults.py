@@ -366,11 +366,11 @@ async def test_a_message_that_is_taken_without_its_text_is_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def forget(run: Run, result: Any) -> list[Any]:
-        run_log._start(run, input=0)
-        run_log._taken(run)
+        run_log._write_run_start(run, input=0)
+        run_log._release_initial_input(run)
         return []
 
-    monkeypatch.setattr(run_log, "_shelve", forget)
+    monkeypatch.setattr(run_log, "_log_unstarted_run", forget)
     with pytest.raises(Violated, match="acknowledged and lost"):
         await try_fault(tmp_path, "sqlite", "a before hook fails", planted=True, routes=("messages",), rounds=1)
 

@@ -24,7 +24,7 @@ from wick.errors import StoreError
 from wick.events import ToolEnd
 from wick.protocols import Request, Store
 from wick.stores import sqlite_queries
-from wick.stores.held_thread import Kept
+from wick.stores.held_thread import HeldThread
 from wick.stores.sqlite import Sqlite
 
 LONG = 3600 if FULL else 300
@@ -133,17 +133,17 @@ async def test_cancels(tmp_path: Path) -> None:
 
 
 async def test_cancels_find_what_is_told_before_it_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    write = Kept._write
+    write = HeldThread._write
 
-    async def at_once(self: Kept) -> None:
+    async def at_once(self: HeldThread) -> None:
         """What is told is not waited for."""
 
-    async def late(self: Kept) -> None:
+    async def late(self: HeldThread) -> None:
         await asyncio.sleep(0.2)
         await write(self)
 
-    monkeypatch.setattr(Kept, "saved", at_once)
-    monkeypatch.setattr(Kept, "_write", late)
+    monkeypatch.setattr(HeldThread, "saved", at_once)
+    monkeypatch.setattr(HeldThread, "_write", late)
     with pytest.raises(Violated, match="acknowledged and lost"):
         await cancel_often(tmp_path, 12, planted=True)
 

@@ -227,13 +227,13 @@ async def test_arguments_that_are_guessed_are_noticed(monkeypatch: pytest.Monkey
 
 
 async def test_a_run_that_ends_twice_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    said = run_log.farewell
+    said = run_log.emit_terminal_event
 
     def twice(run: Run) -> None:
         said(run)
         said(run)
 
-    monkeypatch.setattr(run_log, "farewell", twice)
+    monkeypatch.setattr(run_log, "emit_terminal_event", twice)
     with pytest.raises(Violated, match="and then"):
         await provider_faults(HALF[:2], planted=True)
 
@@ -241,7 +241,7 @@ async def test_a_run_that_ends_twice_is_noticed(monkeypatch: pytest.MonkeyPatch)
 async def test_a_call_that_gets_no_result_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     async def silent(use: ToolUse, result: ToolResult) -> None: ...
 
-    monkeypatch.setattr(run_log, "answered", silent)
+    monkeypatch.setattr(run_log, "tool_result", silent)
     monkeypatch.setattr(run_log, "_answer_all", lambda thread, event: None)
     with pytest.raises(Violated):
         await provider_faults(HALF[:2], planted=True)

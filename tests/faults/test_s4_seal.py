@@ -938,7 +938,7 @@ async def test_an_approval_that_counts_again_is_noticed(monkeypatch: pytest.Monk
 
     def kept(self: Thread, data: Any) -> None:
         real(self, data)
-        self.answers = {e.data["hash"]: e.data for e in self.lineage(data["to"]) if e.kind == "answered"}
+        self.answers = {e.data["hash"]: e.data for e in self.effective_entries(data["to"]) if e.kind == "answered"}
 
     monkeypatch.setitem(threads._FOLDS, "rewind", kept)
     with pytest.raises(Violated, match="rewound to"):

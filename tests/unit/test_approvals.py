@@ -101,7 +101,7 @@ async def test_an_asker_may_pause_the_run() -> None:
     thread = Thread()
     result = await echoer(asking(), ask=User(Paused("ada is asleep"))).run("go", thread=thread)
     assert (result.outcome, result.reason) == ("interrupted", "paused: ada is asleep")
-    assert (thread.pending, thread.fate("c1")) == ((call(),), "")
+    assert (thread.pending, thread.attempt_status("c1")) == ((call(),), "")
     assert kinds(thread, "asked", "answered", "intent") == ["asked"]
 
 

@@ -357,7 +357,7 @@ async def test_after_a_crash_between_its_end_and_its_result_a_tool_does_not_run_
     whole = await whole_run()
     ends = [entry.seq for entry in whole.entries if entry.kind == "done" and entry.data["call"] == "once"]
     thread = copy(whole, ends[0])
-    assert thread.fate("once") == "done" and "did 1 once" not in str(thread.to_json())
+    assert thread.attempt_status("once") == "done" and "did 1 once" not in str(thread.to_json())
     await worker(World()).run(thread=thread)
     assert thread.messages[2].text.startswith("once has already run for this call")
 
@@ -902,7 +902,7 @@ async def test_a_tool_that_ends_after_its_call_was_answered_is_not_taken_for_a_l
             go.set()
             await asyncio.wait(late)
             thread = use_thread[0]
-            assert thread.fate("c1") == "unknown"
+            assert thread.attempt_status("c1") == "unknown"
         return "sent"
 
     @wrap(ToolUse)
@@ -1054,12 +1054,12 @@ async def test_that_a_run_failed_is_logged_with_why() -> None:
 
 def test_a_run_that_nobody_performs_is_given_up() -> None:
     thread = Thread("th_1")
-    run_log.give_up(thread, "r1", [user("hello")], "cancelled", "user requested")
+    run_log.end_abandoned_run(thread, "r1", [user("hello")], "cancelled", "user requested")
     assert [entry.kind for entry in thread.entries] == ["message", "run_start", "run_end"] and thread.open_run is None
     thread.add(user("go"))
     thread.append("run_start", {"run": "r2", "agent": "a", "guards": [], "resumed": False, "input": 1})
     thread.add(calls(call()))
-    run_log.give_up(thread, "r2", [], "failed", "error", ("model_error", "it is down"))
+    run_log.end_abandoned_run(thread, "r2", [], "failed", "error", ("model_error", "it is down"))
     assert thread.messages[-1].text == "the run failed before echo ran" and thread.messages[-1].failed
     assert thaw(thread.entries[-1].data)["error"] == {"code": "model_error", "message": "it is down"}
     thread.add(user("and now?"))  # the next message works

@@ -175,7 +175,7 @@ def test_an_id_may_come_again_in_a_later_reply_and_its_past_does_not_count() -> 
     thread.append("done", {"call": "a", "attempt": 1, "ended": "done"})
     thread.append("answered", {"id": "q", "hash": "h", "allowed": True, "reason": ""})
     thread.add(tool_message("a", "add", "1"), assistant("", A))
-    assert thread.fate("a") == "" and not thread.answers
+    assert thread.attempt_status("a") == "" and not thread.answers
 
 
 # -- values -----------------------------------------------------------------------------------------------------------
@@ -297,18 +297,18 @@ def test_the_state_has_messages_and_the_values_the_api_shows() -> None:
 def test_fates() -> None:
     thread = Thread()
     thread.add(user("go"), assistant("", A, B))
-    assert thread.fate("a") == ""
+    assert thread.attempt_status("a") == ""
     thread.append("intent", {"call": "a", "attempt": 1})
-    assert thread.fate("a") == "unknown" and thread.fate("b") == ""
+    assert thread.attempt_status("a") == "unknown" and thread.attempt_status("b") == ""
     thread.append("done", {"call": "a", "attempt": 1, "ended": "failed"})
-    assert thread.fate("a") == "failed"
+    assert thread.attempt_status("a") == "failed"
     thread.append("intent", {"call": "a", "attempt": 2})
-    assert thread.fate("a") == "unknown"
+    assert thread.attempt_status("a") == "unknown"
     thread.append("done", {"call": "a", "attempt": 2, "ended": "done"})
-    assert thread.fate("a") == "done"
+    assert thread.attempt_status("a") == "done"
     thread.append("intent", {"call": "a", "attempt": 3})
     thread.append("done", {"call": "a", "attempt": 3, "ended": "failed"})
-    assert thread.fate("a") == "done"
+    assert thread.attempt_status("a") == "done"
 
 
 def test_the_first_answer_wins() -> None:
@@ -559,7 +559,7 @@ def test_what_follows_a_rewind_follows_what_came_before() -> None:
     thread.rewind(2)
     thread.add(user("three"), assistant("3"))
     assert [message.text for message in thread.messages] == ["one", "1", "three", "3"]
-    assert [entry.seq for entry in thread.lineage()] == [1, 2, 6, 7]
+    assert [entry.seq for entry in thread.effective_entries()] == [1, 2, 6, 7]
     thread.rewind(6)
     assert [message.text for message in thread.messages] == ["one", "1", "three"]
     thread.rewind(4)  # behind the first rewind: what was rewound then counts again, as it did after entry 4

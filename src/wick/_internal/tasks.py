@@ -44,11 +44,11 @@ class Turns:
         if self._ended:
             self._ended[number].set()
 
-    async def everyone(self) -> None:
+    async def wait_all_gated(self) -> None:
         """Wait until every use has passed the gate, or ended before it."""
         await self._all.wait()
 
-    async def mine(self, number: int) -> None:
+    async def wait_turn(self, number: int) -> None:
         """Wait until this use may run."""
         for other in range(number if self._ended else 0):
             if self._alone[number] or self._alone[other]:
@@ -81,14 +81,14 @@ async def side_by_side(works: Sequence[Coroutine[Any, Any, None]], names: Sequen
     try:
         await all_done
     except asyncio.CancelledError:
-        await end(tasks)
+        await cancel_and_wait(tasks)
         failures.clear()
         raise
     return [failures.pop(number) for number in sorted(failures)]  # nothing is left that holds what went wrong
 
 
 @coroutine
-def apart(work: Coroutine[Any, Any, T]) -> Generator[Any, Any, T]:
+def run_detached(work: Coroutine[Any, Any, T]) -> Generator[Any, Any, T]:
     """Do what others will need, too: it is no child of the run that needed it first, which it would keep in memory.
 
     It is a context of its own, and no task: the result of a task that has ended is lost if who waits is cancelled then.
@@ -123,7 +123,7 @@ class closing(Generic[T]):
             await aclose()
 
 
-async def within(seconds: float, work: Awaitable[T], name: str) -> T:
+async def run_with_timeout(seconds: float, work: Awaitable[T], name: str) -> T:
     """Wait for work, but no longer than that; work that goes on all the same is abandoned."""
     loop = asyncio.get_running_loop()
     answer: asyncio.Future[tuple[T | None, BaseException | None]] = loop.create_future()
@@ -132,14 +132,14 @@ async def within(seconds: float, work: Awaitable[T], name: str) -> T:
     try:
         result, error = answer.result() if answer.done() else await answer
     except asyncio.CancelledError:
-        await end((task,))
+        await cancel_and_wait((task,))
         raise
     finally:
         timer.cancel()
     if error is None:
         return cast(T, result)
     if not task.done():
-        await end((task,))
+        await cancel_and_wait((task,))
     raise error
 
 
@@ -163,7 +163,7 @@ def _started(work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
     return asyncio.create_task(work, name=name)
 
 
-async def end(tasks: Sequence[asyncio.Future[Any]]) -> None:
+async def cancel_and_wait(tasks: Sequence[asyncio.Future[Any]]) -> None:
     """Cancel tasks and see them end; one that does not within the grace is left behind, and said so."""
     grace = constants.CANCEL_GRACE_SECONDS
     for task in tasks:

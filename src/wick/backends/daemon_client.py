@@ -23,7 +23,7 @@ from typing import Any, cast
 from weakref import WeakKeyDictionary
 
 from wick import constants
-from wick._internal.tasks import apart
+from wick._internal.tasks import run_detached
 from wick.backends import daemon_replies
 from wick.backends.daemon_protocol import Gone, OnChunk, Pending, Wire, text64
 from wick.errors import BackendError
@@ -383,7 +383,7 @@ async def _keep() -> AsyncGenerator[Daemon, None]:
     loop = asyncio.get_running_loop()
     ours, theirs = socket.socketpair()
     try:
-        _, daemon = await apart(loop.create_unix_connection(_OnHost, sock=ours))
+        _, daemon = await run_detached(loop.create_unix_connection(_OnHost, sock=ours))
     except BaseException:
         ours.close()
         theirs.close()

@@ -12,9 +12,9 @@ from typing import Annotated, Any, Literal, TextIO
 
 from wick import constants
 from wick._internal.frozen import digest
-from wick._internal.tasks import within
+from wick._internal.tasks import run_with_timeout
 from wick._internal.worker_threads import in_thread
-from wick.approvals import new_id, put
+from wick.approvals import ask_user, new_id
 from wick.capability import Capability
 from wick.decisions import Allow, Block, Question
 from wick.errors import ConfigError, ToolError
@@ -120,7 +120,7 @@ class AskUser(Capability):
     async def _interact(self, inquiry: Inquiry) -> Any:
         assert self.interactor is not None
         try:
-            return await within(self.seconds, self.interactor(inquiry), "asking the user")
+            return await run_with_timeout(self.seconds, self.interactor(inquiry), "asking the user")
         except TimeoutError:
             raise ToolError(f"the question lapsed before anybody answered: {inquiry.question}") from None
         except Exception as error:
@@ -133,9 +133,9 @@ class AskUser(Capability):
             raise ToolError("nobody is there to be asked; decide by yourself, and say so in your answer")
         hash = digest(f"{use.hash} asks {number}".encode())
         words = "\n".join(filter(None, (inquiry.problem, inquiry.question)))
-        about = {**use.about(), "kind": inquiry.kind, "options": [*inquiry.options], "default": inquiry.default}
+        about = {**use.to_json(), "kind": inquiry.kind, "options": [*inquiry.options], "default": inquiry.default}
         about["expires"] = time() + self.seconds
-        answer = await put(use.run, Question(words, new_id(), hash, about, use))
+        answer = await ask_user(use.run, Question(words, new_id(), hash, about, use))
         if isinstance(answer, Allow):
             said = {} if answer.args is None else answer.args
             return said.get("answer", True if inquiry.kind == "confirm" else None)

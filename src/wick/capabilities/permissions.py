@@ -119,7 +119,7 @@ class Permissions(Capability):
             kind = KINDS.get(name, "")
             subject, read_only = Subject(name, names, names, kind, args, workdir), kind == "read"
         granted = self.grants | (
-            _grants(thread, thread.lineage(), self._are_kept) if thread is not None else frozenset()
+            _grants(thread, thread.effective_entries(), self._are_kept) if thread is not None else frozenset()
         )
         return self._decide(subject, read_only, (name, canonical(args)) in granted)
 
@@ -162,7 +162,7 @@ class Permissions(Capability):
         """What the user of the root run has granted; each entry of its thread is looked at once a run."""
         thread, scratch = run.root.thread, run.root.scratch
         seen, granted = scratch.get(self, (0, frozenset()))
-        fresh = thread.entries[seen:] if seen else thread.lineage()
+        fresh = thread.entries[seen:] if seen else thread.effective_entries()
         scratch[self] = len(thread.entries), granted | _grants(thread, fresh, self._are_kept)
         return scratch[self][1]  # type: ignore[no-any-return]
 

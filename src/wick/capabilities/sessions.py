@@ -50,7 +50,7 @@ class Sessions(Capability):
         self.busy, self.unknown, self.patience, self.lease = busy, unknown, patience, lease
 
     @asynccontextmanager
-    async def holding(self, run: Run) -> AsyncIterator[None]:
+    async def session(self, run: Run) -> AsyncIterator[None]:
         """Hold the run's thread from before the run begins until after it has ended."""
         above = run.parent
         while above is not None:

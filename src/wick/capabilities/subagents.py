@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 from wick import constants
 from wick._internal.frozen import digest, thaw
 from wick._internal.prompt_text import one_line
-from wick._internal.tasks import end
+from wick._internal.tasks import cancel_and_wait
 from wick.capabilities._child_agents.definitions import Definition, Subagent, definitions
 from wick.capabilities._child_agents.runs import OPEN, Job, Task, brought, child, lasts, reason, work
 from wick.capability import Capability
@@ -132,7 +132,7 @@ class Subagents(Capability):
         """End a task in the background."""
         found = self._find(run, task)
         if found.work is not None and not found.work.done():
-            await end((found.work,))
+            await cancel_and_wait((found.work,))
         if found.open:  # it had not begun, or waited for an answer
             self._ended(run, found, "cancelled", "", "")
         return self._report(run, found)
@@ -307,7 +307,7 @@ class Subagents(Capability):
 
     async def _end_all(self, run: Run, over: Sequence[str]) -> None:
         tasks = [*self._tasks(run).values()]
-        await end([task.work for task in tasks if task.work is not None and not task.work.done()])
+        await cancel_and_wait([task.work for task in tasks if task.work is not None and not task.work.done()])
         for task in tasks:
             if task.status in over:
                 self._ended(run, task, "cancelled", "", "the run ended")
@@ -379,7 +379,7 @@ def _check_hooks(subagent: Subagent) -> None:
     for part in subagent.hooks:
         if not isinstance(part, Hook | Capability):
             raise ConfigError(f"the subagent {subagent.name!r} has {part!r} among its hooks, which is none")
-        if isinstance(part, Capability) and type(part).holding is not Capability.holding:
+        if isinstance(part, Capability) and type(part).session is not Capability.session:
             raise ConfigError(
                 f"the subagent {subagent.name!r} needs no {part.name}: its threads are kept with its parent's"
             )

@@ -152,7 +152,7 @@ class Program:
             self.listen(op)
         if not self.language.concerns(op):
             return None
-        mark = op.mark()
+        mark = op.snapshot()
         try:
             decision = await self._decision(op)
         except Unfit as problem:
@@ -189,7 +189,7 @@ class Program:
 
     async def around(self, op: Operation[Any], next: Next[Any]) -> Any:
         """Around: asked before, where a result stands for the operation, and again after."""
-        mark = op.mark()
+        mark = op.snapshot()
         try:
             decision = await self._decision(op, "before")
         except Unfit as problem:

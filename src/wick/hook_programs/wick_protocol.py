@@ -200,7 +200,7 @@ def _take_result(op: Operation[Any], result: Any) -> None:
     if isinstance(op, ToolUse):
         op.result = tool_result(result)
     elif isinstance(result, str):
-        op.result = op.accept(result)
+        op.result = op.coerce_result(result)
     else:
         raise Unfit("answered with a JSON object in 'result', which is a text here")
 

@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
 from wick._internal.frozen import FrozenDict, freeze
-from wick._internal.tasks import closing, end
+from wick._internal.tasks import cancel_and_wait, closing
 from wick.errors import StoreError
 from wick.messages import Message
 from wick.protocols import Lease, Queued, Store
@@ -55,7 +55,7 @@ async def hold(
     patience: float = 0.0,
     wait: bool = True,
     seconds: float = LEASE_SECONDS,
-) -> AsyncIterator[Kept]:
+) -> AsyncIterator[HeldThread]:
     """Be the one who writes a thread: it is made if there is none, read if there is, and kept up to date.
 
     Who comes while somebody else holds it waits in line; with `wait=False` that is a `conflict`.
@@ -64,14 +64,14 @@ async def hold(
     async with _in_line(store, owner, thread.id, wait):
         await _make(store, owner, thread.id)
         lease = await _lease(store, owner, thread.id, seconds, wait)
-        kept = Kept(store, owner, thread, lease, seconds, patience)
+        kept = HeldThread(store, owner, thread, lease, seconds, patience)
         try:
             await kept.catch_up()
             yield kept
         finally:
             if thread.keeper is kept:
                 thread.keeper = None
-            await asyncio.shield(kept.let_go())
+            await asyncio.shield(kept.release())
 
 
 async def _lease(store: Store, owner: str, id: str, seconds: float, wait: bool) -> Lease:
@@ -132,7 +132,7 @@ async def _make(store: Store, owner: str, id: str) -> None:
             raise
 
 
-class Kept:
+class HeldThread:
     """A thread that this program holds in a store: see `hold`."""
 
     def __init__(self, store: Store, owner: str, thread: Thread, lease: Lease, seconds: float, patience: float) -> None:
@@ -180,7 +180,7 @@ class Kept:
     def _check_alone(self) -> None:
         """What is appended to a thread goes to one place."""
         other = self.thread.keeper
-        if isinstance(other, Kept) and not other._loop.is_closed():
+        if isinstance(other, HeldThread) and not other._loop.is_closed():
             raise StoreError(
                 f"thread {self.thread.id} is being kept for {other.owner} now; give this run another Thread", "conflict"
             )
@@ -203,11 +203,11 @@ class Kept:
         if self._failed is not None:
             raise self._failed
         self._unwritten.append(entry)
-        self._kick() if self._at_home() else self._loop.call_soon_threadsafe(self._kick)
+        self._kick() if self._on_own_loop() else self._loop.call_soon_threadsafe(self._kick)
 
     async def saved(self) -> None:
         """Return when all that was taken is in the store."""
-        if not self._at_home():
+        if not self._on_own_loop():
             return await self._home(self.saved())
         while self._unwritten and self._failed is None:
             self._kick()
@@ -216,7 +216,7 @@ class Kept:
         if self._failed is not None:
             raise self._failed
 
-    def _at_home(self) -> bool:
+    def _on_own_loop(self) -> bool:
         try:
             return asyncio.get_running_loop() is self._loop
         except RuntimeError:
@@ -238,7 +238,7 @@ class Kept:
 
     async def answer(self, question: str, most: float = inf) -> FrozenDict | None:
         """The first answer to a question, if somebody gives one in time."""
-        if not self._at_home():
+        if not self._on_own_loop():
             return await self._home(self.answer(question, most))
         found, seconds = await self._answered(question), min(self.patience, most)
         if found is not None or seconds <= 0:
@@ -320,12 +320,12 @@ class Kept:
                     return
                 logger.warning("the lease of %s could not be renewed: %s", self.thread.id, error)
 
-    async def let_go(self) -> None:
+    async def release(self) -> None:
         """Write what is left and let the next one write."""
         with suppress(StoreError):
             await self.saved()
         renewing, self._renewing = self._renewing, None  # which would keep this alive, as it was cancelled in here
-        await end(() if renewing is None else (renewing,))
+        await cancel_and_wait(() if renewing is None else (renewing,))
         try:
             await self.store.release(self.owner, self.thread.id, self.lease.fence)
         except StoreError as error:  # it lapses by itself

@@ -301,7 +301,7 @@ async def test_the_end_of_a_run_that_had_only_to_end_is_told_as_the_log_has_it(t
 
     class Waiting(Capability):
         @asynccontextmanager
-        async def holding(self, run: Run) -> AsyncIterator[None]:
+        async def session(self, run: Run) -> AsyncIterator[None]:
             await opens.wait()
             yield
 
@@ -386,7 +386,7 @@ async def test_to_cancel_a_run_that_is_just_being_taken_up_ends_it(tmp_path: Pat
 
     class Waiting(Capability):
         @asynccontextmanager
-        async def holding(self, run: Run) -> AsyncIterator[None]:
+        async def session(self, run: Run) -> AsyncIterator[None]:
             if holding:
                 await self.wait_long()
             yield

@@ -340,7 +340,7 @@ async def test_the_end_of_a_run_that_never_began_is_told_as_the_log_has_it(tmp_p
 
     class Shut(Capability):
         @asynccontextmanager
-        async def holding(self, run: Run) -> AsyncIterator[None]:
+        async def session(self, run: Run) -> AsyncIterator[None]:
             await opens.wait()
             raise ValueError("nobody comes in here")
             yield

@@ -11,7 +11,7 @@ from wick import Agent, Ask, FunctionModel, Run, Scripted, Thread, ToolCall, Too
 from wick.capabilities.sessions import Sessions
 from wick.errors import ConfigError, StoreError
 from wick.protocols import Store
-from wick.stores.held_thread import Kept
+from wick.stores.held_thread import HeldThread
 
 ran: list[str] = []
 
@@ -394,7 +394,7 @@ async def test_who_lost_the_thread_cannot_write_it(store: Store) -> None:
     @tool
     async def sleep_long(run: Run) -> str:
         """Sleep."""
-        assert isinstance(run.thread.keeper, Kept)
+        assert isinstance(run.thread.keeper, HeldThread)
         await store.release("local", "th_1", run.thread.keeper.lease.fence)
         await store.lease("local", "th_1", "another program", 30)
         return "woke up"

@@ -10,7 +10,7 @@ from contextvars import ContextVar
 import pytest
 
 from wick import constants
-from wick._internal.tasks import Turns, apart, closing, end, side_by_side, within
+from wick._internal.tasks import Turns, cancel_and_wait, closing, run_detached, run_with_timeout, side_by_side
 from wick.errors import Paused
 
 
@@ -49,7 +49,7 @@ async def test_who_works_alone_is_never_beside_another_and_all_keep_the_order(al
     running: list[int] = []
 
     async def work(number: int) -> None:
-        await mine.mine(number)
+        await mine.wait_turn(number)
         log.append(f"+{number}")
         running.append(number)
         for _ in range(20):  # long enough for everybody who may run to be there
@@ -66,7 +66,7 @@ async def test_who_works_alone_is_never_beside_another_and_all_keep_the_order(al
 
 async def test_everyone_has_passed_when_the_last_one_has() -> None:
     mine = Turns([False] * 3)
-    waiting = asyncio.create_task(mine.everyone())
+    waiting = asyncio.create_task(mine.wait_all_gated())
     for number in (2, 0, 0):
         mine.passed(number)
         await asyncio.sleep(0)
@@ -77,9 +77,9 @@ async def test_everyone_has_passed_when_the_last_one_has() -> None:
 
 async def test_one_alone_has_no_one_to_wait_for() -> None:
     mine = Turns()
-    await mine.mine(0)
+    await mine.wait_turn(0)
     mine.passed(0)
-    await mine.everyone()
+    await mine.wait_all_gated()
 
 
 # -- side by side -----------------------------------------------------------------------------------------------------
@@ -109,7 +109,7 @@ async def test_work_that_is_abandoned_is_kept_from_the_garbage_collector(hasty: 
         ended.set()
 
     with pytest.raises(TimeoutError):
-        await within(0.01, work(), "the mule")
+        await run_with_timeout(0.01, work(), "the mule")
     gc.collect()
     go.set()
     await ended.wait()
@@ -162,7 +162,7 @@ async def test_work_that_ignores_it_is_abandoned_and_named(hasty: None, caplog: 
 
 
 async def test_work_within_its_time_has_its_result() -> None:
-    assert await within(5, asyncio.sleep(0, "here"), "it") == "here"
+    assert await run_with_timeout(5, asyncio.sleep(0, "here"), "it") == "here"
 
 
 async def test_an_error_within_its_time_is_raised() -> None:
@@ -170,7 +170,7 @@ async def test_an_error_within_its_time_is_raised() -> None:
         raise ValueError("no")
 
     with pytest.raises(ValueError, match="no"):
-        await within(5, fail(), "it")
+        await run_with_timeout(5, fail(), "it")
 
 
 async def test_work_beyond_its_time_is_cancelled() -> None:
@@ -183,14 +183,14 @@ async def test_work_beyond_its_time_is_cancelled() -> None:
             ended.append("cancelled")
 
     with pytest.raises(TimeoutError, match=r"the tortoise did not finish within 0\.01 s"):
-        await within(0.01, slow(), "the tortoise")
+        await run_with_timeout(0.01, slow(), "the tortoise")
     assert ended == ["cancelled"]
 
 
 async def test_work_beyond_its_time_that_goes_on_is_abandoned(hasty: None) -> None:
     go = asyncio.Event()
     with pytest.raises(TimeoutError):
-        await within(0.01, stubborn(go), "the mule")
+        await run_with_timeout(0.01, stubborn(go), "the mule")
     go.set()
 
 
@@ -203,7 +203,7 @@ async def test_when_the_one_who_waits_is_cancelled_so_is_the_work() -> None:
         finally:
             ended.set()
 
-    task = asyncio.create_task(within(60, slow(), "it"))
+    task = asyncio.create_task(run_with_timeout(60, slow(), "it"))
     await asyncio.sleep(0.001)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -221,13 +221,13 @@ async def test_an_error_of_abandoned_work_is_nobodys_business(hasty: None) -> No
 
     task = asyncio.create_task(work())
     await asyncio.sleep(0)
-    await end((task,))
+    await cancel_and_wait((task,))
     go.set()
     await asyncio.wait((task,))
 
 
 async def test_ending_nothing_is_done_at_once() -> None:
-    await end(())
+    await cancel_and_wait(())
 
 
 # -- closing ----------------------------------------------------------------------------------------------------------
@@ -274,7 +274,7 @@ async def test_what_is_done_apart_is_nobodys_child() -> None:
     async def work() -> str:
         return whose.get()
 
-    assert (await work(), await apart(work())) == ("mine", "nobody")
+    assert (await work(), await run_detached(work())) == ("mine", "nobody")
 
 
 @pytest.mark.parametrize("ticks", range(6))
@@ -293,7 +293,7 @@ async def test_what_is_done_apart_is_cancelled_with_the_one_who_waits_or_done(ti
         return "result"
 
     async def wait() -> None:
-        seen.append(await apart(work()))
+        seen.append(await run_detached(work()))
 
     task = asyncio.create_task(wait())
     for _ in range(ticks):
@@ -310,7 +310,7 @@ async def test_what_goes_wrong_apart_is_raised() -> None:
 
     async with asyncio.timeout(5):
         with pytest.raises(ZeroDivisionError):
-            await apart(work())
+            await run_detached(work())
 
 
 async def test_what_is_done_apart_can_take_too_long() -> None:
@@ -319,4 +319,4 @@ async def test_what_is_done_apart_can_take_too_long() -> None:
             await asyncio.sleep(60)
 
     with pytest.raises(TimeoutError):
-        await apart(work())
+        await run_detached(work())

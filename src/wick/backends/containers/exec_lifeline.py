@@ -6,7 +6,7 @@ import asyncio
 from contextvars import Context
 from typing import Literal
 
-from wick._internal.tasks import apart
+from wick._internal.tasks import run_detached
 from wick.backends.containers.engine import Engine, Process
 from wick.backends.containers.shell_scripts import LIFELINE
 from wick.errors import BackendError
@@ -39,7 +39,7 @@ class Lifeline:
         if not self._lives:
             await self._let_go()
             argv = ["sh", "-c", LIFELINE, "wick", self._name]
-            process = await apart(self._engine.exec(self._container, argv, stdin=True))
+            process = await run_detached(self._engine.exec(self._container, argv, stdin=True))
             if self._closed:
                 process.close()
                 raise BackendError("the container was let go of meanwhile", "not_running")

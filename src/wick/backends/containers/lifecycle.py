@@ -13,7 +13,7 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from wick import constants
-from wick._internal.tasks import apart
+from wick._internal.tasks import run_detached
 from wick._internal.worker_threads import in_thread
 from wick.backends.containers import socket_folder
 from wick.backends.containers.container import Container
@@ -104,7 +104,7 @@ class Life:
                 if link.over:
                     raise BackendError("the container was stopped meanwhile", "not_running")
                 if not self._is_fresh(link):
-                    await apart(self._launch(link))
+                    await run_detached(self._launch(link))
         return link
 
     def _is_fresh(self, link: Link) -> bool:

@@ -22,7 +22,7 @@ from wick.capability import Capability
 from wick.errors import ConfigError, StoreError, ToolError, forget
 from wick.events import ChatModelStart, Event, SubagentEnd, SubagentStart, ToolStart
 from wick.operations import Result, Run
-from wick.stores.held_thread import Kept, hold
+from wick.stores.held_thread import HeldThread, hold
 from wick.threads import Thread
 from wick.tools import Tool
 
@@ -201,7 +201,7 @@ def brought(subagent: Subagent) -> list[Tool]:
 async def _thread(run: Run, job: Job) -> AsyncIterator[Thread]:
     """The thread of a job, where that of the run above is kept; else what the run above has of it."""
     keeper = run.thread.keeper
-    if not isinstance(keeper, Kept):
+    if not isinstance(keeper, HeldThread):
         yield paused(run.thread, job.thread) or Thread(job.thread)
         return
     thread, about = Thread(job.thread), {"parent": run.thread.id, "agent": job.agent}
@@ -216,12 +216,12 @@ async def _thread(run: Run, job: Job) -> AsyncIterator[Thread]:
 
 def lasts(run: Run, job: Job) -> bool:
     """Whether a job of a run that was interrupted can be taken up."""
-    return isinstance(run.thread.keeper, Kept) or paused(run.thread, job.thread) is not None
+    return isinstance(run.thread.keeper, HeldThread) or paused(run.thread, job.thread) is not None
 
 
 def paused(above: Thread, id: str) -> Thread | None:
     """The thread of a child that paused, as the thread above has it."""
-    for entry in reversed(above.lineage()):
+    for entry in reversed(above.effective_entries()):
         if entry.kind == "event" and entry.data["name"] == SNAPSHOT and entry.data["data"]["id"] == id:
             return Thread.from_json(thaw(entry.data["data"]))
     return None

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from wick import constants
 from wick._internal.prompt_text import one_line
-from wick._internal.tasks import end
+from wick._internal.tasks import cancel_and_wait
 from wick._internal.worker_threads import in_thread
 from wick.capabilities.mcp.config import Server
 from wick.capabilities.mcp.transports import Life, client, load
@@ -101,7 +101,7 @@ class Link:
         finally:
             self._under_way -= 1
             if not work.done():
-                await end((work,))
+                await cancel_and_wait((work,))
 
     async def _failed(self, work: asyncio.Future[Any], changes: bool) -> Exception:
         """Why there is no answer, as what a tool raises."""
@@ -123,7 +123,7 @@ class Link:
             self.task.cancel()
         await asyncio.wait((self.task,), timeout=3 * constants.MCP_CLOSE_SECONDS + 1)
         if not self.task.done():
-            await end((self.task,))
+            await cancel_and_wait((self.task,))
 
     def _why(self) -> str:
         words = one_line(self._life.text, SHOWN_CHARS)

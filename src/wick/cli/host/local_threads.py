@@ -78,7 +78,7 @@ class Shelf:
     async def _give_up(self, made: Summary) -> None:
         thread = Thread(made.id)
         async with hold(self.store, LOCAL, thread, wait=False):
-            run_log.give_up(thread, made.run, [], "cancelled", "the thread was forked")
+            run_log.end_abandoned_run(thread, made.run, [], "cancelled", "the thread was forked")
             await thread.saved()
 
     async def rename(self, id: str, title: str) -> ThreadInfo:

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from wick._internal.tasks import end
+from wick._internal.tasks import cancel_and_wait
 from wick.cli.host.protocol import Choice, Desk, Talk
 from wick.errors import WickError
 from wick.events import ApprovalRequest, ApprovalResponse, Event
@@ -110,4 +110,4 @@ class _Questions:
     async def close(self) -> None:
         self._waiting.clear()
         if self._asking is not None and not self._asking.done():
-            await end((self._asking,))
+            await cancel_and_wait((self._asking,))

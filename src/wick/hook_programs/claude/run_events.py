@@ -139,7 +139,7 @@ class RunEvents:
         """Send a run back that would end, with a reason; after some times it may end all the same."""
         run, work = step.run, self.session.work(step.run)
         over = isinstance(step.result, Stop) and step.result.kind in FINISHED and run.stopping is None
-        if not over or run.progress.inbox or run.progress.welcome:
+        if not over or run.progress.inbox or run.progress.screened:
             return None
         last = next((message.text for message in reversed(run.output) if message.role == "assistant"), "")
         more = {"stop_hook_active": work.stops > 0, "last_assistant_message": last}

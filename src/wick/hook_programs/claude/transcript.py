@@ -40,7 +40,7 @@ class Transcript:
             if self._folder and not new:
                 return self._file
             if not self._seen or any(entry.kind == "rewind" for entry in new):
-                new, self._last, mode = self._thread.lineage(), None, "w"
+                new, self._last, mode = self._thread.effective_entries(), None, "w"
             else:
                 mode = "a"
             self._seen = len(self._thread.entries)

@@ -72,7 +72,7 @@ class InUse(Capability):
         self._instance = instance
 
     @asynccontextmanager
-    async def holding(self, run: Run) -> AsyncIterator[None]:
+    async def session(self, run: Run) -> AsyncIterator[None]:
         with self._instance.using():
             yield
 

@@ -20,8 +20,8 @@ class RunSessions(Sessions):
     on_held: Callable[[Run], None] | None = None  # called once the lease of a root run's thread is held
 
     @asynccontextmanager
-    async def holding(self, run: Run) -> AsyncIterator[None]:
-        async with super().holding(run):
+    async def session(self, run: Run) -> AsyncIterator[None]:
+        async with super().session(run):
             run.scratch[self] = run.thread.keeper  # which knows what is saved, also when the run is over
             if run.parent is None and not run.input and run.thread.open_run is None:
                 queued = await self.store.inbox(run.user or LOCAL, run.thread.id)

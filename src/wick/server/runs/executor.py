@@ -264,7 +264,7 @@ class Performing:
             goes_on = thread.open_run is not None and thread.open_run["run"] == info.id
             if goes_on or said:
                 error = None if result.error is None else (code_of(result.error), public_text(result.error))
-                run_log.give_up(thread, info.id, said, result.outcome, result.reason, error)
+                run_log.end_abandoned_run(thread, info.id, said, result.outcome, result.reason, error)
                 await thread.saved()
             return goes_on or bool(said)
 

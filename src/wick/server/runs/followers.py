@@ -9,7 +9,7 @@ from contextlib import aclosing, suppress
 from math import inf
 from time import monotonic
 
-from wick._internal.tasks import end
+from wick._internal.tasks import cancel_and_wait
 from wick.constants import BEAT_SECONDS, STALLED_SECONDS
 from wick.errors import TEMPORARY, StoreError, public_text
 from wick.events import Failed, Resync
@@ -172,7 +172,7 @@ class Following:
             yield [transient(Failed(info.id, thread_id=info.thread, code="not_found", message=str(error)))]
         finally:
             if news is not None:
-                await end((news,))
+                await cancel_and_wait((news,))
             with suppress(StoreError):
                 await watching.aclose()  # type: ignore[attr-defined]
 

@@ -40,7 +40,7 @@ class History:
     @classmethod
     def of(cls, thread: Thread) -> History:
         found = cls(thread.id)
-        for entry in thread.lineage():
+        for entry in thread.effective_entries():
             found.take(entry)
         return found
 

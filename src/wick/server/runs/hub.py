@@ -30,7 +30,7 @@ from wick.events import (
     ToolStart,
 )
 from wick.server.runs.frames import Frame, Place, Telling, transient
-from wick.stores.held_thread import Kept
+from wick.stores.held_thread import HeldThread
 from wick.threads import Entry, Thread
 
 LOGGED = (ChatModelEnd, ToolStart, ToolEnd, StateChange)  # of the run itself, the log tells of these
@@ -112,7 +112,7 @@ class Hub:
         self._ending: Frame | None = None  # the last one, if it is not in the log for good
         self._telling = Telling(thread.id, run)
         self._told = begin  # how many entries have been told
-        self._kept: Kept | None = None
+        self._kept: HeldThread | None = None
         self._readers: set[Reader] = set()
         self._open: list[str] | None = None  # the pieces of the message that is being written
         self._start: Event | None = None  # of that message
@@ -166,7 +166,7 @@ class Hub:
 
     def kept_by(self, keeper: object) -> None:
         """Who keeps the thread, and knows what is saved; a run that said nothing has shown nobody to us."""
-        if isinstance(keeper, Kept):
+        if isinstance(keeper, HeldThread):
             self._kept = keeper
 
     def _saved(self) -> int:
