@@ -124,7 +124,8 @@ def capabilities() -> str:
             about = f"{where.rstrip()} {explained(ring.key)}"
             parts += [f"## {ring.kind}\n", signature(ring.kind, kind), doc(kind), about, _standing(kind)]
     named = {ring.key for ring in RINGS}
-    rest = [found.name for found in iter_modules(wick.capabilities.__path__) if found.name not in named]
+    modules = [found.name for found in iter_modules(wick.capabilities.__path__) if not found.name.startswith("_")]
+    rest = [name for name in modules if name not in named]
     if rest:
         raise SystemExit(f"these capabilities are no ring of wick.config: {', '.join(rest)}")
     return "\n".join(parts)

@@ -342,7 +342,7 @@ def test_a_part_of_a_package_that_is_not_looked_for_is_noticed(tmp_path: Path, m
     monkeypatch.setattr("wick.config.builder.check_loaded", lambda workspace: None)
     assert load(tmp_path / "agents.yaml").agent()
     _write_package(tmp_path, "pack_e/sub", "pack_e.sub.mine:hook", False)
-    for module in ("config_build", "config_files"):
+    for module in ("config.builder", "config.files"):
         monkeypatch.setattr(f"wick.{module}.find_packages", lambda name, folder: [])
     assert load(tmp_path / "agents.yaml").agent()
 

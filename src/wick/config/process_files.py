@@ -27,6 +27,7 @@ from wick.workspace.globs import HEAVY
 logger = logging.getLogger(__name__)
 
 MOST_LINKS = 40
+PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 ENVIRONMENT = "the Python environment that wick runs in"
 IMPORTED = "a folder that Python imports modules from"
 SOURCE = "the folder that wick is imported from"
@@ -46,8 +47,7 @@ class ProcessFiles:
 
 def running_code() -> ProcessFiles:
     """Return the folders that this process imports Python from, and its installation."""
-    package = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-    found = {os.path.dirname(package): SOURCE, package: "wick itself", sys.prefix: ENVIRONMENT}
+    found = {os.path.dirname(PACKAGE): SOURCE, PACKAGE: "wick itself", sys.prefix: ENVIRONMENT}
     on_path = {os.path.abspath(entry): IMPORTED for entry in sys.path if entry}
     return ProcessFiles({**on_path, **dict.fromkeys(_mapped_paths(), IMPORTED), **found})
 
@@ -104,7 +104,7 @@ def pin_files(workspace: str | os.PathLike[str], files: ProcessFiles, *, protect
 def _with_environment(files: ProcessFiles, home: Identity) -> ProcessFiles:
     """Return the files with the running code. A virtual environment and the source of wick are pinned as a whole."""
     running = running_code().code
-    source = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    source = os.path.dirname(PACKAGE)
     wholes = {source: SOURCE} if sys.prefix == sys.base_prefix else {sys.prefix: ENVIRONMENT, source: SOURCE}
     pinned: dict[str, str] = {}
     for path, what in wholes.items():

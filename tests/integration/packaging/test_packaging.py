@@ -58,7 +58,7 @@ def test_the_wheel_has_all_of_wick_and_nothing_else(wheel: Path) -> None:
     assert {"wick/py.typed", "wick/server/ui/index.html", "wick/server/static/index.html"} <= wanted
     assert {f"wick/skills/{name}/SKILL.md" for name in ("slides", "research")} <= wanted
     assert wanted <= shipped
-    assert {name.partition("/")[0] for name in shipped} == {"wick", "wick_agent-0.1.0.dist-info"}
+    assert {name.partition("/")[0] for name in shipped} == {"wick", "wick_launcher.py", "wick_agent-0.1.0.dist-info"}
     assert [name for name in shipped if NOT_SHIPPED.search(name)] == []
 
 

@@ -126,7 +126,7 @@ async def test_what_is_protected_can_be_read_unless_it_is_secret(local: Make, fo
         ("git init -q && git config core.fsmonitor 'touch x'", [".git/config"]),
         ("git init -q && git config alias.st '!touch x'", [".git/config"]),
         ("git init -q && git remote add origin https://example.com/a.git", []),
-        ("git init -q && git remote add origin 'ext::sh -c x'", [".git/config"]),
+        ("git init -q && git config remote.origin.url 'ext::sh -c x'", [".git/config"]),
         ("git init -q && git config user.name Ada && git config user.email ada@example.com", []),
         ("git init -q && printf '[core]\\n\\tfsmonitor = x' >> .git/config", [".git/config"]),
         ("git init -q && ln -s ../x .git/hooks/pre-commit.sample2", [".git/hooks"]),
