@@ -58,9 +58,9 @@ def test_a_hooks_own_result_must_be_of_the_right_kind() -> None:
     run = Run()
     use = ToolUse(run, call(), echo, {})
     model_call = ModelCall(run, Scripted(spare=True), "", [], [], {})
-    assert use.accept("text") == ToolResult("text", tool_call_id="c1", name="echo")
-    assert model_call.accept("text") == Message("assistant", "text")
-    assert run.accept("text").text == "text"
+    assert use.coerce_result("text") == ToolResult("text", tool_call_id="c1", name="echo")
+    assert model_call.coerce_result("text") == Message("assistant", "text")
+    assert run.coerce_result("text").text == "text"
     for op, wrong in (
         (use, 3),
         (use, None),
@@ -70,7 +70,7 @@ def test_a_hooks_own_result_must_be_of_the_right_kind() -> None:
         (Step(run, 1), "x"),
     ):
         with pytest.raises(HookError, match="result"):
-            op.accept(wrong)
+            op.coerce_result(wrong)
 
 
 def test_what_was_not_done_has_a_result_that_says_why() -> None:

@@ -200,7 +200,7 @@ async def test_the_model_that_was_sealed_is_asked() -> None:
 async def test_a_run_seals_its_input_agent_and_user() -> None:
     watch = Watch()
     await Agent(Scripted("ok"), name="helper", hooks=[guard(Run, name="watch")(watch)]).run("hi", user="ada")
-    about = watch.op.about()
+    about = watch.op.to_json()
     assert about == {"run": watch.op.id, "agent": "helper", "user": "ada", "input": [user("hi").to_json()]}
     assert isinstance(watch.op, ReadOnly)
 
@@ -211,8 +211,8 @@ async def test_a_step_seals_its_number_and_pending_calls() -> None:
     agent = Agent(Scripted("done"), tools=[echo], hooks=[guard(Step, name="watch")(watch)])
     await agent.run(thread=thread)
     first, second = watch.ops
-    assert (first.about()["number"], first.pending) == (1, (call(),))
-    assert (second.about()["number"], second.pending) == (2, ())
+    assert (first.to_json()["number"], first.pending) == (1, (call(),))
+    assert (second.to_json()["number"], second.pending) == (2, ())
     assert isinstance(first, ReadOnly)
 
 
