@@ -23,7 +23,7 @@ from wick import constants
 from wick._internal.http_requests import SAFE, Fetched, fetch
 from wick._internal.import_path import load_module
 from wick._internal.worker_threads import in_thread
-from wick.capabilities.builtins.calculator import calculated
+from wick.capabilities.builtins.calculator import calculate_text
 from wick.capability import Capability
 from wick.errors import ConfigError, ToolError
 from wick.tools import Tool, tool
@@ -86,8 +86,8 @@ def _positive(option: str, given: Any) -> None:
 def calculate(
     expr: Annotated[str, "such as (1 + 2) * 3, 10 / 4, 2 ** 64, 5!, sqrt(2), round(pi, 4), log(8, 2)"],
 ) -> str:
-    """Calculate an arithmetic expression. What is rational is exact; the rest has 15 digits."""
-    return calculated(expr)
+    """Calculate an arithmetic expression. Rational results are exact; others have 15 digits."""
+    return calculate_text(expr)
 
 
 # -- the time -------------------------------------------------------------------------------------------------------
