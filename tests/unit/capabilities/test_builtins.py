@@ -116,7 +116,7 @@ async def test_calculate() -> None:
     assert await said(calculate, expr="2+2") == "4"
     assert await said(calculate, expr="0.1 + 0.2") == "0.3"
     assert await said(calculate, expr="1/0") == "nothing can be divided by zero"
-    assert await said(calculate, expr="__import__('os').getcwd()") == '"\'" at character 12 is no part of a calculation'
+    assert "is not part of a calculation" in await said(calculate, expr="__import__('os').getcwd()")
     assert "expr is missing" in await said(calculate)
     assert "expr" in await said(calculate, expr=7)
 
