@@ -187,17 +187,57 @@ async def test_a_rule_about_files_is_not_raced_in_a_container(tmp_path: Path) ->
 # -- that it would be noticed ---------------------------------------------------------------------------------------
 
 
+class Swapped(Local):
+    """A backend in which links take the place of files and folders after the rules have decided, for one operation."""
+
+    async def read(self, path: str, **options: Any) -> Any:
+        with self._exchanged():
+            return await super().read(path, **options)
+
+    async def lines(self, path: str, **options: Any) -> Any:
+        with self._exchanged():
+            return await super().lines(path, **options)
+
+    async def write(self, path: str, content: str | bytes, **options: Any) -> Any:
+        with self._exchanged():
+            return await super().write(path, content, **options)
+
+    @contextmanager
+    def _exchanged(self) -> Iterator[None]:
+        self._exchange()
+        try:
+            yield
+        finally:
+            self._exchange()
+
+    def _exchange(self) -> None:
+        for one, other in (("open", "swap"), ("deep/open", "deep/swap"), ("lone.txt", "swap.txt")):
+            root = Path(self.workdir)
+            (root / one).rename(root / "aside")
+            (root / other).rename(root / one)
+            (root / "aside").rename(root / other)
+
+
 @pytest.mark.parametrize("noticed", ["read_file", "changed in the denied folder"])
 async def test_a_raced_rule_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, noticed: str) -> None:
-    """The same race, while the tools follow links as if no rule had decided."""
+    """The tools follow links as if no rule had decided, and links appear between the decision and the operation."""
     monkeypatch.setattr(ToolUse, "follows_links", lambda self, path: True)
-    ground, backend = Ground(tmp_path), Local(tmp_path, sandbox="none")
+    ground, backend = Ground(tmp_path), Swapped(tmp_path, sandbox="none")
     tally = Tally("S4", "link race, planted", planted=True)
-    with pytest.raises(Violated), tally, swapping(tmp_path):
-        for _ in range(TRIES):  # the process that swaps may have no processor for a while
-            if not any(noticed in why for why in tally.violations):
-                await race(tally, ground, backend, 4)
+    with pytest.raises(Violated), tally:
+        await race(tally, ground, backend, 1)
     assert any(noticed in why for why in tally.violations)
+    await backend.stop()
+
+
+async def test_links_that_appear_after_the_decision_are_refused(tmp_path: Path) -> None:
+    ground, backend = Ground(tmp_path), Swapped(tmp_path, sandbox="none")
+    script = Scripted(*(calls(one) for one in uses(0)), "done")
+    permissions = Permissions(deny=DENIED, mode="bypassPermissions", backend=backend)
+    result = await Agent(script, hooks=[Filesystem(backend, execute=False), permissions], ask=User(False)).run("go")
+    told = dict(zip(((one.name, one.args["path"]) for one in uses(0)), results(result), strict=True))
+    assert "link" in told["read_file", "open/key.txt"] and "link" in told["read_file", "lone.txt"]
+    assert TOKEN not in str(told) and not ground.changes()
     await backend.stop()
 
 
@@ -208,7 +248,7 @@ async def test_a_search_by_paths_alone_is_noticed(tmp_path: Path, monkeypatch: p
     ground, backend = Ground(tmp_path), Local(tmp_path, sandbox="bubblewrap")
     tally = Tally("S4", "link race of searches, planted", planted=True)
     with pytest.raises(Violated), tally, swapping(tmp_path):
-        for _ in range(TRIES):
+        for _ in range(4 * TRIES):  # the process that swaps may have no processor for a while
             if not any("grep" in why for why in tally.violations):
                 await race(tally, ground, backend, 4, searches)
     assert any("grep" in why for why in tally.violations)
