@@ -144,7 +144,7 @@ def patterns(match: Match) -> tuple[str, ...]:
 
 
 def literal(pattern: str) -> bool:
-    """Whether a pattern is the plain name of one tool."""
+    """Return True if a pattern is the plain name of one tool."""
     return not pattern.startswith("kind:") and not any(sign in pattern for sign in "*?[")
 
 

@@ -310,7 +310,7 @@ READERS = 4  # how many read at once, each with a connection that is kept for th
 
 
 class Readers:
-    """Those who read a file. `idle` are the connections that nobody uses now."""
+    """The pool of read connections of a file. `idle` has those that are free."""
 
     def __init__(self, file: File) -> None:
         self._file = file
@@ -331,7 +331,7 @@ class Readers:
             found = work(link.db)
             self._put_back(link)
         except StoreError as error:
-            clear_frames(error.__traceback__)  # whoever keeps the error would keep cursors, and so the file open
+            clear_frames(error.__traceback__)  # error → traceback → frame → cursor would keep the file open
             self._put_back(link)
             raise
         except BaseException as error:

@@ -1,4 +1,4 @@
-"""A connection as lines in and lines out: who may speak, how much at once, and what is done when nobody reads."""
+"""A connection of lines: authentication, limits of size, and backpressure when the peer does not read."""
 
 from __future__ import annotations
 

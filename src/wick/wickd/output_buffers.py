@@ -1,4 +1,4 @@
-"""What is kept of an output: its head and tail, or its last bytes; never more than that in memory."""
+"""Bounded buffers for the output of a command: its head and tail, or its last bytes."""
 
 from __future__ import annotations
 

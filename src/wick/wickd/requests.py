@@ -1,4 +1,4 @@
-"""What a request asks for, field by field, checked."""
+"""Validation of requests to wickd, field by field."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from programs import Programs
 from wick import constants
 
 HERE = Path(__file__).parent
-ALONE = ("test_pipe.py",)  # what goes on there ends with its event loop
+ALONE = ("test_pipe.py",)  # its pipes end with their event loop
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
