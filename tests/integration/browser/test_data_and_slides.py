@@ -181,7 +181,7 @@ def test_slides_are_presented_over_the_whole_screen(ada: Page, api: Asking) -> N
     panel.get_by_role("button", name="Present").click()
     shown = ada.get_by_role("dialog", name=re.compile("Presentation"))
     expect(shown).to_be_focused()
-    ada.wait_for_function("document.fullscreenElement === document.querySelector('.present')")
+    until(lambda: ada.evaluate("document.fullscreenElement === document.querySelector('.present')"))
     for key in ("ArrowRight", "n"):
         ada.keyboard.press(key)
     expect(shown.get_by_text("Tell them about the river.")).to_be_visible()
@@ -192,7 +192,7 @@ def test_slides_are_presented_over_the_whole_screen(ada: Page, api: Asking) -> N
     expect(shown.get_by_role("button", name="End")).to_be_focused()
     ada.keyboard.press("Enter")
     expect(shown).to_have_count(0)
-    ada.wait_for_function("document.fullscreenElement === null")
+    until(lambda: ada.evaluate("document.fullscreenElement === null"))
     expect(panel.get_by_text("4 / 4")).to_be_visible()
 
 

@@ -121,7 +121,7 @@ async def test_a_browser_follows_a_run(tmp_path: Path) -> None:
             await page.goto(server.url)
             assert await page.evaluate(SIGN_IN, TOKENS["ada"]) == 200
             following = asyncio.create_task(page.evaluate(IN_PAGE, response.headers["X-Run-Id"]))
-            await page.wait_for_function("window.listening === true")
+            await eventually(lambda: page.evaluate("window.listening === true"))
 
             async def two_read() -> bool:
                 return server.service.runs.following.readers == 2
