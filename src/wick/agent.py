@@ -22,7 +22,7 @@ from wick.capability import Capability
 from wick.decisions import Asker, Stop
 from wick.errors import ConfigError, MessageError, ModelError, Paused, StoreError
 from wick.events import Emit, Event
-from wick.hooks import Hook, literal, patterns
+from wick.hooks import Hook, is_plain_name, parse_patterns
 from wick.loop import Loop
 from wick.messages import Message, Messages, user
 from wick.models import check_model, resolve
@@ -43,7 +43,7 @@ SETTINGS = (
     "extra",
 )
 
-MOST_LOOPS = 16  # sets of rings kept for different parents
+MAX_LOOPS = 16  # sets of rings kept for different parents
 
 Input = str | Message | Sequence[Message] | Messages
 
@@ -74,16 +74,18 @@ class Agent:
         settings: Mapping[str, Any] | None = None,
     ) -> None:
         self.name, self.system, self.ask = name, system, ask
-        self.settings = _settings(settings or {})
+        self.settings = _check_settings(settings or {})
         self._model = model
-        self._given = (_listed("tools", tools), _listed("hooks", hooks))
-        self._parts = _parts(self._given[1])
-        self.hooks = _hooks(self._parts)
-        self.tools = _tools(self._given[0], self._parts)
+        self._given = (_as_tuple("tools", tools), _as_tuple("hooks", hooks))
+        self._parts = _with_defaults(self._given[1])
+        self.hooks = _collect_hooks(self._parts)
+        self.tools = _collect_tools(self._given[0], self._parts)
         _check_matches(self.hooks, self.tools, self._parts)
         if isinstance(model, str | Mapping):
             check_model(model)
-        self._holders = [part for part in self._parts if isinstance(part, Capability) and _holds(part)]
+        self._session_capabilities = [
+            part for part in self._parts if isinstance(part, Capability) and _has_session(part)
+        ]
         self._loops: dict[tuple[Hook, ...], Loop] = {}
 
     @property
@@ -92,7 +94,7 @@ class Agent:
         self._model = resolve(self._model)
         return self._model
 
-    def _at_hand(self) -> Model | None:
+    def _model_if_ready(self) -> Model | None:
         """The model, unless finding it would hold up an event loop: `auto` waits for an Ollama that may not answer."""
         return None if _is_auto(self._model) and _in_event_loop() else self.model
 
@@ -111,7 +113,7 @@ class Agent:
 
     async def run(self, input: Input = "", **options: Unpack[RunOptions]) -> Result:
         """Answer a text or messages; without any, take up `thread` where it was interrupted."""
-        return await self._drive(self._start(input, **options))
+        return await self._drive(self._create_run(input, **options))
 
     def run_sync(self, input: Input = "", **options: Unpack[RunOptions]) -> Result:
         """Answer, in a program that is not async."""
@@ -121,7 +123,7 @@ class Agent:
 
     def stream(self, input: Input = "", **options: Unpack[RunOptions]) -> Stream:
         """Answer, and see every event of the run as it happens."""
-        return Stream(self, self._start(input, **options))
+        return Stream(self, self._create_run(input, **options))
 
     def _copy(self, tools: tuple[Any, ...], hooks: tuple[Any, ...]) -> Agent:
         return Agent(
@@ -134,7 +136,7 @@ class Agent:
             settings=self.settings,
         )
 
-    def _start(
+    def _create_run(
         self,
         input: Input,
         *,
@@ -148,22 +150,22 @@ class Agent:
         """A run, ready to go. Under a parent it asks the parent's user and is under all of its guards."""
         if not isinstance(thread, Thread | str | None):
             raise ConfigError(f"thread= takes a Thread, or the id of one that is kept, not {thread!r}")
-        if isinstance(thread, str) and not self._holders:
+        if isinstance(thread, str) and not self._session_capabilities:
             raise ConfigError(f"thread={thread!r} needs a place where threads are kept: hooks=[Sessions(…)]")
         if recipe and not any(part.name == "recipes" for part in self._parts):
             raise ConfigError(f"recipe={recipe!r} needs a place where recipes are: hooks=[Recipes()]")
-        parent = _parent(parent, find_run())
+        parent = _find_parent(parent, find_run())
         run = Run(
             agent=self.name,
-            input=_messages(input),
+            input=_as_messages(input),
             thread=thread if isinstance(thread, Thread) else Thread(thread or ""),
-            model=self._at_hand(),  # type: ignore[arg-type]  # found before anything is done with it
+            model=self._model_if_ready(),  # type: ignore[arg-type]  # found before anything is done with it
             system=self.system,
             tools={tool.name: tool for tool in self.tools},
             settings=thaw(self.settings),
             user=parent.user if parent is not None else user,
             parent=parent,
-            loop=self._loop(parent),
+            loop=self._loop_under(parent),
             emitter=emit if parent is None else _child_emitter(parent, emit),
             asker=parent.asker if parent is not None else self.ask,
             make=Agent,
@@ -171,16 +173,16 @@ class Agent:
         )
         if why := refused_part(run.model, run.input):  # before anything is stored
             raise ModelError(why)
-        run.progress.without = frozenset(without)
-        if not self._holders:
+        run.progress.waived_guards = frozenset(without)
+        if not self._session_capabilities:
             _resume(run)
         return run
 
-    def _loop(self, parent: Run | None) -> Loop:
+    def _loop_under(self, parent: Run | None) -> Loop:
         """The rings of a run: this agent's, inside those that its parent hands down."""
         inherited = parent.loop.inherited if parent is not None else ()
         if inherited not in self._loops:
-            if len(self._loops) >= MOST_LOOPS:
+            if len(self._loops) >= MAX_LOOPS:
                 self._loops.clear()
             self._loops[inherited] = Loop((*inherited, *self.hooks))
         return self._loops[inherited]
@@ -189,9 +191,9 @@ class Agent:
         """The one way a run goes, and the one place where it ends."""
         try:
             async with AsyncExitStack() as held:
-                for part in self._holders:
+                for part in self._session_capabilities:
                     await held.enter_async_context(part.session(run))
-                if self._holders:
+                if self._session_capabilities:
                     _resume(run)
                     await run_log.fetch_initial_input(run)
                 return await self._run_loop(run)
@@ -216,7 +218,7 @@ class Agent:
             await run_log.close_run(run, "failed", "error", error)
             raise
         except BaseException:
-            await run_log.record_cancelled(run)
+            await run_log.record_cancellation(run)
             raise
         return await run_log.end_run(run, result)
 
@@ -227,9 +229,9 @@ class Stream:
     def __init__(self, agent: Agent, run: Run) -> None:
         self.run = run
         self._agent = agent
-        self._above, self._events = run.emitter, _Events(run.emitter)
+        self._above, self._events = run.emitter, _EventQueue(run.emitter)
         self._read = False
-        run.emitter = self._events.take
+        run.emitter = self._events.put
 
     @property
     def result(self) -> Result | None:
@@ -267,19 +269,19 @@ class Stream:
             """The stream's last event has told of it."""
 
 
-class _Events:
+class _EventQueue:
     """What a run has said and nobody has read yet. It knows nothing of the run, so that neither keeps the other."""
 
     def __init__(self, above: Emit | None) -> None:
         self.waiting: deque[Event] = deque()
-        self._above = above
+        self._parent_emit = above
         self._reader: asyncio.Future[None] | None = None  # waits for news
 
-    def take(self, event: Event) -> None:
+    def put(self, event: Event) -> None:
         self.waiting.append(event)  # first, for whoever else watches may fail
         self.wake()
-        if self._above is not None:
-            self._above(event)
+        if self._parent_emit is not None:
+            self._parent_emit(event)
 
     def wake(self, *_: object) -> None:
         if self._reader is not None and not self._reader.done():
@@ -290,7 +292,7 @@ class _Events:
         await self._reader
 
 
-def _parent(given: Run | None, found: Run | None) -> Run | None:
+def _find_parent(given: Run | None, found: Run | None) -> Run | None:
     """Return the run that a new one is a child of: the one whose tool starts it, or one below that.
 
     An agent that a tool runs is under the guards of that run, whether the tool passes `parent=` or not.
@@ -305,7 +307,7 @@ def _parent(given: Run | None, found: Run | None) -> Run | None:
     return given
 
 
-def _holds(part: Capability) -> bool:
+def _has_session(part: Capability) -> bool:
     """Whether a capability opens the threads of runs."""
     return type(part).session is not Capability.session
 
@@ -323,7 +325,7 @@ def _in_event_loop() -> bool:
     return True
 
 
-def _settings(settings: Mapping[str, Any]) -> dict[str, Any]:
+def _check_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
     for key in settings:
         if key not in SETTINGS:
             raise ConfigError(f"there is no setting {key!r}; the settings are {', '.join(SETTINGS)}")
@@ -333,7 +335,7 @@ def _settings(settings: Mapping[str, Any]) -> dict[str, Any]:
         raise ConfigError(f"the settings must be JSON data: {error}") from None
 
 
-def _messages(input: Input) -> list[Message]:
+def _as_messages(input: Input) -> list[Message]:
     if isinstance(input, str):
         return [user(input)] if input else []
     if isinstance(input, Message):
@@ -343,46 +345,46 @@ def _messages(input: Input) -> list[Message]:
     return [*Messages(input).validate()]
 
 
-def _listed(what: str, given: Iterable[Any]) -> tuple[Any, ...]:
+def _as_tuple(what: str, given: Iterable[Any]) -> tuple[Any, ...]:
     if not isinstance(given, Iterable):
         raise ConfigError(f"{what}= takes a list, also of one: {what}=[{getattr(given, '__name__', '…')}]")
     return tuple(given)
 
 
-def _parts(hooks: Iterable[Hook | Capability]) -> tuple[Hook | Capability, ...]:
+def _with_defaults(hooks: Iterable[Hook | Capability]) -> tuple[Hook | Capability, ...]:
     """The hooks an agent was given, inside those every agent has, unless it was given one of the same name."""
     for item in hooks:
         if not isinstance(item, Hook | Capability):
             raise ConfigError(
                 f"{item!r} is not a hook: decorate it with @before, @wrap, @after or @guard, "
-                f"as in @guard(ToolUse){_instance(item)}"
+                f"as in @guard(ToolUse){_instance_hint(item)}"
             )
     names = {item.name for item in hooks}
     return (*(item for item in DEFAULTS if item.name not in names), *hooks)
 
 
-def _instance(item: object) -> str:
+def _instance_hint(item: object) -> str:
     return (
         f", or give an instance: {item.__name__}()" if isinstance(item, type) and issubclass(item, Capability) else ""
     )
 
 
-def _hooks(parts: Iterable[Hook | Capability]) -> tuple[Hook, ...]:
+def _collect_hooks(parts: Iterable[Hook | Capability]) -> tuple[Hook, ...]:
     hooks = [hook for part in parts for hook in ([part] if isinstance(part, Hook) else part.hooks())]
-    _distinct("hooks", [part.name for part in parts])
-    _distinct("hooks", [hook.name for hook in hooks])
+    _check_distinct("hooks", [part.name for part in parts])
+    _check_distinct("hooks", [hook.name for hook in hooks])
     return tuple(hooks)
 
 
-def _tools(given: Iterable[Any], parts: Iterable[Hook | Capability]) -> tuple[Tool, ...]:
+def _collect_tools(given: Iterable[Any], parts: Iterable[Hook | Capability]) -> tuple[Tool, ...]:
     tools = [item if isinstance(item, Tool) else tool(item) for item in given]
     tools += [item for part in parts if isinstance(part, Capability) for item in part.tools()]
-    _distinct("tools", [item.name for item in tools])
+    _check_distinct("tools", [item.name for item in tools])
     described = [item.schema for item in tools]  # what cannot be described is an error here, not in the middle of a run
     return tuple(tools) if described else ()
 
 
-def _distinct(what: str, names: Sequence[str]) -> None:
+def _check_distinct(what: str, names: Sequence[str]) -> None:
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         raise ConfigError(f"two {what} are named {', '.join(map(repr, twice))}; give one of them another name=")
@@ -395,47 +397,51 @@ def _check_matches(hooks: Iterable[Hook], tools: Sequence[Tool], parts: Iterable
     foreign += [name for hook in hooks for name in hook.tools]
     kinds = {*TOOL_KINDS, *(tool.kind for tool in tools if tool.kind)}
     for hook in hooks:
-        wanted = patterns(hook.match) if issubclass(ToolUse, hook.operation) else ()
-        lost = [pattern for pattern in wanted if not _is_here(pattern, names, kinds, foreign)]
+        wanted = parse_patterns(hook.match) if issubclass(ToolUse, hook.operation) else ()
+        lost = [pattern for pattern in wanted if not _is_known_pattern(pattern, names, kinds, foreign)]
         strange = [pattern for pattern in lost if not any(fnmatchcase(name, pattern) for name in TOOL_NAMES)]
         if hook.position == "guard" and lost and len(lost) == len(wanted):
             strange = strange or lost
         elif hook.position != "guard":  # one that never matches does no harm, unless it is a typing error
-            strange = [pattern for pattern in strange if hook.operation is ToolUse and _close(pattern, names, kinds)]
+            strange = [
+                pattern for pattern in strange if hook.operation is ToolUse and _closest_names(pattern, names, kinds)
+            ]
         if strange:
             what = "guard" if hook.position == "guard" else f"{hook.position} hook"
-            raise ConfigError(f"the {what} {hook.name!r} is for {_lost(strange, names, kinds, tools)}")
+            raise ConfigError(f"the {what} {hook.name!r} is for {_describe_unmatched(strange, names, kinds, tools)}")
 
 
-def _is_here(pattern: str, names: set[str], kinds: set[str], foreign: Iterable[str]) -> bool:
+def _is_known_pattern(pattern: str, names: set[str], kinds: set[str], foreign: Iterable[str]) -> bool:
     """Return True if a pattern of a match fits a tool of this agent, a kind of tools, or a declared dynamic tool."""
     if pattern.startswith("kind:"):
         return any(fnmatchcase(kind, pattern.removeprefix("kind:")) for kind in kinds)
     if any(fnmatchcase(name, pattern) for name in names):
         return True
-    if literal(pattern):
+    if is_plain_name(pattern):
         return any(fnmatchcase(pattern, other) for other in foreign)
-    start = _head(pattern)
-    return any(start.startswith(_head(other)) or _head(other).startswith(start) for other in foreign)
+    start = _literal_prefix(pattern)
+    return any(
+        start.startswith(_literal_prefix(other)) or _literal_prefix(other).startswith(start) for other in foreign
+    )
 
 
-def _head(pattern: str) -> str:
+def _literal_prefix(pattern: str) -> str:
     """Return what a pattern begins with, up to its first wildcard."""
     return re.split(r"[*?\[]", pattern, maxsplit=1)[0]
 
 
-def _close(pattern: str, names: set[str], kinds: set[str]) -> list[str]:
+def _closest_names(pattern: str, names: set[str], kinds: set[str]) -> list[str]:
     """Return the name or kind that was probably meant."""
     return get_close_matches(pattern, [*sorted(names), *(f"kind:{kind}" for kind in sorted(kinds))], n=1)
 
 
-def _lost(patterns: Sequence[str], names: set[str], kinds: set[str], tools: Sequence[Tool]) -> str:
+def _describe_unmatched(patterns: Sequence[str], names: set[str], kinds: set[str], tools: Sequence[Tool]) -> str:
     if patterns[0].startswith("kind:"):
         there, what = f"the kinds are {', '.join(sorted(kinds))}", "there is no such kind of tools"
     else:
         there = f"the tools are {', '.join(tool.name for tool in tools) or '(none)'}"
-        what = "there is no such tool" if literal(patterns[0]) else "no tool of this agent fits it"
-    close = _close(patterns[0], names, kinds)
+        what = "there is no such tool" if is_plain_name(patterns[0]) else "no tool of this agent fits it"
+    close = _closest_names(patterns[0], names, kinds)
     hint = f"; did you mean {close[0]!r}?" if close else ""
     return f"{' or '.join(map(repr, patterns))}, but {what}; {there}{hint}"
 
@@ -446,20 +452,20 @@ def _resume(run: Run) -> None:
     if run.input or opened is None or run.thread.busy:
         return
     here = {guard.name for kind in run.loop.guards for guard in run.guards(kind)}
-    missing = sorted({*opened["guards"]} - here - run.progress.without)
+    missing = sorted({*opened["guards"]} - here - run.progress.waived_guards)
     if missing:
         raise ConfigError(
             f"run {opened['run']} was begun under the guards {', '.join(missing)}, which are missing now; "
             f"resume it with them, or with without={missing!r} to go on without"
         )
     run.id, run.progress.resumed = opened["run"], True
-    _count_again(run, opened)
+    _restore_usage(run, opened)
     if "stopping" in opened:
         run.halt(Stop(opened["stopping"]))
     run.input = [Message.from_json(message) for message in opened.get("shelved", ())]
 
 
-def _count_again(run: Run, opened: Mapping[str, Any]) -> None:
+def _restore_usage(run: Run, opened: Mapping[str, Any]) -> None:
     """What a run had used before it was interrupted; of one that was killed, nobody knows all of it."""
     ends = [
         entry.data
@@ -472,7 +478,7 @@ def _count_again(run: Run, opened: Mapping[str, Any]) -> None:
         usage = Usage.from_json(opened["usage"]) if "usage" in opened else counted
     except (LookupError, TypeError, ValueError) as error:
         raise StoreError(f"what run {run.id} of thread {run.thread.id} has used cannot be read: {error}") from None
-    run.progress.usage, run.progress.restored = usage, len(charges)
+    run.progress.usage, run.progress.logged_charges = usage, len(charges)
     lost = [] if "usage" in opened and usage == counted else [Charge("", Usage())]  # it has no price, nor has the run
     run.progress.charges = charges + lost
 

@@ -23,30 +23,30 @@ from wick.why import DispatchState, Why
 _answers: WeakKeyDictionary[DispatchState, dict[str, Allow | Block]] = WeakKeyDictionary()
 
 
-async def ask(op: Operation[Any], sealed: Operation[Any], asks: Sequence[Ask]) -> Allow | Block:
+async def request_approval(op: Operation[Any], sealed: Operation[Any], asks: Sequence[Ask]) -> Allow | Block:
     """Put every question about a sealed operation to the user of the root run, together; an asker gets a view."""
     await op.before_asking()
     start = perf_counter()
     text = "\n".join(dict.fromkeys(ask.question for ask in asks))
-    lasting = {"lasting": True} if text == op.trail.default_question else {}  # a grant silences this one from then on
-    question = Question(text, new_id(), sealed.hash, sealed.to_json() | lasting, sealed.view())
-    given = _answers.setdefault(op.trail, {})
+    lasting = {"lasting": True} if text == op.state.default_question else {}  # a grant silences this one from then on
+    question = Question(text, new_question_id(), sealed.hash, sealed.to_json() | lasting, sealed.view())
+    given = _answers.setdefault(op.state, {})
     answer = given.get(question.hash) or await ask_user(op.run, question)
     if isinstance(answer, Allow) and answer.args is not None and "args" not in op.editable:
         answer = Block("only a tool's arguments can be changed by an answer")
     given[question.hash] = answer  # it covers later attempts at the same
     verdict, reason = ("refused", answer.reason) if isinstance(answer, Block) else ("approved", "")
-    op.why.append(Why(_who(op.run, question), "gate", verdict, reason, (perf_counter() - start) * 1000))
+    op.why.append(Why(_answered_by(op.run, question), "gate", verdict, reason, (perf_counter() - start) * 1000))
     return answer
 
 
-def _who(run: Run, question: Question) -> str:
+def _answered_by(run: Run, question: Question) -> str:
     """Who has answered: the user, or somebody in the user's place."""
     said = run.root.thread.answers.get(question.hash)
     return "user" if said is None else str(said.get("deputy", "user"))
 
 
-def new_id() -> str:
+def new_question_id() -> str:
     return f"ask_{uuid4().hex[:12]}"
 
 
@@ -54,7 +54,7 @@ async def ask_user(run: Run, question: Question) -> Allow | Block:
     """Put a question to the user, unless the log has the answer; a child's question is one of the root's thread."""
     thread = run.root.thread
     if question.hash in thread.answers:
-        return _read(thread.answers[question.hash])
+        return _decode_answer(thread.answers[question.hash])
     asked = next((asked for asked in thread.questions.values() if asked["hash"] == question.hash), None)
     deputed = await _answer_by_delegate(run, question) if asked is None else None
     asked = _log_question(run, question) if asked is None else asked
@@ -63,7 +63,7 @@ async def ask_user(run: Run, question: Question) -> Allow | Block:
         return await _log_answer(run, question, *deputed)
     await thread.saved()
     run.emit(ApprovalRequest(name=question.op.name, id=question.id, question=question.question, about=question.about))
-    answer = await _log_answer(run, question, *await _answer(run, question, asked))
+    answer = await _log_answer(run, question, *await _wait_for_answer(run, question, asked))
     allowed, reason = isinstance(answer, Allow), getattr(answer, "reason", "")
     run.emit(ApprovalResponse(name=question.op.name, id=question.id, allowed=allowed, reason=reason))
     return answer
@@ -71,7 +71,7 @@ async def ask_user(run: Run, question: Question) -> Allow | Block:
 
 async def _answer_by_delegate(run: Run, question: Question) -> tuple[Allow | Block, dict[str, Any]] | None:
     """What somebody says in the user's place, and who; then the user is not asked."""
-    for deputy in run.progress.deputies:
+    for deputy in run.progress.delegates:
         answer, name = await deputy(run, question)
         if answer is not None:
             return _parse_answer(answer, question), {"deputy": name}
@@ -94,15 +94,15 @@ def _log_question(run: Run, question: Question) -> FrozenDict:
     return entry
 
 
-def _read(said: FrozenDict) -> Allow | Block:
+def _decode_answer(said: FrozenDict) -> Allow | Block:
     return Allow(said.get("args")) if said["allowed"] else Block(said["reason"])
 
 
-async def _answer(run: Run, question: Question, asked: FrozenDict) -> tuple[Allow | Block, dict[str, Any]]:
+async def _wait_for_answer(run: Run, question: Question, asked: FrozenDict) -> tuple[Allow | Block, dict[str, Any]]:
     """What the user says, and what the log should know beside it; of two who answer, the first counts."""
-    asker, keeper, expires = run.root.asker, run.root.thread.keeper, asked.get("expires", inf)
+    asker, keeper, expires = run.root.asker, run.root.thread.writer, asked.get("expires", inf)
     if keeper is not None and (said := await keeper.answer(question.id, 0.0 if asker else expires - time())):
-        return _kept(said, question)
+        return _accept_stored_answer(said, question)
     if time() >= expires:
         return Block(f"the question lapsed before anybody answered: {question.question}"), {"lapsed": True}
     if asker is None and keeper is not None:
@@ -111,13 +111,13 @@ async def _answer(run: Run, question: Question, asked: FrozenDict) -> tuple[Allo
         return Block(f"nobody is there to say yes to: {question.question}"), {}
     answer = await _call_asker(asker, question)
     if keeper is not None and (said := await keeper.answer(question.id, 0.0)):
-        return _kept(said, question)
+        return _accept_stored_answer(said, question)
     return answer, {}
 
 
-def _kept(said: FrozenDict, question: Question) -> tuple[Allow | Block, dict[str, Any]]:
+def _accept_stored_answer(said: FrozenDict, question: Question) -> tuple[Allow | Block, dict[str, Any]]:
     more = {key: said[key] for key in ("scope", "rule", "by") if key in said}
-    return _parse_answer(_read(said), question), more
+    return _parse_answer(_decode_answer(said), question), more
 
 
 async def _call_asker(asker: Asker, question: Question) -> Allow | Block:
@@ -134,11 +134,11 @@ def _parse_answer(answer: Any, question: Question) -> Allow | Block:
     if answer is False:
         return Block(f"the user said no to: {question.question}")
     if isinstance(answer, Allow | Block):
-        return _json(answer)
+        return _freeze_args(answer)
     return Block(f"{answer!r} is not an answer to: {question.question}")
 
 
-def _json(answer: Allow | Block) -> Allow | Block:
+def _freeze_args(answer: Allow | Block) -> Allow | Block:
     if isinstance(answer, Block) or answer.args is None:
         return answer
     try:

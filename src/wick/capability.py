@@ -29,11 +29,11 @@ class Capability:
 
     def hooks(self) -> list[Hook]:
         """Its hooks, bound to it."""
-        return _decorated(self, Hook)
+        return _find_decorated(self, Hook)
 
     def tools(self) -> list[Tool]:
         """Its tools, bound to it."""
-        return _decorated(self, Tool)
+        return _find_decorated(self, Tool)
 
     def foreign_tools(self) -> Iterable[str]:
         """Names, or patterns, of tools that it brings at run time or that its subagents have.
@@ -47,7 +47,7 @@ class Capability:
         return nullcontext()
 
 
-def _decorated(capability: Capability, kind: type[T]) -> list[T]:
+def _find_decorated(capability: Capability, kind: type[T]) -> list[T]:
     """What its class and those above it decorated, in the order of the source; an override takes its place."""
     names = [
         name

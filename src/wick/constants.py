@@ -266,10 +266,10 @@ MODEL_CRASHES = 25  # the same, in one model call: most of these are kills from 
 # streams of a server
 READER_FRAMES = 1_000  # that wait for one reader; who has more waiting is told what they missed, later
 READER_BYTES = 250_000
-TOLD_FRAMES = 200  # of what a reader has missed, sent at once
+REPLAY_FRAMES = 200  # of what a reader has missed, sent at once
 UNHEARD_RUNS = 3  # that may fail before they begin, until a message is no longer an input of the next one
 STALLED_SECONDS = 60.0  # for which clients wait for a run that cannot continue because its store does not work
-BEAT_SECONDS = 15.0  # between two signs of life while nothing happens
+HEARTBEAT_SECONDS = 15.0  # between two signs of life while nothing happens
 
 # pictures and files in messages from outside
 MEDIA_CHARS = 14_000_000  # ten megabytes in base64

@@ -107,7 +107,7 @@ def public_text(error: BaseException) -> str:
     return getattr(error, "public", "") or str(error) or repr(error)
 
 
-def forget(*errors: BaseException | None) -> None:
+def clear_tracebacks(*errors: BaseException | None) -> None:
     """Drop where errors came from: all that a run can reach would stay in memory until Python looks for garbage."""
     left, known = [*errors], set[int]()
     while left:

@@ -14,10 +14,10 @@ from wick.operations import OPERATIONS, Operation, Run, Step
 
 Position = Literal["before", "wrap", "after", "guard"]
 POSITIONS: tuple[Position, ...] = ("before", "wrap", "after", "guard")
-_VARIABLE = {"run": "run: Run", "step": "step: Step", "model_call": "call: ModelCall", "tool_use": "use: ToolUse"}
+_PARAMETERS = {"run": "run: Run", "step": "step: Step", "model_call": "call: ModelCall", "tool_use": "use: ToolUse"}
 
 
-class Registered(Protocol):
+class RegisteredHook(Protocol):
     """What these checks look at: a hook."""
 
     @property
@@ -38,7 +38,7 @@ class Registered(Protocol):
     def tools(self) -> tuple[str, ...]: ...
 
 
-def _allowed(position: Position, operation: type[Operation[Any]]) -> tuple[type, ...]:
+def _decisions_at(position: Position, operation: type[Operation[Any]]) -> tuple[type, ...]:
     decisions: list[type] = [Block]
     if position != "after":
         decisions.append(Ask)
@@ -49,31 +49,40 @@ def _allowed(position: Position, operation: type[Operation[Any]]) -> tuple[type,
     return tuple(decisions)
 
 
-_BY_POINT = {(position, op.name): _allowed(position, op) for position in POSITIONS for op in OPERATIONS}
+_BY_POINT = {(position, op.name): _decisions_at(position, op) for position in POSITIONS for op in OPERATIONS}
 for _position in POSITIONS:  # a hook at all four may say what one of them allows; the operation at hand decides
     _every = {decision for op in OPERATIONS for decision in _BY_POINT[_position, op.name]}
     _BY_POINT[_position, Operation.name] = tuple(_every)
 
 
-def allowed(position: Position, operation: str) -> tuple[type, ...]:
+def allowed_decisions(position: Position, operation: str) -> tuple[type, ...]:
     """The decisions that can be made at a point."""
     return _BY_POINT[position, operation]
 
 
-def check(hook: Registered) -> None:
+def check_hook(hook: RegisteredHook) -> None:
     """Refuse a hook that cannot work."""
-    for problem in (_operation, _options, _callable, _parameters, _annotation, _decisions):
+    for problem in (
+        _check_operation,
+        _check_options,
+        _check_callable,
+        _check_parameters,
+        _check_annotation,
+        _check_decisions,
+    ):
         if found := problem(hook):
-            raise HookError(f"{found}.\n  expected: {_expected(hook)}\n  found:    {_found(hook.fn)}")
+            raise HookError(
+                f"{found}.\n  expected: {_expected_signature(hook)}\n  found:    {_actual_signature(hook.fn)}"
+            )
 
 
-def _operation(hook: Registered) -> str:
+def _check_operation(hook: RegisteredHook) -> str:
     if hook.operation in (*OPERATIONS, Operation):
         return ""
     return f"a hook stands at Run, Step, ModelCall, ToolUse or Operation, not at {hook.operation!r}"
 
 
-def _options(hook: Registered) -> str:
+def _check_options(hook: RegisteredHook) -> str:
     if hook.on_error not in ("fail", "log"):
         return f"on_error is 'fail' or 'log', not {hook.on_error!r}"
     if hook.position == "guard" and hook.on_error == "log":
@@ -89,7 +98,7 @@ def _options(hook: Registered) -> str:
     return ""
 
 
-def _callable(hook: Registered) -> str:
+def _check_callable(hook: RegisteredHook) -> str:
     if not callable(hook.fn):
         return f"a hook is a function, not {hook.fn!r}"
     if inspect.isgeneratorfunction(hook.fn) or inspect.isasyncgenfunction(hook.fn):
@@ -99,33 +108,35 @@ def _callable(hook: Registered) -> str:
     return ""
 
 
-def _parameters(hook: Registered) -> str:
-    names = _names(hook)
+def _check_parameters(hook: RegisteredHook) -> str:
+    names = _argument_names(hook)
     wanted = 2 if hook.position == "wrap" else 1
     if names is None or len(names) == wanted:
         return ""
-    return f"the hook {hook.name!r} takes {len(names)} arguments, but {_point(hook)} gives it {wanted}"
+    return f"the hook {hook.name!r} takes {len(names)} arguments, but {_point_name(hook)} gives it {wanted}"
 
 
-def _annotation(hook: Registered) -> str:
-    names, hints = _names(hook), _hints(hook.fn)
+def _check_annotation(hook: RegisteredHook) -> str:
+    names, hints = _argument_names(hook), _resolve_hints(hook.fn)
     kind = hints.get(names[0]) if names else None
     if not inspect.isclass(kind) or not issubclass(kind, Operation) or issubclass(hook.operation, kind):
         return ""
-    return f"the hook {hook.name!r} expects a {kind.__name__}, but {_point(hook)} gives it a {hook.operation.__name__}"
+    return f"the hook {hook.name!r} expects a {kind.__name__}, but {_point_name(hook)} gives it a {hook.operation.__name__}"
 
 
-def _decisions(hook: Registered) -> str:
+def _check_decisions(hook: RegisteredHook) -> str:
     possible = _BY_POINT[hook.position, hook.operation.name]
     for decision in (Block, Ask, Stop, Continue):
-        if decision in _members(_hints(hook.fn).get("return")) and decision not in possible:
+        if decision in _union_members(_resolve_hints(hook.fn).get("return")) and decision not in possible:
             if hook.position == "wrap" and hook.operation in (Step, Operation):
                 continue  # a step's result is itself a Stop or a Continue
-            return f"the hook {hook.name!r} may answer {decision.__name__}, which is not possible at {_point(hook)}"
+            return (
+                f"the hook {hook.name!r} may answer {decision.__name__}, which is not possible at {_point_name(hook)}"
+            )
     return ""
 
 
-def _names(hook: Registered) -> list[str] | None:
+def _argument_names(hook: RegisteredHook) -> list[str] | None:
     """The names of the arguments that the dispatcher fills, without `self`; None if anything goes."""
     try:
         parameters = list(inspect.signature(hook.fn).parameters.values())
@@ -141,7 +152,7 @@ def _names(hook: Registered) -> list[str] | None:
     return [p.name for p in required]
 
 
-def _hints(fn: Callable[..., Any]) -> dict[str, Any]:
+def _resolve_hints(fn: Callable[..., Any]) -> dict[str, Any]:
     """The annotations that can be resolved; what cannot is checked when the hook answers."""
     try:
         return typing.get_type_hints(fn)
@@ -149,26 +160,26 @@ def _hints(fn: Callable[..., Any]) -> dict[str, Any]:
         return {name: hint for name, hint in getattr(fn, "__annotations__", {}).items() if not isinstance(hint, str)}
 
 
-def _members(hint: Any) -> tuple[Any, ...]:
+def _union_members(hint: Any) -> tuple[Any, ...]:
     if typing.get_origin(hint) in (Union, UnionType):
-        return tuple(member for part in typing.get_args(hint) for member in _members(part))
+        return tuple(member for part in typing.get_args(hint) for member in _union_members(part))
     return (hint,)
 
 
-def _point(hook: Registered) -> str:
+def _point_name(hook: RegisteredHook) -> str:
     return f"{hook.position}_{hook.operation.name}"
 
 
-def _expected(hook: Registered) -> str:
+def _expected_signature(hook: RegisteredHook) -> str:
     operation = getattr(hook.operation, "name", "")
-    first = _VARIABLE.get(operation, "op: Operation")
+    first = _PARAMETERS.get(operation, "op: Operation")
     result = " | ".join(d.__name__ for d in _BY_POINT.get((hook.position, operation), (Block,)))
     more, result = (", next", f"<what next gave> | {result}") if hook.position == "wrap" else ("", f"{result} | None")
     name = hook.name if hook.name.isidentifier() else "hook"
     return f"async def {name}({first}{more}) -> {result}"
 
 
-def _found(fn: Callable[..., Any]) -> str:
+def _actual_signature(fn: Callable[..., Any]) -> str:
     code = getattr(fn, "__code__", None)
     try:
         start = "async def" if inspect.iscoroutinefunction(fn) else "def"

@@ -22,7 +22,7 @@ from typing import Any, Literal, Protocol, TypeVar
 from wick.constants import GUARD_SECONDS
 from wick.decisions import Decision
 from wick.errors import HookError
-from wick.hook_checks import Position, check
+from wick.hook_checks import Position, check_hook
 from wick.operations import Operation
 
 Op = TypeVar("Op", bound=Operation[Any])
@@ -35,9 +35,11 @@ class Next(Protocol[R]):
     def __call__(self, op: Any, /) -> Awaitable[R]: ...
 
 
-Answer = Decision | None
-Look = Callable[[Op], Answer | Awaitable[Answer]] | Callable[[Any, Op], Answer | Awaitable[Answer]]
-Around = Callable[[Op, Next[Any]], Awaitable[Any]] | Callable[[Any, Op, Next[Any]], Awaitable[Any]]
+HookAnswer = Decision | None
+HookFunction = (
+    Callable[[Op], HookAnswer | Awaitable[HookAnswer]] | Callable[[Any, Op], HookAnswer | Awaitable[HookAnswer]]
+)
+WrapFunction = Callable[[Op, Next[Any]], Awaitable[Any]] | Callable[[Any, Op, Next[Any]], Awaitable[Any]]
 OnError = Literal["fail", "log"]
 
 
@@ -62,9 +64,9 @@ class Hook:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "name", self.name or getattr(self.fn, "__name__", type(self.fn).__name__))
-        object.__setattr__(self, "matches", matcher(self.match))
+        object.__setattr__(self, "matches", compile_match(self.match))
         if self.owner is None:
-            check(self)
+            check_hook(self)
 
     def __call__(self, *args: Any) -> Any:
         """The plain function, for tests."""
@@ -85,7 +87,7 @@ class Hook:
 def before(
     operation: type[Op], *, match: Match = None, priority: float = 0, timeout: float | None = None,
     on_error: OnError = "fail", inherit: bool = False, tools: str | Sequence[str] = (), name: str = "",
-) -> Callable[[Look[Op]], Hook]:  # fmt: skip
+) -> Callable[[HookFunction[Op]], Hook]:  # fmt: skip
     """Look at an operation before it happens: change it, or decide about it."""
     brings = (tools,) if isinstance(tools, str) else tuple(tools)
     return lambda fn: Hook(fn, operation, "before", name, match, priority, timeout, on_error, inherit, tools=brings)
@@ -94,7 +96,7 @@ def before(
 def wrap(
     operation: type[Op], *, match: Match = None, priority: float = 0, timeout: float | None = None,
     on_error: OnError = "fail", name: str = "",
-) -> Callable[[Around[Op]], Hook]:  # fmt: skip
+) -> Callable[[WrapFunction[Op]], Hook]:  # fmt: skip
     """Stand around an operation: call `next` once, twice, with another operation, or not at all."""
     return lambda fn: Hook(fn, operation, "wrap", name, match, priority, timeout, on_error)
 
@@ -102,7 +104,7 @@ def wrap(
 def after(
     operation: type[Op], *, match: Match = None, priority: float = 0, timeout: float | None = None,
     on_error: OnError = "fail", inherit: bool = False, hold: bool = False, name: str = "",
-) -> Callable[[Look[Op]], Hook]:  # fmt: skip
+) -> Callable[[HookFunction[Op]], Hook]:  # fmt: skip
     """Look at an operation and its result or error: change the result, or decide what it means."""
     return lambda fn: Hook(fn, operation, "after", name, match, priority, timeout, on_error, inherit, hold)
 
@@ -110,7 +112,7 @@ def after(
 def guard(
     operation: type[Op], *, match: Match = None, priority: float = 0, timeout: float = GUARD_SECONDS,
     shadow: bool = False, on_error: OnError = "fail", name: str = "",
-) -> Callable[[Look[Op]], Hook]:  # fmt: skip
+) -> Callable[[HookFunction[Op]], Hook]:  # fmt: skip
     """Have the last word on an operation: exactly as it will be done, after every other hook."""
     return lambda fn: Hook(fn, operation, "guard", name, match, priority, timeout, on_error, shadow=shadow)
 
@@ -118,7 +120,7 @@ def guard(
 _RANK = {"after": 0, "wrap": 1, "before": 2, "guard": 3}
 
 
-def rings(hooks: Iterable[Hook], operation: type[Operation[Any]]) -> list[Hook]:
+def order_rings(hooks: Iterable[Hook], operation: type[Operation[Any]]) -> list[Hook]:
     """The hooks of an operation, outermost first: by priority, then as listed; a capability is one ring."""
     places: dict[Any, int] = {}
     order = []
@@ -132,7 +134,7 @@ def rings(hooks: Iterable[Hook], operation: type[Operation[Any]]) -> list[Hook]:
 Match = str | Sequence[str] | Callable[[Any], bool] | None
 
 
-def patterns(match: Match) -> tuple[str, ...]:
+def parse_patterns(match: Match) -> tuple[str, ...]:
     """The patterns of a match; none for a predicate."""
     if match is None or callable(match):
         return ()
@@ -143,20 +145,20 @@ def patterns(match: Match) -> tuple[str, ...]:
     return found
 
 
-def literal(pattern: str) -> bool:
+def is_plain_name(pattern: str) -> bool:
     """Whether a pattern is the plain name of one tool."""
     return not pattern.startswith("kind:") and not any(sign in pattern for sign in "*?[")
 
 
-def matcher(match: Match) -> Callable[[Any], bool]:
+def compile_match(match: Match) -> Callable[[Any], bool]:
     """The test that a match stands for."""
     if match is None:
         return lambda op: True
     if callable(match):
         return lambda op: bool(match(op))
-    exact = frozenset(filter(literal, patterns(match)))
-    kinds = [pattern.removeprefix("kind:") for pattern in patterns(match) if pattern.startswith("kind:")]
-    globs = [pattern for pattern in patterns(match) if pattern not in exact and not pattern.startswith("kind:")]
+    exact = frozenset(filter(is_plain_name, parse_patterns(match)))
+    kinds = [pattern.removeprefix("kind:") for pattern in parse_patterns(match) if pattern.startswith("kind:")]
+    globs = [pattern for pattern in parse_patterns(match) if pattern not in exact and not pattern.startswith("kind:")]
 
     def test(op: Any) -> bool:
         names, kind = op.names, op.kind

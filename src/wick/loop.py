@@ -21,23 +21,23 @@ from wick.decisions import Continue, Stop
 from wick.errors import InvalidArgs, Sealed
 from wick.hooks import Hook
 from wick.messages import Message, ToolCall, ToolResult
-from wick.onion import guards, onion
+from wick.onion import build_onion, collect_guards
 from wick.operations import ModelCall, Result, Run, Step, ToolUse
 from wick.reply import Reply
-from wick.tools import find_tool, no_such_tool
-from wick.tools import use as use_tool
+from wick.tools import find_tool, unknown_tool_error
+from wick.tools import run_tool as use_tool
 
 
 class Loop:
     """Four operations, each in its rings of hooks."""
 
     def __init__(self, hooks: Sequence[Hook]) -> None:
-        self.hooks, self.guards = tuple(hooks), MappingProxyType(guards(hooks))
+        self.hooks, self.guards = tuple(hooks), MappingProxyType(collect_guards(hooks))
         self.inherited = tuple(hook for hook in hooks if hook.inherit)  # handed down to children
-        self.run = onion(hooks, Run, _run)
-        self.step = onion(hooks, Step, _step)
-        self.call_model = onion(hooks, ModelCall, _call_model)
-        self.use_tool = onion(hooks, ToolUse, _use_tool)
+        self.run = build_onion(hooks, Run, _run)
+        self.step = build_onion(hooks, Step, _step)
+        self.call_model = build_onion(hooks, ModelCall, _call_model)
+        self.use_tool = build_onion(hooks, ToolUse, _use_tool)
 
     def __setattr__(self, name: str, value: object) -> None:
         if hasattr(self, name):
@@ -53,23 +53,23 @@ async def _run(sealed: Run) -> Result:
         number += 1
         await run_log.append_inbox(run)
         step = Step(run, number, run.thread.pending)
-        verdict = await run_log.record_step_verdict(step, await run.loop.step(step))
-    return run_log.conclude(run, verdict)
+        verdict = await run_log.finish_step(step, await run.loop.step(step))
+    return run_log.result_from_stop(run, verdict)
 
 
 async def _step(step: Step) -> Stop | Continue:
     run = step.run
     # A run that was interrupted takes up where it left; what an earlier attempt has answered is not used again.
-    calls: Sequence[ToolCall] = [call for call in step.pending if run.thread.awaits(call)]
+    calls: Sequence[ToolCall] = [call for call in step.pending if run.thread.is_waiting_for(call)]
     if run.stopping and not calls:
         return run.stopping  # a Stop stands, also when a wrap tries the step again
     if not calls:
         call = ModelCall(run, run.model, run.system, [*run.thread.messages], [*run.tools.values()], thaw(run.settings))
-        run_log.model_started(call, step.number)
+        run_log.emit_model_start(call, step.number)
         reply = await run.loop.call_model(call)
-        await run_log.model_replied(call, reply)
+        await run_log.record_reply(call, reply)
         if run.stopping or not reply.tool_calls:
-            return run.stopping or _finished(call)
+            return run.stopping or _stop_after_reply(call)
         calls = reply.tool_calls
     await _use_tools(run, calls)
     run.progress.continues = 0
@@ -82,17 +82,17 @@ async def _use_tools(run: Run, calls: Sequence[ToolCall]) -> None:
     for tool, call in zip(tools, calls, strict=True):
         if tool is not None and tool.foreign is not None and not call.invalid:
             await tool.prepare(call.args)
-    uses = [_tool_use(run, call, turns, number) for number, call in enumerate(calls)]
-    failures = await side_by_side([_answer(use) for use in uses], [call.name for call in calls])
+    uses = [_create_tool_use(run, call, turns, number) for number, call in enumerate(calls)]
+    failures = await side_by_side([_answer_call(use) for use in uses], [call.name for call in calls])
     if failures:  # what failed is worse than what waits
         raise next((failure for failure in failures if isinstance(failure, Exception)), failures[0])
 
 
-async def _answer(use: ToolUse) -> None:
+async def _answer_call(use: ToolUse) -> None:
     """Use a tool and log what it came to, whatever becomes of the others."""
     try:
-        run_log.tool_started(use)
-        await run_log.tool_result(use, await use.run.loop.use_tool(use))
+        run_log.emit_tool_start(use)
+        await run_log.record_tool_result(use, await use.run.loop.use_tool(use))
     except Exception as error:
         if use.call.id in use.run.thread.waiting:
             await run_log.record_hook_failure(use, error)
@@ -108,47 +108,47 @@ async def _call_model(call: ModelCall) -> Message:
         async with closing(call.model.stream(call.request)) as deltas:
             async for delta in deltas:
                 reply.feed(delta)
-                run_log.model_streamed(call, delta)
+                run_log.emit_delta(call, delta)
     finally:
-        call.trail.usage = reply.usage
+        call.state.usage = reply.usage
         if reply.finish or reply.usage.total_tokens:  # a server that never began an answer has charged nothing
             call.charge(reply.usage)
     message = reply.message()
     if reply.withheld:
         call.run.record("tool_calls_withheld", finish=reply.finish, tools=[*reply.withheld])
-    call.trail.reply, call.trail.finish = message, reply.finish
+    call.state.reply, call.state.finish = message, reply.finish
     return message
 
 
 async def _use_tool(use: ToolUse) -> ToolResult:
     await use.turns.wait_turn(use.number)
     if refusal := await run_log.record_intent(use):
-        return use.blocked(refusal)
+        return use.blocked_result(refusal)
     attempt = use.attempt
     with run_context(use.run):  # an agent that the tool runs is a child of this run
         result, fate = await use_tool(use.bound, use.values or {}, use, use.run)
-    run_log.tool_finished(use, attempt, result, fate)
+    run_log.record_tool_end(use, attempt, result, fate)
     said = use.coerce_result(result)
-    if use.trail.holds:
-        use.trail.reply = use.snapshot_result(said)[1]
+    if use.state.holds:
+        use.state.reply = use.snapshot_result(said)[1]
     return said
 
 
-def _finished(call: ModelCall) -> Stop:
-    natural = call.trail.finish in ("", "stop", "end_turn", "tool_calls", "tool_use")
-    return Stop("completed" if natural else f"finish reason: {call.trail.finish}")
+def _stop_after_reply(call: ModelCall) -> Stop:
+    natural = call.state.finish in ("", "stop", "end_turn", "tool_calls", "tool_use")
+    return Stop("completed" if natural else f"finish reason: {call.state.finish}")
 
 
-def _tool_use(run: Run, call: ToolCall, turns: Turns, number: int) -> ToolUse:
+def _create_tool_use(run: Run, call: ToolCall, turns: Turns, number: int) -> ToolUse:
     """A call, ready for its hooks; one that cannot be made at all says why."""
     use = ToolUse(run, call, find_tool(call.name, run.tools), {**call.args}, turns, number)
     if use.tool is None:
-        use.trail.invalid = no_such_tool(call.name, run.tools)
+        use.state.invalid = unknown_tool_error(call.name, run.tools)
     elif call.invalid:
-        use.trail.invalid = call.invalid
+        use.state.invalid = call.invalid
     else:
         try:
             use.validate()
         except InvalidArgs as error:
-            use.trail.invalid = str(error)
+            use.state.invalid = str(error)
     return use

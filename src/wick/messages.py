@@ -32,25 +32,25 @@ class _Data:
     __pydantic_config__: ClassVar[Any] = {"extra": "forbid"}
 
     def __post_init__(self) -> None:
-        _tidy(self)
+        _normalize(self)
 
     def __reduce__(self) -> Any:
         return type(self), tuple(getattr(self, name) for name in self.__match_args__)
 
 
-def _tidy(data: _Data) -> None:
+def _normalize(data: _Data) -> None:
     kind: Any = type(data)
     names, read = _fields(kind)
     values = read(data)
     for value in values:
         if type(value) is list or (type(value) is str and not value.isascii()):
-            return _mend(data, names, values)
+            return _normalize_fields(data, names, values)
 
 
-def _mend(data: _Data, names: tuple[str, ...], values: tuple[Any, ...]) -> None:
+def _normalize_fields(data: _Data, names: tuple[str, ...], values: tuple[Any, ...]) -> None:
     for name, value in zip(names, values, strict=True):
         if type(value) is str:
-            _set(data, name, _legible(value))
+            _set(data, name, _repair_surrogates(value))
         elif type(value) is list:
             _set(data, name, tuple(value))
 
@@ -61,7 +61,7 @@ def _fields(kind: Any) -> tuple[tuple[str, ...], Callable[[_Data], tuple[Any, ..
     return kind.__match_args__, attrgetter(*kind.__match_args__)
 
 
-def _legible(text: str) -> str:
+def _repair_surrogates(text: str) -> str:
     """The text as UTF-8 can say it: two halves of a character are joined, a lone half is replaced."""
     try:
         text.encode()
@@ -85,7 +85,7 @@ class _Media(_Data):
     media_type: str = ""
 
     def __post_init__(self) -> None:
-        _tidy(self)
+        _normalize(self)
         if bool(self.url) == bool(self.data):
             raise MessageError(f"{type(self).__name__} needs a url or data (base64), one of them and not both")
 
@@ -118,7 +118,7 @@ class Reasoning(_Data):
     provider: str = ""
 
 
-def _filled(data: _Data) -> dict[str, Any]:
+def _part_to_json(data: _Data) -> dict[str, Any]:
     """The JSON of a part or a reasoning: what is set, and the text of a text part even if it is empty."""
     names = sorted(data.__match_args__, key="type".__ne__)  # the type comes first
     return {name: value for name in names if (value := getattr(data, name)) or isinstance(data, TextPart)}
@@ -144,7 +144,7 @@ class ToolCall(_Data):
     def __post_init__(self) -> None:
         if not isinstance(self.args, dict):
             raise MessageError(f"the arguments of the call to {self.name!r} are not a JSON object")
-        _tidy(self)
+        _normalize(self)
         try:
             _set(self, "args", freeze(self.args))
         except (TypeError, ValueError) as problem:
@@ -161,7 +161,7 @@ class ToolCall(_Data):
 
     @staticmethod
     def from_json(data: Any) -> ToolCall:
-        return _read(ToolCall, "the tool call", data)
+        return _parse(ToolCall, "the tool call", data)
 
 
 @dataclass(slots=True)
@@ -185,15 +185,15 @@ class ToolResult(_Data):
         return self.error or self.output
 
     def to_json(self) -> dict[str, Any]:
-        result = {"tool_call_id": self.tool_call_id, "name": self.name, "output": _legible(self.output)}
-        error = {"error": _legible(self.error)} if self.error else {}
+        result = {"tool_call_id": self.tool_call_id, "name": self.name, "output": _repair_surrogates(self.output)}
+        error = {"error": _repair_surrogates(self.error)} if self.error else {}
         data = {"data": thaw(self.data)} if self.data is not None else {}
-        parts = {"parts": [_filled(part) for part in self.parts]} if self.parts else {}
+        parts = {"parts": [_part_to_json(part) for part in self.parts]} if self.parts else {}
         return {**result, **error, **data, **parts}
 
     @staticmethod
     def from_json(data: Any) -> ToolResult:
-        return _read(ToolResult, "the tool result", data)
+        return _parse(ToolResult, "the tool result", data)
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,7 +215,7 @@ class Message(_Data):
     cache: dict[str, Any] = field(default_factory=dict, init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
-        _tidy(self)
+        _normalize(self)
         if self.role not in ROLES:
             raise MessageError(f"there is no role {self.role!r}; the roles are {', '.join(ROLES)}")
         if not isinstance(self.content, str):
@@ -250,19 +250,19 @@ class Message(_Data):
         return int(self.cache["tokens"])
 
     def to_json(self) -> dict[str, Any]:
-        content = self.content if isinstance(self.content, str) else [_filled(part) for part in self.content]
+        content = self.content if isinstance(self.content, str) else [_part_to_json(part) for part in self.content]
         rest = {
             "tool_calls": [call.to_json() for call in self.tool_calls],
             "tool_call_id": self.tool_call_id,
             "name": self.name,
-            "reasoning": [_filled(thought) for thought in self.reasoning],
+            "reasoning": [_part_to_json(thought) for thought in self.reasoning],
             "failed": self.failed,
         }
         return {"role": self.role, "content": content} | {key: value for key, value in rest.items() if value}
 
     @staticmethod
     def from_json(data: Any) -> Message:
-        return _read(Message, "the message", data)
+        return _parse(Message, "the message", data)
 
 
 def _check_each(name: str, items: object, kind: Any) -> None:
@@ -290,7 +290,7 @@ def tool_message(call_id: str, name: str, output: str) -> Message:
     return Message("tool", output, tool_call_id=call_id, name=name)
 
 
-def answer(call: ToolCall, result: ToolResult) -> Message:
+def result_message(call: ToolCall, result: ToolResult) -> Message:
     """The message that tells the model what its tool call came to."""
     text = [TextPart(result.text)] if result.text else []
     content = (*text, *result.parts) if result.parts else result.text
@@ -381,7 +381,7 @@ class Messages(Sequence[Message]):
     def validate(self) -> Messages:
         """This chain, if a model can be asked with it; a MessageError says which message is wrong and why."""
         for index, message in enumerate(self._items):
-            if problem := _problem(message):
+            if problem := _find_problem(message):
                 raise MessageError(f"message {index} is not valid: {problem}")
         _check_answers(self._items)
         return self
@@ -391,7 +391,7 @@ class Messages(Sequence[Message]):
         if not self._items:
             raise MessageError("there is no message; send at least one")
         for index, message in enumerate(self._items):
-            if problem := _input_problem(message):
+            if problem := _find_input_problem(message):
                 raise MessageError(f"message {index} is not accepted: {problem}")
         return self
 
@@ -400,7 +400,7 @@ class Messages(Sequence[Message]):
 
     def pretty(self) -> str:
         """The conversation as people read it."""
-        return "\n\n".join(map(_pretty, self._items))
+        return "\n\n".join(map(_format_message, self._items))
 
     def to_json(self) -> list[dict[str, Any]]:
         return [message.to_json() for message in self._items]
@@ -409,10 +409,10 @@ class Messages(Sequence[Message]):
     def from_json(data: Any) -> Messages:
         if not isinstance(data, list):
             raise MessageError(f"messages are read from a list, not from {type(data).__name__}")
-        return Messages.view([_read(Message, f"message {index}", item) for index, item in enumerate(data)])
+        return Messages.view([_parse(Message, f"message {index}", item) for index, item in enumerate(data)])
 
 
-def _problem(message: Message) -> str:
+def _find_problem(message: Message) -> str:
     if message.role == "tool":
         return "" if message.tool_call_id and message.name else "a tool message needs a tool_call_id and a name"
     if message.tool_call_id:
@@ -424,10 +424,10 @@ def _problem(message: Message) -> str:
     return "an assistant message needs content or tool calls" if message.role == "assistant" else "it needs content"
 
 
-def _input_problem(message: Message) -> str:
+def _find_input_problem(message: Message) -> str:
     if message.role not in USER_ROLES:
         return f"its role is {message.role}; only {' and '.join(USER_ROLES)} messages can be sent"
-    return "only tools and hooks give a name; leave it out" if message.name else _problem(message)
+    return "only tools and hooks give a name; leave it out" if message.name else _find_problem(message)
 
 
 def _check_answers(messages: list[Message]) -> None:
@@ -451,19 +451,19 @@ def _check_answers(messages: list[Message]) -> None:
 _TITLES = {"system": "System", "user": "Human", "assistant": "AI"}
 
 
-def _pretty(message: Message) -> str:
+def _format_message(message: Message) -> str:
     title = _TITLES.get(message.role) or f"Tool: {message.name} (call_id={message.tool_call_id})"
     said = [message.text] if message.text else []
     calls = [f"  → tool_call: {call.name}(id={call.id}, args={_dumps(call.args)})" for call in message.tool_calls]
     return "\n".join([f"[{title}]", *said, *calls])
 
 
-_reader: Callable[[Any], TypeAdapter[Any]] = cache(TypeAdapter)  # built when JSON is first read, not at import
+_adapter: Callable[[Any], TypeAdapter[Any]] = cache(TypeAdapter)  # built when JSON is first read, not at import
 
 
-def _read(kind: type[_T], what: str, data: Any) -> _T:
+def _parse(kind: type[_T], what: str, data: Any) -> _T:
     try:
-        read: _T = _reader(kind).validate_python(data)
+        read: _T = _adapter(kind).validate_python(data)
         return read
     except ValidationError as problem:
         # Of the errors of a union, the deepest is that of the branch that was meant.
@@ -471,7 +471,7 @@ def _read(kind: type[_T], what: str, data: Any) -> _T:
     reason = _REASONS.get(error["type"]) or error["msg"].removeprefix("Value error, ").replace(
         "Input should", "it should"
     )
-    raise MessageError(f"{what} cannot be read{_path(error['loc'])}: {reason}")
+    raise MessageError(f"{what} cannot be read{_format_path(error['loc'])}: {reason}")
 
 
 _REASONS = {
@@ -484,7 +484,7 @@ _REASONS = {
 }
 
 
-def _path(keys: tuple[int | str, ...]) -> str:
+def _format_path(keys: tuple[int | str, ...]) -> str:
     if keys[:1] == ("content",):  # pydantic names the branches of a union between the keys
         keys = (*keys[:1], *keys[2:3], *keys[4:])
     elif keys[:1] == ("parts",):

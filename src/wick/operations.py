@@ -27,17 +27,17 @@ from wick.decisions import Ask, Asker, Block, Continue, Decision, Stop
 from wick.errors import ConfigError, HookError, InvalidArgs, ModelError, Sealed
 from wick.events import Emit, Event, ToolStream
 from wick.messages import Message, Messages, ToolCall, ToolResult, user
-from wick.prices import Charge, total
+from wick.prices import Charge, total_price
 from wick.protocols import Model, Request, Usage
-from wick.seal import copied, open_copy, sealed_copy
+from wick.seal import copy_value, open_copy, sealed_copy
 from wick.threads import Thread
 from wick.tools import Injected, Tool
-from wick.why import DispatchState, Why, difference
+from wick.why import DispatchState, Why, diff_values
 
 R = TypeVar("R")
-Kept = tuple[R | None, R | None]
+ResultSnapshot = tuple[R | None, R | None]
 
-Screen = Callable[[Message], Awaitable[Block | None]]
+InboxScreen = Callable[[Message], Awaitable[Block | None]]
 Outcome = Literal["completed", "stopped", "cancelled", "interrupted", "failed"]
 
 
@@ -58,7 +58,7 @@ class Result:
     @property
     def price(self) -> Decimal | None:
         """What the run and its children cost in dollars; `None` if that is not known of one of their `charges`."""
-        return total(self.charges)
+        return total_price(self.charges)
 
 
 class _HasRun:
@@ -75,22 +75,22 @@ class Operation(_HasRun, Generic[R]):
 
     name: ClassVar[str] = "operation"
     editable: ClassVar[tuple[str, ...]] = ()  # what hooks change
-    fixed: ClassVar[tuple[str, ...]] = ("run", "trail")  # whose it is: what no hook can change
+    fixed: ClassVar[tuple[str, ...]] = ("run", "state")  # whose it is: what no hook can change
 
     result: R = field(default=None, init=False, repr=False)  # type: ignore[assignment]
     error: Exception | None = field(default=None, init=False, repr=False)
     asks: tuple[Ask, ...] = field(default=(), kw_only=True, repr=False)
-    trail: DispatchState = field(default_factory=DispatchState, kw_only=True, repr=False)
+    state: DispatchState = field(default_factory=DispatchState, kw_only=True, repr=False)
 
     @property
     def why(self) -> list[Why]:
         """What each hook said, in the order they spoke."""
-        return self.trail.why
+        return self.state.why
 
     @property
     def notes(self) -> dict[str, Any]:
         """Data that hooks leave for hooks further in, and for later."""
-        return self.trail.notes
+        return self.state.notes
 
     @property
     def names(self) -> frozenset[str]:
@@ -116,7 +116,7 @@ class Operation(_HasRun, Generic[R]):
 
     def seal(self) -> Self:
         """Return this operation, final. The gate performs it and shows it to no hook; hooks get a `view`."""
-        return self._read_only()
+        return self._seal_with()
 
     def view(self) -> Self:
         """Return a read-only copy of a sealed operation, for one hook: writing past its lock changes nothing else."""
@@ -126,14 +126,14 @@ class Operation(_HasRun, Generic[R]):
         """Return True if a view still shows what was sealed."""
         return all(getattr(view, name) is getattr(self, name) for name in (*self.fixed, *self.editable))
 
-    def spell(self) -> bytes:
+    def canonical_args(self) -> bytes:
         """Return the arguments as they are hashed, before validators have changed them; none if there are none."""
         return b""
 
-    def enforce(self) -> None:
+    def apply_sealed(self) -> None:
         """Undo what a hook has written to the objects that performing a sealed operation reads."""
 
-    def blocked(self, reason: str) -> R:
+    def blocked_result(self, reason: str) -> R:
         """The result of not performing this operation."""
         raise TypeError(f"{type(self).__name__} is not one of the four operations")
 
@@ -149,12 +149,12 @@ class Operation(_HasRun, Generic[R]):
 
     def prevent(self, decision: Block | Stop) -> R:
         """Do not do it; a Run, Step or ModelCall that is not done ends the run."""
-        self.trail.prevented = decision
+        self.state.prevented = decision
         if isinstance(decision, Stop):
             self.run.halt(decision)
         elif not isinstance(self, ToolUse):
             self.run.halt(Stop(f"blocked: {decision.reason}"))
-        return self.blocked(decision.reason)
+        return self.blocked_result(decision.reason)
 
     def fork(self, **changes: Any) -> Self:
         """A copy that inner rings may change without this one noticing; it shares the trail."""
@@ -162,7 +162,7 @@ class Operation(_HasRun, Generic[R]):
 
     def snapshot(self) -> dict[str, Any]:
         """What a hook may change, as it is now."""
-        return {name: copied(getattr(self, name)) for name in self.editable} if self.editable else {}
+        return {name: copy_value(getattr(self, name)) for name in self.editable} if self.editable else {}
 
     def protected_fields(self) -> dict[str, Any]:
         """What no hook may change, as it is now."""
@@ -181,18 +181,18 @@ class Operation(_HasRun, Generic[R]):
         """What tells this operation apart in the log."""
         return {}
 
-    def sealed_form(self) -> dict[str, Any]:
+    def sealed_to_json(self) -> dict[str, Any]:
         """What the log needs to know of a sealed operation beside its place, to look at it again later."""
         return {"hash": self.hash}
 
-    def snapshot_result(self, result: R | None) -> Kept[R]:
+    def snapshot_result(self, result: R | None) -> ResultSnapshot[R]:
         """A result and what it is now, so that a hook's change to it shows."""
         return (result, result)
 
-    def is_same_result(self, kept: Kept[R]) -> bool:
+    def is_same_result(self, kept: ResultSnapshot[R]) -> bool:
         return self.result is kept[1]
 
-    def reconcile(self, kept: Kept[R], result: Any) -> R:
+    def reconcile(self, kept: ResultSnapshot[R], result: Any) -> R:
         """The result that a hook returned or left behind."""
         same: R | None = kept[0] if result is kept[0] else None
         return same if same is not None else self.coerce_result(result)
@@ -205,20 +205,20 @@ class Operation(_HasRun, Generic[R]):
         """Nobody gets to see the result."""
         self.result, self.error = None, HookError(f"the result was withheld: {reason}")  # type: ignore[assignment]
 
-    def conclude(self, verdict: Decision | None, hook: str) -> None:
+    def apply_verdict(self, verdict: Decision | None, hook: str) -> None:
         """What an `after` decided."""
         if isinstance(verdict, Block):
             self.result, self.error = self.prevent(verdict), None
         elif isinstance(verdict, Stop):
             self.run.halt(verdict)
 
-    def final(self, name: str) -> Any:
+    def last_sealed(self, name: str) -> Any:
         """A field that hooks may change, as it was last sealed; as it is now if it never was."""
-        return self.trail.sealed[name] if self.trail.sealed else getattr(self, name)
+        return self.state.sealed[name] if self.state.sealed else getattr(self, name)
 
-    def _read_only(self, **changes: Any) -> Self:
+    def _seal_with(self, **changes: Any) -> Self:
         sealed = sealed_copy(self, changes)
-        self.trail.sealed = {name: getattr(sealed, name) for name in self.editable}
+        self.state.sealed = {name: getattr(sealed, name) for name in self.editable}
         return sealed
 
 
@@ -228,12 +228,12 @@ class Progress:
 
     usage: Usage = field(default_factory=Usage)
     charges: list[Charge] = field(default_factory=list)  # what the usage is made of
-    restored: int = 0  # of these, how many the log knows
+    logged_charges: int = 0  # of these, how many the log knows
     stopping: Stop | None = None
     inbox: deque[Message] = field(default_factory=deque)
     screened: list[Message] = field(default_factory=list)  # of these, those that every screen has let pass
     initial_input: list[Message] = field(default_factory=list)  # what was queued before it began, and is its input
-    screens: dict[str, Screen] = field(default_factory=dict)  # who looks at them first
+    screens: dict[str, InboxScreen] = field(default_factory=dict)  # who looks at them first
     guards: list[Any] = field(default_factory=list)  # added while it runs
     records: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
     scratch: dict[Any, Any] = field(default_factory=dict)
@@ -241,11 +241,13 @@ class Progress:
     continues: int = 0
     over: bool = False
     resumed: bool = False
-    without: frozenset[str] = frozenset()  # guards that it may be resumed without
-    asks_again: bool = False  # the user is asked about a tool of which nobody knows what came of it, not the model told
+    waived_guards: frozenset[str] = frozenset()  # guards that it may be resumed without
+    ask_before_rerun: bool = (
+        False  # the user is asked about a tool of which nobody knows what came of it, not the model told
+    )
     released: bool = False  # the program that runs it stops: it is cancelled here to be taken up elsewhere
     result: Result | None = None  # what it came to, once it is over
-    deputies: list[Any] = field(default_factory=list)  # who may answer a question before the user is asked
+    delegates: list[Any] = field(default_factory=list)  # who may answer a question before the user is asked
     compactions: list[Any] = field(default_factory=list)  # who looks before and after its conversation is summed up
 
 
@@ -255,7 +257,7 @@ class Run(Operation[Result], Injected):
 
     name = "run"
     editable = ("input", "system", "tools", "settings", "model", "user")
-    fixed = ("trail", "id", "parent", "loop", "progress", "thread", "recipe")
+    fixed = ("state", "id", "parent", "loop", "progress", "thread", "recipe")
 
     agent: str = "agent"
     input: list[Message] = field(default_factory=list)
@@ -277,7 +279,7 @@ class Run(Operation[Result], Injected):
 
     def __setattr__(self, name: str, value: object) -> None:
         """Refuse another parent or other rings: a run would be under other guards than those it began with."""
-        if name in _BOUND_ONCE and getattr(self, name, value) is not value:
+        if name in _SET_ONCE and getattr(self, name, value) is not value:
             raise Sealed(f"the {name} of a run cannot be changed: its guards are those it began with")
         object.__setattr__(self, name, value)
 
@@ -307,7 +309,7 @@ class Run(Operation[Result], Injected):
     @property
     def price(self) -> Decimal | None:
         """What this run and its children have cost so far in dollars, if that is known of all `charges`."""
-        return total(self.progress.charges)
+        return total_price(self.progress.charges)
 
     @property
     def stopping(self) -> Stop | None:
@@ -341,10 +343,10 @@ class Run(Operation[Result], Injected):
         return Operation.fork(self, opened=None, **changes)  # what is inside refers to the copy
 
     def seal(self) -> Run:
-        _only(Message, self.input, "the input of a run")
-        _only(Tool, self.tools.values(), "the tools of a run")
+        _check_types(Message, self.input, "the input of a run")
+        _check_types(Tool, self.tools.values(), "the tools of a run")
         tools, settings = FrozenDict(self.tools), freeze(self.settings)
-        return self._read_only(input=tuple(self.input), tools=tools, settings=settings, opened=self.run)
+        return self._seal_with(input=tuple(self.input), tools=tools, settings=settings, opened=self.run)
 
     def view(self) -> Run:
         return sealed_copy(self, {"tools": FrozenDict(self.tools), "settings": freeze(thaw(self.settings))})
@@ -353,7 +355,7 @@ class Run(Operation[Result], Injected):
         names = ("agent", *self.fixed, *self.editable, "opened")
         return all(getattr(view, name) == getattr(self, name) for name in names)
 
-    def enforce(self) -> None:
+    def apply_sealed(self) -> None:
         """Give the run that goes on what was sealed; a guard can reach it by `run.run`."""
         run = self.run
         for name in ("agent", "system", "model", "user", "emitter", "asker", *self.fixed):
@@ -364,14 +366,14 @@ class Run(Operation[Result], Injected):
         if run.settings != self.settings:
             run.settings = thaw(self.settings)
 
-    def blocked(self, reason: str) -> Result:
-        reason = self._stop().reason
+    def blocked_result(self, reason: str) -> Result:
+        reason = self._stop_decision().reason
         return Result("", reason, "stopped", self.usage, thread=self.thread, charges=self.charges)
 
     def coerce_result(self, result: Any) -> Result:
         if isinstance(result, str):
             return Result(result, usage=self.usage, messages=self.output, thread=self.thread, charges=self.charges)
-        return _expect(result, Result, "a Result or a text")
+        return _require_type(result, Result, "a Result or a text")
 
     def withhold(self, reason: str) -> None:
         """What a run came to is not lost because somebody could not look at it; the failure is in the log."""
@@ -406,7 +408,7 @@ class Run(Operation[Result], Injected):
             raise ConfigError("the run is over; say it in another one: agent.run(message, thread=run.thread)")
         self.progress.inbox.extend(Messages([user(message) if isinstance(message, str) else message]).validate())
 
-    def screen(self, name: str, look: Screen) -> None:
+    def screen(self, name: str, look: InboxScreen) -> None:
         """Have what is said while the run goes on looked at before it joins; what is refused is never said."""
         self.progress.screens[name] = look
 
@@ -423,7 +425,7 @@ class Run(Operation[Result], Injected):
         if self.stopping is None or stop.outranks(self.stopping):
             self.progress.stopping = stop
 
-    def _stop(self) -> Stop:
+    def _stop_decision(self) -> Stop:
         return self.progress.stopping or Stop("stop requested")
 
     async def call_model(
@@ -433,8 +435,8 @@ class Run(Operation[Result], Injected):
         call = ModelCall(self, changes.pop("model", self.model), system, [*messages], [], thaw(self.settings), purpose)
         call.restore(changes)
         reply: Message = await self.loop.call_model(call)
-        if call.trail.prevented:
-            raise ModelError(f"the model was not asked for its {purpose}: {call.trail.prevented.reason}")
+        if call.state.prevented:
+            raise ModelError(f"the model was not asked for its {purpose}: {call.state.prevented.reason}")
         return reply
 
 
@@ -451,8 +453,8 @@ class Step(Operation[Stop | Continue]):
     def to_json(self) -> dict[str, Any]:
         return {"run": self.run.id, "number": self.number, "pending": [call.to_json() for call in self.pending]}
 
-    def blocked(self, reason: str) -> Stop:
-        return self.run._stop()
+    def blocked_result(self, reason: str) -> Stop:
+        return self.run._stop_decision()
 
     def coerce_result(self, result: Any) -> Stop | Continue:
         if isinstance(result, Stop):
@@ -470,18 +472,18 @@ class Step(Operation[Stop | Continue]):
             self.error = None  # an end in place of an error heals it
         return None if replaced is result else replaced
 
-    def _may_continue(self) -> bool:
+    def _can_continue(self) -> bool:
         """Hooks send a finished run back a limited number of times in a row; that tools were used does not count."""
         if isinstance(self.result, Continue):
             return True
         self.run.progress.continues += 1
         return self.run.progress.continues <= MAX_CONTINUES
 
-    def conclude(self, verdict: Decision | None, hook: str) -> None:
+    def apply_verdict(self, verdict: Decision | None, hook: str) -> None:
         """A Stop that a hook decided stands; Continue overrides only that the model has finished."""
-        Operation.conclude(self, verdict, hook)
-        if isinstance(verdict, Continue) and self._may_continue():
-            self.trail.follow += [Message("user", verdict.message, name=hook)] if verdict.message else []
+        Operation.apply_verdict(self, verdict, hook)
+        if isinstance(verdict, Continue) and self._can_continue():
+            self.state.follow += [Message("user", verdict.message, name=hook)] if verdict.message else []
             self.result, self.error = verdict, None
         if self.run.stopping is not None and self.error is None:
             self.result = self.run.stopping
@@ -493,7 +495,7 @@ class ModelCall(Operation[Message]):
 
     name = "model_call"
     editable = ("model", "system", "messages", "tools", "settings")
-    fixed = ("run", "trail", "charges")
+    fixed = ("run", "state", "charges")
 
     run: Run
     model: Model
@@ -517,14 +519,14 @@ class ModelCall(Operation[Message]):
             "settings": self.settings,
             "system": digest(self.system.encode("utf-8", "surrogatepass")),
             "tools": {tool.name: digest(canonical(tool.schema)) for tool in self.tools},
-            "messages": self.run.thread.chain(self.messages),
+            "messages": self.run.thread.hash_messages(self.messages),
         }
 
     def changed_since(self, mark: dict[str, Any]) -> dict[str, Any] | None:
         changed = Operation.changed_since(self, mark)
         if changed:  # looked at only then, for a thread may be long
-            _only(Message, self.messages, "the messages of a model call")
-            _only(Tool, self.tools, "the tools of a model call")
+            _check_types(Message, self.messages, "the messages of a model call")
+            _check_types(Tool, self.tools, "the tools of a model call")
         return changed
 
     def charge(self, usage: Usage) -> None:
@@ -535,7 +537,7 @@ class ModelCall(Operation[Message]):
 
     def seal(self) -> ModelCall:
         settings, endpoint = freeze(thaw(self.settings)), _endpoint(self.model)
-        return self._read_only(
+        return self._seal_with(
             messages=tuple(self.messages), tools=tuple(self.tools), settings=settings, endpoint=endpoint
         )
 
@@ -543,7 +545,7 @@ class ModelCall(Operation[Message]):
         return sealed_copy(self, {"settings": freeze(thaw(self.settings))})
 
     def is_intact(self, view: Operation[Any]) -> bool:
-        same = ("run", "trail", "charges", "model", "system", "messages", "tools", "purpose")
+        same = ("run", "state", "charges", "model", "system", "messages", "tools", "purpose")
         return (
             all(getattr(view, name) is getattr(self, name) for name in same)
             and bool(view.settings == self.settings)  # type: ignore[attr-defined]
@@ -554,7 +556,7 @@ class ModelCall(Operation[Message]):
     def request(self) -> Request:
         return Request(tuple(self.messages), self.system, tuple(self.tools), self.settings)
 
-    def blocked(self, reason: str) -> Message:
+    def blocked_result(self, reason: str) -> Message:
         return Message("assistant", reason)
 
     def coerce_result(self, result: Any) -> Message:
@@ -562,7 +564,7 @@ class ModelCall(Operation[Message]):
             return Message("assistant", result)
         if isinstance(result, Message) and result.role != "assistant":
             raise HookError(f"a model call's result is an assistant's message, not one of the {result.role}")
-        return _expect(result, Message, "a message or a text")
+        return _require_type(result, Message, "a message or a text")
 
 
 @dataclass(eq=False, slots=True)
@@ -571,7 +573,7 @@ class ToolUse(Operation[ToolResult], Injected):
 
     name = "tool_use"
     editable = ("args", "tool")
-    fixed = ("run", "trail", "call", "turns", "number", "valid")
+    fixed = ("run", "state", "call", "turns", "number", "valid")
 
     run: Run
     call: ToolCall
@@ -586,7 +588,7 @@ class ToolUse(Operation[ToolResult], Injected):
 
     @property
     def names(self) -> frozenset[str]:
-        known = self.tool.names if self.tool else _NOBODY
+        known = self.tool.names if self.tool else _NO_NAMES
         return known if self.call.name in known else known | {self.call.name}
 
     @property
@@ -596,7 +598,7 @@ class ToolUse(Operation[ToolResult], Injected):
     @property
     def attempt(self) -> int:
         """How often this call has been begun."""
-        return len(self.run.thread.fates.get(self.call.id, ()))
+        return len(self.run.thread.attempts.get(self.call.id, ()))
 
     @property
     def key(self) -> str:
@@ -618,15 +620,15 @@ class ToolUse(Operation[ToolResult], Injected):
     @property
     def grants(self) -> frozenset[tuple[str, bytes]]:
         """What programs have allowed for this call: it silences the question of a permission mode, and no rule."""
-        return frozenset(self.trail.grants)
+        return frozenset(self.state.grants)
 
     def grant(self) -> None:
         """Allow this call, with exactly these arguments."""
-        self.trail.grants.add((self.bound.name, canonical(self.args)))
+        self.state.grants.add((self.bound.name, canonical(self.args)))
 
     def follows_links(self, path: str) -> bool:
         """Return False if a permission rule decided about a path by its names, so that no link may redirect it."""
-        return path not in self.trail.unlinked
+        return path not in self.state.unlinked
 
     def to_json(self) -> dict[str, Any]:
         return {"call_id": self.call.id, "tool": self.bound.name, "args": thaw(self.args)}
@@ -652,9 +654,9 @@ class ToolUse(Operation[ToolResult], Injected):
         """Run the validators once. The values and a copy of the tool stay with the gate, which calls exactly these."""
         tool, data = self.valid
         bound = self.bound.bind(self.args, data if tool is self.tool else b"")
-        return self._sealed(bound.form, bound.data, bound.values)
+        return self._seal_args(bound.form, bound.data, bound.values)
 
-    def spell(self) -> bytes:
+    def canonical_args(self) -> bytes:
         try:
             return self.data or canonical(self.bound.validate(self.args))
         except InvalidArgs:
@@ -662,10 +664,10 @@ class ToolUse(Operation[ToolResult], Injected):
 
     def seal_recorded(self) -> ToolUse:
         """Seal arguments that are the JSON form of values validated before, to show them to guards again."""
-        return self._sealed(freeze(thaw(self.args)), canonical(self.args), None)
+        return self._seal_args(freeze(thaw(self.args)), canonical(self.args), None)
 
-    def _sealed(self, form: dict[str, Any], data: bytes, values: Mapping[str, Any] | None) -> ToolUse:
-        return self._read_only(args=form, data=data, values=values, tool=self.bound.copy(), shown=self.tool)
+    def _seal_args(self, form: dict[str, Any], data: bytes, values: Mapping[str, Any] | None) -> ToolUse:
+        return self._seal_with(args=form, data=data, values=values, tool=self.bound.copy(), shown=self.tool)
 
     def view(self) -> ToolUse:
         return sealed_copy(self, {"args": freeze(thaw(self.args)), "tool": self.shown, "values": None})
@@ -673,7 +675,7 @@ class ToolUse(Operation[ToolResult], Injected):
     def is_intact(self, view: Operation[Any]) -> bool:
         return (
             isinstance(view, ToolUse)
-            and (view.run, view.call, view.trail, view.tool) == (self.run, self.call, self.trail, self.shown)
+            and (view.run, view.call, view.state, view.tool) == (self.run, self.call, self.state, self.shown)
             and view.data == self.data
             and bool(view.args == self.args)
             and view.bound.is_same(self.bound)
@@ -687,13 +689,17 @@ class ToolUse(Operation[ToolResult], Injected):
     def stream(self, text: str) -> None:
         """Show a piece of the tool's output while it runs."""
         if self.run.emitter is not None:
-            self.trail.show(ToolStream(name=self.call.name, call_id=self.call.id, delta=text), self.run.emit)
+            self.state.show(ToolStream(name=self.call.name, call_id=self.call.id, delta=text), self.run.emit)
 
-    def blocked(self, reason: str) -> ToolResult:
+    def blocked_result(self, reason: str) -> ToolResult:
         return ToolResult(error=reason, tool_call_id=self.call.id, name=self.call.name)
 
     def coerce_result(self, result: Any) -> ToolResult:
-        given = ToolResult(result) if isinstance(result, str) else _expect(result, ToolResult, "a ToolResult or a text")
+        given = (
+            ToolResult(result)
+            if isinstance(result, str)
+            else _require_type(result, ToolResult, "a ToolResult or a text")
+        )
         if given.tool_call_id == self.call.id and given.name == self.call.name:
             return given
         mine = self._copy(given, given.data)
@@ -703,32 +709,32 @@ class ToolUse(Operation[ToolResult], Injected):
     def log_key(self) -> dict[str, Any]:
         return {"call": self.call.id}
 
-    def sealed_form(self) -> dict[str, Any]:
+    def sealed_to_json(self) -> dict[str, Any]:
         """Of the arguments only how they differ from those of the call, which is in the log."""
         asked, form = self.call.args, {"hash": self.hash, "tool": self.bound.name}
         if self.args == asked:
             return form
-        changed = {name: value for name, value in self.args.items() if asked.get(name, _NOBODY) != value}
+        changed = {name: value for name, value in self.args.items() if asked.get(name, _NO_NAMES) != value}
         return {**form, "args": changed, "without": [name for name in asked if name not in self.args]}
 
     def changed_since(self, mark: dict[str, Any]) -> dict[str, Any] | None:
         if not isinstance(self.args, dict):
             raise HookError(f"a hook made the arguments a {type(self.args).__name__}; they must be a dict")
-        changed = {} if self.args == mark["args"] else difference(mark["args"], self.args)
+        changed = {} if self.args == mark["args"] else diff_values(mark["args"], self.args)
         if self.tool is not mark["tool"]:
             changed["tool"] = [tool and tool.name for tool in (mark["tool"], self.tool)]
         return changed or None
 
-    def snapshot_result(self, result: ToolResult | None) -> Kept[ToolResult]:
+    def snapshot_result(self, result: ToolResult | None) -> ResultSnapshot[ToolResult]:
         return (result, None if result is None else self._copy(result, thaw(result.data)))
 
     def _copy(self, result: ToolResult, data: Any) -> ToolResult:
         return ToolResult(result.output, result.error, data, result.parts, self.call.id, self.call.name)
 
-    def is_same_result(self, kept: Kept[ToolResult]) -> bool:
+    def is_same_result(self, kept: ResultSnapshot[ToolResult]) -> bool:
         return self.result == kept[1]
 
-    def reconcile(self, kept: Kept[ToolResult], result: Any) -> ToolResult:
+    def reconcile(self, kept: ResultSnapshot[ToolResult], result: Any) -> ToolResult:
         """Whoever changes the output has not seen to the data and parts beside it, unless they changed too."""
         given, was = self.coerce_result(result), kept[1]
         if was is not None and given.output != was.output:
@@ -737,7 +743,7 @@ class ToolUse(Operation[ToolResult], Injected):
         return given
 
     def withhold(self, reason: str) -> None:
-        self.result, self.error = self.blocked(f"the result was withheld: {reason}"), None
+        self.result, self.error = self.blocked_result(f"the result was withheld: {reason}"), None
 
     def on_gate_passed(self) -> None:
         self.turns.passed(self.number)
@@ -746,8 +752,8 @@ class ToolUse(Operation[ToolResult], Injected):
         await self.turns.wait_all_gated()
 
 
-_NOBODY: frozenset[str] = frozenset()
-_BOUND_ONCE = frozenset(("parent", "loop", "progress"))
+_NO_NAMES: frozenset[str] = frozenset()
+_SET_ONCE = frozenset(("parent", "loop", "progress"))
 
 OPERATIONS: tuple[type[Operation[Any]], ...] = (Run, Step, ModelCall, ToolUse)
 
@@ -757,13 +763,13 @@ def _endpoint(model: Model) -> tuple[Any, ...]:
     return (model.name, *(getattr(model, name, None) for name in ("server", "model", "base_url")))
 
 
-def _only(kind: type, items: Iterable[Any], what: str) -> None:
+def _check_types(kind: type, items: Iterable[Any], what: str) -> None:
     for found in set(map(type, items)):
         if not issubclass(found, kind):
             raise HookError(f"{what} must be {kind.__name__} objects, and a hook put a {found.__name__} there")
 
 
-def _expect(value: Any, kind: type[R], words: str) -> R:
+def _require_type(value: Any, kind: type[R], words: str) -> R:
     if not isinstance(value, kind):
         raise HookError(f"the result must be {words}, not {value!r}")
     return value

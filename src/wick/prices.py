@@ -38,7 +38,7 @@ class Charge:
         return cls(str(data["model"]), Usage.from_json(data))
 
 
-def total(charges: Iterable[Charge]) -> Decimal | None:
+def total_price(charges: Iterable[Charge]) -> Decimal | None:
     """What all of them cost in dollars; `None` if that is not known of one of them, for a part is not the whole."""
     spent = Decimal(0)
     for charge in charges:
@@ -54,7 +54,7 @@ def price(model: str, usage: Usage) -> Decimal | None:
     `None` where that is not known: for a model nobody lists, one that runs at home, or without that package.
     A wrong price is worse than none, so a name without its provider must be one of Anthropic's or OpenAI's.
     """
-    provider, name = _split(model)
+    provider, name = _split_name(model)
     if not provider:
         return None
     try:
@@ -74,7 +74,7 @@ def price(model: str, usage: Usage) -> Decimal | None:
         return None
 
 
-def _split(model: str) -> tuple[str, str]:
+def _split_name(model: str) -> tuple[str, str]:
     """The provider and the model in a name such as `openai:gpt-4o`, `anthropic/claude-sonnet-4-5` or `gpt-4o`."""
     if found := re.fullmatch(r"([^:/]+)[:/](.+)", model):
         return _PROVIDERS.get(found[1], found[1]), found[2]

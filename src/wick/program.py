@@ -45,19 +45,19 @@ POINTS = tuple(
 )
 
 # Names that mean the same: wick's points first, then those of one program per hook, then Claude Code's.
-KIN = (
+EQUIVALENT_EVENTS = (
     ("before_tool_use", "guard_tool_use", "before_tool_call", "PreToolUse"),
     ("after_tool_use", "after_tool_call", "PostToolUse"),
     ("before_run", "guard_run", "user_message_send", "UserPromptSubmit"),
     ("after_step", "agent_stop", "Stop"),
     ("after_run", "turn_end"),
 )
-SINGLE = ("before_tool_call", "after_tool_call", "user_message_send", "agent_stop", "turn_end")
-CLAUDE = (
+SINGLE_EVENTS = ("before_tool_call", "after_tool_call", "user_message_send", "agent_stop", "turn_end")
+CLAUDE_EVENTS = (
     "SessionStart UserPromptSubmit PreToolUse PermissionRequest PostToolUse PostToolUseFailure SubagentStart "
     "SubagentStop PreCompact PostCompact Notification Stop SessionEnd"
 ).split()
-DECIDING = ("before_tool_call", "user_message_send", "PreToolUse", "UserPromptSubmit", "PermissionRequest")
+DECIDING_EVENTS = ("before_tool_call", "user_message_send", "PreToolUse", "UserPromptSubmit", "PermissionRequest")
 
 TOOLS = {
     "Bash": "execute", "bash": "execute", "LS": "ls", "Read": "read_file", "file_read": "read_file",
@@ -96,19 +96,19 @@ class Program:
 
     def __init__(self, *, threads: int = 1) -> None:
         self._threads = threads
-        self._functions: list[_Function] = []
+        self._functions: list[_EventFunction] = []
         self._tools: dict[str, _Tool] = {}
 
     # -- what it is made of -----------------------------------------------------------------------------------------
 
     def on(self, *events: str, match: str = "") -> Callable[[Fn], Fn]:
         """For a function that is called at these events; of tools, only for those that match: "execute|write_*"."""
-        unknown = [event for event in events if event not in (*POINTS, *SINGLE, *CLAUDE)]
+        unknown = [event for event in events if event not in (*POINTS, *SINGLE_EVENTS, *CLAUDE_EVENTS)]
         if unknown or not events:
             raise ValueError(f"there is no event {', '.join(unknown) or 'given'}; wick's are {', '.join(POINTS)}")
 
         def register(fn: Fn) -> Fn:
-            self._functions += [_Function(fn, event, match) for event in events]
+            self._functions += [_EventFunction(fn, event, match) for event in events]
             return fn
 
         return register
@@ -128,7 +128,7 @@ class Program:
         """For a function that the model can use: its name, docstring and type hints describe it."""
 
         def register(fn: Fn) -> Fn:
-            self._tools[fn.__name__] = _Tool(fn, dict(parameters or _parameters(fn)))
+            self._tools[fn.__name__] = _Tool(fn, dict(parameters or _describe_parameters(fn)))
             return fn
 
         return register if fn is None else register(fn)
@@ -175,16 +175,16 @@ class Program:
         elif words == ["serve"]:
             self._serve()
         elif words in ([], ["run"]):
-            sys.exit(self._once())
+            sys.exit(self._answer_one())
         else:
             sys.exit(f"usage: {sys.argv[0]} hook | serve | run, or no argument and the event on the standard input")
 
     def described(self) -> str:
         """What `<program> hook` prints: an event, or the points and tools of a program that is kept."""
         names = {function.event for function in self._functions}
-        if not self._tools and len(names) == 1 and names <= {*SINGLE}:
+        if not self._tools and len(names) == 1 and names <= {*SINGLE_EVENTS}:
             return names.pop()
-        told: dict[str, Any] = {"points": self._points(), "protocol": "lines"}
+        told: dict[str, Any] = {"points": self._list_points(), "protocol": "lines"}
         matches = {function.match for function in self._functions}
         if matches and "" not in matches and all(point.endswith("_tool_use") for point in told["points"]):
             told["match"] = "|".join(sorted(matches))
@@ -192,39 +192,39 @@ class Program:
             told["tools"] = [tool.described(name) for name, tool in self._tools.items()]
         return json.dumps(told)
 
-    def _points(self) -> list[str]:
+    def _list_points(self) -> list[str]:
         """The points of wick where the functions stand; what only Claude Code has is none."""
-        homes = (_home(function.event) for function in self._functions)
+        homes = (_point_of(function.event) for function in self._functions)
         return list(dict.fromkeys(home for home in homes if home))
 
     def answer(self, call: Call) -> Call:
         """The answer to one event, in the words of whoever sent it."""
         event = str(call.get("hook_event_name") or call.get("event") or "")
         if event == "tool" and "hook_event_name" not in call:
-            return self._use(call)
-        view = _view(call, event)
+            return self._use_tool(call)
+        view = _build_view(call, event)
         said, plain, asked = Said(), {}, set[Any]()
         for function in self._functions:
-            if function.fn not in asked and function.stands_at(event, view):
+            if function.fn not in asked and function.handles(event, view):
                 asked.add(function.fn)  # it may stand at several names of one event
                 answer = function.fn(view)
                 if isinstance(answer, Said):
-                    _take(said, answer, view)
+                    _merge_answer(said, answer, view)
                 elif answer is not None:
                     plain.update(answer)
             if said.get("decision") in ("block", "stop"):
                 break
-        return {**_translated(said, event, call), **plain}
+        return {**_translate_answer(said, event, call), **plain}
 
-    def _use(self, call: Call) -> Call:
+    def _use_tool(self, call: Call) -> Call:
         tool = self._tools.get(str(call.get("tool")))
         if tool is None:
             return {"error": f"there is no tool {call.get('tool')!r}; the tools are {', '.join(self._tools)}"}
         return {"output": tool.fn(**call.get("args", {}))}
 
-    def _once(self) -> int:
+    def _answer_one(self) -> int:
         """One event, from the standard input to the standard output."""
-        answers = _own_output()
+        answers = _reserve_stdout()
         try:
             call = dict(json.loads(sys.stdin.buffer.read()))
         except (ValueError, TypeError):
@@ -234,46 +234,46 @@ class Program:
         try:
             answer = self.answer(call)
         except Exception as error:
-            return _refuse(event, error, answers)
+            return _report_failure(event, error, answers)
         if answer:
             _write(answers, answer)
         return 0
 
     def _serve(self) -> None:
         """Events a line each, for as long as there are any."""
-        answers = _own_output()
+        answers = _reserve_stdout()
         for _ in range(self._threads - 1):
-            Thread(target=self._work, args=(answers,), daemon=True).start()
-        self._work(answers)
+            Thread(target=self._answer_lines, args=(answers,), daemon=True).start()
+        self._answer_lines(answers)
 
-    def _work(self, answers: int) -> None:
+    def _answer_lines(self, answers: int) -> None:
         while True:
             with _READING:
                 line = sys.stdin.buffer.readline()
             if not line:
                 return
-            _write(answers, self._reply(line))
+            _write(answers, self._answer_line(line))
 
-    def _reply(self, line: bytes) -> Call:
+    def _answer_line(self, line: bytes) -> Call:
         call = json.loads(line)
         id = call.pop("id", None)
         try:
             return {**self.answer(call), "id": id}
         except Exception as error:
-            return {"id": id, "error": _words(error)}
+            return {"id": id, "error": _error_text(error)}
 
 
-class _Function:
+class _EventFunction:
     """A function at one event."""
 
     def __init__(self, fn: Callable[..., Any], event: str, match: str) -> None:
         self.fn, self.event, self.match = fn, event, match
 
-    def stands_at(self, event: str, view: Call) -> bool:
+    def handles(self, event: str, view: Call) -> bool:
         if event in POINTS:
-            if event != _home(self.event) or (self.event in ("agent_stop", "Stop") and not _ends(view)):
+            if event != _point_of(self.event) or (self.event in ("agent_stop", "Stop") and not _is_last_step(view)):
                 return False
-        elif event != self.event and not any(event in kin and self.event in kin for kin in KIN):
+        elif event != self.event and not any(event in kin and self.event in kin for kin in EQUIVALENT_EVENTS):
             return False
         return not self.match or _matches(self.match, view)
 
@@ -288,14 +288,14 @@ class _Tool:
         return {"name": name, "description": inspect.getdoc(self.fn) or name, "parameters": self.parameters}
 
 
-def _home(event: str) -> str:
+def _point_of(event: str) -> str:
     """The point of wick where an event belongs; none for what only Claude Code has."""
     if event in POINTS:
         return event
-    return next((kin[0] for kin in KIN if event in kin), "")
+    return next((kin[0] for kin in EQUIVALENT_EVENTS if event in kin), "")
 
 
-def _ends(view: Call) -> bool:
+def _is_last_step(view: Call) -> bool:
     """Whether a step is the last one, as far as the model is concerned."""
     return isinstance(view.get("result"), dict) and view["result"].get("decision") == "stop"
 
@@ -314,7 +314,7 @@ def _matches(match: str, view: Call) -> bool:
 _TYPES = {str: "string", int: "integer", float: "number", bool: "boolean", list: "array", dict: "object"}
 
 
-def _parameters(fn: Callable[..., Any]) -> Call:
+def _describe_parameters(fn: Callable[..., Any]) -> Call:
     """The JSON Schema of a function's arguments, from its type hints."""
     parameters = inspect.signature(fn, eval_str=True).parameters.values()
     properties = {one.name: {"type": _TYPES.get(one.annotation, "string")} for one in parameters}
@@ -325,7 +325,7 @@ def _parameters(fn: Callable[..., Any]) -> Call:
 # -- what the functions see -----------------------------------------------------------------------------------------
 
 
-def _view(call: Call, event: str) -> Call:
+def _build_view(call: Call, event: str) -> Call:
     """An event as the functions see it, whoever sent it."""
     view = dict(call)
     if event in POINTS:
@@ -334,28 +334,28 @@ def _view(call: Call, event: str) -> Call:
         return view
     if "tool_name" in call:
         view["tool"] = TOOLS.get(call["tool_name"], call["tool_name"])
-        view["args"] = _renamed(call.get("tool_input") or {}, ARGUMENTS.get(view["tool"], {}))
+        view["args"] = _rename_args(call.get("tool_input") or {}, ARGUMENTS.get(view["tool"], {}))
         view["call_id"] = call.get("tool_use_id") or call.get("tool_user_id") or ""
     if "tool_output" in call:
         output = call["tool_output"]
         text = (output.get("metadata") or {}).get("output", "")
-        view["result"] = {"output": _text(text), "error": output.get("error") or ""}
+        view["result"] = {"output": _as_text(text), "error": output.get("error") or ""}
     elif "tool_response" in call or "error" in call:
-        view["result"] = {"output": _text(call.get("tool_response", "")), "error": call.get("error") or ""}
+        view["result"] = {"output": _as_text(call.get("tool_response", "")), "error": call.get("error") or ""}
     if "message" in call or "prompt" in call:
         view["prompt"] = call.get("prompt", call.get("message"))
     return view
 
 
-def _renamed(args: Mapping[str, Any], names: Mapping[str, str]) -> Call:
+def _rename_args(args: Mapping[str, Any], names: Mapping[str, str]) -> Call:
     return {names.get(name, name): value for name, value in args.items()}
 
 
-def _text(value: Any) -> str:
+def _as_text(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 
-def _take(said: Said, more: Said, view: Call) -> None:
+def _merge_answer(said: Said, more: Said, view: Call) -> None:
     """What several functions say together: messages add up, and each sees what the one before it changed."""
     for name in ("message", "context", "question"):
         if name in said and name in more:
@@ -367,7 +367,7 @@ def _take(said: Said, more: Said, view: Call) -> None:
 # -- what the caller is told ----------------------------------------------------------------------------------------
 
 
-def _translated(said: Said, event: str, call: Call) -> Call:
+def _translate_answer(said: Said, event: str, call: Call) -> Call:
     if event in POINTS or not said:
         return {name: value for name, value in said.items() if name != "context"}
     return _for_claude(said, event, call) if "hook_event_name" in call else _for_single(said, event, call)
@@ -379,13 +379,15 @@ def _for_single(said: Said, event: str, call: Call) -> Call:
     if event == "agent_stop":
         return {"follow_up_messages": [said["message"]]} if decision == "continue" else {}
     if event == "after_tool_call":
-        return {"output": {**call.get("tool_output", {}), **_structured(said["result"])}} if "result" in said else {}
+        return (
+            {"output": {**call.get("tool_output", {}), **_structure_result(said["result"])}} if "result" in said else {}
+        )
     if decision in ("block", "stop", "ask"):
         return {"blocked": True, "reason": reason}
-    return {"blocked": False, "input": _original(said["args"], call)} if "args" in said else {}
+    return {"blocked": False, "input": _restore_arg_names(said["args"], call)} if "args" in said else {}
 
 
-def _structured(result: Any) -> Call:
+def _structure_result(result: Any) -> Call:
     told = {"output": result} if isinstance(result, str) else result
     error = told.get("error") or ""
     return {"success": not error, "error": error, "metadata": {"output": told.get("output") or ""}}
@@ -402,7 +404,7 @@ def _for_claude(said: Said, event: str, call: Call) -> Call:
             word = "deny" if decision == "block" else decision
             specific |= {"permissionDecision": word, "permissionDecisionReason": reason}
         if "args" in said:
-            specific["updatedInput"] = _original(said["args"], call)
+            specific["updatedInput"] = _restore_arg_names(said["args"], call)
     elif event == "PermissionRequest" and decision == "block":
         specific["decision"] = {"behavior": "deny", "message": reason}
     elif decision in ("block", "continue"):
@@ -413,13 +415,13 @@ def _for_claude(said: Said, event: str, call: Call) -> Call:
     return {**told, "hookSpecificOutput": {"hookEventName": event, **specific}} if specific else told
 
 
-def _original(args: Mapping[str, Any], call: Call) -> Call:
+def _restore_arg_names(args: Mapping[str, Any], call: Call) -> Call:
     """Arguments by the caller's names."""
     name = str(call.get("tool_name", ""))
     tool = TOOLS.get(name, name)
     given = call.get("tool_input") or {}
     back = {ours: theirs for theirs, ours in ARGUMENTS.get(tool, {}).items() if theirs in given}
-    return _renamed(args, back)
+    return _rename_args(args, back)
 
 
 # -- input and output -----------------------------------------------------------------------------------------------
@@ -428,7 +430,7 @@ def _original(args: Mapping[str, Any], call: Call) -> Call:
 _READING, _WRITING = Lock(), Lock()
 
 
-def _own_output() -> int:
+def _reserve_stdout() -> int:
     """Where answers are written. Whatever else is printed, here or by a command, goes to the standard error."""
     sys.stdout.flush()
     answers = os.dup(1)
@@ -444,16 +446,16 @@ def _write(answers: int, answer: Call) -> None:
             data = data[os.write(answers, data) :]
 
 
-def _refuse(event: str, error: Exception, answers: int) -> int:
+def _report_failure(event: str, error: Exception, answers: int) -> int:
     """A function failed: it has not agreed, also where a caller would take a failure for agreement."""
     sys.excepthook(type(error), error, error.__traceback__)
-    if event in CLAUDE:
-        return 2 if event in DECIDING else 1
-    if event in DECIDING:
-        _write(answers, {"blocked": True, "reason": f"the hook failed: {_words(error)}"})
+    if event in CLAUDE_EVENTS:
+        return 2 if event in DECIDING_EVENTS else 1
+    if event in DECIDING_EVENTS:
+        _write(answers, {"blocked": True, "reason": f"the hook failed: {_error_text(error)}"})
         return 0
     return 1
 
 
-def _words(error: Exception) -> str:
+def _error_text(error: Exception) -> str:
     return f"{type(error).__name__}: {error}"

@@ -19,13 +19,13 @@ from wick.agent import Agent
 from wick.errors import InvalidArgs
 from wick.loop import Loop
 from wick.messages import ToolCall
-from wick.onion import consult
+from wick.onion import consult_guards
 from wick.operations import Run, ToolUse
-from wick.threads import Entry, Kind, Thread
+from wick.threads import Entry, EntryKind, Thread
 
 Verdict = Literal["allow", "ask", "block"]
 _SEVERITY: tuple[Verdict, ...] = ("allow", "ask", "block")
-_SAID: dict[str, Verdict] = {"ask": "ask", "block": "block", "stop": "block", "failed": "block"}
+_RECORDED_VERDICTS: dict[str, Verdict] = {"ask": "ask", "block": "block", "stop": "block", "failed": "block"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,14 +63,14 @@ class Report:
 async def replay(agent: Agent, threads: Iterable[Thread] | AsyncIterable[Thread]) -> Report:
     """Put the recorded tool uses of these threads before an agent's guards."""
     report, loop = Report(), Loop(agent.hooks)
-    async for thread in _each(threads):
+    async for thread in _iterate(threads):
         report.threads += 1
-        if change := await _divergence(agent, loop, thread, report):
+        if change := await _find_change(agent, loop, thread, report):
             report.changes.append(change)
     return report
 
 
-async def _each(threads: Iterable[Thread] | AsyncIterable[Thread]) -> AsyncIterator[Thread]:
+async def _iterate(threads: Iterable[Thread] | AsyncIterable[Thread]) -> AsyncIterator[Thread]:
     if isinstance(threads, AsyncIterable):
         async for thread in threads:
             yield thread
@@ -79,22 +79,22 @@ async def _each(threads: Iterable[Thread] | AsyncIterable[Thread]) -> AsyncItera
             yield thread
 
 
-async def _divergence(agent: Agent, loop: Loop, thread: Thread, report: Report) -> Change | None:
-    past, gate = _Past(thread.id), _Gate(thread.entries)
+async def _find_change(agent: Agent, loop: Loop, thread: Thread, report: Report) -> Change | None:
+    past, gate = _RecordedThread(thread.id), _GateVerdicts(thread.entries)
     for entry in thread.entries:
         recorded = gate.verdict(entry)
-        if recorded and (change := await _compare(agent, loop, past, entry, recorded, report)):
+        if recorded and (change := await _compare_verdict(agent, loop, past, entry, recorded, report)):
             return change
         past.take(entry)
     return None
 
 
-class _Past(Thread):
+class _RecordedThread(Thread):
     """A thread as it was. Guards may look at it; what they would log is not logged."""
 
     __slots__ = ()
 
-    def append(self, kind: Kind, data: Any, about: Any = None) -> Entry:
+    def append(self, kind: EntryKind, data: Any, about: Any = None) -> Entry:
         return Entry(len(self.entries) + 1, kind, data)
 
     def take(self, entry: Entry) -> None:
@@ -102,7 +102,7 @@ class _Past(Thread):
         self.entries.append(entry)
 
 
-class _Gate:
+class _GateVerdicts:
     """What was said about each tool use when it came to the gate, found at the entry where it shows first."""
 
     def __init__(self, entries: Iterable[Entry]) -> None:
@@ -111,7 +111,7 @@ class _Gate:
         for entry in entries:
             if entry.kind == "message" and entry.data.role == "assistant":
                 first = {}  # the next step may use the same ids
-            elif found := _verdict(entry):
+            elif found := _entry_verdict(entry):
                 seq = first.setdefault((entry.data["call"], entry.data["hash"]), entry.seq)
                 self.said[seq] = max(self.said.get(seq, "allow"), found, key=_SEVERITY.index)
 
@@ -119,15 +119,15 @@ class _Gate:
         return self.said.get(entry.seq)
 
 
-def _verdict(entry: Entry) -> Verdict | None:
+def _entry_verdict(entry: Entry) -> Verdict | None:
     if entry.kind == "intent":
         return "allow"
     counts = entry.kind == "decision" and entry.data.get("operation") == "tool_use" and not entry.data.get("shadow")
-    return _SAID.get(entry.data["verdict"]) if counts and "hash" in entry.data else None
+    return _RECORDED_VERDICTS.get(entry.data["verdict"]) if counts and "hash" in entry.data else None
 
 
-async def _compare(
-    agent: Agent, loop: Loop, past: _Past, entry: Entry, recorded: Verdict, report: Report
+async def _compare_verdict(
+    agent: Agent, loop: Loop, past: _RecordedThread, entry: Entry, recorded: Verdict, report: Report
 ) -> Change | None:
     call, tools = past.waiting.get(entry.data["call"]), {tool.name: tool for tool in agent.tools}
     name = entry.data.get("tool", call.name if call else "")
@@ -142,7 +142,7 @@ async def _compare(
         report.skipped.append(f"{past.id} entry {entry.seq}: {name} takes other arguments now: {error}")
         return None
     report.uses += 1
-    refusal, asks = await consult(run.guards(ToolUse), use.seal_recorded())
+    refusal, asks = await consult_guards(run.guards(ToolUse), use.seal_recorded())
     now: Verdict = "block" if refusal is not None else "ask" if asks else "allow"
     reason = refusal.reason if refusal is not None else "; ".join(ask.question for ask in asks)
     if now == recorded:

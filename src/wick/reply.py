@@ -12,7 +12,7 @@ from wick.errors import ModelError
 from wick.messages import Message, Reasoning, ToolCall
 from wick.protocols import CallArgs, CallStart, Delta, Finish, ReasoningDelta, TextDelta, Usage
 
-_NONE_USED = Usage()
+_NO_USAGE = Usage()
 _CUT_OFF = ("length", "max_tokens")
 
 # The provider or the model itself took the reply back: its tool calls are not to be made, however complete they look.
@@ -33,19 +33,19 @@ class Reply:
         self._starts: dict[int, CallStart] = {}
         self._args: dict[int, list[str]] = {}
         self._size = 0
-        self.usage = _NONE_USED
+        self.usage = _NO_USAGE
         self.finish = ""
 
     def feed(self, delta: Delta) -> None:
         kind = type(delta)
         if kind is TextDelta:
             self._text.append(delta.text)  # type: ignore[union-attr]
-            self._grow(delta.text)  # type: ignore[union-attr]
+            self._count_chars(delta.text)  # type: ignore[union-attr]
         elif kind is CallArgs:
-            self._argue(delta)  # type: ignore[arg-type]
+            self._append_args(delta)  # type: ignore[arg-type]
         elif kind is ReasoningDelta:
             self._reasoning.append(delta)  # type: ignore[arg-type]
-            self._grow(delta.text + delta.signature)  # type: ignore[union-attr]
+            self._count_chars(delta.text + delta.signature)  # type: ignore[union-attr]
         elif kind is CallStart:
             self._start(delta)  # type: ignore[arg-type]
         elif kind is Usage:
@@ -69,11 +69,11 @@ class Reply:
         """
         if not self.finish:
             raise ModelError("the model's stream broke off before it had finished", retryable=True)
-        calls = () if self.withheld else tuple(self._call(index) for index in sorted(self._starts))
-        _distinct(calls)
-        return Message("assistant", "".join(self._text), calls, reasoning=self._thoughts())
+        calls = () if self.withheld else tuple(self._build_call(index) for index in sorted(self._starts))
+        _check_distinct_ids(calls)
+        return Message("assistant", "".join(self._text), calls, reasoning=self._join_reasoning())
 
-    def _grow(self, text: str) -> None:
+    def _count_chars(self, text: str) -> None:
         self._size += len(text) or 1  # a stream of nothings must end, too
         if self._size > REPLY_CHARS:
             raise ModelError(f"the model's reply is longer than {REPLY_CHARS:,} characters")
@@ -86,13 +86,13 @@ class Reply:
         self._starts[start.index] = start
         self._args[start.index] = []
 
-    def _argue(self, piece: CallArgs) -> None:
+    def _append_args(self, piece: CallArgs) -> None:
         if piece.index not in self._args:
             raise ModelError(f"the model gave arguments to a tool call, number {piece.index}, that it never began")
         self._args[piece.index].append(piece.text)
-        self._grow(piece.text)
+        self._count_chars(piece.text)
 
-    def _call(self, index: int) -> ToolCall:
+    def _build_call(self, index: int) -> ToolCall:
         start, raw = self._starts[index], "".join(self._args[index])
         args, invalid = parse_args(raw)
         if not start.name:
@@ -101,7 +101,7 @@ class Reply:
             invalid = "the reply was cut off before the arguments came"
         return ToolCall(start.id or f"call_{uuid4().hex[:12]}", start.name or "unnamed", args, raw, invalid)
 
-    def _thoughts(self) -> tuple[Reasoning, ...]:
+    def _join_reasoning(self) -> tuple[Reasoning, ...]:
         """Pieces of reasoning, joined up to each signature, which closes a block."""
         thoughts: list[Reasoning] = []
         text = ""
@@ -128,11 +128,11 @@ def parse_args(raw: str) -> tuple[dict[str, Any], str]:
     return (args, "") if isinstance(args, dict) else ({}, f"the arguments must be a JSON object, not {raw[:50]}")
 
 
-def _no_constant(name: str) -> NoReturn:
+def _refuse_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is not JSON")
 
 
-def _no_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _refuse_repeated_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """Two readers may keep different ones of two equal keys; what is guarded must be what is run."""
     data = dict(pairs)
     if len(data) < len(pairs):
@@ -140,9 +140,9 @@ def _no_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return data
 
 
-_decode = json.JSONDecoder(parse_constant=_no_constant, object_pairs_hook=_no_repeats).decode
+_decode = json.JSONDecoder(parse_constant=_refuse_constant, object_pairs_hook=_refuse_repeated_keys).decode
 
 
-def _distinct(calls: tuple[ToolCall, ...]) -> None:
+def _check_distinct_ids(calls: tuple[ToolCall, ...]) -> None:
     if len({call.id for call in calls}) < len(calls):
         raise ModelError("the model gave two tool calls the same id")

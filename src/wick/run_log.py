@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from wick._internal.frozen import FrozenDict, digest, thaw
-from wick.approvals import ask_user, new_id
+from wick.approvals import ask_user, new_question_id
 from wick.constants import UNHEARD_RUNS
 from wick.decisions import Allow, Block, Continue, Question, Stop
 from wick.errors import TEMPORARY, ConfigError, StoreError, public_text
@@ -27,10 +27,10 @@ from wick.events import (
     ToolEnd,
     ToolStart,
 )
-from wick.messages import Message, ToolResult, answer
+from wick.messages import Message, ToolResult, result_message
 from wick.operations import ModelCall, Outcome, Result, Run, Step, ToolUse
 from wick.protocols import CallArgs, Delta, ReasoningDelta, TextDelta, Usage
-from wick.threads import Fate, Thread
+from wick.threads import AttemptStatus, Thread
 
 logger = logging.getLogger(__name__)
 
@@ -39,8 +39,8 @@ async def fetch_initial_input(run: Run) -> None:
     """What was said to a kept thread before its run began is the run's input, so that every hook of a run sees it."""
     if run.thread.has_ended(run.id):  # somebody ended it while it was to be taken up; what waits is for the next one
         raise StoreError(f"run {run.id} of thread {run.thread.id} is over", "over")
-    if not run.input and not run.resumed and not run.thread.busy and run.thread.keeper is not None:
-        run.progress.initial_input = [*_failed_run_messages(run), *await run.thread.keeper.said()]
+    if not run.input and not run.resumed and not run.thread.busy and run.thread.writer is not None:
+        run.progress.initial_input = [*_failed_run_messages(run), *await run.thread.writer.fetch_messages()]
         run.input = [*run.progress.initial_input]
 
 
@@ -61,7 +61,7 @@ async def start_run(run: Run, words: Sequence[Message]) -> Stop | Continue:
         _cancel_pending_calls(run, "the user went on")
     elif not thread.messages and not run.progress.inbox:
         raise ConfigError("there is nothing to answer: give the run a text, messages, or a thread that has some")
-    words = [*await _screened_inbox(run), *words]  # what was said before comes first
+    words = [*await _take_screened_messages(run), *words]  # what was said before comes first
     thread.add(*words)  # first, so that a run that the log knows of has something to answer
     if not again:
         _write_run_start(run, input=len(words))
@@ -83,8 +83,8 @@ def _release_initial_input(run: Run, said: Sequence[Message] = ()) -> None:
     """What waited for this run waits no more, whatever hooks have made of it."""
     waited, run.progress.initial_input = run.progress.initial_input, []
     for message in waited:
-        if run.thread.keeper is not None and not any(message is word for word in said):
-            run.thread.keeper.refuse(message)
+        if run.thread.writer is not None and not any(message is word for word in said):
+            run.thread.writer.discard_message(message)
 
 
 def _write_run_start(run: Run, **more: Any) -> None:
@@ -97,14 +97,14 @@ def _guard_names(run: Run) -> list[str]:
     return sorted({guard.name for kind in run.loop.guards for guard in run.guards(kind)})
 
 
-async def record_step_verdict(step: Step, verdict: Stop | Continue) -> Stop | Continue:
+async def finish_step(step: Step, verdict: Stop | Continue) -> Stop | Continue:
     """Whether there is another step, and what hooks and the user have to say before it."""
     run = step.run
     await emit_state_changes(run)
     if run.stopping is not None:
         return run.stopping
     if isinstance(verdict, Continue):
-        run.thread.add(*step.trail.follow)
+        run.thread.add(*step.state.follow)
     if isinstance(verdict, Stop):
         await _fetch_inbox(run)
         await _screen_inbox(run)
@@ -113,7 +113,7 @@ async def record_step_verdict(step: Step, verdict: Stop | Continue) -> Stop | Co
 
 async def emit_state_changes(run: Run) -> None:
     """Announce the values of the thread that were set since this was last asked."""
-    touched, run.thread.touched = run.thread.touched, {}
+    touched, run.thread.changed_values = run.thread.changed_values, {}
     if touched and run.emitter is not None:
         await run.thread.saved()
         values = run.thread.values
@@ -128,17 +128,17 @@ def _changed_value(value: Any, items: set[str] | None) -> Any:
 async def append_inbox(run: Run) -> None:
     """What the user said while the run went on joins the thread, once nothing there waits for a result."""
     await _fetch_inbox(run)
-    run.thread.add(*await _screened_inbox(run))
+    run.thread.add(*await _take_screened_messages(run))
     await run.thread.saved()
 
 
 async def _fetch_inbox(run: Run) -> None:
     """What was said to the thread where it is kept, perhaps by another program."""
-    if run.thread.keeper is not None and not run.thread.waiting:
-        run.progress.inbox.extend(await run.thread.keeper.said())
+    if run.thread.writer is not None and not run.thread.waiting:
+        run.progress.inbox.extend(await run.thread.writer.fetch_messages())
 
 
-async def _screened_inbox(run: Run) -> list[Message]:
+async def _take_screened_messages(run: Run) -> list[Message]:
     """What was said meanwhile, if it can be added now."""
     if run.thread.waiting:
         return []
@@ -152,17 +152,17 @@ async def _screen_inbox(run: Run) -> None:
     progress = run.progress
     while progress.inbox:
         message = progress.inbox[0]
-        name, refusal = await _refusal(run, message) if progress.screens else ("", None)
+        name, refusal = await _run_screens(run, message) if progress.screens else ("", None)
         progress.inbox.popleft()
         if refusal is None:
             progress.screened.append(message)
             continue
         run.record("message_refused", hook=name, reason=refusal.reason, message=message.to_json())
-        if run.thread.keeper is not None:
-            run.thread.keeper.refuse(message)
+        if run.thread.writer is not None:
+            run.thread.writer.discard_message(message)
 
 
-def _unsent_messages(run: Run) -> list[Message]:
+def _take_unanswered_messages(run: Run) -> list[Message]:
     """What came too late to be answered; what nobody has screened is not said, and stays where it was queued."""
     said, run.progress.screened = run.progress.screened, []
     late = [*run.progress.inbox]
@@ -174,7 +174,7 @@ def _unsent_messages(run: Run) -> list[Message]:
     return said
 
 
-async def _refusal(run: Run, message: Message) -> tuple[str, Block | None]:
+async def _run_screens(run: Run, message: Message) -> tuple[str, Block | None]:
     for name, look in [*run.progress.screens.items()]:
         try:
             refusal = await look(message)
@@ -185,22 +185,22 @@ async def _refusal(run: Run, message: Message) -> tuple[str, Block | None]:
     return "", None
 
 
-def conclude(run: Run, stop: Stop) -> Result:
+def result_from_stop(run: Run, stop: Stop) -> Result:
     """What a run came to that nothing went wrong with."""
     natural = stop.reason.partition(":")[0] in ("completed", "finish reason")
-    return _result(run, "completed" if natural else "stopped", stop.reason)
+    return _build_result(run, "completed" if natural else "stopped", stop.reason)
 
 
 async def pause_run(run: Run, reason: str, words: Sequence[Message]) -> Result:
     """Write that a run waits; one that had not begun leaves its input for when it is taken up."""
-    return await end_run(run, _result(run, "interrupted", reason), words)
+    return await end_run(run, _build_result(run, "interrupted", reason), words)
 
 
 async def close_run(run: Run, outcome: Outcome, reason: str, error: Exception | None = None) -> Result:
-    return await end_run(run, _result(run, outcome, reason, error))
+    return await end_run(run, _build_result(run, outcome, reason, error))
 
 
-async def record_cancelled(run: Run) -> Result:
+async def record_cancellation(run: Run) -> Result:
     """Write that a run was cancelled; one that was only let go of waits to be taken up."""
     released = run.root.progress.released
     return await close_run(run, *(("interrupted", "interrupted") if released else ("cancelled", "user requested")))
@@ -238,7 +238,7 @@ def end_abandoned_run(
         thread.add(*said)
         thread.append("run_start", {"run": run, "agent": "", "guards": [], "resumed": False, "input": len(said)})
     usage = {} if thread.open_run is None else thread.open_run.get("usage", {})
-    _answer_all(thread, f"the run {'failed' if outcome == 'failed' else f'was {outcome}'}")
+    _answer_pending_calls(thread, f"the run {'failed' if outcome == 'failed' else f'was {outcome}'}")
     about = {"run": run, "outcome": outcome, "reason": reason, "usage": usage}
     about |= {"unheard": unheard} if unheard else {}  # they are still an input of the next run
     thread.append("run_end", about | ({"error": {"code": error[0], "message": error[1]}} if error else {}))
@@ -246,7 +246,7 @@ def end_abandoned_run(
 
 def record_failure(run: Run, error: Exception) -> None:
     """Something went wrong about a run outside of its log."""
-    result = run.progress.result or _result(run, "failed", "error")
+    result = run.progress.result or _build_result(run, "failed", "error")
     if result.error is None:
         run.progress.result = replace(result, outcome="failed", reason="error", error=error)
 
@@ -254,7 +254,7 @@ def record_failure(run: Run, error: Exception) -> None:
 def emit_terminal_event(run: Run) -> None:
     """Announce the end, once all is put away: the one terminal event."""
     run.progress.over = True
-    run.emit(_terminal(run, run.progress.result or _result(run, "cancelled", "user requested")))
+    run.emit(_terminal_event(run, run.progress.result or _build_result(run, "cancelled", "user requested")))
 
 
 def _write_run_end(run: Run, result: Result, words: Sequence[Message]) -> None:
@@ -269,10 +269,10 @@ def _write_run_end(run: Run, result: Result, words: Sequence[Message]) -> None:
     if result.outcome != "interrupted":
         _cancel_pending_calls(run, "the run failed" if result.outcome == "failed" else f"the run was {result.outcome}")
     if not run.thread.waiting:
-        run.thread.add(*_unsent_messages(run))
+        run.thread.add(*_take_unanswered_messages(run))
     about = {"run": run.id, "outcome": result.outcome, "reason": result.reason, "usage": run.usage.to_json()}
-    error = {"error": {"code": _code(result.error), "message": _said(result.error)}} if result.error else {}
-    more = {"unheard": unheard} if unheard else _left(run) if result.outcome == "interrupted" else {}
+    error = {"error": {"code": _error_code(result.error), "message": _error_text(result.error)}} if result.error else {}
+    more = {"unheard": unheard} if unheard else _resume_data(run) if result.outcome == "interrupted" else {}
     run.thread.append("run_end", about | error | more)
 
 
@@ -304,14 +304,14 @@ def _is_temporary(error: Exception | None) -> bool:
     return isinstance(error, StoreError) and error.code in TEMPORARY
 
 
-def _left(run: Run) -> dict[str, Any]:
+def _resume_data(run: Run) -> dict[str, Any]:
     """What is to hold for a run when it is taken up: the guards it is under by now, and the Stop that waits for it."""
     stopping = {"stopping": run.stopping.reason} if run.stopping else {}
-    new = run.progress.charges[run.progress.restored :]  # the rest is in the log already
+    new = run.progress.charges[run.progress.logged_charges :]  # the rest is in the log already
     return {"guards": _guard_names(run), "charges": [charge.to_json() for charge in new], **stopping}
 
 
-def _result(run: Run, outcome: Outcome, reason: str, error: Exception | None = None) -> Result:
+def _build_result(run: Run, outcome: Outcome, reason: str, error: Exception | None = None) -> Result:
     output = run.output
     text = next((message.text for message in reversed(output) if message.role == "assistant"), "")
     return Result(text, reason, outcome, run.usage, output, error, run.thread, run.charges)
@@ -319,16 +319,16 @@ def _result(run: Run, outcome: Outcome, reason: str, error: Exception | None = N
 
 def _cancel_pending_calls(run: Run, event: str) -> None:
     """Answer the calls that nobody will answer any more."""
-    _answer_all(run.thread, event)
+    _answer_pending_calls(run.thread, event)
 
 
-def _answer_all(thread: Thread, event: str) -> None:
+def _answer_pending_calls(thread: Thread, event: str) -> None:
     for call in thread.pending:
-        error = _LOST[thread.attempt_status(call.id)].format(name=call.name, event=event)
-        thread.add(answer(call, ToolResult(error=error)))
+        error = _LOST_CALL_ERRORS[thread.attempt_status(call.id)].format(name=call.name, event=event)
+        thread.add(result_message(call, ToolResult(error=error)))
 
 
-_LOST = {
+_LOST_CALL_ERRORS = {
     "": "{event} before {name} ran",
     "failed": "{name} failed, and {event}",
     "done": "{name} ran, and {event} before its result was known",
@@ -336,57 +336,57 @@ _LOST = {
 }
 
 
-def _terminal(run: Run, result: Result) -> Done | Failed:
+def _terminal_event(run: Run, result: Result) -> Done | Failed:
     if result.error is not None:
-        return Failed(thread_id=run.thread.id, code=_code(result.error), message=_said(result.error))
+        return Failed(thread_id=run.thread.id, code=_error_code(result.error), message=_error_text(result.error))
     usage = result.usage.to_json()
     return Done(thread_id=run.thread.id, outcome=result.outcome, reason=result.reason, text=result.text, usage=usage)
 
 
-def _said(error: Exception) -> str:
+def _error_text(error: Exception) -> str:
     return public_text(error)
 
 
-def _code(error: Exception) -> str:
+def _error_code(error: Exception) -> str:
     """The error's name as codes are written: ModelError is model_error."""
     return "".join(f"_{c.lower()}" if c.isupper() else c for c in type(error).__name__).strip("_")
 
 
-def model_started(call: ModelCall, step: int) -> None:
+def emit_model_start(call: ModelCall, step: int) -> None:
     if call.run.emitter is not None:
         call.run.emit(ChatModelStart(name=call.model.name, step=step))
 
 
 def retract_partial_reply(call: ModelCall) -> None:
     """A reply does not count, neither what was shown of it nor what is held: another begins, or none is to be."""
-    call.trail.held.clear()
-    if call.trail.shown:
+    call.state.held.clear()
+    if call.state.shown:
         call.run.emit(ChatModelRestart(name=call.model.name))
-        call.trail.shown = False
+        call.state.shown = False
 
 
-def model_streamed(call: ModelCall, delta: Delta) -> None:
+def emit_delta(call: ModelCall, delta: Delta) -> None:
     """Announce a piece of the reply, if it is for the user and somebody listens."""
     run = call.run
     if run.emitter is None or call.purpose:
         return
     if isinstance(delta, TextDelta):
-        call.trail.show(ChatModelStream("", call.model.name, delta.text), run.emit)
+        call.state.show(ChatModelStream("", call.model.name, delta.text), run.emit)
     elif isinstance(delta, CallArgs):
-        call.trail.show(ChatModelStream("", call.model.name, delta.text, "tool_args", delta.index), run.emit)
+        call.state.show(ChatModelStream("", call.model.name, delta.text, "tool_args", delta.index), run.emit)
     elif isinstance(delta, ReasoningDelta) and delta.text:
-        call.trail.show(ChatModelStream("", call.model.name, delta.text, "reasoning"), run.emit)
+        call.state.show(ChatModelStream("", call.model.name, delta.text, "reasoning"), run.emit)
 
 
-async def model_replied(call: ModelCall, reply: Message) -> None:
+async def record_reply(call: ModelCall, reply: Message) -> None:
     """Log the reply; one that hooks replaced takes the place of what was streamed."""
-    run, trail = call.run, call.trail
+    run, trail = call.run, call.state
     if trail.prevented is not None:
         return retract_partial_reply(call)
-    name = call.final("model").name  # the one that really answered
+    name = call.last_sealed("model").name  # the one that really answered
     if reply.text or reply.tool_calls:
         told = {"model": name, "usage": trail.usage.to_json()} if trail.usage != Usage() else None
-        _emit_reply(run, reply, told)
+        _append_reply(run, reply, told)
         await run.thread.saved()
     if run.emitter is None:
         return
@@ -395,7 +395,7 @@ async def model_replied(call: ModelCall, reply: Message) -> None:
     run.emit(ChatModelEnd(name=name, message=reply.to_json(), usage=trail.usage.to_json()))
 
 
-def _emit_reply(run: Run, reply: Message, told: dict[str, Any] | None) -> None:
+def _append_reply(run: Run, reply: Message, told: dict[str, Any] | None) -> None:
     """Add a reply. It settles what was asked about the last one, but not what a child asks in the background."""
     others = [question for question in run.thread.questions.values() if question.get("run") != run.id]
     run.thread.append("message", reply, told)
@@ -403,17 +403,17 @@ def _emit_reply(run: Run, reply: Message, told: dict[str, Any] | None) -> None:
         run.thread.append("asked", question)
 
 
-def tool_started(use: ToolUse) -> None:
+def emit_tool_start(use: ToolUse) -> None:
     if use.run.emitter is not None:
         use.run.emit(ToolStart(name=use.call.name, call_id=use.call.id, args=thaw(use.args)))
 
 
-async def tool_result(use: ToolUse, result: ToolResult) -> None:
+async def record_tool_result(use: ToolUse, result: ToolResult) -> None:
     """Log what a tool use came to. Who was abandoned when the run ended has nothing to say any more."""
     run = use.run
     if run.progress.over:
         return
-    run.thread.add(answer(use.call, result))
+    run.thread.add(result_message(use.call, result))
     await run.thread.saved()
     if run.emitter is not None:
         why = [row.to_json() for row in use.why]
@@ -425,51 +425,51 @@ async def record_hook_failure(use: ToolUse, error: Exception) -> None:
     """Log that the hooks around a tool use failed, and whether the tool ran all the same."""
     words = {"": "was not used", "unknown": "may have run, and its result is lost"}
     happened = words.get(use.run.thread.attempt_status(use.call.id), "ran, and its result is lost")
-    await tool_result(use, use.blocked(f"{use.call.name} {happened}: {type(error).__name__}"))
+    await record_tool_result(use, use.blocked_result(f"{use.call.name} {happened}: {type(error).__name__}"))
 
 
 async def record_intent(use: ToolUse) -> str:
     """Log that a tool is about to run; or say why it must not, for nothing runs twice without being told."""
     thread, tool = use.run.thread, use.bound
     fate = "" if tool.idempotent or tool.read_only else thread.attempt_status(use.call.id)
-    agreed = fate == "unknown" and use.run.progress.asks_again and await _again(use)
-    if refusal := _too_late(use) or ("" if agreed else _HAPPENED.get(fate, "")):
+    agreed = fate == "unknown" and use.run.progress.ask_before_rerun and await _confirm_rerun(use)
+    if refusal := _late_use_error(use) or ("" if agreed else _ALREADY_RUN.get(fate, "")):
         return refusal.format(name=tool.name)
-    number = len(thread.fates.get(use.call.id, ())) + 1
-    thread.append("intent", {"call": use.call.id, "attempt": number, "key": use.key, **use.sealed_form()})
+    number = len(thread.attempts.get(use.call.id, ())) + 1
+    thread.append("intent", {"call": use.call.id, "attempt": number, "key": use.key, **use.sealed_to_json()})
     await thread.saved()
     return ""
 
 
-_HAPPENED = {
+_ALREADY_RUN = {
     "done": "{name} has already run for this call; it is not idempotent, so it does not run again",
     "unknown": "{name} was begun before, and may have taken effect for this call; it is not idempotent, "
     "so it does not run again",
 }
 
 
-def _too_late(use: ToolUse) -> str:
+def _late_use_error(use: ToolUse) -> str:
     if use.run.progress.over:  # who ignored that the run was cancelled comes too late
         return "{name} does not run any more: the run is over"
-    if not use.run.thread.awaits(use.call):  # a wrap let go of it, and answered without it
+    if not use.run.thread.is_waiting_for(use.call):  # a wrap let go of it, and answered without it
         return "{name} does not run any more: its call has been answered"
     return ""
 
 
-async def _again(use: ToolUse) -> bool:
+async def _confirm_rerun(use: ToolUse) -> bool:
     """Whether the user wants a tool to run again of which nobody knows what came of it."""
     words = f"{use.bound.name} was begun before, and may have taken effect. Run it again?"
     attempt = str(use.attempt)  # another question than the one whether it may run at all, and another one each time
     about = {**use.to_json(), "again": attempt}
-    question = Question(words, new_id(), digest(f"{use.hash} {attempt}".encode()), about, use)
+    question = Question(words, new_question_id(), digest(f"{use.hash} {attempt}".encode()), about, use)
     return isinstance(await ask_user(use.run, question), Allow)
 
 
-def tool_finished(use: ToolUse, attempt: int, result: ToolResult, fate: Fate) -> None:
+def record_tool_end(use: ToolUse, attempt: int, result: ToolResult, fate: AttemptStatus) -> None:
     """Log that a tool has ended. What it said is logged only when every hook has seen it."""
     if (crash := result.exception) is not None:
         where = (use.bound.name, use.call.id, use.run.id, type(crash).__name__)
         logger.warning("the tool %s crashed in call %s of run %s: %s", *where, exc_info=crash)
-    if not use.run.progress.over and use.run.thread.awaits(use.call):
+    if not use.run.progress.over and use.run.thread.is_waiting_for(use.call):
         said = digest(result.text.encode("utf-8", "surrogatepass"))
         use.run.thread.append("done", FrozenDict(call=use.call.id, attempt=attempt, ended=fate, hash=said))

@@ -28,18 +28,18 @@ class ReadOnly:
 def open_copy(op: T, changes: dict[str, Any]) -> T:
     """A copy of its own that can change, with some fields other than they were."""
     kind: Any = type(op)
-    return _remade(op, kind.__bases__[1] if issubclass(kind, ReadOnly) else kind, changes)
+    return _copy_fields(op, kind.__bases__[1] if issubclass(kind, ReadOnly) else kind, changes)
 
 
 def sealed_copy(op: T, changes: dict[str, Any]) -> T:
     """A copy that refuses to change."""
     sealed = open_copy(op, changes)
     kind: Any = type(sealed)
-    sealed.__class__ = _sealed_kind(kind)  # from here on
+    sealed.__class__ = _sealed_class(kind)  # from here on
     return sealed
 
 
-def copied(value: Any) -> Any:
+def copy_value(value: Any) -> Any:
     """Containers are copied, so that a change to one shows; what they hold of ours cannot change anyway."""
     kind = type(value)
     if kind is list:  # most of them
@@ -49,16 +49,16 @@ def copied(value: Any) -> Any:
     return list(value) if issubclass(kind, (list, tuple)) else value
 
 
-def _remade(op: T, kind: Any, changes: dict[str, Any]) -> T:
+def _copy_fields(op: T, kind: Any, changes: dict[str, Any]) -> T:
     new: T = object.__new__(kind)
-    _copier(kind)(op, new)
+    _make_copier(kind)(op, new)
     for name, value in changes.items():
         setattr(new, name, value)
     return new
 
 
 @cache
-def _copier(kind: Any) -> Callable[[Any, Any], None]:
+def _make_copier(kind: Any) -> Callable[[Any, Any], None]:
     """What copies every field of a kind."""
     # Written out, as dataclasses write theirs: every operation is copied when it is sealed, and a loop takes longer.
     made: dict[str, Any] = {}
@@ -67,5 +67,5 @@ def _copier(kind: Any) -> Callable[[Any, Any], None]:
 
 
 @cache
-def _sealed_kind(kind: Any) -> Any:
+def _sealed_class(kind: Any) -> Any:
     return type(f"Sealed{kind.__name__}", (ReadOnly, kind), {"__slots__": ()})

@@ -24,22 +24,22 @@ from wick.messages import Message, Messages, ToolCall
 
 SCHEMA = 1
 
-Kind = Literal[
+EntryKind = Literal[
     "message", "intent", "done", "decision", "asked", "answered", "value", "event", "run_start", "run_end",
     "compaction", "rewind",
 ]  # fmt: skip
-_KINDS = frozenset(get_args(Kind))
-Fate = Literal["", "failed", "done", "unknown"]
+_KINDS = frozenset(get_args(EntryKind))
+AttemptStatus = Literal["", "failed", "done", "unknown"]
 
 
-ABOUT = ("model", "usage")  # what the row of a reply has beside the message
+REPLY_KEYS = ("model", "usage")  # what the row of a reply has beside the message
 
 
-def about_reply(row: Any) -> tuple[Mapping[str, Any], Mapping[str, Any] | None]:
+def split_reply_row(row: Any) -> tuple[Mapping[str, Any], Mapping[str, Any] | None]:
     """Return the message of a row, and what the row says about it."""
-    if not isinstance(row, Mapping) or row.keys().isdisjoint(ABOUT):
+    if not isinstance(row, Mapping) or row.keys().isdisjoint(REPLY_KEYS):
         return row, None
-    return {key: row[key] for key in row if key not in ABOUT}, {key: row[key] for key in ABOUT if key in row}
+    return {key: row[key] for key in row if key not in REPLY_KEYS}, {key: row[key] for key in REPLY_KEYS if key in row}
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class Entry:
     """
 
     seq: int
-    kind: Kind
+    kind: EntryKind
     data: Any
     at: float = field(default=0.0, compare=False)
     about: FrozenDict | None = field(default=None, compare=False)
@@ -62,19 +62,19 @@ class Entry:
         return {"seq": self.seq, "kind": self.kind, "at": self.at, "data": data}
 
 
-class Keeper(Protocol):
+class ThreadWriter(Protocol):
     """Where a thread is kept."""
 
-    def keep(self, entry: Entry) -> None:
+    def write(self, entry: Entry) -> None:
         """Take an entry, to be written soon."""
 
     async def saved(self) -> None:
         """Return when all that was taken is written; raise a StoreError if it cannot be."""
 
-    async def said(self) -> Sequence[Message]:
+    async def fetch_messages(self) -> Sequence[Message]:
         """What users have said to this thread meanwhile, each once."""
 
-    def refuse(self, message: Message) -> None:
+    def discard_message(self, message: Message) -> None:
         """What was said and is not going to be in the log."""
 
     async def answer(self, question: str, most: float) -> FrozenDict | None:
@@ -92,7 +92,7 @@ class Values(MutableMapping[str, Any]):
     def __init__(self, thread: Thread) -> None:
         self._thread, self._data = thread, thread._values
 
-    def _log(self, kind: Kind, data: Any) -> None:
+    def _log(self, kind: EntryKind, data: Any) -> None:
         self._thread.append(kind, data)
 
     def __getitem__(self, key: str) -> Any:
@@ -141,9 +141,9 @@ class Thread:
     """One conversation."""
 
     __slots__ = (
-        *("id", "entries", "messages", "waiting", "fates", "answers", "questions", "compacted", "keeper"),
-        *("busy", "touched", "open_run", "output_from", "steps", "unheard"),
-        *("_items", "_values", "_since", "_order", "_chain", "_spent", "_one_by_one"),
+        *("id", "entries", "messages", "waiting", "attempts", "answers", "questions", "compacted", "writer"),
+        *("busy", "changed_values", "open_run", "output_from", "steps", "unheard"),
+        *("_items", "_values", "_results_from", "_order", "_chain", "_spent", "_lock"),
     )
 
     def __init__(self, id: str = "") -> None:
@@ -153,22 +153,24 @@ class Thread:
         self._items: list[Message] = []
         self.messages = Messages.view(self._items)
         self.waiting: dict[str, ToolCall] = {}  # the calls of the last reply that nobody has answered yet
-        self.fates: dict[str, list[Fate]] = {}  # how each attempt at such a call ended
+        self.attempts: dict[str, list[AttemptStatus]] = {}  # how each attempt at such a call ended
         self.answers: dict[str, FrozenDict] = {}  # what was said to a question, by the hash it was about
         self.questions: dict[str, FrozenDict] = {}  # what nobody has answered yet, by its id
         self.compacted: FrozenDict | None = None  # what stands for the oldest messages, if somebody has summed them up
-        self.keeper: Keeper | None = None
+        self.writer: ThreadWriter | None = None
         self.open_run: FrozenDict | None = None  # the run that has started and not ended, or was interrupted
-        self.touched: dict[str, set[str] | None] = {}  # the values set since somebody announced them, or which items
+        self.changed_values: dict[
+            str, set[str] | None
+        ] = {}  # the values set since somebody announced them, or which items
         self.busy = False  # a run is going on here and now
         self.output_from = 0  # where that run's messages begin
         self.unheard: tuple[tuple[Message, int], ...] = ()  # inputs of runs that failed before they began, how often
         self.steps = 0  # how often the model has answered in it
-        self._since = 0  # where the results of the last reply's calls begin
+        self._results_from = 0  # where the results of the last reply's calls begin
         self._order: dict[str, int] = {}
         self._chain: list[bytes] = []
         self._spent: dict[str, FrozenDict] = {}  # the tokens of each run
-        self._one_by_one = Lock()  # tools that run in threads set values, too
+        self._lock = Lock()  # tools that run in threads set values, too
 
     @property
     def values(self) -> Values:
@@ -183,40 +185,40 @@ class Thread:
         for message in messages:
             self.append("message", message)
 
-    def append(self, kind: Kind, data: Any, about: Mapping[str, Any] | None = None) -> Entry:
+    def append(self, kind: EntryKind, data: Any, about: Mapping[str, Any] | None = None) -> Entry:
         """Log one entry and fold it into the state; a reply may have its `model` and its `usage` in `about`."""
         if kind not in _KINDS:
             raise StoreError(f"there are no entries of the kind {kind!r}; to log something of your own, use run.record")
         if kind == "answered":
             data = {**data, "thread": self.id}  # so that a fork, which copies the entry, does not count the answer
         data = data if isinstance(data, Message) else freeze(data)
-        with self._one_by_one:
+        with self._lock:
             entry = Entry(len(self.entries) + 1, kind, data, time.time(), freeze(about))
             self._fold(entry)
             self.entries.append(entry)
-            if (keeper := self.keeper) is not None:  # it may be let go of meanwhile, by another Python thread
-                keeper.keep(entry)
+            if (keeper := self.writer) is not None:  # it may be let go of meanwhile, by another Python thread
+                keeper.write(entry)
         return entry
 
     async def saved(self) -> None:
         """Wait until everything that was appended is where the thread is kept, if it is kept anywhere."""
-        if self.keeper is not None:
-            await self.keeper.saved()
+        if self.writer is not None:
+            await self.writer.saved()
 
     def fork(self, at: int | None = None, id: str = "") -> Thread:
         """Another thread that begins as this one was after its entry `at`; now, if none is given."""
         other = Thread(id)
-        for entry in self.entries[: self._place(at)]:
+        for entry in self.entries[: self._check_seq(at)]:
             other._fold(entry)
             other.entries.append(entry)
-        other.touched = {}
+        other.changed_values = {}
         return other
 
     def rewind(self, to: int) -> Entry:
         """Go back to how things were after the entry `to`; what came later stays in the log and counts no more."""
         if self.busy:
             raise StoreError(f"a run of thread {self.id} is going on; cancel it, then rewind", "conflict")
-        entry = self.append("rewind", {"to": self._place(to)})
+        entry = self.append("rewind", {"to": self._check_seq(to)})
         for question in [*self.questions.values()]:
             self.append("asked", question)  # again, for a store counts no question from before a rewind
         return entry
@@ -224,14 +226,14 @@ class Thread:
     def effective_entries(self, at: int | None = None) -> list[Entry]:
         """The entries that count, or counted after the entry `at`: all but those that somebody went back behind."""
         kept: list[Entry] = []
-        for entry in self.entries[: self._place(at)]:
+        for entry in self.entries[: self._check_seq(at)]:
             if entry.kind == "rewind":
                 kept = self.effective_entries(entry.data["to"])
             else:
                 kept.append(entry)
         return kept
 
-    def _place(self, at: int | None) -> int:
+    def _check_seq(self, at: int | None) -> int:
         if at is not None and (type(at) is not int or not 0 <= at <= len(self.entries)):
             raise StoreError(f"thread {self.id} has no entry {at!r}; they go from 1 to {len(self.entries)}", "invalid")
         return len(self.entries) if at is None else at
@@ -254,26 +256,26 @@ class Thread:
         """The tool calls that wait for a result, in the model's order."""
         return tuple(self.waiting.values())
 
-    def awaits(self, call: ToolCall) -> bool:
+    def is_waiting_for(self, call: ToolCall) -> bool:
         """Whether this very call waits for a result; a later one may have the same id."""
         return self.waiting.get(call.id) is call
 
-    def attempt_status(self, call_id: str) -> Fate:
+    def attempt_status(self, call_id: str) -> AttemptStatus:
         """What became of a call so far: "" never began, "unknown" began and may or may not have happened."""
-        fates = self.fates.get(call_id)
+        fates = self.attempts.get(call_id)
         return "" if not fates else next((fate for fate in ("unknown", "done", "failed") if fate in fates), "")
 
-    def chain(self, messages: Sequence[Message]) -> str:
+    def hash_messages(self, messages: Sequence[Message]) -> str:
         """The hash of a list of messages; what it shares with this thread is hashed only once."""
-        shared = self._shared(messages)
+        shared = self._shared_length(messages)
         while len(self._chain) < shared:
-            self._chain.append(_link(self._chain[-1] if self._chain else b"", self._items[len(self._chain)]))
+            self._chain.append(_hash_link(self._chain[-1] if self._chain else b"", self._items[len(self._chain)]))
         link = self._chain[shared - 1] if shared else b""
         for message in messages[shared:]:
-            link = _link(link, message)
+            link = _hash_link(link, message)
         return link.hex()
 
-    def _shared(self, messages: Sequence[Message]) -> int:
+    def _shared_length(self, messages: Sequence[Message]) -> int:
         most = min(len(messages), len(self._items))
         if list(messages[:most]) == self._items[:most]:  # compares references, at the speed of C
             return most
@@ -304,13 +306,13 @@ class Thread:
             seq, kind, data, at = row["seq"], row["kind"], row["data"], float(row["at"])
             if seq != len(self.entries) + 1 or kind not in _KINDS:
                 raise ValueError(f"{kind!r} cannot stand here")
-            data, about = about_reply(data) if kind == "message" else (data, None)
+            data, about = split_reply_row(data) if kind == "message" else (data, None)
             entry = Entry(seq, kind, Message.from_json(data) if kind == "message" else freeze(data), at, freeze(about))
             self._fold(entry)
         except (LookupError, TypeError, ValueError, OverflowError, AttributeError) as error:
             raise StoreError(f"thread {self.id}: entry {len(self.entries) + 1} cannot be read: {error}") from error
         self.entries.append(entry)
-        self.touched = {}  # what was set before is no news
+        self.changed_values = {}  # what was set before is no news
 
     def _fold(self, entry: Entry) -> None:
         fold = _FOLDS.get(entry.kind)
@@ -324,17 +326,17 @@ class Thread:
             names = ", ".join(call.name for call in self.waiting.values())
             raise MessageError(f"the tool calls {names} wait for their results; nothing else can be said before")
         if message.role == "assistant":
-            self._expect(message.tool_calls)
-            self._since, self.steps = len(self._items) + 1, self.steps + 1
+            self._set_waiting(message.tool_calls)
+            self._results_from, self.steps = len(self._items) + 1, self.steps + 1
         self._items.append(message)
 
-    def _expect(self, calls: tuple[ToolCall, ...]) -> None:
+    def _set_waiting(self, calls: tuple[ToolCall, ...]) -> None:
         waiting = {call.id: call for call in calls}
         if len(waiting) < len(calls):
             raise MessageError("two tool calls of one message have the same id")
         self.waiting = waiting
         self._order = {call.id: number for number, call in enumerate(calls)}
-        self.fates, self.answers, self.questions = {}, {}, {}
+        self.attempts, self.answers, self.questions = {}, {}, {}
 
     def _fold_result(self, message: Message) -> None:
         """Results arrive in any order; among the messages they stand in the order of the calls."""
@@ -342,16 +344,16 @@ class Thread:
             raise MessageError(f"no tool call {message.tool_call_id!r} waits for a result")
         del self.waiting[message.tool_call_id]
         mine = self._order[message.tool_call_id]
-        answered = self._items[self._since :]
-        place = self._since + sum(self._order[other.tool_call_id] < mine for other in answered)
+        answered = self._items[self._results_from :]
+        place = self._results_from + sum(self._order[other.tool_call_id] < mine for other in answered)
         self._items.insert(place, message)
         del self._chain[place:]
 
     def _fold_intent(self, data: FrozenDict) -> None:
-        self.fates.setdefault(data["call"], []).append("unknown")
+        self.attempts.setdefault(data["call"], []).append("unknown")
 
     def _fold_done(self, data: FrozenDict) -> None:
-        fates, attempt = self.fates[data["call"]], data["attempt"]
+        fates, attempt = self.attempts[data["call"]], data["attempt"]
         if not 0 < attempt <= len(fates):
             raise ValueError(f"attempt {attempt} at the call {data['call']!r} never began")
         fates[attempt - 1] = data["ended"]
@@ -367,14 +369,14 @@ class Thread:
     def _fold_value(self, data: FrozenDict) -> None:
         key, values = data["key"], self._values
         if "item" in data:
-            _items(values, key, data["item"]).fold(data)
+            _ensure_items(values, key, data["item"]).fold(data)
         elif "value" in data:
             values[key] = data["value"]
         else:
             values.pop(key, None)
         if "item" not in data:
-            self.touched[key] = None
-        elif (items := self.touched.setdefault(key, set())) is not None:
+            self.changed_values[key] = None
+        elif (items := self.changed_values.setdefault(key, set())) is not None:
             items.add(data["item"])
 
     def _fold_run_start(self, data: FrozenDict) -> None:
@@ -414,10 +416,10 @@ class Thread:
         for name in _FOLDED:
             setattr(self, name, getattr(before, name))
         self.answers = {}
-        self.touched |= dict.fromkeys(self._values)
+        self.changed_values |= dict.fromkeys(self._values)
 
 
-_FOLDS: dict[Kind, Callable[[Thread, Any], None]] = {
+_FOLDS: dict[EntryKind, Callable[[Thread, Any], None]] = {
     "message": Thread._fold_message,
     "intent": Thread._fold_intent,
     "done": Thread._fold_done,
@@ -430,12 +432,12 @@ _FOLDS: dict[Kind, Callable[[Thread, Any], None]] = {
     "rewind": Thread._fold_rewind,
 }
 _FOLDED = (
-    *("waiting", "fates", "questions", "compacted", "open_run", "output_from", "steps", "unheard"),
-    *("_since", "_order", "_chain", "_spent"),
+    *("waiting", "attempts", "questions", "compacted", "open_run", "output_from", "steps", "unheard"),
+    *("_results_from", "_order", "_chain", "_spent"),
 )
 
 
-def _items(values: dict[str, Any], key: str, item: Any) -> _Items:
+def _ensure_items(values: dict[str, Any], key: str, item: Any) -> _Items:
     """A value as a map of items; one that was set as a whole is copied once, for the log has it too."""
     value = values.get(key, _NO_ITEMS)
     if not isinstance(value, dict) or not isinstance(item, str):
@@ -448,5 +450,5 @@ def _items(values: dict[str, Any], key: str, item: Any) -> _Items:
 _NO_ITEMS = FrozenDict()
 
 
-def _link(before: bytes, message: Message) -> bytes:
+def _hash_link(before: bytes, message: Message) -> bytes:
     return sha256(before + message.digest.encode()).digest()

@@ -38,7 +38,7 @@ from wick.messages import Part, TextPart, ToolResult
 
 logger = logging.getLogger(__name__)
 
-Ended = Literal["done", "failed", "unknown"]
+ToolOutcome = Literal["done", "failed", "unknown"]
 """How a use of a tool ended: `unknown` means that nobody can say whether it took effect."""
 
 
@@ -120,7 +120,7 @@ class Tool:
 
         Validators are run to check the arguments, and not applied: they may change what they are given.
         """
-        return self.arguments.validate(self.name, self._named(args))
+        return self.arguments.validate(self.name, self._apply_renames(args))
 
     def bind(self, args: Mapping[str, Any], checked: bytes = b"") -> Bound:
         """Run the validators on the arguments, once, and return the values with their JSON form.
@@ -128,11 +128,11 @@ class Tool:
         `checked` are the bytes of arguments that `validate` has returned, if there are any: a JSON Schema is not
         checked twice against the same data.
         """
-        args = self._named(args)
+        args = self._apply_renames(args)
         data = encoded(self.name, self.arguments.complete(args))
         return self.arguments.bind(self.name, data, args, checked=data == checked)
 
-    def _named(self, args: Mapping[str, Any]) -> Mapping[str, Any]:
+    def _apply_renames(self, args: Mapping[str, Any]) -> Mapping[str, Any]:
         if not isinstance(args, Mapping):
             raise InvalidArgs(f"{self.name}: the arguments must be a JSON object")
         return self._rename(dict(args)) if self.renames else args
@@ -176,7 +176,7 @@ class Tool:
 _IDENTITY = ("name", "origin", "aliases", "kind", "fn", "foreign", "idempotent", "read_only", "timeout")
 
 
-class Options(TypedDict, total=False):
+class ToolOptions(TypedDict, total=False):
     """What `tool` can be told about a function beyond the function itself."""
 
     name: str
@@ -193,15 +193,15 @@ class Options(TypedDict, total=False):
 
 
 @overload
-def tool(fn: Callable[..., Any], /, **options: Unpack[Options]) -> Tool: ...
+def tool(fn: Callable[..., Any], /, **options: Unpack[ToolOptions]) -> Tool: ...
 @overload
-def tool(**options: Unpack[Options]) -> Callable[[Callable[..., Any]], Tool]: ...
+def tool(**options: Unpack[ToolOptions]) -> Callable[[Callable[..., Any]], Tool]: ...
 def tool(fn: Callable[..., Any] | None = None, /, **options: Any) -> Tool | Callable[[Callable[..., Any]], Tool]:
     """Make a tool of a function: its name, docstring and type hints describe it."""
-    return partial(_make, **options) if fn is None else _make(fn, **options)
+    return partial(_make_tool, **options) if fn is None else _make_tool(fn, **options)
 
 
-def _make(
+def _make_tool(
     fn: Callable[..., Any],
     *,
     name: str = "",
@@ -296,7 +296,7 @@ def find_tool(name: str, tools: Mapping[str, Tool]) -> Tool | None:
     return known[0] if len(known) == 1 else None
 
 
-def no_such_tool(name: str, tools: Iterable[str]) -> str:
+def unknown_tool_error(name: str, tools: Iterable[str]) -> str:
     """What the model is told when it asks for a tool that is not there."""
     name, names = name[:100], list(tools)
     if not names:
@@ -309,62 +309,64 @@ def no_such_tool(name: str, tools: Iterable[str]) -> str:
 # -- using a tool ---------------------------------------------------------------------------------------------------
 
 
-async def use(tool: Tool, values: Mapping[str, Any], *context: object) -> tuple[ToolResult, Ended]:
+async def run_tool(tool: Tool, values: Mapping[str, Any], *context: object) -> tuple[ToolResult, ToolOutcome]:
     """Use a tool within its time limit. Whatever it does, there is a result, and the model can read it."""
-    work = _outcome(tool, values, context)
+    work = _call_tool(tool, values, context)
     if tool.timeout is None:
         return await work
     try:
-        outcome: tuple[ToolResult, Ended] = await run_with_timeout(tool.timeout, work, tool.name)
+        outcome: tuple[ToolResult, ToolOutcome] = await run_with_timeout(tool.timeout, work, tool.name)
     except TimeoutError as late:
         return ToolResult(error=f"{late}; whether it took effect is unknown"), "unknown"
     return outcome
 
 
-async def _outcome(tool: Tool, values: Mapping[str, Any], context: tuple[object, ...]) -> tuple[ToolResult, Ended]:
-    cancelled = _cancellations()
+async def _call_tool(
+    tool: Tool, values: Mapping[str, Any], context: tuple[object, ...]
+) -> tuple[ToolResult, ToolOutcome]:
+    cancelled = _count_cancellations()
     try:
         answer = await tool.call(values, *context)
     except Uncertain as error:
-        return ToolResult(error=_message(error)), "unknown"
+        return ToolResult(error=_error_text(error)), "unknown"
     except ToolError as error:
-        return _failed(tool, _message(error) or f"{tool.name} failed")
+        return _failure(tool, _error_text(error) or f"{tool.name} failed")
     except asyncio.CancelledError:
-        if _cancellations() > cancelled:
+        if _count_cancellations() > cancelled:
             raise
-        return _failed(tool, f"{tool.name} was cancelled from within")
+        return _failure(tool, f"{tool.name} was cancelled from within")
     except (Exception, SystemExit) as error:  # a tool that exits ends itself, not the agent
-        result, ended = _failed(tool, ": ".join(filter(None, (tool.name, type(error).__name__, _message(error)))))
+        result, ended = _failure(tool, ": ".join(filter(None, (tool.name, type(error).__name__, _error_text(error)))))
         result.exception = error
         return result, ended
-    return _result(tool, answer), "failed" if isinstance(answer, ToolResult) and answer.error else "done"
+    return _build_result(tool, answer), "failed" if isinstance(answer, ToolResult) and answer.error else "done"
 
 
-def _cancellations() -> int:
+def _count_cancellations() -> int:
     task = asyncio.current_task()
     return task.cancelling() if task else 0
 
 
-def _failed(tool: Tool, sentence: str) -> tuple[ToolResult, Ended]:
-    return ToolResult(error=_legible(_cut(sentence, tool.max_output))), "failed"
+def _failure(tool: Tool, sentence: str) -> tuple[ToolResult, ToolOutcome]:
+    return ToolResult(error=_replace_surrogates(_truncate(sentence, tool.max_output))), "failed"
 
 
-def _legible(text: str) -> str:
+def _replace_surrogates(text: str) -> str:
     return text.encode(errors="replace").decode()
 
 
-def _message(error: BaseException) -> str:
+def _error_text(error: BaseException) -> str:
     try:
         return str(error)
     except Exception:
         return "its message cannot be read"
 
 
-def _result(tool: Tool, answer: Any) -> ToolResult:
+def _build_result(tool: Tool, answer: Any) -> ToolResult:
     try:
-        output, data, parts = _told(answer)
+        output, data, parts = _convert_answer(answer)
         error = answer.error if isinstance(answer, ToolResult) else ""
-        short, error = _cut(output, tool.max_output), _legible(_cut(error, tool.max_output))
+        short, error = _truncate(output, tool.max_output), _replace_surrogates(_truncate(error, tool.max_output))
         short.encode()
     except Exception:  # too deep, NaN, half a character, or an object that fails when it is read
         what = f"{tool.name} returned a {type(answer).__name__}, which is not JSON data"
@@ -375,15 +377,15 @@ def _result(tool: Tool, answer: Any) -> ToolResult:
     return ToolResult(short, data=data, parts=parts)
 
 
-def _told(answer: Any) -> tuple[str, Any, tuple[Part, ...]]:
+def _convert_answer(answer: Any) -> tuple[str, Any, tuple[Part, ...]]:
     """The text that an answer comes to, and the data and parts that go with it."""
     if isinstance(answer, str) or answer is None:
         return answer or "", None, ()
     if isinstance(answer, ToolResult):
-        return answer.output, thaw(freeze(answer.data)), _parts(answer.parts)
+        return answer.output, thaw(freeze(answer.data)), _check_parts(answer.parts)
     parts = answer if isinstance(answer, list | tuple) else (answer,)
     if parts and isinstance(parts[0], Part):
-        texts = "\n".join(part.text for part in _parts(parts) if isinstance(part, TextPart))
+        texts = "\n".join(part.text for part in _check_parts(parts) if isinstance(part, TextPart))
         return texts, None, tuple(part for part in parts if not isinstance(part, TextPart))
     if isinstance(answer, Iterator):  # it may never end
         raise TypeError("an iterator is not JSON data")
@@ -394,13 +396,13 @@ def _told(answer: Any) -> tuple[str, Any, tuple[Part, ...]]:
     return json.dumps(data, ensure_ascii=False, allow_nan=False), data, ()
 
 
-def _parts(parts: Iterable[Any]) -> tuple[Part, ...]:
+def _check_parts(parts: Iterable[Any]) -> tuple[Part, ...]:
     if not all(isinstance(part, Part) for part in parts):
         raise TypeError("parts go with parts alone")
     return tuple(parts)
 
 
-def _cut(text: str, most: int | None) -> str:
+def _truncate(text: str, most: int | None) -> str:
     """A text that is too long, reduced to its head and its tail."""
     most = constants.TOOL_OUTPUT_CHARS if most is None else most
     if len(text) <= most:

@@ -69,19 +69,19 @@ class DispatchState:
                 self.show(event, emit)
 
 
-def difference(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
+def diff_values(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
     """What changed, key by key, as [before, after]; long values are shortened."""
     keys = [key for key in {**old, **new} if old.get(key) != new.get(key) or (key in old) != (key in new)]
-    return {key: _change(old.get(key), new.get(key)) for key in keys}
+    return {key: _diff_value(old.get(key), new.get(key)) for key in keys}
 
 
-def _change(old: Any, new: Any) -> Any:
+def _diff_value(old: Any, new: Any) -> Any:
     if isinstance(old, dict) and isinstance(new, dict):
-        return difference(old, new)
-    return [_short(old), _short(new)]
+        return diff_values(old, new)
+    return [_shorten(old), _shorten(new)]
 
 
-def _short(value: Any) -> Any:
+def _shorten(value: Any) -> Any:
     if isinstance(value, list | tuple) and value and not isinstance(value[0], str | int | float):
         return f"{len(value)} items"
     if value is None or isinstance(value, bool | int | float):

@@ -27,7 +27,7 @@ from wick import (  # fmt: skip
 )
 from wick.decisions import DECISIONS
 from wick.errors import HookError
-from wick.hook_checks import POSITIONS, Position, allowed
+from wick.hook_checks import POSITIONS, Position, allowed_decisions
 from wick.hooks import Next
 from wick.operations import OPERATIONS
 
@@ -50,7 +50,9 @@ def _possible(position: Position, operation: Kind, decision: type) -> bool:
 
 @pytest.mark.parametrize(("position", "operation"), POINTS)
 def test_the_table_of_decisions_is_the_rule(position: Position, operation: Kind) -> None:
-    assert set(allowed(position, operation.name)) == {d for d in DECISIONS if _possible(position, operation, d)}
+    assert set(allowed_decisions(position, operation.name)) == {
+        d for d in DECISIONS if _possible(position, operation, d)
+    }
 
 
 def _annotated(position: Position, returns: Any) -> Callable[..., Any]:

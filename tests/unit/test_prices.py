@@ -24,7 +24,7 @@ from wick.capabilities.fallback import Fallback
 from wick.capabilities.retry import Retry
 from wick.errors import ModelError, Paused, StoreError
 from wick.models.registry import ALIASES
-from wick.prices import Charge, price, total
+from wick.prices import Charge, price, total_price
 from wick.protocols import CallArgs, CallStart, Delta, Finish, Request, TextDelta, Usage
 
 MILLION = 1_000_000
@@ -107,12 +107,12 @@ def test_a_charge_survives_json(charge: Charge) -> None:
 def test_a_total_is_of_everything_or_not_known(charges: list[Charge]) -> None:
     prices = [charge.price for charge in charges]
     known = [price for price in prices if price is not None]
-    assert total(charges) == (sum(known, Decimal(0)) if len(known) == len(prices) else None)
+    assert total_price(charges) == (sum(known, Decimal(0)) if len(known) == len(prices) else None)
 
 
 def test_tokens_that_nobody_counted_are_not_free() -> None:
     assert Charge(GPT, Usage()).price is None
-    assert total([]) == 0
+    assert total_price([]) == 0
 
 
 # -- the price of a run ---------------------------------------------------------------------------------------------

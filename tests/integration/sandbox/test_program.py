@@ -18,7 +18,7 @@ from kit import call, calls, echoer, execute, result_of, results
 from wick import Agent, Scripted
 from wick._internal import aliases
 from wick.capabilities.executables import Executables
-from wick.program import CLAUDE, KIN, POINTS, SINGLE, Program, program
+from wick.program import CLAUDE_EVENTS, EQUIVALENT_EVENTS, POINTS, SINGLE_EVENTS, Program, program
 
 SOURCE = Path(wick.program.__file__)
 FORCE = """
@@ -78,7 +78,7 @@ def test_what_all_functions_match_is_told() -> None:
     assert json.loads(hook.described())["match"] == "execute|write_*|ls"
 
 
-@pytest.mark.parametrize("event", SINGLE)
+@pytest.mark.parametrize("event", SINGLE_EVENTS)
 def test_one_event_of_one_program_per_hook_is_its_type(event: str) -> None:
     hook = program()
     hook.on(event)(look)
@@ -299,7 +299,12 @@ def test_the_names_are_those_that_wick_knows() -> None:
     assert all(aliases.TOOLS[name] == tool for name, tool in wick.program.TOOLS.items())
     for tool, names in wick.program.ARGUMENTS.items():
         assert names.items() <= aliases.ARGUMENTS[tool].items()
-    assert all(aliases.POINTS[name] == kin[0] for kin in KIN[:4] for name in kin if name in (*SINGLE, *CLAUDE))
+    assert all(
+        aliases.POINTS[name] == kin[0]
+        for kin in EQUIVALENT_EVENTS[:4]
+        for name in kin
+        if name in (*SINGLE_EVENTS, *CLAUDE_EVENTS)
+    )
 
 
 # -- programs that really run ---------------------------------------------------------------------------------------

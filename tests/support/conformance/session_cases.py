@@ -64,7 +64,7 @@ async def test_a_conversation_goes_on_in_another_agent(store: Store) -> None:
 
 async def test_a_run_without_a_thread_gets_one_that_is_kept(store: Store) -> None:
     result = await agent(store, "Hi.").run("Hello")
-    assert result.thread is not None and result.thread.keeper is None, "nobody holds it any more"
+    assert result.thread is not None and result.thread.writer is None, "nobody holds it any more"
     assert len(await rows(store, result.thread.id)) == len(result.thread.entries)
 
 
@@ -394,8 +394,8 @@ async def test_who_lost_the_thread_cannot_write_it(store: Store) -> None:
     @tool
     async def sleep_long(run: Run) -> str:
         """Sleep."""
-        assert isinstance(run.thread.keeper, HeldThread)
-        await store.release("local", "th_1", run.thread.keeper.lease.fence)
+        assert isinstance(run.thread.writer, HeldThread)
+        await store.release("local", "th_1", run.thread.writer.lease.fence)
         await store.lease("local", "th_1", "another program", 30)
         return "woke up"
 
