@@ -43,24 +43,24 @@ SETTINGS = (
     "extra",
 )
 
-MAX_LOOPS = 16  # sets of rings kept for different parents
+MAX_LOOPS = 16  # cached loops of an agent, one for each set of inherited hooks
 
 Input = str | Message | Sequence[Message] | Messages
 
 
 class RunOptions(TypedDict, total=False):
-    """What a run can be given beside its input."""
+    """Options of a run."""
 
-    thread: Thread | str | None  # the conversation it belongs to, or its id where threads are kept; else a new one
-    user: str  # who asks
-    parent: Run | None  # the run that it is a part of: its guards hold, its user is asked
-    emit: Emit | None  # gets every event
-    without: Iterable[str]  # guards that a resumed run may go on without: an operator agrees
-    recipe: str  # the name of a recipe that says what is to be done; the input goes into it
+    thread: Thread | str | None  # the conversation, or the id of a stored one; default: a new thread
+    user: str  # the name of the user
+    parent: Run | None  # the parent run: its guards apply, its user answers questions
+    emit: Emit | None  # called with every event
+    without: Iterable[str]  # guards that a resumed run may lack, by an operator's decision
+    recipe: str  # name of a recipe for the instructions; the input fills it in
 
 
 class Agent:
-    """A model, tools and hooks, ready to run. It is not changed after construction; `with_…` makes a copy."""
+    """A model, tools and hooks, ready to run. It is immutable; the `with_…` methods return copies."""
 
     def __init__(
         self,
@@ -90,39 +90,39 @@ class Agent:
 
     @property
     def model(self) -> Model:
-        """The model; a name is looked up when it is first needed."""
+        """The model. A name is resolved on first use."""
         self._model = resolve(self._model)
         return self._model
 
     def _model_if_ready(self) -> Model | None:
-        """The model, unless finding it would hold up an event loop: `auto` waits for an Ollama that may not answer."""
+        """Return the model, or None if resolving it would block the event loop: `auto` probes for an Ollama server."""
         return None if _is_auto(self._model) and _in_event_loop() else self.model
 
     @property
     def capabilities(self) -> tuple[Capability, ...]:
-        """Its capabilities, those that every agent has among them."""
+        """Its capabilities, including the default ones."""
         return tuple(part for part in self._parts if isinstance(part, Capability))
 
     def with_hooks(self, *hooks: Hook | Capability) -> Agent:
-        """A copy of this agent with more hooks, inside those it has."""
+        """Return a copy of this agent with more hooks, inside its own."""
         return self._copy(self._given[0], (*self._given[1], *hooks))
 
     def with_tools(self, *tools: Tool | Callable[..., object]) -> Agent:
-        """A copy of this agent with more tools."""
+        """Return a copy of this agent with more tools."""
         return self._copy((*self._given[0], *tools), self._given[1])
 
     async def run(self, input: Input = "", **options: Unpack[RunOptions]) -> Result:
-        """Answer a text or messages; without any, take up `thread` where it was interrupted."""
+        """Answer a text or messages. Without input, resume the interrupted run of `thread`."""
         return await self._drive(self._create_run(input, **options))
 
     def run_sync(self, input: Input = "", **options: Unpack[RunOptions]) -> Result:
-        """Answer, in a program that is not async."""
+        """Run to completion from synchronous code."""
         if _in_event_loop():
             raise ConfigError("run_sync cannot be used inside an event loop; use `await agent.run(…)` there")
         return asyncio.run(self.run(input, **options))
 
     def stream(self, input: Input = "", **options: Unpack[RunOptions]) -> Stream:
-        """Answer, and see every event of the run as it happens."""
+        """Return a stream of the run's events."""
         return Stream(self, self._create_run(input, **options))
 
     def _copy(self, tools: tuple[Any, ...], hooks: tuple[Any, ...]) -> Agent:
@@ -147,19 +147,19 @@ class Agent:
         without: Iterable[str] = (),
         recipe: str = "",
     ) -> Run:
-        """A run, ready to go. Under a parent it asks the parent's user and is under all of its guards."""
+        """Create a run. A child run asks the parent's user and obeys all of the parent's guards."""
         if not isinstance(thread, Thread | str | None):
-            raise ConfigError(f"thread= takes a Thread, or the id of one that is kept, not {thread!r}")
+            raise ConfigError(f"thread= takes a Thread, or the id of a stored one, not {thread!r}")
         if isinstance(thread, str) and not self._session_capabilities:
-            raise ConfigError(f"thread={thread!r} needs a place where threads are kept: hooks=[Sessions(…)]")
+            raise ConfigError(f"thread={thread!r} needs a store of threads: hooks=[Sessions(…)]")
         if recipe and not any(part.name == "recipes" for part in self._parts):
-            raise ConfigError(f"recipe={recipe!r} needs a place where recipes are: hooks=[Recipes()]")
+            raise ConfigError(f"recipe={recipe!r} needs a source of recipes: hooks=[Recipes()]")
         parent = _find_parent(parent, find_run())
         run = Run(
             agent=self.name,
             input=_as_messages(input),
             thread=thread if isinstance(thread, Thread) else Thread(thread or ""),
-            model=self._model_if_ready(),  # type: ignore[arg-type]  # found before anything is done with it
+            model=self._model_if_ready(),  # type: ignore[arg-type]  # `_run_loop` resolves it
             system=self.system,
             tools={tool.name: tool for tool in self.tools},
             settings=thaw(self.settings),
@@ -179,7 +179,7 @@ class Agent:
         return run
 
     def _loop_under(self, parent: Run | None) -> Loop:
-        """The rings of a run: this agent's, inside those that its parent hands down."""
+        """Return the loop of a run: this agent's rings inside the inherited ones of its parent."""
         inherited = parent.loop.inherited if parent is not None else ()
         if inherited not in self._loops:
             if len(self._loops) >= MAX_LOOPS:
@@ -188,11 +188,11 @@ class Agent:
         return self._loops[inherited]
 
     async def _drive(self, run: Run) -> Result:
-        """The one way a run goes, and the one place where it ends."""
+        """Open the sessions of a run, execute it, and emit its terminal event. All runs go through here."""
         try:
-            async with AsyncExitStack() as held:
+            async with AsyncExitStack() as sessions:
                 for part in self._session_capabilities:
-                    await held.enter_async_context(part.session(run))
+                    await sessions.enter_async_context(part.session(run))
                 if self._session_capabilities:
                     _resume(run)
                     await run_log.fetch_initial_input(run)
@@ -204,15 +204,15 @@ class Agent:
             run_log.emit_terminal_event(run)
 
     async def _run_loop(self, run: Run) -> Result:
-        words = [*run.input]
+        input = [*run.input]
         try:
             if run.model is None:
                 run.model = await in_thread(lambda: self.model, "finding a model")
             result = await run.loop.run(run)
         except Paused as pause:
-            result = await run_log.pause_run(run, f"paused: {pause}", words)
+            result = await run_log.pause_run(run, f"paused: {pause}", input)
             if run.parent is not None:
-                raise  # a question to a child waits for the user of the root run
+                raise  # the root run pauses, too, because its user must answer
             return result
         except Exception as error:
             await run_log.close_run(run, "failed", "error", error)
@@ -224,7 +224,7 @@ class Agent:
 
 
 class Stream:
-    """The events of a run, as they happen, once. `run` can be sent messages; `result` is what it came to."""
+    """The events of a run, to iterate once. Send messages to `run`; `result` is set at the end."""
 
     def __init__(self, agent: Agent, run: Run) -> None:
         self.run = run
@@ -235,11 +235,11 @@ class Stream:
 
     @property
     def result(self) -> Result | None:
-        """What the run came to, however it ended; None while it goes on."""
+        """The result of the run, whatever its outcome; None while it is running."""
         return self.run.progress.result
 
     async def finish(self) -> Result:
-        """See the run through without reading its events here; who was given as `emit` gets them."""
+        """Execute the run without reading its events here. An `emit` callback still gets them."""
         if self._read:
             raise ConfigError("this stream is being read; its result is there when it has ended")
         self._read, self.run.emitter = True, self._above
@@ -250,7 +250,7 @@ class Stream:
             raise ConfigError("a stream can be read once; start another run, or read the thread")
         self._read, events = True, self._events
         task = asyncio.create_task(self._drive(), name=self.run.id)
-        task.add_done_callback(events.wake)  # a hook may have taken the last event away
+        task.add_done_callback(events.wake)  # in case no terminal event arrives
         try:
             while events.waiting or not task.done():
                 while events.waiting:
@@ -266,19 +266,19 @@ class Stream:
         try:
             await self._agent._drive(self.run)
         except (Exception, Paused):
-            """The stream's last event has told of it."""
+            """Ignore the error: the terminal event has reported it."""
 
 
 class _EventQueue:
-    """What a run has said and nobody has read yet. It knows nothing of the run, so that neither keeps the other."""
+    """A queue of unread events. It does not refer to the run, to avoid a reference cycle."""
 
     def __init__(self, above: Emit | None) -> None:
         self.waiting: deque[Event] = deque()
         self._parent_emit = above
-        self._reader: asyncio.Future[None] | None = None  # waits for news
+        self._reader: asyncio.Future[None] | None = None  # set when an event arrives
 
     def put(self, event: Event) -> None:
-        self.waiting.append(event)  # first, for whoever else watches may fail
+        self.waiting.append(event)  # first, because the other callback may raise
         self.wake()
         if self._parent_emit is not None:
             self._parent_emit(event)
@@ -293,9 +293,9 @@ class _EventQueue:
 
 
 def _find_parent(given: Run | None, found: Run | None) -> Run | None:
-    """Return the run that a new one is a child of: the one whose tool starts it, or one below that.
+    """Return the parent of a new run: the run whose tool starts it, or a descendant given as `parent=`.
 
-    An agent that a tool runs is under the guards of that run, whether the tool passes `parent=` or not.
+    An agent started by a tool obeys the guards of the tool's run, with or without `parent=`.
     """
     if given is None or found is None:
         return given or found
@@ -308,7 +308,7 @@ def _find_parent(given: Run | None, found: Run | None) -> Run | None:
 
 
 def _has_session(part: Capability) -> bool:
-    """Whether a capability opens the threads of runs."""
+    """Return True if a capability overrides `session`."""
     return type(part).session is not Capability.session
 
 
@@ -345,14 +345,14 @@ def _as_messages(input: Input) -> list[Message]:
     return [*Messages(input).validate()]
 
 
-def _as_tuple(what: str, given: Iterable[Any]) -> tuple[Any, ...]:
+def _as_tuple(name: str, given: Iterable[Any]) -> tuple[Any, ...]:
     if not isinstance(given, Iterable):
-        raise ConfigError(f"{what}= takes a list, also of one: {what}=[{getattr(given, '__name__', '…')}]")
+        raise ConfigError(f"{name}= takes a list, also of one: {name}=[{getattr(given, '__name__', '…')}]")
     return tuple(given)
 
 
 def _with_defaults(hooks: Iterable[Hook | Capability]) -> tuple[Hook | Capability, ...]:
-    """The hooks an agent was given, inside those every agent has, unless it was given one of the same name."""
+    """Return the default hooks, except those replaced by name, followed by the given hooks."""
     for item in hooks:
         if not isinstance(item, Hook | Capability):
             raise ConfigError(
@@ -380,7 +380,7 @@ def _collect_tools(given: Iterable[Any], parts: Iterable[Hook | Capability]) -> 
     tools = [item if isinstance(item, Tool) else tool(item) for item in given]
     tools += [item for part in parts if isinstance(part, Capability) for item in part.tools()]
     _check_distinct("tools", [item.name for item in tools])
-    described = [item.schema for item in tools]  # what cannot be described is an error here, not in the middle of a run
+    described = [item.schema for item in tools]  # raises here, not during a run, if a signature is invalid
     return tuple(tools) if described else ()
 
 
@@ -391,7 +391,7 @@ def _check_distinct(what: str, names: Sequence[str]) -> None:
 
 
 def _check_matches(hooks: Iterable[Hook], tools: Sequence[Tool], parts: Iterable[Hook | Capability]) -> None:
-    """Refuse a `match` with a misspelt name, and a guard that no tool is matched by: it would guard nothing."""
+    """Refuse a `match` with a misspelt name, and a guard that matches no tool."""
     names = {name for tool in tools for name in tool.names}
     foreign = [name for part in parts for name in (part.tools if isinstance(part, Hook) else part.foreign_tools())]
     foreign += [name for hook in hooks for name in hook.tools]
@@ -402,7 +402,7 @@ def _check_matches(hooks: Iterable[Hook], tools: Sequence[Tool], parts: Iterable
         strange = [pattern for pattern in lost if not any(fnmatchcase(name, pattern) for name in TOOL_NAMES)]
         if hook.position == "guard" and lost and len(lost) == len(wanted):
             strange = strange or lost
-        elif hook.position != "guard":  # one that never matches does no harm, unless it is a typing error
+        elif hook.position != "guard":  # other hooks may match no tool, unless the name is misspelt
             strange = [
                 pattern for pattern in strange if hook.operation is ToolUse and _closest_names(pattern, names, kinds)
             ]
@@ -426,12 +426,12 @@ def _is_known_pattern(pattern: str, names: set[str], kinds: set[str], foreign: I
 
 
 def _literal_prefix(pattern: str) -> str:
-    """Return what a pattern begins with, up to its first wildcard."""
+    """Return the part of a pattern before its first wildcard."""
     return re.split(r"[*?\[]", pattern, maxsplit=1)[0]
 
 
 def _closest_names(pattern: str, names: set[str], kinds: set[str]) -> list[str]:
-    """Return the name or kind that was probably meant."""
+    """Return the name or kind that is most similar to a pattern."""
     return get_close_matches(pattern, [*sorted(names), *(f"kind:{kind}" for kind in sorted(kinds))], n=1)
 
 
@@ -447,7 +447,7 @@ def _describe_unmatched(patterns: Sequence[str], names: set[str], kinds: set[str
 
 
 def _resume(run: Run) -> None:
-    """A run without input takes up the one that was interrupted, under its id and all of its guards."""
+    """Resume the interrupted run of the thread, with its id and guards, if this run has no input."""
     opened = run.thread.open_run
     if run.input or opened is None or run.thread.busy:
         return
@@ -466,7 +466,7 @@ def _resume(run: Run) -> None:
 
 
 def _restore_usage(run: Run, opened: Mapping[str, Any]) -> None:
-    """What a run had used before it was interrupted; of one that was killed, nobody knows all of it."""
+    """Restore the usage of a resumed run from the log. It is incomplete if the process was killed."""
     ends = [
         entry.data
         for entry in run.thread.effective_entries()
@@ -479,12 +479,14 @@ def _restore_usage(run: Run, opened: Mapping[str, Any]) -> None:
     except (LookupError, TypeError, ValueError) as error:
         raise StoreError(f"what run {run.id} of thread {run.thread.id} has used cannot be read: {error}") from None
     run.progress.usage, run.progress.logged_charges = usage, len(charges)
-    lost = [] if "usage" in opened and usage == counted else [Charge("", Usage())]  # it has no price, nor has the run
+    lost = (
+        [] if "usage" in opened and usage == counted else [Charge("", Usage())]
+    )  # a charge without a price: the total is unknown
     run.progress.charges = charges + lost
 
 
 def _child_emitter(parent: Run, emit: Emit | None) -> Emit | None:
-    """A child's events go to whoever watches its parent; that it has ended is not the parent's end."""
+    """Return the emitter of a child run: its parent's, without terminal events."""
     above = parent.emitter
     if emit is not None or above is None:
         return emit

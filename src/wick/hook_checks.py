@@ -1,4 +1,4 @@
-"""Checks at registration: a hook that cannot work is refused when it is made, with what was expected."""
+"""Checks at registration: refuse a hook that cannot work, and print the expected and the actual signature."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _PARAMETERS = {"run": "run: Run", "step": "step: Step", "model_call": "call: Mod
 
 
 class RegisteredHook(Protocol):
-    """What these checks look at: a hook."""
+    """The attributes of a hook that the checks read."""
 
     @property
     def fn(self) -> Callable[..., Any]: ...
@@ -50,18 +50,18 @@ def _decisions_at(position: Position, operation: type[Operation[Any]]) -> tuple[
 
 
 _BY_POINT = {(position, op.name): _decisions_at(position, op) for position in POSITIONS for op in OPERATIONS}
-for _position in POSITIONS:  # a hook at all four may say what one of them allows; the operation at hand decides
+for _position in POSITIONS:  # a hook of `Operation` may return any of these; the concrete operation decides
     _every = {decision for op in OPERATIONS for decision in _BY_POINT[_position, op.name]}
     _BY_POINT[_position, Operation.name] = tuple(_every)
 
 
 def allowed_decisions(position: Position, operation: str) -> tuple[type, ...]:
-    """The decisions that can be made at a point."""
+    """Return the decisions that a hook may return at a point."""
     return _BY_POINT[position, operation]
 
 
 def check_hook(hook: RegisteredHook) -> None:
-    """Refuse a hook that cannot work."""
+    """Raise a HookError if a hook cannot work."""
     for problem in (
         _check_operation,
         _check_options,
@@ -79,7 +79,7 @@ def check_hook(hook: RegisteredHook) -> None:
 def _check_operation(hook: RegisteredHook) -> str:
     if hook.operation in (*OPERATIONS, Operation):
         return ""
-    return f"a hook stands at Run, Step, ModelCall, ToolUse or Operation, not at {hook.operation!r}"
+    return f"a hook is for Run, Step, ModelCall, ToolUse or Operation, not for {hook.operation!r}"
 
 
 def _check_options(hook: RegisteredHook) -> str:
@@ -104,7 +104,7 @@ def _check_callable(hook: RegisteredHook) -> str:
     if inspect.isgeneratorfunction(hook.fn) or inspect.isasyncgenfunction(hook.fn):
         return f"the hook {hook.name!r} is a generator; a hook returns its decision and yields nothing"
     if hook.position == "wrap" and inspect.isfunction(hook.fn) and not inspect.iscoroutinefunction(hook.fn):
-        return f"the hook {hook.name!r} stands around an operation, so it must be async"
+        return f"the hook {hook.name!r} wraps an operation, so it must be async"
     return ""
 
 
@@ -121,7 +121,8 @@ def _check_annotation(hook: RegisteredHook) -> str:
     kind = hints.get(names[0]) if names else None
     if not inspect.isclass(kind) or not issubclass(kind, Operation) or issubclass(hook.operation, kind):
         return ""
-    return f"the hook {hook.name!r} expects a {kind.__name__}, but {_point_name(hook)} gives it a {hook.operation.__name__}"
+    expected, given = kind.__name__, hook.operation.__name__
+    return f"the hook {hook.name!r} expects a {expected}, but {_point_name(hook)} gives it a {given}"
 
 
 def _check_decisions(hook: RegisteredHook) -> str:
@@ -137,7 +138,7 @@ def _check_decisions(hook: RegisteredHook) -> str:
 
 
 def _argument_names(hook: RegisteredHook) -> list[str] | None:
-    """The names of the arguments that the dispatcher fills, without `self`; None if anything goes."""
+    """Return the names of the positional arguments without `self`, or None if any number is accepted."""
     try:
         parameters = list(inspect.signature(hook.fn).parameters.values())
     except (TypeError, ValueError):
@@ -153,7 +154,7 @@ def _argument_names(hook: RegisteredHook) -> list[str] | None:
 
 
 def _resolve_hints(fn: Callable[..., Any]) -> dict[str, Any]:
-    """The annotations that can be resolved; what cannot is checked when the hook answers."""
+    """Return the annotations that can be resolved. Other answers are checked when the hook returns."""
     try:
         return typing.get_type_hints(fn)
     except Exception:
@@ -174,7 +175,7 @@ def _expected_signature(hook: RegisteredHook) -> str:
     operation = getattr(hook.operation, "name", "")
     first = _PARAMETERS.get(operation, "op: Operation")
     result = " | ".join(d.__name__ for d in _BY_POINT.get((hook.position, operation), (Block,)))
-    more, result = (", next", f"<what next gave> | {result}") if hook.position == "wrap" else ("", f"{result} | None")
+    more, result = (", next", f"<result of next> | {result}") if hook.position == "wrap" else ("", f"{result} | None")
     name = hook.name if hook.name.isidentifier() else "hook"
     return f"async def {name}({first}{more}) -> {result}"
 

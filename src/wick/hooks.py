@@ -1,14 +1,14 @@
-"""Where you can intervene: before an operation, around it, after it, or at its gate.
+"""Hooks: functions that run before, around or after an operation, or guard its gate.
 
-Hooks nest like the rings of an onion. The first hook is the outermost ring: it is
-the first to see an operation begin, the last to see it end, and has the last word.
+Hooks nest like the rings of an onion. The first hook is the outermost ring: it runs
+first on the way in and last on the way out, so its decision is final.
 
     @guard(ToolUse, match="execute")
     async def no_deletes(use: ToolUse) -> Block | None:
         if "rm -rf" in use.args["command"]:
             return Block("that would delete everything")
 
-How the rings are called, and what happens at the gate inside them, is `wick.onion`.
+`wick.onion` calls the rings and the gate inside them.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ R = TypeVar("R", covariant=True)
 
 
 class Next(Protocol[R]):
-    """What a wrap calls to go on, with the operation or a changed copy of it; its result is the operation's."""
+    """The `next` of a wrap: performs the operation, or a changed copy of it, and returns its result."""
 
     def __call__(self, op: Any, /) -> Awaitable[R]: ...
 
@@ -45,7 +45,7 @@ OnError = Literal["fail", "log"]
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Hook:
-    """A function that stands at one point of the loop."""
+    """A function registered at one point of the loop."""
 
     fn: Callable[..., Any] = field(repr=False)
     operation: type[Operation[Any]]
@@ -58,7 +58,7 @@ class Hook:
     inherit: bool = False
     hold: bool = False
     shadow: bool = False
-    tools: tuple[str, ...] = ()  # names or patterns of tools that it brings when a run begins
+    tools: tuple[str, ...] = ()  # names or patterns of tools that it adds when a run starts
     owner: Any = field(default=None, repr=False)
     matches: Callable[[Operation[Any]], bool] = field(init=False, repr=False)
 
@@ -69,16 +69,16 @@ class Hook:
             check_hook(self)
 
     def __call__(self, *args: Any) -> Any:
-        """The plain function, for tests."""
+        """Call the plain function, for tests."""
         return self.fn(*args)
 
     @property
     def point(self) -> str:
-        """The point's name in configuration, traces and executables: `before_tool_use`."""
+        """The name of the point in configuration, traces and hook programs, such as `before_tool_use`."""
         return f"{self.position}_{self.operation.name}"
 
     def __get__(self, owner: Any, kind: type | None = None) -> Hook:
-        """A hook that is a method is bound to its object, as methods are."""
+        """Bind a hook that is a method to its object, as Python binds methods."""
         if owner is None:
             return self
         return replace(self, fn=MethodType(self.fn, owner), name=f"{owner.name}.{self.name}", owner=owner)
@@ -88,7 +88,7 @@ def before(
     operation: type[Op], *, match: Match = None, priority: float = 0, timeout: float | None = None,
     on_error: OnError = "fail", inherit: bool = False, tools: str | Sequence[str] = (), name: str = "",
 ) -> Callable[[HookFunction[Op]], Hook]:  # fmt: skip
-    """Look at an operation before it happens: change it, or decide about it."""
+    """Register a hook that runs before an operation. It may change the operation or return a decision."""
     brings = (tools,) if isinstance(tools, str) else tuple(tools)
     return lambda fn: Hook(fn, operation, "before", name, match, priority, timeout, on_error, inherit, tools=brings)
 
@@ -97,7 +97,7 @@ def wrap(
     operation: type[Op], *, match: Match = None, priority: float = 0, timeout: float | None = None,
     on_error: OnError = "fail", name: str = "",
 ) -> Callable[[WrapFunction[Op]], Hook]:  # fmt: skip
-    """Stand around an operation: call `next` once, twice, with another operation, or not at all."""
+    """Register a hook around an operation. It calls `next` once, several times, with a changed copy, or not at all."""
     return lambda fn: Hook(fn, operation, "wrap", name, match, priority, timeout, on_error)
 
 
@@ -105,7 +105,7 @@ def after(
     operation: type[Op], *, match: Match = None, priority: float = 0, timeout: float | None = None,
     on_error: OnError = "fail", inherit: bool = False, hold: bool = False, name: str = "",
 ) -> Callable[[HookFunction[Op]], Hook]:  # fmt: skip
-    """Look at an operation and its result or error: change the result, or decide what it means."""
+    """Register a hook that runs after an operation. It may replace the result or error, or return a decision."""
     return lambda fn: Hook(fn, operation, "after", name, match, priority, timeout, on_error, inherit, hold)
 
 
@@ -113,7 +113,7 @@ def guard(
     operation: type[Op], *, match: Match = None, priority: float = 0, timeout: float = GUARD_SECONDS,
     shadow: bool = False, on_error: OnError = "fail", name: str = "",
 ) -> Callable[[HookFunction[Op]], Hook]:  # fmt: skip
-    """Have the last word on an operation: exactly as it will be done, after every other hook."""
+    """Register a guard. It runs after all other hooks and sees the sealed operation, exactly as it will run."""
     return lambda fn: Hook(fn, operation, "guard", name, match, priority, timeout, on_error, shadow=shadow)
 
 
@@ -121,7 +121,10 @@ _RANK = {"after": 0, "wrap": 1, "before": 2, "guard": 3}
 
 
 def order_rings(hooks: Iterable[Hook], operation: type[Operation[Any]]) -> list[Hook]:
-    """The hooks of an operation, outermost first: by priority, then as listed; a capability is one ring."""
+    """Return the hooks of an operation, outermost first.
+
+    Hooks are sorted by priority, then by position in the list. The hooks of a capability stay together.
+    """
     places: dict[Any, int] = {}
     order = []
     for number, hook in enumerate(hooks):
@@ -135,7 +138,7 @@ Match = str | Sequence[str] | Callable[[Any], bool] | None
 
 
 def parse_patterns(match: Match) -> tuple[str, ...]:
-    """The patterns of a match; none for a predicate."""
+    """Return the patterns of a match, or an empty tuple for a predicate."""
     if match is None or callable(match):
         return ()
     texts = [match] if isinstance(match, str) else list(match)
@@ -146,12 +149,12 @@ def parse_patterns(match: Match) -> tuple[str, ...]:
 
 
 def is_plain_name(pattern: str) -> bool:
-    """Whether a pattern is the plain name of one tool."""
+    """Return True if a pattern is a tool name without wildcards."""
     return not pattern.startswith("kind:") and not any(sign in pattern for sign in "*?[")
 
 
 def compile_match(match: Match) -> Callable[[Any], bool]:
-    """The test that a match stands for."""
+    """Compile a match into a predicate of operations."""
     if match is None:
         return lambda op: True
     if callable(match):

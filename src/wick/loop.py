@@ -1,11 +1,11 @@
-"""The agent loop: a skeleton of hook points.
+"""The agent loop: four nested operations, each wrapped in rings of hooks.
 
     run                             before  wrap  after  guard
-    └─ step, until one says Stop    before  wrap  after  guard
+    └─ step, until the first Stop   before  wrap  after  guard
        ├─ model call                before  wrap  after  guard
-       └─ tool uses, side by side   before  wrap  after  guard
+       └─ tool uses, in parallel    before  wrap  after  guard
 
-Everything else an agent does is a hook: see `wick.capabilities`.
+Everything else an agent does is a hook; see `wick.capabilities`.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from wick.tools import run_tool as use_tool
 
 
 class Loop:
-    """Four operations, each in its rings of hooks."""
+    """The four operations of an agent, each wrapped in its rings of hooks."""
 
     def __init__(self, hooks: Sequence[Hook]) -> None:
         self.hooks, self.guards = tuple(hooks), MappingProxyType(collect_guards(hooks))
-        self.inherited = tuple(hook for hook in hooks if hook.inherit)  # handed down to children
+        self.inherited = tuple(hook for hook in hooks if hook.inherit)  # child runs get these too
         self.run = build_onion(hooks, Run, _run)
         self.step = build_onion(hooks, Step, _step)
         self.call_model = build_onion(hooks, ModelCall, _call_model)
@@ -41,7 +41,7 @@ class Loop:
 
     def __setattr__(self, name: str, value: object) -> None:
         if hasattr(self, name):
-            raise Sealed(f"the rings of a run cannot be changed, and {name!r} is one of them")
+            raise Sealed(f"the rings of a run cannot be changed: {name!r} is already set")
         object.__setattr__(self, name, value)
 
 
@@ -59,10 +59,10 @@ async def _run(sealed: Run) -> Result:
 
 async def _step(step: Step) -> Stop | Continue:
     run = step.run
-    # A run that was interrupted takes up where it left; what an earlier attempt has answered is not used again.
+    # A resumed run starts with its pending calls. Calls that an earlier attempt has answered do not run again.
     calls: Sequence[ToolCall] = [call for call in step.pending if run.thread.is_waiting_for(call)]
     if run.stopping and not calls:
-        return run.stopping  # a Stop stands, also when a wrap tries the step again
+        return run.stopping  # a Stop is final, also if a wrap retries the step
     if not calls:
         call = ModelCall(run, run.model, run.system, [*run.thread.messages], [*run.tools.values()], thaw(run.settings))
         run_log.emit_model_start(call, step.number)
@@ -84,12 +84,12 @@ async def _use_tools(run: Run, calls: Sequence[ToolCall]) -> None:
             await tool.prepare(call.args)
     uses = [_create_tool_use(run, call, turns, number) for number, call in enumerate(calls)]
     failures = await side_by_side([_answer_call(use) for use in uses], [call.name for call in calls])
-    if failures:  # what failed is worse than what waits
+    if failures:  # an error takes precedence over a pause
         raise next((failure for failure in failures if isinstance(failure, Exception)), failures[0])
 
 
 async def _answer_call(use: ToolUse) -> None:
-    """Use a tool and log what it came to, whatever becomes of the others."""
+    """Use a tool and log its result, independently of the parallel calls."""
     try:
         run_log.emit_tool_start(use)
         await run_log.record_tool_result(use, await use.run.loop.use_tool(use))
@@ -111,7 +111,7 @@ async def _call_model(call: ModelCall) -> Message:
                 run_log.emit_delta(call, delta)
     finally:
         call.state.usage = reply.usage
-        if reply.finish or reply.usage.total_tokens:  # a server that never began an answer has charged nothing
+        if reply.finish or reply.usage.total_tokens:  # without a reply there is nothing to pay for
             call.charge(reply.usage)
     message = reply.message()
     if reply.withheld:
@@ -125,13 +125,13 @@ async def _use_tool(use: ToolUse) -> ToolResult:
     if refusal := await run_log.record_intent(use):
         return use.blocked_result(refusal)
     attempt = use.attempt
-    with run_context(use.run):  # an agent that the tool runs is a child of this run
-        result, fate = await use_tool(use.bound, use.values or {}, use, use.run)
-    run_log.record_tool_end(use, attempt, result, fate)
-    said = use.coerce_result(result)
+    with run_context(use.run):  # an agent started by the tool becomes a child of this run
+        result, outcome = await use_tool(use.bound, use.values or {}, use, use.run)
+    run_log.record_tool_end(use, attempt, result, outcome)
+    answer = use.coerce_result(result)
     if use.state.holds:
-        use.state.reply = use.snapshot_result(said)[1]
-    return said
+        use.state.reply = use.snapshot_result(answer)[1]
+    return answer
 
 
 def _stop_after_reply(call: ModelCall) -> Stop:
@@ -140,7 +140,7 @@ def _stop_after_reply(call: ModelCall) -> Stop:
 
 
 def _create_tool_use(run: Run, call: ToolCall, turns: Turns, number: int) -> ToolUse:
-    """A call, ready for its hooks; one that cannot be made at all says why."""
+    """Create the tool use of a call. `state.invalid` says why a call cannot run."""
     use = ToolUse(run, call, find_tool(call.name, run.tools), {**call.args}, turns, number)
     if use.tool is None:
         use.state.invalid = unknown_tool_error(call.name, run.tools)

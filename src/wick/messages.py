@@ -1,4 +1,4 @@
-"""What is said: messages, the tool calls they carry, and the chain they form."""
+"""Messages, their parts and tool calls, and the immutable chain `Messages`."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ ROLES: tuple[Role, ...] = get_args(Role)
 USER_ROLES: tuple[Role, ...] = ("user", "system")
 
 _T = TypeVar("_T")
-_set = object.__setattr__  # how frozen data fills itself
+_set = object.__setattr__  # sets fields of frozen dataclasses
 _dumps = json.JSONEncoder(ensure_ascii=False).encode
 
 
 class _Data:
-    """Data with slots: its texts can be sent, its lists are tuples, and its JSON has no unknown keys."""
+    """Base of the message dataclasses: texts are valid UTF-8, lists become tuples, unknown JSON keys are refused."""
 
     __slots__ = ()
-    __match_args__: ClassVar[tuple[str, ...]]  # what a dataclass is made of
+    __match_args__: ClassVar[tuple[str, ...]]  # the field names of the dataclass
     __pydantic_config__: ClassVar[Any] = {"extra": "forbid"}
 
     def __post_init__(self) -> None:
@@ -57,12 +57,12 @@ def _normalize_fields(data: _Data, names: tuple[str, ...], values: tuple[Any, ..
 
 @cache
 def _fields(kind: Any) -> tuple[tuple[str, ...], Callable[[_Data], tuple[Any, ...]]]:
-    """The fields of a kind of data, and what reads them all at once."""
+    """Return the field names of a class, and a function that reads all of them."""
     return kind.__match_args__, attrgetter(*kind.__match_args__)
 
 
 def _repair_surrogates(text: str) -> str:
-    """The text as UTF-8 can say it: two halves of a character are joined, a lone half is replaced."""
+    """Return a text that UTF-8 can encode: surrogate pairs are joined, lone surrogates replaced."""
     try:
         text.encode()
         return text
@@ -92,14 +92,14 @@ class _Media(_Data):
 
 @dataclass(frozen=True, slots=True)
 class ImagePart(_Media):
-    """A picture in a message: where it is, or its bytes in base64."""
+    """An image in a message: a URL, or its bytes in base64."""
 
     type: Literal["image"] = field(default="image", repr=False)
 
 
 @dataclass(frozen=True, slots=True)
 class FilePart(_Media):
-    """A file in a message: where it is, or its bytes in base64."""
+    """A file in a message: a URL, or its bytes in base64."""
 
     name: str = ""
     type: Literal["file"] = field(default="file", repr=False)
@@ -111,7 +111,7 @@ _Parts = tuple[Annotated[Part, Field(discriminator="type")], ...]
 
 @dataclass(frozen=True, slots=True)
 class Reasoning(_Data):
-    """What a model thought, with its provider's opaque signature."""
+    """The reasoning of a model, with the provider's opaque signature."""
 
     text: str = ""
     signature: str = ""
@@ -119,7 +119,7 @@ class Reasoning(_Data):
 
 
 def _part_to_json(data: _Data) -> dict[str, Any]:
-    """The JSON of a part or a reasoning: what is set, and the text of a text part even if it is empty."""
+    """Return a part or reasoning as JSON, without empty fields, except the text of a text part."""
     names = sorted(data.__match_args__, key="type".__ne__)  # the type comes first
     return {name: value for name in names if (value := getattr(data, name)) or isinstance(data, TextPart)}
 
@@ -130,9 +130,9 @@ def _refuse_raw(value: object) -> NoReturn:
 
 @dataclass(frozen=True, slots=True)
 class ToolCall(_Data):
-    """The model asks for a tool. It is data; performing it is a `ToolUse`.
+    """A model's request to use a tool. A `ToolUse` performs it.
 
-    `raw` holds the arguments as the model wrote them, `invalid` says why they could not be read.
+    `raw` has the arguments as the model wrote them. `invalid` says why they could not be parsed.
     """
 
     id: str
@@ -152,7 +152,7 @@ class ToolCall(_Data):
 
     @property
     def raw_args(self) -> str:
-        """The arguments as JSON, in the model's own spelling where it is known."""
+        """The arguments as JSON text, as the model wrote them if known."""
         return self.raw or _dumps(self.args)
 
     def to_json(self) -> dict[str, Any]:
@@ -166,7 +166,7 @@ class ToolCall(_Data):
 
 @dataclass(slots=True)
 class ToolResult(_Data):
-    """What a tool answered; `error` is set when it failed or was blocked, `exception` when it crashed."""
+    """The result of a tool. `error` is set if it failed or was blocked, `exception` if it crashed."""
 
     output: str = ""
     error: str = ""
@@ -174,14 +174,14 @@ class ToolResult(_Data):
     parts: _Parts = ()
     tool_call_id: str = ""
     name: str = ""
-    exception: Any = field(default=None, init=False, compare=False, repr=False)  # that the tool raised; never stored
+    exception: Any = field(default=None, init=False, compare=False, repr=False)  # raised by the tool; never stored
 
     def __post_init__(self) -> None:
         self.parts = tuple(self.parts)
 
     @property
     def text(self) -> str:
-        """What the model reads."""
+        """The text for the model."""
         return self.error or self.output
 
     def to_json(self) -> dict[str, Any]:
@@ -198,11 +198,11 @@ class ToolResult(_Data):
 
 @dataclass(frozen=True, slots=True)
 class Message(_Data):
-    """One entry of a conversation.
+    """One message of a conversation.
 
-    `name` says which tool a tool message comes from, or which hook put a message into the conversation;
-    the user's own words have none. `failed` says that a tool message tells of an error. `cache` keeps what is derived
-    from the message, such as its bytes on the wire.
+    `name` is the tool of a tool message, or the hook that added a message. Messages of the user have none.
+    `failed` marks a tool message that reports an error. `cache` has data derived from the message, such as
+    its bytes on the wire.
     """
 
     role: Role
@@ -228,7 +228,7 @@ class Message(_Data):
 
     @property
     def text(self) -> str:
-        """The text of the content, without pictures and files."""
+        """The text of the content, without images and files."""
         if isinstance(self.content, str):
             return self.content
         return "\n".join(part.text for part in self.content if isinstance(part, TextPart))
@@ -242,7 +242,7 @@ class Message(_Data):
 
     @property
     def tokens(self) -> int:
-        """About what the message costs to send, computed once."""
+        """The estimated number of tokens, computed once."""
         if "tokens" not in self.cache:
             texts = [self.text, *(call.raw_args for call in self.tool_calls)]
             media = 0 if isinstance(self.content, str) else sum(isinstance(part, _Media) for part in self.content)
@@ -271,34 +271,34 @@ def _check_each(name: str, items: object, kind: Any) -> None:
 
 
 def system(text: str) -> Message:
-    """What the model is told to be."""
+    """Return a system message."""
     return Message("system", text)
 
 
 def user(content: str | Sequence[Part]) -> Message:
-    """What the user says."""
+    """Return a user message."""
     return Message("user", content if isinstance(content, str) else tuple(content))
 
 
 def assistant(text: str = "", *calls: ToolCall, reasoning: Sequence[Reasoning] = ()) -> Message:
-    """What the model says, and the tools it asks for."""
+    """Return an assistant message with optional tool calls."""
     return Message("assistant", text, calls, reasoning=tuple(reasoning))
 
 
 def tool_message(call_id: str, name: str, output: str) -> Message:
-    """What a tool call came to."""
+    """Return the message with the output of a tool call."""
     return Message("tool", output, tool_call_id=call_id, name=name)
 
 
 def result_message(call: ToolCall, result: ToolResult) -> Message:
-    """The message that tells the model what its tool call came to."""
+    """Return the message with the result of a tool call, for the model."""
     text = [TextPart(result.text)] if result.text else []
     content = (*text, *result.parts) if result.parts else result.text
     return Message("tool", content, tool_call_id=call.id, name=call.name, failed=bool(result.error))
 
 
 class Messages(Sequence[Message]):
-    """A chain of messages. It never changes: what adds to it returns a new chain."""
+    """An immutable chain of messages. Methods that add messages return a new chain."""
 
     __slots__ = ("_items",)
     _items: list[Message]
@@ -311,7 +311,7 @@ class Messages(Sequence[Message]):
 
     @classmethod
     def view(cls, items: list[Message]) -> Messages:
-        """The chain that a list holds, now and later: the list is shared, not copied."""
+        """Return a live view of a list of messages, without a copy."""
         chain = cls.__new__(cls)
         chain._items = items
         return chain
@@ -379,7 +379,7 @@ class Messages(Sequence[Message]):
         return self._items[-1].text if self._items else ""
 
     def validate(self) -> Messages:
-        """This chain, if a model can be asked with it; a MessageError says which message is wrong and why."""
+        """Return this chain if it is a valid conversation; else raise a MessageError."""
         for index, message in enumerate(self._items):
             if problem := _find_problem(message):
                 raise MessageError(f"message {index} is not valid: {problem}")
@@ -387,7 +387,7 @@ class Messages(Sequence[Message]):
         return self
 
     def validate_user_input(self) -> Messages:
-        """This chain, if somebody outside may send it; a MessageError says which message is wrong and why."""
+        """Return this chain if a client may send it; else raise a MessageError."""
         if not self._items:
             raise MessageError("there is no message; send at least one")
         for index, message in enumerate(self._items):
@@ -399,7 +399,7 @@ class Messages(Sequence[Message]):
         return sum(message.tokens for message in self._items)
 
     def pretty(self) -> str:
-        """The conversation as people read it."""
+        """Return the conversation as readable text."""
         return "\n\n".join(map(_format_message, self._items))
 
     def to_json(self) -> list[dict[str, Any]]:
@@ -431,7 +431,7 @@ def _find_input_problem(message: Message) -> str:
 
 
 def _check_answers(messages: list[Message]) -> None:
-    """Every tool call is answered once, before anything else is said; the last ones may still be waiting."""
+    """Check that each tool call has one result before the next message. The last calls may be pending."""
     waiting: set[str] = set()
     for index, message in enumerate(messages):
         if message.role == "tool":
@@ -453,12 +453,12 @@ _TITLES = {"system": "System", "user": "Human", "assistant": "AI"}
 
 def _format_message(message: Message) -> str:
     title = _TITLES.get(message.role) or f"Tool: {message.name} (call_id={message.tool_call_id})"
-    said = [message.text] if message.text else []
+    text = [message.text] if message.text else []
     calls = [f"  → tool_call: {call.name}(id={call.id}, args={_dumps(call.args)})" for call in message.tool_calls]
-    return "\n".join([f"[{title}]", *said, *calls])
+    return "\n".join([f"[{title}]", *text, *calls])
 
 
-_adapter: Callable[[Any], TypeAdapter[Any]] = cache(TypeAdapter)  # built when JSON is first read, not at import
+_adapter: Callable[[Any], TypeAdapter[Any]] = cache(TypeAdapter)  # built on first use, not at import
 
 
 def _parse(kind: type[_T], what: str, data: Any) -> _T:
@@ -466,7 +466,7 @@ def _parse(kind: type[_T], what: str, data: Any) -> _T:
         read: _T = _adapter(kind).validate_python(data)
         return read
     except ValidationError as problem:
-        # Of the errors of a union, the deepest is that of the branch that was meant.
+        # Report the deepest error of a union: it belongs to the intended branch.
         error = max(problem.errors(include_url=False), key=lambda error: len(error["loc"]))
     reason = _REASONS.get(error["type"]) or error["msg"].removeprefix("Value error, ").replace(
         "Input should", "it should"
@@ -485,7 +485,7 @@ _REASONS = {
 
 
 def _format_path(keys: tuple[int | str, ...]) -> str:
-    if keys[:1] == ("content",):  # pydantic names the branches of a union between the keys
+    if keys[:1] == ("content",):  # drop the union branches that pydantic adds to the path
         keys = (*keys[:1], *keys[2:3], *keys[4:])
     elif keys[:1] == ("parts",):
         keys = (*keys[:2], *keys[3:])

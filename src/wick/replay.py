@@ -1,11 +1,11 @@
-"""What other guards would have said: recorded threads, looked at again.
+"""Policy replay: consult an agent's guards about the tool uses of recorded threads.
 
     report = await replay(agent, threads)
     for change in report.changes: print(change)
 
-Every tool use that came to the gate is put before the agent's guards once more, with exactly the arguments that were
-sealed then and the thread as it was then. Nothing is run, asked or written. After the first verdict that differs the
-rest of that thread would have gone another way, so it is not looked at.
+The guards see each recorded tool use again, with the sealed arguments and the thread at that time. Nothing is run,
+asked or written. After the first different verdict, the rest of that thread is skipped: the run would have continued
+differently.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ _RECORDED_VERDICTS: dict[str, Verdict] = {"ask": "ask", "block": "block", "stop"
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A tool use about which the guards would say something else today."""
+    """A tool use for which the guards now return a different verdict."""
 
     thread: str
-    seq: int  # of the entry where the tool use came to the gate
+    seq: int  # sequence number of the entry that recorded the verdict
     call_id: str
     tool: str
     args: dict[str, Any]
@@ -52,7 +52,7 @@ _PRESENT = {"allow": "it is allowed", "ask": "the user is asked", "block": "it i
 
 @dataclass(slots=True)
 class Report:
-    """What came of a replay; `skipped` says of which tool uses nothing can be said, and why."""
+    """The result of a replay. `skipped` lists tool uses that could not be compared, with reasons."""
 
     threads: int = 0
     uses: int = 0
@@ -61,7 +61,7 @@ class Report:
 
 
 async def replay(agent: Agent, threads: Iterable[Thread] | AsyncIterable[Thread]) -> Report:
-    """Put the recorded tool uses of these threads before an agent's guards."""
+    """Compare the recorded verdicts on the tool uses of threads with those of an agent's guards."""
     report, loop = Report(), Loop(agent.hooks)
     async for thread in _iterate(threads):
         report.threads += 1
@@ -90,7 +90,7 @@ async def _find_change(agent: Agent, loop: Loop, thread: Thread, report: Report)
 
 
 class _RecordedThread(Thread):
-    """A thread as it was. Guards may look at it; what they would log is not logged."""
+    """A thread at an earlier time, for guards to read. Appended entries are discarded."""
 
     __slots__ = ()
 
@@ -103,20 +103,20 @@ class _RecordedThread(Thread):
 
 
 class _GateVerdicts:
-    """What was said about each tool use when it came to the gate, found at the entry where it shows first."""
+    """The recorded verdict on each tool use, by the first entry that has it."""
 
     def __init__(self, entries: Iterable[Entry]) -> None:
-        self.said: dict[int, Verdict] = {}
+        self.verdicts: dict[int, Verdict] = {}
         first: dict[tuple[str, str], int] = {}
         for entry in entries:
             if entry.kind == "message" and entry.data.role == "assistant":
-                first = {}  # the next step may use the same ids
+                first = {}  # call ids may repeat in the next step
             elif found := _entry_verdict(entry):
                 seq = first.setdefault((entry.data["call"], entry.data["hash"]), entry.seq)
-                self.said[seq] = max(self.said.get(seq, "allow"), found, key=_SEVERITY.index)
+                self.verdicts[seq] = max(self.verdicts.get(seq, "allow"), found, key=_SEVERITY.index)
 
     def verdict(self, entry: Entry) -> Verdict | None:
-        return self.said.get(entry.seq)
+        return self.verdicts.get(entry.seq)
 
 
 def _entry_verdict(entry: Entry) -> Verdict | None:
@@ -151,5 +151,5 @@ async def _compare_verdict(
 
 
 def _sealed_args(call: ToolCall, row: Mapping[str, Any]) -> dict[str, Any]:
-    kept = {name: value for name, value in call.args.items() if name not in row.get("without", ())}
-    return {**thaw(kept), **thaw(row.get("args", {}))}
+    unchanged = {name: value for name, value in call.args.items() if name not in row.get("without", ())}
+    return {**thaw(unchanged), **thaw(row.get("args", {}))}

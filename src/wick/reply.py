@@ -1,4 +1,4 @@
-"""Deltas into a reply: arguments are parsed once, at the end, strictly, and never guessed."""
+"""Assemble a reply from deltas. Arguments are parsed strictly, once, at the end of the stream."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from wick.protocols import CallArgs, CallStart, Delta, Finish, ReasoningDelta, T
 _NO_USAGE = Usage()
 _CUT_OFF = ("length", "max_tokens")
 
-# The provider or the model itself took the reply back: its tool calls are not to be made, however complete they look.
+# Finish reasons of replies that the provider or the model refused. Their tool calls must not run.
 _WITHHELD = frozenset((
     "content_filter", "refusal", "safety", "recitation", "blocklist", "prohibited_content", "spii", "image_safety",
     "guardrail_intervened", "content_filtered",
@@ -23,7 +23,7 @@ _WITHHELD = frozenset((
 
 
 class Reply:
-    """A reply that is still arriving: feed it deltas, then ask for the message."""
+    """A reply that is still streaming. Feed it deltas, then get the message."""
 
     __slots__ = ("_args", "_reasoning", "_size", "_starts", "_text", "finish", "usage")
 
@@ -57,13 +57,13 @@ class Reply:
 
     @property
     def withheld(self) -> tuple[str, ...]:
-        """The names of the tool calls that do not count, because the reply was refused or filtered."""
+        """The names of the dropped tool calls of a reply that was refused or filtered."""
         if self.finish.lower() not in _WITHHELD:
             return ()
         return tuple(start.name or "unnamed" for _, start in sorted(self._starts.items()))
 
     def message(self) -> Message:
-        """Return the whole reply. A stream that broke off is an error, whatever it had said by then.
+        """Return the complete reply. Raise a ModelError if the stream broke off.
 
         A reply that was refused or filtered has no tool calls: none of them may run.
         """
@@ -74,7 +74,7 @@ class Reply:
         return Message("assistant", "".join(self._text), calls, reasoning=self._join_reasoning())
 
     def _count_chars(self, text: str) -> None:
-        self._size += len(text) or 1  # a stream of nothings must end, too
+        self._size += len(text) or 1  # an endless stream of empty deltas must end, too
         if self._size > REPLY_CHARS:
             raise ModelError(f"the model's reply is longer than {REPLY_CHARS:,} characters")
 
@@ -102,7 +102,7 @@ class Reply:
         return ToolCall(start.id or f"call_{uuid4().hex[:12]}", start.name or "unnamed", args, raw, invalid)
 
     def _join_reasoning(self) -> tuple[Reasoning, ...]:
-        """Pieces of reasoning, joined up to each signature, which closes a block."""
+        """Join pieces of reasoning into blocks. A signature closes a block."""
         thoughts: list[Reasoning] = []
         text = ""
         for piece in self._reasoning:
@@ -114,9 +114,9 @@ class Reply:
 
 
 def parse_args(raw: str) -> tuple[dict[str, Any], str]:
-    """Read a call's arguments: the data, or a sentence that says what is wrong with them."""
+    """Parse the arguments of a call. Return the data and an empty text, or an empty dict and the error."""
     if not raw.strip():
-        return {}, ""  # a tool without parameters is often called with nothing at all
+        return {}, ""  # models often send no arguments to a tool without parameters
     if len(raw) > ARGS_BYTES:
         return {}, f"the arguments are longer than {ARGS_BYTES:,} characters"
     try:
@@ -133,10 +133,10 @@ def _refuse_constant(name: str) -> NoReturn:
 
 
 def _refuse_repeated_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Two readers may keep different ones of two equal keys; what is guarded must be what is run."""
+    """Refuse objects with a repeated key: the guard and the tool could read different values."""
     data = dict(pairs)
     if len(data) < len(pairs):
-        raise ValueError("a key stands twice in the same object")
+        raise ValueError("a key occurs twice in the same object")
     return data
 
 

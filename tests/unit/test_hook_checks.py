@@ -135,7 +135,7 @@ def test_what_was_expected_and_what_was_found_are_printed() -> None:
         ("after", Run, "async def look(run: Run) -> Block | None"),
         ("after", Step, "async def look(step: Step) -> Block | Stop | Continue | None"),
         ("guard", ModelCall, "async def look(call: ModelCall) -> Block | Ask | Stop | None"),
-        ("wrap", ToolUse, "async def look(use: ToolUse, next) -> <what next gave> | Block | Ask | Stop"),
+        ("wrap", ToolUse, "async def look(use: ToolUse, next) -> <result of next> | Block | Ask | Stop"),
         ("after", ToolUse, "async def look(use: ToolUse) -> Block | Stop | None"),
     ],
 )
@@ -213,7 +213,7 @@ def test_a_generator_is_refused() -> None:
 def test_a_wrap_that_is_not_async_is_refused() -> None:
     def around(use: ToolUse, next: Next[Any]) -> None: ...
 
-    with pytest.raises(HookError, match="stands around an operation, so it must be async"):
+    with pytest.raises(HookError, match="wraps an operation, so it must be async"):
         wrap(ToolUse)(around)  # type: ignore[arg-type]
 
 
@@ -254,7 +254,7 @@ def test_a_hook_that_expects_any_operation_can_stand_at_each() -> None:
 
 @pytest.mark.parametrize("operation", [str, int, Block])
 def test_a_hook_at_something_else_is_refused(operation: Any) -> None:
-    with pytest.raises(HookError, match="stands at Run, Step, ModelCall, ToolUse or Operation, not at"):
+    with pytest.raises(HookError, match="is for Run, Step, ModelCall, ToolUse or Operation, not for"):
         before(operation)(lambda op: None)
 
 

@@ -416,7 +416,7 @@ def test_an_event_that_cannot_be_read_is_refused(write: Any, text: str) -> None:
     path = write(FAILS)
     done = subprocess.run([str(path)], input=text, capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stdout) == (2, "")
-    assert "the standard input is no event" in done.stderr
+    assert "the standard input is not an event" in done.stderr
 
 
 def test_another_argument_is_refused_with_a_sentence(write: Any) -> None:
