@@ -455,8 +455,8 @@ def _resume(run: Run) -> None:
     missing = sorted({*opened["guards"]} - here - run.progress.waived_guards)
     if missing:
         raise ConfigError(
-            f"run {opened['run']} was begun under the guards {', '.join(missing)}, which are missing now; "
-            f"resume it with them, or with without={missing!r} to go on without"
+            f"run {opened['run']} was started under the guards {', '.join(missing)}, which are missing now; "
+            f"resume it with them, or with without={missing!r} to continue without them"
         )
     run.id, run.progress.resumed = opened["run"], True
     _restore_usage(run, opened)
@@ -477,7 +477,7 @@ def _restore_usage(run: Run, opened: Mapping[str, Any]) -> None:
         counted = sum((charge.usage for charge in charges), Usage())
         usage = Usage.from_json(opened["usage"]) if "usage" in opened else counted
     except (LookupError, TypeError, ValueError) as error:
-        raise StoreError(f"what run {run.id} of thread {run.thread.id} has used cannot be read: {error}") from None
+        raise StoreError(f"the usage of run {run.id} of thread {run.thread.id} cannot be read: {error}") from None
     run.progress.usage, run.progress.logged_charges = usage, len(charges)
     lost = (
         [] if "usage" in opened and usage == counted else [Charge("", Usage())]

@@ -108,7 +108,7 @@ async def _wait_for_answer(run: Run, question: Question, asked: FrozenDict) -> t
     if asker is None and writer is not None:
         raise Paused(f"waiting for an answer to: {question.question}")
     if asker is None:
-        return Block(f"nobody is there to say yes to: {question.question}"), {}
+        return Block(f"no user is there to approve: {question.question}"), {}
     answer = await _call_asker(asker, question)
     if writer is not None and (row := await writer.answer(question.id, 0.0)):
         return _accept_stored_answer(row, question)

@@ -37,7 +37,7 @@ class Stop:
 
     reason: str
 
-    def requested(self) -> Stop:
+    def with_prefix(self) -> Stop:
         """Return this Stop with the prefix `stop requested`, unless its reason has a known prefix."""
         if self.kind in STOPS:
             return self

@@ -24,8 +24,7 @@ from wick.messages import Message, ToolCall, ToolResult
 from wick.onion import build_onion, collect_guards
 from wick.operations import ModelCall, Result, Run, Step, ToolUse
 from wick.reply import Reply
-from wick.tools import find_tool, unknown_tool_error
-from wick.tools import run_tool as use_tool
+from wick.tools import find_tool, run_tool, unknown_tool_error
 
 
 class Loop:
@@ -46,6 +45,7 @@ class Loop:
 
 
 async def _run(sealed: Run) -> Result:
+    """Take steps until one returns a Stop, and return the result."""
     run = sealed.run
     verdict = await run_log.start_run(run, sealed.input)
     number = max(run.thread.steps - bool(run.thread.pending), 0)
@@ -58,6 +58,7 @@ async def _run(sealed: Run) -> Result:
 
 
 async def _step(step: Step) -> Stop | Continue:
+    """Call the model, then use the tools that it asks for. Without tool calls, the model has finished."""
     run = step.run
     # A resumed run starts with its pending calls. Calls that an earlier attempt has answered do not run again.
     calls: Sequence[ToolCall] = [call for call in step.pending if run.thread.is_waiting_for(call)]
@@ -77,6 +78,7 @@ async def _step(step: Step) -> Stop | Continue:
 
 
 async def _use_tools(run: Run, calls: Sequence[ToolCall]) -> None:
+    """Use tools in parallel, except those that run alone. Raise an error only after all of them have ended."""
     tools = [find_tool(call.name, run.tools) for call in calls]
     turns = Turns([tool is not None and tool.alone for tool in tools])
     for tool, call in zip(tools, calls, strict=True):
@@ -102,6 +104,7 @@ async def _answer_call(use: ToolUse) -> None:
 
 
 async def _call_model(call: ModelCall) -> Message:
+    """Stream one reply of the model, and count its tokens."""
     reply = Reply()
     run_log.retract_partial_reply(call)
     try:
@@ -121,12 +124,13 @@ async def _call_model(call: ModelCall) -> Message:
 
 
 async def _use_tool(use: ToolUse) -> ToolResult:
+    """Run a tool once its intent is saved, so that a crash never runs it twice unnoticed."""
     await use.turns.wait_turn(use.number)
     if refusal := await run_log.record_intent(use):
         return use.blocked_result(refusal)
     attempt = use.attempt
     with run_context(use.run):  # an agent started by the tool becomes a child of this run
-        result, outcome = await use_tool(use.bound, use.values or {}, use, use.run)
+        result, outcome = await run_tool(use.bound, use.values or {}, use, use.run)
     run_log.record_tool_end(use, attempt, result, outcome)
     answer = use.coerce_result(result)
     if use.state.holds:

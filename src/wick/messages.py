@@ -125,7 +125,7 @@ def _part_to_json(data: _Data) -> dict[str, Any]:
 
 
 def _refuse_raw(value: object) -> NoReturn:
-    raise ValueError("the raw arguments are kept beside the JSON, never in it")
+    raise ValueError("the raw arguments are not part of the JSON")
 
 
 @dataclass(frozen=True, slots=True)

@@ -113,13 +113,13 @@ def _interpret_wrap_result(hook: Hook, op: Operation[Any], attempts: _Attempts, 
     if answer is not None and answer is snapshot[0]:  # the result of an attempt, passed through
         return None, op.reconcile(snapshot, answer)
     if answer is None or isawaitable(answer):
-        what = "nothing" if answer is None else "what it should have waited for"
+        what = "nothing" if answer is None else "an awaitable"
         raise HookError(f"the hook {hook.name!r} returned {what}; its result is missing: `return await next(…)`")
     if not isinstance(answer, DECISIONS):
         return None, op.reconcile(snapshot, answer)
     verdict = _check_answer(hook, op, answer)
     if isinstance(verdict, Ask) and attempts.count:
-        raise HookError(f"the hook {hook.name!r} asked about what it had already begun; ask first, then call next")
+        raise HookError(f"the hook {hook.name!r} asked after it had called next; ask first, then call next")
     return verdict, None
 
 
@@ -230,7 +230,7 @@ async def _run_after(hook: Hook, op: Operation[Any]) -> None:
 
 
 async def _gate(operation: type[Operation[Any]], core: Next[Any], op: Operation[Any]) -> Any:
-    """Seal the operation, consult every guard, ask the user if necessary, then perform exactly what was sealed.
+    """Seal the operation, consult every guard, ask the user if necessary, then perform exactly the sealed operation.
 
     Only this function has a reference to `sealed`. Guards and the user get read-only views.
     """
@@ -284,7 +284,9 @@ async def consult_guards(guards: Sequence[Hook], sealed: Operation[Any]) -> tupl
         view = sealed.view()
         verdict = await _run_guard(hook, sealed, view)
         if not _is_intact(sealed, view):
-            refusal = refusal or Block(f"the guard {hook.name!r} changed what it was shown, so it has not agreed to it")
+            refusal = refusal or Block(
+                f"the guard {hook.name!r} changed its view of the operation, so it has not agreed"
+            )
         if isinstance(verdict, Ask):
             asks.append(verdict)
         elif verdict is not None and (refusal is None or (isinstance(verdict, Stop) and isinstance(refusal, Block))):

@@ -177,7 +177,7 @@ class Operation(_HasRun, Generic[R]):
             setattr(self, name, value)
 
     def changed_since(self, snapshot: dict[str, Any]) -> dict[str, Any] | None:
-        """Return the names of the fields that a hook changed. Their values may contain what it redacted."""
+        """Return the names of the fields that a hook changed. Their values may contain redacted text."""
         changed = [name for name, value in snapshot.items() if getattr(self, name) != value]
         return dict.fromkeys(changed, "changed") if changed else None
 
@@ -283,7 +283,7 @@ class Run(Operation[Result], Injected):
     def __setattr__(self, name: str, value: object) -> None:
         """Refuse to change the parent or the rings, because that would change the guards of the run."""
         if name in _SET_ONCE and getattr(self, name, value) is not value:
-            raise Sealed(f"the {name} of a run cannot be changed: its guards are those it began with")
+            raise Sealed(f"the {name} of a run cannot be changed: its guards depend on it")
         object.__setattr__(self, name, value)
 
     @property
@@ -392,7 +392,7 @@ class Run(Operation[Result], Injected):
     def add_guard(self, guard: Any) -> None:
         """Add a guard to this run and its children, starting with the next operation."""
         if getattr(guard, "position", "") != "guard":
-            raise HookError(f"only a guard can be added to a run that has begun, not {guard!r}")
+            raise HookError(f"only a guard can be added to a started run, not {guard!r}")
         self.progress.guards.append(guard)
 
     def emit(self, event: Event) -> None:
@@ -424,7 +424,7 @@ class Run(Operation[Result], Injected):
 
     def halt(self, stop: Stop) -> None:
         """End the run after the current step. Of several reasons, the most authoritative one counts."""
-        stop = stop.requested()
+        stop = stop.with_prefix()
         if self.stopping is None or stop.outranks(self.stopping):
             self.progress.stopping = stop
 
@@ -462,7 +462,7 @@ class Step(Operation[Stop | Continue]):
     def coerce_result(self, result: Any) -> Stop | Continue:
         if isinstance(result, Stop):
             return result
-        raise HookError(f"a step's result is what `next` gave, or a decision, not {result!r}")
+        raise HookError(f"a step's result is the result of `next`, or a decision, not {result!r}")
 
     def log_key(self) -> dict[str, Any]:
         return {"step": self.number}

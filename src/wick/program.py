@@ -171,7 +171,7 @@ class Program:
         """Run the program with the protocol that the arguments select."""
         words = sys.argv[1:] if argv is None else argv
         if words == ["hook"]:
-            print(self.described())
+            print(self.describe())
         elif words == ["serve"]:
             self._serve()
         elif words in ([], ["run"]):
@@ -179,7 +179,7 @@ class Program:
         else:
             sys.exit(f"usage: {sys.argv[0]} hook | serve | run, or no argument and the event on the standard input")
 
-    def described(self) -> str:
+    def describe(self) -> str:
         """Return the output of `<program> hook`: one event, or the points and tools of a persistent program."""
         names = {function.event for function in self._functions}
         if not self._tools and len(names) == 1 and names <= {*SINGLE_EVENTS}:
@@ -189,7 +189,7 @@ class Program:
         if matches and "" not in matches and all(point.endswith("_tool_use") for point in description["points"]):
             description["match"] = "|".join(sorted(matches))
         if self._tools:
-            description["tools"] = [tool.described(name) for name, tool in self._tools.items()]
+            description["tools"] = [tool.describe(name) for name, tool in self._tools.items()]
         return json.dumps(description)
 
     def _list_points(self) -> list[str]:
@@ -284,7 +284,7 @@ class _Tool:
     def __init__(self, fn: Callable[..., Any], parameters: dict[str, Any]) -> None:
         self.fn, self.parameters = fn, parameters
 
-    def described(self, name: str) -> Call:
+    def describe(self, name: str) -> Call:
         return {"name": name, "description": inspect.getdoc(self.fn) or name, "parameters": self.parameters}
 
 

@@ -85,7 +85,7 @@ async def _find_change(agent: Agent, loop: Loop, thread: Thread, report: Report)
         recorded = gate.verdict(entry)
         if recorded and (change := await _compare_verdict(agent, loop, past, entry, recorded, report)):
             return change
-        past.take(entry)
+        past.add_entry(entry)
     return None
 
 
@@ -97,7 +97,7 @@ class _RecordedThread(Thread):
     def append(self, kind: EntryKind, data: Any, about: Any = None) -> Entry:
         return Entry(len(self.entries) + 1, kind, data)
 
-    def take(self, entry: Entry) -> None:
+    def add_entry(self, entry: Entry) -> None:
         self._fold(entry)
         self.entries.append(entry)
 

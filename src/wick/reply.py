@@ -80,7 +80,7 @@ class Reply:
 
     def _start(self, start: CallStart) -> None:
         if start.index in self._starts:
-            raise ModelError(f"the model began its tool call number {start.index} twice")
+            raise ModelError(f"the model started its tool call number {start.index} twice")
         if len(self._starts) == REPLY_CALLS:
             raise ModelError(f"the model asked for more than {REPLY_CALLS} tools at once")
         self._starts[start.index] = start
@@ -88,7 +88,7 @@ class Reply:
 
     def _append_args(self, piece: CallArgs) -> None:
         if piece.index not in self._args:
-            raise ModelError(f"the model gave arguments to a tool call, number {piece.index}, that it never began")
+            raise ModelError(f"the model gave arguments to a tool call, number {piece.index}, that it never started")
         self._args[piece.index].append(piece.text)
         self._count_chars(piece.text)
 

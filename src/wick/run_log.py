@@ -52,7 +52,9 @@ async def start_run(run: Run, messages: Sequence[Message]) -> Stop | Continue:
     if again:
         messages = [message for message in messages if not any(message is logged for logged in run.output)]
     elif thread.busy:
-        raise ConfigError(f"a run of thread {thread.id} is going on; send it the message with run.send, or wait for it")
+        raise ConfigError(
+            f"a run of thread {thread.id} is already running; send it the message with run.send, or wait for it"
+        )
     if not again and not run.progress.initial_input:
         run.progress.inbox.extend(_failed_run_messages(run))
     await _fetch_inbox(run)
@@ -68,7 +70,7 @@ async def start_run(run: Run, messages: Sequence[Message]) -> Stop | Continue:
     if run.stopping is not None and (again or not thread.pending):
         return run.stopping
     if not thread.messages:
-        return Stop("blocked: what was said was refused, and there is nothing else to answer")
+        return Stop("blocked: all messages were refused, and there is nothing else to answer")
     last = thread.messages[-1]
     return Stop("completed") if last.role == "assistant" and not last.tool_calls else Continue()
 
@@ -443,7 +445,7 @@ async def record_intent(use: ToolUse) -> str:
 
 _ALREADY_RUN = {
     "done": "{name} has already run for this call; it is not idempotent, so it does not run again",
-    "unknown": "{name} was begun before, and may have taken effect for this call; it is not idempotent, "
+    "unknown": "{name} was started before, and may have taken effect for this call; it is not idempotent, "
     "so it does not run again",
 }
 
@@ -458,7 +460,7 @@ def _late_use_error(use: ToolUse) -> str:
 
 async def _confirm_rerun(use: ToolUse) -> bool:
     """Return True if the user agrees to run a tool again after an attempt with unknown outcome."""
-    text = f"{use.bound.name} was begun before, and may have taken effect. Run it again?"
+    text = f"{use.bound.name} was started before, and may have taken effect. Run it again?"
     attempt = str(use.attempt)  # part of the hash: an approval of the call or of another attempt does not count
     about = {**use.to_json(), "again": attempt}
     question = Question(text, new_question_id(), digest(f"{use.hash} {attempt}".encode()), about, use)

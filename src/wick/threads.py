@@ -215,7 +215,7 @@ class Thread:
     def rewind(self, to: int) -> Entry:
         """Restore the state after the entry `to`. Later entries stay in the log without effect."""
         if self.busy:
-            raise StoreError(f"a run of thread {self.id} is going on; cancel it, then rewind", "conflict")
+            raise StoreError(f"a run of thread {self.id} is running; cancel it, then rewind", "conflict")
         entry = self.append("rewind", {"to": self._check_seq(to)})
         for question in [*self.questions.values()]:
             self.append("asked", question)  # stores ignore questions before a rewind
@@ -355,7 +355,7 @@ class Thread:
     def _fold_done(self, data: FrozenDict) -> None:
         attempts, attempt = self.attempts[data["call"]], data["attempt"]
         if not 0 < attempt <= len(attempts):
-            raise ValueError(f"attempt {attempt} at the call {data['call']!r} never began")
+            raise ValueError(f"attempt {attempt} at the call {data['call']!r} never started")
         attempts[attempt - 1] = data["ended"]
 
     def _fold_asked(self, data: FrozenDict) -> None:

@@ -772,7 +772,7 @@ async def test_after_an_unknown_a_tool_that_is_not_idempotent_refuses_another_at
         return await next(use)
 
     text = result_of(await user_of(slow, retry).run("go"))
-    assert text.startswith("slow was begun before, and may have taken effect for this call; it is not idempotent")
+    assert text.startswith("slow was started before, and may have taken effect for this call; it is not idempotent")
     assert tries == [1]
 
 

@@ -323,7 +323,7 @@ async def test_a_run_whose_thread_was_rewound_costs_what_still_counts() -> None:
 async def test_a_log_with_charges_that_are_none_is_a_sentence(charges: Any) -> None:
     rows = (await interrupted()).to_json()
     rows["entries"][-1]["data"]["charges"] = charges
-    with pytest.raises(StoreError, match="what run .* has used cannot be read"):
+    with pytest.raises(StoreError, match="the usage of run .* cannot be read"):
         await asking(("done", CHEAP)).run(thread=Thread.from_json(rows))
 
 

@@ -238,7 +238,7 @@ def test_a_call_that_begins_twice_is_an_error() -> None:
 
 
 def test_arguments_for_a_call_that_never_began_are_an_error() -> None:
-    with pytest.raises(ModelError, match="number 3, that it never began"):
+    with pytest.raises(ModelError, match="number 3, that it never started"):
         assembled(CallStart(0, "c", "add"), CallArgs(3, "{}"))
 
 

@@ -177,7 +177,7 @@ async def test_the_user_may_be_asked_about_what_is_unknown(store: Store, choice:
     waits = await Agent(Scripted("done", spare=True), tools=[pay], hooks=[sessions]).run(thread="th_2")
     assert waits.outcome == "interrupted" and ran == []
     (question,) = await sessions.questions("th_2")
-    assert question["question"] == "pay was begun before, and may have taken effect. Run it again?"
+    assert question["question"] == "pay was started before, and may have taken effect. Run it again?"
     await sessions.answer("th_2", question["id"], choice)
     result = await Agent(Scripted("done"), tools=[pay], hooks=[sessions]).run(thread="th_2")
     assert (result.outcome, ran) == ("completed", paid)
