@@ -398,17 +398,18 @@ def _check_matches(hooks: Iterable[Hook], tools: Sequence[Tool], parts: Iterable
     kinds = {*TOOL_KINDS, *(tool.kind for tool in tools if tool.kind)}
     for hook in hooks:
         wanted = parse_patterns(hook.match) if issubclass(ToolUse, hook.operation) else ()
-        lost = [pattern for pattern in wanted if not _is_known_pattern(pattern, names, kinds, foreign)]
-        strange = [pattern for pattern in lost if not any(fnmatchcase(name, pattern) for name in TOOL_NAMES)]
-        if hook.position == "guard" and lost and len(lost) == len(wanted):
-            strange = strange or lost
+        unmatched = [pattern for pattern in wanted if not _is_known_pattern(pattern, names, kinds, foreign)]
+        invalid = [pattern for pattern in unmatched if not any(fnmatchcase(name, pattern) for name in TOOL_NAMES)]
+        if hook.position == "guard" and unmatched and len(unmatched) == len(wanted):
+            invalid = invalid or unmatched
         elif hook.position != "guard":  # other hooks may match no tool, unless the name is misspelt
-            strange = [
-                pattern for pattern in strange if hook.operation is ToolUse and _closest_names(pattern, names, kinds)
+            invalid = [
+                pattern for pattern in invalid if hook.operation is ToolUse and _closest_names(pattern, names, kinds)
             ]
-        if strange:
-            what = "guard" if hook.position == "guard" else f"{hook.position} hook"
-            raise ConfigError(f"the {what} {hook.name!r} is for {_describe_unmatched(strange, names, kinds, tools)}")
+        if invalid:
+            kind_of_hook = "guard" if hook.position == "guard" else f"{hook.position} hook"
+            problem = _describe_unmatched(invalid, names, kinds, tools)
+            raise ConfigError(f"the {kind_of_hook} {hook.name!r} is for {problem}")
 
 
 def _is_known_pattern(pattern: str, names: set[str], kinds: set[str], foreign: Iterable[str]) -> bool:
@@ -437,35 +438,35 @@ def _closest_names(pattern: str, names: set[str], kinds: set[str]) -> list[str]:
 
 def _describe_unmatched(patterns: Sequence[str], names: set[str], kinds: set[str], tools: Sequence[Tool]) -> str:
     if patterns[0].startswith("kind:"):
-        there, what = f"the kinds are {', '.join(sorted(kinds))}", "there is no such kind of tools"
+        known, problem = f"the kinds are {', '.join(sorted(kinds))}", "there is no such kind of tools"
     else:
-        there = f"the tools are {', '.join(tool.name for tool in tools) or '(none)'}"
-        what = "there is no such tool" if is_plain_name(patterns[0]) else "no tool of this agent fits it"
+        known = f"the tools are {', '.join(tool.name for tool in tools) or '(none)'}"
+        problem = "there is no such tool" if is_plain_name(patterns[0]) else "no tool of this agent fits it"
     close = _closest_names(patterns[0], names, kinds)
     hint = f"; did you mean {close[0]!r}?" if close else ""
-    return f"{' or '.join(map(repr, patterns))}, but {what}; {there}{hint}"
+    return f"{' or '.join(map(repr, patterns))}, but {problem}; {known}{hint}"
 
 
 def _resume(run: Run) -> None:
     """Resume the interrupted run of the thread, with its id and guards, if this run has no input."""
-    opened = run.thread.open_run
-    if run.input or opened is None or run.thread.busy:
+    interrupted = run.thread.open_run
+    if run.input or interrupted is None or run.thread.busy:
         return
-    here = {guard.name for kind in run.loop.guards for guard in run.guards(kind)}
-    missing = sorted({*opened["guards"]} - here - run.progress.waived_guards)
+    present = {guard.name for kind in run.loop.guards for guard in run.guards(kind)}
+    missing = sorted({*interrupted["guards"]} - present - run.progress.waived_guards)
     if missing:
         raise ConfigError(
-            f"run {opened['run']} was started under the guards {', '.join(missing)}, which are missing now; "
+            f"run {interrupted['run']} was started under the guards {', '.join(missing)}, which are missing now; "
             f"resume it with them, or with without={missing!r} to continue without them"
         )
-    run.id, run.progress.resumed = opened["run"], True
-    _restore_usage(run, opened)
-    if "stopping" in opened:
-        run.halt(Stop(opened["stopping"]))
-    run.input = [Message.from_json(message) for message in opened.get("shelved", ())]
+    run.id, run.progress.resumed = interrupted["run"], True
+    _restore_usage(run, interrupted)
+    if "stopping" in interrupted:
+        run.halt(Stop(interrupted["stopping"]))
+    run.input = [Message.from_json(message) for message in interrupted.get("shelved", ())]
 
 
-def _restore_usage(run: Run, opened: Mapping[str, Any]) -> None:
+def _restore_usage(run: Run, interrupted: Mapping[str, Any]) -> None:
     """Restore the usage of a resumed run from the log. It is incomplete if the process was killed."""
     ends = [
         entry.data
@@ -475,14 +476,13 @@ def _restore_usage(run: Run, opened: Mapping[str, Any]) -> None:
     try:
         charges = [Charge.from_json(row) for end in ends for row in end.get("charges", ())]
         counted = sum((charge.usage for charge in charges), Usage())
-        usage = Usage.from_json(opened["usage"]) if "usage" in opened else counted
+        usage = Usage.from_json(interrupted["usage"]) if "usage" in interrupted else counted
     except (LookupError, TypeError, ValueError) as error:
         raise StoreError(f"the usage of run {run.id} of thread {run.thread.id} cannot be read: {error}") from None
     run.progress.usage, run.progress.logged_charges = usage, len(charges)
-    lost = (
-        [] if "usage" in opened and usage == counted else [Charge("", Usage())]
-    )  # a charge without a price: the total is unknown
-    run.progress.charges = charges + lost
+    complete = "usage" in interrupted and usage == counted
+    uncounted = [] if complete else [Charge("", Usage())]  # a charge without a price: the total is unknown
+    run.progress.charges = charges + uncounted
 
 
 def _child_emitter(parent: Run, emit: Emit | None) -> Emit | None:

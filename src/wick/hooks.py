@@ -1,14 +1,14 @@
 """Hooks: functions that run before, around or after an operation, or guard its gate.
 
 Hooks nest like the rings of an onion. The first hook is the outermost ring: it runs
-first on the way in and last on the way out, so its decision is final.
+first on the way in and last on the way out, so it has the last word.
 
     @guard(ToolUse, match="execute")
     async def no_deletes(use: ToolUse) -> Block | None:
         if "rm -rf" in use.args["command"]:
             return Block("that would delete everything")
 
-`wick.onion` calls the rings and the gate inside them.
+`wick.onion` runs the rings and the gate inside them.
 """
 
 from __future__ import annotations
@@ -45,21 +45,21 @@ OnError = Literal["fail", "log"]
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Hook:
-    """A function registered at one point of the loop."""
+    """A function at one point of the loop. Create one with `before`, `wrap`, `after` or `guard`."""
 
     fn: Callable[..., Any] = field(repr=False)
     operation: type[Operation[Any]]
     position: Position
     name: str = ""
-    match: Match = None
-    priority: float = 0
-    timeout: float | None = None
-    on_error: OnError = "fail"
-    inherit: bool = False
-    hold: bool = False
-    shadow: bool = False
+    match: Match = None  # tool names, patterns or a predicate; None matches everything
+    priority: float = 0  # higher is further out
+    timeout: float | None = None  # in seconds
+    on_error: OnError = "fail"  # "log": ignore an error of the hook
+    inherit: bool = False  # child runs have this hook, too
+    hold: bool = False  # buffer streamed output until this `after` has run
+    shadow: bool = False  # a guard that only records its verdict
     tools: tuple[str, ...] = ()  # names or patterns of tools that it adds when a run starts
-    owner: Any = field(default=None, repr=False)
+    owner: Any = field(default=None, repr=False)  # its capability
     matches: Callable[[Operation[Any]], bool] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -88,16 +88,16 @@ def before(
     operation: type[Op], *, match: Match = None, priority: float = 0, timeout: float | None = None,
     on_error: OnError = "fail", inherit: bool = False, tools: str | Sequence[str] = (), name: str = "",
 ) -> Callable[[HookFunction[Op]], Hook]:  # fmt: skip
-    """Register a hook that runs before an operation. It may change the operation or return a decision."""
-    brings = (tools,) if isinstance(tools, str) else tuple(tools)
-    return lambda fn: Hook(fn, operation, "before", name, match, priority, timeout, on_error, inherit, tools=brings)
+    """Make a hook that runs before an operation. It may change the operation or return a decision."""
+    names = (tools,) if isinstance(tools, str) else tuple(tools)
+    return lambda fn: Hook(fn, operation, "before", name, match, priority, timeout, on_error, inherit, tools=names)
 
 
 def wrap(
     operation: type[Op], *, match: Match = None, priority: float = 0, timeout: float | None = None,
     on_error: OnError = "fail", name: str = "",
 ) -> Callable[[WrapFunction[Op]], Hook]:  # fmt: skip
-    """Register a hook around an operation. It calls `next` once, several times, with a changed copy, or not at all."""
+    """Make a hook around an operation. It calls `next` once, several times, with a changed copy, or not at all."""
     return lambda fn: Hook(fn, operation, "wrap", name, match, priority, timeout, on_error)
 
 
@@ -105,7 +105,7 @@ def after(
     operation: type[Op], *, match: Match = None, priority: float = 0, timeout: float | None = None,
     on_error: OnError = "fail", inherit: bool = False, hold: bool = False, name: str = "",
 ) -> Callable[[HookFunction[Op]], Hook]:  # fmt: skip
-    """Register a hook that runs after an operation. It may replace the result or error, or return a decision."""
+    """Make a hook that runs after an operation. It may replace the result or error, or return a decision."""
     return lambda fn: Hook(fn, operation, "after", name, match, priority, timeout, on_error, inherit, hold)
 
 
@@ -113,7 +113,7 @@ def guard(
     operation: type[Op], *, match: Match = None, priority: float = 0, timeout: float = GUARD_SECONDS,
     shadow: bool = False, on_error: OnError = "fail", name: str = "",
 ) -> Callable[[HookFunction[Op]], Hook]:  # fmt: skip
-    """Register a guard. It runs after all other hooks and sees the sealed operation, exactly as it will run."""
+    """Make a guard. It runs last before an operation and sees it sealed, exactly as it will be performed."""
     return lambda fn: Hook(fn, operation, "guard", name, match, priority, timeout, on_error, shadow=shadow)
 
 

@@ -48,6 +48,7 @@ def collect_guards(hooks: Iterable[Hook]) -> dict[type[Operation[Any]], tuple[Ho
 
 
 async def _before_ring(hook: Hook, next: Next[Any], op: Operation[Any]) -> Any:
+    """Run a `before` hook, then the next ring, unless the hook blocks the operation or stops the run."""
     asks, protected = op.asks, op.protected_fields()
     verdict = None if op.state.invalid else await _run_before(hook, op)
     op.restore(protected)
@@ -63,18 +64,18 @@ async def _run_before(hook: Hook, op: Operation[Any]) -> Any:
 
     An error in the hook fails the operation. With `on_error="log"` the hook's changes are undone instead.
     """
-    start, mark = perf_counter(), _NO_SNAPSHOT
+    start, snapshot = perf_counter(), _NO_SNAPSHOT
     try:
         if not hook.matches(op):
             return None
-        mark = op.snapshot()
+        snapshot = op.snapshot()
         verdict = _check_answer(hook, op, await _call_hook(hook, op))
-        changed = op.changed_since(mark)
+        changed = op.changed_since(snapshot)
     except Exception as error:
         _record_why(hook, op, start, error)
         if hook.on_error == "fail":
             raise
-        op.restore(mark)
+        op.restore(snapshot)
         return None
     _record_why(hook, op, start, verdict, changed)
     return verdict
@@ -86,17 +87,18 @@ def _wrap_ring(hook: Hook, next: Next[Any], op: Operation[Any]) -> Awaitable[Any
 
 
 async def _run_wrap(hook: Hook, next: Next[Any], op: Operation[Any]) -> Any:
-    start, mark, attempts = perf_counter(), op.snapshot(), _Attempts(op, next)
+    """Run a `wrap` hook and return its result, or apply its decision."""
+    start, snapshot, attempts = perf_counter(), op.snapshot(), _Attempts(op, next)
     try:
         answer = await _call_hook(hook, op, attempts)
         op.restore(attempts.protected_fields)
         verdict, result = _interpret_wrap_result(hook, op, attempts, answer)
-        changed = attempts.changed or op.changed_since(mark)
+        changed = attempts.changed or op.changed_since(snapshot)
     except Exception as error:
         _record_why(hook, op, start, None if error is attempts.error else error)  # not the hook's own error
         if hook.on_error == "fail" or error is attempts.error:
             raise
-        op.restore(mark | attempts.protected_fields | {"asks": attempts.asks})
+        op.restore(snapshot | attempts.protected_fields | {"asks": attempts.asks})
         return await attempts.result_without_hook()
     finally:
         attempts.error = None  # break the cycle error → traceback → frame → attempts
@@ -172,6 +174,7 @@ class _Attempts:
 
 
 async def _after_ring(hook: Hook, next: Next[Any], op: Operation[Any]) -> Any:
+    """Run the next ring, then an `after` hook on its result or error."""
     holding = _holds_stream(hook, op)
     op.state.holds += holding
     try:
@@ -295,6 +298,7 @@ async def consult_guards(guards: Sequence[Hook], sealed: Operation[Any]) -> tupl
 
 
 async def _run_guard(hook: Hook, sealed: Operation[Any], view: Operation[Any]) -> Any:
+    """Return the verdict of a guard on a view of the sealed operation; None for a guard in shadow mode."""
     start, error = perf_counter(), None
     try:
         if not hook.matches(view):
@@ -339,6 +343,7 @@ def _matches(hook: Hook, op: Operation[Any]) -> bool:
 
 
 def _check_answer(hook: Hook, op: Operation[Any], answer: Any) -> Any:
+    """Return a hook's answer if it is allowed at its point; else raise a HookError."""
     if answer is None or isinstance(answer, possible := allowed_decisions(hook.position, op.name)):
         return answer
     words = ", ".join(["nothing", *(kind.__name__ for kind in possible)])
