@@ -233,7 +233,7 @@ def test_two_calls_with_the_same_id_are_an_error() -> None:
 
 
 def test_a_call_that_begins_twice_is_an_error() -> None:
-    with pytest.raises(ModelError, match="began its tool call number 0 twice"):
+    with pytest.raises(ModelError, match="started its tool call number 0 twice"):
         assembled(CallStart(0, "c", "add"), CallStart(0, "d", "sub"))
 
 

@@ -326,7 +326,7 @@ GRANT = {"operation": "tool_use", "tool": "execute", "args": {"command": "ls"}}
 async def test_grants_that_an_operator_keeps() -> None:
     permissions = Permissions(grants=[GRANT])
     assert await said(permissions, RUN) == "ran ls"
-    assert "nobody is there" in await said(permissions, runs("ls "))
+    assert "no user is there" in await said(permissions, runs("ls "))
     assert permissions.explain(execute, {"command": "ls"}) == Verdict("allow", "grant")
 
 
