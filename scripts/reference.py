@@ -25,7 +25,7 @@ import wick
 import wick.capabilities
 from wick import constants, errors, events
 from wick.config import RINGS
-from wick.hook_checks import POSITIONS, allowed
+from wick.hook_checks import POSITIONS, allowed_decisions
 from wick.operations import OPERATIONS
 
 MORE = {  # what is public beside the names of `wick` itself
@@ -148,7 +148,7 @@ def points() -> str:
     rows = []
     for operation in OPERATIONS:
         for position in POSITIONS:
-            can = {kind.__name__ for kind in allowed(position, operation.name)}
+            can = {kind.__name__ for kind in allowed_decisions(position, operation.name)}
             rows.append((f"`{position}_{operation.name}`", *("yes" if one in can else "" for one in decisions)))
     changes = [(f"`{op.__name__}`", ", ".join(f"`{name}`" for name in op.editable) or "nothing", first(op))
                for op in OPERATIONS]  # fmt: skip

@@ -2,8 +2,8 @@
 
     from wick import Agent, Block, ToolUse, guard, tool
 
-An agent is a loop around a language model that uses tools. Hooks decide who may look, change,
-refuse, ask or stop, and at which moment.
+An agent is a loop around a language model that uses tools. Hooks observe, change, refuse, ask
+and stop at every point of the loop.
 """
 
 from wick.agent import Agent

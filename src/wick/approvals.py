@@ -1,4 +1,4 @@
-"""Asking the user: once about each sealed operation, with the question and the answer in the log."""
+"""Approvals: ask the user once about each sealed operation, and log the question and the answer."""
 
 from __future__ import annotations
 
@@ -19,70 +19,70 @@ from wick.events import ApprovalRequest, ApprovalResponse
 from wick.operations import Operation, Run
 from wick.why import DispatchState, Why
 
-# The answers of the user by the hash they are about, for each operation. Hooks can write to a trail, and not here.
+# The user's answers by operation hash. Hooks can write to an operation's state, but not to this.
 _answers: WeakKeyDictionary[DispatchState, dict[str, Allow | Block]] = WeakKeyDictionary()
 
 
-async def ask(op: Operation[Any], sealed: Operation[Any], asks: Sequence[Ask]) -> Allow | Block:
-    """Put every question about a sealed operation to the user of the root run, together; an asker gets a view."""
+async def request_approval(op: Operation[Any], sealed: Operation[Any], asks: Sequence[Ask]) -> Allow | Block:
+    """Ask the user of the root run all questions about a sealed operation at once. An asker gets a view of it."""
     await op.before_asking()
     start = perf_counter()
     text = "\n".join(dict.fromkeys(ask.question for ask in asks))
-    lasting = {"lasting": True} if text == op.trail.default_question else {}  # a grant silences this one from then on
-    question = Question(text, new_id(), sealed.hash, sealed.to_json() | lasting, sealed.view())
-    given = _answers.setdefault(op.trail, {})
+    lasting = {"lasting": True} if text == op.state.default_question else {}  # a lasting grant skips this question
+    question = Question(text, new_question_id(), sealed.hash, sealed.to_json() | lasting, sealed.view())
+    given = _answers.setdefault(op.state, {})
     answer = given.get(question.hash) or await ask_user(op.run, question)
     if isinstance(answer, Allow) and answer.args is not None and "args" not in op.editable:
         answer = Block("only a tool's arguments can be changed by an answer")
-    given[question.hash] = answer  # it covers later attempts at the same
+    given[question.hash] = answer  # also valid for later attempts
     verdict, reason = ("refused", answer.reason) if isinstance(answer, Block) else ("approved", "")
-    op.why.append(Why(_who(op.run, question), "gate", verdict, reason, (perf_counter() - start) * 1000))
+    op.why.append(Why(_answered_by(op.run, question), "gate", verdict, reason, (perf_counter() - start) * 1000))
     return answer
 
 
-def _who(run: Run, question: Question) -> str:
-    """Who has answered: the user, or somebody in the user's place."""
-    said = run.root.thread.answers.get(question.hash)
-    return "user" if said is None else str(said.get("deputy", "user"))
+def _answered_by(run: Run, question: Question) -> str:
+    """Return the name of the delegate that answered, or "user"."""
+    answer = run.root.thread.answers.get(question.hash)
+    return "user" if answer is None else str(answer.get("deputy", "user"))
 
 
-def new_id() -> str:
+def new_question_id() -> str:
     return f"ask_{uuid4().hex[:12]}"
 
 
 async def ask_user(run: Run, question: Question) -> Allow | Block:
-    """Put a question to the user, unless the log has the answer; a child's question is one of the root's thread."""
+    """Return the logged answer to a question, or ask the user. The root's thread has the questions of children."""
     thread = run.root.thread
     if question.hash in thread.answers:
-        return _read(thread.answers[question.hash])
+        return _decode_answer(thread.answers[question.hash])
     asked = next((asked for asked in thread.questions.values() if asked["hash"] == question.hash), None)
-    deputed = await _answer_by_delegate(run, question) if asked is None else None
+    delegated = await _answer_by_delegate(run, question) if asked is None else None
     asked = _log_question(run, question) if asked is None else asked
     question = replace(question, id=asked["id"])
-    if deputed is not None:
-        return await _log_answer(run, question, *deputed)
+    if delegated is not None:
+        return await _log_answer(run, question, *delegated)
     await thread.saved()
     run.emit(ApprovalRequest(name=question.op.name, id=question.id, question=question.question, about=question.about))
-    answer = await _log_answer(run, question, *await _answer(run, question, asked))
+    answer = await _log_answer(run, question, *await _wait_for_answer(run, question, asked))
     allowed, reason = isinstance(answer, Allow), getattr(answer, "reason", "")
     run.emit(ApprovalResponse(name=question.op.name, id=question.id, allowed=allowed, reason=reason))
     return answer
 
 
 async def _answer_by_delegate(run: Run, question: Question) -> tuple[Allow | Block, dict[str, Any]] | None:
-    """What somebody says in the user's place, and who; then the user is not asked."""
-    for deputy in run.progress.deputies:
-        answer, name = await deputy(run, question)
+    """Return the answer of the first delegate that decides, with its name, or None to ask the user."""
+    for delegate in run.progress.delegates:
+        answer, name = await delegate(run, question)
         if answer is not None:
             return _parse_answer(answer, question), {"deputy": name}
     return None
 
 
 async def _log_answer(run: Run, question: Question, answer: Allow | Block, more: dict[str, Any]) -> Allow | Block:
-    said = {"id": question.id, "hash": question.hash, "allowed": isinstance(answer, Allow)}
-    said["reason"] = getattr(answer, "reason", "")
+    row = {"id": question.id, "hash": question.hash, "allowed": isinstance(answer, Allow)}
+    row["reason"] = getattr(answer, "reason", "")
     changed = {"args": answer.args} if isinstance(answer, Allow) and answer.args is not None else {}
-    run.root.thread.append("answered", said | changed | more)
+    run.root.thread.append("answered", row | changed | more)
     await run.root.thread.saved()
     return answer
 
@@ -94,37 +94,37 @@ def _log_question(run: Run, question: Question) -> FrozenDict:
     return entry
 
 
-def _read(said: FrozenDict) -> Allow | Block:
-    return Allow(said.get("args")) if said["allowed"] else Block(said["reason"])
+def _decode_answer(row: FrozenDict) -> Allow | Block:
+    return Allow(row.get("args")) if row["allowed"] else Block(row["reason"])
 
 
-async def _answer(run: Run, question: Question, asked: FrozenDict) -> tuple[Allow | Block, dict[str, Any]]:
-    """What the user says, and what the log should know beside it; of two who answer, the first counts."""
-    asker, keeper, expires = run.root.asker, run.root.thread.keeper, asked.get("expires", inf)
-    if keeper is not None and (said := await keeper.answer(question.id, 0.0 if asker else expires - time())):
-        return _kept(said, question)
+async def _wait_for_answer(run: Run, question: Question, asked: FrozenDict) -> tuple[Allow | Block, dict[str, Any]]:
+    """Return the user's answer and more data for its log entry. Of two answers, the stored one counts."""
+    asker, writer, expires = run.root.asker, run.root.thread.writer, asked.get("expires", inf)
+    if writer is not None and (row := await writer.answer(question.id, 0.0 if asker else expires - time())):
+        return _accept_stored_answer(row, question)
     if time() >= expires:
         return Block(f"the question lapsed before anybody answered: {question.question}"), {"lapsed": True}
-    if asker is None and keeper is not None:
+    if asker is None and writer is not None:
         raise Paused(f"waiting for an answer to: {question.question}")
     if asker is None:
-        return Block(f"nobody is there to say yes to: {question.question}"), {}
+        return Block(f"no user is there to approve: {question.question}"), {}
     answer = await _call_asker(asker, question)
-    if keeper is not None and (said := await keeper.answer(question.id, 0.0)):
-        return _kept(said, question)
+    if writer is not None and (row := await writer.answer(question.id, 0.0)):
+        return _accept_stored_answer(row, question)
     return answer, {}
 
 
-def _kept(said: FrozenDict, question: Question) -> tuple[Allow | Block, dict[str, Any]]:
-    more = {key: said[key] for key in ("scope", "rule", "by") if key in said}
-    return _parse_answer(_read(said), question), more
+def _accept_stored_answer(row: FrozenDict, question: Question) -> tuple[Allow | Block, dict[str, Any]]:
+    more = {key: row[key] for key in ("scope", "rule", "by") if key in row}
+    return _parse_answer(_decode_answer(row), question), more
 
 
 async def _call_asker(asker: Asker, question: Question) -> Allow | Block:
     try:
         answer = asker(question)
         return _parse_answer(await answer if isawaitable(answer) else answer, question)
-    except Exception as error:  # who could not be asked has not agreed
+    except Exception as error:  # a failed question is not an approval
         return Block(f"the user could not be asked: {error}")
 
 
@@ -134,11 +134,11 @@ def _parse_answer(answer: Any, question: Question) -> Allow | Block:
     if answer is False:
         return Block(f"the user said no to: {question.question}")
     if isinstance(answer, Allow | Block):
-        return _json(answer)
+        return _freeze_args(answer)
     return Block(f"{answer!r} is not an answer to: {question.question}")
 
 
-def _json(answer: Allow | Block) -> Allow | Block:
+def _freeze_args(answer: Allow | Block) -> Allow | Block:
     if isinstance(answer, Block) or answer.args is None:
         return answer
     try:

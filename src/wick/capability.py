@@ -1,4 +1,4 @@
-"""What an agent can do beyond talking: a capability is hooks and tools that belong together."""
+"""Capabilities: classes that group related hooks and tools."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ T = TypeVar("T", Hook, Tool)
 
 
 class Capability:
-    """Subclass it, decorate methods with `@before`, `@wrap`, `@after`, `@guard` and `@tool`, and give it to an agent.
+    """Base class of capabilities: hooks and tools that belong together.
 
-    A capability is not written to after construction: several runs share it. What it keeps for one
-    run goes into `run.scratch[self]`, what it keeps for good into `run.thread.values`.
+    Subclass it and decorate methods with `@before`, `@wrap`, `@after`, `@guard` and `@tool`. Pass an instance to an
+    agent. Several runs share it, so do not change it after construction: store state of one run in
+    `run.scratch[self]`, and persistent state in `run.thread.values`.
     """
 
     name: str = "capability"
@@ -28,27 +29,27 @@ class Capability:
             cls.name = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", cls.__name__).lower()
 
     def hooks(self) -> list[Hook]:
-        """Its hooks, bound to it."""
-        return _decorated(self, Hook)
+        """Return its hooks as bound methods."""
+        return _find_decorated(self, Hook)
 
     def tools(self) -> list[Tool]:
-        """Its tools, bound to it."""
-        return _decorated(self, Tool)
+        """Return its tools as bound methods."""
+        return _find_decorated(self, Tool)
 
     def foreign_tools(self) -> Iterable[str]:
-        """Names, or patterns, of tools that it brings at run time or that its subagents have.
+        """Return names or patterns of tools that it adds at run time, or that its subagents have.
 
-        A guard may name them although the agent does not have them when it is made.
+        A guard may match them, although the agent does not have them at construction.
         """
         return ()
 
     def session(self, run: Run) -> AbstractAsyncContextManager[None]:
-        """Stands around a run from before it begins until its end is written, for what opens the run's thread."""
+        """Return a context manager for a run, from before its start until its end is logged. It may open the thread."""
         return nullcontext()
 
 
-def _decorated(capability: Capability, kind: type[T]) -> list[T]:
-    """What its class and those above it decorated, in the order of the source; an override takes its place."""
+def _find_decorated(capability: Capability, kind: type[T]) -> list[T]:
+    """Return the decorated members of its class and base classes, in source order. Overrides replace them in place."""
     names = [
         name
         for cls in reversed(type(capability).__mro__)

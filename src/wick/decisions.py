@@ -1,11 +1,11 @@
-"""What a hook may say: four decisions, and returning nothing, which means go on.
+"""The decisions that hooks return. Returning nothing means: proceed.
 
-    Block     do not do it; its result says why        anywhere
-    Ask       do it only if the user agrees            before, wrap, guard
+    Block     do not perform it; its result says why   anywhere
+    Ask       perform it only if the user agrees       before, wrap, guard
     Stop      end the run                              anywhere but after a Run
     Continue  take another step                        after a Step
 
-And what the user may say to an `Ask`: `Allow`, or a `Block`.
+The user answers an `Ask` with `Allow` or `Block`.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ class Ask:
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """End the run. A reason that begins with a known word, as in `budget: …`, is kept as it is."""
+    """End the run. A reason with a known prefix, such as `budget: …`, stays unchanged."""
 
     reason: str
 
-    def requested(self) -> Stop:
-        """The same with a reason that says who wanted it, when no known word does."""
+    def with_prefix(self) -> Stop:
+        """Return this Stop with the prefix `stop requested`, unless its reason has a known prefix."""
         if self.kind in STOPS:
             return self
         return Stop(f"stop requested: {self.reason}" if self.reason else "stop requested")
@@ -48,13 +48,13 @@ class Stop:
         return self.reason.partition(":")[0]
 
     def outranks(self, other: Stop) -> bool:
-        """Whether this is the more authoritative reason; the known words stand in that order."""
+        """Return True if this reason is more authoritative. `STOPS` lists the known prefixes in that order."""
         return STOPS.index(self.kind) < STOPS.index(other.kind)
 
 
 @dataclass(frozen=True, slots=True)
 class Continue:
-    """Take another step, telling the model `message` first if there is one."""
+    """Take another step. A `message` is sent to the model first."""
 
     message: str = ""
 
@@ -65,14 +65,14 @@ DECISIONS = (Block, Ask, Stop, Continue)
 
 @dataclass(frozen=True, slots=True)
 class Allow:
-    """The user agrees; with `args`, to the call with these arguments instead."""
+    """The user agrees. With `args`, the call runs with these arguments instead."""
 
     args: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Question(Ask):
-    """What the user is asked: every question about one sealed operation, put together."""
+    """All questions about one sealed operation, joined for the user."""
 
     id: str
     hash: str

@@ -1,21 +1,21 @@
 """Every exception wick raises.
 
     WickError
-    ├── ConfigError       a file or an argument is wrong; the message says which and how
-    │   └── MissingExtra  an optional package is not installed; the message says how to get it
+    ├── ConfigError       a file or an argument is invalid; the message says which and why
+    │   └── MissingExtra  an optional package is not installed; the message says how to install it
     ├── MessageError      a message or a chain of messages is not well formed
-    ├── ToolError         raised inside a tool, to tell the model in a sentence what went wrong
+    ├── ToolError         raised inside a tool, to report an error to the model
     │   ├── InvalidArgs   the arguments do not fit the tool's schema
-    │   └── Uncertain     a tool cannot say whether what it began took effect
-    ├── HookError         a hook failed, or answered something its point does not allow
-    │   └── Sealed        somebody tried to change an operation that can no longer change
+    │   └── Uncertain     it is unknown whether a tool took effect
+    ├── HookError         a hook failed, or returned a value that its point does not allow
+    │   └── Sealed        a hook tried to change a sealed operation
     ├── ModelError        the model could not answer
-    ├── BackendError      the workspace could not do what was asked
+    ├── BackendError      an operation of the workspace failed
     ├── StoreError        a thread could not be loaded or saved
-    └── RunCrashed        a run is not resumed, because its server ended too often while it ran
+    └── RunCrashed        a run is not resumed, because its server process crashed too often during the run
 
-A tool that fails raises nothing: the model is told, as a `ToolResult` with an error.
-`Paused` is not an error, and nobody's `except Exception` should swallow it.
+A tool that fails raises nothing: the model gets a `ToolResult` with an error.
+`Paused` is not an error. It derives from BaseException, so that `except Exception` does not swallow it.
 
 This module also runs inside containers: the standard library only, Python 3.8.
 """
@@ -24,11 +24,11 @@ from __future__ import annotations
 
 
 class WickError(Exception):
-    """The base of every exception wick raises."""
+    """Base class of all exceptions of wick."""
 
 
 class ConfigError(WickError):
-    """A file or an argument is wrong."""
+    """A file or an argument is invalid."""
 
 
 class MissingExtra(ConfigError):
@@ -43,7 +43,7 @@ class MessageError(WickError, ValueError):
 
 
 class ToolError(WickError):
-    """Raised inside a tool, to tell the model in a sentence what went wrong."""
+    """Raised inside a tool, to report an error to the model."""
 
 
 class InvalidArgs(ToolError):
@@ -51,19 +51,19 @@ class InvalidArgs(ToolError):
 
 
 class Uncertain(ToolError):
-    """A tool cannot say whether what it began took effect."""
+    """It is unknown whether a tool took effect."""
 
 
 class HookError(WickError):
-    """A hook failed, or answered something its point does not allow."""
+    """A hook failed, or returned a value that its point does not allow."""
 
 
 class Sealed(HookError):
-    """Somebody tried to change an operation that can no longer change."""
+    """A hook tried to change a sealed operation."""
 
 
 class ModelError(WickError):
-    """The model could not answer. `status` is what its server said; `retryable`, whether asking again may help."""
+    """The model could not answer. `status` is the HTTP status; `retryable` is True if a retry may help."""
 
     def __init__(
         self, message: str, *, status: int | None = None, retryable: bool = False, retry_after: float | None = None
@@ -73,20 +73,20 @@ class ModelError(WickError):
 
 
 class BackendError(WickError):
-    """The workspace could not do what was asked. `code` is a word for programs, such as `not_found`."""
+    """An operation of the workspace failed. `code` is machine-readable, such as `not_found`."""
 
     def __init__(self, message: str, code: str = "failed") -> None:
         super().__init__(message)
         self.code = code
 
 
-TEMPORARY = ("full", "locked", "unavailable", "read_only")  # codes of a store that works again once that is resolved
+TEMPORARY = ("full", "locked", "unavailable", "read_only")  # codes of store errors that an operator can resolve
 
 
 class StoreError(WickError):
-    """A thread could not be loaded or saved. `code` is a word for programs, such as `conflict`.
+    """A thread could not be loaded or saved. `code` is machine-readable, such as `conflict`.
 
-    `public` is the sentence for users of a server, without paths and addresses; the message, if none is given.
+    `public` is the message for users of a server, without paths and addresses; by default the message itself.
     """
 
     def __init__(self, message: str, code: str = "failed", public: str = "") -> None:
@@ -95,20 +95,23 @@ class StoreError(WickError):
 
 
 class RunCrashed(WickError):
-    """A run is not resumed, because its server ended too often while it ran."""
+    """A run is not resumed, because its server process crashed too often during the run."""
 
 
 class Paused(BaseException):
-    """The run waits for somebody; run its thread again to go on."""
+    """The run waits for an answer. Run its thread again to resume it."""
 
 
 def public_text(error: BaseException) -> str:
-    """Return the sentence of an error that users of a server may see."""
+    """Return the message of an error for users of a server."""
     return getattr(error, "public", "") or str(error) or repr(error)
 
 
-def forget(*errors: BaseException | None) -> None:
-    """Drop where errors came from: all that a run can reach would stay in memory until Python looks for garbage."""
+def clear_tracebacks(*errors: BaseException | None) -> None:
+    """Clear the tracebacks of errors and of their causes.
+
+    A traceback refers to the frames of a run. It would keep the run in memory until the next garbage collection.
+    """
     left, known = [*errors], set[int]()
     while left:
         error = left.pop()

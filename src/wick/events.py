@@ -1,17 +1,17 @@
-"""What a run announces, as it happens: one typed object an event, in one queue, for every reader.
+"""The events of a run: typed objects, emitted as they happen.
 
-    on_chat_model_start → on_chat_model_stream … → on_chat_model_end        one question to the model
-    on_tool_start → on_tool_stream … → on_tool_end                         one tool being used
+    on_chat_model_start → on_chat_model_stream … → on_chat_model_end        one model call
+    on_tool_start → on_tool_stream … → on_tool_end                         one tool use
     on_approval_request → on_approval_response                             a question to the user
-    on_subagent_start → the child's own events → on_subagent_end           an agent that works for this one
-    on_task_start → on_task_update … → on_task_end                         one that does so in the background
+    on_subagent_start → the child's own events → on_subagent_end           a subagent
+    on_task_start → on_task_update … → on_task_end                         a subagent in the background
     on_state                                                               todos, files and other values
-    on_user_message                                                        what was said while the run went on
-    resync                                                                 pieces were left out; what follows is whole
-    done | error                                                           exactly one of them, and the last
+    on_user_message                                                        a message sent during the run
+    resync                                                                 deltas were dropped; complete events follow
+    done | error                                                           exactly one of them, as the last event
 
-Deltas are provisional: `on_chat_model_restart` means that what was streamed of this message does not
-count, and what it is instead. Events that carry content come after it was logged.
+Deltas are provisional: `on_chat_model_restart` retracts the streamed text of a message and has its
+replacement. Events with content are emitted after the content was logged.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from typing import Any, ClassVar
 
 @dataclass(slots=True)
 class Event:
-    """Something that happened in a run. `name` is the tool's or the model's."""
+    """Base class of events. `name` is the name of the tool, model or agent."""
 
     event: ClassVar[str] = ""
     terminal: ClassVar[bool] = False
@@ -32,11 +32,11 @@ class Event:
     name: str = ""
 
     def data(self) -> dict[str, Any]:
-        """What the event carries, as JSON data."""
+        """Return the payload of the event as JSON data."""
         return {}
 
     def to_json(self) -> dict[str, Any]:
-        """The event as it goes over the wire; what is empty is left out."""
+        """Return the event in its wire format, without empty fields."""
         fields = {"event": self.event, "name": self.name, "run_id": self.run_id, "data": self.data()}
         return {key: value for key, value in fields.items() if value}
 
@@ -46,7 +46,7 @@ Emit = Callable[[Event], None]
 
 @dataclass(slots=True)
 class ChatModelStart(Event):
-    """The model is being asked."""
+    """A model call starts."""
 
     event = "on_chat_model_start"
 
@@ -58,7 +58,7 @@ class ChatModelStart(Event):
 
 @dataclass(slots=True)
 class ChatModelStream(Event):
-    """A piece of the reply: `kind` is text, reasoning or tool_args."""
+    """A delta of the reply. `kind` is text, reasoning or tool_args."""
 
     event = "on_chat_model_stream"
 
@@ -67,13 +67,13 @@ class ChatModelStream(Event):
     index: int | None = None
 
     def data(self) -> dict[str, Any]:
-        place = {} if self.index is None else {"index": self.index}
-        return {"delta": self.delta, "kind": self.kind, **place}
+        index = {} if self.index is None else {"index": self.index}
+        return {"delta": self.delta, "kind": self.kind, **index}
 
 
 @dataclass(slots=True)
 class ChatModelRestart(Event):
-    """What was streamed of this message does not count; `content` is what it is instead, so far."""
+    """Retracts the deltas of this message. `content` replaces them."""
 
     event = "on_chat_model_restart"
 
@@ -98,7 +98,7 @@ class ChatModelEnd(Event):
 
 @dataclass(slots=True)
 class ToolStart(Event):
-    """A tool is about to be used."""
+    """A tool use starts."""
 
     event = "on_tool_start"
 
@@ -111,7 +111,7 @@ class ToolStart(Event):
 
 @dataclass(slots=True)
 class ToolStream(Event):
-    """A piece of a tool's output, while it runs."""
+    """A piece of a tool's output while it runs."""
 
     event = "on_tool_stream"
 
@@ -124,7 +124,7 @@ class ToolStream(Event):
 
 @dataclass(slots=True)
 class ToolEnd(Event):
-    """A tool's result, as it was logged, and why it came to that."""
+    """A tool's result as logged, and the verdicts of its hooks."""
 
     event = "on_tool_end"
 
@@ -140,7 +140,7 @@ class ToolEnd(Event):
 
 @dataclass(slots=True)
 class StateChange(Event):
-    """A value of the thread was set: todos, files, or what a capability keeps."""
+    """A value of the thread was set: todos, files, or a value of a capability."""
 
     event = "on_state"
 
@@ -152,7 +152,7 @@ class StateChange(Event):
 
 @dataclass(slots=True)
 class ApprovalRequest(Event):
-    """The user is asked about exactly one sealed operation."""
+    """A question to the user about one sealed operation."""
 
     event = "on_approval_request"
 
@@ -166,7 +166,7 @@ class ApprovalRequest(Event):
 
 @dataclass(slots=True)
 class ApprovalResponse(Event):
-    """What the user said."""
+    """The user's answer to a question."""
 
     event = "on_approval_response"
 
@@ -180,7 +180,7 @@ class ApprovalResponse(Event):
 
 @dataclass(slots=True)
 class SubagentStart(Event):
-    """An agent begins to work for another. `run_id` is its own, as in all of its events; `name` is its name."""
+    """A subagent starts. `run_id` is its own, as in all of its events; `name` is its name."""
 
     event = "on_subagent_start"
 
@@ -189,16 +189,16 @@ class SubagentStart(Event):
     thread_id: str = ""
     prompt: str = ""
     resumed: bool = False
-    description: str = ""  # a few words for the user, by the model that started it
+    description: str = ""  # a few words for the user, written by the model
 
     def data(self) -> dict[str, Any]:
-        whose = {"parent_id": self.parent_id, "call_id": self.call_id, "thread_id": self.thread_id}
-        return {**whose, "prompt": self.prompt, "resumed": self.resumed, "description": self.description}
+        ids = {"parent_id": self.parent_id, "call_id": self.call_id, "thread_id": self.thread_id}
+        return {**ids, "prompt": self.prompt, "resumed": self.resumed, "description": self.description}
 
 
 @dataclass(slots=True)
 class SubagentEnd(Event):
-    """What the work of such an agent came to."""
+    """The outcome of a subagent."""
 
     event = "on_subagent_end"
 
@@ -210,13 +210,13 @@ class SubagentEnd(Event):
     usage: dict[str, int] = field(default_factory=dict)
 
     def data(self) -> dict[str, Any]:
-        came_to = {"outcome": self.outcome, "reason": self.reason, "text": self.text, "usage": self.usage}
-        return {"parent_id": self.parent_id, "call_id": self.call_id, **came_to}
+        result = {"outcome": self.outcome, "reason": self.reason, "text": self.text, "usage": self.usage}
+        return {"parent_id": self.parent_id, "call_id": self.call_id, **result}
 
 
 @dataclass(slots=True)
 class TaskStart(Event):
-    """An agent begins to work in the background of a run. `name` is its name."""
+    """A background task starts. `name` is the name of its agent."""
 
     event = "on_task_start"
 
@@ -226,13 +226,13 @@ class TaskStart(Event):
     description: str = ""
 
     def data(self) -> dict[str, Any]:
-        told = {"prompt": self.prompt, "description": self.description}
-        return {"task_id": self.task_id, "call_id": self.call_id, **told}
+        task = {"prompt": self.prompt, "description": self.description}
+        return {"task_id": self.task_id, "call_id": self.call_id, **task}
 
 
 @dataclass(slots=True)
 class TaskUpdate(Event):
-    """A task in the background was told something, or is in another state than before."""
+    """A background task got a message, or changed its status."""
 
     event = "on_task_update"
 
@@ -246,7 +246,7 @@ class TaskUpdate(Event):
 
 @dataclass(slots=True)
 class TaskEnd(Event):
-    """A task in the background has ended; `status` is done, stopped, failed or cancelled."""
+    """A background task has ended. `status` is done, stopped, failed or cancelled."""
 
     event = "on_task_end"
 
@@ -261,7 +261,7 @@ class TaskEnd(Event):
 
 @dataclass(slots=True)
 class UserMessage(Event):
-    """Something was said while the run went on, and has joined it. Streams of a server have it, from its log."""
+    """A message sent during the run was added to the thread. Only server streams have it, from the log."""
 
     event = "on_user_message"
 
@@ -273,14 +273,14 @@ class UserMessage(Event):
 
 @dataclass(slots=True)
 class Resync(Event):
-    """A reader of a server's stream was too slow: pieces were left out, and what is durable follows from the log."""
+    """A slow client of a server stream missed deltas. Complete events from the log follow."""
 
     event = "resync"
 
 
 @dataclass(slots=True)
 class Done(Event):
-    """The run is over. It completed, was stopped, was cancelled, or waits to be taken up again."""
+    """The run is over: completed, stopped, cancelled, or interrupted until it is resumed."""
 
     event = "done"
     terminal = True
@@ -300,7 +300,7 @@ class Done(Event):
 
 @dataclass(slots=True)
 class Failed(Event):
-    """The run is over: it failed."""
+    """The run has failed."""
 
     event = "error"
     terminal = True

@@ -1,4 +1,4 @@
-"""Checks at registration: a hook that cannot work is refused when it is made, with what was expected."""
+"""Checks at registration: refuse a hook that cannot work, and print the expected and the actual signature."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from wick.operations import OPERATIONS, Operation, Run, Step
 
 Position = Literal["before", "wrap", "after", "guard"]
 POSITIONS: tuple[Position, ...] = ("before", "wrap", "after", "guard")
-_VARIABLE = {"run": "run: Run", "step": "step: Step", "model_call": "call: ModelCall", "tool_use": "use: ToolUse"}
+_PARAMETERS = {"run": "run: Run", "step": "step: Step", "model_call": "call: ModelCall", "tool_use": "use: ToolUse"}
 
 
-class Registered(Protocol):
-    """What these checks look at: a hook."""
+class RegisteredHook(Protocol):
+    """The attributes of a hook that the checks read."""
 
     @property
     def fn(self) -> Callable[..., Any]: ...
@@ -38,7 +38,7 @@ class Registered(Protocol):
     def tools(self) -> tuple[str, ...]: ...
 
 
-def _allowed(position: Position, operation: type[Operation[Any]]) -> tuple[type, ...]:
+def _decisions_at(position: Position, operation: type[Operation[Any]]) -> tuple[type, ...]:
     decisions: list[type] = [Block]
     if position != "after":
         decisions.append(Ask)
@@ -49,31 +49,40 @@ def _allowed(position: Position, operation: type[Operation[Any]]) -> tuple[type,
     return tuple(decisions)
 
 
-_BY_POINT = {(position, op.name): _allowed(position, op) for position in POSITIONS for op in OPERATIONS}
-for _position in POSITIONS:  # a hook at all four may say what one of them allows; the operation at hand decides
+_BY_POINT = {(position, op.name): _decisions_at(position, op) for position in POSITIONS for op in OPERATIONS}
+for _position in POSITIONS:  # a hook of `Operation` may return any of these; the concrete operation decides
     _every = {decision for op in OPERATIONS for decision in _BY_POINT[_position, op.name]}
     _BY_POINT[_position, Operation.name] = tuple(_every)
 
 
-def allowed(position: Position, operation: str) -> tuple[type, ...]:
-    """The decisions that can be made at a point."""
+def allowed_decisions(position: Position, operation: str) -> tuple[type, ...]:
+    """Return the decisions that a hook may return at a point."""
     return _BY_POINT[position, operation]
 
 
-def check(hook: Registered) -> None:
-    """Refuse a hook that cannot work."""
-    for problem in (_operation, _options, _callable, _parameters, _annotation, _decisions):
+def check_hook(hook: RegisteredHook) -> None:
+    """Raise a HookError if a hook cannot work."""
+    for problem in (
+        _check_operation,
+        _check_options,
+        _check_callable,
+        _check_parameters,
+        _check_annotation,
+        _check_decisions,
+    ):
         if found := problem(hook):
-            raise HookError(f"{found}.\n  expected: {_expected(hook)}\n  found:    {_found(hook.fn)}")
+            raise HookError(
+                f"{found}.\n  expected: {_expected_signature(hook)}\n  found:    {_actual_signature(hook.fn)}"
+            )
 
 
-def _operation(hook: Registered) -> str:
+def _check_operation(hook: RegisteredHook) -> str:
     if hook.operation in (*OPERATIONS, Operation):
         return ""
-    return f"a hook stands at Run, Step, ModelCall, ToolUse or Operation, not at {hook.operation!r}"
+    return f"a hook is for Run, Step, ModelCall, ToolUse or Operation, not for {hook.operation!r}"
 
 
-def _options(hook: Registered) -> str:
+def _check_options(hook: RegisteredHook) -> str:
     if hook.on_error not in ("fail", "log"):
         return f"on_error is 'fail' or 'log', not {hook.on_error!r}"
     if hook.position == "guard" and hook.on_error == "log":
@@ -89,44 +98,47 @@ def _options(hook: Registered) -> str:
     return ""
 
 
-def _callable(hook: Registered) -> str:
+def _check_callable(hook: RegisteredHook) -> str:
     if not callable(hook.fn):
         return f"a hook is a function, not {hook.fn!r}"
     if inspect.isgeneratorfunction(hook.fn) or inspect.isasyncgenfunction(hook.fn):
         return f"the hook {hook.name!r} is a generator; a hook returns its decision and yields nothing"
     if hook.position == "wrap" and inspect.isfunction(hook.fn) and not inspect.iscoroutinefunction(hook.fn):
-        return f"the hook {hook.name!r} stands around an operation, so it must be async"
+        return f"the hook {hook.name!r} wraps an operation, so it must be async"
     return ""
 
 
-def _parameters(hook: Registered) -> str:
-    names = _names(hook)
+def _check_parameters(hook: RegisteredHook) -> str:
+    names = _argument_names(hook)
     wanted = 2 if hook.position == "wrap" else 1
     if names is None or len(names) == wanted:
         return ""
-    return f"the hook {hook.name!r} takes {len(names)} arguments, but {_point(hook)} gives it {wanted}"
+    return f"the hook {hook.name!r} takes {len(names)} arguments, but {_point_name(hook)} gives it {wanted}"
 
 
-def _annotation(hook: Registered) -> str:
-    names, hints = _names(hook), _hints(hook.fn)
+def _check_annotation(hook: RegisteredHook) -> str:
+    names, hints = _argument_names(hook), _resolve_hints(hook.fn)
     kind = hints.get(names[0]) if names else None
     if not inspect.isclass(kind) or not issubclass(kind, Operation) or issubclass(hook.operation, kind):
         return ""
-    return f"the hook {hook.name!r} expects a {kind.__name__}, but {_point(hook)} gives it a {hook.operation.__name__}"
+    expected, given = kind.__name__, hook.operation.__name__
+    return f"the hook {hook.name!r} expects a {expected}, but {_point_name(hook)} gives it a {given}"
 
 
-def _decisions(hook: Registered) -> str:
+def _check_decisions(hook: RegisteredHook) -> str:
     possible = _BY_POINT[hook.position, hook.operation.name]
     for decision in (Block, Ask, Stop, Continue):
-        if decision in _members(_hints(hook.fn).get("return")) and decision not in possible:
+        if decision in _union_members(_resolve_hints(hook.fn).get("return")) and decision not in possible:
             if hook.position == "wrap" and hook.operation in (Step, Operation):
                 continue  # a step's result is itself a Stop or a Continue
-            return f"the hook {hook.name!r} may answer {decision.__name__}, which is not possible at {_point(hook)}"
+            return (
+                f"the hook {hook.name!r} may answer {decision.__name__}, which is not possible at {_point_name(hook)}"
+            )
     return ""
 
 
-def _names(hook: Registered) -> list[str] | None:
-    """The names of the arguments that the dispatcher fills, without `self`; None if anything goes."""
+def _argument_names(hook: RegisteredHook) -> list[str] | None:
+    """Return the names of the positional arguments without `self`, or None if any number is accepted."""
     try:
         parameters = list(inspect.signature(hook.fn).parameters.values())
     except (TypeError, ValueError):
@@ -141,34 +153,34 @@ def _names(hook: Registered) -> list[str] | None:
     return [p.name for p in required]
 
 
-def _hints(fn: Callable[..., Any]) -> dict[str, Any]:
-    """The annotations that can be resolved; what cannot is checked when the hook answers."""
+def _resolve_hints(fn: Callable[..., Any]) -> dict[str, Any]:
+    """Return the annotations that can be resolved. Other answers are checked when the hook returns."""
     try:
         return typing.get_type_hints(fn)
     except Exception:
         return {name: hint for name, hint in getattr(fn, "__annotations__", {}).items() if not isinstance(hint, str)}
 
 
-def _members(hint: Any) -> tuple[Any, ...]:
+def _union_members(hint: Any) -> tuple[Any, ...]:
     if typing.get_origin(hint) in (Union, UnionType):
-        return tuple(member for part in typing.get_args(hint) for member in _members(part))
+        return tuple(member for part in typing.get_args(hint) for member in _union_members(part))
     return (hint,)
 
 
-def _point(hook: Registered) -> str:
+def _point_name(hook: RegisteredHook) -> str:
     return f"{hook.position}_{hook.operation.name}"
 
 
-def _expected(hook: Registered) -> str:
+def _expected_signature(hook: RegisteredHook) -> str:
     operation = getattr(hook.operation, "name", "")
-    first = _VARIABLE.get(operation, "op: Operation")
+    first = _PARAMETERS.get(operation, "op: Operation")
     result = " | ".join(d.__name__ for d in _BY_POINT.get((hook.position, operation), (Block,)))
-    more, result = (", next", f"<what next gave> | {result}") if hook.position == "wrap" else ("", f"{result} | None")
+    more, result = (", next", f"<result of next> | {result}") if hook.position == "wrap" else ("", f"{result} | None")
     name = hook.name if hook.name.isidentifier() else "hook"
     return f"async def {name}({first}{more}) -> {result}"
 
 
-def _found(fn: Callable[..., Any]) -> str:
+def _actual_signature(fn: Callable[..., Any]) -> str:
     code = getattr(fn, "__code__", None)
     try:
         start = "async def" if inspect.iscoroutinefunction(fn) else "def"

@@ -1,14 +1,14 @@
-"""Where you can intervene: before an operation, around it, after it, or at its gate.
+"""Hooks: functions that run before, around or after an operation, or guard its gate.
 
-Hooks nest like the rings of an onion. The first hook is the outermost ring: it is
-the first to see an operation begin, the last to see it end, and has the last word.
+Hooks nest like the rings of an onion. The first hook is the outermost ring: it runs
+first on the way in and last on the way out, so it has the last word.
 
     @guard(ToolUse, match="execute")
     async def no_deletes(use: ToolUse) -> Block | None:
         if "rm -rf" in use.args["command"]:
             return Block("that would delete everything")
 
-How the rings are called, and what happens at the gate inside them, is `wick.onion`.
+`wick.onion` runs the rings and the gate inside them.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import Any, Literal, Protocol, TypeVar
 from wick.constants import GUARD_SECONDS
 from wick.decisions import Decision
 from wick.errors import HookError
-from wick.hook_checks import Position, check
+from wick.hook_checks import Position, check_hook
 from wick.operations import Operation
 
 Op = TypeVar("Op", bound=Operation[Any])
@@ -30,53 +30,55 @@ R = TypeVar("R", covariant=True)
 
 
 class Next(Protocol[R]):
-    """What a wrap calls to go on, with the operation or a changed copy of it; its result is the operation's."""
+    """The `next` of a wrap: performs the operation, or a changed copy of it, and returns its result."""
 
     def __call__(self, op: Any, /) -> Awaitable[R]: ...
 
 
-Answer = Decision | None
-Look = Callable[[Op], Answer | Awaitable[Answer]] | Callable[[Any, Op], Answer | Awaitable[Answer]]
-Around = Callable[[Op, Next[Any]], Awaitable[Any]] | Callable[[Any, Op, Next[Any]], Awaitable[Any]]
+HookAnswer = Decision | None
+HookFunction = (
+    Callable[[Op], HookAnswer | Awaitable[HookAnswer]] | Callable[[Any, Op], HookAnswer | Awaitable[HookAnswer]]
+)
+WrapFunction = Callable[[Op, Next[Any]], Awaitable[Any]] | Callable[[Any, Op, Next[Any]], Awaitable[Any]]
 OnError = Literal["fail", "log"]
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Hook:
-    """A function that stands at one point of the loop."""
+    """A function at one point of the loop. Create one with `before`, `wrap`, `after` or `guard`."""
 
     fn: Callable[..., Any] = field(repr=False)
     operation: type[Operation[Any]]
     position: Position
     name: str = ""
-    match: Match = None
-    priority: float = 0
-    timeout: float | None = None
-    on_error: OnError = "fail"
-    inherit: bool = False
-    hold: bool = False
-    shadow: bool = False
-    tools: tuple[str, ...] = ()  # names or patterns of tools that it brings when a run begins
-    owner: Any = field(default=None, repr=False)
+    match: Match = None  # tool names, patterns or a predicate; None matches everything
+    priority: float = 0  # higher is further out
+    timeout: float | None = None  # in seconds
+    on_error: OnError = "fail"  # "log": ignore an error of the hook
+    inherit: bool = False  # child runs have this hook, too
+    hold: bool = False  # buffer streamed output until this `after` has run
+    shadow: bool = False  # a guard that only records its verdict
+    tools: tuple[str, ...] = ()  # names or patterns of tools that it adds when a run starts
+    owner: Any = field(default=None, repr=False)  # its capability
     matches: Callable[[Operation[Any]], bool] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "name", self.name or getattr(self.fn, "__name__", type(self.fn).__name__))
-        object.__setattr__(self, "matches", matcher(self.match))
+        object.__setattr__(self, "matches", compile_match(self.match))
         if self.owner is None:
-            check(self)
+            check_hook(self)
 
     def __call__(self, *args: Any) -> Any:
-        """The plain function, for tests."""
+        """Call the plain function, for tests."""
         return self.fn(*args)
 
     @property
     def point(self) -> str:
-        """The point's name in configuration, traces and executables: `before_tool_use`."""
+        """The name of the point in configuration, traces and hook programs, such as `before_tool_use`."""
         return f"{self.position}_{self.operation.name}"
 
     def __get__(self, owner: Any, kind: type | None = None) -> Hook:
-        """A hook that is a method is bound to its object, as methods are."""
+        """Bind a hook that is a method to its object, as Python binds methods."""
         if owner is None:
             return self
         return replace(self, fn=MethodType(self.fn, owner), name=f"{owner.name}.{self.name}", owner=owner)
@@ -85,41 +87,44 @@ class Hook:
 def before(
     operation: type[Op], *, match: Match = None, priority: float = 0, timeout: float | None = None,
     on_error: OnError = "fail", inherit: bool = False, tools: str | Sequence[str] = (), name: str = "",
-) -> Callable[[Look[Op]], Hook]:  # fmt: skip
-    """Look at an operation before it happens: change it, or decide about it."""
-    brings = (tools,) if isinstance(tools, str) else tuple(tools)
-    return lambda fn: Hook(fn, operation, "before", name, match, priority, timeout, on_error, inherit, tools=brings)
+) -> Callable[[HookFunction[Op]], Hook]:  # fmt: skip
+    """Make a hook that runs before an operation. It may change the operation or return a decision."""
+    names = (tools,) if isinstance(tools, str) else tuple(tools)
+    return lambda fn: Hook(fn, operation, "before", name, match, priority, timeout, on_error, inherit, tools=names)
 
 
 def wrap(
     operation: type[Op], *, match: Match = None, priority: float = 0, timeout: float | None = None,
     on_error: OnError = "fail", name: str = "",
-) -> Callable[[Around[Op]], Hook]:  # fmt: skip
-    """Stand around an operation: call `next` once, twice, with another operation, or not at all."""
+) -> Callable[[WrapFunction[Op]], Hook]:  # fmt: skip
+    """Make a hook around an operation. It calls `next` once, several times, with a changed copy, or not at all."""
     return lambda fn: Hook(fn, operation, "wrap", name, match, priority, timeout, on_error)
 
 
 def after(
     operation: type[Op], *, match: Match = None, priority: float = 0, timeout: float | None = None,
     on_error: OnError = "fail", inherit: bool = False, hold: bool = False, name: str = "",
-) -> Callable[[Look[Op]], Hook]:  # fmt: skip
-    """Look at an operation and its result or error: change the result, or decide what it means."""
+) -> Callable[[HookFunction[Op]], Hook]:  # fmt: skip
+    """Make a hook that runs after an operation. It may replace the result or error, or return a decision."""
     return lambda fn: Hook(fn, operation, "after", name, match, priority, timeout, on_error, inherit, hold)
 
 
 def guard(
     operation: type[Op], *, match: Match = None, priority: float = 0, timeout: float = GUARD_SECONDS,
     shadow: bool = False, on_error: OnError = "fail", name: str = "",
-) -> Callable[[Look[Op]], Hook]:  # fmt: skip
-    """Have the last word on an operation: exactly as it will be done, after every other hook."""
+) -> Callable[[HookFunction[Op]], Hook]:  # fmt: skip
+    """Make a guard. It runs last before an operation and sees it sealed, exactly as it will be performed."""
     return lambda fn: Hook(fn, operation, "guard", name, match, priority, timeout, on_error, shadow=shadow)
 
 
 _RANK = {"after": 0, "wrap": 1, "before": 2, "guard": 3}
 
 
-def rings(hooks: Iterable[Hook], operation: type[Operation[Any]]) -> list[Hook]:
-    """The hooks of an operation, outermost first: by priority, then as listed; a capability is one ring."""
+def order_rings(hooks: Iterable[Hook], operation: type[Operation[Any]]) -> list[Hook]:
+    """Return the hooks of an operation, outermost first.
+
+    Hooks are sorted by priority, then by position in the list. The hooks of a capability stay together.
+    """
     places: dict[Any, int] = {}
     order = []
     for number, hook in enumerate(hooks):
@@ -132,8 +137,8 @@ def rings(hooks: Iterable[Hook], operation: type[Operation[Any]]) -> list[Hook]:
 Match = str | Sequence[str] | Callable[[Any], bool] | None
 
 
-def patterns(match: Match) -> tuple[str, ...]:
-    """The patterns of a match; none for a predicate."""
+def parse_patterns(match: Match) -> tuple[str, ...]:
+    """Return the patterns of a match, or an empty tuple for a predicate."""
     if match is None or callable(match):
         return ()
     texts = [match] if isinstance(match, str) else list(match)
@@ -143,20 +148,20 @@ def patterns(match: Match) -> tuple[str, ...]:
     return found
 
 
-def literal(pattern: str) -> bool:
-    """Return True if a pattern is the plain name of one tool."""
+def is_plain_name(pattern: str) -> bool:
+    """Return True if a pattern is a tool name without wildcards."""
     return not pattern.startswith("kind:") and not any(sign in pattern for sign in "*?[")
 
 
-def matcher(match: Match) -> Callable[[Any], bool]:
-    """The test that a match stands for."""
+def compile_match(match: Match) -> Callable[[Any], bool]:
+    """Compile a match into a predicate of operations."""
     if match is None:
         return lambda op: True
     if callable(match):
         return lambda op: bool(match(op))
-    exact = frozenset(filter(literal, patterns(match)))
-    kinds = [pattern.removeprefix("kind:") for pattern in patterns(match) if pattern.startswith("kind:")]
-    globs = [pattern for pattern in patterns(match) if pattern not in exact and not pattern.startswith("kind:")]
+    exact = frozenset(filter(is_plain_name, parse_patterns(match)))
+    kinds = [pattern.removeprefix("kind:") for pattern in parse_patterns(match) if pattern.startswith("kind:")]
+    globs = [pattern for pattern in parse_patterns(match) if pattern not in exact and not pattern.startswith("kind:")]
 
     def test(op: Any) -> bool:
         names, kind = op.names, op.kind

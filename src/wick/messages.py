@@ -1,4 +1,4 @@
-"""What is said: messages, the tool calls they carry, and the chain they form."""
+"""Messages, their parts and tool calls, and the immutable chain `Messages`."""
 
 from __future__ import annotations
 
@@ -20,49 +20,49 @@ ROLES: tuple[Role, ...] = get_args(Role)
 USER_ROLES: tuple[Role, ...] = ("user", "system")
 
 _T = TypeVar("_T")
-_set = object.__setattr__  # how frozen data fills itself
+_set = object.__setattr__  # sets fields of frozen dataclasses
 _dumps = json.JSONEncoder(ensure_ascii=False).encode
 
 
 class _Data:
-    """Data with slots: its texts can be sent, its lists are tuples, and its JSON has no unknown keys."""
+    """Base of the message dataclasses: texts are valid UTF-8, lists become tuples, unknown JSON keys are refused."""
 
     __slots__ = ()
-    __match_args__: ClassVar[tuple[str, ...]]  # what a dataclass is made of
+    __match_args__: ClassVar[tuple[str, ...]]  # the field names of the dataclass
     __pydantic_config__: ClassVar[Any] = {"extra": "forbid"}
 
     def __post_init__(self) -> None:
-        _tidy(self)
+        _normalize(self)
 
     def __reduce__(self) -> Any:
         return type(self), tuple(getattr(self, name) for name in self.__match_args__)
 
 
-def _tidy(data: _Data) -> None:
+def _normalize(data: _Data) -> None:
     kind: Any = type(data)
     names, read = _fields(kind)
     values = read(data)
     for value in values:
         if type(value) is list or (type(value) is str and not value.isascii()):
-            return _mend(data, names, values)
+            return _normalize_fields(data, names, values)
 
 
-def _mend(data: _Data, names: tuple[str, ...], values: tuple[Any, ...]) -> None:
+def _normalize_fields(data: _Data, names: tuple[str, ...], values: tuple[Any, ...]) -> None:
     for name, value in zip(names, values, strict=True):
         if type(value) is str:
-            _set(data, name, _legible(value))
+            _set(data, name, _repair_surrogates(value))
         elif type(value) is list:
             _set(data, name, tuple(value))
 
 
 @cache
 def _fields(kind: Any) -> tuple[tuple[str, ...], Callable[[_Data], tuple[Any, ...]]]:
-    """The fields of a kind of data, and what reads them all at once."""
+    """Return the field names of a class, and a function that reads all of them."""
     return kind.__match_args__, attrgetter(*kind.__match_args__)
 
 
-def _legible(text: str) -> str:
-    """The text as UTF-8 can say it: two halves of a character are joined, a lone half is replaced."""
+def _repair_surrogates(text: str) -> str:
+    """Return a text that UTF-8 can encode: surrogate pairs are joined, lone surrogates replaced."""
     try:
         text.encode()
         return text
@@ -85,21 +85,21 @@ class _Media(_Data):
     media_type: str = ""
 
     def __post_init__(self) -> None:
-        _tidy(self)
+        _normalize(self)
         if bool(self.url) == bool(self.data):
             raise MessageError(f"{type(self).__name__} needs a url or data (base64), one of them and not both")
 
 
 @dataclass(frozen=True, slots=True)
 class ImagePart(_Media):
-    """A picture in a message: where it is, or its bytes in base64."""
+    """An image in a message: a URL, or its bytes in base64."""
 
     type: Literal["image"] = field(default="image", repr=False)
 
 
 @dataclass(frozen=True, slots=True)
 class FilePart(_Media):
-    """A file in a message: where it is, or its bytes in base64."""
+    """A file in a message: a URL, or its bytes in base64."""
 
     name: str = ""
     type: Literal["file"] = field(default="file", repr=False)
@@ -111,28 +111,28 @@ _Parts = tuple[Annotated[Part, Field(discriminator="type")], ...]
 
 @dataclass(frozen=True, slots=True)
 class Reasoning(_Data):
-    """What a model thought, with its provider's opaque signature."""
+    """The reasoning of a model, with the provider's opaque signature."""
 
     text: str = ""
     signature: str = ""
     provider: str = ""
 
 
-def _filled(data: _Data) -> dict[str, Any]:
-    """The JSON of a part or a reasoning: what is set, and the text of a text part even if it is empty."""
+def _part_to_json(data: _Data) -> dict[str, Any]:
+    """Return a part or reasoning as JSON, without empty fields, except the text of a text part."""
     names = sorted(data.__match_args__, key="type".__ne__)  # the type comes first
     return {name: value for name in names if (value := getattr(data, name)) or isinstance(data, TextPart)}
 
 
 def _refuse_raw(value: object) -> NoReturn:
-    raise ValueError("the raw arguments are kept beside the JSON, never in it")
+    raise ValueError("the raw arguments are not part of the JSON")
 
 
 @dataclass(frozen=True, slots=True)
 class ToolCall(_Data):
-    """The model asks for a tool. It is data; performing it is a `ToolUse`.
+    """A model's request to use a tool. A `ToolUse` performs it.
 
-    `raw` holds the arguments as the model wrote them, `invalid` says why they could not be read.
+    `raw` has the arguments as the model wrote them. `invalid` says why they could not be parsed.
     """
 
     id: str
@@ -144,7 +144,7 @@ class ToolCall(_Data):
     def __post_init__(self) -> None:
         if not isinstance(self.args, dict):
             raise MessageError(f"the arguments of the call to {self.name!r} are not a JSON object")
-        _tidy(self)
+        _normalize(self)
         try:
             _set(self, "args", freeze(self.args))
         except (TypeError, ValueError) as problem:
@@ -152,7 +152,7 @@ class ToolCall(_Data):
 
     @property
     def raw_args(self) -> str:
-        """The arguments as JSON, in the model's own spelling where it is known."""
+        """The arguments as JSON text, as the model wrote them if known."""
         return self.raw or _dumps(self.args)
 
     def to_json(self) -> dict[str, Any]:
@@ -161,12 +161,12 @@ class ToolCall(_Data):
 
     @staticmethod
     def from_json(data: Any) -> ToolCall:
-        return _read(ToolCall, "the tool call", data)
+        return _parse(ToolCall, "the tool call", data)
 
 
 @dataclass(slots=True)
 class ToolResult(_Data):
-    """What a tool answered; `error` is set when it failed or was blocked, `exception` when it crashed."""
+    """The result of a tool. `error` is set if it failed or was blocked, `exception` if it crashed."""
 
     output: str = ""
     error: str = ""
@@ -174,35 +174,35 @@ class ToolResult(_Data):
     parts: _Parts = ()
     tool_call_id: str = ""
     name: str = ""
-    exception: Any = field(default=None, init=False, compare=False, repr=False)  # that the tool raised; never stored
+    exception: Any = field(default=None, init=False, compare=False, repr=False)  # raised by the tool; never stored
 
     def __post_init__(self) -> None:
         self.parts = tuple(self.parts)
 
     @property
     def text(self) -> str:
-        """What the model reads."""
+        """The text for the model."""
         return self.error or self.output
 
     def to_json(self) -> dict[str, Any]:
-        result = {"tool_call_id": self.tool_call_id, "name": self.name, "output": _legible(self.output)}
-        error = {"error": _legible(self.error)} if self.error else {}
+        result = {"tool_call_id": self.tool_call_id, "name": self.name, "output": _repair_surrogates(self.output)}
+        error = {"error": _repair_surrogates(self.error)} if self.error else {}
         data = {"data": thaw(self.data)} if self.data is not None else {}
-        parts = {"parts": [_filled(part) for part in self.parts]} if self.parts else {}
+        parts = {"parts": [_part_to_json(part) for part in self.parts]} if self.parts else {}
         return {**result, **error, **data, **parts}
 
     @staticmethod
     def from_json(data: Any) -> ToolResult:
-        return _read(ToolResult, "the tool result", data)
+        return _parse(ToolResult, "the tool result", data)
 
 
 @dataclass(frozen=True, slots=True)
 class Message(_Data):
-    """One entry of a conversation.
+    """One message of a conversation.
 
-    `name` says which tool a tool message comes from, or which hook put a message into the conversation;
-    the user's own words have none. `failed` says that a tool message tells of an error. `cache` keeps what is derived
-    from the message, such as its bytes on the wire.
+    `name` is the tool of a tool message, or the hook that added a message. Messages of the user have none.
+    `failed` marks a tool message that reports an error. `cache` has data derived from the message, such as
+    its bytes on the wire.
     """
 
     role: Role
@@ -215,7 +215,7 @@ class Message(_Data):
     cache: dict[str, Any] = field(default_factory=dict, init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
-        _tidy(self)
+        _normalize(self)
         if self.role not in ROLES:
             raise MessageError(f"there is no role {self.role!r}; the roles are {', '.join(ROLES)}")
         if not isinstance(self.content, str):
@@ -228,7 +228,7 @@ class Message(_Data):
 
     @property
     def text(self) -> str:
-        """The text of the content, without pictures and files."""
+        """The text of the content, without images and files."""
         if isinstance(self.content, str):
             return self.content
         return "\n".join(part.text for part in self.content if isinstance(part, TextPart))
@@ -242,7 +242,7 @@ class Message(_Data):
 
     @property
     def tokens(self) -> int:
-        """About what the message costs to send, computed once."""
+        """The estimated number of tokens, computed once."""
         if "tokens" not in self.cache:
             texts = [self.text, *(call.raw_args for call in self.tool_calls)]
             media = 0 if isinstance(self.content, str) else sum(isinstance(part, _Media) for part in self.content)
@@ -250,19 +250,19 @@ class Message(_Data):
         return int(self.cache["tokens"])
 
     def to_json(self) -> dict[str, Any]:
-        content = self.content if isinstance(self.content, str) else [_filled(part) for part in self.content]
+        content = self.content if isinstance(self.content, str) else [_part_to_json(part) for part in self.content]
         rest = {
             "tool_calls": [call.to_json() for call in self.tool_calls],
             "tool_call_id": self.tool_call_id,
             "name": self.name,
-            "reasoning": [_filled(thought) for thought in self.reasoning],
+            "reasoning": [_part_to_json(thought) for thought in self.reasoning],
             "failed": self.failed,
         }
         return {"role": self.role, "content": content} | {key: value for key, value in rest.items() if value}
 
     @staticmethod
     def from_json(data: Any) -> Message:
-        return _read(Message, "the message", data)
+        return _parse(Message, "the message", data)
 
 
 def _check_each(name: str, items: object, kind: Any) -> None:
@@ -271,34 +271,34 @@ def _check_each(name: str, items: object, kind: Any) -> None:
 
 
 def system(text: str) -> Message:
-    """What the model is told to be."""
+    """Return a system message."""
     return Message("system", text)
 
 
 def user(content: str | Sequence[Part]) -> Message:
-    """What the user says."""
+    """Return a user message."""
     return Message("user", content if isinstance(content, str) else tuple(content))
 
 
 def assistant(text: str = "", *calls: ToolCall, reasoning: Sequence[Reasoning] = ()) -> Message:
-    """What the model says, and the tools it asks for."""
+    """Return an assistant message with optional tool calls."""
     return Message("assistant", text, calls, reasoning=tuple(reasoning))
 
 
 def tool_message(call_id: str, name: str, output: str) -> Message:
-    """What a tool call came to."""
+    """Return the message with the output of a tool call."""
     return Message("tool", output, tool_call_id=call_id, name=name)
 
 
-def answer(call: ToolCall, result: ToolResult) -> Message:
-    """The message that tells the model what its tool call came to."""
+def result_message(call: ToolCall, result: ToolResult) -> Message:
+    """Return the message with the result of a tool call, for the model."""
     text = [TextPart(result.text)] if result.text else []
     content = (*text, *result.parts) if result.parts else result.text
     return Message("tool", content, tool_call_id=call.id, name=call.name, failed=bool(result.error))
 
 
 class Messages(Sequence[Message]):
-    """A chain of messages. It never changes: what adds to it returns a new chain."""
+    """An immutable chain of messages. Methods that add messages return a new chain."""
 
     __slots__ = ("_items",)
     _items: list[Message]
@@ -311,7 +311,7 @@ class Messages(Sequence[Message]):
 
     @classmethod
     def view(cls, items: list[Message]) -> Messages:
-        """The chain that a list holds, now and later: the list is shared, not copied."""
+        """Return a live view of a list of messages, without a copy."""
         chain = cls.__new__(cls)
         chain._items = items
         return chain
@@ -379,19 +379,19 @@ class Messages(Sequence[Message]):
         return self._items[-1].text if self._items else ""
 
     def validate(self) -> Messages:
-        """This chain, if a model can be asked with it; a MessageError says which message is wrong and why."""
+        """Return this chain if it is a valid conversation; else raise a MessageError."""
         for index, message in enumerate(self._items):
-            if problem := _problem(message):
+            if problem := _find_problem(message):
                 raise MessageError(f"message {index} is not valid: {problem}")
         _check_answers(self._items)
         return self
 
     def validate_user_input(self) -> Messages:
-        """This chain, if somebody outside may send it; a MessageError says which message is wrong and why."""
+        """Return this chain if a client may send it; else raise a MessageError."""
         if not self._items:
             raise MessageError("there is no message; send at least one")
         for index, message in enumerate(self._items):
-            if problem := _input_problem(message):
+            if problem := _find_input_problem(message):
                 raise MessageError(f"message {index} is not accepted: {problem}")
         return self
 
@@ -399,8 +399,8 @@ class Messages(Sequence[Message]):
         return sum(message.tokens for message in self._items)
 
     def pretty(self) -> str:
-        """The conversation as people read it."""
-        return "\n\n".join(map(_pretty, self._items))
+        """Return the conversation as readable text."""
+        return "\n\n".join(map(_format_message, self._items))
 
     def to_json(self) -> list[dict[str, Any]]:
         return [message.to_json() for message in self._items]
@@ -409,10 +409,10 @@ class Messages(Sequence[Message]):
     def from_json(data: Any) -> Messages:
         if not isinstance(data, list):
             raise MessageError(f"messages are read from a list, not from {type(data).__name__}")
-        return Messages.view([_read(Message, f"message {index}", item) for index, item in enumerate(data)])
+        return Messages.view([_parse(Message, f"message {index}", item) for index, item in enumerate(data)])
 
 
-def _problem(message: Message) -> str:
+def _find_problem(message: Message) -> str:
     if message.role == "tool":
         return "" if message.tool_call_id and message.name else "a tool message needs a tool_call_id and a name"
     if message.tool_call_id:
@@ -424,14 +424,14 @@ def _problem(message: Message) -> str:
     return "an assistant message needs content or tool calls" if message.role == "assistant" else "it needs content"
 
 
-def _input_problem(message: Message) -> str:
+def _find_input_problem(message: Message) -> str:
     if message.role not in USER_ROLES:
         return f"its role is {message.role}; only {' and '.join(USER_ROLES)} messages can be sent"
-    return "only tools and hooks give a name; leave it out" if message.name else _problem(message)
+    return "only tools and hooks give a name; leave it out" if message.name else _find_problem(message)
 
 
 def _check_answers(messages: list[Message]) -> None:
-    """Every tool call is answered once, before anything else is said; the last ones may still be waiting."""
+    """Check that each tool call has one result before the next message. The last calls may be pending."""
     waiting: set[str] = set()
     for index, message in enumerate(messages):
         if message.role == "tool":
@@ -451,27 +451,27 @@ def _check_answers(messages: list[Message]) -> None:
 _TITLES = {"system": "System", "user": "Human", "assistant": "AI"}
 
 
-def _pretty(message: Message) -> str:
+def _format_message(message: Message) -> str:
     title = _TITLES.get(message.role) or f"Tool: {message.name} (call_id={message.tool_call_id})"
-    said = [message.text] if message.text else []
+    text = [message.text] if message.text else []
     calls = [f"  → tool_call: {call.name}(id={call.id}, args={_dumps(call.args)})" for call in message.tool_calls]
-    return "\n".join([f"[{title}]", *said, *calls])
+    return "\n".join([f"[{title}]", *text, *calls])
 
 
-_reader: Callable[[Any], TypeAdapter[Any]] = cache(TypeAdapter)  # built when JSON is first read, not at import
+_adapter: Callable[[Any], TypeAdapter[Any]] = cache(TypeAdapter)  # built on first use, not at import
 
 
-def _read(kind: type[_T], what: str, data: Any) -> _T:
+def _parse(kind: type[_T], what: str, data: Any) -> _T:
     try:
-        read: _T = _reader(kind).validate_python(data)
+        read: _T = _adapter(kind).validate_python(data)
         return read
     except ValidationError as problem:
-        # Of the errors of a union, the deepest is that of the branch that was meant.
+        # Report the deepest error of a union: it belongs to the intended branch.
         error = max(problem.errors(include_url=False), key=lambda error: len(error["loc"]))
     reason = _REASONS.get(error["type"]) or error["msg"].removeprefix("Value error, ").replace(
         "Input should", "it should"
     )
-    raise MessageError(f"{what} cannot be read{_path(error['loc'])}: {reason}")
+    raise MessageError(f"{what} cannot be read{_format_path(error['loc'])}: {reason}")
 
 
 _REASONS = {
@@ -484,8 +484,8 @@ _REASONS = {
 }
 
 
-def _path(keys: tuple[int | str, ...]) -> str:
-    if keys[:1] == ("content",):  # pydantic names the branches of a union between the keys
+def _format_path(keys: tuple[int | str, ...]) -> str:
+    if keys[:1] == ("content",):  # drop the union branches that pydantic adds to the path
         keys = (*keys[:1], *keys[2:3], *keys[4:])
     elif keys[:1] == ("parts",):
         keys = (*keys[:2], *keys[3:])

@@ -1,14 +1,14 @@
-"""What an agent does, and what a hook may say about it.
+"""The four operations of an agent, and the decisions that hooks make about them.
 
 Four operations, each inside the one above:        Four decisions:
 
-    Run           one answer to one input            Block     do not do it, say why
-    └─ Step       one turn of the loop               Ask       do it if the user agrees
-       ├─ ModelCall   one question to the model      Stop      end the run
-       └─ ToolUse     one tool being used            Continue  take another step
+    Run           one answer to one input            Block     do not perform it, give a reason
+    └─ Step       one turn of the loop               Ask       perform it if the user agrees
+       ├─ ModelCall   one request to the model       Stop      end the run
+       └─ ToolUse     one use of a tool              Continue  take another step
 
-An operation is open while its hooks change it, and sealed once nothing can: validated, copied,
-read-only, hashed. What the guards see sealed is what is done.
+An operation is open while hooks may change it. The gate then seals it: validated, copied, read-only
+and hashed. The loop performs exactly the operation that the guards have seen.
 """
 
 from __future__ import annotations
@@ -27,23 +27,23 @@ from wick.decisions import Ask, Asker, Block, Continue, Decision, Stop
 from wick.errors import ConfigError, HookError, InvalidArgs, ModelError, Sealed
 from wick.events import Emit, Event, ToolStream
 from wick.messages import Message, Messages, ToolCall, ToolResult, user
-from wick.prices import Charge, total
+from wick.prices import Charge, total_price
 from wick.protocols import Model, Request, Usage
-from wick.seal import copied, open_copy, sealed_copy
+from wick.seal import copy_value, open_copy, sealed_copy
 from wick.threads import Thread
 from wick.tools import Injected, Tool
-from wick.why import DispatchState, Why, difference
+from wick.why import DispatchState, Why, diff_values
 
 R = TypeVar("R")
-Kept = tuple[R | None, R | None]
+ResultSnapshot = tuple[R | None, R | None]
 
-Screen = Callable[[Message], Awaitable[Block | None]]
+InboxScreen = Callable[[Message], Awaitable[Block | None]]
 Outcome = Literal["completed", "stopped", "cancelled", "interrupted", "failed"]
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What a run came to."""
+    """The outcome of a run: its final text, messages, usage and error."""
 
     text: str = ""
     reason: str = "completed"
@@ -53,17 +53,20 @@ class Result:
     error: Exception | None = None
     thread: Thread | None = field(default=None, repr=False, compare=False)
     charges: tuple[Charge, ...] = field(default=(), repr=False)
-    output: Any = None  # the answer as a value, where a capability makes one of it
+    output: Any = None  # the answer as a value, if a capability sets one
 
     @property
     def price(self) -> Decimal | None:
-        """What the run and its children cost in dollars; `None` if that is not known of one of their `charges`."""
-        return total(self.charges)
+        """The price of the run and its children in dollars, or `None` if one of their `charges` has no known price."""
+        return total_price(self.charges)
 
 
 class _HasRun:
-    """What belongs to a run. A run belongs to itself, which it does not have to remember: who holds themselves stays in
-    memory, with all that a run can reach, until Python looks for garbage."""
+    """An object with a `run`. A `Run` returns itself from a property instead of storing a reference.
+
+    A stored self-reference would be a reference cycle. It would keep the run and all it refers to in memory
+    until the next garbage collection.
+    """
 
     __slots__ = ()
     run: Run
@@ -71,191 +74,193 @@ class _HasRun:
 
 @dataclass(eq=False, slots=True)
 class Operation(_HasRun, Generic[R]):
-    """Something the agent does. A hook reads it, changes it, and decides about it."""
+    """Base class of the four operations. Hooks read it, change it, and make decisions about it."""
 
     name: ClassVar[str] = "operation"
-    editable: ClassVar[tuple[str, ...]] = ()  # what hooks change
-    fixed: ClassVar[tuple[str, ...]] = ("run", "trail")  # whose it is: what no hook can change
+    editable: ClassVar[tuple[str, ...]] = ()  # fields that hooks may change
+    fixed: ClassVar[tuple[str, ...]] = ("run", "state")  # fields that no hook may change
 
     result: R = field(default=None, init=False, repr=False)  # type: ignore[assignment]
     error: Exception | None = field(default=None, init=False, repr=False)
     asks: tuple[Ask, ...] = field(default=(), kw_only=True, repr=False)
-    trail: DispatchState = field(default_factory=DispatchState, kw_only=True, repr=False)
+    state: DispatchState = field(default_factory=DispatchState, kw_only=True, repr=False)
 
     @property
     def why(self) -> list[Why]:
-        """What each hook said, in the order they spoke."""
-        return self.trail.why
+        """The answer of each hook, in the order in which they ran."""
+        return self.state.why
 
     @property
     def notes(self) -> dict[str, Any]:
-        """Data that hooks leave for hooks further in, and for later."""
-        return self.trail.notes
+        """Data that hooks share with inner hooks and later ones."""
+        return self.state.notes
 
     @property
     def names(self) -> frozenset[str]:
-        """What a hook's `match` is compared with."""
+        """The names that a hook's `match` is compared with."""
         return frozenset((self.name,))
 
     @property
     def kind(self) -> str:
-        """The kind of tool that is used: shell, read, write, network, …"""
+        """The kind of the tool: shell, read, write, network, …; empty for other operations."""
         return ""
 
     @property
     def hash(self) -> str:
-        """What an approval is bound to."""
+        """The hash that an approval is bound to."""
         return digest(canonical([self.name, self.to_json()]))
 
     def to_json(self) -> dict[str, Any]:
-        """What will be done, as JSON data."""
+        """Return the operation as JSON data."""
         return {}
 
     async def prepare(self) -> None:
-        """Do in a thread what would make `seal` block the event loop."""
+        """Validate large arguments in a thread, so that `seal` does not block the event loop."""
 
     def seal(self) -> Self:
-        """Return this operation, final. The gate performs it and shows it to no hook; hooks get a `view`."""
-        return self._read_only()
+        """Return the final, read-only form of this operation. Only the gate has it; hooks get a `view`."""
+        return self._seal_with()
 
     def view(self) -> Self:
-        """Return a read-only copy of a sealed operation, for one hook: writing past its lock changes nothing else."""
+        """Return a read-only copy of a sealed operation for one hook. Changes forced on it affect nothing else."""
         return sealed_copy(self, {})
 
     def is_intact(self, view: Operation[Any]) -> bool:
-        """Return True if a view still shows what was sealed."""
+        """Return True if a view still equals the sealed operation."""
         return all(getattr(view, name) is getattr(self, name) for name in (*self.fixed, *self.editable))
 
-    def spell(self) -> bytes:
-        """Return the arguments as they are hashed, before validators have changed them; none if there are none."""
+    def canonical_args(self) -> bytes:
+        """Return the arguments as canonical JSON bytes, before validators change them; empty without arguments."""
         return b""
 
-    def enforce(self) -> None:
-        """Undo what a hook has written to the objects that performing a sealed operation reads."""
+    def apply_sealed(self) -> None:
+        """Write the sealed values back to the objects that the loop reads, in case a hook has changed them."""
 
-    def blocked(self, reason: str) -> R:
-        """The result of not performing this operation."""
+    def blocked_result(self, reason: str) -> R:
+        """Return the result of an operation that is not performed."""
         raise TypeError(f"{type(self).__name__} is not one of the four operations")
 
     def coerce_result(self, result: Any) -> R:
-        """A hook's own result, if it can be one."""
+        """Return a hook's own result in the type of this operation, or raise a HookError."""
         raise TypeError(f"{type(self).__name__} is not one of the four operations")
 
     def on_gate_passed(self) -> None:
-        """The gate has been passed."""
+        """Called when the guards have decided, so that parallel tool uses may proceed."""
 
     async def before_asking(self) -> None:
-        """Wait for what must be known before the user is asked."""
+        """Wait until the user may be asked."""
 
     def prevent(self, decision: Block | Stop) -> R:
-        """Do not do it; a Run, Step or ModelCall that is not done ends the run."""
-        self.trail.prevented = decision
+        """Return the result of not performing this operation. For a Run, Step or ModelCall, also end the run."""
+        self.state.prevented = decision
         if isinstance(decision, Stop):
             self.run.halt(decision)
         elif not isinstance(self, ToolUse):
             self.run.halt(Stop(f"blocked: {decision.reason}"))
-        return self.blocked(decision.reason)
+        return self.blocked_result(decision.reason)
 
     def fork(self, **changes: Any) -> Self:
-        """A copy that inner rings may change without this one noticing; it shares the trail."""
+        """Return a copy that inner rings may change independently. It shares `state`."""
         return open_copy(self, self.snapshot() | changes)
 
     def snapshot(self) -> dict[str, Any]:
-        """What a hook may change, as it is now."""
-        return {name: copied(getattr(self, name)) for name in self.editable} if self.editable else {}
+        """Return copies of the fields that hooks may change."""
+        return {name: copy_value(getattr(self, name)) for name in self.editable} if self.editable else {}
 
     def protected_fields(self) -> dict[str, Any]:
-        """What no hook may change, as it is now."""
+        """Return the fields that no hook may change."""
         return {name: getattr(self, name) for name in self.fixed}
 
-    def restore(self, mark: dict[str, Any]) -> None:
-        for name, value in mark.items():
+    def restore(self, snapshot: dict[str, Any]) -> None:
+        """Set the fields of this operation to the values of a snapshot."""
+        for name, value in snapshot.items():
             setattr(self, name, value)
 
-    def changed_since(self, mark: dict[str, Any]) -> dict[str, Any] | None:
-        """Which fields a hook changed; not how, for that may be what it took out."""
-        changed = [name for name, value in mark.items() if getattr(self, name) != value]
+    def changed_since(self, snapshot: dict[str, Any]) -> dict[str, Any] | None:
+        """Return the names of the fields that a hook changed. Their values may contain redacted text."""
+        changed = [name for name, value in snapshot.items() if getattr(self, name) != value]
         return dict.fromkeys(changed, "changed") if changed else None
 
     def log_key(self) -> dict[str, Any]:
-        """What tells this operation apart in the log."""
+        """Return the key that identifies this operation in the log."""
         return {}
 
-    def sealed_form(self) -> dict[str, Any]:
-        """What the log needs to know of a sealed operation beside its place, to look at it again later."""
+    def sealed_to_json(self) -> dict[str, Any]:
+        """Return the data that a replay needs to seal this operation again."""
         return {"hash": self.hash}
 
-    def snapshot_result(self, result: R | None) -> Kept[R]:
-        """A result and what it is now, so that a hook's change to it shows."""
+    def snapshot_result(self, result: R | None) -> ResultSnapshot[R]:
+        """Return a result and a copy of it, so that changes in place can be detected."""
         return (result, result)
 
-    def is_same_result(self, kept: Kept[R]) -> bool:
-        return self.result is kept[1]
+    def is_same_result(self, snapshot: ResultSnapshot[R]) -> bool:
+        """Return True if the result has not changed since the snapshot."""
+        return self.result is snapshot[1]
 
-    def reconcile(self, kept: Kept[R], result: Any) -> R:
-        """The result that a hook returned or left behind."""
-        same: R | None = kept[0] if result is kept[0] else None
+    def reconcile(self, snapshot: ResultSnapshot[R], result: Any) -> R:
+        """Return the result that a hook returned or changed in place, in the right type."""
+        same: R | None = snapshot[0] if result is snapshot[0] else None
         return same if same is not None else self.coerce_result(result)
 
     def decision_from_result(self, result: R | None) -> Stop | Continue | None:
-        """The decision that replacing a result amounts to."""
+        """Return the decision that a hook made by replacing the result, if any."""
         return None
 
     def withhold(self, reason: str) -> None:
-        """Nobody gets to see the result."""
+        """Replace the result with an error."""
         self.result, self.error = None, HookError(f"the result was withheld: {reason}")  # type: ignore[assignment]
 
-    def conclude(self, verdict: Decision | None, hook: str) -> None:
-        """What an `after` decided."""
+    def apply_verdict(self, verdict: Decision | None, hook: str) -> None:
+        """Apply the decision of an `after` hook."""
         if isinstance(verdict, Block):
             self.result, self.error = self.prevent(verdict), None
         elif isinstance(verdict, Stop):
             self.run.halt(verdict)
 
-    def final(self, name: str) -> Any:
-        """A field that hooks may change, as it was last sealed; as it is now if it never was."""
-        return self.trail.sealed[name] if self.trail.sealed else getattr(self, name)
+    def last_sealed(self, name: str) -> Any:
+        """Return the last sealed value of an editable field, or the current one if it was never sealed."""
+        return self.state.sealed[name] if self.state.sealed else getattr(self, name)
 
-    def _read_only(self, **changes: Any) -> Self:
+    def _seal_with(self, **changes: Any) -> Self:
         sealed = sealed_copy(self, changes)
-        self.trail.sealed = {name: getattr(sealed, name) for name in self.editable}
+        self.state.sealed = {name: getattr(sealed, name) for name in self.editable}
         return sealed
 
 
 @dataclass(slots=True)
 class Progress:
-    """How far a run has come; every copy of a run shares it."""
+    """The mutable state of a run, shared by all of its copies."""
 
     usage: Usage = field(default_factory=Usage)
-    charges: list[Charge] = field(default_factory=list)  # what the usage is made of
-    restored: int = 0  # of these, how many the log knows
+    charges: list[Charge] = field(default_factory=list)  # one per model call; their sum is `usage`
+    logged_charges: int = 0  # how many of the charges are in the log
     stopping: Stop | None = None
     inbox: deque[Message] = field(default_factory=deque)
-    screened: list[Message] = field(default_factory=list)  # of these, those that every screen has let pass
-    initial_input: list[Message] = field(default_factory=list)  # what was queued before it began, and is its input
-    screens: dict[str, Screen] = field(default_factory=dict)  # who looks at them first
-    guards: list[Any] = field(default_factory=list)  # added while it runs
+    screened: list[Message] = field(default_factory=list)  # inbox messages that passed every screen
+    initial_input: list[Message] = field(default_factory=list)  # messages queued before the start: the input
+    screens: dict[str, InboxScreen] = field(default_factory=dict)  # functions that check inbox messages
+    guards: list[Any] = field(default_factory=list)  # guards added while it runs
     records: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
     scratch: dict[Any, Any] = field(default_factory=dict)
-    output_from: int | None = None  # where its messages begin in the thread, once it has begun
+    output_from: int | None = None  # index of its first message in the thread, once started
     continues: int = 0
     over: bool = False
     resumed: bool = False
-    without: frozenset[str] = frozenset()  # guards that it may be resumed without
-    asks_again: bool = False  # the user is asked about a tool of which nobody knows what came of it, not the model told
-    released: bool = False  # the program that runs it stops: it is cancelled here to be taken up elsewhere
-    result: Result | None = None  # what it came to, once it is over
-    deputies: list[Any] = field(default_factory=list)  # who may answer a question before the user is asked
-    compactions: list[Any] = field(default_factory=list)  # who looks before and after its conversation is summed up
+    waived_guards: frozenset[str] = frozenset()  # guards that a resumed run may lack
+    ask_before_rerun: bool = False  # ask the user before a tool use with unknown outcome is repeated
+    released: bool = False  # the process shuts down: cancel here, resume elsewhere
+    result: Result | None = None  # set when it is over
+    delegates: list[Any] = field(default_factory=list)  # may answer a question in place of the user
+    compactions: list[Any] = field(default_factory=list)  # hooks before and after a summary
 
 
 @dataclass(eq=False, slots=True)
 class Run(Operation[Result], Injected):
-    """One answer to one input, and everything its hooks and tools may reach."""
+    """One answer to one input. It gives hooks and tools access to the agent's state."""
 
     name = "run"
     editable = ("input", "system", "tools", "settings", "model", "user")
-    fixed = ("trail", "id", "parent", "loop", "progress", "thread", "recipe")
+    fixed = ("state", "id", "parent", "loop", "progress", "thread", "recipe")
 
     agent: str = "agent"
     input: list[Message] = field(default_factory=list)
@@ -267,18 +272,18 @@ class Run(Operation[Result], Injected):
     user: str = ""
     id: str = field(default_factory=lambda: f"run_{uuid4().hex[:12]}")
     parent: Run | None = field(default=None, repr=False)
-    loop: Any = field(default=None, repr=False)  # the rings this run started with
+    loop: Any = field(default=None, repr=False)  # the `Loop` with its rings
     emitter: Emit | None = field(default=None, repr=False)
     asker: Asker | None = field(default=None, repr=False)
-    make: Any = field(default=None, repr=False)  # makes an agent, for who runs one as a child of this run
-    recipe: str = ""  # the name of the recipe that its input comes from
+    make: Any = field(default=None, repr=False)  # the `Agent` class, to create child agents
+    recipe: str = ""  # name of the recipe that its input comes from
     progress: Progress = field(default_factory=Progress, repr=False)
-    opened: Run | None = field(default=None, init=False, repr=False)  # of one that is sealed, the one that goes on
+    opened: Run | None = field(default=None, init=False, repr=False)  # the open run of a sealed copy
 
     def __setattr__(self, name: str, value: object) -> None:
-        """Refuse another parent or other rings: a run would be under other guards than those it began with."""
-        if name in _BOUND_ONCE and getattr(self, name, value) is not value:
-            raise Sealed(f"the {name} of a run cannot be changed: its guards are those it began with")
+        """Refuse to change the parent or the rings, because that would change the guards of the run."""
+        if name in _SET_ONCE and getattr(self, name, value) is not value:
+            raise Sealed(f"the {name} of a run cannot be changed: its guards depend on it")
         object.__setattr__(self, name, value)
 
     @property
@@ -291,7 +296,7 @@ class Run(Operation[Result], Injected):
 
     @property
     def scratch(self) -> dict[Any, Any]:
-        """What capabilities keep for this run: `run.scratch[self]`."""
+        """Per-run state of capabilities: `run.scratch[self]`."""
         return self.progress.scratch
 
     @property
@@ -301,13 +306,13 @@ class Run(Operation[Result], Injected):
 
     @property
     def charges(self) -> tuple[Charge, ...]:
-        """Each question of this run and of its children that was counted, attempts that failed among them."""
+        """The model calls of this run and of its children that used tokens, including failed attempts."""
         return tuple(self.progress.charges)
 
     @property
     def price(self) -> Decimal | None:
-        """What this run and its children have cost so far in dollars, if that is known of all `charges`."""
-        return total(self.progress.charges)
+        """The price of this run and its children so far in dollars, or `None` if a charge has no known price."""
+        return total_price(self.progress.charges)
 
     @property
     def stopping(self) -> Stop | None:
@@ -315,18 +320,18 @@ class Run(Operation[Result], Injected):
 
     @property
     def resumed(self) -> bool:
-        """This run takes up one that was interrupted."""
+        """True if this run resumes an interrupted one."""
         return self.progress.resumed
 
     @property
     def output(self) -> Messages:
-        """This run's messages, its input among them."""
+        """The messages of this run, including its input."""
         start = self.progress.output_from
         return Messages() if start is None else self.thread.messages[start:]
 
     @property
     def root(self) -> Run:
-        """The run at the top, whose user is asked."""
+        """The outermost run, whose user answers questions."""
         return self if self.parent is None else self.parent.root
 
     @property
@@ -338,13 +343,13 @@ class Run(Operation[Result], Injected):
         return {"run": self.id, "agent": self.agent, "user": self.user, "input": words}
 
     def fork(self, **changes: Any) -> Run:
-        return Operation.fork(self, opened=None, **changes)  # what is inside refers to the copy
+        return Operation.fork(self, opened=None, **changes)  # inner operations refer to the copy
 
     def seal(self) -> Run:
-        _only(Message, self.input, "the input of a run")
-        _only(Tool, self.tools.values(), "the tools of a run")
+        _check_types(Message, self.input, "the input of a run")
+        _check_types(Tool, self.tools.values(), "the tools of a run")
         tools, settings = FrozenDict(self.tools), freeze(self.settings)
-        return self._read_only(input=tuple(self.input), tools=tools, settings=settings, opened=self.run)
+        return self._seal_with(input=tuple(self.input), tools=tools, settings=settings, opened=self.run)
 
     def view(self) -> Run:
         return sealed_copy(self, {"tools": FrozenDict(self.tools), "settings": freeze(thaw(self.settings))})
@@ -353,8 +358,8 @@ class Run(Operation[Result], Injected):
         names = ("agent", *self.fixed, *self.editable, "opened")
         return all(getattr(view, name) == getattr(self, name) for name in names)
 
-    def enforce(self) -> None:
-        """Give the run that goes on what was sealed; a guard can reach it by `run.run`."""
+    def apply_sealed(self) -> None:
+        """Copy the sealed values to the open run, which guards can reach through `run.run`."""
         run = self.run
         for name in ("agent", "system", "model", "user", "emitter", "asker", *self.fixed):
             setattr(run, name, getattr(self, name))
@@ -364,20 +369,20 @@ class Run(Operation[Result], Injected):
         if run.settings != self.settings:
             run.settings = thaw(self.settings)
 
-    def blocked(self, reason: str) -> Result:
-        reason = self._stop().reason
+    def blocked_result(self, reason: str) -> Result:
+        reason = self._stop_decision().reason
         return Result("", reason, "stopped", self.usage, thread=self.thread, charges=self.charges)
 
     def coerce_result(self, result: Any) -> Result:
         if isinstance(result, str):
             return Result(result, usage=self.usage, messages=self.output, thread=self.thread, charges=self.charges)
-        return _expect(result, Result, "a Result or a text")
+        return _require_type(result, Result, "a Result or a text")
 
     def withhold(self, reason: str) -> None:
-        """What a run came to is not lost because somebody could not look at it; the failure is in the log."""
+        """Keep the result: a failed `after` hook does not discard a whole run. Its error is in the log."""
 
     def guards(self, operation: type[Operation[Any]]) -> Sequence[Any]:
-        """Every guard of an operation: of the agents above, of this one, and those added since."""
+        """Return all guards of an operation: of parent runs, of this agent, and added during the run."""
         own: Sequence[Any] = self.loop.guards[operation]
         if self.parent is None and not self.progress.guards:
             return own
@@ -385,9 +390,9 @@ class Run(Operation[Result], Injected):
         return (*above, *own, *(guard for guard in self.progress.guards if issubclass(operation, guard.operation)))
 
     def add_guard(self, guard: Any) -> None:
-        """Put this run and its children under one more guard, from the next operation on."""
+        """Add a guard to this run and its children, starting with the next operation."""
         if getattr(guard, "position", "") != "guard":
-            raise HookError(f"only a guard can be added to a run that has begun, not {guard!r}")
+            raise HookError(f"only a guard can be added to a started run, not {guard!r}")
         self.progress.guards.append(guard)
 
     def emit(self, event: Event) -> None:
@@ -396,51 +401,51 @@ class Run(Operation[Result], Injected):
             self.emitter(event)
 
     def record(self, name: str, /, **data: Any) -> None:
-        """Log that something happened; traces show it too."""
+        """Log a custom event. Traces show it too."""
         self.thread.append("event", {"run": self.id, "name": name, "data": data})
         self.progress.records.append((name, data))
 
     def send(self, message: str | Message) -> None:
-        """Say something while the run goes on; it joins at the next step."""
+        """Send a message to a running run. It is added before the next step."""
         if self.progress.over:
-            raise ConfigError("the run is over; say it in another one: agent.run(message, thread=run.thread)")
+            raise ConfigError("the run is over; start another one: agent.run(message, thread=run.thread)")
         self.progress.inbox.extend(Messages([user(message) if isinstance(message, str) else message]).validate())
 
-    def screen(self, name: str, look: Screen) -> None:
-        """Have what is said while the run goes on looked at before it joins; what is refused is never said."""
+    def screen(self, name: str, look: InboxScreen) -> None:
+        """Check messages that arrive during the run with `look`. A refused message is never added."""
         self.progress.screens[name] = look
 
     def spend(self, charge: Charge) -> None:
-        """Count what was used, also for the runs above."""
+        """Add a charge to this run and its parents."""
         self.progress.usage += charge.usage
         self.progress.charges.append(charge)
         if self.parent is not None:
             self.parent.spend(charge)
 
     def halt(self, stop: Stop) -> None:
-        """End the run when the current step has ended; the most authoritative reason is kept."""
-        stop = stop.requested()
+        """End the run after the current step. Of several reasons, the most authoritative one counts."""
+        stop = stop.with_prefix()
         if self.stopping is None or stop.outranks(self.stopping):
             self.progress.stopping = stop
 
-    def _stop(self) -> Stop:
+    def _stop_decision(self) -> Stop:
         return self.progress.stopping or Stop("stop requested")
 
     async def call_model(
         self, messages: Sequence[Message], *, purpose: str, system: str = "", **changes: Any
     ) -> Message:
-        """Ask the model on a capability's own behalf: same rings, same budget, same trace."""
+        """Call the model for a capability, with the same hooks, budget and trace as other calls."""
         call = ModelCall(self, changes.pop("model", self.model), system, [*messages], [], thaw(self.settings), purpose)
         call.restore(changes)
         reply: Message = await self.loop.call_model(call)
-        if call.trail.prevented:
-            raise ModelError(f"the model was not asked for its {purpose}: {call.trail.prevented.reason}")
+        if call.state.prevented:
+            raise ModelError(f"the model was not asked for its {purpose}: {call.state.prevented.reason}")
         return reply
 
 
 @dataclass(eq=False, slots=True)
 class Step(Operation[Stop | Continue]):
-    """One turn of the loop. Its result says whether there is another."""
+    """One turn of the loop. Its result is Stop, or Continue for another turn."""
 
     name = "step"
 
@@ -451,13 +456,13 @@ class Step(Operation[Stop | Continue]):
     def to_json(self) -> dict[str, Any]:
         return {"run": self.run.id, "number": self.number, "pending": [call.to_json() for call in self.pending]}
 
-    def blocked(self, reason: str) -> Stop:
-        return self.run._stop()
+    def blocked_result(self, reason: str) -> Stop:
+        return self.run._stop_decision()
 
     def coerce_result(self, result: Any) -> Stop | Continue:
         if isinstance(result, Stop):
             return result
-        raise HookError(f"a step's result is what `next` gave, or a decision, not {result!r}")
+        raise HookError(f"a step's result is the result of `next`, or a decision, not {result!r}")
 
     def log_key(self) -> dict[str, Any]:
         return {"step": self.number}
@@ -465,23 +470,23 @@ class Step(Operation[Stop | Continue]):
     def decision_from_result(self, result: Stop | Continue | None) -> Stop | Continue | None:
         replaced, self.result = self.result, result  # type: ignore[assignment]
         if isinstance(replaced, Stop) and self.error is not None:
-            self.result, self.error = replaced, None  # a result that is set heals
+            self.result, self.error = replaced, None  # a Stop set as the result clears the error
         if isinstance(replaced, Stop) and replaced is not result:
-            self.error = None  # an end in place of an error heals it
+            self.error = None  # a Stop in place of an error clears it
         return None if replaced is result else replaced
 
-    def _may_continue(self) -> bool:
-        """Hooks send a finished run back a limited number of times in a row; that tools were used does not count."""
+    def _can_continue(self) -> bool:
+        """Return True if a hook may continue a finished run; limited in a row, not counting steps with tool calls."""
         if isinstance(self.result, Continue):
             return True
         self.run.progress.continues += 1
         return self.run.progress.continues <= MAX_CONTINUES
 
-    def conclude(self, verdict: Decision | None, hook: str) -> None:
-        """A Stop that a hook decided stands; Continue overrides only that the model has finished."""
-        Operation.conclude(self, verdict, hook)
-        if isinstance(verdict, Continue) and self._may_continue():
-            self.trail.follow += [Message("user", verdict.message, name=hook)] if verdict.message else []
+    def apply_verdict(self, verdict: Decision | None, hook: str) -> None:
+        """Apply a decision. A Stop by a hook is final; Continue overrides only the end of the model's turn."""
+        Operation.apply_verdict(self, verdict, hook)
+        if isinstance(verdict, Continue) and self._can_continue():
+            self.state.follow += [Message("user", verdict.message, name=hook)] if verdict.message else []
             self.result, self.error = verdict, None
         if self.run.stopping is not None and self.error is None:
             self.result = self.run.stopping
@@ -489,11 +494,11 @@ class Step(Operation[Stop | Continue]):
 
 @dataclass(eq=False, slots=True)
 class ModelCall(Operation[Message]):
-    """One question to the model. Changes reach the model; the thread stays as it is."""
+    """One request to the model. Hooks change the request, not the thread."""
 
     name = "model_call"
     editable = ("model", "system", "messages", "tools", "settings")
-    fixed = ("run", "trail", "charges")
+    fixed = ("run", "state", "charges")
 
     run: Run
     model: Model
@@ -502,8 +507,10 @@ class ModelCall(Operation[Message]):
     tools: list[Tool]
     settings: dict[str, Any]
     purpose: str = ""
-    charges: list[Charge] = field(default_factory=list, kw_only=True, repr=False)  # one for each attempt that counted
-    endpoint: tuple[Any, ...] = field(default=(), init=False, repr=False)  # of the model, when it was sealed
+    charges: list[Charge] = field(
+        default_factory=list, kw_only=True, repr=False
+    )  # one for each attempt that used tokens
+    endpoint: tuple[Any, ...] = field(default=(), init=False, repr=False)  # the model's endpoint when sealed
 
     @property
     def names(self) -> frozenset[str]:
@@ -517,25 +524,25 @@ class ModelCall(Operation[Message]):
             "settings": self.settings,
             "system": digest(self.system.encode("utf-8", "surrogatepass")),
             "tools": {tool.name: digest(canonical(tool.schema)) for tool in self.tools},
-            "messages": self.run.thread.chain(self.messages),
+            "messages": self.run.thread.hash_messages(self.messages),
         }
 
-    def changed_since(self, mark: dict[str, Any]) -> dict[str, Any] | None:
-        changed = Operation.changed_since(self, mark)
-        if changed:  # looked at only then, for a thread may be long
-            _only(Message, self.messages, "the messages of a model call")
-            _only(Tool, self.tools, "the tools of a model call")
+    def changed_since(self, snapshot: dict[str, Any]) -> dict[str, Any] | None:
+        changed = Operation.changed_since(self, snapshot)
+        if changed:  # a thread may be long, so check only after a change
+            _check_types(Message, self.messages, "the messages of a model call")
+            _check_types(Tool, self.tools, "the tools of a model call")
         return changed
 
     def charge(self, usage: Usage) -> None:
-        """Count an attempt; every copy of this call shares what was counted."""
+        """Count the tokens of an attempt. All copies of this call share the charges."""
         charge = Charge(self.model.name, usage)
         self.charges.append(charge)
         self.run.spend(charge)
 
     def seal(self) -> ModelCall:
         settings, endpoint = freeze(thaw(self.settings)), _endpoint(self.model)
-        return self._read_only(
+        return self._seal_with(
             messages=tuple(self.messages), tools=tuple(self.tools), settings=settings, endpoint=endpoint
         )
 
@@ -543,7 +550,7 @@ class ModelCall(Operation[Message]):
         return sealed_copy(self, {"settings": freeze(thaw(self.settings))})
 
     def is_intact(self, view: Operation[Any]) -> bool:
-        same = ("run", "trail", "charges", "model", "system", "messages", "tools", "purpose")
+        same = ("run", "state", "charges", "model", "system", "messages", "tools", "purpose")
         return (
             all(getattr(view, name) is getattr(self, name) for name in same)
             and bool(view.settings == self.settings)  # type: ignore[attr-defined]
@@ -554,7 +561,7 @@ class ModelCall(Operation[Message]):
     def request(self) -> Request:
         return Request(tuple(self.messages), self.system, tuple(self.tools), self.settings)
 
-    def blocked(self, reason: str) -> Message:
+    def blocked_result(self, reason: str) -> Message:
         return Message("assistant", reason)
 
     def coerce_result(self, result: Any) -> Message:
@@ -562,16 +569,16 @@ class ModelCall(Operation[Message]):
             return Message("assistant", result)
         if isinstance(result, Message) and result.role != "assistant":
             raise HookError(f"a model call's result is an assistant's message, not one of the {result.role}")
-        return _expect(result, Message, "a message or a text")
+        return _require_type(result, Message, "a message or a text")
 
 
 @dataclass(eq=False, slots=True)
 class ToolUse(Operation[ToolResult], Injected):
-    """One tool being used."""
+    """One use of a tool."""
 
     name = "tool_use"
     editable = ("args", "tool")
-    fixed = ("run", "trail", "call", "turns", "number", "valid")
+    fixed = ("run", "state", "call", "turns", "number", "valid")
 
     run: Run
     call: ToolCall
@@ -579,14 +586,16 @@ class ToolUse(Operation[ToolResult], Injected):
     args: dict[str, Any]
     turns: Turns = field(default_factory=Turns, repr=False)
     number: int = 0
-    valid: tuple[Tool | None, bytes] = field(default=(None, b""), init=False, repr=False)  # as last validated
-    data: bytes = field(default=b"", init=False, repr=False)  # the sealed arguments, as they are hashed
-    values: Mapping[str, Any] | None = field(default=None, init=False, repr=False)  # what the tool is called with
-    shown: Tool | None = field(default=None, init=False, repr=False)  # the tool as hooks know it; `tool` is a copy
+    valid: tuple[Tool | None, bytes] = field(
+        default=(None, b""), init=False, repr=False
+    )  # the tool and arguments last validated
+    data: bytes = field(default=b"", init=False, repr=False)  # the sealed arguments as canonical JSON
+    values: Mapping[str, Any] | None = field(default=None, init=False, repr=False)  # the validated values for the call
+    shown: Tool | None = field(default=None, init=False, repr=False)  # the tool for views; `tool` is a copy
 
     @property
     def names(self) -> frozenset[str]:
-        known = self.tool.names if self.tool else _NOBODY
+        known = self.tool.names if self.tool else _NO_NAMES
         return known if self.call.name in known else known | {self.call.name}
 
     @property
@@ -595,13 +604,13 @@ class ToolUse(Operation[ToolResult], Injected):
 
     @property
     def attempt(self) -> int:
-        """How often this call has been begun."""
-        return len(self.run.thread.fates.get(self.call.id, ()))
+        """The number of attempts at this call so far."""
+        return len(self.run.thread.attempts.get(self.call.id, ()))
 
     @property
     def key(self) -> str:
-        """The same for every attempt at this call, for services that take an idempotency key."""
-        thread, step = self.run.thread, self.run.thread.steps  # a model may use the same id in every step
+        """The idempotency key of this call, equal for all attempts."""
+        thread, step = self.run.thread, self.run.thread.steps  # a model may reuse call ids in each step
         return f"{thread.id}:{self.run.id}:{step}:{self.call.id}"
 
     @property
@@ -610,23 +619,23 @@ class ToolUse(Operation[ToolResult], Injected):
 
     @property
     def bound(self) -> Tool:
-        """The tool that this use is of; there is one wherever a use can be sealed."""
+        """The tool, or a HookError if the model called an unknown one."""
         if self.tool is None:
             raise HookError(f"there is no tool named {self.call.name!r}")
         return self.tool
 
     @property
     def grants(self) -> frozenset[tuple[str, bytes]]:
-        """What programs have allowed for this call: it silences the question of a permission mode, and no rule."""
-        return frozenset(self.trail.grants)
+        """Permissions granted by hook programs. They skip the question of a permission mode, but no rule."""
+        return frozenset(self.state.grants)
 
     def grant(self) -> None:
-        """Allow this call, with exactly these arguments."""
-        self.trail.grants.add((self.bound.name, canonical(self.args)))
+        """Allow this call with exactly these arguments."""
+        self.state.grants.add((self.bound.name, canonical(self.args)))
 
     def follows_links(self, path: str) -> bool:
         """Return False if a permission rule decided about a path by its names, so that no link may redirect it."""
-        return path not in self.trail.unlinked
+        return path not in self.state.unlinked
 
     def to_json(self) -> dict[str, Any]:
         return {"call_id": self.call.id, "tool": self.bound.name, "args": thaw(self.args)}
@@ -643,29 +652,29 @@ class ToolUse(Operation[ToolResult], Injected):
             return False
 
     def validate(self) -> None:
-        """Check the arguments and complete them; raise InvalidArgs if the tool does not take them."""
+        """Check the arguments and add defaults. Raise InvalidArgs if they do not fit the tool."""
         tool = self.bound
         self.args = tool.validate(self.args)
         self.valid = (tool, b"" if tool.foreign is None else canonical(self.args))
 
     def seal(self) -> ToolUse:
-        """Run the validators once. The values and a copy of the tool stay with the gate, which calls exactly these."""
+        """Run the validators once. Only the gate has the values and the copy of the tool, and calls exactly these."""
         tool, data = self.valid
         bound = self.bound.bind(self.args, data if tool is self.tool else b"")
-        return self._sealed(bound.form, bound.data, bound.values)
+        return self._seal_args(bound.form, bound.data, bound.values)
 
-    def spell(self) -> bytes:
+    def canonical_args(self) -> bytes:
         try:
             return self.data or canonical(self.bound.validate(self.args))
         except InvalidArgs:
             return b""
 
     def seal_recorded(self) -> ToolUse:
-        """Seal arguments that are the JSON form of values validated before, to show them to guards again."""
-        return self._sealed(freeze(thaw(self.args)), canonical(self.args), None)
+        """Seal recorded arguments, which were validated then, to consult the guards again."""
+        return self._seal_args(freeze(thaw(self.args)), canonical(self.args), None)
 
-    def _sealed(self, form: dict[str, Any], data: bytes, values: Mapping[str, Any] | None) -> ToolUse:
-        return self._read_only(args=form, data=data, values=values, tool=self.bound.copy(), shown=self.tool)
+    def _seal_args(self, form: dict[str, Any], data: bytes, values: Mapping[str, Any] | None) -> ToolUse:
+        return self._seal_with(args=form, data=data, values=values, tool=self.bound.copy(), shown=self.tool)
 
     def view(self) -> ToolUse:
         return sealed_copy(self, {"args": freeze(thaw(self.args)), "tool": self.shown, "values": None})
@@ -673,7 +682,7 @@ class ToolUse(Operation[ToolResult], Injected):
     def is_intact(self, view: Operation[Any]) -> bool:
         return (
             isinstance(view, ToolUse)
-            and (view.run, view.call, view.trail, view.tool) == (self.run, self.call, self.trail, self.shown)
+            and (view.run, view.call, view.state, view.tool) == (self.run, self.call, self.state, self.shown)
             and view.data == self.data
             and bool(view.args == self.args)
             and view.bound.is_same(self.bound)
@@ -681,63 +690,67 @@ class ToolUse(Operation[ToolResult], Injected):
 
     @property
     def exception(self) -> BaseException | None:
-        """The exception that the tool raised, if it crashed. `error` stays empty, for there is a result."""
+        """The exception that the tool raised, if it crashed. `error` stays None, because there is a result."""
         return getattr(self.result, "exception", None)
 
     def stream(self, text: str) -> None:
-        """Show a piece of the tool's output while it runs."""
+        """Emit a piece of the tool's output while it runs."""
         if self.run.emitter is not None:
-            self.trail.show(ToolStream(name=self.call.name, call_id=self.call.id, delta=text), self.run.emit)
+            self.state.show(ToolStream(name=self.call.name, call_id=self.call.id, delta=text), self.run.emit)
 
-    def blocked(self, reason: str) -> ToolResult:
+    def blocked_result(self, reason: str) -> ToolResult:
         return ToolResult(error=reason, tool_call_id=self.call.id, name=self.call.name)
 
     def coerce_result(self, result: Any) -> ToolResult:
-        given = ToolResult(result) if isinstance(result, str) else _expect(result, ToolResult, "a ToolResult or a text")
+        given = (
+            ToolResult(result)
+            if isinstance(result, str)
+            else _require_type(result, ToolResult, "a ToolResult or a text")
+        )
         if given.tool_call_id == self.call.id and given.name == self.call.name:
             return given
-        mine = self._copy(given, given.data)
-        mine.exception = given.exception
-        return mine
+        own = self._copy(given, given.data)
+        own.exception = given.exception
+        return own
 
     def log_key(self) -> dict[str, Any]:
         return {"call": self.call.id}
 
-    def sealed_form(self) -> dict[str, Any]:
-        """Of the arguments only how they differ from those of the call, which is in the log."""
+    def sealed_to_json(self) -> dict[str, Any]:
+        """Return the hash, the tool, and the difference of the arguments to those of the logged call."""
         asked, form = self.call.args, {"hash": self.hash, "tool": self.bound.name}
         if self.args == asked:
             return form
-        changed = {name: value for name, value in self.args.items() if asked.get(name, _NOBODY) != value}
+        changed = {name: value for name, value in self.args.items() if asked.get(name, _NO_NAMES) != value}
         return {**form, "args": changed, "without": [name for name in asked if name not in self.args]}
 
-    def changed_since(self, mark: dict[str, Any]) -> dict[str, Any] | None:
+    def changed_since(self, snapshot: dict[str, Any]) -> dict[str, Any] | None:
         if not isinstance(self.args, dict):
             raise HookError(f"a hook made the arguments a {type(self.args).__name__}; they must be a dict")
-        changed = {} if self.args == mark["args"] else difference(mark["args"], self.args)
-        if self.tool is not mark["tool"]:
-            changed["tool"] = [tool and tool.name for tool in (mark["tool"], self.tool)]
+        changed = {} if self.args == snapshot["args"] else diff_values(snapshot["args"], self.args)
+        if self.tool is not snapshot["tool"]:
+            changed["tool"] = [tool and tool.name for tool in (snapshot["tool"], self.tool)]
         return changed or None
 
-    def snapshot_result(self, result: ToolResult | None) -> Kept[ToolResult]:
+    def snapshot_result(self, result: ToolResult | None) -> ResultSnapshot[ToolResult]:
         return (result, None if result is None else self._copy(result, thaw(result.data)))
 
     def _copy(self, result: ToolResult, data: Any) -> ToolResult:
         return ToolResult(result.output, result.error, data, result.parts, self.call.id, self.call.name)
 
-    def is_same_result(self, kept: Kept[ToolResult]) -> bool:
-        return self.result == kept[1]
+    def is_same_result(self, snapshot: ResultSnapshot[ToolResult]) -> bool:
+        return self.result == snapshot[1]
 
-    def reconcile(self, kept: Kept[ToolResult], result: Any) -> ToolResult:
-        """Whoever changes the output has not seen to the data and parts beside it, unless they changed too."""
-        given, was = self.coerce_result(result), kept[1]
-        if was is not None and given.output != was.output:
-            given.data = None if given.data == was.data else given.data
-            given.parts = () if given.parts == was.parts else given.parts
-        return given
+    def reconcile(self, snapshot: ResultSnapshot[ToolResult], result: Any) -> ToolResult:
+        """Return the new result. If a hook changed only the output, drop the old data and parts: they may leak it."""
+        new, old = self.coerce_result(result), snapshot[1]
+        if old is not None and new.output != old.output:
+            new.data = None if new.data == old.data else new.data
+            new.parts = () if new.parts == old.parts else new.parts
+        return new
 
     def withhold(self, reason: str) -> None:
-        self.result, self.error = self.blocked(f"the result was withheld: {reason}"), None
+        self.result, self.error = self.blocked_result(f"the result was withheld: {reason}"), None
 
     def on_gate_passed(self) -> None:
         self.turns.passed(self.number)
@@ -746,24 +759,24 @@ class ToolUse(Operation[ToolResult], Injected):
         await self.turns.wait_all_gated()
 
 
-_NOBODY: frozenset[str] = frozenset()
-_BOUND_ONCE = frozenset(("parent", "loop", "progress"))
+_NO_NAMES: frozenset[str] = frozenset()
+_SET_ONCE = frozenset(("parent", "loop", "progress"))
 
 OPERATIONS: tuple[type[Operation[Any]], ...] = (Run, Step, ModelCall, ToolUse)
 
 
 def _endpoint(model: Model) -> tuple[Any, ...]:
-    """Return what decides which server a model's requests go to."""
+    """Return the attributes that determine the server of a model's requests."""
     return (model.name, *(getattr(model, name, None) for name in ("server", "model", "base_url")))
 
 
-def _only(kind: type, items: Iterable[Any], what: str) -> None:
+def _check_types(kind: type, items: Iterable[Any], what: str) -> None:
     for found in set(map(type, items)):
         if not issubclass(found, kind):
             raise HookError(f"{what} must be {kind.__name__} objects, and a hook put a {found.__name__} there")
 
 
-def _expect(value: Any, kind: type[R], words: str) -> R:
+def _require_type(value: Any, kind: type[R], words: str) -> R:
     if not isinstance(value, kind):
         raise HookError(f"the result must be {words}, not {value!r}")
     return value

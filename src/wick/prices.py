@@ -1,7 +1,7 @@
-"""What tokens cost, as far as it is known.
+"""Prices of model calls, where known.
 
-Some prices depend on how long one question is, so each question is priced by itself, and prices are added up, not
-tokens. Nothing is looked up before somebody asks for a price.
+Some prices depend on the length of the request. Therefore each model call is priced separately, and the prices are
+added. Prices are looked up on first use.
 """
 
 from __future__ import annotations
@@ -14,20 +14,20 @@ from typing import Any
 
 from wick.protocols import Usage
 
-_PROVIDERS = {"openai-responses": "openai"}  # wick's name, and that in the price list
+_PROVIDERS = {"openai-responses": "openai"}  # wick's name: name in the price list
 _FAMILIES = {"anthropic": r"claude-.+", "openai": r"(gpt-|chatgpt-|o\d).*"}
 
 
 @dataclass(frozen=True, slots=True)
 class Charge:
-    """One question to a model that was counted: who was asked, and the tokens that it took."""
+    """The model and the token usage of one model call."""
 
     model: str
     usage: Usage
 
     @property
     def price(self) -> Decimal | None:
-        """What it costs in dollars; `None` where the price is not known, or nobody counted the tokens."""
+        """The price in dollars, or `None` if the price or the usage is not known."""
         return price(self.model, self.usage) if self.usage.total_tokens else None
 
     def to_json(self) -> dict[str, Any]:
@@ -38,8 +38,8 @@ class Charge:
         return cls(str(data["model"]), Usage.from_json(data))
 
 
-def total(charges: Iterable[Charge]) -> Decimal | None:
-    """What all of them cost in dollars; `None` if that is not known of one of them, for a part is not the whole."""
+def total_price(charges: Iterable[Charge]) -> Decimal | None:
+    """Return the total price in dollars, or `None` if one price is not known."""
     spent = Decimal(0)
     for charge in charges:
         if (cost := charge.price) is None:
@@ -49,12 +49,12 @@ def total(charges: Iterable[Charge]) -> Decimal | None:
 
 
 def price(model: str, usage: Usage) -> Decimal | None:
-    """What one question to a model costs in dollars, by the list prices of `genai-prices`.
+    """Return the price of one model call in dollars, by the list prices of the package `genai-prices`.
 
-    `None` where that is not known: for a model nobody lists, one that runs at home, or without that package.
-    A wrong price is worse than none, so a name without its provider must be one of Anthropic's or OpenAI's.
+    Return `None` for an unlisted or local model, or if the package is not installed. A wrong price is worse than
+    none, so a name without a provider must match a model family of Anthropic or OpenAI.
     """
-    provider, name = _split(model)
+    provider, name = _split_name(model)
     if not provider:
         return None
     try:
@@ -74,8 +74,8 @@ def price(model: str, usage: Usage) -> Decimal | None:
         return None
 
 
-def _split(model: str) -> tuple[str, str]:
-    """The provider and the model in a name such as `openai:gpt-4o`, `anthropic/claude-sonnet-4-5` or `gpt-4o`."""
+def _split_name(model: str) -> tuple[str, str]:
+    """Split a name such as `openai:gpt-4o`, `anthropic/claude-sonnet-4-5` or `gpt-4o` into provider and model."""
     if found := re.fullmatch(r"([^:/]+)[:/](.+)", model):
         return _PROVIDERS.get(found[1], found[1]), found[2]
     return next((provider for provider, family in _FAMILIES.items() if re.fullmatch(family, model)), ""), model

@@ -1,4 +1,4 @@
-"""Make a hook program of a few functions.
+"""Write a hook program as a few functions.
 
     #!/usr/bin/env python3
     from wick.program import program
@@ -12,13 +12,13 @@
 
     hook.main()
 
-The file speaks three protocols: `<file> hook` and `<file> serve` are wick's own, where it is started once and kept;
-`<file> run` is called once for each event; and without an argument it is a command of Claude Code's settings. Whoever
-calls, a function is given the same dict: `tool` and `args` of a call by wick's names, `result` when there is one,
-`prompt` for what the user said, and everything that the caller sent.
+The program supports three protocols. `<file> hook` and `<file> serve` are wick's own: one process serves all events.
+`<file> run` starts a process for each event. Without an argument, the program is a command hook of Claude Code.
+A function always gets the same dict: `tool` and `args` with wick's names, `result` after a tool use, `prompt` for the
+user's text, and all fields of the caller.
 
-This file needs nothing but the standard library. Where a program is started for every event, copy it beside the
-program and write `from program import program`: that saves the time in which the rest of wick is loaded.
+This module needs only the standard library. For a program that is started for every event, copy this file next to it
+and write `from program import program`: that saves the import time of wick.
 """
 
 from __future__ import annotations
@@ -44,20 +44,20 @@ POINTS = tuple(
     for position in ("before", "wrap", "after", "guard")
 )
 
-# Names that mean the same: wick's points first, then those of one program per hook, then Claude Code's.
-KIN = (
+# Equivalent events: wick's points, then events of single-event programs, then Claude Code's.
+EQUIVALENT_EVENTS = (
     ("before_tool_use", "guard_tool_use", "before_tool_call", "PreToolUse"),
     ("after_tool_use", "after_tool_call", "PostToolUse"),
     ("before_run", "guard_run", "user_message_send", "UserPromptSubmit"),
     ("after_step", "agent_stop", "Stop"),
     ("after_run", "turn_end"),
 )
-SINGLE = ("before_tool_call", "after_tool_call", "user_message_send", "agent_stop", "turn_end")
-CLAUDE = (
+SINGLE_EVENTS = ("before_tool_call", "after_tool_call", "user_message_send", "agent_stop", "turn_end")
+CLAUDE_EVENTS = (
     "SessionStart UserPromptSubmit PreToolUse PermissionRequest PostToolUse PostToolUseFailure SubagentStart "
     "SubagentStop PreCompact PostCompact Notification Stop SessionEnd"
 ).split()
-DECIDING = ("before_tool_call", "user_message_send", "PreToolUse", "UserPromptSubmit", "PermissionRequest")
+DECIDING_EVENTS = ("before_tool_call", "user_message_send", "PreToolUse", "UserPromptSubmit", "PermissionRequest")
 
 TOOLS = {
     "Bash": "execute", "bash": "execute", "LS": "ls", "Read": "read_file", "file_read": "read_file",
@@ -83,38 +83,38 @@ KINDS = {
 
 
 class Said(dict[str, Any]):
-    """What a function says, in wick's words; it is translated for whoever called."""
+    """The answer of a function in wick's format. It is translated to the caller's protocol."""
 
 
 def program(*, threads: int = 1) -> Program:
-    """A program that is still to get its functions. With more `threads` it answers other calls while one is slow."""
+    """Create a program without functions. With several `threads` it handles calls in parallel."""
     return Program(threads=threads)
 
 
 class Program:
-    """Functions and the events that they are for."""
+    """A hook program: functions registered for events, and tools."""
 
     def __init__(self, *, threads: int = 1) -> None:
         self._threads = threads
-        self._functions: list[_Function] = []
+        self._functions: list[_EventFunction] = []
         self._tools: dict[str, _Tool] = {}
 
-    # -- what it is made of -----------------------------------------------------------------------------------------
+    # -- registration -----------------------------------------------------------------------------------------------
 
     def on(self, *events: str, match: str = "") -> Callable[[Fn], Fn]:
-        """For a function that is called at these events; of tools, only for those that match: "execute|write_*"."""
-        unknown = [event for event in events if event not in (*POINTS, *SINGLE, *CLAUDE)]
+        """Register a function for events. `match` restricts it to some tools: "execute|write_*"."""
+        unknown = [event for event in events if event not in (*POINTS, *SINGLE_EVENTS, *CLAUDE_EVENTS)]
         if unknown or not events:
             raise ValueError(f"there is no event {', '.join(unknown) or 'given'}; wick's are {', '.join(POINTS)}")
 
         def register(fn: Fn) -> Fn:
-            self._functions += [_Function(fn, event, match) for event in events]
+            self._functions += [_EventFunction(fn, event, match) for event in events]
             return fn
 
         return register
 
     def __getattr__(self, event: str) -> Callable[..., Any]:
-        """`@hook.guard_tool_use(match="execute")`: every point of wick is a decorator."""
+        """Return the decorator of a point, as in `@hook.guard_tool_use(match="execute")`."""
         if event not in POINTS:
             raise AttributeError(f"there is no {event!r}; the points are {', '.join(POINTS)}")
 
@@ -125,24 +125,24 @@ class Program:
         return decorate
 
     def tool(self, fn: Fn | None = None, *, parameters: Mapping[str, Any] | None = None) -> Any:
-        """For a function that the model can use: its name, docstring and type hints describe it."""
+        """Register a function as a tool. Its name, docstring and type hints describe it to the model."""
 
         def register(fn: Fn) -> Fn:
-            self._tools[fn.__name__] = _Tool(fn, dict(parameters or _parameters(fn)))
+            self._tools[fn.__name__] = _Tool(fn, dict(parameters or _describe_parameters(fn)))
             return fn
 
         return register if fn is None else register(fn)
 
-    # -- what a function may say ------------------------------------------------------------------------------------
+    # -- answers of a function --------------------------------------------------------------------------------------
 
     @staticmethod
     def block(reason: str) -> Said:
-        """Do not do it."""
+        """Refuse the operation."""
         return Said(decision="block", reason=reason)
 
     @staticmethod
     def ask(question: str) -> Said:
-        """Do it only if the user agrees."""
+        """Perform the operation only if the user agrees."""
         return Said(decision="ask", question=question)
 
     @staticmethod
@@ -152,151 +152,151 @@ class Program:
 
     @staticmethod
     def go_on(message: str) -> Said:
-        """Do not end yet; the model reads the message. For `after_step`, `agent_stop` and `Stop`."""
+        """Continue the run with a message to the model. For `after_step`, `agent_stop` and `Stop`."""
         return Said(decision="continue", message=message)
 
     @staticmethod
     def change(**fields: Any) -> Said:
-        """Go on with other `args`, another `result`, `input` or `system`."""
+        """Change the `args`, `result`, `input` or `system`."""
         return Said(fields)
 
     @staticmethod
     def context(text: str) -> Said:
-        """Tell the model something more; for events of Claude Code."""
+        """Add text to the model's context. For events of Claude Code."""
         return Said(context=text)
 
-    # -- answering --------------------------------------------------------------------------------------------------
+    # -- execution --------------------------------------------------------------------------------------------------
 
     def main(self, argv: list[str] | None = None) -> None:
-        """Answer whoever called, as the arguments say, and exit."""
+        """Run the program with the protocol that the arguments select."""
         words = sys.argv[1:] if argv is None else argv
         if words == ["hook"]:
-            print(self.described())
+            print(self.describe())
         elif words == ["serve"]:
             self._serve()
         elif words in ([], ["run"]):
-            sys.exit(self._once())
+            sys.exit(self._answer_one())
         else:
             sys.exit(f"usage: {sys.argv[0]} hook | serve | run, or no argument and the event on the standard input")
 
-    def described(self) -> str:
-        """What `<program> hook` prints: an event, or the points and tools of a program that is kept."""
+    def describe(self) -> str:
+        """Return the output of `<program> hook`: one event, or the points and tools of a persistent program."""
         names = {function.event for function in self._functions}
-        if not self._tools and len(names) == 1 and names <= {*SINGLE}:
+        if not self._tools and len(names) == 1 and names <= {*SINGLE_EVENTS}:
             return names.pop()
-        told: dict[str, Any] = {"points": self._points(), "protocol": "lines"}
+        description: dict[str, Any] = {"points": self._list_points(), "protocol": "lines"}
         matches = {function.match for function in self._functions}
-        if matches and "" not in matches and all(point.endswith("_tool_use") for point in told["points"]):
-            told["match"] = "|".join(sorted(matches))
+        if matches and "" not in matches and all(point.endswith("_tool_use") for point in description["points"]):
+            description["match"] = "|".join(sorted(matches))
         if self._tools:
-            told["tools"] = [tool.described(name) for name, tool in self._tools.items()]
-        return json.dumps(told)
+            description["tools"] = [tool.describe(name) for name, tool in self._tools.items()]
+        return json.dumps(description)
 
-    def _points(self) -> list[str]:
-        """The points of wick where the functions stand; what only Claude Code has is none."""
-        homes = (_home(function.event) for function in self._functions)
-        return list(dict.fromkeys(home for home in homes if home))
+    def _list_points(self) -> list[str]:
+        """Return the points of wick with functions. Events that only Claude Code has are left out."""
+        points = (_point_of(function.event) for function in self._functions)
+        return list(dict.fromkeys(point for point in points if point))
 
     def answer(self, call: Call) -> Call:
-        """The answer to one event, in the words of whoever sent it."""
+        """Return the answer to one event, in the protocol of its sender."""
         event = str(call.get("hook_event_name") or call.get("event") or "")
         if event == "tool" and "hook_event_name" not in call:
-            return self._use(call)
-        view = _view(call, event)
-        said, plain, asked = Said(), {}, set[Any]()
+            return self._use_tool(call)
+        view = _build_view(call, event)
+        merged, plain, called = Said(), {}, set[Any]()
         for function in self._functions:
-            if function.fn not in asked and function.stands_at(event, view):
-                asked.add(function.fn)  # it may stand at several names of one event
+            if function.fn not in called and function.handles(event, view):
+                called.add(function.fn)  # it may be registered for equivalent events
                 answer = function.fn(view)
                 if isinstance(answer, Said):
-                    _take(said, answer, view)
+                    _merge_answer(merged, answer, view)
                 elif answer is not None:
                     plain.update(answer)
-            if said.get("decision") in ("block", "stop"):
+            if merged.get("decision") in ("block", "stop"):
                 break
-        return {**_translated(said, event, call), **plain}
+        return {**_translate_answer(merged, event, call), **plain}
 
-    def _use(self, call: Call) -> Call:
+    def _use_tool(self, call: Call) -> Call:
         tool = self._tools.get(str(call.get("tool")))
         if tool is None:
             return {"error": f"there is no tool {call.get('tool')!r}; the tools are {', '.join(self._tools)}"}
         return {"output": tool.fn(**call.get("args", {}))}
 
-    def _once(self) -> int:
-        """One event, from the standard input to the standard output."""
-        answers = _own_output()
+    def _answer_one(self) -> int:
+        """Answer one event from the standard input, and return the exit code."""
+        answers = _reserve_stdout()
         try:
             call = dict(json.loads(sys.stdin.buffer.read()))
         except (ValueError, TypeError):
-            print("the standard input is no event: expected a JSON object", file=sys.stderr)
-            return 2  # which refuses, wherever an exit code does
+            print("the standard input is not an event: expected a JSON object", file=sys.stderr)
+            return 2  # a refusal, where exit codes count
         event = str(call.get("hook_event_name") or call.get("event") or "")
         try:
             answer = self.answer(call)
         except Exception as error:
-            return _refuse(event, error, answers)
+            return _report_failure(event, error, answers)
         if answer:
             _write(answers, answer)
         return 0
 
     def _serve(self) -> None:
-        """Events a line each, for as long as there are any."""
-        answers = _own_output()
+        """Answer events, one per line, until the input ends."""
+        answers = _reserve_stdout()
         for _ in range(self._threads - 1):
-            Thread(target=self._work, args=(answers,), daemon=True).start()
-        self._work(answers)
+            Thread(target=self._answer_lines, args=(answers,), daemon=True).start()
+        self._answer_lines(answers)
 
-    def _work(self, answers: int) -> None:
+    def _answer_lines(self, answers: int) -> None:
         while True:
             with _READING:
                 line = sys.stdin.buffer.readline()
             if not line:
                 return
-            _write(answers, self._reply(line))
+            _write(answers, self._answer_line(line))
 
-    def _reply(self, line: bytes) -> Call:
+    def _answer_line(self, line: bytes) -> Call:
         call = json.loads(line)
         id = call.pop("id", None)
         try:
             return {**self.answer(call), "id": id}
         except Exception as error:
-            return {"id": id, "error": _words(error)}
+            return {"id": id, "error": _error_text(error)}
 
 
-class _Function:
-    """A function at one event."""
+class _EventFunction:
+    """A function registered for one event."""
 
     def __init__(self, fn: Callable[..., Any], event: str, match: str) -> None:
         self.fn, self.event, self.match = fn, event, match
 
-    def stands_at(self, event: str, view: Call) -> bool:
+    def handles(self, event: str, view: Call) -> bool:
         if event in POINTS:
-            if event != _home(self.event) or (self.event in ("agent_stop", "Stop") and not _ends(view)):
+            if event != _point_of(self.event) or (self.event in ("agent_stop", "Stop") and not _is_last_step(view)):
                 return False
-        elif event != self.event and not any(event in kin and self.event in kin for kin in KIN):
+        elif event != self.event and not any(event in kin and self.event in kin for kin in EQUIVALENT_EVENTS):
             return False
         return not self.match or _matches(self.match, view)
 
 
 class _Tool:
-    """A function that the model can use."""
+    """A function that the model can call."""
 
     def __init__(self, fn: Callable[..., Any], parameters: dict[str, Any]) -> None:
         self.fn, self.parameters = fn, parameters
 
-    def described(self, name: str) -> Call:
+    def describe(self, name: str) -> Call:
         return {"name": name, "description": inspect.getdoc(self.fn) or name, "parameters": self.parameters}
 
 
-def _home(event: str) -> str:
-    """The point of wick where an event belongs; none for what only Claude Code has."""
+def _point_of(event: str) -> str:
+    """Return the point of wick for an event, or an empty text for events that only Claude Code has."""
     if event in POINTS:
         return event
-    return next((kin[0] for kin in KIN if event in kin), "")
+    return next((kin[0] for kin in EQUIVALENT_EVENTS if event in kin), "")
 
 
-def _ends(view: Call) -> bool:
-    """Whether a step is the last one, as far as the model is concerned."""
+def _is_last_step(view: Call) -> bool:
+    """Return True if the model has finished with this step."""
     return isinstance(view.get("result"), dict) and view["result"].get("decision") == "stop"
 
 
@@ -305,7 +305,7 @@ def _matches(match: str, view: Call) -> bool:
     kind = view.get("kind", KINDS.get(str(view.get("tool"))))
     for pattern in (part.strip() for part in match.split("|")):
         if pattern.startswith("kind:") and kind is None:
-            return True  # who called does not tell it: better asked than left out
+            return True  # the caller sends no kind: call the function to be safe
         if any(fnmatchcase(str(name), pattern) for name in (*names, f"kind:{kind}")):
             return True
     return False
@@ -314,19 +314,19 @@ def _matches(match: str, view: Call) -> bool:
 _TYPES = {str: "string", int: "integer", float: "number", bool: "boolean", list: "array", dict: "object"}
 
 
-def _parameters(fn: Callable[..., Any]) -> Call:
-    """The JSON Schema of a function's arguments, from its type hints."""
+def _describe_parameters(fn: Callable[..., Any]) -> Call:
+    """Return the JSON Schema of a function's arguments, from its type hints."""
     parameters = inspect.signature(fn, eval_str=True).parameters.values()
     properties = {one.name: {"type": _TYPES.get(one.annotation, "string")} for one in parameters}
     needed = [one.name for one in parameters if one.default is inspect.Parameter.empty]
     return {"type": "object", "properties": properties, "required": needed, "additionalProperties": False}
 
 
-# -- what the functions see -----------------------------------------------------------------------------------------
+# -- translating events ---------------------------------------------------------------------------------------------
 
 
-def _view(call: Call, event: str) -> Call:
-    """An event as the functions see it, whoever sent it."""
+def _build_view(call: Call, event: str) -> Call:
+    """Return an event in the common format for functions."""
     view = dict(call)
     if event in POINTS:
         if isinstance(call.get("input"), list):
@@ -334,92 +334,94 @@ def _view(call: Call, event: str) -> Call:
         return view
     if "tool_name" in call:
         view["tool"] = TOOLS.get(call["tool_name"], call["tool_name"])
-        view["args"] = _renamed(call.get("tool_input") or {}, ARGUMENTS.get(view["tool"], {}))
+        view["args"] = _rename_args(call.get("tool_input") or {}, ARGUMENTS.get(view["tool"], {}))
         view["call_id"] = call.get("tool_use_id") or call.get("tool_user_id") or ""
     if "tool_output" in call:
         output = call["tool_output"]
         text = (output.get("metadata") or {}).get("output", "")
-        view["result"] = {"output": _text(text), "error": output.get("error") or ""}
+        view["result"] = {"output": _as_text(text), "error": output.get("error") or ""}
     elif "tool_response" in call or "error" in call:
-        view["result"] = {"output": _text(call.get("tool_response", "")), "error": call.get("error") or ""}
+        view["result"] = {"output": _as_text(call.get("tool_response", "")), "error": call.get("error") or ""}
     if "message" in call or "prompt" in call:
         view["prompt"] = call.get("prompt", call.get("message"))
     return view
 
 
-def _renamed(args: Mapping[str, Any], names: Mapping[str, str]) -> Call:
+def _rename_args(args: Mapping[str, Any], names: Mapping[str, str]) -> Call:
     return {names.get(name, name): value for name, value in args.items()}
 
 
-def _text(value: Any) -> str:
+def _as_text(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 
-def _take(said: Said, more: Said, view: Call) -> None:
-    """What several functions say together: messages add up, and each sees what the one before it changed."""
+def _merge_answer(merged: Said, more: Said, view: Call) -> None:
+    """Merge the answers of several functions. Messages are joined; changed `args` are visible to the next function."""
     for name in ("message", "context", "question"):
-        if name in said and name in more:
-            more = Said(more, **{name: f"{said[name]}\n{more[name]}"})
-    said.update(more)
+        if name in merged and name in more:
+            more = Said(more, **{name: f"{merged[name]}\n{more[name]}"})
+    merged.update(more)
     view.update({name: more[name] for name in ("args",) if name in more})
 
 
-# -- what the caller is told ----------------------------------------------------------------------------------------
+# -- translating answers --------------------------------------------------------------------------------------------
 
 
-def _translated(said: Said, event: str, call: Call) -> Call:
+def _translate_answer(said: Said, event: str, call: Call) -> Call:
     if event in POINTS or not said:
         return {name: value for name, value in said.items() if name != "context"}
     return _for_claude(said, event, call) if "hook_event_name" in call else _for_single(said, event, call)
 
 
 def _for_single(said: Said, event: str, call: Call) -> Call:
-    """For a caller with one program per hook. It cannot ask, so what needs the user's agreement is not done."""
+    """Translate for a caller of single-event programs. It cannot ask the user, so `ask` becomes a refusal."""
     decision, reason = said.get("decision"), said.get("reason") or said.get("question") or ""
     if event == "agent_stop":
         return {"follow_up_messages": [said["message"]]} if decision == "continue" else {}
     if event == "after_tool_call":
-        return {"output": {**call.get("tool_output", {}), **_structured(said["result"])}} if "result" in said else {}
+        return (
+            {"output": {**call.get("tool_output", {}), **_structure_result(said["result"])}} if "result" in said else {}
+        )
     if decision in ("block", "stop", "ask"):
         return {"blocked": True, "reason": reason}
-    return {"blocked": False, "input": _original(said["args"], call)} if "args" in said else {}
+    return {"blocked": False, "input": _restore_arg_names(said["args"], call)} if "args" in said else {}
 
 
-def _structured(result: Any) -> Call:
-    told = {"output": result} if isinstance(result, str) else result
-    error = told.get("error") or ""
-    return {"success": not error, "error": error, "metadata": {"output": told.get("output") or ""}}
+def _structure_result(result: Any) -> Call:
+    data = {"output": result} if isinstance(result, str) else result
+    error = data.get("error") or ""
+    return {"success": not error, "error": error, "metadata": {"output": data.get("output") or ""}}
 
 
 def _for_claude(said: Said, event: str, call: Call) -> Call:
     decision, reason = said.get("decision"), said.get("reason") or said.get("question") or ""
     specific: Call = {"additionalContext": said["context"]} if "context" in said else {}
-    told: Call = {}
+    answer: Call = {}
     if decision == "stop":
-        told = {"continue": False, "stopReason": reason}
+        answer = {"continue": False, "stopReason": reason}
     elif event == "PreToolUse":
         if decision:
             word = "deny" if decision == "block" else decision
             specific |= {"permissionDecision": word, "permissionDecisionReason": reason}
         if "args" in said:
-            specific["updatedInput"] = _original(said["args"], call)
+            specific["updatedInput"] = _restore_arg_names(said["args"], call)
     elif event == "PermissionRequest" and decision == "block":
         specific["decision"] = {"behavior": "deny", "message": reason}
     elif decision in ("block", "continue"):
-        told = {"decision": "block", "reason": reason or said.get("message", "")}
+        answer = {"decision": "block", "reason": reason or said.get("message", "")}
     if event == "PostToolUse" and "result" in said:
         result = said["result"]
         specific["updatedToolOutput"] = result if isinstance(result, str) else result.get("output", "")
-    return {**told, "hookSpecificOutput": {"hookEventName": event, **specific}} if specific else told
+    return {**answer, "hookSpecificOutput": {"hookEventName": event, **specific}} if specific else answer
 
 
-def _original(args: Mapping[str, Any], call: Call) -> Call:
-    """Arguments by the caller's names."""
+def _restore_arg_names(args: Mapping[str, Any], call: Call) -> Call:
+    """Return arguments with the caller's names."""
     name = str(call.get("tool_name", ""))
     tool = TOOLS.get(name, name)
     given = call.get("tool_input") or {}
     back = {ours: theirs for theirs, ours in ARGUMENTS.get(tool, {}).items() if theirs in given}
-    return _renamed(args, back)
+    return _rename_args(args, back)
 
 
 # -- input and output -----------------------------------------------------------------------------------------------
@@ -428,8 +430,8 @@ def _original(args: Mapping[str, Any], call: Call) -> Call:
 _READING, _WRITING = Lock(), Lock()
 
 
-def _own_output() -> int:
-    """Where answers are written. Whatever else is printed, here or by a command, goes to the standard error."""
+def _reserve_stdout() -> int:
+    """Return a file descriptor for answers. Redirect all other standard output to the standard error."""
     sys.stdout.flush()
     answers = os.dup(1)
     os.dup2(2, 1)
@@ -437,23 +439,23 @@ def _own_output() -> int:
 
 
 def _write(answers: int, answer: Call) -> None:
-    """Write one line in one go, so that lines of two threads do not mix."""
+    """Write one line under a lock, so that lines of several threads do not mix."""
     data = memoryview(json.dumps(answer, default=str).encode() + b"\n")
     with _WRITING, suppress(BrokenPipeError):
         while data:
             data = data[os.write(answers, data) :]
 
 
-def _refuse(event: str, error: Exception, answers: int) -> int:
-    """A function failed: it has not agreed, also where a caller would take a failure for agreement."""
+def _report_failure(event: str, error: Exception, answers: int) -> int:
+    """Report a failed function as a refusal, also to callers that ignore errors. Return the exit code."""
     sys.excepthook(type(error), error, error.__traceback__)
-    if event in CLAUDE:
-        return 2 if event in DECIDING else 1
-    if event in DECIDING:
-        _write(answers, {"blocked": True, "reason": f"the hook failed: {_words(error)}"})
+    if event in CLAUDE_EVENTS:
+        return 2 if event in DECIDING_EVENTS else 1
+    if event in DECIDING_EVENTS:
+        _write(answers, {"blocked": True, "reason": f"the hook failed: {_error_text(error)}"})
         return 0
     return 1
 
 
-def _words(error: Exception) -> str:
+def _error_text(error: Exception) -> str:
     return f"{type(error).__name__}: {error}"

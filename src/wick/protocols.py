@@ -1,4 +1,4 @@
-"""What can be plugged in. Anything with these methods will do; nothing needs to be inherited."""
+"""The protocols of models, backends and stores. Implement the methods; inheritance is not needed."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from wick.workspace.results import (
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What a model is asked."""
+    """A request to a model."""
 
     messages: tuple[Message, ...]
     system: str = ""
@@ -35,14 +35,14 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class TextDelta:
-    """The next piece of the reply's text."""
+    """A piece of the reply's text."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class ReasoningDelta:
-    """The next piece of the model's reasoning; a signature closes it."""
+    """A piece of the model's reasoning. A signature closes a block."""
 
     text: str = ""
     signature: str = ""
@@ -51,7 +51,7 @@ class ReasoningDelta:
 
 @dataclass(frozen=True, slots=True)
 class CallStart:
-    """A tool call begins. `index` tells parallel calls apart, whatever order their pieces come in."""
+    """The start of a tool call. `index` identifies it among parallel calls."""
 
     index: int
     id: str = ""
@@ -60,7 +60,7 @@ class CallStart:
 
 @dataclass(frozen=True, slots=True)
 class CallArgs:
-    """The next piece of a tool call's arguments, as the raw JSON text."""
+    """A piece of a tool call's arguments, as raw JSON text."""
 
     index: int
     text: str
@@ -68,7 +68,7 @@ class CallArgs:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Tokens: what went in and what came out; and how much of it was read from a cache, reasoning, or cached anew."""
+    """Token counts: input and output, and how many of them were cached, reasoning, or written to the cache."""
 
     input_tokens: int = 0
     output_tokens: int = 0
@@ -94,13 +94,13 @@ class Usage:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Usage:
-        """What was counted; what this version of wick does not count is left out."""
+        """Load counts from JSON. Unknown keys are ignored."""
         return cls(**{f.name: int(data[f.name]) for f in fields(cls) if f.name in data})
 
 
 @dataclass(frozen=True, slots=True)
 class Finish:
-    """The model has finished, and why: `stop`, `tool_calls`, `length`, `content_filter`, …"""
+    """The end of the reply, with its reason: `stop`, `tool_calls`, `length`, `content_filter`, …"""
 
     reason: str = "stop"
 
@@ -109,11 +109,11 @@ Delta = TextDelta | ReasoningDelta | CallStart | CallArgs | Usage | Finish
 
 
 class Model(Protocol):
-    """Something that answers: it yields deltas, a `Finish` among them, and nothing else.
+    """A language model. It yields deltas, including one `Finish`.
 
-    One whose replies can be held to the JSON Schema of the setting `response_format` may say so with an attribute
-    `holds_schema`: "always", or "alone" if it cannot do so beside tools. One that cannot read every part of a message
-    may have a method `refuses(part)`, which returns why not, or an empty text.
+    Optional attribute `holds_schema`: "always" if replies can be constrained to the JSON Schema of the setting
+    `response_format`, or "alone" if that is possible only without tools. Optional method `refuses(part)`: returns
+    why the model cannot read a part of a message, or an empty text.
     """
 
     @property
@@ -126,9 +126,9 @@ HoldsSchema = Literal["always", "alone"]
 
 
 def holds_schema(model: Model, *, tools: bool) -> bool:
-    """Whether a model says that its replies can be held to a JSON Schema, beside tools or without any."""
-    said = getattr(model, "holds_schema", "")
-    return said == "always" or (said == "alone" and not tools)
+    """Return True if a model can constrain its replies to a JSON Schema, with or without tools."""
+    support = getattr(model, "holds_schema", "")
+    return support == "always" or (support == "alone" and not tools)
 
 
 def refused_part(model: Model, messages: Iterable[Message]) -> str:
@@ -142,7 +142,7 @@ def refused_part(model: Model, messages: Iterable[Message]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """How a backend is; `reason` says why, where that is not plain."""
+    """The state of a backend, with a reason for errors."""
 
     state: Literal["idle", "launching", "launched", "error"]
     reason: str = ""
@@ -150,22 +150,22 @@ class Status:
 
 @dataclass(frozen=True, slots=True)
 class Protection:
-    """What really confines the commands of a backend, and what that leaves open."""
+    """The effective sandbox of a backend's commands, and its gaps."""
 
     level: Literal["strong", "weak", "none"]
     by: str  # bubblewrap, docker, landlock, sandbox-exec, …
-    says: str  # a sentence for people
-    asks: bool = False  # every command needs the user's yes
+    says: str  # a sentence for users
+    asks: bool = False  # every command needs the user's approval
 
 
 OnOutput = Callable[[Literal["stdout", "stderr"], bytes], None]
 
 
 class Terminal(Protocol):
-    """A shell that somebody types into."""
+    """An interactive shell."""
 
     async def read(self) -> bytes:
-        """The next bytes; none at the end."""
+        """Return the next bytes; empty at the end."""
 
     async def write(self, data: bytes) -> None: ...
 
@@ -175,11 +175,11 @@ class Terminal(Protocol):
 
 
 class Backend(Protocol):
-    """A place where files are and commands run. Paths are relative to `workdir`, or begin with it.
+    """A workspace with files and commands. Paths are relative to `workdir`, or start with it.
 
-    What cannot be done is a BackendError, a sentence with a `code`. A command that ends badly is no error:
-    its exit code says so. With `links=False` a path that leads over a symbolic link is refused (code `linked`), also
-    if it becomes one while it is used.
+    Methods raise a BackendError with a `code`. A command that fails is not an error: check its exit code.
+    With `links=False`, a path through a symbolic link is refused with the code `linked`, also if the link is
+    created during the operation.
     """
 
     @property
@@ -195,10 +195,10 @@ class Backend(Protocol):
     def protection(self) -> Protection: ...
 
     async def start(self) -> None:
-        """Get ready; what needs it does so by itself. Starting twice is starting once."""
+        """Start the backend. Other methods start it if necessary; starting twice has no effect."""
 
     async def stop(self) -> None:
-        """End everything that was started here; it can be started again."""
+        """Stop all commands and jobs. The backend can be started again."""
 
     async def execute(
         self,
@@ -211,13 +211,13 @@ class Backend(Protocol):
         on_output: OnOutput | None = None,
         approved: bool = False,
     ) -> Executed:
-        """Run a shell command to its end; cancelling ends it. What it started ends with it.
+        """Run a shell command to its end, and terminate its child processes. Cancelling terminates it.
 
-        `approved` says that the user agreed to exactly this command, which matters where `protection.asks`.
+        `approved` means that the user agreed to exactly this command; required if `protection.asks`.
         """
 
     async def background(self, command: str, *, workdir: str = "", approved: bool = False) -> Job:
-        """Start a command that goes on by itself until it ends, is ended, or the backend stops."""
+        """Start a background command. It runs until it ends, is ended, or the backend stops."""
 
     async def jobs(self) -> Sequence[Job]: ...
 
@@ -230,13 +230,13 @@ class Backend(Protocol):
     async def ls(self, path: str = ".", *, links: bool = True) -> Listing: ...
 
     async def read(self, path: str, *, offset: int = 0, limit: int | None = None, links: bool = True) -> Content:
-        """Bytes of a file; without a limit as much as the cap allows."""
+        """Read bytes of a file, by default up to the cap."""
 
     async def lines(self, path: str, *, offset: int = 0, limit: int | None = None, links: bool = True) -> Lines:
-        """Lines of a text file, counted from 0, with their ends as they are."""
+        """Read lines of a text file, counted from 0, with their line endings."""
 
     async def write(self, path: str, content: str | bytes, *, links: bool = True) -> Written:
-        """Replace a file in one go, or make it, with the folders it needs."""
+        """Create or replace a file atomically. Create missing folders."""
 
     async def edit(
         self,
@@ -248,10 +248,10 @@ class Backend(Protocol):
         occurrence: Literal["only", "first"] = "only",
         links: bool = True,
     ) -> Edited:
-        """Replace a text that occurs once; line ends and the encoding stay as they are."""
+        """Replace a text that occurs once. Line endings and encoding are preserved."""
 
     async def glob(self, pattern: str, path: str = ".", *, everything: bool = False, links: bool = True) -> Found:
-        """Files whose path matches; what is ignored or heavy is left out unless `everything`."""
+        """Find files by path pattern. Ignored and large folders are skipped unless `everything`."""
 
     async def grep(
         self,
@@ -263,7 +263,7 @@ class Backend(Protocol):
         everything: bool = False,
         links: bool = True,
     ) -> Matches:
-        """Lines that match a regular expression (RE2)."""
+        """Find lines that match a regular expression (RE2)."""
 
     async def mkdir(self, path: str) -> None: ...
 
@@ -276,7 +276,7 @@ class Backend(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """What a store knows of a thread without reading it."""
+    """The metadata of a thread, available without reading its log."""
 
     owner: str
     id: str
@@ -284,16 +284,16 @@ class Summary:
     meta: Mapping[str, Any]
     created: float
     updated: float
-    last: int = 0  # the number of its last entry
-    run: str = ""  # the run that has begun and not ended
-    asking: int = 0  # questions that nobody has answered
-    queued: int = 0  # messages and answers that wait for whoever holds the thread
-    leased: bool = False  # somebody holds it
+    last: int = 0  # sequence number of its last entry
+    run: str = ""  # the run that has started and not ended
+    asking: int = 0  # open questions
+    queued: int = 0  # messages and answers in the inbox
+    leased: bool = False  # a process holds its lease
 
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """Some threads, and where the next ones begin; nowhere, if these were the last."""
+    """A page of threads. `next` is the cursor of the next page, or empty."""
 
     threads: tuple[Summary, ...]
     next: str = ""
@@ -301,18 +301,18 @@ class Page:
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """A message that was searched for."""
+    """A message found by a search."""
 
     thread: str
     title: str
     seq: int
     at: float
-    text: str  # what stands around the first word
+    text: str  # the text around the first match
 
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """The right to write a thread until that time, by the store's clock. Who takes it later has a higher `fence`."""
+    """The right to write a thread until a time of the store's clock. Each new lease has a higher `fence`."""
 
     fence: int
     holder: str
@@ -321,7 +321,7 @@ class Lease:
 
 @dataclass(frozen=True, slots=True)
 class Queued:
-    """Something that was said to a thread, and is not in its log yet."""
+    """A message or an answer in the inbox of a thread, not yet in its log."""
 
     position: int
     kind: Literal["message", "answer"]
@@ -331,21 +331,21 @@ class Queued:
 
 @dataclass(frozen=True, slots=True)
 class News:
-    """How far a thread is: the number of its last entry, and the position of what was queued last."""
+    """The position of a thread: its last entry, and its last inbox item."""
 
     last: int
     inbox: int
 
 
 class Store(Protocol):
-    """A place where threads are kept, as rows of JSON that `Entry.to_json` makes.
+    """A store of threads. The log of a thread is a list of JSON rows from `Entry.to_json`.
 
-    What returns is on disk. What cannot be done is a StoreError, a sentence with a `code`. Somebody else's thread is
-    not found. Only who holds the lease writes the log; everybody else queues messages and answers for them.
+    A change is durable when its method returns. Methods raise a StoreError with a `code`. Threads of other owners
+    are not found. Only the lease holder writes the log; other processes queue messages and answers in the inbox.
     """
 
     async def create(self, owner: str, id: str, *, title: str = "", meta: Mapping[str, Any] | None = None) -> Summary:
-        """Make an empty thread; a `conflict` if there is one."""
+        """Create an empty thread; raise a `conflict` if it exists."""
 
     async def append(
         self,
@@ -357,16 +357,16 @@ class Store(Protocol):
         fence: int,
         took: Sequence[int] = (),
     ) -> int:
-        """Add all of these entries or none, and return the number of the last one.
+        """Append entries in one transaction, and return the number of the last one.
 
-        `expect` is the last number the writer knows, `fence` its lease's; `took` are the positions of what was queued
-        and is among the entries. To append again exactly what was appended is no error, and changes nothing.
+        `expect` is the number of the last entry the writer knows, `fence` that of its lease. `took` are the positions
+        of the inbox items in these entries. Repeating the same append has no effect.
         """
 
     def read(
         self, owner: str, id: str, *, after: int = 0, limit: int | None = None
     ) -> AsyncIterator[Sequence[dict[str, Any]]]:
-        """The entries after that number, in batches."""
+        """Yield the entries after a number, in batches."""
 
     async def head(self, owner: str, id: str) -> Summary: ...
 
@@ -384,59 +384,59 @@ class Store(Protocol):
     ) -> Page: ...
 
     async def unfinished(self, *, cursor: str = "", limit: int = 50) -> Page:
-        """The threads of all owners with an open run or something queued: to take up after a crash what it left."""
+        """List threads of all owners with an open run or inbox items, to resume them after a crash."""
 
     async def search(self, owner: str, text: str, *, limit: int = 20) -> Sequence[Hit]:
-        """The messages that have every one of these words in them, whatever their case; the newest first."""
+        """Find the messages that contain all words of a text, ignoring case; newest first."""
 
     async def delete(self, owner: str, id: str) -> None: ...
 
     async def expire(self, idle: float, *, owner: str = "", limit: int = 20) -> Sequence[tuple[str, str]]:
         """Delete idle threads, the longest idle first, and return their owners and ids.
 
-        A thread is idle if nothing was written to it for `idle` seconds, it has no open run, question or queued
-        message, and nobody holds its lease. That of a subagent is idle only once the one above it is gone. With `owner`
-        only theirs are deleted. What is written meanwhile is not lost: the thread stays.
+        A thread is idle if it was not written for `idle` seconds, has no open run, question or inbox item, and is
+        not leased. The thread of a subagent is idle only after its parent is deleted. With `owner`, only threads of
+        that owner are deleted. A thread that is written meanwhile is not deleted.
         """
 
     async def fork(
         self, owner: str, id: str, at: int, new_id: str, *, title: str = "", meta: Mapping[str, Any] | None = None
     ) -> Summary:
-        """Make a thread that begins with a copy of the entries up to `at`."""
+        """Create a thread with a copy of the entries up to `at`."""
 
     async def lease(self, owner: str, id: str, holder: str, seconds: float) -> Lease:
-        """Become the one who writes; a `conflict` while somebody else is."""
+        """Acquire the write lease; raise a `conflict` while another process holds it."""
 
     async def renew(self, owner: str, id: str, fence: int, seconds: float) -> Lease:
-        """Hold it for longer; `fenced` if somebody has taken it."""
+        """Extend the lease; raise `fenced` if another process has acquired it."""
 
     async def release(self, owner: str, id: str, fence: int) -> None:
-        """Let go of it. Who no longer holds it has nothing to let go of, and that is no error."""
+        """Release the lease. Releasing a lost lease is not an error."""
 
     async def describe(
         self, owner: str, id: str, *, title: str | None = None, meta: Mapping[str, Any] | None = None
     ) -> Summary:
-        """Give a thread another title or other meta; what is None stays."""
+        """Change the title or meta of a thread. None leaves a value unchanged."""
 
     async def enqueue(self, owner: str, id: str, *messages: Mapping[str, Any], key: str = "") -> int:
-        """Say something to a thread, whoever holds it: all of it or nothing; returns the position of the last message.
+        """Queue messages in the inbox, in one transaction, and return the position of the last one.
 
-        What is said again under the same `key` is not queued again: the position is that of the first time.
+        A repeated `key` queues nothing and returns the first position.
         """
 
     async def answer(self, owner: str, id: str, question: str, data: Mapping[str, Any]) -> int:
-        """Queue the answer to a question. The first one counts, a second is a `conflict`."""
+        """Queue the answer to a question. A second answer raises a `conflict`."""
 
     async def inbox(self, owner: str, id: str) -> Sequence[Queued]:
-        """What was queued and not taken yet, in order. `append` takes it."""
+        """Return the inbox in order. `append` removes items from it."""
 
     def watch(self, owner: str, id: str) -> AsyncIterator[News]:
-        """How far the thread is now, and again whenever that changes, from whatever process; the newest only."""
+        """Yield the position of the thread, and again after each change by any process; only the latest."""
 
     async def put_blob(self, owner: str, id: str, data: bytes) -> str:
-        """Keep bytes with a thread, once; returns their SHA-256."""
+        """Store bytes with a thread, deduplicated, and return their SHA-256."""
 
     async def get_blob(self, owner: str, id: str, sha256: str) -> bytes: ...
 
     async def close(self) -> None:
-        """Let go of files, threads and connections. What is asked later opens them again."""
+        """Release files, worker threads and connections. Later calls open them again."""

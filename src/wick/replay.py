@@ -1,11 +1,11 @@
-"""What other guards would have said: recorded threads, looked at again.
+"""Policy replay: consult an agent's guards about the tool uses of recorded threads.
 
     report = await replay(agent, threads)
     for change in report.changes: print(change)
 
-Every tool use that came to the gate is put before the agent's guards once more, with exactly the arguments that were
-sealed then and the thread as it was then. Nothing is run, asked or written. After the first verdict that differs the
-rest of that thread would have gone another way, so it is not looked at.
+The guards see each recorded tool use again, with the sealed arguments and the thread at that time. Nothing is run,
+asked or written. After the first different verdict, the rest of that thread is skipped: the run would have continued
+differently.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ from wick.agent import Agent
 from wick.errors import InvalidArgs
 from wick.loop import Loop
 from wick.messages import ToolCall
-from wick.onion import consult
+from wick.onion import consult_guards
 from wick.operations import Run, ToolUse
-from wick.threads import Entry, Kind, Thread
+from wick.threads import Entry, EntryKind, Thread
 
 Verdict = Literal["allow", "ask", "block"]
 _SEVERITY: tuple[Verdict, ...] = ("allow", "ask", "block")
-_SAID: dict[str, Verdict] = {"ask": "ask", "block": "block", "stop": "block", "failed": "block"}
+_RECORDED_VERDICTS: dict[str, Verdict] = {"ask": "ask", "block": "block", "stop": "block", "failed": "block"}
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A tool use about which the guards would say something else today."""
+    """A tool use for which the guards now return a different verdict."""
 
     thread: str
-    seq: int  # of the entry where the tool use came to the gate
+    seq: int  # sequence number of the entry that recorded the verdict
     call_id: str
     tool: str
     args: dict[str, Any]
@@ -52,7 +52,7 @@ _PRESENT = {"allow": "it is allowed", "ask": "the user is asked", "block": "it i
 
 @dataclass(slots=True)
 class Report:
-    """What came of a replay; `skipped` says of which tool uses nothing can be said, and why."""
+    """The result of a replay. `skipped` lists tool uses that could not be compared, with reasons."""
 
     threads: int = 0
     uses: int = 0
@@ -61,16 +61,16 @@ class Report:
 
 
 async def replay(agent: Agent, threads: Iterable[Thread] | AsyncIterable[Thread]) -> Report:
-    """Put the recorded tool uses of these threads before an agent's guards."""
+    """Compare the recorded verdicts on the tool uses of threads with those of an agent's guards."""
     report, loop = Report(), Loop(agent.hooks)
-    async for thread in _each(threads):
+    async for thread in _iterate(threads):
         report.threads += 1
-        if change := await _divergence(agent, loop, thread, report):
+        if change := await _find_change(agent, loop, thread, report):
             report.changes.append(change)
     return report
 
 
-async def _each(threads: Iterable[Thread] | AsyncIterable[Thread]) -> AsyncIterator[Thread]:
+async def _iterate(threads: Iterable[Thread] | AsyncIterable[Thread]) -> AsyncIterator[Thread]:
     if isinstance(threads, AsyncIterable):
         async for thread in threads:
             yield thread
@@ -79,55 +79,55 @@ async def _each(threads: Iterable[Thread] | AsyncIterable[Thread]) -> AsyncItera
             yield thread
 
 
-async def _divergence(agent: Agent, loop: Loop, thread: Thread, report: Report) -> Change | None:
-    past, gate = _Past(thread.id), _Gate(thread.entries)
+async def _find_change(agent: Agent, loop: Loop, thread: Thread, report: Report) -> Change | None:
+    past, gate = _RecordedThread(thread.id), _GateVerdicts(thread.entries)
     for entry in thread.entries:
         recorded = gate.verdict(entry)
-        if recorded and (change := await _compare(agent, loop, past, entry, recorded, report)):
+        if recorded and (change := await _compare_verdict(agent, loop, past, entry, recorded, report)):
             return change
-        past.take(entry)
+        past.add_entry(entry)
     return None
 
 
-class _Past(Thread):
-    """A thread as it was. Guards may look at it; what they would log is not logged."""
+class _RecordedThread(Thread):
+    """A thread at an earlier time, for guards to read. Appended entries are discarded."""
 
     __slots__ = ()
 
-    def append(self, kind: Kind, data: Any, about: Any = None) -> Entry:
+    def append(self, kind: EntryKind, data: Any, about: Any = None) -> Entry:
         return Entry(len(self.entries) + 1, kind, data)
 
-    def take(self, entry: Entry) -> None:
+    def add_entry(self, entry: Entry) -> None:
         self._fold(entry)
         self.entries.append(entry)
 
 
-class _Gate:
-    """What was said about each tool use when it came to the gate, found at the entry where it shows first."""
+class _GateVerdicts:
+    """The recorded verdict on each tool use, by the first entry that has it."""
 
     def __init__(self, entries: Iterable[Entry]) -> None:
-        self.said: dict[int, Verdict] = {}
+        self.verdicts: dict[int, Verdict] = {}
         first: dict[tuple[str, str], int] = {}
         for entry in entries:
             if entry.kind == "message" and entry.data.role == "assistant":
-                first = {}  # the next step may use the same ids
-            elif found := _verdict(entry):
+                first = {}  # call ids may repeat in the next step
+            elif found := _entry_verdict(entry):
                 seq = first.setdefault((entry.data["call"], entry.data["hash"]), entry.seq)
-                self.said[seq] = max(self.said.get(seq, "allow"), found, key=_SEVERITY.index)
+                self.verdicts[seq] = max(self.verdicts.get(seq, "allow"), found, key=_SEVERITY.index)
 
     def verdict(self, entry: Entry) -> Verdict | None:
-        return self.said.get(entry.seq)
+        return self.verdicts.get(entry.seq)
 
 
-def _verdict(entry: Entry) -> Verdict | None:
+def _entry_verdict(entry: Entry) -> Verdict | None:
     if entry.kind == "intent":
         return "allow"
     counts = entry.kind == "decision" and entry.data.get("operation") == "tool_use" and not entry.data.get("shadow")
-    return _SAID.get(entry.data["verdict"]) if counts and "hash" in entry.data else None
+    return _RECORDED_VERDICTS.get(entry.data["verdict"]) if counts and "hash" in entry.data else None
 
 
-async def _compare(
-    agent: Agent, loop: Loop, past: _Past, entry: Entry, recorded: Verdict, report: Report
+async def _compare_verdict(
+    agent: Agent, loop: Loop, past: _RecordedThread, entry: Entry, recorded: Verdict, report: Report
 ) -> Change | None:
     call, tools = past.waiting.get(entry.data["call"]), {tool.name: tool for tool in agent.tools}
     name = entry.data.get("tool", call.name if call else "")
@@ -142,7 +142,7 @@ async def _compare(
         report.skipped.append(f"{past.id} entry {entry.seq}: {name} takes other arguments now: {error}")
         return None
     report.uses += 1
-    refusal, asks = await consult(run.guards(ToolUse), use.seal_recorded())
+    refusal, asks = await consult_guards(run.guards(ToolUse), use.seal_recorded())
     now: Verdict = "block" if refusal is not None else "ask" if asks else "allow"
     reason = refusal.reason if refusal is not None else "; ".join(ask.question for ask in asks)
     if now == recorded:
@@ -151,5 +151,5 @@ async def _compare(
 
 
 def _sealed_args(call: ToolCall, row: Mapping[str, Any]) -> dict[str, Any]:
-    kept = {name: value for name, value in call.args.items() if name not in row.get("without", ())}
-    return {**thaw(kept), **thaw(row.get("args", {}))}
+    unchanged = {name: value for name, value in call.args.items() if name not in row.get("without", ())}
+    return {**thaw(unchanged), **thaw(row.get("args", {}))}

@@ -1,4 +1,4 @@
-"""Deltas into a reply: arguments are parsed once, at the end, strictly, and never guessed."""
+"""Assemble a reply from deltas. Arguments are parsed strictly, once, at the end of the stream."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from wick.errors import ModelError
 from wick.messages import Message, Reasoning, ToolCall
 from wick.protocols import CallArgs, CallStart, Delta, Finish, ReasoningDelta, TextDelta, Usage
 
-_NONE_USED = Usage()
+_NO_USAGE = Usage()
 _CUT_OFF = ("length", "max_tokens")
 
-# The provider or the model itself took the reply back: its tool calls are not to be made, however complete they look.
+# Finish reasons of replies that the provider or the model refused. Their tool calls must not run.
 _WITHHELD = frozenset((
     "content_filter", "refusal", "safety", "recitation", "blocklist", "prohibited_content", "spii", "image_safety",
     "guardrail_intervened", "content_filtered",
@@ -23,7 +23,7 @@ _WITHHELD = frozenset((
 
 
 class Reply:
-    """A reply that is still arriving: feed it deltas, then ask for the message."""
+    """A reply that is still streaming. Feed it deltas, then get the message."""
 
     __slots__ = ("_args", "_reasoning", "_size", "_starts", "_text", "finish", "usage")
 
@@ -33,19 +33,19 @@ class Reply:
         self._starts: dict[int, CallStart] = {}
         self._args: dict[int, list[str]] = {}
         self._size = 0
-        self.usage = _NONE_USED
+        self.usage = _NO_USAGE
         self.finish = ""
 
     def feed(self, delta: Delta) -> None:
         kind = type(delta)
         if kind is TextDelta:
             self._text.append(delta.text)  # type: ignore[union-attr]
-            self._grow(delta.text)  # type: ignore[union-attr]
+            self._count_chars(delta.text)  # type: ignore[union-attr]
         elif kind is CallArgs:
-            self._argue(delta)  # type: ignore[arg-type]
+            self._append_args(delta)  # type: ignore[arg-type]
         elif kind is ReasoningDelta:
             self._reasoning.append(delta)  # type: ignore[arg-type]
-            self._grow(delta.text + delta.signature)  # type: ignore[union-attr]
+            self._count_chars(delta.text + delta.signature)  # type: ignore[union-attr]
         elif kind is CallStart:
             self._start(delta)  # type: ignore[arg-type]
         elif kind is Usage:
@@ -57,42 +57,42 @@ class Reply:
 
     @property
     def withheld(self) -> tuple[str, ...]:
-        """The names of the tool calls that do not count, because the reply was refused or filtered."""
+        """The names of the dropped tool calls of a reply that was refused or filtered."""
         if self.finish.lower() not in _WITHHELD:
             return ()
         return tuple(start.name or "unnamed" for _, start in sorted(self._starts.items()))
 
     def message(self) -> Message:
-        """Return the whole reply. A stream that broke off is an error, whatever it had said by then.
+        """Return the complete reply. Raise a ModelError if the stream broke off.
 
         A reply that was refused or filtered has no tool calls: none of them may run.
         """
         if not self.finish:
             raise ModelError("the model's stream broke off before it had finished", retryable=True)
-        calls = () if self.withheld else tuple(self._call(index) for index in sorted(self._starts))
-        _distinct(calls)
-        return Message("assistant", "".join(self._text), calls, reasoning=self._thoughts())
+        calls = () if self.withheld else tuple(self._build_call(index) for index in sorted(self._starts))
+        _check_distinct_ids(calls)
+        return Message("assistant", "".join(self._text), calls, reasoning=self._join_reasoning())
 
-    def _grow(self, text: str) -> None:
-        self._size += len(text) or 1  # a stream of nothings must end, too
+    def _count_chars(self, text: str) -> None:
+        self._size += len(text) or 1  # an endless stream of empty deltas must end, too
         if self._size > REPLY_CHARS:
             raise ModelError(f"the model's reply is longer than {REPLY_CHARS:,} characters")
 
     def _start(self, start: CallStart) -> None:
         if start.index in self._starts:
-            raise ModelError(f"the model began its tool call number {start.index} twice")
+            raise ModelError(f"the model started its tool call number {start.index} twice")
         if len(self._starts) == REPLY_CALLS:
             raise ModelError(f"the model asked for more than {REPLY_CALLS} tools at once")
         self._starts[start.index] = start
         self._args[start.index] = []
 
-    def _argue(self, piece: CallArgs) -> None:
+    def _append_args(self, piece: CallArgs) -> None:
         if piece.index not in self._args:
-            raise ModelError(f"the model gave arguments to a tool call, number {piece.index}, that it never began")
+            raise ModelError(f"the model gave arguments to a tool call, number {piece.index}, that it never started")
         self._args[piece.index].append(piece.text)
-        self._grow(piece.text)
+        self._count_chars(piece.text)
 
-    def _call(self, index: int) -> ToolCall:
+    def _build_call(self, index: int) -> ToolCall:
         start, raw = self._starts[index], "".join(self._args[index])
         args, invalid = parse_args(raw)
         if not start.name:
@@ -101,8 +101,8 @@ class Reply:
             invalid = "the reply was cut off before the arguments came"
         return ToolCall(start.id or f"call_{uuid4().hex[:12]}", start.name or "unnamed", args, raw, invalid)
 
-    def _thoughts(self) -> tuple[Reasoning, ...]:
-        """Pieces of reasoning, joined up to each signature, which closes a block."""
+    def _join_reasoning(self) -> tuple[Reasoning, ...]:
+        """Join pieces of reasoning into blocks. A signature closes a block."""
         thoughts: list[Reasoning] = []
         text = ""
         for piece in self._reasoning:
@@ -114,9 +114,9 @@ class Reply:
 
 
 def parse_args(raw: str) -> tuple[dict[str, Any], str]:
-    """Read a call's arguments: the data, or a sentence that says what is wrong with them."""
+    """Parse the arguments of a call. Return the data and an empty text, or an empty dict and the error."""
     if not raw.strip():
-        return {}, ""  # a tool without parameters is often called with nothing at all
+        return {}, ""  # models often send no arguments to a tool without parameters
     if len(raw) > ARGS_BYTES:
         return {}, f"the arguments are longer than {ARGS_BYTES:,} characters"
     try:
@@ -128,21 +128,21 @@ def parse_args(raw: str) -> tuple[dict[str, Any], str]:
     return (args, "") if isinstance(args, dict) else ({}, f"the arguments must be a JSON object, not {raw[:50]}")
 
 
-def _no_constant(name: str) -> NoReturn:
+def _refuse_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is not JSON")
 
 
-def _no_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Two readers may keep different ones of two equal keys; what is guarded must be what is run."""
+def _refuse_repeated_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Refuse objects with a repeated key: the guard and the tool could read different values."""
     data = dict(pairs)
     if len(data) < len(pairs):
-        raise ValueError("a key stands twice in the same object")
+        raise ValueError("a key occurs twice in the same object")
     return data
 
 
-_decode = json.JSONDecoder(parse_constant=_no_constant, object_pairs_hook=_no_repeats).decode
+_decode = json.JSONDecoder(parse_constant=_refuse_constant, object_pairs_hook=_refuse_repeated_keys).decode
 
 
-def _distinct(calls: tuple[ToolCall, ...]) -> None:
+def _check_distinct_ids(calls: tuple[ToolCall, ...]) -> None:
     if len({call.id for call in calls}) < len(calls):
         raise ModelError("the model gave two tool calls the same id")

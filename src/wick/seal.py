@@ -1,4 +1,4 @@
-"""Copies of operations: one that inner rings may change, and one that nobody can change any more."""
+"""Copies of operations: open copies for inner rings, and sealed, read-only copies."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 class ReadOnly:
-    """What an operation becomes when it is sealed."""
+    """Mixin of sealed operations: refuses to set or delete attributes."""
 
     __slots__ = ()
 
@@ -26,46 +26,49 @@ class ReadOnly:
 
 
 def open_copy(op: T, changes: dict[str, Any]) -> T:
-    """A copy of its own that can change, with some fields other than they were."""
+    """Return an independent, mutable copy with changed fields."""
     kind: Any = type(op)
-    return _remade(op, kind.__bases__[1] if issubclass(kind, ReadOnly) else kind, changes)
+    return _copy_fields(op, kind.__bases__[1] if issubclass(kind, ReadOnly) else kind, changes)
 
 
 def sealed_copy(op: T, changes: dict[str, Any]) -> T:
-    """A copy that refuses to change."""
+    """Return a read-only copy with changed fields."""
     sealed = open_copy(op, changes)
     kind: Any = type(sealed)
-    sealed.__class__ = _sealed_kind(kind)  # from here on
+    sealed.__class__ = _sealed_class(kind)  # read-only from here on
     return sealed
 
 
-def copied(value: Any) -> Any:
-    """Containers are copied, so that a change to one shows; what they hold of ours cannot change anyway."""
+def copy_value(value: Any) -> Any:
+    """Copy a container, so that changes to it can be detected. Its items are immutable."""
     kind = type(value)
-    if kind is list:  # most of them
+    if kind is list:  # the common case
         return value[:]
     if issubclass(kind, dict):
         return {key: thaw(item) for key, item in value.items()}
     return list(value) if issubclass(kind, (list, tuple)) else value
 
 
-def _remade(op: T, kind: Any, changes: dict[str, Any]) -> T:
+def _copy_fields(op: T, kind: Any, changes: dict[str, Any]) -> T:
     new: T = object.__new__(kind)
-    _copier(kind)(op, new)
+    _make_copier(kind)(op, new)
     for name, value in changes.items():
         setattr(new, name, value)
     return new
 
 
 @cache
-def _copier(kind: Any) -> Callable[[Any, Any], None]:
-    """What copies every field of a kind."""
-    # Written out, as dataclasses write theirs: every operation is copied when it is sealed, and a loop takes longer.
-    made: dict[str, Any] = {}
-    exec("def copy(old, new):" + "".join(f"\n    new.{field.name} = old.{field.name}" for field in fields(kind)), made)
-    return made["copy"]  # type: ignore[no-any-return]
+def _make_copier(kind: Any) -> Callable[[Any, Any], None]:
+    """Return a function that copies every field of a class."""
+    # Generated code, as in dataclasses: sealing copies every operation, and a loop over the fields is slower.
+    namespace: dict[str, Any] = {}
+    exec(
+        "def copy(old, new):" + "".join(f"\n    new.{field.name} = old.{field.name}" for field in fields(kind)),
+        namespace,
+    )
+    return namespace["copy"]  # type: ignore[no-any-return]
 
 
 @cache
-def _sealed_kind(kind: Any) -> Any:
+def _sealed_class(kind: Any) -> Any:
     return type(f"Sealed{kind.__name__}", (ReadOnly, kind), {"__slots__": ()})

@@ -1,4 +1,4 @@
-"""For pytest, which loads it by itself: a test that leaves replies of a `Scripted` model unused fails."""
+"""A pytest plugin, loaded automatically: a test fails if it leaves replies of a `Scripted` model unused."""
 
 from __future__ import annotations
 

@@ -1,12 +1,12 @@
-"""What can be done: a tool is a function that the model can read about and ask for.
+"""Tools: functions that the model can call.
 
     @tool(timeout=10, read_only=True)
     async def weather(city: str, days: Annotated[int, "how far to look ahead"] = 1) -> str:
         \"\"\"The weather forecast for a city.\"\"\"
 
-The model sees `weather.schema`. What it asks for is checked by `validate`, and hooks look at it. `bind` runs the
-validators once and returns the values with their JSON form, which guards look at. `use` calls the function with exactly
-those values and makes a `ToolResult` of its answer.
+The model sees `weather.schema`. `validate` checks the arguments of a call, and hooks see them. `bind` runs the
+validators once and returns the values with their JSON form for the guards. `run_tool` calls the function with
+exactly those values and converts its return value to a `ToolResult`.
 """
 
 from __future__ import annotations
@@ -38,27 +38,27 @@ from wick.messages import Part, TextPart, ToolResult
 
 logger = logging.getLogger(__name__)
 
-Ended = Literal["done", "failed", "unknown"]
-"""How a use of a tool ended: `unknown` means that nobody can say whether it took effect."""
+ToolOutcome = Literal["done", "failed", "unknown"]
+"""How a tool ended. `unknown` means that it may or may not have taken effect."""
 
 
 @dataclass(frozen=True, eq=False)
 class Tool:
-    """A function with a name, a description and a schema. `tool` makes one."""
+    """A function with a name, a description and a schema. Create one with `tool`."""
 
     name: str
     description: str
     fn: Callable[..., Any] = field(repr=False)
     foreign: Mapping[str, Any] | None = field(default=None, repr=False)  # a JSON Schema in place of the signature
     timeout: float | None = None
-    idempotent: bool = False  # doing it twice is the same as doing it once
+    idempotent: bool = False  # running it twice has the same effect as once
     read_only: bool = False
-    alone: bool = False  # never beside another tool
+    alone: bool = False  # never runs in parallel with another tool
     max_output: int | None = None
     kind: str = ""  # shell, read, write, network, …
-    origin: str = ""  # the name it was born with
+    origin: str = ""  # the original name
     aliases: tuple[str, ...] = ()
-    renames: Mapping[str, str] = field(default_factory=dict, repr=False)  # other names of arguments, and the right ones
+    renames: Mapping[str, str] = field(default_factory=dict, repr=False)  # argument aliases and names
 
     def __post_init__(self) -> None:
         if not self.name:
@@ -69,21 +69,24 @@ class Tool:
             object.__setattr__(self, "origin", self.name)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Call the function itself, as if it were no tool."""
+        """Call the plain function."""
         return self.fn(*args, **kwargs)
 
     def __get__(self, owner: object | None, kind: type | None = None) -> Tool:
-        """A tool that is a method is bound to its object, as methods are."""
+        """Bind a tool that is a method to its object, as Python binds methods."""
         bind = getattr(self.fn, "__get__", None)
         return self if owner is None or bind is None else replace(self, fn=bind(owner, kind))
 
     def renamed(self, name: str) -> Tool:
-        """The same tool under another name; it keeps its origin, so that what guards it still does."""
+        """Return this tool under another name. Guards still match its original name."""
         return replace(self, name=name)
 
     def copy(self) -> Tool:
         """Return a copy that no other code refers to."""
-        new, _ = object.__new__(type(self)), (self.names, self.is_async, self.arguments)  # cached, and copied below
+        new, _ = (
+            object.__new__(type(self)),
+            (self.names, self.is_async, self.arguments),
+        )  # compute the cached properties before copying
         new.__dict__.update(self.__dict__)
         return new
 
@@ -94,7 +97,7 @@ class Tool:
 
     @cached_property
     def names(self) -> frozenset[str]:
-        """Every name that a hook's match may know this tool by."""
+        """The names that a hook's `match` is compared with."""
         return frozenset((self.name, self.origin, *self.aliases))
 
     @cached_property
@@ -108,7 +111,7 @@ class Tool:
 
     @cached_property
     def schema(self) -> dict[str, Any]:
-        """What a model is told about this tool."""
+        """The definition of this tool for a model."""
         return freeze({"name": self.name, "description": self.description, "parameters": self.parameters})  # type: ignore[no-any-return]
 
     @cached_property
@@ -116,29 +119,29 @@ class Tool:
         return any(map(inspect.iscoroutinefunction, (self.fn, type(self.fn).__call__)))
 
     def validate(self, args: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the arguments as plain JSON: renamed, coerced, complete. InvalidArgs says in a sentence what is wrong.
+        """Return the arguments as plain JSON: renamed, coerced, with defaults. Raise InvalidArgs if they do not fit.
 
-        Validators are run to check the arguments, and not applied: they may change what they are given.
+        Validators only check the arguments here. Their changes are discarded.
         """
-        return self.arguments.validate(self.name, self._named(args))
+        return self.arguments.validate(self.name, self._apply_renames(args))
 
     def bind(self, args: Mapping[str, Any], checked: bytes = b"") -> Bound:
         """Run the validators on the arguments, once, and return the values with their JSON form.
 
-        `checked` are the bytes of arguments that `validate` has returned, if there are any: a JSON Schema is not
-        checked twice against the same data.
+        `checked` are the bytes of arguments that `validate` has returned. Equal data is not checked against a
+        JSON Schema again.
         """
-        args = self._named(args)
+        args = self._apply_renames(args)
         data = encoded(self.name, self.arguments.complete(args))
         return self.arguments.bind(self.name, data, args, checked=data == checked)
 
-    def _named(self, args: Mapping[str, Any]) -> Mapping[str, Any]:
+    def _apply_renames(self, args: Mapping[str, Any]) -> Mapping[str, Any]:
         if not isinstance(args, Mapping):
             raise InvalidArgs(f"{self.name}: the arguments must be a JSON object")
         return self._rename(dict(args)) if self.renames else args
 
     async def prepare(self, args: Mapping[str, Any]) -> None:
-        """Check arguments in a thread if that takes long, so that `validate` does not block the event loop."""
+        """Check large arguments in a thread, so that `validate` does not block the event loop."""
         if self.foreign is None or not isinstance(self.arguments, ForeignArguments):
             return
         with suppress(InvalidArgs):  # `validate` raises it
@@ -150,7 +153,7 @@ class Tool:
         known = self.parameters.get("properties", {})
         for alias in self.renames.keys() & args.keys():
             name = self.renames[alias]
-            if alias in known or name not in known:  # this tool means something else by it
+            if alias in known or name not in known:  # a parameter of this tool has that name
                 continue
             if name in args:
                 raise InvalidArgs(f"{self.name}: {name} and {alias} are the same argument; give it once, as {name}")
@@ -158,7 +161,7 @@ class Tool:
         return args
 
     async def call(self, values: Mapping[str, Any], *context: object) -> Any:
-        """Call the function with bound values, and with what it wants of the context."""
+        """Call the function with bound values and the context objects that its signature asks for."""
         values = {**values}
         for name, kinds in self.arguments.injected.items():
             found = [item for item in context if isinstance(item, kinds)]
@@ -176,8 +179,8 @@ class Tool:
 _IDENTITY = ("name", "origin", "aliases", "kind", "fn", "foreign", "idempotent", "read_only", "timeout")
 
 
-class Options(TypedDict, total=False):
-    """What `tool` can be told about a function beyond the function itself."""
+class ToolOptions(TypedDict, total=False):
+    """Options of `tool`."""
 
     name: str
     description: str
@@ -193,15 +196,15 @@ class Options(TypedDict, total=False):
 
 
 @overload
-def tool(fn: Callable[..., Any], /, **options: Unpack[Options]) -> Tool: ...
+def tool(fn: Callable[..., Any], /, **options: Unpack[ToolOptions]) -> Tool: ...
 @overload
-def tool(**options: Unpack[Options]) -> Callable[[Callable[..., Any]], Tool]: ...
+def tool(**options: Unpack[ToolOptions]) -> Callable[[Callable[..., Any]], Tool]: ...
 def tool(fn: Callable[..., Any] | None = None, /, **options: Any) -> Tool | Callable[[Callable[..., Any]], Tool]:
-    """Make a tool of a function: its name, docstring and type hints describe it."""
-    return partial(_make, **options) if fn is None else _make(fn, **options)
+    """Create a tool from a function. Its name, docstring and type hints describe it to the model."""
+    return partial(_make_tool, **options) if fn is None else _make_tool(fn, **options)
 
 
-def _make(
+def _make_tool(
     fn: Callable[..., Any],
     *,
     name: str = "",
@@ -241,10 +244,10 @@ def HttpTool(
     kind: str = "network",
     **options: Any,
 ) -> Tool:
-    """A tool that lives behind HTTP: `POST {callback_url}/tools/{name}` uses it.
+    """Create a tool that is called over HTTP, with `POST {callback_url}/tools/{name}`.
 
-    It is sent `{"name", "args"}` and answers `{"result"}` or `{"error"}`. `private` addresses are for tools that
-    an operator registered; a tool that somebody else registered must not reach them.
+    The request body is `{"name", "args"}`, the response `{"result"}` or `{"error"}`. Allow `private` addresses only
+    for tools that an operator registered.
     """
     callback = _Callback(name, _tools_url(callback_url, name), private, timeout, dict(headers or {}))
     return tool(
@@ -256,7 +259,7 @@ def _tools_url(callback_url: str, name: str) -> str:
     try:
         parts = urlsplit(callback_url)
         usable = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
-    except (ValueError, AttributeError):  # a port that is no number, a bracket that is not closed, no text at all
+    except (ValueError, AttributeError):  # invalid port, unclosed bracket, not a text
         usable = False
     if not usable or parts.query or parts.fragment:
         raise ConfigError(f"the callback URL of {name} must be like http://host:port/path, not {callback_url!r}")
@@ -276,7 +279,7 @@ class _Callback:
             self.url,
             {"name": self.name, "args": args},
             private=self.private,
-            seconds=self.seconds + constants.CANCEL_GRACE_SECONDS,  # `use` ends first, and says the outcome is unknown
+            seconds=self.seconds + constants.CANCEL_GRACE_SECONDS,  # `run_tool` times out first: outcome unknown
             most_bytes=constants.CALLBACK_BYTES,
             headers=self.headers,
         )
@@ -289,15 +292,15 @@ class _Callback:
 
 
 def find_tool(name: str, tools: Mapping[str, Tool]) -> Tool | None:
-    """Return the tool that a model asks for: by its name, or by an alias that no other tool has (`bash`, `Read`)."""
+    """Return the tool with this name, or the only tool with this alias (`bash`, `Read`); else None."""
     if (found := tools.get(name)) is not None:
         return found
     known = [tool for tool in tools.values() if name in tool.aliases]
     return known[0] if len(known) == 1 else None
 
 
-def no_such_tool(name: str, tools: Iterable[str]) -> str:
-    """What the model is told when it asks for a tool that is not there."""
+def unknown_tool_error(name: str, tools: Iterable[str]) -> str:
+    """Return the error for a call to an unknown tool."""
     name, names = name[:100], list(tools)
     if not names:
         return f"there is no tool named {name!r}; this agent has no tools"
@@ -309,64 +312,66 @@ def no_such_tool(name: str, tools: Iterable[str]) -> str:
 # -- using a tool ---------------------------------------------------------------------------------------------------
 
 
-async def use(tool: Tool, values: Mapping[str, Any], *context: object) -> tuple[ToolResult, Ended]:
-    """Use a tool within its time limit. Whatever it does, there is a result, and the model can read it."""
-    work = _outcome(tool, values, context)
+async def run_tool(tool: Tool, values: Mapping[str, Any], *context: object) -> tuple[ToolResult, ToolOutcome]:
+    """Run a tool within its time limit. Errors of the tool become a result that the model can read."""
+    work = _call_tool(tool, values, context)
     if tool.timeout is None:
         return await work
     try:
-        outcome: tuple[ToolResult, Ended] = await run_with_timeout(tool.timeout, work, tool.name)
+        outcome: tuple[ToolResult, ToolOutcome] = await run_with_timeout(tool.timeout, work, tool.name)
     except TimeoutError as late:
         return ToolResult(error=f"{late}; whether it took effect is unknown"), "unknown"
     return outcome
 
 
-async def _outcome(tool: Tool, values: Mapping[str, Any], context: tuple[object, ...]) -> tuple[ToolResult, Ended]:
-    cancelled = _cancellations()
+async def _call_tool(
+    tool: Tool, values: Mapping[str, Any], context: tuple[object, ...]
+) -> tuple[ToolResult, ToolOutcome]:
+    cancelled = _count_cancellations()
     try:
         answer = await tool.call(values, *context)
     except Uncertain as error:
-        return ToolResult(error=_message(error)), "unknown"
+        return ToolResult(error=_error_text(error)), "unknown"
     except ToolError as error:
-        return _failed(tool, _message(error) or f"{tool.name} failed")
+        return _failure(tool, _error_text(error) or f"{tool.name} failed")
     except asyncio.CancelledError:
-        if _cancellations() > cancelled:
+        if _count_cancellations() > cancelled:
             raise
-        return _failed(tool, f"{tool.name} was cancelled from within")
-    except (Exception, SystemExit) as error:  # a tool that exits ends itself, not the agent
-        result, ended = _failed(tool, ": ".join(filter(None, (tool.name, type(error).__name__, _message(error)))))
+        return _failure(tool, f"{tool.name} was cancelled from within")
+    except (Exception, SystemExit) as error:  # sys.exit in a tool must not end the process
+        result, ended = _failure(tool, ": ".join(filter(None, (tool.name, type(error).__name__, _error_text(error)))))
         result.exception = error
         return result, ended
-    return _result(tool, answer), "failed" if isinstance(answer, ToolResult) and answer.error else "done"
+    return _build_result(tool, answer), "failed" if isinstance(answer, ToolResult) and answer.error else "done"
 
 
-def _cancellations() -> int:
+def _count_cancellations() -> int:
     task = asyncio.current_task()
     return task.cancelling() if task else 0
 
 
-def _failed(tool: Tool, sentence: str) -> tuple[ToolResult, Ended]:
-    return ToolResult(error=_legible(_cut(sentence, tool.max_output))), "failed"
+def _failure(tool: Tool, sentence: str) -> tuple[ToolResult, ToolOutcome]:
+    return ToolResult(error=_replace_surrogates(_truncate(sentence, tool.max_output))), "failed"
 
 
-def _legible(text: str) -> str:
+def _replace_surrogates(text: str) -> str:
     return text.encode(errors="replace").decode()
 
 
-def _message(error: BaseException) -> str:
+def _error_text(error: BaseException) -> str:
     try:
         return str(error)
     except Exception:
         return "its message cannot be read"
 
 
-def _result(tool: Tool, answer: Any) -> ToolResult:
+def _build_result(tool: Tool, answer: Any) -> ToolResult:
     try:
-        output, data, parts = _told(answer)
+        output, data, parts = _convert_answer(answer)
         error = answer.error if isinstance(answer, ToolResult) else ""
-        short, error = _cut(output, tool.max_output), _legible(_cut(error, tool.max_output))
+        short, error = _truncate(output, tool.max_output), _replace_surrogates(_truncate(error, tool.max_output))
         short.encode()
-    except Exception:  # too deep, NaN, half a character, or an object that fails when it is read
+    except Exception:  # too deep, NaN, lone surrogate, or a property that raises
         what = f"{tool.name} returned a {type(answer).__name__}, which is not JSON data"
         return ToolResult(error=f"{what}; return text, JSON data or a ToolResult")
     data = data if short is output else None
@@ -375,33 +380,33 @@ def _result(tool: Tool, answer: Any) -> ToolResult:
     return ToolResult(short, data=data, parts=parts)
 
 
-def _told(answer: Any) -> tuple[str, Any, tuple[Part, ...]]:
-    """The text that an answer comes to, and the data and parts that go with it."""
+def _convert_answer(answer: Any) -> tuple[str, Any, tuple[Part, ...]]:
+    """Convert a return value to text, data and parts."""
     if isinstance(answer, str) or answer is None:
         return answer or "", None, ()
     if isinstance(answer, ToolResult):
-        return answer.output, thaw(freeze(answer.data)), _parts(answer.parts)
+        return answer.output, thaw(freeze(answer.data)), _check_parts(answer.parts)
     parts = answer if isinstance(answer, list | tuple) else (answer,)
     if parts and isinstance(parts[0], Part):
-        texts = "\n".join(part.text for part in _parts(parts) if isinstance(part, TextPart))
+        texts = "\n".join(part.text for part in _check_parts(parts) if isinstance(part, TextPart))
         return texts, None, tuple(part for part in parts if not isinstance(part, TextPart))
-    if isinstance(answer, Iterator):  # it may never end
+    if isinstance(answer, Iterator):  # may be endless
         raise TypeError("an iterator is not JSON data")
     data = to_jsonable_python(answer)
-    freeze(data)  # for its check of the depth
+    freeze(data)  # checks the depth
     if isinstance(data, str):
         return data, None, ()
     return json.dumps(data, ensure_ascii=False, allow_nan=False), data, ()
 
 
-def _parts(parts: Iterable[Any]) -> tuple[Part, ...]:
+def _check_parts(parts: Iterable[Any]) -> tuple[Part, ...]:
     if not all(isinstance(part, Part) for part in parts):
         raise TypeError("parts go with parts alone")
     return tuple(parts)
 
 
-def _cut(text: str, most: int | None) -> str:
-    """A text that is too long, reduced to its head and its tail."""
+def _truncate(text: str, most: int | None) -> str:
+    """Return a text, cut to its head and tail if it is too long."""
     most = constants.TOOL_OUTPUT_CHARS if most is None else most
     if len(text) <= most:
         return text

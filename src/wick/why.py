@@ -1,4 +1,4 @@
-"""The record: which hook looked at an operation, what it said, how long it took and what it changed."""
+"""The record of each hook that ran: its verdict, its duration and its changes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from wick.protocols import Usage
 
 @dataclass(frozen=True, slots=True)
 class Why:
-    """One hook's part in what became of an operation."""
+    """One hook's verdict on an operation."""
 
     hook: str
     position: str
@@ -22,7 +22,7 @@ class Why:
     reason: str = ""
     ms: float = 0.0
     changed: dict[str, Any] | None = None
-    shadow: bool = False  # only recorded: it did not count
+    shadow: bool = False  # recorded only, without effect
 
     def to_json(self) -> dict[str, Any]:
         row = {"hook": self.hook, "position": self.position, "verdict": self.verdict, "ms": round(self.ms, 3)}
@@ -32,26 +32,26 @@ class Why:
 
 @dataclass(slots=True, eq=False, weakref_slot=True)
 class DispatchState:
-    """What one operation leaves behind; every copy of it that a wrap passes on shares it."""
+    """The state of one operation while it passes its rings, shared by all copies of it."""
 
     why: list[Why] = field(default_factory=list)
     notes: dict[str, Any] = field(default_factory=dict)
-    invalid: str = ""  # why the call cannot be made at all
+    invalid: str = ""  # why the call cannot run
     prevented: Block | Stop | None = None
-    sealed: dict[str, Any] = field(default_factory=dict)  # what hooks may change, as it was last sealed
-    grants: set[tuple[str, bytes]] = field(default_factory=set)  # a tool with exactly these arguments may be used
-    unlinked: set[str] = field(default_factory=set)  # paths that rules decided about as paths without links
-    default_question: str = ""  # what only a permission mode asks, so that a grant could have silenced it
-    follow: list[Message] = field(default_factory=list)  # what hooks tell the model before another step
+    sealed: dict[str, Any] = field(default_factory=dict)  # the last sealed values of the editable fields
+    grants: set[tuple[str, bytes]] = field(default_factory=set)  # allowed tool and arguments
+    unlinked: set[str] = field(default_factory=set)  # paths that rules matched by name; no symlinks
+    default_question: str = ""  # asked by a permission mode only; a grant skips it
+    follow: list[Message] = field(default_factory=list)  # messages of hooks before the next step
     finish: str = ""
     usage: Usage = Usage()  # of the last attempt
-    reply: Message | ToolResult | None = None  # as it was streamed
-    shown: bool = False  # somebody has seen deltas of it
+    reply: Message | ToolResult | None = None  # the reply as streamed
+    shown: bool = False  # deltas were emitted
     holds: int = 0
     held: list[Event] = field(default_factory=list)
 
     def show(self, event: Event, emit: Emit) -> None:
-        """Announce a provisional piece of the result, or keep it while a hook holds it."""
+        """Emit a delta, or buffer it while a hook holds the stream."""
         if self.holds:
             self.held.append(event)
         else:
@@ -59,7 +59,7 @@ class DispatchState:
             emit(event)
 
     def release(self, unchanged: bool, emit: Emit) -> None:
-        """A holding hook has answered: announce what was kept, unless it has become something else."""
+        """End one hold. Emit the buffered deltas, or drop them if the result was changed."""
         self.holds -= 1
         if not unchanged:
             self.held.clear()
@@ -69,19 +69,19 @@ class DispatchState:
                 self.show(event, emit)
 
 
-def difference(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
-    """What changed, key by key, as [before, after]; long values are shortened."""
+def diff_values(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
+    """Return the changed keys with [old, new]. Long values are shortened."""
     keys = [key for key in {**old, **new} if old.get(key) != new.get(key) or (key in old) != (key in new)]
-    return {key: _change(old.get(key), new.get(key)) for key in keys}
+    return {key: _diff_value(old.get(key), new.get(key)) for key in keys}
 
 
-def _change(old: Any, new: Any) -> Any:
+def _diff_value(old: Any, new: Any) -> Any:
     if isinstance(old, dict) and isinstance(new, dict):
-        return difference(old, new)
-    return [_short(old), _short(new)]
+        return diff_values(old, new)
+    return [_shorten(old), _shorten(new)]
 
 
-def _short(value: Any) -> Any:
+def _shorten(value: Any) -> Any:
     if isinstance(value, list | tuple) and value and not isinstance(value[0], str | int | float):
         return f"{len(value)} items"
     if value is None or isinstance(value, bool | int | float):

@@ -241,7 +241,7 @@ async def test_a_run_that_ends_twice_is_noticed(monkeypatch: pytest.MonkeyPatch)
 async def test_a_call_that_gets_no_result_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     async def silent(use: ToolUse, result: ToolResult) -> None: ...
 
-    monkeypatch.setattr(run_log, "tool_result", silent)
-    monkeypatch.setattr(run_log, "_answer_all", lambda thread, event: None)
+    monkeypatch.setattr(run_log, "record_tool_result", silent)
+    monkeypatch.setattr(run_log, "_answer_pending_calls", lambda thread, event: None)
     with pytest.raises(Violated):
         await provider_faults(HALF[:2], planted=True)

@@ -454,13 +454,13 @@ Gate = Callable[[Hook, Operation[Any], Operation[Any]], Awaitable[Any]]
 
 
 async def test_a_gate_that_fails_open_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: Gate = onion._guard
+    asked: Gate = onion._run_guard
 
     async def lenient(hook: Hook, sealed: Operation[Any], view: Operation[Any]) -> Any:
         verdict = await asked(hook, sealed, view)
         return None if isinstance(verdict, Block) and "has not agreed" in verdict.reason else verdict
 
-    monkeypatch.setattr(onion, "_guard", lenient)
+    monkeypatch.setattr(onion, "_run_guard", lenient)
     with pytest.raises(Violated, match="the tool ran"):
         await fails_closed([(name, "guard", ToolUse) for name in ("raises", "never answers")], planted=True)
     with pytest.raises(Violated, match="a guard that fails"):
@@ -469,10 +469,10 @@ async def test_a_gate_that_fails_open_is_noticed(monkeypatch: pytest.MonkeyPatch
 
 async def test_a_gate_where_the_last_word_counts_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     async def last(guards: Sequence[Hook], sealed: Operation[Any]) -> Any:
-        verdict = [await onion._guard(hook, sealed, sealed.view()) for hook in guards][-1]
+        verdict = [await onion._run_guard(hook, sealed, sealed.view()) for hook in guards][-1]
         return (None, [verdict]) if isinstance(verdict, Ask) else (verdict, [])
 
-    monkeypatch.setattr(onion, "consult", last)
+    monkeypatch.setattr(onion, "consult_guards", last)
     with pytest.raises(Violated, match="the tool ran"):
         await any_deny_denies(planted=True)
 

@@ -361,7 +361,7 @@ def _wipe(other: Any) -> dict[str, Callable[[Any], Any]]:
         "rebinds the tool's function": lambda use: object.__setattr__(use.tool, "fn", other.fn),
         "renames the tool": lambda use: object.__setattr__(use.tool, "name", "other"),
         "sets the class": lambda use: object.__setattr__(use, "__class__", ToolUse),
-        "sets the sealed record": lambda use: use.trail.sealed.update(args=_bad(), tool=other),
+        "sets the sealed record": lambda use: use.state.sealed.update(args=_bad(), tool=other),
         "forges an answer": lambda use: _force(use, asks=()),
     }
 

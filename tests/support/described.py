@@ -87,14 +87,14 @@ class Paused(BaseException):
 
 @dataclass
 class Op:
-    """An operation on its way in. Its copies share what stands in `trail`."""
+    """An operation on its way in. Its copies share `state`."""
 
     kind: str
     name: str
     strand: str  # what happens in one strand happens in one order
     payload: str | None
     asks: tuple[str, ...] = ()
-    trail: dict[str, Any] = field(default_factory=lambda: defaultdict(list))
+    state: dict[str, Any] = field(default_factory=lambda: defaultdict(list))
 
 
 # -- what a hook does -------------------------------------------------------------------------------------------------

@@ -75,7 +75,7 @@ class Reference:
             step = Op("step", "step", self.strand, str(number))
             verdict = self.perform(step, partial(self.step, run.payload))
             verdict = self.stopping or verdict
-            self.messages += step.trail["follow"] if verdict == "continue" else []
+            self.messages += step.state["follow"] if verdict == "continue" else []
         natural = verdict.startswith(("completed", "finish reason"))
         return "completed" if natural else "stopped", verdict, self.said()
 
@@ -86,10 +86,10 @@ class Reference:
         call = Op("model_call", "model", self.strand, system)
         text, calls = self.perform(call, self.model)
         rows = [["tool", wanted.tool] for wanted in calls]
-        if not call.trail["prevented"] and (text or calls):
+        if not call.state["prevented"] and (text or calls):
             self.messages += [["assistant", "", text], *rows]
         if self.stopping or not calls:
-            return self.stopping or str(call.trail["finish"] or "completed")
+            return self.stopping or str(call.state["finish"] or "completed")
         failures = [failure for failure in map(self.tool_use, calls, rows) if failure]
         if failures:
             raise next((failure for failure in failures if isinstance(failure, Failed)), failures[0])
@@ -102,12 +102,12 @@ class Reference:
         self.trace[call.strand].append(("model", call.payload, len(self.messages)))
         if not reply.finish:
             raise Failed("ModelError")
-        call.trail["finish"] = "completed" if reply.finish == "stop" else f"finish reason: {reply.finish}"
+        call.state["finish"] = "completed" if reply.finish == "stop" else f"finish reason: {reply.finish}"
         return reply.text, reply.calls
 
     def tool_use(self, call: Call, row: list[str]) -> BaseException | None:
         use = Op("tool_use", call.tool, f"{self.strand}.{call.id}", call.x)
-        use.trail["invalid"] = call.x is None or call.tool == "nosuch"
+        use.state["invalid"] = call.x is None or call.tool == "nosuch"
         try:
             row.append(self.perform(use, self.tool))
         except Failed as failed:
@@ -118,16 +118,16 @@ class Reference:
         return None
 
     def tool(self, use: Op) -> str:
-        if "done" in use.trail["fates"] and use.name != "safe":
+        if "done" in use.state["fates"] and use.name != "safe":
             return f"{use.name} has already run for this call; it is not idempotent, so it does not run again"
         self.trace[use.strand].append(("tool", use.payload))
-        use.trail["fates"].append("failed" if use.name == "broken" else "done")
+        use.state["fates"].append("failed" if use.name == "broken" else "done")
         if use.name != "child" or self.spec.child is None:
             return "it broke" if use.name == "broken" else f"{use.name} {use.payload}"
         try:
             return "|".join(Reference(self.spec.child, self, f"{use.strand}/").answer(str(use.payload)))
         except Failed as failed:
-            use.trail["fates"][-1] = "failed"
+            use.state["fates"][-1] = "failed"
             return ": ".join(("child", *failed.args))
 
     # -- the rings ----------------------------------------------------------------------------------------------
@@ -140,7 +140,7 @@ class Reference:
         if not hooks:
             return self.gate(core, op)
         inner = partial(self.enter, hooks[1:], core)
-        if op.trail["invalid"] and hooks[0].position != "after":
+        if op.state["invalid"] and hooks[0].position != "after":
             return inner(op)
         rings = {"before": self.before, "wrap": self.wrap, "after": self.after}
         return rings[hooks[0].position](hooks[0], inner, op)
@@ -203,7 +203,7 @@ class Reference:
         elif verdict == "block":
             result, error = self.prevent(op, verdict, hook.name), None
         elif verdict == "continue" and self.may_continue(result):
-            op.trail["follow"].append(["user", hook.name, f"go on, says {hook.name}"])
+            op.state["follow"].append(["user", hook.name, f"go on, says {hook.name}"])
             result, error = "continue", None
         if verdict in STOPS:
             self.halt(STOPS[verdict])
@@ -219,7 +219,7 @@ class Reference:
 
     def gate(self, core: Callable[[Op], Any], op: Op) -> Any:
         agreed = False
-        while not op.trail["invalid"] and op.payload is not None:
+        while not op.state["invalid"] and op.payload is not None:
             verdicts = [(guard, self.look(guard, op)) for guard in self.guards if stands(guard, op)]
             counted = [(guard, verdict) for guard, verdict in verdicts if verdict and not guard.shadow]
             refusals = [(guard, verdict) for guard, verdict in counted if verdict != "ask"]
@@ -273,7 +273,7 @@ class Reference:
         self.why[op.strand].append((hook.name, hook.position, word))
 
     def prevent(self, op: Op, decision: str, reason: str) -> Any:
-        op.trail["prevented"] = True
+        op.state["prevented"] = True
         if decision in STOPS:
             self.halt(STOPS[decision])
         elif op.kind != "tool_use":

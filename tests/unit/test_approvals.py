@@ -94,7 +94,7 @@ async def test_who_refuses_anything_but_a_tool_use_ends_the_run(operation: Kind)
 
 async def test_without_anybody_to_ask_the_answer_is_no() -> None:
     text = result_of(await echoer(asking()).run("go"))
-    assert text == "nobody is there to say yes to: sure?"
+    assert text == "no user is there to approve: sure?"
 
 
 async def test_an_asker_may_pause_the_run() -> None:
@@ -396,7 +396,7 @@ async def test_a_child_without_a_root_user_is_refused() -> None:
     model = Scripted(calls(call("delegate")), "done")
     hook = after(ToolUse, name="watch", inherit=True)(watch)
     await Agent(model, tools=[_delegate(child)], hooks=[hook]).run("go")
-    assert watch.ops[0].result.error == "nobody is there to say yes to: sure?"
+    assert watch.ops[0].result.error == "no user is there to approve: sure?"
 
 
 # rule 17: all calls pass the gate before any waits for an answer
@@ -462,7 +462,7 @@ def deputised(*answers: Any) -> Any:
 
     @before(Run, inherit=True)
     def deputise(run: Run) -> None:
-        run.progress.deputies.extend(map(answering, answers))
+        run.progress.delegates.extend(map(answering, answers))
 
     return deputise
 

@@ -46,8 +46,8 @@ def test_what_the_user_is_asked_does_not_print_the_operation_and_is_the_same_wit
 
 @pytest.mark.parametrize("word", STOPS)
 def test_a_known_word_is_kept_as_it_is(word: str) -> None:
-    assert Stop(word).requested() == Stop(word)
-    assert Stop(f"{word}: too much").requested() == Stop(f"{word}: too much")
+    assert Stop(word).with_prefix() == Stop(word)
+    assert Stop(f"{word}: too much").with_prefix() == Stop(f"{word}: too much")
     assert Stop(f"{word}: too much").kind == word
 
 
@@ -61,7 +61,7 @@ def test_a_known_word_is_kept_as_it_is(word: str) -> None:
     ],
 )
 def test_any_other_reason_says_who_wanted_it(reason: str, kept: str) -> None:
-    assert Stop(reason).requested() == Stop(kept)
+    assert Stop(reason).with_prefix() == Stop(kept)
 
 
 def test_the_known_words_stand_in_the_order_of_their_authority() -> None:

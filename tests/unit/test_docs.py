@@ -27,7 +27,7 @@ from wick.config import RINGS
 from wick.decisions import STOPS
 from wick.errors import ModelError
 from wick.events import Event
-from wick.hook_checks import POSITIONS, allowed
+from wick.hook_checks import POSITIONS, allowed_decisions
 from wick.models import resolve
 from wick.models._http import RETRYABLE, TimeLimits
 from wick.models.anthropic import Anthropic
@@ -38,7 +38,7 @@ from wick.models.openai_responses import OpenAIResponses
 from wick.models.registry import ALIASES, DEFAULTS, FAMILIES, PROVIDERS
 from wick.operations import OPERATIONS, Outcome
 from wick.protocols import Delta, Request, Usage
-from wick.threads import Kind
+from wick.threads import EntryKind
 
 __all__ = ["offline"]  # a fixture that counts for every test here
 
@@ -127,7 +127,7 @@ NAMES = {
     "outcomes": ({*get_args(Outcome), *STOPS}, GUIDE / "agents.md"),
     "fields of a result": (_fields(wick.Result), GUIDE / "agents.md"),
     "fields of a message": (_fields(wick.Message) - {"cache"}, GUIDE / "messages.md"),
-    "kinds of entries": (set(get_args(Kind)), GUIDE / "threads.md"),
+    "kinds of entries": (set(get_args(EntryKind)), GUIDE / "threads.md"),
     "options of a hook": (_fields(wick.Hook) - {"fn", "operation", "position", "owner", "matches"}, GUIDE / "hooks.md"),
     "options of a tool": (_fields(wick.Tool) - {"fn", "foreign", "origin"}, GUIDE / "tools.md"),
     "make targets": (_make_targets(), None),
@@ -147,7 +147,7 @@ def test_the_table_of_points_says_what_may_be_answered() -> None:
     for position in POSITIONS:
         for operation in OPERATIONS:
             said = set(re.findall(r"`(\w+)`", table[f"{position}_{operation.name}"][-1]))
-            assert said == {kind.__name__ for kind in allowed(position, operation.name)}
+            assert said == {kind.__name__ for kind in allowed_decisions(position, operation.name)}
 
 
 def test_the_table_of_operations_says_what_can_be_changed() -> None:

@@ -27,7 +27,7 @@ from wick import (  # fmt: skip
 )
 from wick.decisions import DECISIONS
 from wick.errors import HookError
-from wick.hook_checks import POSITIONS, Position, allowed
+from wick.hook_checks import POSITIONS, Position, allowed_decisions
 from wick.hooks import Next
 from wick.operations import OPERATIONS
 
@@ -50,7 +50,9 @@ def _possible(position: Position, operation: Kind, decision: type) -> bool:
 
 @pytest.mark.parametrize(("position", "operation"), POINTS)
 def test_the_table_of_decisions_is_the_rule(position: Position, operation: Kind) -> None:
-    assert set(allowed(position, operation.name)) == {d for d in DECISIONS if _possible(position, operation, d)}
+    assert set(allowed_decisions(position, operation.name)) == {
+        d for d in DECISIONS if _possible(position, operation, d)
+    }
 
 
 def _annotated(position: Position, returns: Any) -> Callable[..., Any]:
@@ -133,7 +135,7 @@ def test_what_was_expected_and_what_was_found_are_printed() -> None:
         ("after", Run, "async def look(run: Run) -> Block | None"),
         ("after", Step, "async def look(step: Step) -> Block | Stop | Continue | None"),
         ("guard", ModelCall, "async def look(call: ModelCall) -> Block | Ask | Stop | None"),
-        ("wrap", ToolUse, "async def look(use: ToolUse, next) -> <what next gave> | Block | Ask | Stop"),
+        ("wrap", ToolUse, "async def look(use: ToolUse, next) -> <result of next> | Block | Ask | Stop"),
         ("after", ToolUse, "async def look(use: ToolUse) -> Block | Stop | None"),
     ],
 )
@@ -211,7 +213,7 @@ def test_a_generator_is_refused() -> None:
 def test_a_wrap_that_is_not_async_is_refused() -> None:
     def around(use: ToolUse, next: Next[Any]) -> None: ...
 
-    with pytest.raises(HookError, match="stands around an operation, so it must be async"):
+    with pytest.raises(HookError, match="wraps an operation, so it must be async"):
         wrap(ToolUse)(around)  # type: ignore[arg-type]
 
 
@@ -252,7 +254,7 @@ def test_a_hook_that_expects_any_operation_can_stand_at_each() -> None:
 
 @pytest.mark.parametrize("operation", [str, int, Block])
 def test_a_hook_at_something_else_is_refused(operation: Any) -> None:
-    with pytest.raises(HookError, match="stands at Run, Step, ModelCall, ToolUse or Operation, not at"):
+    with pytest.raises(HookError, match="is for Run, Step, ModelCall, ToolUse or Operation, not for"):
         before(operation)(lambda op: None)
 
 

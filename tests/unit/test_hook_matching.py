@@ -27,7 +27,7 @@ from wick import (  # fmt: skip
     wrap,
 )
 from wick.errors import ConfigError, HookError
-from wick.hooks import Match, Next, literal, matcher, patterns
+from wick.hooks import Match, Next, compile_match, is_plain_name, parse_patterns
 
 
 def use(of: Tool = echo, name: str = "", **args: Any) -> ToolUse:
@@ -49,7 +49,7 @@ def use(of: Tool = echo, name: str = "", **args: Any) -> ToolUse:
     ],
 )
 def test_the_patterns_of_a_match(match: Match, names: tuple[str, ...]) -> None:
-    assert patterns(match) == names
+    assert parse_patterns(match) == names
 
 
 @pytest.mark.parametrize("match", ["", "|", [], [""], [" | "]])
@@ -62,7 +62,7 @@ def test_a_match_that_names_nothing_is_refused(match: Match) -> None:
     ("pattern", "plain"), [("execute", True), ("read_*", False), ("r?m", False), ("[ab]", False), ("kind:shell", False)]
 )
 def test_a_literal_is_the_plain_name_of_one_tool(pattern: str, plain: bool) -> None:
-    assert literal(pattern) is plain
+    assert is_plain_name(pattern) is plain
 
 
 @pytest.mark.parametrize(
@@ -82,20 +82,20 @@ def test_a_literal_is_the_plain_name_of_one_tool(pattern: str, plain: bool) -> N
     ],
 )
 def test_patterns_are_compared_with_the_tools_name(match: Match, found: bool) -> None:
-    assert matcher(match)(use()) is found
+    assert compile_match(match)(use()) is found
 
 
 @pytest.mark.parametrize("match", ["execute", "exe*", "bash", "Bash", "B?sh", "run_it", "run_*"])
 def test_a_renamed_tool_is_matched_by_its_name_its_origin_and_its_aliases(match: str) -> None:
     renamed = tool(execute.fn, name="execute").renamed("run_it")
-    assert matcher(match)(use(renamed, command="ls"))
-    assert not matcher(match)(use(echo))
+    assert compile_match(match)(use(renamed, command="ls"))
+    assert not compile_match(match)(use(echo))
 
 
 def test_a_tool_can_have_aliases_of_its_own() -> None:
     mine = tool(echo.fn, name="say", aliases=("speak",))
-    assert matcher("speak")(use(mine))
-    assert matcher("speak")(use(mine.renamed("x_say").renamed("y_say")))
+    assert compile_match("speak")(use(mine))
+    assert compile_match("speak")(use(mine.renamed("x_say").renamed("y_say")))
 
 
 @pytest.mark.parametrize(
@@ -103,31 +103,31 @@ def test_a_tool_can_have_aliases_of_its_own() -> None:
     [("kind:shell", True), ("kind:read", False), ("kind:sh*", True), ("kind:*", True), ("x|kind:shell", True)],
 )
 def test_a_kind_is_matched(match: str, found: bool) -> None:
-    assert matcher(match)(use(execute, command="ls")) is found
+    assert compile_match(match)(use(execute, command="ls")) is found
 
 
 def test_a_tool_without_a_kind_has_none_and_a_kind_is_not_a_name() -> None:
-    assert not matcher("kind:shell")(use(echo))
-    assert not matcher("k*")(use(execute, command="ls"))
-    assert not matcher("shell")(use(execute, command="ls"))
+    assert not compile_match("kind:shell")(use(echo))
+    assert not compile_match("k*")(use(execute, command="ls"))
+    assert not compile_match("shell")(use(execute, command="ls"))
 
 
 def test_the_name_that_the_model_used_is_matched_even_if_a_hook_took_another_tool() -> None:
     swapped = use(execute, name="echo", command="ls")
-    assert matcher("echo")(swapped) and matcher("execute")(swapped)
+    assert compile_match("echo")(swapped) and compile_match("execute")(swapped)
 
 
 def test_a_predicate_sees_the_operation() -> None:
-    loud = matcher(lambda use: use.args.get("text", "").isupper())
+    loud = compile_match(lambda use: use.args.get("text", "").isupper())
     assert loud(use(text="HI")) and not loud(use(text="hi"))
-    assert matcher(lambda use: use.args)(use(text="hi")) is True  # what it returns is taken as yes or no
+    assert compile_match(lambda use: use.args)(use(text="hi")) is True  # what it returns is taken as yes or no
 
 
 def test_other_operations_are_matched_by_agent_and_model_and_by_what_they_are() -> None:
     run = Run(agent="helper", model=Scripted(name="small", spare=True))
-    assert matcher("help*")(run) and not matcher("other")(run)
-    assert matcher("small")(ModelCall(run, run.model, "", [], [], {}))
-    assert matcher("step")(Step(run, 1))
+    assert compile_match("help*")(run) and not compile_match("other")(run)
+    assert compile_match("small")(ModelCall(run, run.model, "", [], [], {}))
+    assert compile_match("step")(Step(run, 1))
 
 
 @pytest.mark.parametrize("position", [before, after, guard])

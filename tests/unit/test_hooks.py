@@ -29,7 +29,7 @@ from wick import (  # fmt: skip
 from wick._internal.aliases import POINT_NAMES
 from wick.errors import ConfigError
 from wick.hook_checks import POSITIONS
-from wick.hooks import Next, rings
+from wick.hooks import Next, order_rings
 from wick.operations import OPERATIONS
 
 
@@ -201,9 +201,9 @@ async def test_priority_moves_one_hook_of_a_capability_over_all_capabilities() -
 
 def test_rings_are_those_of_one_operation() -> None:
     one, other, every = (before(kind)(lambda op: None) for kind in (ToolUse, ModelCall, Operation))
-    assert rings([one, other, every], ToolUse) == [one, every]
-    assert rings([one, other, every], ModelCall) == [other, every]
-    assert rings([one, other, every], Run) == [every]
+    assert order_rings([one, other, every], ToolUse) == [one, every]
+    assert order_rings([one, other, every], ModelCall) == [other, every]
+    assert order_rings([one, other, every], Run) == [every]
 
 
 # rule 5: hooks at all four

@@ -574,7 +574,7 @@ async def test_a_guard_cannot_be_bypassed_by_resuming_without_it(execute: Tool, 
 
     thread = await _paused(execute, watch)
     resumed = Agent(Scripted("done", spare=True), tools=[execute], hooks=[sure], ask=User(True))
-    with pytest.raises(ConfigError, match="begun under the guards watch, which are missing now"):
+    with pytest.raises(ConfigError, match="started under the guards watch, which are missing now"):
         await resumed.run(thread=thread)
     with pytest.raises(ConfigError, match="watch"):
         await resumed.run(thread=thread, without=["somebody_else"])
@@ -599,7 +599,7 @@ async def test_a_guard_cannot_be_bypassed_by_resuming_without_one_that_was_added
     thread = Thread()
     result = await agent(execute, tighten, later, command=RM).run("go", thread=thread)
     assert result.outcome == "interrupted"
-    with pytest.raises(ConfigError, match="begun under the guards no_rm, which are missing now"):
+    with pytest.raises(ConfigError, match="started under the guards no_rm, which are missing now"):
         await Agent(Scripted("done", spare=True), tools=[execute]).run(thread=thread)
     assert executed == []
 

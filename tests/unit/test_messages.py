@@ -28,8 +28,8 @@ from wick.messages import (
     TextPart,
     ToolCall,
     ToolResult,
-    answer,
     assistant,
+    result_message,
     system,
     tool_message,
     user,
@@ -270,11 +270,11 @@ def test_results_that_cannot_be_read(data: Any, sentence: str) -> None:
 
 def test_an_answer_tells_what_the_call_came_to() -> None:
     picture = ImagePart(data="aGk=", media_type="image/png")
-    assert answer(CALCULATE, ToolResult("4")) == tool_message("call_1", "calculate", "4")
-    assert answer(CALCULATE, ToolResult("4", "no such tool")).content == "no such tool"
-    assert answer(CALCULATE, ToolResult("seen", parts=(picture,))).content == (TextPart("seen"), picture)
-    assert answer(CALCULATE, ToolResult(parts=(picture,))).content == (picture,)
-    assert answer(CALCULATE, ToolResult(f"a{HALF}b")).content == "a\ufffdb"
+    assert result_message(CALCULATE, ToolResult("4")) == tool_message("call_1", "calculate", "4")
+    assert result_message(CALCULATE, ToolResult("4", "no such tool")).content == "no such tool"
+    assert result_message(CALCULATE, ToolResult("seen", parts=(picture,))).content == (TextPart("seen"), picture)
+    assert result_message(CALCULATE, ToolResult(parts=(picture,))).content == (picture,)
+    assert result_message(CALCULATE, ToolResult(f"a{HALF}b")).content == "a\ufffdb"
 
 
 # ---- parts and reasoning

@@ -60,7 +60,7 @@ from wick import (  # fmt: skip  # fmt: skip
 from wick.constants import MAX_CONTINUES
 from wick.decisions import DECISIONS
 from wick.errors import HookError, ModelError
-from wick.hook_checks import POSITIONS, Position, allowed
+from wick.hook_checks import POSITIONS, Position, allowed_decisions
 from wick.hooks import Next
 from wick.messages import ImagePart
 from wick.operations import OPERATIONS
@@ -316,7 +316,7 @@ async def test_a_block_of_anything_but_a_tool_use_adds_no_assistant_message(
 
 def test_the_matrix_is_complete() -> None:
     assert len(POINTS) * len(DECISIONS) == 64
-    assert sum(len(allowed(position, operation.name)) for position, operation in POINTS) == 16 + 12 + 15 + 1
+    assert sum(len(allowed_decisions(position, operation.name)) for position, operation in POINTS) == 16 + 12 + 15 + 1
 
 
 # rule 6: arguments are validated before the first hook, and again when sealed
@@ -772,7 +772,7 @@ async def test_after_an_unknown_a_tool_that_is_not_idempotent_refuses_another_at
         return await next(use)
 
     text = result_of(await user_of(slow, retry).run("go"))
-    assert text.startswith("slow was begun before, and may have taken effect for this call; it is not idempotent")
+    assert text.startswith("slow was started before, and may have taken effect for this call; it is not idempotent")
     assert tries == [1]
 
 

@@ -75,11 +75,11 @@ def test_a_hooks_own_result_must_be_of_the_right_kind() -> None:
 
 def test_what_was_not_done_has_a_result_that_says_why() -> None:
     run = Run()
-    assert ToolUse(run, call(), echo, {}).blocked("no").error == "no"
-    assert ModelCall(run, Scripted(spare=True), "", [], [], {}).blocked("no").text == "no"
+    assert ToolUse(run, call(), echo, {}).blocked_result("no").error == "no"
+    assert ModelCall(run, Scripted(spare=True), "", [], [], {}).blocked_result("no").text == "no"
     run.halt(Stop("blocked: no"))
-    assert Step(run, 1).blocked("no") == Stop("blocked: no")
-    assert (run.blocked("no").outcome, run.blocked("no").reason) == ("stopped", "blocked: no")
+    assert Step(run, 1).blocked_result("no") == Stop("blocked: no")
+    assert (run.blocked_result("no").outcome, run.blocked_result("no").reason) == ("stopped", "blocked: no")
 
 
 async def test_every_attempt_at_a_call_has_the_same_key_for_services_and_its_own_number() -> None:
@@ -365,7 +365,7 @@ async def test_an_added_guard_counts_for_one_run_and_for_its_operation_alone() -
 
 @pytest.mark.parametrize("wrong", [before(ToolUse)(lambda use: None), lambda use: None, None])
 def test_only_a_guard_can_be_added(wrong: Any) -> None:
-    with pytest.raises(HookError, match="only a guard can be added to a run that has begun"):
+    with pytest.raises(HookError, match="only a guard can be added to a started run"):
         Run().add_guard(wrong)
 
 
@@ -391,7 +391,7 @@ async def test_resuming_without_a_guard_that_was_there_is_refused_until_an_opera
     thread = Thread()
     await _paused_run(guard(Run, name="policy")(lambda run: None)).run("go", thread=thread)
     agent = echoer(guard(ToolUse, name="ask")(lambda use: None))
-    with pytest.raises(ConfigError, match=r"begun under the guards policy, .* or with without=\['policy'\]"):
+    with pytest.raises(ConfigError, match=r"started under the guards policy, .* or with without=\['policy'\]"):
         await agent.run(thread=thread)
     result = await agent.run(thread=thread, without=["policy"])
     assert result.outcome == "completed"

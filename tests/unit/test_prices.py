@@ -24,7 +24,7 @@ from wick.capabilities.fallback import Fallback
 from wick.capabilities.retry import Retry
 from wick.errors import ModelError, Paused, StoreError
 from wick.models.registry import ALIASES
-from wick.prices import Charge, price, total
+from wick.prices import Charge, price, total_price
 from wick.protocols import CallArgs, CallStart, Delta, Finish, Request, TextDelta, Usage
 
 MILLION = 1_000_000
@@ -107,12 +107,12 @@ def test_a_charge_survives_json(charge: Charge) -> None:
 def test_a_total_is_of_everything_or_not_known(charges: list[Charge]) -> None:
     prices = [charge.price for charge in charges]
     known = [price for price in prices if price is not None]
-    assert total(charges) == (sum(known, Decimal(0)) if len(known) == len(prices) else None)
+    assert total_price(charges) == (sum(known, Decimal(0)) if len(known) == len(prices) else None)
 
 
 def test_tokens_that_nobody_counted_are_not_free() -> None:
     assert Charge(GPT, Usage()).price is None
-    assert total([]) == 0
+    assert total_price([]) == 0
 
 
 # -- the price of a run ---------------------------------------------------------------------------------------------
@@ -323,7 +323,7 @@ async def test_a_run_whose_thread_was_rewound_costs_what_still_counts() -> None:
 async def test_a_log_with_charges_that_are_none_is_a_sentence(charges: Any) -> None:
     rows = (await interrupted()).to_json()
     rows["entries"][-1]["data"]["charges"] = charges
-    with pytest.raises(StoreError, match="what run .* has used cannot be read"):
+    with pytest.raises(StoreError, match="the usage of run .* cannot be read"):
         await asking(("done", CHEAP)).run(thread=Thread.from_json(rows))
 
 

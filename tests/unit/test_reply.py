@@ -157,8 +157,8 @@ def test_a_stream_that_breaks_off_is_an_error(deltas: tuple[Delta, ...]) -> None
         ('{"a": [Infinity]}', "Infinity is not JSON"),
         ('{"a": -Infinity}', "-Infinity is not JSON"),
         ('{"a": 1e999}', "inf is not JSON"),
-        ('{"a": 1, "a": 2}', "a key stands twice"),
-        ('{"x": {"a": 1, "a": 1}}', "a key stands twice"),
+        ('{"a": 1, "a": 2}', "a key occurs twice"),
+        ('{"x": {"a": 1, "a": 1}}', "a key occurs twice"),
         ('{"a": "\\ud800"}', "half of a surrogate pair"),
         ('{"a": ' + "9" * 5000 + "}", "not valid JSON"),
         ('{"a": ' * 200 + "1" + "}" * 200, "nested"),
@@ -233,12 +233,12 @@ def test_two_calls_with_the_same_id_are_an_error() -> None:
 
 
 def test_a_call_that_begins_twice_is_an_error() -> None:
-    with pytest.raises(ModelError, match="began its tool call number 0 twice"):
+    with pytest.raises(ModelError, match="started its tool call number 0 twice"):
         assembled(CallStart(0, "c", "add"), CallStart(0, "d", "sub"))
 
 
 def test_arguments_for_a_call_that_never_began_are_an_error() -> None:
-    with pytest.raises(ModelError, match="number 3, that it never began"):
+    with pytest.raises(ModelError, match="number 3, that it never started"):
         assembled(CallStart(0, "c", "add"), CallArgs(3, "{}"))
 
 

@@ -200,7 +200,7 @@ async def test_the_input_of_a_run_that_paused_before_it_began_is_looked_at_again
 async def test_a_paused_run_is_taken_up_only_under_its_guards() -> None:
     thread = Thread()
     await echoer(ask, ask=User(Paused("later"))).run("go", thread=thread)
-    with pytest.raises(ConfigError, match="begun under the guards ask, which are missing now"):
+    with pytest.raises(ConfigError, match="started under the guards ask, which are missing now"):
         await echoer().run(thread=thread)
     result = await Agent(Scripted("done"), tools=[echo]).run(thread=thread, without=["ask"])
     assert result_of(result) == "hi"
@@ -349,7 +349,8 @@ async def test_after_a_crash_the_model_is_told_what_is_unknown() -> None:
     thread = copy(whole, intents[0])
     await worker(World()).run(thread=thread)
     assert thread.messages[2].text == (
-        "once was begun before, and may have taken effect for this call; it is not idempotent, so it does not run again"
+        "once was started before, and may have taken effect for this call; it is not idempotent, "
+        "so it does not run again"
     )
 
 
@@ -448,7 +449,7 @@ async def test_a_second_run_of_a_busy_thread_is_refused_and_does_not_disturb_the
     first = asyncio.create_task(agent.run("go", thread=thread))
     await begun.wait()
     for text in ("me too", ""):
-        with pytest.raises(ConfigError, match=r"is going on; send it the message with run\.send"):
+        with pytest.raises(ConfigError, match=r"is already running; send it the message with run\.send"):
             await talker().run(text, thread=thread)
     go.set()
     assert (await first).text == "done"

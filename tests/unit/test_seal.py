@@ -28,7 +28,7 @@ from wick import (  # fmt: skip
 from wick import threads as threads_module
 from wick._internal.frozen import FrozenDict
 from wick.errors import HookError, Sealed
-from wick.seal import ReadOnly, copied, open_copy
+from wick.seal import ReadOnly, copy_value, open_copy
 
 MODEL = Scripted(spare=True)
 
@@ -318,13 +318,13 @@ def test_operations_of_different_kinds_never_share_a_hash() -> None:
 class _Count:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.links = 0
-        link = threads_module._link
+        link = threads_module._hash_link
 
         def counted(before: bytes, message: Message) -> bytes:
             self.links += 1
             return link(before, message)
 
-        monkeypatch.setattr(threads_module, "_link", counted)
+        monkeypatch.setattr(threads_module, "_hash_link", counted)
 
     def take(self) -> int:
         count, self.links = self.links, 0
@@ -374,10 +374,10 @@ def test_the_chain_is_the_same_whether_it_was_computed_at_once_or_bit_by_bit() -
     bit_by_bit = Thread()
     for message in (*messages[:2], results[1], results[0], messages[2]):  # results arrive in any order
         bit_by_bit.add(message)
-        bit_by_bit.chain(bit_by_bit.messages)
+        bit_by_bit.hash_messages(bit_by_bit.messages)
     in_order = [*messages[:2], *results, messages[2]]
     assert [*bit_by_bit.messages] == in_order
-    assert bit_by_bit.chain(bit_by_bit.messages) == Thread().chain(in_order)
+    assert bit_by_bit.hash_messages(bit_by_bit.messages) == Thread().hash_messages(in_order)
 
 
 async def test_nobody_pays_for_a_hash_that_nobody_needs(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -406,7 +406,7 @@ def test_a_fork_shares_the_trail_and_nothing_that_can_change() -> None:
     fork.messages.append(user("more"))
     fork.settings["extra"]["a"].append(2)
     assert (len(call.messages), call.settings["extra"], call.system) == (1, {"a": [1]}, "be kind")
-    assert fork.trail is call.trail
+    assert fork.state is call.state
 
 
 def test_what_a_fork_of_a_run_holds_refers_to_the_fork() -> None:
@@ -418,13 +418,13 @@ def test_what_a_fork_of_a_run_holds_refers_to_the_fork() -> None:
 
 def test_containers_are_copied_and_everything_else_is_kept() -> None:
     nested: dict[str, Any] = {"a": [1, {"b": 2}]}
-    copy = copied(nested)
+    copy = copy_value(nested)
     copy["a"][1]["b"] = 3
     assert nested == {"a": [1, {"b": 2}]}
     items = [user("a")]
-    assert copied(items) == items and copied(items) is not items
-    assert copied(tuple(items)) == items
-    assert copied(MODEL) is MODEL
+    assert copy_value(items) == items and copy_value(items) is not items
+    assert copy_value(tuple(items)) == items
+    assert copy_value(MODEL) is MODEL
 
 
 async def test_a_guard_that_tries_to_change_what_it_sees_has_not_agreed() -> None:

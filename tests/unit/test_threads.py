@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from wick import threads
 from wick.errors import MessageError, Sealed, StoreError
 from wick.messages import Message, ToolCall, assistant, system, tool_message, user
-from wick.threads import SCHEMA, Kind, Thread
+from wick.threads import SCHEMA, EntryKind, Thread
 
 A, B, C = ToolCall("a", "add", {"x": 1}), ToolCall("b", "add", {"x": 2}), ToolCall("c", "add", {"x": 3})
 
@@ -53,7 +53,7 @@ def talk() -> Thread:
 def state(thread: Thread) -> dict[str, Any]:
     """All that is folded from the entries."""
     names = (
-        *("id", "entries", "messages", "waiting", "fates", "answers", "questions", "compacted", "usage"),
+        *("id", "entries", "messages", "waiting", "attempts", "answers", "questions", "compacted", "usage"),
         *("open_run", "output_from", "steps"),
     )
     return {name: getattr(thread, name) for name in names} | {"values": dict(thread.values)}
@@ -220,7 +220,7 @@ def test_an_item_of_a_map_is_logged_alone_and_folded_into_it() -> None:
     thread.values.drop("files", "a")
     assert thread.values["files"] == {"b": [3]}
     assert thread.entries[-2].data == {"key": "files", "item": "b", "value": [3]}
-    assert thread.touched == {"files": {"a", "b"}}
+    assert thread.changed_values == {"files": {"a", "b"}}
     assert Thread.from_json(json.loads(json.dumps(thread.to_json()))).values["files"] == {"b": [3]}
     thread.values["files"] = {}
     assert thread.values["files"] == {}
@@ -454,7 +454,7 @@ def test_a_damaged_log_is_a_thread_or_an_error_in_a_sentence(data: st.DataObject
     if data.draw(st.booleans()):
         del place[key]
     else:
-        place[key] = data.draw(JSON | st.sampled_from(get_args(Kind)))
+        place[key] = data.draw(JSON | st.sampled_from(get_args(EntryKind)))
     try:
         thread = Thread.from_json(stored)
     except StoreError as error:
@@ -469,7 +469,7 @@ def test_a_damaged_log_is_a_thread_or_an_error_in_a_sentence(data: st.DataObject
 @given(st.lists(st.text(max_size=3), max_size=6), st.lists(st.text(max_size=3), max_size=6))
 def test_a_chain_is_the_same_for_the_same_messages_and_no_others(one: list[str], other: list[str]) -> None:
     def chain(thread: Thread, texts: list[str]) -> str:
-        return thread.chain([user(text) for text in texts])
+        return thread.hash_messages([user(text) for text in texts])
 
     thread = Thread()
     thread.add(*(user(text) for text in one))
@@ -481,25 +481,27 @@ def test_a_chain_follows_results_that_come_in_late() -> None:
     thread, whole = Thread(), Thread()
     messages = [user("go"), assistant("", A, B), tool_message("a", "add", "1"), tool_message("b", "add", "2")]
     thread.add(messages[0], messages[1], messages[3])
-    thread.chain(thread.messages)
+    thread.hash_messages(thread.messages)
     thread.add(messages[2])
     whole.add(*messages)
-    assert thread.chain(thread.messages) == whole.chain(whole.messages) == Thread().chain(messages)
+    assert (
+        thread.hash_messages(thread.messages) == whole.hash_messages(whole.messages) == Thread().hash_messages(messages)
+    )
 
 
 def test_a_chain_hashes_each_message_of_the_thread_once(monkeypatch: pytest.MonkeyPatch) -> None:
     thread = Thread()
     hashed: list[Message] = []
-    link = threads._link
+    link = threads._hash_link
 
     def counted(before: bytes, message: Message) -> bytes:
         hashed.append(message)
         return link(before, message)
 
-    monkeypatch.setattr(threads, "_link", counted)
+    monkeypatch.setattr(threads, "_hash_link", counted)
     for number in range(20):
         thread.add(user(str(number)))
-        thread.chain(thread.messages)
+        thread.hash_messages(thread.messages)
     assert len(hashed) == 20
 
 
@@ -527,7 +529,7 @@ def test_a_fork_is_the_thread_as_it_was_after_that_entry(at: int) -> None:
     other = thread.fork(at)
     assert told(other) == told(earlier) | {"answers": {}}, "an answer counts in the thread where it was given"
     assert other.entries == thread.entries[:at] and other.id != thread.id
-    assert other.touched == {}
+    assert other.changed_values == {}
     other.values["only"] = "here"
     assert "only" not in thread.values and len(thread.entries) == len(talk().entries)
 
@@ -617,19 +619,19 @@ def test_a_summary_stands_beside_what_it_sums_up() -> None:
 
 
 class Notes:
-    """Keeps entries in a list."""
+    """A writer that stores entry numbers in a list."""
 
     def __init__(self) -> None:
         self.kept: list[int] = []
         self.asked = 0
 
-    def keep(self, entry: Any) -> None:
+    def write(self, entry: Any) -> None:
         self.kept.append(entry.seq)
 
     async def saved(self) -> None:
         self.asked += 1
 
-    async def said(self) -> list[Any]:
+    async def fetch_messages(self) -> list[Any]:
         return []
 
     async def answer(self, question: str) -> Any:
@@ -640,14 +642,14 @@ async def test_what_is_appended_goes_to_the_keeper_and_saved_waits_for_it() -> N
     thread, notes = Thread(), Notes()
     await thread.saved()  # kept nowhere: nothing to wait for
     thread.add(user("before"))
-    thread.keeper = notes
+    thread.writer = notes
     thread.add(user("one"))
     thread.values["a"] = 1
     with pytest.raises(StoreError):
         thread.append("nonsense", {})  # type: ignore[arg-type]
     await thread.saved()
     assert (notes.kept, notes.asked) == ([2, 3], 1)
-    assert thread.fork().keeper is None
+    assert thread.fork().writer is None
 
 
 def test_python_threads_append_one_by_one() -> None:
@@ -678,7 +680,7 @@ def test_there_is_a_thread_of_every_schema() -> None:
 def test_a_thread_of_schema_1_opens() -> None:
     data = json.loads((OLD / "v1.json").read_text(encoding="utf-8"))
     thread = Thread.from_json(data)
-    assert {entry.kind for entry in thread.entries} == set(get_args(Kind))
+    assert {entry.kind for entry in thread.entries} == set(get_args(EntryKind))
     assert [message.role for message in thread.messages][:4] == ["system", "user", "assistant", "tool"]
     assert thread.messages[4].text == "paid 3" and thread.messages[5].text == "Paid 3."
     assert thread.values["todos"][0]["status"] == "done"

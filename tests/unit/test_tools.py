@@ -29,7 +29,7 @@ from wick._internal.tool_schema import arguments_of
 from wick._internal.worker_threads import abandoned
 from wick.errors import ConfigError, InvalidArgs, Paused, ToolError
 from wick.messages import FilePart, ImagePart, TextPart, ToolResult
-from wick.tools import HttpTool, Injected, Options, Tool, no_such_tool, tool, use
+from wick.tools import HttpTool, Injected, Tool, ToolOptions, run_tool, tool, unknown_tool_error
 
 
 class Run(Injected):
@@ -40,9 +40,9 @@ class ToolUse(Injected):
     """What a tool use would inject."""
 
 
-async def outcome(item: Tool, /, *context: object, **args: Any) -> tuple[ToolResult, tools.Ended]:
+async def outcome(item: Tool, /, *context: object, **args: Any) -> tuple[ToolResult, tools.ToolOutcome]:
     """Validate, seal and use, as the loop does."""
-    return await use(item, item.bind(args).values, *context)
+    return await run_tool(item, item.bind(args).values, *context)
 
 
 async def output(item: Tool, /, *context: object, **args: Any) -> str:
@@ -154,7 +154,11 @@ def test_what_is_no_tool_is_refused() -> None:
             tool(fn)
     with pytest.raises(ConfigError, match="give it one with"):
         tool(lambda: None)
-    for options in (Options(name="x", timeout=0), Options(name="x", timeout=-1.0), Options(name="x", max_output=0)):
+    for options in (
+        ToolOptions(name="x", timeout=0),
+        ToolOptions(name="x", timeout=-1.0),
+        ToolOptions(name="x", max_output=0),
+    ):
         with pytest.raises(ConfigError, match="must be more than 0"):
             tool(len, **options)
     with pytest.raises(TypeError):
@@ -809,13 +813,13 @@ def test_a_callback_url_must_be_one(url: Any) -> None:
 
 
 def test_an_unknown_tool_gets_the_list() -> None:
-    assert no_such_tool("rm", ["ls", "read_file"]) == "there is no tool named 'rm'; the tools are ls, read_file"
-    assert no_such_tool("rm", []) == "there is no tool named 'rm'; this agent has no tools"
-    assert no_such_tool("readfile", {"ls": 1, "read_file": 2}).endswith("; did you mean read_file?")
+    assert unknown_tool_error("rm", ["ls", "read_file"]) == "there is no tool named 'rm'; the tools are ls, read_file"
+    assert unknown_tool_error("rm", []) == "there is no tool named 'rm'; this agent has no tools"
+    assert unknown_tool_error("readfile", {"ls": 1, "read_file": 2}).endswith("; did you mean read_file?")
 
 
 def test_an_unknown_name_may_be_as_long_as_it_likes() -> None:
-    assert len(no_such_tool("x" * 100_000, ["ls"])) < 300
+    assert len(unknown_tool_error("x" * 100_000, ["ls"])) < 300
 
 
 def test_arguments_are_shared_with_the_function() -> None:

@@ -29,7 +29,7 @@ from wick import (  # fmt: skip
 from wick.constants import PREVIEW_CHARS
 from wick.events import ChatModelStream, Event
 from wick.hooks import Next
-from wick.why import DispatchState, Why, difference
+from wick.why import DispatchState, Why, diff_values
 
 # the record itself
 
@@ -48,18 +48,18 @@ def test_a_record_as_json_leaves_out_what_is_empty() -> None:
 def test_a_difference_names_only_what_changed() -> None:
     old = {"same": 1, "changed": 1, "gone": None, "deep": {"a": 1, "b": 2}}
     new = {"same": 1, "changed": 2, "came": None, "deep": {"a": 1, "b": 3}}
-    assert difference(old, new) == {
+    assert diff_values(old, new) == {
         "changed": [1, 2],
         "gone": [None, None],
         "came": [None, None],
         "deep": {"b": [2, 3]},
     }
-    assert difference(old, dict(old)) == {}
+    assert diff_values(old, dict(old)) == {}
 
 
 def test_a_difference_shortens_what_is_long() -> None:
     long = "x" * (PREVIEW_CHARS + 1)
-    changed = difference({"text": "", "rows": [], "n": 1}, {"text": long, "rows": [{"a": 1}] * 3, "n": 2.5})
+    changed = diff_values({"text": "", "rows": [], "n": 1}, {"text": long, "rows": [{"a": 1}] * 3, "n": 2.5})
     assert changed["text"] == ["", "x" * PREVIEW_CHARS + "…"]
     assert changed["rows"] == ["[]", "3 items"]
     assert changed["n"] == [1, 2.5]

@@ -41,7 +41,7 @@ def tried(op: Operation[Any]) -> Attributes:
     """What is known when it has ended, with or without a result."""
     if not isinstance(op, ModelCall):
         return {}
-    model, messages = op.final("model"), op.final("messages")
+    model, messages = op.last_sealed("model"), op.last_sealed("messages")
     spent = sum((charge.usage for charge in op.charges), Usage())  # of all attempts
     asked = {"gen_ai.request.model": model.name, "message_count": len(messages), "purpose": op.purpose}
     return asked | _usage(spent)
@@ -52,7 +52,7 @@ def ended(op: Operation[Any], result: Any) -> Attributes:
     if isinstance(result, Result):
         return {"outcome": result.outcome, "reason": result.reason, **_usage(result.usage)}
     if isinstance(op, ModelCall):
-        finish = {"gen_ai.response.finish_reasons": [op.trail.finish]} if op.trail.finish else {}
+        finish = {"gen_ai.response.finish_reasons": [op.state.finish]} if op.state.finish else {}
         return _replied(result) | finish
     if isinstance(op, ToolUse):
         return _used(op) | _answered(result)
@@ -80,7 +80,7 @@ def _replied(reply: Message) -> Attributes:
 
 
 def _used(use: ToolUse) -> Attributes:
-    args, name, id = canonical(use.final("args")).decode(), use.call.name, use.call.id
+    args, name, id = canonical(use.last_sealed("args")).decode(), use.call.name, use.call.id
     named = {"tool_name": name, "tool_call_id": id, "gen_ai.tool.name": name, "gen_ai.tool.call.id": id}
     return {"tool_args": args[:PREVIEW_CHARS]} | named
 

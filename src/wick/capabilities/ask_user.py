@@ -14,7 +14,7 @@ from wick import constants
 from wick._internal.frozen import digest
 from wick._internal.tasks import run_with_timeout
 from wick._internal.worker_threads import in_thread
-from wick.approvals import ask_user, new_id
+from wick.approvals import ask_user, new_question_id
 from wick.capability import Capability
 from wick.decisions import Allow, Block, Question
 from wick.errors import ConfigError, ToolError
@@ -129,13 +129,13 @@ class AskUser(Capability):
     async def _put(self, use: ToolUse, inquiry: Inquiry, number: int) -> Any:
         """Put the question the way of every question; a second try is another question."""
         root = use.run.root
-        if root.asker is None and root.thread.keeper is None:
+        if root.asker is None and root.thread.writer is None:
             raise ToolError("nobody is there to be asked; decide by yourself, and say so in your answer")
         hash = digest(f"{use.hash} asks {number}".encode())
         words = "\n".join(filter(None, (inquiry.problem, inquiry.question)))
         about = {**use.to_json(), "kind": inquiry.kind, "options": [*inquiry.options], "default": inquiry.default}
         about["expires"] = time() + self.seconds
-        answer = await ask_user(use.run, Question(words, new_id(), hash, about, use))
+        answer = await ask_user(use.run, Question(words, new_question_id(), hash, about, use))
         if isinstance(answer, Allow):
             said = {} if answer.args is None else answer.args
             return said.get("answer", True if inquiry.kind == "confirm" else None)

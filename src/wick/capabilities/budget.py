@@ -104,13 +104,13 @@ class _Hold:
 
     def abandoned(self, now: ModelCall | None) -> bool:
         """Whether it was cancelled or put aside: then no `after` has settled it, and none will."""
-        again = now is not None and now.trail is self.call.trail and self.task is asyncio.current_task()
+        again = now is not None and now.state is self.call.state and self.task is asyncio.current_task()
         return again or self.call.run.progress.over or (self.task is not None and self.task.done())
 
     @property
     def asked(self) -> bool:
         """Whether the model was asked at all: whoever asks it leaves a usage of its own in the trail."""
-        return self.call.trail.usage is not self.known
+        return self.call.state.usage is not self.known
 
     def took(self, charge: Charge, dollars: bool) -> Amount:
         """What an attempt took; what was set aside for it, where nobody can say."""
@@ -144,7 +144,7 @@ class _Book:
             self._sweep(call)
             if refusal := self._refusal(amount):
                 return refusal
-            self.holds[call] = _Hold(call, amount, call.trail.usage)
+            self.holds[call] = _Hold(call, amount, call.state.usage)
             self.held += amount
             return ""
 

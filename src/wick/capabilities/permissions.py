@@ -96,7 +96,7 @@ class Permissions(Capability):
             await asyncio.sleep(0)  # between the calls of one reply, others have their turn
         subject = replace(subject, linked=await self._linked(subject))
         if self._is_decided_by_names(subject):
-            use.trail.unlinked.add(use.args.get("path", ""))  # the tool refuses it if it becomes a link
+            use.state.unlinked.add(use.args.get("path", ""))  # the tool refuses it if it becomes a link
         granted = (use.bound.name, canonical(use.args)) in (self.grants | self._session(use.run) | use.grants)
         if is_long:
             verdict = await _beside(lambda: self._decide(subject, use.bound.read_only, granted), "comparing rules")
@@ -105,7 +105,7 @@ class Permissions(Capability):
         if verdict.decision == "deny":
             return Block(verdict.reason)
         if verdict.by == "mode" and verdict.decision == "ask":
-            use.trail.default_question = verdict.reason
+            use.state.default_question = verdict.reason
         return Ask(verdict.reason) if verdict.decision == "ask" else None
 
     def explain(self, tool: Tool | str, args: Mapping[str, Any], *, thread: Thread | None = None) -> Verdict:

@@ -92,7 +92,7 @@ class Recorder(Capability):
         values.put(VALUE, run.id, trace)
         for old in [*values[VALUE]][: -self.runs]:
             values.drop(VALUE, old)
-        run.thread.touched.pop(VALUE, None)  # nobody who watches a run needs it sent
+        run.thread.changed_values.pop(VALUE, None)  # nobody who watches a run needs it sent
 
 
 @dataclass(eq=False, slots=True)

@@ -44,7 +44,7 @@ class Retry(Capability):
                 return await next(call)
             except ModelError as error:
                 wait = self._wait(attempt, error)
-                if not error.retryable or wait is None or (call.trail.shown and not self.visible):
+                if not error.retryable or wait is None or (call.state.shown and not self.visible):
                     raise
                 why = str(error)  # who keeps what is logged does not keep the run
                 logger.warning("asking %s again in %.1f s: %s", call.model.name, wait, why)

@@ -65,7 +65,7 @@ class Sessions(Capability):
 
     @before(Run)
     async def set_policy(self, run: Run) -> None:
-        run.progress.asks_again = self.unknown == "ask_user"
+        run.progress.ask_before_rerun = self.unknown == "ask_user"
 
     # -- for those who look after threads ------------------------------------------------------------------------------
 

@@ -109,7 +109,7 @@ class Summarization(Capability):
         size = call.run.scratch.get(self)
         if call.purpose or size is None or call.result is None:
             return
-        said, guess = call.trail.usage.total_tokens, size.estimate + call.result.tokens
+        said, guess = call.state.usage.total_tokens, size.estimate + call.result.tokens
         size.gap = said - guess if said * 2 >= guess else 0  # some count only what they had not cached
 
     @wrap(Run, priority=INNERMOST)

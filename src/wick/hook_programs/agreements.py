@@ -13,7 +13,7 @@ from collections.abc import Hashable
 from typing import Any
 
 from wick._internal.frozen import canonical, digest
-from wick.operations import Operation, Run, Screen, ToolUse
+from wick.operations import InboxScreen, Operation, Run, ToolUse
 
 _NOTE = "agreed_by_programs"
 
@@ -37,7 +37,7 @@ def exactly(op: Operation[Any]) -> str:
     return op.hash
 
 
-def screen(run: Run, who: Hashable, name: str, look: Screen) -> None:
+def screen(run: Run, who: Hashable, name: str, look: InboxScreen) -> None:
     """Have what is said while a run goes on looked at; another of this name goes on looking, too."""
     names = run.scratch.setdefault(_NOTE, {})
     if who not in names:

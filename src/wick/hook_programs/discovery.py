@@ -28,7 +28,7 @@ from wick.hook_programs.kodelet import EVENTS
 from wick.hook_programs.registry import Found, Protocol
 from wick.hook_programs.runner import Ran, Runner, blocking
 from wick.hook_programs.trust import Trust, at_home, checking, guarding, parts
-from wick.hooks import patterns
+from wick.hooks import parse_patterns
 
 logger = logging.getLogger(__name__)
 
@@ -216,7 +216,7 @@ def _typed(answer: dict[str, Any]) -> Type:
     if not names and protocol == "run":
         raise Unfit("answered without points")
     try:
-        patterns(given.get("match"))
+        parse_patterns(given.get("match"))
     except HookError as error:
         raise Unfit(f"answered with a match that cannot be used: {words(error)}") from None
     return Type(tuple(dict.fromkeys(map(event, names))), protocol, given.get("match"), tuple(tools))

@@ -18,7 +18,7 @@ from wick.hook_programs.agreements import agreed, exactly, remember, screen
 from wick.hook_programs.answers import Unfit
 from wick.hook_programs.failure_policy import decides, failed
 from wick.hook_programs.registry import Found
-from wick.hooks import Hook, Next, matcher
+from wick.hooks import Hook, Next, compile_match
 from wick.messages import Message
 from wick.operations import OPERATIONS, ModelCall, Operation, Run, ToolUse
 
@@ -87,7 +87,7 @@ class Program:
         self.position, _, name = language.point.partition("_")
         self.operation = BY_NAME[name]
         # A predicate: a program of the user's stands also in agents that do not have the tool it is for.
-        self.match = matcher(found.match) if found.match is not None else None
+        self.match = compile_match(found.match) if found.match is not None else None
         self.deciding = decides(language.event) or decides(language.point)
 
     def hooks(self) -> list[Hook]:

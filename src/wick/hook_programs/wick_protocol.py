@@ -23,7 +23,7 @@ from typing import Any
 from wick._internal.frozen import thaw
 from wick.decisions import Ask, Block, Continue, Decision, Stop
 from wick.errors import InvalidArgs
-from wick.hook_checks import allowed
+from wick.hook_checks import allowed_decisions
 from wick.hook_programs.answers import Unfit, only
 from wick.messages import Message, ToolResult, user
 from wick.operations import ModelCall, Operation, Result, Run, Step, ToolUse
@@ -169,7 +169,7 @@ def _decision(given: dict[str, Any], point: str) -> Decision | None:
         raise Unfit(f"answered with the decision {word[:40]!r}; the decisions are {', '.join(_DECISIONS)}")
     kind, text = _DECISIONS[word]
     position, _, operation = point.partition("_")
-    if kind not in allowed(position, operation):  # type: ignore[arg-type]
+    if kind not in allowed_decisions(position, operation):  # type: ignore[arg-type]
         raise Unfit(f"answered with the decision {word!r}, which is not possible at {point}")
     said = given.get(text) or given.get("reason") or ""
     return kind(said or _UNSAID[word])  # type: ignore[no-any-return]

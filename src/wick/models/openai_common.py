@@ -19,7 +19,7 @@ from wick.errors import ConfigError, ModelError
 from wick.messages import FilePart, ImagePart, Message, Part, ToolCall
 from wick.models._http import RETRYABLE, Server, TimeLimits, shown_address
 from wick.protocols import Request
-from wick.tools import Tool, no_such_tool
+from wick.tools import Tool, unknown_tool_error
 
 OPENAI_URL = "https://api.openai.com/v1"
 DEFAULT_LIMITS = TimeLimits()
@@ -94,7 +94,7 @@ def settings(server: Server, request: Request) -> dict[str, Any]:
         found.pop("tool_choice", None)
         found.pop("parallel_tool_calls", None)
     elif choice and choice not in _CHOICES and choice not in (names := [tool.name for tool in request.tools]):
-        raise ModelError(f"the tool_choice cannot be kept: {no_such_tool(str(choice), names)}")
+        raise ModelError(f"the tool_choice cannot be kept: {unknown_tool_error(str(choice), names)}")
     return found
 
 

@@ -69,8 +69,8 @@ async def hold(
             await kept.catch_up()
             yield kept
         finally:
-            if thread.keeper is kept:
-                thread.keeper = None
+            if thread.writer is kept:
+                thread.writer = None
             await asyncio.shield(kept.release())
 
 
@@ -175,11 +175,11 @@ class HeldThread:
         self._unwritten.extend(thread.entries[self._last :])
         await self.saved()
         self._check_alone()
-        thread.keeper = self
+        thread.writer = self
 
     def _check_alone(self) -> None:
         """What is appended to a thread goes to one place."""
-        other = self.thread.keeper
+        other = self.thread.writer
         if isinstance(other, HeldThread) and not other._loop.is_closed():
             raise StoreError(
                 f"thread {self.thread.id} is being kept for {other.owner} now; give this run another Thread", "conflict"
@@ -198,7 +198,7 @@ class HeldThread:
                 f"thread {self.thread.id} is another one here than in the store; load it from there", "conflict"
             )
 
-    def keep(self, entry: Entry) -> None:
+    def write(self, entry: Entry) -> None:
         """Take an entry, from whatever Python thread, and see that it is written."""
         if self._failed is not None:
             raise self._failed
@@ -226,13 +226,13 @@ class HeldThread:
         """Do it where the thread is held: an agent that a tool runs in a Python thread has an event loop of its own."""
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self._loop))
 
-    async def said(self) -> Sequence[Message]:
+    async def fetch_messages(self) -> Sequence[Message]:
         """What was queued for this thread, each message once; the log takes it when it is appended."""
         fresh = [row for row in await self._inbox() if row.kind == "message" and row.position not in self._heard]
         self._heard |= {row.position: Message.from_json(row.data) for row in fresh}
         return [self._heard[row.position] for row in fresh]
 
-    def refuse(self, message: Message) -> None:
+    def discard_message(self, message: Message) -> None:
         """A message that was queued is not going to be said; it is taken with whatever is written next."""
         self._refused.append(message)
 

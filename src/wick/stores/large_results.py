@@ -27,7 +27,7 @@ def cut(text: str) -> str:
 async def keep(thread: Thread, run: str, path: str, text: str) -> bool:
     """Keep a text with a thread, under a path; says whether that went well."""
     about: dict[str, Any] = {"path": path}
-    if isinstance(keeper := thread.keeper, HeldThread):
+    if isinstance(keeper := thread.writer, HeldThread):
         try:
             about["blobs"] = [await keeper.store.put_blob(keeper.owner, thread.id, part) for part in _parts(text)]
         except StoreError:
@@ -51,7 +51,7 @@ async def kept(thread: Thread, path: str) -> str | None:
 async def _whole(thread: Thread, about: Mapping[str, Any]) -> str | None:
     if "text" in about:
         return str(about["text"])
-    if not isinstance(keeper := thread.keeper, HeldThread):
+    if not isinstance(keeper := thread.writer, HeldThread):
         return None
     try:
         parts = [await keeper.store.get_blob(keeper.owner, thread.id, sha256) for sha256 in about["blobs"]]

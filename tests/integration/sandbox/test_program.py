@@ -18,7 +18,7 @@ from kit import call, calls, echoer, execute, result_of, results
 from wick import Agent, Scripted
 from wick._internal import aliases
 from wick.capabilities.executables import Executables
-from wick.program import CLAUDE, KIN, POINTS, SINGLE, Program, program
+from wick.program import CLAUDE_EVENTS, EQUIVALENT_EVENTS, POINTS, SINGLE_EVENTS, Program, program
 
 SOURCE = Path(wick.program.__file__)
 FORCE = """
@@ -68,28 +68,28 @@ def test_points_of_wick_make_a_program_that_is_kept() -> None:
     hook = program()
     hook.guard_tool_use(match="execute")(look)
     hook.before_run(look)
-    assert json.loads(hook.described()) == {"points": ["guard_tool_use", "before_run"], "protocol": "lines"}
+    assert json.loads(hook.describe()) == {"points": ["guard_tool_use", "before_run"], "protocol": "lines"}
 
 
 def test_what_all_functions_match_is_told() -> None:
     hook = program()
     hook.guard_tool_use(match="execute")(look)
     hook.after_tool_use(match="write_*|ls")(look)
-    assert json.loads(hook.described())["match"] == "execute|write_*|ls"
+    assert json.loads(hook.describe())["match"] == "execute|write_*|ls"
 
 
-@pytest.mark.parametrize("event", SINGLE)
+@pytest.mark.parametrize("event", SINGLE_EVENTS)
 def test_one_event_of_one_program_per_hook_is_its_type(event: str) -> None:
     hook = program()
     hook.on(event)(look)
-    assert hook.described() == event
+    assert hook.describe() == event
 
 
 def test_events_of_claude_code_stand_at_the_points_that_mean_the_same() -> None:
     hook = program()
     for event in ("PreToolUse", "Stop", "SessionStart", "UserPromptSubmit"):
         hook.on(event)(look)
-    assert json.loads(hook.described())["points"] == ["before_tool_use", "after_step", "before_run"]
+    assert json.loads(hook.describe())["points"] == ["before_tool_use", "after_step", "before_run"]
 
 
 def test_a_tool_is_described_by_its_function() -> None:
@@ -100,7 +100,7 @@ def test_a_tool_is_described_by_its_function() -> None:
         """Add two numbers."""
         return a + b
 
-    (tool,) = json.loads(hook.described())["tools"]
+    (tool,) = json.loads(hook.describe())["tools"]
     assert (tool["name"], tool["description"]) == ("add", "Add two numbers.")
     assert tool["parameters"]["properties"]["b"] == {"type": "number"}
     assert tool["parameters"]["required"] == ["a"]
@@ -112,7 +112,7 @@ def test_every_point_is_a_decorator_and_nothing_else_is() -> None:
     hook = program()
     for point in POINTS:
         getattr(hook, point)(look)
-    assert json.loads(hook.described())["points"] == [*aliases.POINT_NAMES]
+    assert json.loads(hook.describe())["points"] == [*aliases.POINT_NAMES]
     with pytest.raises(AttributeError, match="there is no 'guard_tool'; the points are before_run"):
         hook.guard_tool  # noqa: B018
     with pytest.raises(ValueError, match="there is no event Stopp"):
@@ -299,7 +299,12 @@ def test_the_names_are_those_that_wick_knows() -> None:
     assert all(aliases.TOOLS[name] == tool for name, tool in wick.program.TOOLS.items())
     for tool, names in wick.program.ARGUMENTS.items():
         assert names.items() <= aliases.ARGUMENTS[tool].items()
-    assert all(aliases.POINTS[name] == kin[0] for kin in KIN[:4] for name in kin if name in (*SINGLE, *CLAUDE))
+    assert all(
+        aliases.POINTS[name] == kin[0]
+        for kin in EQUIVALENT_EVENTS[:4]
+        for name in kin
+        if name in (*SINGLE_EVENTS, *CLAUDE_EVENTS)
+    )
 
 
 # -- programs that really run ---------------------------------------------------------------------------------------
@@ -339,7 +344,7 @@ def test_one_file_for_every_caller(write: Any, decorator: str) -> None:
 
 async def test_the_program_of_the_docstring_runs(tmp_path: Path) -> None:
     text = wick.program.__doc__ or ""
-    lines = text.partition("#!/usr/bin/env python3\n")[2].partition("\nThe file speaks")[0].splitlines()
+    lines = text.partition("#!/usr/bin/env python3\n")[2].partition("\nThe program supports")[0].splitlines()
     code = "\n".join(line[4:] for line in lines)
     assert len([line for line in lines if line.strip()]) <= 10
     path = tmp_path / "no_force"
@@ -411,7 +416,7 @@ def test_an_event_that_cannot_be_read_is_refused(write: Any, text: str) -> None:
     path = write(FAILS)
     done = subprocess.run([str(path)], input=text, capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stdout) == (2, "")
-    assert "the standard input is no event" in done.stderr
+    assert "the standard input is not an event" in done.stderr
 
 
 def test_another_argument_is_refused_with_a_sentence(write: Any) -> None:

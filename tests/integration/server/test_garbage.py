@@ -219,7 +219,7 @@ async def test_what_is_over_is_gone(name: str) -> None:
 async def test_what_holds_itself_is_noticed() -> None:
     async def work() -> None:
         thread = Thread()
-        thread.touched["itself"] = thread  # type: ignore[assignment]
+        thread.changed_values["itself"] = thread  # type: ignore[assignment]
 
     assert (await garbage(work))["Thread"] == 1
 

@@ -64,7 +64,7 @@ async def test_a_conversation_goes_on_in_another_agent(store: Store) -> None:
 
 async def test_a_run_without_a_thread_gets_one_that_is_kept(store: Store) -> None:
     result = await agent(store, "Hi.").run("Hello")
-    assert result.thread is not None and result.thread.keeper is None, "nobody holds it any more"
+    assert result.thread is not None and result.thread.writer is None, "nobody holds it any more"
     assert len(await rows(store, result.thread.id)) == len(result.thread.entries)
 
 
@@ -177,7 +177,7 @@ async def test_the_user_may_be_asked_about_what_is_unknown(store: Store, choice:
     waits = await Agent(Scripted("done", spare=True), tools=[pay], hooks=[sessions]).run(thread="th_2")
     assert waits.outcome == "interrupted" and ran == []
     (question,) = await sessions.questions("th_2")
-    assert question["question"] == "pay was begun before, and may have taken effect. Run it again?"
+    assert question["question"] == "pay was started before, and may have taken effect. Run it again?"
     await sessions.answer("th_2", question["id"], choice)
     result = await Agent(Scripted("done"), tools=[pay], hooks=[sessions]).run(thread="th_2")
     assert (result.outcome, ran) == ("completed", paid)
@@ -394,8 +394,8 @@ async def test_who_lost_the_thread_cannot_write_it(store: Store) -> None:
     @tool
     async def sleep_long(run: Run) -> str:
         """Sleep."""
-        assert isinstance(run.thread.keeper, HeldThread)
-        await store.release("local", "th_1", run.thread.keeper.lease.fence)
+        assert isinstance(run.thread.writer, HeldThread)
+        await store.release("local", "th_1", run.thread.writer.lease.fence)
         await store.lease("local", "th_1", "another program", 30)
         return "woke up"
 

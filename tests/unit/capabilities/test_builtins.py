@@ -22,7 +22,7 @@ from wick.capabilities import builtins
 from wick.capabilities.builtins import METHODS, Builtins, DateTime, HttpRequest, WebSearch, calculate, datetime
 from wick.capabilities.permissions import Permissions
 from wick.errors import ConfigError
-from wick.tools import use
+from wick.tools import run_tool
 
 HOSTILE = [
     "../../etc/passwd",
@@ -259,7 +259,7 @@ async def test_a_server_that_does_not_answer(server: Server) -> None:
     slow = inside(timeout=0.3)
     assert await said(slow, url=server.url) == f"{server.url} did not answer within 0.3 s"
     args = {"url": server.url, "method": "POST", "headers": None, "body": ""}
-    result, ended = await use(slow, slow.bind(args).values)
+    result, ended = await run_tool(slow, slow.bind(args).values)
     assert ended == "unknown" and result.error.endswith("whether it took effect is unknown")
 
 

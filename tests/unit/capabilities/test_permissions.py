@@ -92,7 +92,7 @@ async def test_what_no_rule_knows_is_asked() -> None:
 
 
 async def test_without_anybody_to_ask_the_answer_is_no() -> None:
-    assert "nobody is there to say yes" in await said(Permissions(), runs("ls"))
+    assert "no user is there to approve" in await said(Permissions(), runs("ls"))
 
 
 async def test_an_ask_rule_is_never_silenced() -> None:
@@ -326,7 +326,7 @@ GRANT = {"operation": "tool_use", "tool": "execute", "args": {"command": "ls"}}
 async def test_grants_that_an_operator_keeps() -> None:
     permissions = Permissions(grants=[GRANT])
     assert await said(permissions, RUN) == "ran ls"
-    assert "nobody is there" in await said(permissions, runs("ls "))
+    assert "no user is there" in await said(permissions, runs("ls "))
     assert permissions.explain(execute, {"command": "ls"}) == Verdict("allow", "grant")
 
 
@@ -458,7 +458,7 @@ async def test_the_policy() -> None:
     permissions = Permissions(policy="shell", mode="bypassPermissions")
     assert await said(permissions, runs("ls && sudo rm x")) == "Command blocked by policy"
     assert await said(permissions, runs("ls && rm x")) == "ran ls && rm x"
-    assert "nobody is there to say yes" in await said(permissions, runs("curl x | sh"))
+    assert "no user is there to approve" in await said(permissions, runs("curl x | sh"))
     assert Permissions(policy=["shell"]).rules == Permissions(policy="shell").rules
 
 

@@ -113,7 +113,7 @@ async def test_an_unknown_recipe_is_an_error_that_names_the_nearest(write: Write
 
 
 async def test_a_recipe_needs_the_capability() -> None:
-    with pytest.raises(ConfigError, match="recipe='tidy' needs a place where recipes are: hooks=\\[Recipes\\(\\)\\]"):
+    with pytest.raises(ConfigError, match="recipe='tidy' needs a source of recipes: hooks=\\[Recipes\\(\\)\\]"):
         await Agent("demo").run(recipe="tidy")
 
 

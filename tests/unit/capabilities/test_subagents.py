@@ -908,7 +908,7 @@ async def test_after_a_crash_the_children_go_on_where_they_were(how: str, tmp_pa
     await store.close()
     assert "survived" in results(result)[-1] and result.text == "done"
     assert (tmp_path / "looked").read_text() == "x" and ran == [], "nothing was done a second time"
-    assert asked(child)[0].messages[-1].text.startswith("die was begun before")
+    assert asked(child)[0].messages[-1].text.startswith("die was started before")
 
 
 # -- bad options ------------------------------------------------------------------------------------------------------

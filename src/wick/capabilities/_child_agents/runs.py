@@ -19,7 +19,7 @@ from wick._internal.frozen import thaw
 from wick._internal.tasks import closing
 from wick.capabilities._child_agents.definitions import Subagent
 from wick.capability import Capability
-from wick.errors import ConfigError, StoreError, ToolError, forget
+from wick.errors import ConfigError, StoreError, ToolError, clear_tracebacks
 from wick.events import ChatModelStart, Event, SubagentEnd, SubagentStart, ToolStart
 from wick.operations import Result, Run
 from wick.stores.held_thread import HeldThread, hold
@@ -115,13 +115,13 @@ async def work(run: Run, job: Job, make: Callable[[], Any]) -> Result:
         begun = bool(thread.messages) and (thread.open_run is not None or _last_end(thread) is None)
         words = "" if begun else "\n\n".join((job.prompt, *job.unheard))
         try:
-            stream = make().stream(words, thread=thread, parent=run, without=run.progress.without)
+            stream = make().stream(words, thread=thread, parent=run, without=run.progress.waived_guards)
         except ConfigError as error:
             raise ToolError(f"{job.agent} cannot be started: {error}") from None
         for message in job.unheard if begun else ():
             stream.run.send(message)
         result = await _watched(run, job, stream)
-        if result.outcome == "interrupted" and thread.keeper is None:
+        if result.outcome == "interrupted" and thread.writer is None:
             run.thread.append("event", {"run": run.id, "name": SNAPSHOT, "data": thread.to_json()})
         return result
 
@@ -141,7 +141,7 @@ async def _watched(run: Run, job: Job, stream: Any) -> Result:
         result = child.progress.result or result
         came_to = (result.outcome, reason(result), result.text, child.usage.to_json())
         _tell(run, SubagentEnd(child.id, job.agent, run.id, job.call, *came_to))
-        forget(result.error)
+        clear_tracebacks(result.error)
     return result
 
 
@@ -200,7 +200,7 @@ def brought(subagent: Subagent) -> list[Tool]:
 @asynccontextmanager
 async def _thread(run: Run, job: Job) -> AsyncIterator[Thread]:
     """The thread of a job, where that of the run above is kept; else what the run above has of it."""
-    keeper = run.thread.keeper
+    keeper = run.thread.writer
     if not isinstance(keeper, HeldThread):
         yield paused(run.thread, job.thread) or Thread(job.thread)
         return
@@ -216,7 +216,7 @@ async def _thread(run: Run, job: Job) -> AsyncIterator[Thread]:
 
 def lasts(run: Run, job: Job) -> bool:
     """Whether a job of a run that was interrupted can be taken up."""
-    return isinstance(run.thread.keeper, HeldThread) or paused(run.thread, job.thread) is not None
+    return isinstance(run.thread.writer, HeldThread) or paused(run.thread, job.thread) is not None
 
 
 def paused(above: Thread, id: str) -> Thread | None:

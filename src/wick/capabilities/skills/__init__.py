@@ -96,7 +96,7 @@ class Skills(Capability):
         """A skill of this machine is put into the workspace when its file is first read there."""
         result = await next(use)
         skill = self._read_by(use)
-        if skill is None or not result.error or use.trail.prevented:
+        if skill is None or not result.error or use.state.prevented:
             return result
         try:
             await self._bring(skill, use.run.thread)

@@ -26,7 +26,7 @@ from wick.cli.terminal.output import JSON, plain, print_json, print_table, worki
 from wick.errors import ConfigError
 from wick.hook_programs.registry import Listed
 from wick.hook_programs.trust import at_home
-from wick.hooks import Hook, rings
+from wick.hooks import Hook, order_rings
 from wick.operations import OPERATIONS
 
 
@@ -92,7 +92,7 @@ def _cells(row: Row) -> tuple[str, ...]:
 
 def hook_rows(agent: Agent, programs: Sequence[Executables]) -> list[Row]:
     """Every hook of an agent, and every program that is none because it may not run."""
-    places = {id(hook): place for one in OPERATIONS for place, hook in enumerate(rings(agent.hooks, one))}
+    places = {id(hook): place for one in OPERATIONS for place, hook in enumerate(order_rings(agent.hooks, one))}
     of_programs = {id(hook): hook for part in programs for hook in part.hooks()}
     own = [_row_of(hook, places[id(hook)]) for hook in agent.hooks if id(hook) not in of_programs]
     by_name = {hook.name: (places[id(hook)], hook.priority) for hook in of_programs.values()}

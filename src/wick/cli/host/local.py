@@ -42,7 +42,7 @@ from wick.config.process_files import ProcessFiles
 from wick.errors import ConfigError, StoreError, WickError
 from wick.events import Event
 from wick.hook_programs.registry import Listed
-from wick.hooks import Hook, rings
+from wick.hooks import Hook, order_rings
 from wick.operations import OPERATIONS
 from wick.protocols import Backend, Summary
 from wick.replay import replay
@@ -369,7 +369,7 @@ def _backend(agent: Agent) -> Backend | None:
 
 def onion_of(agent: Agent) -> list[RingInfo]:
     """The rings of an agent, operation by operation."""
-    return [_ring(agent, hook, one.name) for one in OPERATIONS for hook in _in_order(rings(agent.hooks, one))]
+    return [_ring(agent, hook, one.name) for one in OPERATIONS for hook in _in_order(order_rings(agent.hooks, one))]
 
 
 def _in_order(found: Sequence[Hook]) -> list[Hook]:

@@ -27,8 +27,8 @@ class ToolEvents:
 
     def deputise(self, run: Run) -> None:
         """Be there when the user is about to be asked."""
-        if self.answer not in run.progress.deputies:
-            run.progress.deputies.append(self.answer)
+        if self.answer not in run.progress.delegates:
+            run.progress.delegates.append(self.answer)
 
     async def look(self, use: ToolUse) -> Block | Ask | Stop | None:
         """PreToolUse, before: a program may change the input, allow, ask or deny."""
@@ -152,7 +152,7 @@ class ToolEvents:
                 if answer.interrupt:
                     use.run.halt(Stop(answer.message or f"the hook {name} said no"))
                 return Block(answer.message or f"the hook {name} said no"), name
-        if not answers or question.question != use.trail.default_question:
+        if not answers or question.question != use.state.default_question:
             return None, ""
         answer, name = answers[0]
         given = answer.updatedInput
@@ -182,12 +182,12 @@ def _same(place: Place, said: Said, use: ToolUse) -> bool:
 
 def _ran(use: ToolUse) -> bool:
     """Whether the tool was really used; what a hook or the user prevented was not."""
-    return use.trail.prevented is None and not use.trail.invalid and use.tool is not None
+    return use.state.prevented is None and not use.state.invalid and use.tool is not None
 
 
 def _final(use: ToolUse) -> Any:
     """The arguments that the tool was used with."""
-    return use.final("args")
+    return use.last_sealed("args")
 
 
 def _duration(use: ToolUse) -> int:

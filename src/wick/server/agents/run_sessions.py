@@ -22,7 +22,7 @@ class RunSessions(Sessions):
     @asynccontextmanager
     async def session(self, run: Run) -> AsyncIterator[None]:
         async with super().session(run):
-            run.scratch[self] = run.thread.keeper  # which knows what is saved, also when the run is over
+            run.scratch[self] = run.thread.writer  # which knows what is saved, also when the run is over
             if run.parent is None and not run.input and run.thread.open_run is None:
                 queued = await self.store.inbox(run.user or LOCAL, run.thread.id)
                 if not any(row.kind == "message" for row in queued):

@@ -18,7 +18,7 @@ from wick.server.runs.sse import EventStream
 
 router = Router(tags=["events"])
 
-BEAT_SECONDS = 15.0
+HEARTBEAT_SECONDS = 15.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ async def _batches(bus: Bus, user: User) -> AsyncIterator[list[Told]]:
         while True:
             found: list[News] | None = None
             with suppress(TimeoutError):
-                async with asyncio.timeout(BEAT_SECONDS):
+                async with asyncio.timeout(HEARTBEAT_SECONDS):
                     found = await reader.next()
             if found is not None and not found:
                 return

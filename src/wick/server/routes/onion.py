@@ -10,7 +10,7 @@ from pydantic import BaseModel, Field
 
 from wick.agent import Agent
 from wick.capabilities.executables import Executables
-from wick.hooks import Hook, patterns, rings
+from wick.hooks import Hook, order_rings, parse_patterns
 from wick.operations import OPERATIONS
 from wick.server.dependencies import Caller, Wick
 from wick.server.http.json_body import Router
@@ -53,7 +53,7 @@ async def get_onion(id: str, caller: Caller, wick: Wick) -> Onion:
     agent = (await wick.registry.agent(caller, id)).agent
     found = []
     for operation in OPERATIONS:
-        there = rings(agent.hooks, operation)
+        there = order_rings(agent.hooks, operation)
         around = _told(agent, (hook for hook in there if hook.position != "guard"))
         guards = _told(agent, (hook for hook in there if hook.position == "guard"))
         found.append(OperationInfo(operation=operation.name, rings=around, guards=guards))
@@ -68,7 +68,7 @@ def _told(agent: Agent, hooks: Iterable[Hook]) -> list[RingInfo]:
             source=_source(hook),
             position=hook.position,
             point=hook.point,
-            match=None if callable(hook.match) else [*patterns(hook.match)],
+            match=None if callable(hook.match) else [*parse_patterns(hook.match)],
             priority=hook.priority if isfinite(hook.priority) else None,
             timeout=hook.timeout,
             inherit=hook.inherit or hook.position == "guard",

@@ -12,7 +12,7 @@ from typing import Any, TypeGuard, TypeVar
 from wick import run_log
 from wick._internal.worker_threads import in_thread
 from wick.constants import MODEL_CRASHES, RUN_CRASHES
-from wick.errors import TEMPORARY, RunCrashed, StoreError, forget, public_text
+from wick.errors import TEMPORARY, RunCrashed, StoreError, clear_tracebacks, public_text
 from wick.events import Done, Failed
 from wick.operations import Result, Run
 from wick.protocols import Store
@@ -130,7 +130,7 @@ class Performing:
         running.hub.finish("elsewhere" if running.given_up or running.stalled else end)
         self.board.take(running.info.owner, running.hub)
         result = running.run.progress.result if running.run is not None else None
-        forget(problem, result.error if result is not None else None)
+        clear_tracebacks(problem, result.error if result is not None else None)
         begun = problem is None or running.given_up or running.hub.begun
         if not running.stalled and (end == "elsewhere" or (end == "told" and begun)):
             await then(running)
@@ -260,7 +260,7 @@ class Performing:
         """Write the end of a run that nobody performs now; False if there was nothing to end."""
         thread = Thread(info.thread)
         async with hold(self.store, info.owner, thread, wait=False) as kept:
-            said = [*await kept.said()] if thread.open_run is None and await self._is_next(info) else []
+            said = [*await kept.fetch_messages()] if thread.open_run is None and await self._is_next(info) else []
             goes_on = thread.open_run is not None and thread.open_run["run"] == info.id
             if goes_on or said:
                 error = None if result.error is None else (code_of(result.error), public_text(result.error))

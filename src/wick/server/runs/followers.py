@@ -10,7 +10,7 @@ from math import inf
 from time import monotonic
 
 from wick._internal.tasks import cancel_and_wait
-from wick.constants import BEAT_SECONDS, STALLED_SECONDS
+from wick.constants import HEARTBEAT_SECONDS, STALLED_SECONDS
 from wick.errors import TEMPORARY, StoreError, public_text
 from wick.events import Failed, Resync
 from wick.protocols import News, Store
@@ -87,7 +87,7 @@ class Board:
 class Following:
     """How runs are followed on one server."""
 
-    def __init__(self, store: Store, records: Records, metrics: Metrics, *, beat: float = BEAT_SECONDS) -> None:
+    def __init__(self, store: Store, records: Records, metrics: Metrics, *, beat: float = HEARTBEAT_SECONDS) -> None:
         self.store, self.records, self.metrics, self.beat, self.board = store, records, metrics, beat, Board()
         self.readers = 0
         metrics.gauge("wick_streams_open", lambda: self.readers)

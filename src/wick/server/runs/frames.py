@@ -34,7 +34,7 @@ from wick.events import (
 )
 from wick.server.errors import ApiError
 from wick.stores.rows import text_of
-from wick.threads import about_reply
+from wick.threads import split_reply_row
 
 Place = tuple[int, float]  # an entry, and which of its frames; the last one is at infinity
 START: Place = (0, inf)
@@ -142,7 +142,7 @@ class Telling:
         self.text, self.why = text_of(message), {}
         calls = message.get("tool_calls", ())
         starts = [ToolStart(name=call["name"], call_id=call["id"], args=call["args"]) for call in calls]
-        message, about = about_reply(message)
+        message, about = split_reply_row(message)
         told = about or {}
         usage = {name: int(count) for name, count in told.get("usage", {}).items()}
         return [ChatModelEnd(name=told.get("model", ""), message=dict(message), usage=usage), *starts]

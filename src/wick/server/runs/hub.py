@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
-from wick.constants import READER_BYTES, READER_FRAMES, TOLD_FRAMES
+from wick.constants import READER_BYTES, READER_FRAMES, REPLAY_FRAMES
 from wick.events import (
     ApprovalRequest,
     ApprovalResponse,
@@ -171,7 +171,7 @@ class Hub:
 
     def _saved(self) -> int:
         """How many entries are saved."""
-        self.kept_by(self.thread.keeper)
+        self.kept_by(self.thread.writer)
         return min(self._kept.written, len(self.thread.entries)) if self._kept is not None else self._told
 
     def _ends(self, entry: Entry) -> bool:
@@ -254,7 +254,7 @@ class Hub:
         while at < self._told:
             frames += telling.tell(self._hide(self.thread.entries[at].to_json()), reader.place)
             at += 1
-            if len(frames) >= TOLD_FRAMES or _size(frames) >= READER_BYTES or (frames and at == self._told):
+            if len(frames) >= REPLAY_FRAMES or _size(frames) >= READER_BYTES or (frames and at == self._told):
                 reader.passed(frames)
                 yield frames
                 frames = []

@@ -437,7 +437,7 @@ async def test_a_changed_definition_needs_a_yes(web: dict[str, Any], place: str,
     def another() -> Thread:
         return thread if place == "thread" else Thread()
 
-    no, yes, nobody = User(False), User(True), "nobody is there to say yes to"
+    no, yes, nobody = User(False), User(True), "no user is there to approve"
     async with servers({"t": web}, **options) as mcp:
         await change(mcp, "Greet somebody.")
         assert await greeted(mcp, thread, no) == "Hello, Ada."
@@ -486,7 +486,7 @@ async def test_pins_that_are_given(web: dict[str, Any]) -> None:
         await change(mcp, "Greet somebody.")
         known = await mcp.definitions()
     assert {*known["t"]} >= {"add", "greet"}
-    thread, nobody = Thread(), "nobody is there to say yes to"
+    thread, nobody = Thread(), "no user is there to approve"
     async with servers({"t": web}, pins=known) as mcp:
         assert await greeted(mcp, Thread()) == "Hello, Ada."
         await change(mcp)
@@ -498,7 +498,7 @@ async def test_pins_that_are_given(web: dict[str, Any]) -> None:
 
 async def test_a_server_that_is_not_among_the_pins_given(web: dict[str, Any]) -> None:
     async with servers({"t": web}, pins={}) as mcp:
-        assert (await greeted(mcp, Thread())).startswith("nobody is there to say yes to")
+        assert (await greeted(mcp, Thread())).startswith("no user is there to approve")
 
 
 async def test_a_yes_to_one_definition_is_not_one_to_the_next(web: dict[str, Any], tmp_path: Path) -> None:

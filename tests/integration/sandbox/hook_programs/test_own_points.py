@@ -121,4 +121,4 @@ async def test_programs_change_a_model_call_and_its_reply(programs: Programs) ->
     programs.answering("2-reply", "after_model_call", {"result": "hi"})
     seen = Watch()
     result = await talker(after(ModelCall)(seen.__call__), programs.executables()).run("go")
-    assert result.text == "hi" and seen.op.final("system") == "Be brief."
+    assert result.text == "hi" and seen.op.last_sealed("system") == "Be brief."
