@@ -20,8 +20,8 @@ from decimal import Decimal
 from typing import Any, ClassVar, Generic, Literal, Self, TypeVar
 from uuid import uuid4
 
-from wick._internal.frozen import FrozenDict, canonical, digest, freeze, thaw
-from wick._internal.tasks import Turns
+from wick._internal.frozen import FrozenDict, canonical_json, digest, freeze, thaw
+from wick._internal.tasks import ToolUseOrder
 from wick.constants import MAX_CONTINUES
 from wick.decisions import Ask, Asker, Block, Continue, Decision, Stop
 from wick.errors import ConfigError, HookError, InvalidArgs, ModelError, Sealed
@@ -105,7 +105,7 @@ class Operation(_HasRun, Generic[R]):
     @property
     def hash(self) -> str:
         """What an approval is bound to."""
-        return digest(canonical([self.name, self.to_json()]))
+        return digest(canonical_json([self.name, self.to_json()]))
 
     def to_json(self) -> dict[str, Any]:
         """What will be done, as JSON data."""
@@ -516,7 +516,7 @@ class ModelCall(Operation[Message]):
             "purpose": self.purpose,
             "settings": self.settings,
             "system": digest(self.system.encode("utf-8", "surrogatepass")),
-            "tools": {tool.name: digest(canonical(tool.schema)) for tool in self.tools},
+            "tools": {tool.name: digest(canonical_json(tool.schema)) for tool in self.tools},
             "messages": self.run.thread.chain(self.messages),
         }
 
@@ -577,7 +577,7 @@ class ToolUse(Operation[ToolResult], Injected):
     call: ToolCall
     tool: Tool | None
     args: dict[str, Any]
-    turns: Turns = field(default_factory=Turns, repr=False)
+    turns: ToolUseOrder = field(default_factory=ToolUseOrder, repr=False)
     number: int = 0
     valid: tuple[Tool | None, bytes] = field(default=(None, b""), init=False, repr=False)  # as last validated
     data: bytes = field(default=b"", init=False, repr=False)  # the sealed arguments, as they are hashed
@@ -606,7 +606,9 @@ class ToolUse(Operation[ToolResult], Injected):
 
     @property
     def hash(self) -> str:
-        return digest(canonical([self.name, self.run.id, self.call.id, self.bound.name, self.bound.origin]) + self.data)
+        return digest(
+            canonical_json([self.name, self.run.id, self.call.id, self.bound.name, self.bound.origin]) + self.data
+        )
 
     @property
     def bound(self) -> Tool:
@@ -622,7 +624,7 @@ class ToolUse(Operation[ToolResult], Injected):
 
     def grant(self) -> None:
         """Allow this call, with exactly these arguments."""
-        self.trail.grants.add((self.bound.name, canonical(self.args)))
+        self.trail.grants.add((self.bound.name, canonical_json(self.args)))
 
     def follows_links(self, path: str) -> bool:
         """Return False if a permission rule decided about a path by its names, so that no link may redirect it."""
@@ -638,7 +640,7 @@ class ToolUse(Operation[ToolResult], Injected):
     def _is_checked(self) -> bool:
         """Return True if the arguments are those that `validate` has checked."""
         try:
-            return (self.tool, canonical(self.args)) == self.valid
+            return (self.tool, canonical_json(self.args)) == self.valid
         except (TypeError, ValueError, RecursionError):
             return False
 
@@ -646,7 +648,7 @@ class ToolUse(Operation[ToolResult], Injected):
         """Check the arguments and complete them; raise InvalidArgs if the tool does not take them."""
         tool = self.bound
         self.args = tool.validate(self.args)
-        self.valid = (tool, b"" if tool.foreign is None else canonical(self.args))
+        self.valid = (tool, b"" if tool.foreign is None else canonical_json(self.args))
 
     def seal(self) -> ToolUse:
         """Run the validators once. The values and a copy of the tool stay with the gate, which calls exactly these."""
@@ -656,13 +658,13 @@ class ToolUse(Operation[ToolResult], Injected):
 
     def spell(self) -> bytes:
         try:
-            return self.data or canonical(self.bound.validate(self.args))
+            return self.data or canonical_json(self.bound.validate(self.args))
         except InvalidArgs:
             return b""
 
     def seal_recorded(self) -> ToolUse:
         """Seal arguments that are the JSON form of values validated before, to show them to guards again."""
-        return self._sealed(freeze(thaw(self.args)), canonical(self.args), None)
+        return self._sealed(freeze(thaw(self.args)), canonical_json(self.args), None)
 
     def _sealed(self, form: dict[str, Any], data: bytes, values: Mapping[str, Any] | None) -> ToolUse:
         return self._read_only(args=form, data=data, values=values, tool=self.bound.copy(), shown=self.tool)
@@ -740,7 +742,7 @@ class ToolUse(Operation[ToolResult], Injected):
         self.result, self.error = self.blocked(f"the result was withheld: {reason}"), None
 
     def on_gate_passed(self) -> None:
-        self.turns.passed(self.number)
+        self.turns.mark_gated(self.number)
 
     async def before_asking(self) -> None:
         await self.turns.wait_all_gated()

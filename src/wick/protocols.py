@@ -9,17 +9,17 @@ from typing import Any, Literal, Protocol
 from wick.messages import Message, Part
 from wick.tools import Tool
 from wick.workspace.results import (
-    Content,
-    Edited,
-    Executed,
-    Found,
-    Job,
+    CommandResult,
+    EditResult,
+    FileLines,
+    FileStat,
+    GlobResult,
+    GrepResult,
+    JobInfo,
     JobOutput,
-    Lines,
     Listing,
-    Matches,
-    Stat,
-    Written,
+    ReadResult,
+    WriteResult,
 )
 
 
@@ -210,32 +210,32 @@ class Backend(Protocol):
         env: Mapping[str, str] | None = None,
         on_output: OnOutput | None = None,
         approved: bool = False,
-    ) -> Executed:
+    ) -> CommandResult:
         """Run a shell command to its end; cancelling ends it. What it started ends with it.
 
         `approved` says that the user agreed to exactly this command, which matters where `protection.asks`.
         """
 
-    async def background(self, command: str, *, workdir: str = "", approved: bool = False) -> Job:
+    async def background(self, command: str, *, workdir: str = "", approved: bool = False) -> JobInfo:
         """Start a command that goes on by itself until it ends, is ended, or the backend stops."""
 
-    async def jobs(self) -> Sequence[Job]: ...
+    async def jobs(self) -> Sequence[JobInfo]: ...
 
     async def job_output(self, id: str, *, offset: int = 0) -> JobOutput: ...
 
-    async def end_job(self, id: str) -> Job: ...
+    async def end_job(self, id: str) -> JobInfo: ...
 
     async def terminal(self, *, rows: int = 24, columns: int = 80, approved: bool = False) -> Terminal: ...
 
     async def ls(self, path: str = ".", *, links: bool = True) -> Listing: ...
 
-    async def read(self, path: str, *, offset: int = 0, limit: int | None = None, links: bool = True) -> Content:
+    async def read(self, path: str, *, offset: int = 0, limit: int | None = None, links: bool = True) -> ReadResult:
         """Bytes of a file; without a limit as much as the cap allows."""
 
-    async def lines(self, path: str, *, offset: int = 0, limit: int | None = None, links: bool = True) -> Lines:
+    async def lines(self, path: str, *, offset: int = 0, limit: int | None = None, links: bool = True) -> FileLines:
         """Lines of a text file, counted from 0, with their ends as they are."""
 
-    async def write(self, path: str, content: str | bytes, *, links: bool = True) -> Written:
+    async def write(self, path: str, content: str | bytes, *, links: bool = True) -> WriteResult:
         """Replace a file in one go, or make it, with the folders it needs."""
 
     async def edit(
@@ -247,10 +247,10 @@ class Backend(Protocol):
         replace_all: bool = False,
         occurrence: Literal["only", "first"] = "only",
         links: bool = True,
-    ) -> Edited:
+    ) -> EditResult:
         """Replace a text that occurs once; line ends and the encoding stay as they are."""
 
-    async def glob(self, pattern: str, path: str = ".", *, everything: bool = False, links: bool = True) -> Found:
+    async def glob(self, pattern: str, path: str = ".", *, everything: bool = False, links: bool = True) -> GlobResult:
         """Files whose path matches; what is ignored or heavy is left out unless `everything`."""
 
     async def grep(
@@ -262,7 +262,7 @@ class Backend(Protocol):
         ignore_case: bool = False,
         everything: bool = False,
         links: bool = True,
-    ) -> Matches:
+    ) -> GrepResult:
         """Lines that match a regular expression (RE2)."""
 
     async def mkdir(self, path: str) -> None: ...
@@ -271,7 +271,7 @@ class Backend(Protocol):
 
     async def delete(self, path: str, *, recursive: bool = False) -> None: ...
 
-    async def stat(self, path: str) -> Stat: ...
+    async def stat(self, path: str) -> FileStat: ...
 
 
 @dataclass(frozen=True, slots=True)

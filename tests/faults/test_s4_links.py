@@ -143,7 +143,7 @@ async def race(tally: Tally, ground: Ground, backend: Backend, rounds: int, want
 @pytest.mark.parametrize("way", ["kernel", "by hand"])
 async def test_a_rule_about_files_is_not_raced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str) -> None:
     if way == "by hand":
-        monkeypatch.setattr(rooted_folder, "kernel_resolves", lambda folder: False)
+        monkeypatch.setattr(rooted_folder, "supports_openat2", lambda folder: False)
     ground, backend = Ground(tmp_path), Local(tmp_path, sandbox="none")
     with Tally("S4", f"rules about files in a link race, {way}") as tally, swapping(tmp_path):
         await race(tally, ground, backend, ROUNDS)

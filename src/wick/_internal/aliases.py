@@ -99,7 +99,7 @@ STATUSES = {
 _ALIASES = {name: frozenset(alias for alias in TOOLS if TOOLS[alias] == name) for name in TOOLS.values()}
 
 
-def point(name: str) -> str:
+def resolve_point(name: str) -> str:
     """wick's name of a hook point."""
     name = POINTS.get(name, name)
     if name not in POINT_NAMES:
@@ -107,20 +107,20 @@ def point(name: str) -> str:
     return name
 
 
-def status(name: str) -> str:
+def resolve_status(name: str) -> str:
     """wick's name of a todo's status; a name that is not in the table is its own."""
     known = name.strip().lower().replace(" ", "_")
     return STATUSES.get(known, known)
 
 
-def tool_name(name: str) -> str:
+def resolve_tool_name(name: str) -> str:
     """wick's name of a tool; a name that is not in the table is its own."""
     return TOOLS.get(name, name)
 
 
-def tool_aliases(name: str) -> frozenset[str]:
+def list_tool_aliases(name: str) -> frozenset[str]:
     """Every other name that a tool of this name is known by."""
-    known = tool_name(name)
+    known = resolve_tool_name(name)
     return (_ALIASES.get(known, frozenset()) | {known}) - {name}
 
 

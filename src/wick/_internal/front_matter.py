@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from math import isfinite
 from typing import Any
 
-from wick._internal.yaml_core import loader
+from wick._internal.yaml_core import get_loader
 from wick.constants import FRONT_MATTER_BYTES, FRONT_MATTER_DEPTH
 from wick.errors import ConfigError
 
@@ -39,18 +39,18 @@ def read(text: str) -> dict[str, Any]:
     import yaml
 
     try:
-        _check(yaml.parse(text, Loader=loader()))
-        data = yaml.load(text, loader())
+        _check_events(yaml.parse(text, Loader=get_loader()))
+        data = yaml.load(text, get_loader())
     except yaml.YAMLError as error:
-        raise ConfigError(f"its front matter is no YAML: {_sentence(error)}") from None
+        raise ConfigError(f"its front matter is no YAML: {_describe_error(error)}") from None
     except (ValueError, OverflowError, RecursionError, TypeError, AttributeError) as error:
         raise ConfigError(f"its front matter has a value that cannot be read: {error}") from None
     if not isinstance(data, Mapping):
         raise ConfigError("its front matter is not a list of names and values, such as `name: …`")
-    return {str(key): _plain(value) for key, value in data.items()}
+    return {str(key): _to_json(value) for key, value in data.items()}
 
 
-def _check(events: Any) -> None:
+def _check_events(events: Any) -> None:
     """Refuse what could make much of little; before anything is built."""
     depth = 0
     for event in events:
@@ -62,18 +62,18 @@ def _check(events: Any) -> None:
             raise ConfigError(f"its front matter is nested more than {FRONT_MATTER_DEPTH} levels deep")
 
 
-def _plain(value: Any) -> Any:
+def _to_json(value: Any) -> Any:
     """As JSON has it; a number that JSON does not know becomes a text."""
     if isinstance(value, Mapping):
-        return {str(key): _plain(item) for key, item in value.items()}
+        return {str(key): _to_json(item) for key, item in value.items()}
     if isinstance(value, (list, tuple, set)):
-        return [_plain(item) for item in value]
+        return [_to_json(item) for item in value]
     if value is None or isinstance(value, (str, int)) or (isinstance(value, float) and isfinite(value)):
         return value
     return str(value)
 
 
-def _sentence(error: Exception) -> str:
+def _describe_error(error: Exception) -> str:
     """What is wrong and on which line, without a picture of it."""
     mark, problem = getattr(error, "problem_mark", None), getattr(error, "problem", None) or str(error)
     where = "" if mark is None else f" in line {mark.line + 2}"

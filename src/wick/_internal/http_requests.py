@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 
 from pydantic_core import from_json
 
-from wick._internal.frozen import canonical, freeze
+from wick._internal.frozen import canonical_json, freeze
 from wick.errors import ToolError, Uncertain
 
 EXCERPT_CHARS = 200  # how much of an error page is quoted
@@ -27,7 +27,7 @@ GLOBAL_UNICAST = IPv6Network("2000::/3")  # leaves out what has an IPv4 address 
 
 
 @dataclass(frozen=True, slots=True)
-class Fetched:
+class HttpResponse:
     """What a server answered; `truncated` if there was more than was read."""
 
     status: int
@@ -43,10 +43,10 @@ async def post_json(
 
     Unless `private`, only public addresses are reached. `most_bytes` holds before and after decompression.
     """
-    where, data = _origin(url), _encoded(body)
+    where, data = _format_origin(url), _encode_body(body)
     fixed = {"Content-Type": "application/json", "Accept": "application/json"}
-    async with _asked("POST", url, where, private, seconds, {**fixed, **(headers or {})}, data) as response:
-        return await _answer(response, where, most_bytes)
+    async with _send_request("POST", url, where, private, seconds, {**fixed, **(headers or {})}, data) as response:
+        return await _read_json_reply(response, where, most_bytes)
 
 
 async def fetch(
@@ -58,18 +58,18 @@ async def fetch(
     private: bool,
     seconds: float,
     most_bytes: int,
-) -> Fetched:
+) -> HttpResponse:
     """Ask for whatever is there: any status is an answer, and of a long one the beginning is read."""
-    where = _origin(url)
-    async with _asked(method, url, where, private, seconds, headers or {}, body or None) as response:
-        raw, more = await _read(response, most_bytes)
-        plain = _plain(raw, _coding(response), most_bytes, where)
+    where = _format_origin(url)
+    async with _send_request(method, url, where, private, seconds, headers or {}, body or None) as response:
+        raw, more = await _read_body(response, most_bytes)
+        plain = _decompress(raw, _content_encoding(response), most_bytes, where)
         told = {name.lower(): value for name, value in response.headers.items()}
-        return Fetched(response.status, told, bytes(plain[:most_bytes]), more or len(plain) > most_bytes)
+        return HttpResponse(response.status, told, bytes(plain[:most_bytes]), more or len(plain) > most_bytes)
 
 
 @asynccontextmanager
-async def _asked(
+async def _send_request(
     method: str, url: str, where: str, private: bool, seconds: float, headers: Mapping[str, str], data: bytes | None
 ) -> AsyncIterator[Any]:
     """The answer to a request, while it is read."""
@@ -80,7 +80,7 @@ async def _asked(
 
     def open_socket(address: Any) -> socket.socket:
         family, kind, protocol, _, (peer, *_) = address
-        if not private and not public_address(str(peer)):
+        if not private and not is_public_address(str(peer)):
             refused.append(str(peer))
             raise PermissionError(f"{peer} is not a public address")
         return socket.socket(family, kind, protocol)
@@ -105,12 +105,12 @@ async def _asked(
         if refused:
             raise ToolError(f"{where} is at {refused[0]}, which is not a public address; use a public one") from None
         if isinstance(error, aiohttp.ClientConnectorError):
-            raise ToolError(f"{where} cannot be reached: {_line(error)}; check that it is running") from None
-        why = _line(error) or type(error).__name__
+            raise ToolError(f"{where} cannot be reached: {_shorten(error)}; check that it is running") from None
+        why = _shorten(error) or type(error).__name__
         raise unsure(f"the request to {where} broke off: {why}{said}") from None
 
 
-def public_address(ip: str) -> bool:
+def is_public_address(ip: str) -> bool:
     """Whether an IP address belongs to the public internet, and hides no other address inside."""
     try:
         address = ip_address(ip)
@@ -121,7 +121,7 @@ def public_address(ip: str) -> bool:
     return address.is_global and address in GLOBAL_UNICAST and address.sixtofour is None
 
 
-def _origin(url: str) -> str:
+def _format_origin(url: str) -> str:
     """What an error says about a URL: never its path, its query or its password."""
     try:
         parts = urlsplit(url)
@@ -133,28 +133,28 @@ def _origin(url: str) -> str:
     return f"{parts.scheme}://{parts.hostname}{port}"
 
 
-def _encoded(body: Any) -> bytes:
+def _encode_body(body: Any) -> bytes:
     try:
-        return canonical(body)
+        return canonical_json(body)
     except (TypeError, ValueError, RecursionError) as error:
-        raise ToolError(f"the request cannot be sent, for its body is not JSON data: {_line(error)}") from None
+        raise ToolError(f"the request cannot be sent, for its body is not JSON data: {_shorten(error)}") from None
 
 
-async def _answer(response: Any, where: str, most_bytes: int) -> Any:
-    status, coding = response.status, _coding(response)
+async def _read_json_reply(response: Any, where: str, most_bytes: int) -> Any:
+    status, coding = response.status, _content_encoding(response)
     if 300 <= status < 400:
         raise ToolError(f"{where} answered with a redirect ({status}), which is not followed; use the final address")
     if status >= 400:
-        page = _plain(await response.content.read(4 * EXCERPT_CHARS), coding, 4 * EXCERPT_CHARS, where)
-        raise ToolError(f"{where} answered with status {status}: {_line(page.decode('utf-8', 'replace'))}")
-    raw, more = await _read(response, most_bytes)
-    raw = raw if more else _plain(raw, coding, most_bytes, where)
+        page = _decompress(await response.content.read(4 * EXCERPT_CHARS), coding, 4 * EXCERPT_CHARS, where)
+        raise ToolError(f"{where} answered with status {status}: {_shorten(page.decode('utf-8', 'replace'))}")
+    raw, more = await _read_body(response, most_bytes)
+    raw = raw if more else _decompress(raw, coding, most_bytes, where)
     if len(raw) > most_bytes:
         raise ToolError(f"{where} answered with more than {most_bytes:,} bytes; ask it for less")
-    return _decoded(raw, where)
+    return _parse_json(raw, where)
 
 
-async def _read(response: Any, most_bytes: int) -> tuple[bytearray, bool]:
+async def _read_body(response: Any, most_bytes: int) -> tuple[bytearray, bool]:
     """What is answered, to a few bytes more than the most that counts, and whether it is more than that."""
     raw = bytearray()
     async for chunk in response.content.iter_chunked(65_536):
@@ -164,32 +164,34 @@ async def _read(response: Any, most_bytes: int) -> tuple[bytearray, bool]:
     return raw, False
 
 
-def _coding(response: Any) -> str:
+def _content_encoding(response: Any) -> str:
     return str(response.headers.get("Content-Encoding", "identity")).strip().lower()
 
 
-def _plain(raw: bytearray | bytes, coding: str, most_bytes: int, where: str) -> bytearray:
+def _decompress(raw: bytearray | bytes, coding: str, most_bytes: int, where: str) -> bytearray:
     """Undo a compression nobody asked for, but never past one byte too many."""
     if coding == "identity":
         return bytearray(raw)
     if coding not in ("gzip", "deflate"):
-        raise ToolError(f"{where} answered compressed as {_line(coding)}, which is not understood; answer uncompressed")
+        raise ToolError(
+            f"{where} answered compressed as {_shorten(coding)}, which is not understood; answer uncompressed"
+        )
     try:
         return bytearray(zlib.decompressobj(wbits=32 + zlib.MAX_WBITS).decompress(raw, most_bytes + 1))
     except zlib.error:
         raise ToolError(f"{where} answered with broken compression; answer uncompressed") from None
 
 
-def _decoded(raw: bytearray, where: str) -> Any:
+def _parse_json(raw: bytearray, where: str) -> Any:
     try:
         value = from_json(raw, allow_inf_nan=False)
         freeze(value)  # for its check of the depth
     except ValueError as error:
-        raise ToolError(f"{where} did not answer with JSON: {_line(error)}") from None
+        raise ToolError(f"{where} did not answer with JSON: {_shorten(error)}") from None
     return value
 
 
-def _line(text: object) -> str:
+def _shorten(text: object) -> str:
     """A short text on one line."""
     line = " ".join(str(text).split())
     return line if len(line) <= EXCERPT_CHARS else f"{line[:EXCERPT_CHARS]}…"

@@ -22,13 +22,13 @@ _IGNORED = frozenset(("Cc", "Cf", "Cn", "Co", "Mn", "Me", "Zs", "Zl", "Zp", "Pc"
 _FILLERS = frozenset("\u115f\u1160\u3164\uffa0\u2800")  # letters and signs that are blank
 
 
-def fenced(tag: str, text: str, **attributes: str) -> str:
+def fence_text(tag: str, text: str, **attributes: str) -> str:
     """The text between an opening and a closing tag, which are the only such tags in it."""
-    given = "".join(f' {name}="{_quoted(value)}"' for name, value in attributes.items())
-    return f"<{tag}{given}>\n{defused(tag, text)}\n</{tag}>"
+    given = "".join(f' {name}="{_escape_attribute(value)}"' for name, value in attributes.items())
+    return f"<{tag}{given}>\n{defuse_tags(tag, text)}\n</{tag}>"
 
 
-def defused(tag: str, text: str) -> str:
+def defuse_tags(tag: str, text: str) -> str:
     """The text with `&lt;` in the place of what opens a tag of that name, however it is spelled."""
     opens = re.compile(rf"<[/\\]*(?={re.escape(tag.translate(_SKELETON))})")
     if not opens.search(text.translate(_SKELETON)):
@@ -42,15 +42,15 @@ def defused(tag: str, text: str) -> str:
     return "".join([*pieces, text[end:]])
 
 
-def one_line(text: str, most: int) -> str:
+def to_one_line(text: str, most: int) -> str:
     """The text on one line, cut where it is too long, without characters that steer how it is shown."""
     seen = "".join(" " if unicodedata.category(character)[0] in "CZ" else character for character in text[: most * 4])
     line = " ".join(seen.split())
     return line if len(line) <= most and len(text) <= most * 4 else f"{line[: most - 1]}…"
 
 
-def _quoted(value: str) -> str:
-    return one_line(value, 500).replace("&", "&amp;").replace('"', "&quot;").replace("<", "&lt;")
+def _escape_attribute(value: str) -> str:
+    return to_one_line(value, 500).replace("&", "&amp;").replace('"', "&quot;").replace("<", "&lt;")
 
 
 class _Skeleton(dict[int, str]):

@@ -19,7 +19,7 @@ logger = logging.getLogger(__name__)
 _leftover: set[asyncio.Future[Any]] = set()  # cancelled and still running: the loop itself would forget them
 
 
-class Turns:
+class ToolUseOrder:
     """The tool uses of one step, by number.
 
     All pass the gate before any waits for an answer, so that one question does not hide another.
@@ -34,13 +34,13 @@ class Turns:
         self._all = asyncio.Event()
         self._ended = [asyncio.Event() for _ in alone] if any(alone) else []
 
-    def passed(self, number: int) -> None:
+    def mark_gated(self, number: int) -> None:
         self._passed.add(number)
         if len(self._passed) == len(self._alone):
             self._all.set()
 
-    def ended(self, number: int) -> None:
-        self.passed(number)
+    def mark_finished(self, number: int) -> None:
+        self.mark_gated(number)
         if self._ended:
             self._ended[number].set()
 
@@ -55,7 +55,7 @@ class Turns:
                 await self._ended[other].wait()
 
 
-async def side_by_side(works: Sequence[Coroutine[Any, Any, None]], names: Sequence[str]) -> list[BaseException]:
+async def run_all(works: Sequence[Coroutine[Any, Any, None]], names: Sequence[str]) -> list[BaseException]:
     """Do all of it, whatever goes wrong with some; return what went wrong, in order.
 
     When the caller is cancelled, so is all of the work. Work that ignores it is abandoned, and named.
@@ -107,7 +107,7 @@ def run_detached(work: Coroutine[Any, Any, T]) -> Generator[Any, Any, T]:
             step, given = work.throw, error
 
 
-class closing(Generic[T]):
+class closing_stream(Generic[T]):
     """Close a stream at once when it is no longer read, if it can be closed."""
 
     __slots__ = ("_stream",)
@@ -127,8 +127,10 @@ async def run_with_timeout(seconds: float, work: Awaitable[T], name: str) -> T:
     """Wait for work, but no longer than that; work that goes on all the same is abandoned."""
     loop = asyncio.get_running_loop()
     answer: asyncio.Future[tuple[T | None, BaseException | None]] = loop.create_future()
-    task = _started(_report(work, answer), name)
-    timer = loop.call_later(seconds, _put, answer, (None, TimeoutError(f"{name} did not finish within {seconds:g} s")))
+    task = _start_task(_set_outcome(work, answer), name)
+    timer = loop.call_later(
+        seconds, _set_result, answer, (None, TimeoutError(f"{name} did not finish within {seconds:g} s"))
+    )
     try:
         result, error = answer.result() if answer.done() else await answer
     except asyncio.CancelledError:
@@ -143,20 +145,20 @@ async def run_with_timeout(seconds: float, work: Awaitable[T], name: str) -> T:
     raise error
 
 
-async def _report(work: Awaitable[T], answer: asyncio.Future[tuple[T | None, BaseException | None]]) -> None:
+async def _set_outcome(work: Awaitable[T], answer: asyncio.Future[tuple[T | None, BaseException | None]]) -> None:
     """Tell the one who waits what work came to, in the same turn of the loop; if nobody waits, nobody is told."""
     try:
-        _put(answer, (await work, None))
+        _set_result(answer, (await work, None))
     except BaseException as error:
-        _put(answer, (None, error))
+        _set_result(answer, (None, error))
 
 
-def _put(answer: asyncio.Future[T], value: T) -> None:
+def _set_result(answer: asyncio.Future[T], value: T) -> None:
     if not answer.done():
         answer.set_result(value)
 
 
-def _started(work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
+def _start_task(work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
     """A task of its own; where Python can, it begins at once, so that what never waits costs no turn of the loop."""
     if sys.version_info >= (3, 12):
         return asyncio.Task(work, loop=asyncio.get_running_loop(), name=name, eager_start=True)
@@ -168,7 +170,7 @@ async def cancel_and_wait(tasks: Sequence[asyncio.Future[Any]]) -> None:
     grace = constants.CANCEL_GRACE_SECONDS
     for task in tasks:
         _leftover.add(task)
-        task.add_done_callback(_forget)
+        task.add_done_callback(_drop_task)
         task.cancel()
     if tasks:
         await asyncio.wait(tasks, timeout=grace)
@@ -178,6 +180,6 @@ async def cancel_and_wait(tasks: Sequence[asyncio.Future[Any]]) -> None:
             logger.warning("%s was cancelled and did not end within %g s; it is abandoned", name, grace)
 
 
-def _forget(task: asyncio.Future[Any]) -> None:
+def _drop_task(task: asyncio.Future[Any]) -> None:
     _leftover.discard(task)
     task.cancelled() or task.exception()  # so that nobody is told of an error nobody can mend

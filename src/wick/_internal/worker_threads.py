@@ -34,10 +34,10 @@ class _Work:
     context: Context
     loop: asyncio.AbstractEventLoop
     answer: asyncio.Future[tuple[Any, BaseException | None]]
-    abandoned: bool = False
+    is_abandoned: bool = False
 
-    def outcome(self) -> tuple[Any, BaseException | None]:
-        if self.abandoned:  # nobody waits any more, and nothing has begun
+    def run(self) -> tuple[Any, BaseException | None]:
+        if self.is_abandoned:  # nobody waits any more, and nothing has begun
             return None, None
         current_thread().name = f"wick {self.name}"
         try:
@@ -55,20 +55,20 @@ _idle: deque[_Inbox] = deque()  # its append, pop and remove are atomic: no lock
 _running: set[_Work] = set()
 
 
-async def in_thread(fn: Callable[[], T], name: str) -> T:
+async def run_in_thread(fn: Callable[[], T], name: str) -> T:
     """Run a function in a thread and wait for its result; if the waiting is cancelled, the thread is abandoned."""
     loop = asyncio.get_running_loop()
     work = _Work(fn, name, copy_context(), loop, loop.create_future())
     _running.add(work)
     try:
-        _hand_over(work)
+        _dispatch(work)
     except BaseException:
         _running.discard(work)
         raise
     try:
         value, error = await work.answer
     except asyncio.CancelledError:
-        work.abandoned = True
+        work.is_abandoned = True
         raise
     if error is None:
         return value  # type: ignore[no-any-return]
@@ -78,21 +78,21 @@ async def in_thread(fn: Callable[[], T], name: str) -> T:
         del work.answer, work, error
 
 
-def abandoned() -> list[str]:
+def list_abandoned() -> list[str]:
     """The names of threads still at work that nobody waits for."""
-    return sorted(work.name for work in _running.copy() if work.abandoned)
+    return sorted(work.name for work in _running.copy() if work.is_abandoned)
 
 
-def _hand_over(work: _Work) -> None:
+def _dispatch(work: _Work) -> None:
     try:
         _idle.pop().put(work)
     except IndexError:
         inbox: _Inbox = SimpleQueue()
         inbox.put(work)
-        detach_thread(Thread(target=_serve, args=(inbox,), name="wick", daemon=True)).start()
+        detach_thread(Thread(target=_serve_inbox, args=(inbox,), name="wick", daemon=True)).start()
 
 
-def _serve(inbox: _Inbox) -> None:
+def _serve_inbox(inbox: _Inbox) -> None:
     while True:
         try:
             work = inbox.get(timeout=IDLE_SECONDS)
@@ -101,7 +101,7 @@ def _serve(inbox: _Inbox) -> None:
                 _idle.remove(inbox)
                 return
             continue
-        outcome = work.outcome()
+        outcome = work.run()
         _running.discard(work)
         current_thread().name = "wick"
         _idle.append(inbox)  # before the answer, so that whoever gets it can use this thread again
@@ -110,11 +110,11 @@ def _serve(inbox: _Inbox) -> None:
         del work, outcome  # an idle thread keeps nothing alive
 
 
-def _forget() -> None:
+def _reset_after_fork() -> None:
     """After a fork the threads are gone, and only their inboxes are left."""
     _idle.clear()
     _running.clear()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget)
+    os.register_at_fork(after_in_child=_reset_after_fork)

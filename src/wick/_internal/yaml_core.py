@@ -23,7 +23,7 @@ _OCTAL = re.compile(r"[-+]?0[0-9]+")
 _SWITCHES = frozenset(("yes", "no", "on", "off"))
 
 
-def ambiguity(text: str) -> str:
+def find_ambiguity(text: str) -> str:
     """Return what is ambiguous about a plain scalar that the versions of YAML read differently, and a remedy."""
     if text.lower() in _SWITCHES:
         return f"{text} is a switch in one version of YAML and a text in another; write true or false, or quote it"
@@ -33,7 +33,7 @@ def ambiguity(text: str) -> str:
 
 
 @cache
-def loader() -> Any:
+def get_loader() -> Any:
     """Return the loader class, in C where PyYAML has that."""
     import yaml
 
@@ -53,11 +53,11 @@ def loader() -> Any:
 
     for tag, form, first in _FORMS:
         Loader.add_implicit_resolver(tag, form, ["" if sign == "\0" else sign for sign in first])
-    Loader.add_constructor(INT, lambda made, node: _integer(made.construct_scalar(node)))
+    Loader.add_constructor(INT, lambda made, node: _parse_int(made.construct_scalar(node)))
     Loader.add_constructor(FLOAT, lambda made, node: float(made.construct_scalar(node)))
     Loader.add_constructor(BOOL, lambda made, node: made.construct_scalar(node).lower() == "true")
     return Loader
 
 
-def _integer(text: str) -> int:
+def _parse_int(text: str) -> int:
     return int(text, 0) if text[:2] in ("0o", "0x") else int(text)

@@ -27,7 +27,7 @@ def unpack(data: bytes) -> dict[str, bytes]:
     _check_directory(data)
     try:
         with ZipFile(BytesIO(data)) as archive:
-            return _unpacked(archive)
+            return _unpack_entries(archive)
     except (BadZipFile, zlib.error, EOFError, OSError, ValueError, NotImplementedError, RuntimeError) as error:
         raise ConfigError(f"the archive cannot be unpacked: {error}") from None
 
@@ -44,25 +44,25 @@ def _check_directory(data: bytes) -> None:
         raise ConfigError(f"the archive has too many entries; the most is {ARCHIVE_ENTRIES:,}")
 
 
-def _unpacked(archive: ZipFile) -> dict[str, bytes]:
+def _unpack_entries(archive: ZipFile) -> dict[str, bytes]:
     entries = archive.infolist()
     if len(entries) > ARCHIVE_ENTRIES:
         raise ConfigError(f"the archive has {len(entries):,} entries; the most is {ARCHIVE_ENTRIES:,}")
     files: dict[str, bytes] = {}
     seen, room = set[str](), ARCHIVE_UNPACKED_BYTES
     for entry in entries:
-        name = _checked(entry)
+        name = _check_entry(entry)
         if entry.is_dir() or name.startswith(_NOISE) or name.endswith(_NOISE):
             continue
         if name.casefold() in seen:
             raise ConfigError(f"the archive has {name!r} twice")
         seen.add(name.casefold())
-        files[name] = _content(archive, entry, room)
+        files[name] = _read_entry(archive, entry, room)
         room -= len(files[name])
     return files
 
 
-def _checked(entry: ZipInfo) -> str:
+def _check_entry(entry: ZipInfo) -> str:
     """The name of an entry, if it is one that stays where it belongs."""
     name, kind = entry.orig_filename, stat.S_IFMT(entry.external_attr >> 16)
     parts = name.removesuffix("/").split("/")
@@ -78,7 +78,7 @@ def _checked(entry: ZipInfo) -> str:
     return name
 
 
-def _content(archive: ZipFile, entry: ZipInfo, room: int) -> bytes:
+def _read_entry(archive: ZipFile, entry: ZipInfo, room: int) -> bytes:
     """What is in an entry. No more is read than it says it has, so one that lies is found out by its checksum."""
     if entry.file_size > room:
         raise ConfigError(f"the archive would have more than {ARCHIVE_UNPACKED_BYTES:,} bytes when it is unpacked")

@@ -6,8 +6,8 @@ import json
 from typing import Any
 
 from wick.errors import BackendError
-from wick.wickd.grep_jobs import grep
-from wick.wickd.requests import decoded
+from wick.wickd.grep_jobs import run_grep
+from wick.wickd.requests import decode_base64
 from wick.workspace.protected import PROTECTED
 from wick.workspace.results import Json
 from wick.workspace.workspace import Workspace
@@ -39,41 +39,41 @@ _NEEDED = ("path", "old", "new", "pattern", "source", "target")
 _OPTIONAL = {(op, "path") for op in ("ls", "glob", "grep", "walk")}
 
 
-def takes_long(call: Json) -> bool:
+def is_long_running(call: Json) -> bool:
     """Whether it is done in a process of its own, which can be ended."""
     return call["op"] in ("glob", "grep", "walk") or bool(call["args"].get("recursive"))
 
 
-def perform(call: Json) -> bytes:
+def perform_call(call: Json) -> bytes:
     """In that process: the answer as it goes over the wire."""
-    return json.dumps(answer(call), separators=(",", ":")).encode()
+    return json.dumps(handle_call(call), separators=(",", ":")).encode()
 
 
-def answer(call: Json) -> Json:
+def handle_call(call: Json) -> Json:
     """`result`, or `error` and `code`."""
     try:
-        return {"result": _done(call) or {}}
+        return {"result": _execute_call(call) or {}}
     except BackendError as error:
         return {"error": str(error), "code": error.code}
     except OSError as error:
         return {"error": f"{call['op']} failed: {error.strerror or error}", "code": "failed"}
 
 
-def _done(call: Json) -> Any:
-    op, args = call["op"], _checked(call["op"], call["args"])
+def _execute_call(call: Json) -> Any:
+    op, args = call["op"], _check_args(call["op"], call["args"])
     protect = PROTECTED if call["protect"] is None else call["protect"]
     workspace = Workspace(call["root"], protect)
     try:
         if op == "walk":
-            return workspace.searched(**args)
+            return workspace.list_searchable(**args)
         if op == "grep":
-            return grep(workspace, **args)
+            return run_grep(workspace, **args)
         return getattr(workspace, op)(**args)
     finally:
         workspace.close()
 
 
-def _checked(op: str, args: Json) -> Json:
+def _check_args(op: str, args: Json) -> Json:
     kinds = OPERATIONS[op]
     for name, value in args.items():
         if name not in kinds:
@@ -84,7 +84,7 @@ def _checked(op: str, args: Json) -> Json:
     if missing:
         raise BackendError(f"{op} needs {' and '.join(missing)}", "invalid")
     if "content64" in args:
-        args = {**args, "content": decoded("content64", args["content64"])}
+        args = {**args, "content": decode_base64("content64", args["content64"])}
         del args["content64"]
     elif op == "write" and "content" not in args:
         raise BackendError("write needs content", "invalid")

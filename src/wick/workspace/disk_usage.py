@@ -39,13 +39,13 @@ def total_bytes(path: str) -> int:
     return found.f_blocks * found.f_frsize
 
 
-class Usage:
+class DiskUsage:
     """The bytes that a folder takes on its disk, counted step by step. No link is followed; a file counts once."""
 
     def __init__(self, path: str) -> None:
         self.bytes = 0
         self._linked: set[tuple[int, int]] = set()
-        self._walk = self._entries(path)
+        self._walk = self._walk_entries(path)
 
     def step(self, seconds: float) -> bool:
         """Go on counting for so long; return True when all is counted."""
@@ -55,7 +55,7 @@ class Usage:
                 return True
         return False
 
-    def _entries(self, path: str) -> Iterator[None]:
+    def _walk_entries(self, path: str) -> Iterator[None]:
         """Every entry, by descriptors: a folder may be exchanged for a link meanwhile."""
         todo = [os.fsencode(path)]
         while todo:
@@ -71,7 +71,7 @@ class Usage:
                 for name in map(os.fsencode, os.listdir(fd)):
                     with suppress(OSError):
                         found = os.stat(name, dir_fd=fd, follow_symlinks=False)
-                        self._count(found)
+                        self._count_entry(found)
                         if stat.S_ISDIR(found.st_mode):
                             todo.append(folder + b"/" + name)
                     yield
@@ -80,7 +80,7 @@ class Usage:
             finally:
                 os.close(fd)
 
-    def _count(self, found: os.stat_result) -> None:
+    def _count_entry(self, found: os.stat_result) -> None:
         if found.st_nlink > 1 and not stat.S_ISDIR(found.st_mode):
             if (found.st_dev, found.st_ino) in self._linked:
                 return

@@ -34,7 +34,7 @@ SENTENCES: dict[int, tuple[str, str]] = {
 }
 
 
-def explained(error: OSError, path: str, *, links: bool = True) -> BackendError:
+def to_backend_error(error: OSError, path: str, *, links: bool = True) -> BackendError:
     """Return what the system said about a path, as a sentence; without `links` ELOOP means that there is a link."""
     if error.errno == errno.ELOOP and not links:
         said = f"{path} leads over a link, which no permission rule decided about; give the path that it leads to"
@@ -44,7 +44,7 @@ def explained(error: OSError, path: str, *, links: bool = True) -> BackendError:
     return BackendError(sentence.replace("{path}", path), code)
 
 
-def checked(path: str) -> str:
+def check_path(path: str) -> str:
     """A path that can be one."""
     if not path or "\0" in path:
         raise BackendError("a path is a text that is not empty and has no NUL in it", "invalid")
@@ -64,13 +64,13 @@ def check_range(offset: int, limit: int | None) -> None:
         raise BackendError("offset and limit are numbers from 0 on", "invalid")
 
 
-def fail(code: int) -> NoReturn:
+def raise_os_error(code: int) -> NoReturn:
     """Fail as the system would."""
     raise OSError(code, os.strerror(code))
 
 
 def check_regular(found: os.stat_result, path: str) -> None:
     if stat.S_ISDIR(found.st_mode):
-        fail(errno.EISDIR)
+        raise_os_error(errno.EISDIR)
     if not stat.S_ISREG(found.st_mode):
         raise BackendError(f"{path} is not a regular file", "not_a_file")

@@ -11,7 +11,7 @@ from typing import Any, Dict, TypedDict
 Json = Dict[str, Any]
 
 
-class Listed(TypedDict):
+class FolderEntry(TypedDict):
     """One entry of a folder. `type` is `file`, `dir`, `link` or `other`."""
 
     name: str
@@ -23,11 +23,11 @@ class Listing(TypedDict):
     """What is in a folder, by name; `truncated` if there is more."""
 
     path: str
-    entries: list[Listed]
+    entries: list[FolderEntry]
     truncated: bool
 
 
-class Content(TypedDict):
+class ReadResult(TypedDict):
     """Bytes of a file: `content` is text, or base64 where `encoding` says so; `truncated` if the file goes on."""
 
     path: str
@@ -39,7 +39,7 @@ class Content(TypedDict):
     truncated: bool
 
 
-class Lines(TypedDict):
+class FileLines(TypedDict):
     """Lines of a text file, from `offset` (the first is 0); `truncated` if the file goes on."""
 
     path: str
@@ -49,36 +49,36 @@ class Lines(TypedDict):
     truncated: bool
 
 
-class Written(TypedDict):
+class WriteResult(TypedDict):
     path: str
     bytes_written: int
 
 
-class Edited(TypedDict):
+class EditResult(TypedDict):
     path: str
     replacements: int
     bytes_written: int
 
 
-class Found(TypedDict):
+class GlobResult(TypedDict):
     """The files that a pattern matches, by name."""
 
     files: list[str]
     truncated: bool
 
 
-class Match(TypedDict):
+class GrepMatch(TypedDict):
     file: str
     line: int
     text: str
 
 
-class Matches(TypedDict):
-    matches: list[Match]
+class GrepResult(TypedDict):
+    matches: list[GrepMatch]
     truncated: bool
 
 
-class Stat(TypedDict):
+class FileStat(TypedDict):
     """What a path is. `modified` is seconds since 1970."""
 
     path: str
@@ -88,7 +88,7 @@ class Stat(TypedDict):
     modified: float
 
 
-class Executed(TypedDict):
+class CommandResult(TypedDict):
     """How a command ended. `error` is a sentence where wick or a limit ended it; 124 is the time limit's exit code."""
 
     stdout: str
@@ -102,7 +102,7 @@ class Executed(TypedDict):
     moved: list[str]  # protected paths that appeared meanwhile and were moved aside
 
 
-class Job(TypedDict):
+class JobInfo(TypedDict):
     """A command that runs in the background."""
 
     id: str

@@ -36,7 +36,7 @@ _OPENAT2 = 437  # on every architecture that shares the table of new system call
 _NO_MAGICLINKS, _NO_SYMLINKS, _BENEATH = 0x02, 0x04, 0x08
 
 
-class _How(ctypes.Structure):
+class _OpenHow(ctypes.Structure):
     _fields_ = [("flags", ctypes.c_uint64), ("mode", ctypes.c_uint64), ("resolve", ctypes.c_uint64)]
 
 
@@ -45,7 +45,7 @@ libc = ctypes.CDLL(None, use_errno=True)
 
 def _openat2(folder: int, path: str, flags: int, links: bool) -> int:
     resolve = _BENEATH | _NO_MAGICLINKS | (0 if links else _NO_SYMLINKS)
-    how = _How(flags | os.O_CLOEXEC, 0, resolve)
+    how = _OpenHow(flags | os.O_CLOEXEC, 0, resolve)
     name = os.fsencode(path)
     for _ in range(MOST_TRIES):
         fd: int = libc.syscall(
@@ -63,7 +63,7 @@ def _openat2(folder: int, path: str, flags: int, links: bool) -> int:
     raise OSError(code, os.strerror(code), path)
 
 
-def kernel_resolves(folder: int) -> bool:
+def supports_openat2(folder: int) -> bool:
     """Whether the kernel resolves paths beneath a folder here: it knows how, and no filter forbids it."""
     if not sys.platform.startswith("linux"):
         return False
@@ -74,21 +74,21 @@ def kernel_resolves(folder: int) -> bool:
     return True
 
 
-class Beneath:
+class RootedFolder:
     """A folder held open. `by_hand` walks paths name by name even if the kernel could resolve them."""
 
     def __init__(self, path: str, *, by_hand: bool = False) -> None:
         self.path = os.path.realpath(path)
         self._paths = {self.path, os.path.abspath(path)}
         self.fd = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY)
-        self._by_hand = by_hand or not kernel_resolves(self.fd)
+        self._by_hand = by_hand or not supports_openat2(self.fd)
 
     def close(self) -> None:
         fd, self.fd = self.fd, -1
         if fd >= 0:
             os.close(fd)
 
-    def inside(self, path: str) -> str | None:
+    def relative_path(self, path: str) -> str | None:
         """A path as seen from the folder, or None for an absolute one that does not begin with the folder's own."""
         if not path.startswith("/"):
             return path
@@ -99,41 +99,41 @@ class Beneath:
         return None
 
     @contextmanager
-    def opened(self, path: str, flags: int, *, links: bool = True) -> Iterator[tuple[int, Names]]:
+    def open_path(self, path: str, flags: int, *, links: bool = True) -> Iterator[tuple[int, Names]]:
         """Open something that is there, and yield the names that lead to it. Without `links` a link is an ELOOP."""
-        fd, names = self._open(path, flags, links)
+        fd, names = self._open_and_name(path, flags, links)
         try:
             yield fd, names
         finally:
             os.close(fd)
 
     @contextmanager
-    def parent(self, path: str, *, links: bool = True) -> Iterator[tuple[int, Names, str]]:
+    def open_parent(self, path: str, *, links: bool = True) -> Iterator[tuple[int, Names, str]]:
         """The folder that holds what a path names, the names that lead to it, and the last name.
 
         The last name is not followed if it is a link. It is empty for the whole tree, which nothing holds.
         """
         parts = [part for part in path.split("/") if part not in ("", ".")]
         if parts and parts[-1] == "..":
-            parts = list(self.names(path, links=links))
+            parts = list(self.resolve_names(path, links=links))
         name = parts.pop() if parts else ""
-        with self.opened("/".join(parts) or ".", FOLDER, links=links) as (fd, names):
+        with self.open_path("/".join(parts) or ".", FOLDER, links=links) as (fd, names):
             yield fd, names, name
 
-    def names(self, path: str, *, links: bool = True) -> Names:
+    def resolve_names(self, path: str, *, links: bool = True) -> Names:
         """The names that really lead to a folder."""
-        with self.opened(path, FOLDER, links=links) as (_, names):
+        with self.open_path(path, FOLDER, links=links) as (_, names):
             return names
 
-    def folder(self, path: str, flags: int = os.O_RDONLY | os.O_DIRECTORY) -> int:
+    def open_folder(self, path: str, flags: int = os.O_RDONLY | os.O_DIRECTORY) -> int:
         """A descriptor of something that no link leads to; the caller closes it."""
         if self._by_hand:
-            return self._walk(path, flags | os.O_NOFOLLOW, links=False)[0]
+            return self._walk_path(path, flags | os.O_NOFOLLOW, links=False)[0]
         return _openat2(self.fd, path, flags | os.O_NOFOLLOW, False)
 
-    def _open(self, path: str, flags: int, links: bool) -> tuple[int, Names]:
+    def _open_and_name(self, path: str, flags: int, links: bool) -> tuple[int, Names]:
         if self._by_hand:
-            return self._walk(path, flags, links)
+            return self._walk_path(path, flags, links)
         try:
             fd = _openat2(self.fd, path, flags, links)
         except OSError as error:
@@ -141,14 +141,14 @@ class Beneath:
                 raise
             # An absolute link back into the folder, or it leads out by hand, too. And a kernel that begins a lookup
             # anew, as it does when others rename things, counts the links of both: half as many are too many then.
-            return self._walk(path, flags, links)
-        names = self._names(fd)
+            return self._walk_path(path, flags, links)
+        names = self._read_names(fd)
         if names is not None:
             return fd, names
         os.close(fd)
-        return self._walk(path, flags, links)
+        return self._walk_path(path, flags, links)
 
-    def _names(self, fd: int) -> Names | None:
+    def _read_names(self, fd: int) -> Names | None:
         """The names that lead to a descriptor, if the system tells."""
         try:
             home, path = os.readlink(f"/proc/self/fd/{self.fd}"), os.readlink(f"/proc/self/fd/{fd}")
@@ -161,51 +161,51 @@ class Beneath:
             return None
         return tuple(path[len(home) :].split("/"))
 
-    def _walk(self, path: str, flags: int, links: bool = True) -> tuple[int, Names]:
+    def _walk_path(self, path: str, flags: int, links: bool = True) -> tuple[int, Names]:
         if len(os.fsencode(path)) > PATH_BYTES:
             raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG), path)
-        step, followed = Step(self.fd), 0
+        step, followed = FolderCursor(self.fd), 0
         try:
-            todo = _parts(self._target(path, step))
+            todo = _split_reversed(self._resolve_start(path, step))
             while todo:
                 name = todo.pop()
                 if name == ".":
                     continue
                 if name == "..":
-                    step.up()
+                    step.leave()
                     continue
-                link = None if not todo and flags & os.O_NOFOLLOW else step.link(name)
+                link = None if not todo and flags & os.O_NOFOLLOW else step.read_link(name)
                 if link is not None:
                     followed += 1
                     if followed > MOST_LINKS or not links:
                         raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), path)
-                    todo += _parts(self._target(link, step))
+                    todo += _split_reversed(self._resolve_start(link, step))
                 elif todo:
-                    step.into(name)
+                    step.enter(name)
                 else:
                     return step.open(name, flags), (*step.names, name)
             return step.open(".", flags), tuple(step.names)
         finally:
             step.close()
 
-    def _target(self, path: str, step: Step) -> str:
+    def _resolve_start(self, path: str, step: FolderCursor) -> str:
         """A path or a link, from where the walk is then."""
-        inside = self.inside(path)
+        inside = self.relative_path(path)
         if inside is None:
             raise OSError(errno.EXDEV, os.strerror(errno.EXDEV), path)
         if path.startswith("/"):
-            step.home()
+            step.reset()
         return inside
 
 
-def _parts(path: str) -> list[str]:
+def _split_reversed(path: str) -> list[str]:
     """The names of a path, the first one last; a path that ends in a slash ends in the folder itself."""
     parts = path.split("/")
     last = parts[-1] or "."
     return [last, *(part for part in reversed(parts[:-1]) if part not in ("", "."))]
 
 
-class Step:
+class FolderCursor:
     """Where a walk is, one name after the other. It holds one folder, and knows those above it when it sees them."""
 
     def __init__(self, root: int) -> None:
@@ -217,7 +217,7 @@ class Step:
     def close(self) -> None:
         os.close(self.fd)
 
-    def link(self, name: str) -> str | None:
+    def read_link(self, name: str) -> str | None:
         """Where a name leads if it is a link."""
         try:
             return os.readlink(name, dir_fd=self.fd)
@@ -244,40 +244,40 @@ class Step:
         finally:
             os.close(fd)
 
-    def into(self, name: str) -> None:
+    def enter(self, name: str) -> None:
         fd = self.open(name, FOLDER)
-        self._above.append(identity(self.fd))
+        self._above.append(identify_folder(self.fd))
         self.names.append(name)
-        self._stand(fd)
+        self._move_to(fd)
 
-    def up(self) -> str:
+    def leave(self) -> str:
         """Back to the folder above; the name of the one that was left."""
         if not self.names:
             raise OSError(errno.EXDEV, os.strerror(errno.EXDEV), "..")
         fd = self.open("..", FOLDER)
-        if identity(fd) != self._above[-1]:  # moved elsewhere meanwhile
+        if identify_folder(fd) != self._above[-1]:  # moved elsewhere meanwhile
             os.close(fd)
             raise OSError(errno.ENOENT, os.strerror(errno.ENOENT), "..")
         self._above.pop()
-        self._stand(fd)
+        self._move_to(fd)
         return self.names.pop()
 
-    def home(self) -> None:
+    def reset(self) -> None:
         self._above, self.names = [], []
-        self._stand(os.dup(self._root))
+        self._move_to(os.dup(self._root))
 
-    def _stand(self, fd: int) -> None:
+    def _move_to(self, fd: int) -> None:
         os.close(self.fd)
         self.fd = fd
 
 
-def identity(fd: int) -> tuple[int, int]:
+def identify_folder(fd: int) -> tuple[int, int]:
     """What tells a folder from every other one."""
     found = os.fstat(fd)
     return found.st_dev, found.st_ino
 
 
-def kind(mode: int) -> str:
+def file_type(mode: int) -> str:
     """What something is, in a word: `file`, `dir`, `link` or `other`."""
     if stat.S_ISREG(mode):
         return "file"

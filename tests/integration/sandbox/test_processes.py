@@ -20,11 +20,11 @@ from wick.workspace.processes import (
     DEFAULT_PATH,
     LIMITS,
     clean_environment,
-    data_file,
-    descendants,
-    ended_by,
+    create_data_file,
+    describe_exit,
     find_program,
     landlock_version,
+    list_descendants,
 )
 from wickds import environment, eventually, marked
 
@@ -55,19 +55,19 @@ def tree() -> Iterator[tuple[int, str]]:
 
 def test_descendants_are_found_however_deep() -> None:
     with tree() as (root, mark):
-        assert {root, *descendants(root)} == set(marked(mark))
+        assert {root, *list_descendants(root)} == set(marked(mark))
 
 
 def test_descendants_are_found_without_the_kernels_lists(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(processes, "_lists_children", lambda: False)
     with tree() as (root, mark):
-        assert {root, *descendants(root)} == set(marked(mark))
-        assert set(descendants(0x7FFFFFFF, group=root)) <= set(marked(mark))
-        assert root in descendants(0x7FFFFFFF, group=root)
+        assert {root, *list_descendants(root)} == set(marked(mark))
+        assert set(list_descendants(0x7FFFFFFF, group=root)) <= set(marked(mark))
+        assert root in list_descendants(0x7FFFFFFF, group=root)
 
 
 def test_a_process_that_is_not_there_has_none() -> None:
-    assert descendants(0x7FFFFFFF) == []
+    assert list_descendants(0x7FFFFFFF) == []
 
 
 def run(code: str) -> subprocess.CompletedProcess[str]:
@@ -154,18 +154,18 @@ def test_a_program_is_found_by_the_commands_own_path(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("size", [0, 1, 5_000_000])
 def test_data_can_be_read_from_a_descriptor_once(size: int) -> None:
-    descriptor = data_file(b"x" * size)
+    descriptor = create_data_file(b"x" * size)
     assert not os.get_inheritable(descriptor)
     with open(descriptor, "rb") as file:
         assert file.read() == b"x" * size
 
 
 def test_how_a_command_ended() -> None:
-    assert ended_by(0) == (0, "")
-    assert ended_by(3 << 8) == (3, "")
-    assert ended_by(signal.SIGKILL) == (137, "the command was ended by SIGKILL")
-    assert "processor time" in ended_by(signal.SIGXCPU)[1]
-    assert ended_by(40) == (168, "the command was ended by signal 40")
+    assert describe_exit(0) == (0, "")
+    assert describe_exit(3 << 8) == (3, "")
+    assert describe_exit(signal.SIGKILL) == (137, "the command was ended by SIGKILL")
+    assert "processor time" in describe_exit(signal.SIGXCPU)[1]
+    assert describe_exit(40) == (168, "the command was ended by signal 40")
 
 
 def test_the_kernel_says_whether_it_has_landlock() -> None:
