@@ -1,11 +1,10 @@
-"""The JSON form of typed arguments: what guards read, approvals are bound to and the log records.
+"""The JSON form of typed arguments, which guards read, approvals bind to and the log records.
 
     json_form(value)             the JSON data that a validated value consists of
     is_stable(schema, refs)      True if validating a value's JSON form gives the same value again
 
-The form is read from the value itself. Serializers that a type brings along are not asked: one that masks, shortens or
-rewrites would show a guard something other than what the tool is called with. A value whose content cannot be read is
-refused.
+The form is read from the value itself. Custom serializers are not called: one that masks, shortens or rewrites
+would show a guard other data than the tool receives. A value with unreadable content raises TypeError.
 """
 
 from __future__ import annotations
@@ -59,7 +58,7 @@ def _convert_other(value: Any, depth: int) -> Any:
         return int.__index__(value)
     if isinstance(value, float):
         return float.__float__(value)
-    if isinstance(value, _SECRETS):  # guards decide about what is sent, so they see it
+    if isinstance(value, _SECRETS):  # guards must see the value that the tool receives
         return to_json_form(value.get_secret_value(), depth - 1)
     if isinstance(value, bytes | bytearray):
         return _convert_bytes(bytes(value))
@@ -117,7 +116,7 @@ def _convert_model(value: BaseModel, depth: int) -> Any:
 
 
 def _convert_attributes(value: Any, depth: int) -> dict[str, Any]:
-    """Return the attributes of an object of a Python class; what else it is made of cannot be read."""
+    """Return the attributes and slots of an object; raise TypeError if it has none."""
     kind = type(value)
     names = dict.fromkeys(name for base in kind.__mro__ for name in _list_slots(base) if hasattr(value, name))
     state = {**{name: getattr(value, name) for name in names}, **getattr(value, "__dict__", {})}

@@ -1,8 +1,8 @@
-"""The YAML at the top of a Markdown file, between two lines of `---`.
+"""Parser for YAML front matter: the block between two lines of `---` at the top of a Markdown file.
 
     data, body = split(text)
 
-It is somebody's file: what is read of it is bounded, refers to nothing, and becomes plain JSON data.
+The file is untrusted input. Size and depth are bounded, anchors are refused, and the result is plain JSON data.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _ENDS = ("---", "...")
 
 
 def split(text: str) -> tuple[dict[str, Any], str]:
-    """The front matter as JSON data, and what follows it. A ConfigError says what is wrong with it."""
+    """Return the front matter as JSON data, and the body; raise ConfigError if the front matter is invalid."""
     lines = text.removeprefix("\ufeff").splitlines(keepends=True)
     if not lines or lines[0].rstrip() != "---":
         raise ConfigError("it does not begin with a line of three dashes, so it has no front matter")
@@ -35,7 +35,7 @@ def split(text: str) -> tuple[dict[str, Any], str]:
 
 
 def read(text: str) -> dict[str, Any]:
-    """A YAML mapping as JSON data; without anchors, aliases, tags of programs, or depths without end."""
+    """Parse a YAML mapping to JSON data. Anchors, aliases, object tags and deep nesting are refused."""
     import yaml
 
     try:
@@ -51,19 +51,19 @@ def read(text: str) -> dict[str, Any]:
 
 
 def _check_events(events: Any) -> None:
-    """Refuse what could make much of little; before anything is built."""
+    """Refuse aliases and deep nesting before any object is built, to prevent expansion attacks."""
     depth = 0
     for event in events:
         kind = type(event).__name__
         if kind == "AliasEvent" or getattr(event, "anchor", None) is not None:
-            raise ConfigError("its front matter has anchors (&) or aliases (*); write out what is meant, or quote it")
+            raise ConfigError("its front matter has anchors (&) or aliases (*); write out the value, or quote it")
         depth += kind.endswith("StartEvent") - kind.endswith("EndEvent")
         if depth > FRONT_MATTER_DEPTH:
             raise ConfigError(f"its front matter is nested more than {FRONT_MATTER_DEPTH} levels deep")
 
 
 def _to_json(value: Any) -> Any:
-    """As JSON has it; a number that JSON does not know becomes a text."""
+    """Convert a YAML value to JSON data. Values without a JSON form, such as NaN, become strings."""
     if isinstance(value, Mapping):
         return {str(key): _to_json(item) for key, item in value.items()}
     if isinstance(value, (list, tuple, set)):
@@ -74,7 +74,7 @@ def _to_json(value: Any) -> Any:
 
 
 def _describe_error(error: Exception) -> str:
-    """What is wrong and on which line, without a picture of it."""
+    """Return the problem and line of a YAML error, without the source excerpt."""
     mark, problem = getattr(error, "problem_mark", None), getattr(error, "problem", None) or str(error)
     where = "" if mark is None else f" in line {mark.line + 2}"
     return f"{' '.join(str(problem).split())}{where}"

@@ -1,4 +1,4 @@
-"""JSON data that cannot change: what is sealed, logged or hashed is frozen first.
+"""Immutable JSON data, for values that are sealed, logged or hashed.
 
 freeze(value)     a read-only deep copy: dicts and lists stay dicts and lists, but refuse to change
 thaw(value)       a plain deep copy that can be changed again
@@ -23,7 +23,7 @@ def _raise_not_json(value: object) -> NoReturn:
 
 
 def _build_encoder() -> Callable[[Any, int], Iterable[str]]:
-    """What JSONEncoder.encode makes anew for every value, made once: sorted keys, no spaces, ASCII, no NaN."""
+    """Build the encoder once; JSONEncoder.encode would build it per value. Sorted keys, no spaces, ASCII, no NaN."""
     make = getattr(json.encoder, "c_make_encoder", None)
     if make is None:
         plain = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False, check_circular=False)
@@ -67,14 +67,14 @@ class FrozenList(list[Any]):
 
 
 def freeze(value: Any, depth: int = JSON_DEPTH) -> Any:
-    """A read-only deep copy of JSON data; a TypeError or ValueError says what is not JSON."""
+    """Return a read-only deep copy of JSON data; raise TypeError or ValueError for anything else."""
     if type(value) is str and value.isascii():  # most of it
         return value
     if isinstance(value, str):
         return _check_utf8(value)
     if value is None or value is True or value is False:
         return value
-    if isinstance(value, int):  # an instance of a subclass may look other than it is
+    if isinstance(value, int):  # a subclass may override how its value appears
         return value if type(value) is int else int.__index__(value)
     if isinstance(value, float):
         return _check_finite(value if type(value) is float else float.__float__(value))
@@ -82,7 +82,7 @@ def freeze(value: Any, depth: int = JSON_DEPTH) -> Any:
         return value
     if depth == 0:
         raise ValueError(f"the data is nested more than {JSON_DEPTH} levels deep")
-    if isinstance(value, dict):  # what is plain is not worth a call of its own
+    if isinstance(value, dict):  # avoid a call per plain string
         return FrozenDict({
             key if type(key) is str and key.isascii() else _check_key(key):
             item if type(item) is str and item.isascii() else freeze(item, depth - 1)
@@ -102,7 +102,7 @@ def _check_key(key: object) -> str:
 
 
 def _check_utf8(text: str) -> str:
-    # Half a surrogate pair has no bytes, and two halves would be spelled like the character they are not.
+    # A lone surrogate has no UTF-8 form, and two of them would encode like a different character.
     text = text if type(text) is str else str.__str__(text)
     try:
         text.isascii() or text.encode()
@@ -118,7 +118,7 @@ def _check_finite(number: float) -> float:
 
 
 def thaw(value: Any) -> Any:
-    """A plain deep copy of JSON data, free to change."""
+    """Return a mutable deep copy of JSON data."""
     if isinstance(value, dict):
         return {key: thaw(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
@@ -127,7 +127,7 @@ def thaw(value: Any) -> Any:
 
 
 def canonical_json(value: Any) -> bytes:
-    """The one spelling of a JSON value: sorted keys, no spaces, ASCII, no NaN."""
+    """Encode a JSON value canonically: sorted keys, no spaces, ASCII, no NaN."""
     return "".join(_encode_pieces(value, 0)).encode("ascii")
 
 

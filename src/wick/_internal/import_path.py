@@ -1,11 +1,11 @@
-"""Editable installs that the command `wick` set aside at its start, and the search for modules among them.
+"""Editable installs that the `wick` command removed from the import path at startup, and module search in them.
 
-    aside.entries                    folders that are not imported from, unless a config names a module there
-    find_spec("mine", folder)        where a top-level module lies, also among these
-    load_module(lambda: import_module("mine.hooks"))      put the entry that leads to it back, and import it
-    startup_names()                  modules that Python would import from such a folder before it is set aside
+    aside.entries                    folders excluded from imports, unless a config names a module there
+    find_spec("mine", folder)        the spec of a top-level module, also in excluded folders
+    load_module(lambda: import_module("mine.hooks"))      restore the entry that provides it, and import it
+    startup_names()                  modules that Python could import from such a folder before its exclusion
 
-A process that was not started by `wick_launcher` sets nothing aside.
+A process that was not started by `wick_launcher` excludes nothing.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ _IMPORTED = re.compile(r"\b(?:import|from)\s+(\w+)|__import__\(\s*['\"](\w+)")
 
 
 class ExcludedEntries:
-    """Entries of sys.path and finders of sys.meta_path that are not used."""
+    """Entries removed from sys.path and finders removed from sys.meta_path."""
 
     def __init__(self) -> None:
         self.entries: list[str] = []
         self.finders: list[Any] = []
         self.imports: list[str] = []  # the lines of `.pth` files that are run when Python starts
-        self.workspaces: set[str] = set()  # nothing in them is put back
+        self.workspaces: set[str] = set()  # entries inside them are never restored
 
     def add(self, entries: Iterable[str], finders: Iterable[object], imports: Iterable[str]) -> None:
         self.entries += entries
@@ -43,7 +43,7 @@ class ExcludedEntries:
 
     @property
     def folders(self) -> list[str]:
-        """The entries that are paths; others are names that a path hook knows."""
+        """Return the entries that are file system paths; others are names for path hooks."""
         return [entry for entry in self.entries if os.path.isabs(entry)]
 
 
@@ -51,7 +51,7 @@ excluded = ExcludedEntries()
 
 
 def find_spec(name: str, folder: str | os.PathLike[str]) -> ModuleSpec | None:
-    """Return the spec of a top-level module: on the path, among what is set aside, or else in a folder."""
+    """Return the spec of a top-level module: from sys.path, the excluded entries, or a folder."""
     searches: list[Callable[[], ModuleSpec | None]] = [
         lambda: PathFinder.find_spec(name),
         *(lambda finder=finder: finder.find_spec(name, None, None) for finder in excluded.finders),
@@ -68,7 +68,7 @@ def find_spec(name: str, folder: str | os.PathLike[str]) -> ModuleSpec | None:
 
 
 def load_module(load: Callable[[], Loaded]) -> Loaded:
-    """Return what `load` imports. An entry that was set aside is put back if a module is found only there."""
+    """Return the result of `load`. Restore an excluded entry if it alone provides a missing module."""
     while True:
         try:
             return load()
@@ -78,7 +78,7 @@ def load_module(load: Callable[[], Loaded]) -> Loaded:
 
 
 def _restore_entry(name: str) -> bool:
-    """Put back what leads to a top-level module; return False if nothing does, or it is there already."""
+    """Restore the entry that provides a top-level module; return False if none does, or it is active already."""
     for finder in excluded.finders:
         if finder not in sys.meta_path and (spec := finder.find_spec(name, None, None)) is not None:
             _check_outside(name, [spec.origin or "", *(spec.submodule_search_locations or ())])
@@ -98,7 +98,7 @@ def _check_outside(name: str, paths: Iterable[str]) -> None:
         real = os.path.realpath(path)
         if root := next((root for root in excluded.workspaces if f"{real}/".startswith(f"{root.rstrip('/')}/")), ""):
             raise ConfigError(
-                f"the workspace {root} holds the module {name} ({path}), so the agent could change what runs outside "
+                f"the workspace {root} holds the module {name} ({path}), so the agent could change code that runs outside "
                 "of its sandbox; move that out of the workspace, or set `workdir` to a folder without it"
             )
 

@@ -1,4 +1,4 @@
-"""JSON Schema from other programs: bounded when it is registered, and metered when it is used.
+"""Validation against untrusted JSON Schemas: bounded at registration, and metered during validation.
 
     checker = Checker(schema)              ConfigError if it is not a JSON Schema, or costs too much to check
     checker.problems(data, steps=1_000)    the problems of a value; TooCostly once that many steps are spent
@@ -37,7 +37,7 @@ Problem = tuple[str, str, Any, Any, Any]  # where, keyword, its value, the insta
 
 
 class TooCostly(Exception):
-    """Checking a value takes more steps than were allowed."""
+    """Raised if checking a value takes more steps than allowed."""
 
 
 # -- keywords -------------------------------------------------------------------------------------------------------
@@ -122,8 +122,8 @@ class _SchemaGraph:
 
     root: dict[str, Any]
     nodes: dict[int, Any] = field(default_factory=dict)
-    in_place: dict[int, list[int]] = field(default_factory=dict)  # edges to what checks the same value
-    deeper: dict[int, list[int]] = field(default_factory=dict)  # and to what checks a part of it
+    in_place: dict[int, list[int]] = field(default_factory=dict)  # edges to schemas of the same value
+    deeper: dict[int, list[int]] = field(default_factory=dict)  # edges to schemas of its parts
     factor: dict[int, int] = field(default_factory=dict)
     anchors: dict[str, Any] = field(default_factory=dict)
     patterns: int = 0
@@ -166,9 +166,9 @@ class _SchemaGraph:
                 raise ConfigError("the patterns of the schema are too large together; use fewer or shorter ones")
 
     def resolve_reference(self, reference: str) -> Any:
-        """Return the schema that a reference leads to, within this schema alone."""
+        """Return the target of a reference; only targets inside this schema are allowed."""
         if not reference.startswith("#"):
-            raise ConfigError(f"a tool's parameters refer to {reference[:200]!r}; put what is meant into the schema")
+            raise ConfigError(f"a tool's parameters refer to {reference[:200]!r}; include the target in the schema")
         place: Any = self.root
         if reference == "#":
             return place
@@ -197,7 +197,7 @@ class _SchemaGraph:
         return self.anchors
 
     def check_expansion(self) -> None:
-        """Refuse references that lead back to themselves, and those that multiply beyond the limits."""
+        """Refuse reference cycles over the same value, and expansion beyond the limits."""
         branches = self._count_expanded(self.in_place, SCHEMA_BRANCHES, circles=False)
         if max(branches.values()) > SCHEMA_BRANCHES:
             raise _too_costly_error("one value would be checked against", SCHEMA_BRANCHES)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 def escape_controls(text: str) -> str:
-    """Return a text on one line: what is not printable is escaped, such as line breaks, ESC and bidi controls."""
+    """Return a text on one line, with unprintable characters escaped: line breaks, ESC, bidi controls."""
     if text.isprintable():
         return text
     return "".join(char if char.isprintable() or char == "\t" else _escape_char(char) for char in text)

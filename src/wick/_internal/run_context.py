@@ -95,7 +95,7 @@ def _instrument_threads() -> None:
 
 
 def _bind_thread(thread: threading.Thread, run: Any) -> None:
-    """Have a thread set the context variable before anything else, so that what it starts in turn inherits it."""
+    """Set the context variable first in a new thread, so that threads started from it inherit the run."""
     work, own = thread.run, thread.__dict__.get("run")
 
     def run_in_context() -> None:

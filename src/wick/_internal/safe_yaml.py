@@ -1,11 +1,11 @@
-"""A YAML file as JSON data that knows on which line each part of it stands.
+"""Parser for YAML config files: JSON data with the line number of each value.
 
     source = read(Path("agents.yaml"), os.environ)
     source.data["model"]
     raise source.wrong(("model",), "there is no such model")      agents.yaml, line 2: there is no such model
 
-It is bounded, refers to nothing inside of itself and makes no objects. `${NAME}` in a value is what the environment
-says, `${NAME:-default}` has a text for when it says nothing, and `$${` is a plain `${`.
+Size and depth are bounded, and anchors, aliases and tags are refused. `${NAME}` in a value is replaced by the
+environment variable, `${NAME:-default}` has a default for an unset or empty one, and `$${` is a literal `${`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from wick._internal.yaml_core import BOOL, FLOAT, INT, NULL, find_ambiguity, get
 from wick.constants import CONFIG_BYTES, CONFIG_DEPTH, CONFIG_VALUES
 from wick.errors import ConfigError
 
-KeyPath = tuple[str | int, ...]  # where a value stands: the keys and numbers that lead to it
+KeyPath = tuple[str | int, ...]  # the keys and indexes that lead to a value
 
 _REFERENCE = re.compile(r"\$\$\{|\$\{([^}]*)(\}?)")
 _NAME = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(?::-(.*))?", re.DOTALL)
@@ -29,13 +29,13 @@ _TYPED = {NULL, BOOL, INT, FLOAT}
 
 
 class ExpandedText(str):
-    """A text that has something of the environment in it: it may be a secret, or a number that looks like a text."""
+    """A string with environment variables expanded: possibly a secret, or a number in text form."""
 
     __slots__ = ()
 
 
 class ConfigLineError(ConfigError):
-    """Something is wrong at a place of a file."""
+    """An error in a config file, with its line and key path."""
 
     def __init__(self, name: str, line: int, at: KeyPath, what: str) -> None:
         super().__init__(f"{name}, line {line}: {what}")
@@ -44,20 +44,20 @@ class ConfigLineError(ConfigError):
 
 @dataclass(frozen=True, slots=True)
 class YamlSource:
-    """What a file says, and where."""
+    """The data of a config file, with the line of each value."""
 
     name: str
     data: dict[str, Any]
     lines: Mapping[KeyPath, int] = field(repr=False)
 
     def error_at(self, at: KeyPath, what: str) -> ConfigError:
-        """An error that names the line on which something stands, or else that of what it stands in."""
+        """Return an error with the line of a value, or of its closest known parent."""
         line = next(self.lines[at[:end]] for end in range(len(at), -1, -1) if at[:end] in self.lines)
         return ConfigLineError(self.name, line, at, what)
 
 
 def read(path: Path, environment: Mapping[str, str]) -> YamlSource:
-    """The data of a file. A ConfigError says in a sentence what is wrong with it, and where."""
+    """Read and parse a file; raise ConfigError with the line of the problem."""
     try:
         with path.open("rb") as file:
             data = file.read(CONFIG_BYTES + 1)
@@ -76,7 +76,7 @@ def read(path: Path, environment: Mapping[str, str]) -> YamlSource:
 
 
 def parse(text: str, name: str, environment: Mapping[str, str]) -> YamlSource:
-    """The data of a text that stands in the file of that name."""
+    """Parse the text of a config file; `name` is used in error messages."""
     import yaml
 
     try:
@@ -91,14 +91,14 @@ def parse(text: str, name: str, environment: Mapping[str, str]) -> YamlSource:
 
 
 def _check_events(events: Iterable[Any], name: str) -> None:
-    """Refuse what could make much of little; before anything is built."""
+    """Refuse aliases, tags and oversized input before any object is built, to prevent expansion attacks."""
     depth = 0
     for number, event in enumerate(events):
         kind, wrong = type(event).__name__, ""
         depth += kind.endswith("StartEvent") - kind.endswith("EndEvent")
         if kind == "AliasEvent" or getattr(event, "anchor", None) is not None:
             wrong = (
-                "anchors (&) and aliases (*) are not used here; put what agents share under `defaults:`, or quote it"
+                "anchors (&) and aliases (*) are not used here; put shared settings under `defaults:`, or quote it"
             )
         elif getattr(event, "tag", None) is not None:
             wrong = f"tags such as {event.tag!r} are not used here; quote the text if it begins with a `!`"
@@ -112,7 +112,7 @@ def _check_events(events: Iterable[Any], name: str) -> None:
 
 @dataclass(slots=True)
 class _NodeReader:
-    """Makes data of nodes, and remembers their lines."""
+    """Converter from YAML nodes to JSON data that records their lines."""
 
     name: str
     environment: Mapping[str, str]
@@ -153,7 +153,7 @@ class _NodeReader:
         return found
 
     def _read_scalar(self, node: Any, at: KeyPath) -> Any:
-        """A number, a text and so on; a date, and a number that JSON does not know, as they are written."""
+        """Return the value of a scalar. Dates, and numbers that JSON lacks, stay strings."""
         if not node.style and (problem := find_ambiguity(node.value)):
             raise self._error_at(at, problem)
         if node.tag not in _TYPED:
@@ -197,7 +197,7 @@ def _format_line(error: Any) -> str:
 
 
 def _describe_error(error: Any) -> str:
-    """What is wrong, without a picture of it."""
+    """Return the problem of a YAML error, without the source excerpt."""
     if hasattr(error, "character"):
         return f"it has a character, number {error.position + 1}, that a text does not have"
     return " ".join(str(getattr(error, "problem", None) or error).split())

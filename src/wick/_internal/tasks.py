@@ -1,4 +1,4 @@
-"""Tool uses side by side: who has passed the gate, whose turn it is, and what happens when all are cancelled."""
+"""Task helpers: the order of parallel tool uses, timeouts, and cancellation with a grace period."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ T = TypeVar("T")
 
 logger = logging.getLogger(__name__)
 
-_leftover: set[asyncio.Future[Any]] = set()  # cancelled and still running: the loop itself would forget them
+_leftover: set[asyncio.Future[Any]] = set()  # strong references to cancelled tasks that still run; the loop holds only weak ones
 
 
 class ToolUseOrder:
-    """The tool uses of one step, by number.
+    """The execution order of the tool uses of one step, identified by number.
 
-    All pass the gate before any waits for an answer, so that one question does not hide another.
-    One whose tool works alone waits for those before it, and those after it wait for it.
+    All uses pass the gate before any waits for an approval, so that all questions are asked at once.
+    A use of an exclusive tool waits for all earlier uses, and all later uses wait for it.
     """
 
     __slots__ = ("_all", "_alone", "_ended", "_passed")
@@ -45,7 +45,7 @@ class ToolUseOrder:
             self._ended[number].set()
 
     async def wait_all_gated(self) -> None:
-        """Wait until every use has passed the gate, or ended before it."""
+        """Wait until every use has passed the gate, or finished before it."""
         await self._all.wait()
 
     async def wait_turn(self, number: int) -> None:
@@ -56,9 +56,9 @@ class ToolUseOrder:
 
 
 async def run_all(works: Sequence[Coroutine[Any, Any, None]], names: Sequence[str]) -> list[BaseException]:
-    """Do all of it, whatever goes wrong with some; return what went wrong, in order.
+    """Run coroutines concurrently to the end, even if some fail; return their errors in order.
 
-    When the caller is cancelled, so is all of the work. Work that ignores it is abandoned, and named.
+    If the caller is cancelled, all tasks are cancelled. A task that ignores this is abandoned, and logged by name.
     """
     all_done = asyncio.get_running_loop().create_future()
     failures: dict[int, BaseException] = {}
@@ -84,14 +84,14 @@ async def run_all(works: Sequence[Coroutine[Any, Any, None]], names: Sequence[st
         await cancel_and_wait(tasks)
         failures.clear()
         raise
-    return [failures.pop(number) for number in sorted(failures)]  # nothing is left that holds what went wrong
+    return [failures.pop(number) for number in sorted(failures)]  # `pop` leaves no reference from this frame to the errors
 
 
 @coroutine
 def run_detached(work: Coroutine[Any, Any, T]) -> Generator[Any, Any, T]:
-    """Do what others will need, too: it is no child of the run that needed it first, which it would keep in memory.
+    """Run a coroutine for a shared resource in an empty context, so that it does not keep the current run in memory.
 
-    It is a context of its own, and no task: the result of a task that has ended is lost if who waits is cancelled then.
+    It is not a task: the result of a finished task is lost if its waiter is cancelled at that moment.
     """
     context, step, given = Context(), cast(Any, work.send), None
     while True:
@@ -100,7 +100,7 @@ def run_detached(work: Coroutine[Any, Any, T]) -> Generator[Any, Any, T]:
         except StopIteration as end:
             return cast(T, end.value)
         finally:
-            step = given = None  # an error holds this frame, and must not be held by it
+            step = given = None  # break the cycle error → traceback → frame → error
         try:
             step, given = work.send, (yield awaited)
         except BaseException as error:
@@ -108,7 +108,7 @@ def run_detached(work: Coroutine[Any, Any, T]) -> Generator[Any, Any, T]:
 
 
 class closing_stream(Generic[T]):
-    """Close a stream at once when it is no longer read, if it can be closed."""
+    """Async context manager that closes a stream on exit, if it has `aclose`."""
 
     __slots__ = ("_stream",)
 
@@ -124,7 +124,7 @@ class closing_stream(Generic[T]):
 
 
 async def run_with_timeout(seconds: float, work: Awaitable[T], name: str) -> T:
-    """Wait for work, but no longer than that; work that goes on all the same is abandoned."""
+    """Await work with a timeout. Work that ignores its cancellation is abandoned."""
     loop = asyncio.get_running_loop()
     answer: asyncio.Future[tuple[T | None, BaseException | None]] = loop.create_future()
     task = _start_task(_set_outcome(work, answer), name)
@@ -146,7 +146,7 @@ async def run_with_timeout(seconds: float, work: Awaitable[T], name: str) -> T:
 
 
 async def _set_outcome(work: Awaitable[T], answer: asyncio.Future[tuple[T | None, BaseException | None]]) -> None:
-    """Tell the one who waits what work came to, in the same turn of the loop; if nobody waits, nobody is told."""
+    """Await work and set its result or error on the future, within the same loop iteration."""
     try:
         _set_result(answer, (await work, None))
     except BaseException as error:
@@ -159,14 +159,14 @@ def _set_result(answer: asyncio.Future[T], value: T) -> None:
 
 
 def _start_task(work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
-    """A task of its own; where Python can, it begins at once, so that what never waits costs no turn of the loop."""
+    """Create a task, eagerly where Python supports it: work that never suspends then costs no loop iteration."""
     if sys.version_info >= (3, 12):
         return asyncio.Task(work, loop=asyncio.get_running_loop(), name=name, eager_start=True)
     return asyncio.create_task(work, name=name)
 
 
 async def cancel_and_wait(tasks: Sequence[asyncio.Future[Any]]) -> None:
-    """Cancel tasks and see them end; one that does not within the grace is left behind, and said so."""
+    """Cancel tasks and wait for the grace period; log a warning for each that still runs."""
     grace = constants.CANCEL_GRACE_SECONDS
     for task in tasks:
         _leftover.add(task)
@@ -182,4 +182,4 @@ async def cancel_and_wait(tasks: Sequence[asyncio.Future[Any]]) -> None:
 
 def _drop_task(task: asyncio.Future[Any]) -> None:
     _leftover.discard(task)
-    task.cancelled() or task.exception()  # so that nobody is told of an error nobody can mend
+    task.cancelled() or task.exception()  # retrieve the exception, so that asyncio does not log it

@@ -1,11 +1,11 @@
-"""What the arguments of a tool must look like: a JSON Schema, and the check that goes with it.
+"""Argument schemas of tools: a JSON Schema and its validation.
 
     arguments_of(fn)              from a function's signature, hints and docstring, checked by pydantic
     ForeignArguments(schema, fn)  from a JSON Schema that came from elsewhere, checked by jsonschema, within limits
 
-Arguments are JSON. `validate` checks and completes them, as often as need be: it does not apply the changes that the
-validators of a type make. `bind` does, once: it returns the values that the function is called with, and their JSON
-form, which is hashed and shown to guards.
+Arguments are JSON. `validate` checks and completes them and is idempotent: it does not apply changes by custom
+validators. `bind` applies them once: it returns the values for the function and their JSON form, which is hashed
+and shown to guards.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _one_check = Lock()  # costly checks compete with the event loop for the interpr
 
 
 class Injected:
-    """A parameter annotated with a subclass of this is given by the run; the model does not see it."""
+    """Base class of types that the run injects. A parameter of such a type is not shown to the model."""
 
     __slots__ = ()
 
@@ -54,7 +54,7 @@ NO_ARGS: Mapping[str, Any] = MappingProxyType({})
 
 @dataclass(slots=True, frozen=True, eq=False)
 class BoundArguments:
-    """Arguments that were validated once: the values for the function, and the JSON form of exactly these."""
+    """Validated arguments: the values for the function, and their exact JSON form."""
 
     values: dict[str, Any] = field(repr=False)
     form: dict[str, Any]
@@ -71,7 +71,7 @@ class FunctionArguments:
     _args_model: type[BaseModel] = field(repr=False)
     _names: tuple[tuple[str, str], ...]  # of the function's parameters, and of the model's fields
     _default_values: dict[str, Any]
-    _raw: frozenset[str]  # parameters whose type changes or hides what it is given
+    _raw: frozenset[str]  # parameters whose type changes or masks its input
 
     def validate(self, tool: str, args: Mapping[str, Any]) -> dict[str, Any]:
         """Return the arguments as plain JSON: checked, coerced, and with the defaults filled in.
@@ -114,7 +114,7 @@ class FunctionArguments:
             raise InvalidArgs(f"{tool}: the arguments cannot be written as JSON: {_shorten(error)}") from None
 
     def to_values(self, tool: str, data: bytes) -> dict[str, Any]:
-        """Return the values the function gets."""
+        """Return the values for the function call."""
         return self.bind(tool, data).values
 
     def _named_values(self, checked: BaseModel) -> dict[str, Any]:
@@ -127,7 +127,7 @@ class FunctionArguments:
             values = self._args_model.__pydantic_validator__.validate_json(data)
         except ValidationError as error:
             raise InvalidArgs(_format_problems(tool, _list_problems(error, args), self.schema)) from None
-        except Exception as error:  # a custom validator may raise what it likes
+        except Exception as error:  # a custom validator may raise anything
             raise InvalidArgs(f"{tool}: the arguments cannot be checked: {_shorten(error)}") from None
         if values.__pydantic_extra__ and (taken := self.injected.keys() & values.__pydantic_extra__.keys()):
             raise InvalidArgs(_format_problems(tool, [(name, _UNKNOWN) for name in sorted(taken)], self.schema))
@@ -139,11 +139,11 @@ _known: WeakKeyDictionary[Callable[..., Any], _Both] = WeakKeyDictionary()
 
 
 def inspect_arguments(fn: Callable[..., Any]) -> FunctionArguments:
-    """The arguments of a function; worked out once, however many tools are made of it."""
+    """Return the arguments of a function. The result is cached per function."""
     function = getattr(fn, "__func__", fn)
     try:
         both = _known.setdefault(function, {})
-    except TypeError:  # some callables cannot be remembered
+    except TypeError:  # some callables do not support weak references
         return _build_arguments(fn)
     bound = function is not fn
     if bound not in both:
@@ -201,7 +201,7 @@ _UNSTABLE = {"type": "unknown"}
 
 
 def _resolve_hints(fn: Callable[..., Any], label: str) -> dict[str, Any]:
-    """The annotations of a function's parameters. What it returns is its own affair, and may stay unresolved."""
+    """Resolve the annotations of a function's parameters. The return annotation may stay unresolved."""
     target: Any = inspect.unwrap(fn)
     while isinstance(target, partial):
         target = inspect.unwrap(target.func)
@@ -229,7 +229,7 @@ def _injected_types(hint: Any) -> tuple[type, ...]:
 
 
 def find_injected(fn: Callable[..., Any]) -> dict[str, tuple[type, ...]]:
-    """The parameters of a function that are given by the run."""
+    """Return the parameters of a function that the run injects."""
     hints = _resolve_hints(fn, getattr(fn, "__name__", type(fn).__name__))
     return {name: kinds for name, hint in hints.items() if (kinds := _injected_types(hint))}
 
@@ -247,7 +247,7 @@ def _build_model(label: str, fields: dict[str, Any], extra: Any) -> type[BaseMod
     config = ConfigDict(extra=extra, allow_inf_nan=False, protected_namespaces=())
     try:
         model: type[BaseModel] = create_model(label, __config__=config, **fields)
-        model.model_rebuild()  # a model that waits for a name is refused here
+        model.model_rebuild()  # raises for an unresolved forward reference
         return model
     except (PydanticUserError, NameError, TypeError, ValueError) as error:
         raise _schema_error(label, error) from None
@@ -264,12 +264,12 @@ def _schema_error(label: str, error: Exception) -> ConfigError:
     return ConfigError(f"the arguments of the tool {label} cannot be described as JSON: {_shorten(error)}")
 
 
-_DATA = frozenset(("default", "examples", "enum", "const", "discriminator"))  # in these nothing is a schema
+_DATA = frozenset(("default", "examples", "enum", "const", "discriminator"))  # keywords without schemas inside
 _MAPS = frozenset(("properties", "$defs"))  # names and their schemas
 
 
 def _strip_titles(node: Any, names: bool = False) -> Any:
-    """A schema without the titles that pydantic gives to everything."""
+    """Return a schema without the titles that pydantic generates."""
     if isinstance(node, list):
         return [_strip_titles(item) for item in node]
     if not isinstance(node, dict):
@@ -282,9 +282,9 @@ def _strip_titles(node: Any, names: bool = False) -> Any:
 
 
 def _read_defaults(label: str, model: type[BaseModel], raw: set[str]) -> dict[str, Any]:
-    """Return the defaults as JSON, for they are arguments like all others.
+    """Return the defaults as JSON, so that guards see them like all other arguments.
 
-    One that validating would change is left out: the function gets it as it is written, and guards see that.
+    A default that validation would change is omitted: the function receives it as written.
     """
     blank, found = model.model_construct(), {}
     keys = {key for key, info in model.model_fields.items() if info.default is not PydanticUndefined}
@@ -341,7 +341,7 @@ def encode_arguments(tool: str, args: Mapping[str, Any]) -> bytes:
 
 
 class ForeignArguments:
-    """Arguments as a JSON Schema from elsewhere describes them."""
+    """Arguments described by an external JSON Schema."""
 
     __slots__ = ("_checked", "_checker", "injected", "positional", "schema")
 
@@ -362,14 +362,14 @@ class ForeignArguments:
     def bind(
         self, tool: str, data: bytes, args: Mapping[str, Any] = NO_ARGS, *, checked: bool = False
     ) -> BoundArguments:
-        """Return the values that canonical JSON stands for, and their JSON form, which is the same."""
+        """Parse canonical JSON and return it as values and as JSON form, which are equal."""
         form = self.to_values(tool, data)
         if not checked:
             self.validate(tool, form)
         return BoundArguments(self.to_values(tool, data), freeze(form), data)
 
     def validate(self, tool: str, args: Mapping[str, Any]) -> dict[str, Any]:
-        """A plain copy of the arguments, if they fit."""
+        """Return a plain copy of the arguments; raise InvalidArgs if they do not match the schema."""
         form = encode_arguments(tool, args)
         problems = self._checked.get(digest(form)) if self._checked else None
         data = self.to_values(tool, form)
@@ -380,7 +380,7 @@ class ForeignArguments:
         return data
 
     def defer_costly_check(self, tool: str, args: Mapping[str, Any]) -> Callable[[], None] | None:
-        """Check arguments within a few steps; if that takes more, return the work that does it."""
+        """Check arguments within a small step budget; if it is exceeded, return a callable for the full check."""
         with suppress(InvalidArgs):  # which `validate` raises
             data = encode_arguments(tool, args)
             try:
@@ -394,7 +394,7 @@ class ForeignArguments:
             self._check_and_cache(tool, data, SCHEMA_STEPS)
 
     def _check_and_cache(self, tool: str, data: bytes, steps: int) -> None:
-        """Check arguments and remember the outcome for `validate`; TooCostly if the steps are not enough."""
+        """Check arguments and cache the outcome for `validate`; raise TooCostly if the steps are exceeded."""
         if len(data) > SCHEMA_QUICK_BYTES and steps < SCHEMA_STEPS:
             raise TooCostly
         problems = self._find_problems(tool, self.to_values(tool, data), steps)
@@ -443,7 +443,7 @@ _KINDS = {dict: "an object", list: "a list", str: "a long text", int: "a long nu
 
 
 def _format_problems(tool: str, problems: list[tuple[str, str]], schema: Mapping[str, Any]) -> str:
-    """One sentence that names the tool, what is wrong with each argument, and the arguments there are."""
+    """Return a sentence with the tool, the problem of each argument, and the known arguments."""
     phrases = [f"{_shorten(where, SHOWN_CHARS) or 'the input'} {what}" for where, what in problems[:MOST_PROBLEMS]]
     if len(problems) > MOST_PROBLEMS:
         phrases.append("and there is more")
@@ -454,7 +454,7 @@ def _format_problems(tool: str, problems: list[tuple[str, str]], schema: Mapping
 
 
 def _list_problems(error: ValidationError, args: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Where it is wrong, and how; what the members of a union expected is said together."""
+    """Return path and problem of each error. The alternatives of a union are joined."""
     found: dict[str, dict[str, str]] = {}
     for item in error.errors(include_url=False, include_context=False):
         what, got = _describe_problem(item["type"], item["msg"], item["input"])
@@ -469,14 +469,14 @@ def _describe_problem(kind: str, message: str, given: Any) -> tuple[str, str]:
         return _UNKNOWN, ""
     if kind == "json_invalid":
         return _shorten(f"is not JSON: {message.partition(': ')[2]}"), ""
-    if kind in ("value_error", "assertion_error"):  # the words of a custom validator, who may quote what was given
+    if kind in ("value_error", "assertion_error"):  # the message of a custom validator, which may quote the input
         return f"is wrong: {_shorten(message.partition(', ')[2], SHOWN_CHARS)}", ""
     subject, should, rest = message.partition("should")
     return _shorten(should + rest if should else f"is wrong: {subject}"), f" (got {_show_value(given)})"
 
 
 def _format_path(loc: tuple[int | str, ...], args: Any, missing: bool) -> str:
-    """The path to what is wrong, without the names of union members and validators that pydantic mixes in."""
+    """Return the path of an error, without the union members and validators that pydantic inserts."""
     path = list(loc[:1])
     args = args.get(path[0]) if path else None
     for step in loc[1:]:
@@ -493,7 +493,7 @@ def _join_path(*names: str) -> str:
 
 
 def _show_value(value: Any) -> str:
-    """A value, if it is short enough to be shown."""
+    """Return a short value as text, or else its kind."""
     if value is None or isinstance(value, bool | float) or (isinstance(value, int) and value.bit_length() < 200):
         return json.dumps(value)
     if isinstance(value, str) and len(value) <= SHOWN_CHARS:
@@ -502,7 +502,7 @@ def _show_value(value: Any) -> str:
 
 
 def _shorten(text: object, most: int = LINE_CHARS) -> str:
-    """The text on one line, cut where it gets long."""
+    """Return a text on one line, truncated to `most` characters."""
     line = " ".join(str(text).split())
     return line if len(line) <= most else f"{line[:most]}…"
 
@@ -512,11 +512,11 @@ def _shorten(text: object, most: int = LINE_CHARS) -> str:
 _SECTION = re.compile(r"(Args|Arguments|Parameters):\s*")
 _ENTRY = re.compile(r"\*{0,2}(\w+)\s*(?:\(.*?\))?:(.*)", re.DOTALL)
 _PARAM = re.compile(r":(?:param|parameter|arg|argument)\s+(?:[^:]*\s)?\*{0,2}(\w+):(.*)", re.DOTALL)
-_MARGIN = re.compile(r"\n(?=\S)")  # a block is a line at the margin, and what is indented below it
+_MARGIN = re.compile(r"\n(?=\S)")  # a block is a line at the margin with its indented lines
 
 
 def parse_docstring(fn: Callable[..., Any]) -> tuple[str, dict[str, str]]:
-    """What a function's docstring says about it, and about each of its parameters."""
+    """Return the description in a function's docstring, and that of each parameter."""
     while isinstance(fn, partial):
         fn = fn.func
     kept: list[str] = []

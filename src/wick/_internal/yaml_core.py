@@ -1,8 +1,8 @@
-"""YAML as its version 1.2 reads it, for every file of wick: agents.yaml, server.yaml and front matter.
+"""YAML 1.2 loader for all files of wick: agents.yaml, server.yaml and front matter.
 
 PyYAML follows version 1.1, in which `1:30` is 90, `010` is 8, `no` is false and `2020-01-01` is a date. Here a number
 is written as in JSON (`0x1f` and `0o17` are numbers too), `true` and `false` are the only switches, `null` and `~` are
-null, and everything else is a text. No key is special, and no key may stand twice in a map.
+null, and everything else is a text. No key is special, and duplicate keys are refused.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _SWITCHES = frozenset(("yes", "no", "on", "off"))
 
 
 def find_ambiguity(text: str) -> str:
-    """Return what is ambiguous about a plain scalar that the versions of YAML read differently, and a remedy."""
+    """Return problem and remedy for a plain scalar that YAML 1.1 and 1.2 read differently; else an empty string."""
     if text.lower() in _SWITCHES:
         return f"{text} is a switch in one version of YAML and a text in another; write true or false, or quote it"
     if _OCTAL.fullmatch(text):
