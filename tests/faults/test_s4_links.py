@@ -204,7 +204,7 @@ async def test_a_raced_rule_is_noticed(tmp_path: Path, monkeypatch: pytest.Monke
 @needs_bubblewrap
 async def test_a_search_by_paths_alone_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """ripgrep opens files by their paths; what it found is not compared with the files."""
-    monkeypatch.setattr(Workspace, "standing", lambda self, matches: list(matches))
+    monkeypatch.setattr(Workspace, "verify_matches", lambda self, matches: list(matches))
     ground, backend = Ground(tmp_path), Local(tmp_path, sandbox="bubblewrap")
     tally = Tally("S4", "link race of searches, planted", planted=True)
     with pytest.raises(Violated), tally, swapping(tmp_path):

@@ -663,7 +663,7 @@ WRONG = {
     "model: demo\n\tname: x": "line 2: this is no YAML: ",
     "model: a: b": "line 1: this is no YAML: ",
     "a: &x [1]\nb: *x":
-        "line 1: anchors (&) and aliases (*) are not used here; put what agents share under `defaults:`",
+        "line 1: anchors (&) and aliases (*) are not used here; put shared settings under `defaults:`",
     "model: *x": "line 1: anchors (&) and aliases (*) are not used here",
     "model: !!python/object/apply:os.system [ls]":
         "line 1: tags such as 'tag:yaml.org,2002:python/object/apply:os.system'",

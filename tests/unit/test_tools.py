@@ -281,8 +281,8 @@ def test_arguments_are_refused_or_arrive_as_they_were_validated(args: dict[str, 
     assert list(data) == TYPED_NAMES
     sealed = canonical_json(freeze(data))
     assert canonical_json(typed.validate(data)) == sealed
-    received = typed.arguments.typed("typed", sealed)
-    assert received == typed.arguments.typed("typed", canonical_json(typed.validate(freeze(data))))
+    received = typed.arguments.to_values("typed", sealed)
+    assert received == typed.arguments.to_values("typed", canonical_json(typed.validate(freeze(data))))
     assert type(received["number"]) is int and isinstance(received["tags"], set)
     assert received["share"] is None or math.isfinite(received["share"])
     again = {name: value for name, value in received.items() if name in ("text", "number", "flag", "anything", "small")}
@@ -296,7 +296,7 @@ def test_foreign_arguments_are_refused_or_arrive_as_they_were_validated(args: di
         data = item.validate(args)
     except InvalidArgs:
         return
-    assert item.arguments.typed("foreign", canonical_json(data)) == data == item.validate(data)
+    assert item.arguments.to_values("foreign", canonical_json(data)) == data == item.validate(data)
 
 
 # -- calling --------------------------------------------------------------------------------------------------------

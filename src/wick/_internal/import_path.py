@@ -98,8 +98,8 @@ def _check_outside(name: str, paths: Iterable[str]) -> None:
         real = os.path.realpath(path)
         if root := next((root for root in excluded.workspaces if f"{real}/".startswith(f"{root.rstrip('/')}/")), ""):
             raise ConfigError(
-                f"the workspace {root} holds the module {name} ({path}), so the agent could change code that runs outside "
-                "of its sandbox; move that out of the workspace, or set `workdir` to a folder without it"
+                f"the workspace {root} holds the module {name} ({path}), so the agent could change code that runs "
+                "outside of its sandbox; move that out of the workspace, or set `workdir` to a folder without it"
             )
 
 

@@ -97,9 +97,7 @@ def _check_events(events: Iterable[Any], name: str) -> None:
         kind, wrong = type(event).__name__, ""
         depth += kind.endswith("StartEvent") - kind.endswith("EndEvent")
         if kind == "AliasEvent" or getattr(event, "anchor", None) is not None:
-            wrong = (
-                "anchors (&) and aliases (*) are not used here; put shared settings under `defaults:`, or quote it"
-            )
+            wrong = "anchors (&) and aliases (*) are not used here; put shared settings under `defaults:`, or quote it"
         elif getattr(event, "tag", None) is not None:
             wrong = f"tags such as {event.tag!r} are not used here; quote the text if it begins with a `!`"
         elif depth > CONFIG_DEPTH:

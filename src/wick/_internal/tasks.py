@@ -16,7 +16,8 @@ T = TypeVar("T")
 
 logger = logging.getLogger(__name__)
 
-_leftover: set[asyncio.Future[Any]] = set()  # strong references to cancelled tasks that still run; the loop holds only weak ones
+# Strong references to cancelled tasks that still run: the event loop holds only weak ones.
+_leftover: set[asyncio.Future[Any]] = set()
 
 
 class ToolUseOrder:
@@ -84,7 +85,7 @@ async def run_all(works: Sequence[Coroutine[Any, Any, None]], names: Sequence[st
         await cancel_and_wait(tasks)
         failures.clear()
         raise
-    return [failures.pop(number) for number in sorted(failures)]  # `pop` leaves no reference from this frame to the errors
+    return [failures.pop(number) for number in sorted(failures)]  # `pop`: this frame keeps no error
 
 
 @coroutine

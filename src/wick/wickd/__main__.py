@@ -1,11 +1,11 @@
-"""Starting wickd: on standard input and output, or listening on a port or a socket for those who have the token.
+"""Command line of wickd: serve standard input and output, or listen on a port or socket for clients with the token.
 
     python3 wickd.pyz                                    one client, by stdin and stdout; ends when stdin does
     python3 wickd.pyz --tcp [HOST:PORT] --token-stdin    listens (127.0.0.1:9090); the token is the first line of stdin
-    python3 wickd.pyz --unix [PATH] --token-file FILE    listens (/tmp/wick-daemon.sock); the token is what FILE says
+    python3 wickd.pyz --unix [PATH] --token-file FILE    listens (/tmp/wick-daemon.sock); the token is read from FILE
 
-Without --token-… the token is taken from the environment variable WICK_DAEMON_TOKEN. It is never an argument, for
-anybody can read those.
+Without --token-… the token is read from the environment variable WICK_DAEMON_TOKEN. It is never an argument, because
+all users can read the arguments of processes.
 """
 
 from __future__ import annotations
@@ -65,16 +65,16 @@ def _parse_options(arguments: list[str] | None) -> Any:
     parser = argparse.ArgumentParser(prog="wickd", description="Runs commands and file operations for wick.")
     parser.add_argument("--tcp", metavar="HOST:PORT", nargs="?", const=TCP, help=f"listen there (default: {TCP})")
     parser.add_argument("--unix", metavar="PATH", nargs="?", const=UNIX, help=f"listen there (default: {UNIX})")
-    parser.add_argument("--token-file", metavar="FILE", help="clients must show what this file says")
+    parser.add_argument("--token-file", metavar="FILE", help="read the token of clients from this file")
     parser.add_argument(
-        "--token-stdin", action="store_true", help="clients must show what the first line of stdin says"
+        "--token-stdin", action="store_true", help="read the token of clients from the first line of stdin"
     )
     parser.add_argument("--parent", metavar="PID", type=int, help="end when this process, its parent, does")
     return parser.parse_args(arguments)
 
 
 def _read_token(options: Any) -> str:
-    """What clients must show. A port or a socket without a token would be anybody's."""
+    """Return the token for clients; exit if wickd would listen without one."""
     if not (options.tcp or options.unix):
         return ""
     if options.token_stdin:
@@ -92,7 +92,7 @@ def _read_token(options: Any) -> str:
 
 
 def _take_standard_streams() -> tuple[int, int]:
-    """Move stdin and stdout out of the way, so that nothing else writes into the conversation."""
+    """Move stdin and stdout to other descriptors, so that no other code writes into the protocol stream."""
     ends = os.dup(0), os.dup(1)
     null = os.open(os.devnull, os.O_RDWR)
     os.dup2(null, 0)
@@ -102,7 +102,7 @@ def _take_standard_streams() -> tuple[int, int]:
 
 
 def _prepare_process(parent: int | None) -> None:
-    """Be a parent for orphans, keep secrets, start with clean signals, and have nothing to collect in forks."""
+    """Set up the process: guard and subreaper, hidden memory, default signals, frozen GC for cheap forks."""
     os.environ.pop(TOKEN, None)
     hide_memory()
     drop_session_keys()
@@ -123,7 +123,7 @@ def _raise_limit(files: int) -> None:
 
 
 def _end_on_signals(loop: EventLoop) -> None:
-    """TERM, INT and HUP end wickd, and with it everything it runs."""
+    """End wickd and all its commands on TERM, INT and HUP."""
     wakes, woken = os.pipe()
     for descriptor in (wakes, woken):
         os.set_blocking(descriptor, False)
@@ -134,7 +134,7 @@ def _end_on_signals(loop: EventLoop) -> None:
 
 
 def _end_with_parent(loop: EventLoop, parent: int) -> None:
-    """Its end of the pipe may outlive a parent that has forked, so the parent itself is watched too."""
+    """End with the parent process. The pipe alone is not enough: a fork of the parent may hold it open."""
 
     def look() -> None:
         try:
@@ -172,7 +172,7 @@ def _open_sockets(options: Any) -> list[socket.socket]:
 
 
 def _bind_unix_socket(path: str) -> socket.socket:
-    _remove_socket(path)  # of one that was killed
+    _remove_socket(path)  # left behind by a killed process
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     before = os.umask(0o177)
     try:

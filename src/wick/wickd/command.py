@@ -1,4 +1,4 @@
-"""One command as wickd sees it: its descriptors, what goes in and comes out, and how it ended."""
+"""A command of wickd: its descriptors, input, output and outcome."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Sink = Callable[[bytes], None]
 
 
 class CommandOutcome(NamedTuple):
-    """How a command ended; `failed` if it could not even be started."""
+    """The outcome of a command; `failed` if it could not be started."""
 
     exit_code: int
     error: str
@@ -30,7 +30,7 @@ class CommandOutcome(NamedTuple):
 
 
 class DaemonCommand:
-    """One command: what it is told, who gets its output, and what is done when it begins and ends."""
+    """A command with its input, the sinks of its output, and callbacks for its start and end."""
 
     def __init__(
         self,
@@ -61,7 +61,7 @@ class DaemonCommand:
     # -- descriptors ------------------------------------------------------------------------------------------------
 
     def open(self, loop: EventLoop) -> None:
-        """Open what the command needs. `theirs` are its ends: stdin, stdout, stderr, failed, and those of `data`."""
+        """Open the descriptors. `child_fds` are for the command: stdin, stdout, stderr, failed, and those of `data`."""
         self._loop, self.started = loop, time.monotonic()
         if self.size:
             self._open_terminal(*self.size)
@@ -107,17 +107,17 @@ class DaemonCommand:
         self.child_fds += [os.dup(theirs), os.dup(theirs)]
 
     def close_child_fds(self) -> None:
-        """When the command has them, or never will."""
+        """Close the command's descriptors in this process, after they were passed on."""
         while self.child_fds:
             os.close(self.child_fds.pop())
 
     def resize(self, rows: int, columns: int) -> None:
-        """Tell the programs in the terminal how large it is; the kernel sends them SIGWINCH."""
+        """Set the size of the terminal; the kernel sends SIGWINCH to its programs."""
         if self.size and not self.finished and self._input >= 0:
             fcntl.ioctl(self._input, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
 
     def _check_started(self) -> None:
-        """Whoever starts the command says why not, or closes the pipe."""
+        """Read the failure pipe: the starter writes an error to it, or closes it on success."""
         assert self._loop is not None
         self.failure = _read_available(self._failed) or b""
         self._loop.on_read(self._failed, None)
@@ -133,14 +133,14 @@ class DaemonCommand:
             self._loop.on_read(descriptor, None if self._paused else _bind_call(self._read_output, descriptor))
 
     def set_paused(self, paused: bool) -> None:
-        """Stop reading the output for a while, or go on."""
+        """Pause or resume reading the output."""
         if paused != self._paused:
             self._paused = paused
             if not self.finished and self._loop is not None:
                 self._register_outputs()
 
     def _read_output(self, descriptor: int) -> bool:
-        """Read one piece; whether there may be more."""
+        """Read one chunk of output; return True if there may be more."""
         data = _read_available(descriptor)
         if data:
             self._outputs[descriptor](data)
@@ -149,7 +149,7 @@ class DaemonCommand:
         return bool(data)
 
     def _drain_outputs(self) -> None:
-        """What is still in the pipes. Somebody outside may hold them open, so their end is not waited for."""
+        """Read the remaining output without waiting for EOF, because another process may hold the pipes open."""
         for descriptor in list(self._outputs):
             for _ in range(32):  # two megabytes: more than a pipe holds
                 if not self._read_output(descriptor):
@@ -170,7 +170,7 @@ class DaemonCommand:
         return sum(map(len, self._to_feed))
 
     def feed(self, data: bytes) -> None:
-        """Write to the command without waiting for it; what does not fit now is written when it does."""
+        """Write to the command's input without blocking; queue the rest until the pipe is writable."""
         if self._input >= 0 and data:
             self._to_feed.append(memoryview(data))
             self._write_input()
@@ -200,7 +200,7 @@ class DaemonCommand:
     # -- the end ----------------------------------------------------------------------------------------------------
 
     def finish(self, status: int, note: str = "") -> None:
-        """Read the rest, close everything, and tell how it ended."""
+        """Read the remaining output, close all descriptors, and report the outcome."""
         if self.finished:
             return
         if self._loop is not None:
@@ -214,7 +214,7 @@ class DaemonCommand:
         self.done(CommandOutcome(*self._describe_outcome(status, note), seconds, bool(self.failure)))
 
     def _has_unread(self) -> bool:
-        """Whether there is something in the command's input that it has not taken."""
+        """Return True if the command has not read all of its input."""
         if self._unread < 0:
             return False
         waiting = fcntl.ioctl(self._unread, termios.FIONREAD, b"\0" * 4)
@@ -250,10 +250,10 @@ def _bind_call(call: Callable[[int], Any], descriptor: int) -> Callable[[], Any]
 
 
 def _read_available(descriptor: int) -> bytes | None:
-    """The next piece; nothing at the end, None if there is none yet."""
+    """Return the next bytes, an empty value at EOF, or None if no data is available yet."""
     try:
         return os.read(descriptor, PIECE)
     except BlockingIOError:
         return None
-    except OSError:  # a terminal that nobody has open any more
+    except OSError:  # the terminal was closed by all its processes
         return b""

@@ -1,4 +1,4 @@
-"""All commands of a wickd, and the supervisors that have them."""
+"""The pool of supervisors that run wickd's commands."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from wick.wickd.event_loop import EventLoop, Timer
 from wick.wickd.supervisor import Supervisor, SupervisorReport
 from wick.workspace.processes import HELD, Perform, kill_unknown_children
 
-SPARE = 2  # supervisors that stay when there is nothing to do
+SPARE = 2  # idle supervisors to keep
 
 
 def _memory_note(command: DaemonCommand, report: SupervisorReport) -> str:
-    """A process that may not have more memory is not told apart from others by how it ends, but by how much it had."""
+    """Return a note if a failed command was near its memory limit: its exit status does not show this."""
     limit = command.spec.get("limits", {}).get("memory")
     if not limit or report.status == 0 or report.memory < 0.8 * limit:
         return ""
@@ -26,12 +26,12 @@ def _memory_note(command: DaemonCommand, report: SupervisorReport) -> str:
 
 
 class CommandPool:
-    """All commands of a wickd, each with a supervisor; there are as many as are needed at a time."""
+    """All commands of a wickd, each run by a supervisor. The pool grows and shrinks with the load."""
 
     def __init__(self, loop: EventLoop, perform: Perform, others: Callable[[], Sequence[int]] = tuple) -> None:
         self._loop, self._perform = loop, perform
         self._others = others  # children of wickd that are not supervisors
-        self._running: dict[Supervisor, DaemonCommand | None] = {}  # None: it waits, or tidies up
+        self._running: dict[Supervisor, DaemonCommand | None] = {}  # None: idle, or cleaning up
         self._ready: deque[Supervisor] = deque()
         self._waiting: deque[DaemonCommand] = deque()
         self._fewest_ready = self._count = 0
@@ -46,7 +46,7 @@ class CommandPool:
         return len(self._waiting) >= constants.COMMANDS_WAITING
 
     def start(self, command: DaemonCommand) -> None:
-        """Run a command as soon as a supervisor is ready for it, which is at once unless very many run."""
+        """Start a command with a ready supervisor, or queue it at the limit of concurrent commands."""
         if self._closing:
             command.why = "wickd is ending"
             command.finish(0)
@@ -55,7 +55,7 @@ class CommandPool:
         self._start_waiting()
 
     def end(self, command: DaemonCommand, why: str) -> None:
-        """End a command and everything it started; `done` comes within a second."""
+        """End a command and all its processes; its `done` callback is called within a second."""
         if command.finished or command.why:
             return
         command.why = why
@@ -93,7 +93,7 @@ class CommandPool:
             self._trimming = self._loop.call_later(2.0, self._trim_supervisors)
 
     def _trim_supervisors(self) -> None:
-        """Let go of supervisors that had nothing to do for a while."""
+        """Dismiss supervisors that were idle for a while."""
         for _ in range(min(self._fewest_ready, len(self._ready)) - SPARE):
             self._ready.popleft().dismiss()
         self._fewest_ready = len(self._ready)
@@ -110,7 +110,7 @@ class CommandPool:
             return False
         try:
             self._add_supervisor()
-        except OSError as error:  # no process can be made: wait for a supervisor that is busy, if there is one
+        except OSError as error:  # fork failed: wait for a busy supervisor, if there is one
             if self._running:
                 return False
             self._fail_command(self._waiting.popleft(), error)
@@ -135,7 +135,7 @@ class CommandPool:
             command.timers.append(self._loop.call_later(command.timeout, lambda: self.end(command, "limit")))
 
     def _dispatch(self, command: DaemonCommand) -> Supervisor:
-        """Give a command to a supervisor. One that was killed a moment ago has not taken it, so another can."""
+        """Pass a command to a supervisor; try another one if it was killed meanwhile."""
         while True:
             if not self._ready:
                 self._add_supervisor()
@@ -166,7 +166,7 @@ class CommandPool:
             self._start_waiting()
 
     def _discard_supervisor(self, supervisor: Supervisor) -> None:
-        """A supervisor is dead, or not what it should be: end it and what it left."""
+        """Remove a dead or unresponsive supervisor, and kill its remaining processes."""
         if supervisor not in self._running:
             return
         command = self._running.pop(supervisor)
@@ -176,7 +176,7 @@ class CommandPool:
         supervisor.kill()
         self._kill_unknown_children()
         if command is not None:
-            command.finish(9, "the command was ended, for the process that looked after it was killed")
+            command.finish(9, "the command was ended, because its supervisor was killed")
 
     def _replace_supervisor(self, supervisor: Supervisor) -> None:
         self._discard_supervisor(supervisor)

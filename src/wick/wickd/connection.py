@@ -1,10 +1,10 @@
-"""A connection as lines in and lines out: who may speak, how much at once, and what is done when nobody reads."""
+"""Line-based connections: authentication by token, line length limits, and backpressure."""
 
 from __future__ import annotations
 
 import json
 import os
-from _operator import _compare_digest  # `hmac` gives it too, with all of OpenSSL
+from _operator import _compare_digest  # `hmac` would import OpenSSL
 from collections import deque
 from typing import Any, Callable
 
@@ -16,7 +16,7 @@ TOKEN_LINE_BYTES, TOKEN_SECONDS = 4_096, 10.0
 
 
 class LineConnection:
-    """One connection. Whoever has a token to show shows it first, or is hung up on without a word."""
+    """A connection of lines. If a token is set, the first line must contain it, or the connection is closed."""
 
     def __init__(self, loop: EventLoop, ends: tuple[int, int], token: str = "") -> None:
         self._loop, (self._reads, self._writes), self._token = loop, ends, token
@@ -32,11 +32,11 @@ class LineConnection:
             loop.call_later(TOKEN_SECONDS, self._close_unauthenticated)
 
     def handle_line(self, line: bytes) -> None:
-        """Do what a line asks for."""
+        """Handle a request line."""
         raise NotImplementedError
 
     def set_backpressure(self, behind: bool) -> None:
-        """Send less for a while, for the client does not read; or go on."""
+        """Pause output while the client does not read, or resume it."""
         raise NotImplementedError
 
     def close(self) -> None:
@@ -88,7 +88,7 @@ class LineConnection:
         return None
 
     def _skip_line(self) -> None:
-        """Pass over the rest of a line that is too long."""
+        """Discard a line that is too long, and refuse it once."""
         if self._token:
             self.close()
             return
@@ -146,7 +146,7 @@ class LineConnection:
         self._apply_backpressure()
 
     def _apply_backpressure(self) -> None:
-        """Output waits while the client does not read; so do further requests when it gets worse."""
+        """Pause output while the client does not read; at 32 times the buffer size, stop reading requests too."""
         self.set_backpressure(self._unread > constants.WIRE_BUFFER_BYTES)
         if self.open:
             self._loop.on_read(

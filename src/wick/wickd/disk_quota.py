@@ -1,4 +1,4 @@
-"""Ends a command that fills the disk: when its workspace is larger than it may be, or what is reserved is touched."""
+"""Disk quota for commands: end a command when its workspace exceeds the quota or the disk's reserve is used."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from wick.wickd.event_loop import EventLoop, Timer
 from wick.workspace.disk_usage import DiskUsage, free_bytes, free_room
 from wick.workspace.results import Json
 
-FASTEST = 2_000_000_000  # bytes a second that a command writes at most, as far as this is concerned
-SOONEST, LATEST = 0.005, 0.25  # seconds between two looks
+FASTEST = 2_000_000_000  # assumed maximum write rate of a command, in bytes per second
+SOONEST, LATEST = 0.005, 0.25  # seconds between two checks
 SLICE = 0.003  # seconds of counting at a time
 
 
 class DiskQuotaWatch:
-    """Looks at the disk while one command runs. The less room there is, the sooner it looks again.
+    """A periodic check of the disk while a command runs. The less space is left, the shorter the interval.
 
-    `quota` and `used` are bytes of the workspace, `reserve` is what stays free; 0 is no limit. The space and the inodes
-    that are free bound cheaply how much can have been written; the workspace is counted when that may be too much.
+    `quota` and `used` are bytes of the workspace, `reserve` must stay free; 0 is no limit. The change of free space and
+    inodes is a cheap upper bound of the bytes written. The workspace is counted only if that bound exceeds the quota.
     """
 
     def __init__(self, loop: EventLoop, limits: Json, end: Callable[[str], None]) -> None:
@@ -60,7 +60,7 @@ class DiskQuotaWatch:
         self.timer = self._loop.call_later(pause, self._check_limits)
 
     def _is_within(self, free: int) -> bool:
-        """Count the workspace, a little at a time; others may have written what is gone."""
+        """Count the workspace in slices: other processes may have used the missing space."""
         if self._usage is None:
             self._usage = DiskUsage(self._paths[0])
         if not self._usage.step(SLICE):

@@ -1,4 +1,4 @@
-"""The loop of wickd: who wants to read or write which descriptor, and what is to be done when."""
+"""The event loop of wickd: callbacks for readable and writable descriptors, and timers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Call = Callable[[], Any]
 
 
 class Timer:
-    """Something to be done later, unless it is cancelled."""
+    """A scheduled call that can be cancelled."""
 
     def __init__(self, call: Call) -> None:
         self.call: Call | None = call
@@ -21,7 +21,7 @@ class Timer:
 
 
 class EventLoop:
-    """Calls back when a descriptor is ready or a time has come."""
+    """A single-threaded event loop over a selector and a timer heap."""
 
     def __init__(self) -> None:
         self._selector = selectors.DefaultSelector()
@@ -31,15 +31,15 @@ class EventLoop:
         self.running = True
 
     def on_read(self, descriptor: int, call: Call | None) -> None:
-        """Call when there is something to read; None: no longer."""
+        """Set the callback for a readable descriptor; None removes it."""
         self._set_callback(descriptor, selectors.EVENT_READ, call)
 
     def on_write(self, descriptor: int, call: Call | None) -> None:
-        """Call when something can be written; None: no longer."""
+        """Set the callback for a writable descriptor; None removes it."""
         self._set_callback(descriptor, selectors.EVENT_WRITE, call)
 
     def unregister(self, descriptor: int) -> None:
-        """Before a descriptor is closed."""
+        """Remove all callbacks of a descriptor. Call this before closing it."""
         if self._callbacks.pop(descriptor, None):
             self._selector.unregister(descriptor)
 
@@ -65,7 +65,7 @@ class EventLoop:
     def call_later(self, seconds: float, call: Call) -> Timer:
         timer = Timer(call)
         self._count += 1
-        if self._count % 256 == 0:  # most are cancelled long before their time
+        if self._count % 256 == 0:  # most timers are cancelled early
             self._timers = [one for one in self._timers if one[2].call is not None]
             heapq.heapify(self._timers)
         heapq.heappush(self._timers, (time.monotonic() + seconds, self._count, timer))
@@ -76,11 +76,11 @@ class EventLoop:
             self.run_once()
 
     def run_once(self) -> None:
-        """Wait for the next thing and do what is due."""
+        """Wait for the next event or timer, and run all callbacks that are due."""
         for key, events in self._selector.select(self._next_timeout()):
             for event in (selectors.EVENT_READ, selectors.EVENT_WRITE):
                 call = self._callbacks.get(key.fd, {}).get(event) if events & event else None
-                if call is not None:  # what was done a moment ago may have ended the interest
+                if call is not None:  # an earlier callback may have removed it
                     call()
         now = time.monotonic()
         while self._timers and (self._timers[0][2].call is None or self._timers[0][0] <= now):

@@ -1,4 +1,4 @@
-"""File operations: what a request asks for is done by a `Workspace`."""
+"""File operations of requests, executed by a `Workspace`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from wick.workspace.results import Json
 from wick.workspace.workspace import Workspace
 
 _TEXT, _NUMBER, _FLAG = (str,), (int, type(None)), (bool,)
-# The arguments of each operation, and what they may be.
+# The arguments of each operation and their types.
 OPERATIONS: dict[str, dict[str, tuple[type, ...]]] = {
     "ls": {"path": _TEXT, "links": _FLAG},
     "read": {"path": _TEXT, "offset": _NUMBER, "limit": _NUMBER, "links": _FLAG},
@@ -40,17 +40,17 @@ _OPTIONAL = {(op, "path") for op in ("ls", "glob", "grep", "walk")}
 
 
 def is_long_running(call: Json) -> bool:
-    """Whether it is done in a process of its own, which can be ended."""
+    """Return True if an operation runs in its own process, which can be killed."""
     return call["op"] in ("glob", "grep", "walk") or bool(call["args"].get("recursive"))
 
 
 def perform_call(call: Json) -> bytes:
-    """In that process: the answer as it goes over the wire."""
+    """Execute an operation in its own process, and return the encoded reply."""
     return json.dumps(handle_call(call), separators=(",", ":")).encode()
 
 
 def handle_call(call: Json) -> Json:
-    """`result`, or `error` and `code`."""
+    """Execute an operation and return `result`, or `error` and `code`."""
     try:
         return {"result": _execute_call(call) or {}}
     except BackendError as error:

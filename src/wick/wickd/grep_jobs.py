@@ -1,4 +1,4 @@
-"""Searching with what is there: ripgrep, or GNU grep; where neither is, the host fetches the files and searches."""
+"""Search with an installed ripgrep or GNU grep; without either, the host fetches the files and searches them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def run_grep(
     links: bool = True,
     **options: Any,
 ) -> GrepResult:
-    """The lines that match. This process may change its working directory and be ended: it is one of its own."""
+    """Return the matching lines. Runs in its own process, so it may change the working directory and be killed."""
     command, reader = _choose_engine()
     keep = workspace.build_search_filter(path, links=links, **options)
     argv = command(pattern, workspace.resolve(path, links=links), ignore_case=ignore_case, **options)
@@ -50,7 +50,7 @@ def _is_installed(program: str) -> bool:
 
 
 def _run_search(argv: list[str], errors: int, feed: Callable[[bytes], bool]) -> int:
-    """Run a program and pass on what it prints, until that is enough; gives its exit code."""
+    """Run a program, pass its output to `feed` until that returns False, and return the exit code."""
     reads, writes = os.pipe()
     null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
     moves = [
@@ -64,6 +64,6 @@ def _run_search(argv: list[str], errors: int, feed: Callable[[bytes], bool]) -> 
     while not enough:
         data = os.read(reads, 65_536)
         enough = not data or not feed(data)
-    os.close(reads)  # one that has more to say ends by that
+    os.close(reads)  # a program with more output ends by SIGPIPE
     status = os.waitpid(pid, 0)[1]
     return os.WEXITSTATUS(status) if os.WIFEXITED(status) else 0

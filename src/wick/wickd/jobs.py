@@ -1,4 +1,4 @@
-"""Commands in the background: listed, readable, and ended when told."""
+"""Background commands: their state and their output buffer."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from wick.workspace import results
 
 
 class BackgroundCommand:
-    """What is known of a command in the background, whoever runs it: what it printed, and how it ended."""
+    """State of a background command: output, exit code and error, independent of the backend."""
 
     def __init__(self, id: str, label: str) -> None:
         self.id, self.label, self.started = id, label, time.time()
@@ -42,7 +42,7 @@ class BackgroundCommand:
 
 
 class DaemonJob(BackgroundCommand):
-    """One that wickd runs."""
+    """A background command of wickd."""
 
     def __init__(self, id: str, asked_by: str, label: str) -> None:
         super().__init__(id, label)

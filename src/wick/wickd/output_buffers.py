@@ -1,10 +1,10 @@
-"""What is kept of an output: its head and tail, or its last bytes; never more than that in memory."""
+"""Bounded output buffers: the head and tail of an output, or its last bytes."""
 
 from __future__ import annotations
 
 
 class HeadTailBuffer:
-    """The first and the last bytes of an output, and how many there were."""
+    """A buffer for the first and last bytes of an output; it counts all of them."""
 
     def __init__(self, head: int, tail: int) -> None:
         self._most_head, self._most_tail = head, tail
@@ -19,7 +19,7 @@ class HeadTailBuffer:
             data = data[room:]
         if data:
             self._tail += data
-            if len(self._tail) > 2 * self._most_tail:  # not at every piece: moving the bytes costs
+            if len(self._tail) > 2 * self._most_tail:  # amortized: moving the bytes is expensive
                 self._trim_tail()
 
     def _trim_tail(self) -> None:
@@ -30,7 +30,7 @@ class HeadTailBuffer:
         return self.size > self._most_head + self._most_tail
 
     def to_text(self) -> str:
-        """All of it, or what was kept with a line that says how much was left out."""
+        """Return the whole output, or head and tail with a note about the omitted bytes."""
         if not self.truncated:
             return (self._head + self._tail).decode("utf-8", "replace")
         self._trim_tail()
@@ -41,7 +41,7 @@ class HeadTailBuffer:
 
 
 class RingBuffer:
-    """The last bytes of an output, found by their place in the whole of it."""
+    """A buffer for the last bytes of an output, addressed by offsets in the whole output."""
 
     def __init__(self, most: int) -> None:
         self._most, self._kept = most, bytearray()
@@ -54,7 +54,7 @@ class RingBuffer:
             del self._kept[: len(self._kept) - self._most]
 
     def read_since(self, offset: int, *, ended: bool) -> tuple[int, bytes]:
-        """Where it really begins, and the bytes; half a character at the end waits for the rest unless all `ended`."""
+        """Return the real offset and the bytes from there; hold back a partial character unless `ended`."""
         start = self.size - min(len(self._kept), self._most)
         offset = min(max(offset, start), self.size)
         data = bytes(self._kept[len(self._kept) - (self.size - offset) :]) if offset < self.size else b""
@@ -62,7 +62,7 @@ class RingBuffer:
 
 
 def trim_partial_end(data: bytes) -> bytes:
-    """Without the first bytes of a UTF-8 character whose rest is missing."""
+    """Remove an incomplete UTF-8 character at the end."""
     for back in range(1, min(4, len(data) + 1)):
         byte = data[-back]
         if byte >= 0xC0:
@@ -74,7 +74,7 @@ def trim_partial_end(data: bytes) -> bytes:
 
 
 def trim_partial_start(data: bytes) -> bytes:
-    """Without the last bytes of a UTF-8 character whose beginning is missing."""
+    """Remove an incomplete UTF-8 character at the start."""
     for index in range(min(4, len(data))):
         if data[index] & 0xC0 != 0x80:
             return data[index:]

@@ -1,4 +1,4 @@
-"""What a request asks for, field by field, checked."""
+"""Typed and validated access to the fields of a request."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from wick.workspace.results import Json
 
 SHELL = "/bin/sh"
 DAY = 86_400.0
-_OWN = frozenset(("id", "op", "root", "protect", "timeout"))  # fields of a file operation that are no arguments
+_OWN = frozenset(("id", "op", "root", "protect", "timeout"))  # fields of a file operation that are not arguments
 
 
 class DaemonRequest:
-    """One request; each method reads a field or says in a sentence what is wrong with it."""
+    """A request. Each method returns a field, or raises BackendError if it is invalid."""
 
     def __init__(self, request: Json) -> None:
         self._request = request
@@ -64,7 +64,7 @@ class DaemonRequest:
         return float(value)
 
     def get_output_limits(self) -> tuple[int, int]:
-        """How much of the head and the tail of an output."""
+        """Return the bytes to keep of the head and the tail of an output."""
         most = constants.OUTPUT_KEEP_BYTES
         return (
             self.get_int("head", constants.OUTPUT_HEAD_BYTES, 0, most),
@@ -86,7 +86,7 @@ class DaemonRequest:
         return [decode_base64("data", one) for one in self.get_texts("data")]
 
     def get_spec(self) -> Json:
-        """The command as its process is told."""
+        """Return the command specification for the supervisor."""
         return {
             "argv": self._get_argv(),
             "workdir": self.get_text("workdir") or os.getcwd(),
@@ -145,7 +145,7 @@ class DaemonRequest:
         return {**paths, "network": network, **filters}
 
     def get_file_call(self) -> Json:
-        """A file operation: its name, where, and its arguments."""
+        """Return a file operation: its name, workspace and arguments."""
         protect = self.get_texts("protect") if self._request.get("protect") is not None else None
         args = {name: value for name, value in self._request.items() if name not in _OWN}
         return {"op": self.get_text("op"), "root": self.get_text("root"), "protect": protect, "args": args}
@@ -157,7 +157,7 @@ def _own_environment() -> dict[str, str]:
 
 
 def decode_base64(name: str, value: str) -> bytes:
-    """What a base64 text says."""
+    """Decode a base64 field; raise BackendError if it is invalid."""
     try:
         return b64decode(value, validate=True)
     except (binascii.Error, ValueError):

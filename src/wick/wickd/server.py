@@ -1,4 +1,4 @@
-"""Requests and replies: lines of JSON over any number of connections, each of which sees only its own."""
+"""Request handlers of wickd: lines of JSON over isolated connections."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PROTOCOL = 1
 
 
 class DaemonConnection(LineConnection):
-    """One client: its requests in flight, its jobs and its terminals."""
+    """The connection of one client, with its pending requests, jobs and terminals."""
 
     def __init__(
         self, loop: EventLoop, commands: CommandPool, watchers: WatcherPool, ends: tuple[int, int], token: str = ""
@@ -34,7 +34,7 @@ class DaemonConnection(LineConnection):
         self._commands, self._watchers = commands, watchers
         self._requests: dict[str, DaemonCommand] = {}
         self._streams: set[DaemonCommand] = set()
-        self._windows: dict[str, int] = {}  # what each terminal's reader has not taken yet
+        self._windows: dict[str, int] = {}  # bytes that each terminal's reader has not confirmed yet
         self._jobs: dict[str, DaemonJob] = {}
         self._job_count = 0
 
@@ -54,16 +54,16 @@ class DaemonConnection(LineConnection):
             do(self, id, DaemonRequest(request))
         except BackendError as error:
             self.reply_error(id, str(error), error.code)
-        except Exception as error:  # a mistake in one operation is not the end of all others
-            self.reply_error(id, f"wickd made a mistake: {error!r}", "failed")
+        except Exception as error:  # a bug in one operation must not end all others
+            self.reply_error(id, f"internal error in wickd: {error!r}", "failed")
 
     def set_backpressure(self, behind: bool) -> None:
-        """Streams of output wait while the client does not read."""
+        """Pause or resume streamed output, depending on the client's reading."""
         for command in self._streams:
             command.set_paused(behind)
 
     def close(self) -> None:
-        """End the connection and everything that was started over it."""
+        """Close the connection and end all its commands and jobs."""
         running = [*self._requests.values(), *(job.command for job in self._jobs.values() if job.running)]
         super().close()
         for command in running:
@@ -210,7 +210,7 @@ class DaemonConnection(LineConnection):
         self._start_command(id, command)
 
     def _handle_taken(self, id: str, request: DaemonRequest) -> None:
-        """The reader of a terminal has taken so many bytes. There is no reply."""
+        """Handle the confirmation that a terminal's reader has processed some bytes. There is no reply."""
         target = request.get_text("target")
         if target in self._windows:
             self._windows[target] -= request.get_int("bytes", 0)
@@ -253,7 +253,7 @@ class DaemonConnection(LineConnection):
         self._start_command(id, DaemonCommand(spec, sinks=[output.add, errors.add], done=done, timeout=timeout))
 
     def _handle_guard(self, id: str, request: DaemonRequest) -> None:
-        """Watch a workspace before a command starts there; `arm` says that the command may write."""
+        """Watch a workspace before a command starts there; with `arm`, the command may write."""
 
         def reply(guard: str, found: Json) -> None:
             if "entries" in found:
@@ -309,13 +309,13 @@ def _command_result(ended: CommandOutcome, stdout: HeadTailBuffer, stderr: HeadT
 
 
 def _file_result(ended: CommandOutcome, output: HeadTailBuffer) -> Json:
-    """What a file operation in a process of its own came to."""
+    """Return the reply of a file operation that ran in its own process."""
     if ended.exit_code == 0 and not output.truncated:
         found: Json = json.loads(output.to_text())
         return found
     if output.truncated:
         return {"error": "the answer is too large; ask for less", "code": "too_large"}
-    return {"error": ended.error or "the operation failed without a word", "code": "failed"}
+    return {"error": ended.error or "the operation failed without an error message", "code": "failed"}
 
 
 _Operation = Callable[[DaemonConnection, str, DaemonRequest], None]

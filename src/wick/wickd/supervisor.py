@@ -1,14 +1,14 @@
-"""A supervisor for each command, so that no process outlives the command it came from.
+"""Supervisor processes, one per command, so that no process outlives its command.
 
-    guard ── wickd ──┬── supervisor ── command ── whatever it starts …
-                     ├── supervisor, waiting for a command
+    guard ── wickd ──┬── supervisor ── command ── its descendants …
+                     ├── supervisor, idle
                      └── …
 
-A supervisor adopts whatever its command leaves behind (on Linux, as a "subreaper") and ends all of it when the command
-ends, is ended, or wickd dies. Who is killed is stood in for by who is above: the orphans of a supervisor come to wickd,
-which kills children that it does not know (`end_strangers`); those of wickd come to the guard, which ends everything.
-On Linux a process has to kill its supervisor, wickd and the guard in one go to get away; only a PID namespace
-(bubblewrap, a container) stops that. Elsewhere there are no subreapers: see `wick.workspace.processes`.
+A supervisor adopts the orphans of its command (on Linux, as a "subreaper") and kills them all when the command ends, is
+ended, or wickd dies. If a process of this chain is killed, its parent takes over: wickd adopts the orphans of a
+supervisor and kills unknown children (`kill_unknown_children`); the guard adopts those of wickd and kills everything.
+On Linux a process escapes only if it kills its supervisor, wickd and the guard at once; a PID namespace (bubblewrap,
+a container) prevents even that. Other systems have no subreapers: see `wick.workspace.processes`.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ from wick.workspace.processes import (
 )
 from wick.workspace.results import Json
 
-LOOK_SECONDS = 2.0  # between two looks of a guard at its parent
+LOOK_SECONDS = 2.0  # between two checks of a guard that its parent is alive
 
 
 def fork_under_guard(parent: int | None = None) -> None:
-    """Go on as a child of a guard: when this process ends, however it ends, so does everything it left behind.
+    """Fork and continue as the child of a guard process, which kills all leftovers when this process ends.
 
-    It ends when `parent` does, if one is given; should it not, for somebody stopped it, the guard kills it.
+    If `parent` is given, wickd ends with it. The guard kills wickd if it does not, for instance because it is stopped.
     """
     adopt_orphans()
     above = os.getpid()
@@ -77,7 +77,7 @@ def _extend_deadline() -> None:
 
 
 def ask_guard_for_time() -> None:
-    """Have the guard of this process wait for its watchers after the parent has ended; all commands have ended."""
+    """Ask the guard to wait for watchers after the parent's end. Call this when all commands have ended."""
     call_quietly(os.kill, os.getppid(), signal.SIGUSR1)
 
 
@@ -98,7 +98,7 @@ _START, _END = 1, 2
 
 
 class _SupervisorProcess:
-    """A supervisor's life: wait for a command, start it, wait until it ends, end what it left, report; and again."""
+    """The loop of a supervisor: receive a command, run it, kill its leftovers, report, repeat."""
 
     def __init__(self, perform: Perform) -> None:
         self._perform = perform
@@ -119,7 +119,7 @@ class _SupervisorProcess:
         while True:
             what, number, descriptors = self._receive_order()
             if what != _START:
-                continue  # it ended before it could be ended
+                continue  # an end order for a command that has already ended
             self._number = number
             spec = json.loads(_read_all(descriptors.pop(0)))
             self._outputs = {identify_file(one) for one in descriptors[1:3]} if spec.get("whole") else set()
@@ -139,7 +139,7 @@ class _SupervisorProcess:
             return family
 
     def _wait_for_end(self) -> None:
-        """Wait until the command has ended, by itself or on wickd's order."""
+        """Wait until the command ends, by itself or by an end order from wickd."""
         family = self._family
         deadline: float | None = None
         while family.status is None and family.reap() and family.status is None:
@@ -158,7 +158,7 @@ class _SupervisorProcess:
         family = self._family
         held = bool(self._outputs) and family.holds_open(self._outputs)
         clean = family.kill_all(constants.END_SECONDS)
-        status = signal.SIGKILL if family.status is None else family.status  # one that cannot be killed
+        status = signal.SIGKILL if family.status is None else family.status  # None for a process that cannot be killed
         ended = b"ended %d %d %d %d\n" % (self._number, status, family.memory, held)
         self._control.sendall(ended + b"clean %d\n" % self._number if clean else ended)
         if clean:
@@ -173,7 +173,7 @@ class _SupervisorProcess:
         return what == _END and number == self._number
 
     def _receive_order(self) -> tuple[int, int, list[int]]:
-        """The next order. When wickd is gone, everything is."""
+        """Receive the next order. If wickd has died, kill the process tree and exit."""
         order, descriptors = _receive_message(self._control, _ORDER.size)
         if len(order) < _ORDER.size:
             while not self._family.kill_all(1.0):
@@ -203,17 +203,17 @@ def _read_all(descriptor: int) -> bytes:
 
 
 class SupervisorReport(NamedTuple):
-    """What a supervisor says of a command: that it `ended`, and that it is `clean`: nothing of it is left."""
+    """A report about a command: it `ended`, or it is `clean` when no process of it is left."""
 
     event: str
     number: int
     status: int = 0
     memory: int = 0
-    held: int = 0  # what it left behind had its output open
+    held: int = 0  # 1 if a leftover process had its output open
 
 
 class Supervisor:
-    """wickd's end of one supervisor. `reports()` is called when `descriptor` can be read."""
+    """wickd's handle of a supervisor process. Call `read_reports()` when `descriptor` is readable."""
 
     def __init__(self, perform: Perform) -> None:
         ours, theirs = socket.socketpair()
@@ -227,7 +227,7 @@ class Supervisor:
         self.is_gone = False
 
     def start(self, number: int, spec: Json, descriptors: Sequence[int]) -> None:
-        """Have a command started. The descriptors are its stdin, stdout, stderr, `failed`, and those of its data."""
+        """Order the start of a command. The descriptors are stdin, stdout, stderr, `failed`, and those of its data."""
         body = create_data_file(json.dumps(spec).encode())
         try:
             passed = array.array("i", [body, *descriptors])
@@ -237,11 +237,11 @@ class Supervisor:
             os.close(body)
 
     def end(self, number: int) -> None:
-        """Have a command ended: TERM to all of it, and after a moment KILL."""
+        """Order the end of a command: SIGTERM to all its processes, and SIGKILL after a grace period."""
         call_quietly(self._control.send, _ORDER.pack(_END, number))
 
     def read_reports(self) -> list[SupervisorReport]:
-        """What the supervisor has to say; `gone` is set when it is dead."""
+        """Return the available reports; set `is_gone` if the supervisor is dead."""
         try:
             data = self._control.recv(4096)
         except BlockingIOError:
@@ -250,32 +250,32 @@ class Supervisor:
             data = b""
         self.is_gone = not data
         *lines, self._received = (self._received + data).split(b"\n")
-        said = [line.decode().split() for line in lines]
-        return [SupervisorReport(what, *map(int, numbers)) for what, *numbers in said]
+        reports = [line.decode().split() for line in lines]
+        return [SupervisorReport(event, *map(int, numbers)) for event, *numbers in reports]
 
     def dismiss(self) -> None:
-        """Let go of it: it ends what it has, and itself; then `gone` is set."""
+        """Ask the supervisor to end its command and exit; `is_gone` is set afterwards."""
         call_quietly(self._control.shutdown, socket.SHUT_WR)
 
     def kill(self) -> None:
-        """End the supervisor at once. What it looked after comes to wickd: call `end_strangers`."""
+        """Kill the supervisor. wickd adopts its processes, so call `kill_unknown_children` next."""
         call_quietly(os.kill, self.pid, signal.SIGKILL)
         call_quietly(os.waitpid, self.pid, 0)
         self._control.close()
 
 
 def _run_supervisor(control: int, perform: Perform) -> NoReturn:
-    """The first moments of a supervisor: nothing of wickd's stays open in it."""
+    """Run a supervisor in the forked child, after closing all descriptors of wickd."""
     try:
         if control != _CONTROL:
             os.dup2(control, _CONTROL, inheritable=False)
         close_from(_CONTROL + 1)
         os.chdir("/")
         adopt_orphans()
-        prctl(PDEATHSIG, signal.SIGCONT)  # one that was stopped wakes up, finds its pipe closed, and tidies up
+        prctl(PDEATHSIG, signal.SIGCONT)  # a stopped supervisor resumes, sees its socket closed, and cleans up
         _SupervisorProcess(perform).serve_forever()
     except (BrokenPipeError, ConnectionResetError):
-        pass  # wickd is gone
+        pass  # wickd has died
     finally:
         ProcessTree(0).kill_all(5.0)
         os._exit(0)

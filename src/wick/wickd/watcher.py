@@ -1,13 +1,13 @@
-"""A process that watches a workspace while commands run in it, and neutralises the code that they plant.
+"""Watcher processes, one per workspace, that neutralise code planted by commands.
 
     wickd ──┬── supervisor ── command …
             └── watcher, one for each workspace
 
-The kernel reports each new name (inotify), so nothing is walked again. Where it cannot, for it lacks inotify or has no
-watches left, the watcher walks the workspace before and after each command, and every second in between.
+inotify reports each new name, so that no repeated walk is needed. Without inotify, or without free watches, the
+watcher walks the workspace before and after each command, and every second in between.
 
-A watcher outlives the client: when the connection ends, wickd ends all commands, then the watcher settles their last
-changes. It speaks lines of JSON over a socket: `guard` (a command is about to start), `release` (it has ended).
+A watcher outlives the client: when the connection ends, wickd ends all commands, then the watcher processes their last
+changes. Its protocol is lines of JSON over a socket: `guard` (a command is about to start), `release` (it has ended).
 
 Commands of a container end a moment after the client. A watcher of a workspace that a container shares with this host
 (`contained`) therefore runs for some seconds more. No mounts protect such a workspace either: see `Index.arm`.
@@ -55,7 +55,7 @@ Key = Tuple[str, Tuple[str, ...], bool]  # the workspace, the protected names, a
 
 
 class InotifyReader:
-    """The kernel's notices of changed names. `whole` is False if some folders could not be watched."""
+    """Reader of inotify events. `is_complete` is False if some folders could not be watched."""
 
     def __init__(self) -> None:
         self._libc = ctypes.CDLL(None, use_errno=True)
@@ -66,7 +66,7 @@ class InotifyReader:
             self.is_complete = self.fd >= 0
 
     def add_watch(self, folder: WatchedFolder, fd: int) -> None:
-        """Ask for notices of a folder, which is open as `fd`."""
+        """Add an inotify watch for a folder, which is open as `fd`."""
         if self.fd < 0:
             return
         mask = (
@@ -81,10 +81,10 @@ class InotifyReader:
         self._folders[found] = folder
 
     def read(self) -> tuple[int, list[Notice]]:
-        """The next notices and their size: the folder (None: some were lost), what happened, which move, the name."""
+        """Return the size of the next events, and each with folder (None: some were lost), mask, cookie and name."""
         try:
             data = os.read(self.fd, _READ_BYTES)
-        except OSError:  # there are none
+        except OSError:  # no events are pending
             return 0, []
         found: list[Notice] = []
         at = 0
@@ -102,7 +102,7 @@ class InotifyReader:
 
     @property
     def pending_bytes(self) -> int:
-        """How many bytes of notices there are."""
+        """Return the size of the pending events in bytes."""
         if self.fd < 0:
             return 0
         size = array.array("i", [0])
@@ -111,7 +111,7 @@ class InotifyReader:
 
 
 class WorkspaceWatch:
-    """One workspace: its index, and the notices that keep it up to date."""
+    """A watched workspace: its index, and the inotify events that keep it current."""
 
     def __init__(self, root: str, protect: Sequence[str], contained: bool = False) -> None:
         self._contained = contained
@@ -120,7 +120,7 @@ class WorkspaceWatch:
         self._guards: set[str] = set()
         self._since: dict[str, tuple[int, int]] = {}
         self._moving: dict[int, WatchedFolder] = {}
-        self._needs_walk = False  # notices were lost, or a folder was renamed and another may have taken its place
+        self._needs_walk = False  # events were lost, or a folder was renamed and possibly replaced
         self._next_walk = 0.0
         self._index.walk()
 
@@ -130,7 +130,7 @@ class WorkspaceWatch:
 
     @property
     def poll_timeout(self) -> float | None:
-        """How long to wait for notices at most."""
+        """Return the maximum time to wait for events, in seconds."""
         if self._needs_walk:
             return max(0.001, self._next_walk - time.monotonic())
         if self._index.writing:
@@ -138,7 +138,7 @@ class WorkspaceWatch:
         return constants.WATCH_SECONDS if self._guards and not self._notices.is_complete else None
 
     def process_changes(self, *, asked: bool = False) -> None:
-        """Take notice of some changes; where a request waits for it, of all that were made so far."""
+        """Process pending events; with `asked`, all changes made so far, because a request waits."""
         left = self._notices.pending_bytes if asked else 1
         while left > 0:
             size, notices = self._notices.read()
@@ -153,14 +153,14 @@ class WorkspaceWatch:
             self._walk()
 
     def _walk(self) -> None:
-        """Walk the workspace. A command that forces a walk at every moment does not get all of the processor."""
+        """Walk the workspace, and delay the next walk, so that a command cannot force continuous walks."""
         start, self._needs_walk = time.monotonic(), False
         self._index.walk()
         now = time.monotonic()
         self._next_walk = now + constants.WATCH_PAUSE_SECONDS + 2 * (now - start)
 
     def _handle_notice(self, folder: WatchedFolder | None, mask: int, cookie: int, name: str) -> None:
-        if folder is None or mask & (_ISDIR | _ATTRIB) == _ISDIR | _ATTRIB:  # a folder that can be read only now
+        if folder is None or mask & (_ISDIR | _ATTRIB) == _ISDIR | _ATTRIB:  # a folder may have become readable
             self._needs_walk = True
         elif mask & _ISDIR and mask & _OPEN:
             return
@@ -177,7 +177,7 @@ class WorkspaceWatch:
                 self._index.inspect_new_link(folder, name)
 
     def _handle_moved_folder(self, folder: WatchedFolder, name: str, moved: WatchedFolder | None) -> None:
-        """A folder has a new place. What is known of it comes along; a name gives some folders another meaning."""
+        """Handle a new or moved folder. A moved folder keeps its index, but its names are inspected again."""
         if moved is None:
             below = folder.below.setdefault(name, WatchedFolder(name, folder))
             if not self._index.walk(below):
@@ -212,7 +212,7 @@ class WorkspaceWatch:
         return {"entries": [*self._index.list_entries().values()]}
 
     def linger(self) -> None:
-        """Settle for some seconds more, if contained commands were running when the connection ended."""
+        """Process changes for some more seconds, if contained commands ran when the connection ended."""
         seconds = constants.WATCH_LINGER_SECONDS if self._contained and self._guards else 0.0
         poller, until = select.poll(), time.monotonic() + seconds
         if self.fd >= 0:
@@ -248,10 +248,10 @@ def _serve_requests(control: socket.socket, key: Key) -> None:
 
 
 def _run_watcher(control: int, key: Key) -> NoReturn:
-    """The first moments of a watcher: nothing of wickd's stays open in it."""
+    """Run a watcher in the forked child, after closing all descriptors of wickd."""
     try:
         signal.set_wakeup_fd(-1)
-        # It ends when its socket does. SIGIO reports a lease that a process waits for, which is released at once.
+        # A watcher ends with its socket. SIGIO announces a lease break, and leases are released at once anyway.
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGIO):
             signal.signal(number, signal.SIG_IGN)
         if control != _CONTROL:
@@ -269,7 +269,7 @@ def _run_watcher(control: int, key: Key) -> NoReturn:
 
 
 class Watcher:
-    """wickd's end of one watcher. Replies come in the order of the requests."""
+    """wickd's handle of a watcher process. Replies arrive in the order of the requests."""
 
     def __init__(self, loop: EventLoop, key: Key, lost: Callable[[Watcher], None]) -> None:
         ours, theirs = socket.socketpair()
@@ -281,7 +281,7 @@ class Watcher:
         self._loop, self._control, self._lost = loop, ours, lost
         self._contained, self.lingers = key[-1], False
         self._received, self._to_send = bytearray(), bytearray()
-        self._replies: deque[Reply] = deque([lambda _: None])  # for the line that says that it has begun
+        self._replies: deque[Reply] = deque([lambda _: None])  # for the line that reports its start
         self.guards: set[str] = set()
         self.used = time.monotonic()
         loop.on_read(ours.fileno(), self._read)
@@ -319,7 +319,7 @@ class Watcher:
             self._replies.popleft()(json.loads(bytes(line)))
 
     def _handle_exit(self) -> None:
-        """The process is gone; every request that waits gets an error."""
+        """Handle the end of the process: reply to all pending requests with an error."""
         if self._control.fileno() < 0:
             return
         self._loop.unregister(self._control.fileno())
@@ -332,7 +332,7 @@ class Watcher:
             reply({"lost": True})
 
     def dismiss(self) -> None:
-        """Have it settle what has changed, and end; after a while, if contained commands may still run."""
+        """Ask the watcher to process the last changes and exit, later if contained commands may still run."""
         self.lingers = self._contained and bool(self.guards)
         call_quietly(self._control.shutdown, socket.SHUT_WR)
 
@@ -353,7 +353,7 @@ class WatcherPool:
         return [one.pid for one in self._all.values()]
 
     def guard(self, key: Key, arm: bool, reply: Callable[[str, Json], None]) -> None:
-        """Answer with the protected paths of a workspace, and a name by which `release` knows the guard."""
+        """Reply with the protected paths of a workspace, and the name of the guard for `release`."""
         watcher = self._all.get(key)
         if watcher is None:
             watcher = self._all[key] = Watcher(self._loop, key, self._remove_watcher)
@@ -366,7 +366,7 @@ class WatcherPool:
         watcher.send_request({"op": "guard", "guard": guard}, lambda answer: reply(guard, answer))
 
     def end_guard(self, guard: str) -> None:
-        """The command of a guard has ended: settle what it changed."""
+        """Process the changes of a guard's command, which has ended."""
         watcher = self._guards.pop(guard, None)
         if watcher is None:
             return
@@ -375,7 +375,7 @@ class WatcherPool:
         watcher.send_request({"op": "release", "guard": guard}, lambda found: self._store_result(guard, found))
 
     def release(self, guard: str, reply: Reply) -> None:
-        """Answer with the plants that were neutralised while a command ran."""
+        """Reply with the planted paths that were neutralised while a command ran."""
         self.end_guard(guard)
         result = self._results.pop(guard, {})
         if result is None:
@@ -411,7 +411,7 @@ class WatcherPool:
             del self._guards[guard]
 
     def close(self, seconds: float = 1.0) -> None:
-        """After all commands have ended: let each watcher settle their last changes."""
+        """Dismiss all watchers and wait until they have processed the last changes of the commands."""
         for watcher in [*self._all.values()]:
             watcher.dismiss()
         if any(watcher.lingers for watcher in self._all.values()):

@@ -1,4 +1,4 @@
-"""wickd as one file, for a container: `python3 wickd.pyz`. The same sources give the same bytes."""
+"""Reproducible zipapp of wickd for containers: `python3 wickd.pyz`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def read_sources() -> dict[str, bytes]:
 
 @cache
 def build_zipapp() -> bytes:
-    """The bytes of wickd.pyz. They are not compressed: not every Python has zlib, and not every zlib the same bytes."""
+    """Return the bytes of wickd.pyz, uncompressed: zlib may be missing, and its output differs between versions."""
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as archive:
         for name, data in sorted(read_sources().items()):
@@ -34,5 +34,5 @@ def build_zipapp() -> bytes:
 
 @cache
 def compute_digest() -> str:
-    """The SHA-256 of `zipapp()`."""
+    """Return the SHA-256 of `build_zipapp()`."""
     return hashlib.sha256(build_zipapp()).hexdigest()

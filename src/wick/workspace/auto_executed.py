@@ -1,11 +1,11 @@
-"""Protected paths of a workspace: an index that follows changes, and the removal of code that a command planted.
+"""Index of the protected paths of a workspace, which follows changes and neutralises planted code.
 
     index = Index(Beneath("./workspace"), PROTECTED)
     index.walk()
     index.entries()                 the protected paths that exist, for mounts
-    index.arm()                     from now on new ones are plants
-    index.settle("sub", "config")   a name has changed in a folder; harmless it stays, else it is neutralised
-    index.moved                     the paths that were
+    index.arm()                     from now on, new protected paths count as planted
+    index.settle("sub", "config")   a name has changed in a folder; neutralise it unless it is harmless
+    index.moved                     the neutralised paths
 
 Git runs programs that its config names, and hooks. So the parts of every git directory are inspected, wherever it is:
 a folder `.git`, a submodule's or worktree's, a bare repository. A config keeps the settings that name no program.
@@ -31,7 +31,7 @@ Identity = Tuple[int, int]
 _SETLEASE = getattr(fcntl, "F_SETLEASE", 1024)
 
 GITLINKS = 20  # more of them are checked only when a command ends
-NAMES = 20_000  # that are remembered to be candidates or not
+NAMES = 20_000  # size of the cache of candidate names
 CONFIG_BYTES = 64_000  # a larger git config is not read
 EXAMPLES = (".example", ".sample", ".template", ".dist")  # dot-env files that no program loads
 CONFIGS = ("config", "config.worktree")
@@ -45,7 +45,7 @@ class ProtectedEntry(NamedTuple):
 
     path: str  # relative to the workspace
     type: str  # dir, file, link, other
-    identity: Identity  # the same for as long as it is the same file
+    identity: Identity  # device and inode
     secret: bool = False  # not to be read
     leads: bool = False  # only leads to something protected
     target: str = ""  # of a link
@@ -53,7 +53,7 @@ class ProtectedEntry(NamedTuple):
 
 
 class WatchedFolder:
-    """A folder of the workspace: its place, and the names in it that may be protected."""
+    """A folder of the workspace, with the names in it that may be protected."""
 
     __slots__ = ("above", "below", "deep", "marked", "name", "quiet", "watch")
 
@@ -79,7 +79,7 @@ class WatchedFolder:
         return "/".join(self.names) or "."
 
     def join_name(self, name: str) -> str:
-        """The path of a name in the folder."""
+        """Return the path of a name in the folder."""
         return "/".join((*self.names, name))
 
 
@@ -104,14 +104,14 @@ class ProtectedIndex:
         self._named_lasts: set[str] = set()
         self._links: dict[str, str] = {}  # protected links at the time of arming, and their targets
         self.armed = False
-        self.writing: set[tuple[WatchedFolder, str]] = set()  # harmless so far, but open for writing: look again soon
+        self.writing: set[tuple[WatchedFolder, str]] = set()  # open for writing: inspect again soon
         self.moved: list[str] = []
         self.stuck: list[str] = []
 
     # -- folders ----------------------------------------------------------------------------------------------------
 
     def walk(self, folder: WatchedFolder | None = None) -> bool:
-        """Enter a folder and all folders below it; return True if all of them were still there."""
+        """Index a folder and all folders below it; return True if all of them still existed."""
         todo, whole = [folder or self.root], True
         while todo:
             below = self._index_folder(todo.pop())
@@ -120,7 +120,7 @@ class ProtectedIndex:
         return whole
 
     def inspect_below(self, folder: WatchedFolder) -> None:
-        """Settle a folder that was renamed: its place gives names below it another meaning."""
+        """Inspect a renamed folder: its new path may make names below it protected."""
         todo = [folder]
         while todo:
             one = todo.pop()
@@ -159,7 +159,7 @@ class ProtectedIndex:
         return found
 
     def _open_readable(self, path: str) -> int:
-        """Open a folder. A command may have made it unreadable for its owner, who can change that."""
+        """Open a folder. Restore the owner's permissions if a command has removed them."""
         try:
             return self._tree.open_folder(path)
         except PermissionError:
@@ -171,7 +171,7 @@ class ProtectedIndex:
         return self._tree.open_folder(path)
 
     def _inspect_marked(self, folder: WatchedFolder) -> None:
-        """Settle the marked names of a folder, the parts of a git directory together."""
+        """Inspect the marked names of a folder, the parts of a git directory together."""
         for name in tuple(folder.marked):
             if fold_name(name) not in PARTS or name in self._named_lasts or self._rules.may_match_last(name):
                 self.inspect_name(folder, name)
@@ -190,7 +190,7 @@ class ProtectedIndex:
             todo += one.below.values()
 
     def find_folder(self, names: Iterable[str]) -> WatchedFolder | None:
-        """The folder that names lead to, none of them a link."""
+        """Return the indexed folder at a path of names, without following links."""
         at: WatchedFolder | None = self.root
         for name in names:
             if at is not None and name not in ("", "."):
@@ -225,7 +225,7 @@ class ProtectedIndex:
                 self._watch(folder, fd)
 
     def list_entries(self) -> dict[str, ProtectedEntry]:
-        """The protected paths that exist now."""
+        """Return the protected paths that exist now."""
         found: dict[str, ProtectedEntry] = {}
         for folder in tuple(self._marked):
             for entry in self._list_folder_entries(folder):
@@ -300,10 +300,10 @@ class ProtectedIndex:
     # -- plants -----------------------------------------------------------------------------------------------------
 
     def arm(self, *, mounted: bool = True) -> None:
-        """Accept everything that exists now; from here on, what is new was planted.
+        """Accept all existing paths; protected paths that appear later count as planted.
 
-        Where no mounts keep a command from what exists (not `mounted`), the parts of a git directory that lead to no
-        program are not accepted but inspected again when they change.
+        Without mounts that protect existing files (not `mounted`), harmless parts of a git directory are not
+        accepted but inspected again when they change.
         """
         self._trust_git_settings()
         found = self.list_entries()
@@ -350,7 +350,7 @@ class ProtectedIndex:
                 os.symlink(target, name, dir_fd=folder)
 
     def inspect_name(self, folder: WatchedFolder, name: str) -> None:
-        """Take notice of a name that appeared or changed in a folder; neutralise it if it is a plant."""
+        """Inspect a name that appeared or changed in a folder; neutralise it if it was planted."""
         if not self._is_candidate(name):
             if self._git and fold_name(folder.name) == "hooks" and folder.above is not None and self.armed:
                 self._inspect_git_directory(folder.above)
@@ -369,14 +369,14 @@ class ProtectedIndex:
             self._inspect_git_directory(folder)
 
     def inspect_new_link(self, folder: WatchedFolder, name: str) -> None:
-        """A file has a new name. If a part of a git directory has it too, it can be written unnoticed: settle that."""
+        """Inspect a new hard link. A git part that shares the file could be written through it without a notice."""
         if self.armed and self._read_here:
             info = self._stat(folder.join_name(name))
             if info is not None and info.st_nlink > 1 and (info.st_dev, info.st_ino) in self._read_here:
                 self.inspect_name(*self._read_here[info.st_dev, info.st_ino])
 
     def inspect_open_files(self) -> None:
-        """Settle the files that were open for writing: the kernel sends no notice of writes through a mapping."""
+        """Inspect files again that were open for writing: inotify does not report writes through mmap."""
         again, self.writing = self.writing, set()
         if len(self._gitlinks) <= GITLINKS:
             self.check_gitlinks()
@@ -384,12 +384,12 @@ class ProtectedIndex:
             self.inspect_name(folder, name)
 
     def check_gitlinks(self) -> None:
-        """Settle the new `.git` files again: the folder that one leads to may be a link by now."""
+        """Inspect new `.git` files again: the target folder of one may be a link by now."""
         for folder, name in tuple(self._gitlinks) if self.armed else ():
             self._inspect_dot_git(folder, name)
 
     def _stat_new(self, path: str) -> os.stat_result | None:
-        """What is at a path, unless it was there when the index was armed."""
+        """Return the stat of a path, or None if it existed when the index was armed."""
         return self._filter_new(path, self._stat(path))
 
     def _filter_new(self, path: str, info: os.stat_result | None) -> os.stat_result | None:
@@ -408,7 +408,7 @@ class ProtectedIndex:
         self._move_aside(folder, name)
 
     def _inspect_dot_git(self, folder: WatchedFolder, name: str) -> None:
-        """A `.git` is a folder, or a file that leads to a git directory in the workspace; else it is moved."""
+        """Accept a `.git` folder, or a file that points to a git directory in the workspace; move anything else."""
         info = self._stat_new(folder.join_name(name))
         if info is None or (stat.S_ISDIR(info.st_mode)):
             return
@@ -441,14 +441,14 @@ class ProtectedIndex:
         )
 
     def _is_git_folder(self, folder: WatchedFolder) -> bool:
-        """Return True if git takes a folder for a git directory: by its name, or by its content."""
+        """Return True if git treats a folder as a git directory, by its name or its content."""
         if fold_name(folder.name) == GIT:
             return True
         there = {fold_name(name) for name in folder.marked}
         return "head" in there and ("commondir" in there or {"objects", "refs"} <= there)
 
     def _stat_git_parts(self, folder: WatchedFolder) -> list[tuple[str, os.stat_result]]:
-        """The parts of a git directory that lead to programs."""
+        """Return the parts of a git directory that can name programs."""
         found: list[tuple[str, os.stat_result]] = []
         if not self._is_git_folder(folder):
             return found
@@ -469,7 +469,7 @@ class ProtectedIndex:
                 self._move_aside(folder, name)
 
     def _is_harmless_part(self, folder: WatchedFolder, name: str, info: os.stat_result) -> bool:
-        """Return True if a part of a git directory leads to no program."""
+        """Return True if a part of a git directory names no program."""
         if fold_name(name) == "hooks":
             return self._has_only_samples(folder.join_name(name))
         if info.st_nlink > 1:
@@ -512,8 +512,8 @@ class ProtectedIndex:
     def _read_text(self, folder: WatchedFolder, name: str) -> str | None:
         """Read a small regular file; None for everything else. One that a process has open for writing is noted.
 
-        The kernel reports each open, but not writes through a mapping. So the reports are off while the file is opened
-        here, and on again before a read lease is asked for: none is granted while the file is open for writing.
+        inotify reports each open, but not writes through mmap. So its reports are off while the file is opened here,
+        and on again before a read lease is requested. The kernel grants no lease while the file is open for writing.
         """
         try:
             with self._open_folder(folder.path) as above:
@@ -552,7 +552,7 @@ class ProtectedIndex:
             os.close(fd)
 
     def _move_aside(self, folder: WatchedFolder, name: str) -> None:
-        """Rename something to a name that no program trusts; nothing is replaced."""
+        """Rename a file or folder to a free name that no program trusts."""
         path = folder.join_name(name)
         try:
             with self._open_folder(folder.path) as fd, _ensure_writable(fd):
@@ -597,7 +597,7 @@ def _is_open_for_writing(fd: int) -> bool:
 
 @contextmanager
 def _ensure_writable(folder: int) -> Iterator[None]:
-    """A command may have made a folder read-only; its owner can change that, and back."""
+    """Make a folder writable for its owner, and restore its mode on exit."""
     mode = os.fstat(folder).st_mode
     if mode & 0o300 == 0o300:
         yield

@@ -1,6 +1,6 @@
-"""Deeds on open folders and files: bytes read, files replaced in one go, trees renamed and deleted.
+"""File operations relative to open folders: read blocks, replace atomically, rename, delete trees.
 
-Everything is named by an open folder and one name in it, so nothing that somebody changes on the way leads elsewhere.
+Each operation takes a folder descriptor and one name, so that concurrent renames and links cannot redirect it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from wick.workspace.rooted_folder import FolderCursor, file_type, libc
 BLOCK_BYTES = 1_000_000  # read at once
 BATCH = 10_000  # entries that a recursive delete holds in memory, of each folder on its way
 
-READ = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY  # a FIFO must not make anybody wait
+READ = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY  # opening a FIFO must not block
 
 
 def read_blocks(fd: int, offset: int, most: int) -> Iterator[bytes]:
@@ -51,7 +51,7 @@ def lstat(name: str, folder: int) -> os.stat_result | None:
 
 
 def replace_file(folder: int, name: str, data: bytes, like: os.stat_result | None) -> None:
-    """Put a file into a folder in one go: whoever looks sees the old one or the new one, whole."""
+    """Replace a file atomically: readers see the old or the new content, never a mixture."""
     temporary = f".wick-{os.urandom(8).hex()}"
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
     fd = os.open(temporary, flags, 0o666 if like is None else 0o600, dir_fd=folder)
@@ -71,14 +71,14 @@ def replace_file(folder: int, name: str, data: bytes, like: os.stat_result | Non
 
 
 def _copy_metadata(fd: int, folder: int, name: str, like: os.stat_result) -> None:
-    """Give a file the owner, the mode and the attributes of the one it replaces, as far as that is allowed."""
+    """Copy owner, mode and attributes from the replaced file, as far as permitted."""
     made = os.fstat(fd)
     if (made.st_uid, made.st_gid) != (like.st_uid, like.st_gid):
         with suppress(OSError):
             os.fchown(fd, -1, like.st_gid)
         with suppress(OSError):
             os.fchown(fd, like.st_uid, -1)
-    os.fchmod(fd, stat.S_IMODE(like.st_mode) & 0o1777)  # new bytes do not run as somebody else
+    os.fchmod(fd, stat.S_IMODE(like.st_mode) & 0o1777)  # without setuid: it must not run as another user
     with suppress(OSError, AttributeError):  # no such attributes on this system
         _copy_attributes(fd, folder, name)
 
@@ -97,14 +97,18 @@ _NOREPLACE = 1
 
 
 def rename_exclusive(folder: int, name: str, new_folder: int, new_name: str, path: str) -> None:
-    """Rename, but never over something that is there."""
+    """Rename without replacing an existing file (RENAME_NOREPLACE)."""
     renameat2 = getattr(libc, "renameat2", None)
     code = errno.ENOSYS if new_name else errno.EEXIST
     if renameat2 is not None and new_name:
         if renameat2(folder, os.fsencode(name), new_folder, os.fsencode(new_name), _NOREPLACE) == 0:
             return
         code = ctypes.get_errno()
-    if code not in (errno.ENOSYS, errno.EINVAL, errno.EPERM):  # which a file system says that does not know how
+    if code not in (
+        errno.ENOSYS,
+        errno.EINVAL,
+        errno.EPERM,
+    ):  # the file system lacks the flag
         raise _rename_error(code, path)
     if lstat(new_name, new_folder) is not None:
         raise _rename_error(errno.EEXIST, path)
@@ -120,9 +124,9 @@ def _rename_error(code: int, path: str) -> OSError | BackendError:
 
 
 def delete_tree(folder: int, name: str) -> None:
-    """Delete a folder and all that is in it, however deep that is. No link is followed."""
+    """Delete a folder and its content at any depth. Links are not followed."""
     until = time.monotonic() + DELETE_SECONDS
-    step, todo = FolderCursor(folder), [[name]]  # folders that are left, of each one on the way
+    step, todo = FolderCursor(folder), [[name]]  # the remaining folders of each level
     try:
         while todo[0]:
             if todo[-1]:
@@ -140,7 +144,7 @@ def delete_tree(folder: int, name: str) -> None:
 
 
 def _delete_files(step: FolderCursor) -> list[str]:
-    """Delete what is no folder, and return the folders: of one batch, as there may be very many."""
+    """Delete the files of one batch of entries, and return its folders."""
     with step.entries() as found:
         batch = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in islice(found, BATCH)]
     for name, folder in batch:
@@ -150,7 +154,7 @@ def _delete_files(step: FolderCursor) -> list[str]:
 
 
 def _remove_folder(step: FolderCursor) -> bool:
-    """Leave a folder and delete it; False, and back in it, if there was more in it than a batch."""
+    """Leave a folder and delete it. If it is not empty yet, enter it again and return False."""
     name = step.leave()
     try:
         os.rmdir(name, dir_fd=step.fd)

@@ -1,4 +1,4 @@
-"""Paths of a workspace that its git configs name: folders of hooks, included configs, programs.
+"""Search for paths that the git configs of a workspace name: hook folders, included configs, programs.
 
     find_trusted_paths(tree, ".")      {".githooks", "tools/clean.sh"}
 

@@ -1,9 +1,9 @@
-"""Patterns over names and paths, and the rules of ignore files.
+"""Glob patterns for names and paths, and the rules of ignore files.
 
     Glob("src/**/*.{py,md}").fits("src/a/b.py")     `**`, `*`, `?`, `[a-z]`, `{a,b}`; without a slash: at any depth
     ignores("", text)                               the rules of a .gitignore
 
-No pattern is ever given to `re`: the matching here takes time in proportion to the pattern times the name.
+Patterns are not translated to `re`: matching here takes time proportional to pattern length times name length.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Callable, FrozenSet, Iterable, NamedTuple, Sequence, Union
 from wick.constants import GLOB_ALTERNATIVES, GLOB_CHARS, IGNORE_RULES
 from wick.errors import BackendError
 
-# Folders that hold much and say little. They are left out unless somebody asks for everything.
+# Large folders of little interest, which searches skip by default.
 HEAVY = frozenset(
     ".git .hg .svn node_modules .venv venv __pycache__ .mypy_cache .pytest_cache .ruff_cache .tox .nox .results".split()
 )
@@ -55,7 +55,7 @@ _CLASSES = {
 
 
 def compile_name(pattern: str) -> NameTest | None:
-    """A test for one name, of `*`, `?`, `[a-z]` and backslashes; None if a bracket or a backslash is left open."""
+    """Compile a pattern for one name (`*`, `?`, `[a-z]`, backslashes); return None if a bracket is not closed."""
     if not any(sign in pattern for sign in "*?[\\"):
         return pattern.__eq__
     tokens = _tokenize(pattern)
@@ -98,7 +98,7 @@ def _tokenize(pattern: str) -> list[_Token] | None:
 
 
 def _parse_set(pattern: str, at: int) -> tuple[_Set | None, int]:
-    """What stands in brackets, from after the first one to after the last one."""
+    """Parse a bracket expression; return it with the position after the closing bracket."""
     negated = pattern[at : at + 1] in ("!", "^")
     at += negated
     pairs: list[tuple[str, str]] = []
@@ -128,7 +128,7 @@ def _parse_char(pattern: str, at: int) -> tuple[str, int]:
 
 
 def _split_segments(pattern: str) -> list[str]:
-    """The patterns of the names in a path: a slash in brackets is no end of one."""
+    """Split a path pattern at its slashes, except those in brackets."""
     segments, start, at = [], 0, 0
     while at < len(pattern):
         if pattern[at] == "/":
@@ -142,7 +142,7 @@ def _split_segments(pattern: str) -> list[str]:
 
 
 def _match_tokens(tokens: list[_Token], name: str) -> bool:
-    """Each `*` takes as little as it can, and only the last one ever takes more: no more than tokens times name."""
+    """Return True if tokens match a name. Only the last `*` backtracks, which bounds the time to tokens × name."""
     at = here = mark = 0
     star = -1
     while here < len(name):
@@ -160,11 +160,11 @@ def _match_tokens(tokens: list[_Token], name: str) -> bool:
 
 # -- paths ----------------------------------------------------------------------------------------------------------
 
-States = FrozenSet[int]  # how far into a pattern the names so far have led
+States = FrozenSet[int]  # positions in a pattern after the names matched so far
 
 
 class PathPattern:
-    """A pattern over a path, tried one name at a time; `**` stands for any number of folders."""
+    """A path pattern, matched name by name as an automaton. `**` matches any number of folders."""
 
     def __init__(self, tests: Sequence[NameTest | None]) -> None:
         again = [*tests[1:], _match_none]
@@ -172,7 +172,7 @@ class PathPattern:
         self.start = self._expand_skips({0})
 
     def advance(self, states: States, name: str) -> States:
-        """How far a folder's name leads."""
+        """Return the states after a folder's name."""
         led = set()
         for at in states:
             test = self._tests[at] if at < len(self._tests) else _match_none
@@ -183,7 +183,7 @@ class PathPattern:
         return self._expand_skips(led)
 
     def matches_last(self, states: States, name: str) -> bool:
-        """Whether a name is the last one of a path that fits."""
+        """Return True if the path matches with this last name."""
         last = len(self._tests) - 1
         if last not in states:
             return False
@@ -199,7 +199,7 @@ class PathPattern:
         return self.matches_last(states, parts[-1])
 
     def _expand_skips(self, states: Iterable[int]) -> States:
-        """`**` may stand for no folder at all, but at the end it stands for something."""
+        """Add the states after `**`, which may match no folder, except at the end of the pattern."""
         found = set()
         for at in states:
             found.add(at)
@@ -218,7 +218,7 @@ def _match_all(name: str) -> bool:
 
 
 class Glob:
-    """A pattern over paths: `**`, `*`, `?`, `[a-z]`, `{a,b}`. Without a slash it fits a name at any depth."""
+    """A glob over paths: `**`, `*`, `?`, `[a-z]`, `{a,b}`. Without a slash it matches names at any depth."""
 
     def __init__(self, pattern: str) -> None:
         if not pattern or "\0" in pattern or len(pattern) > GLOB_CHARS:
@@ -233,7 +233,7 @@ class Glob:
         return any(route.matches_last(state, name) for route, state in zip(self._routes, states))
 
     def matches(self, path: str) -> bool:
-        """Whether a whole path fits, seen from where the pattern is seen from."""
+        """Return True if a path matches, relative to the folder of the pattern."""
         parts = path.split("/")
         return any(route.matches(parts) for route in self._routes)
 
@@ -252,7 +252,7 @@ def _compile_path(pattern: str) -> PathPattern:
 
 
 def _compile_lenient(part: str) -> NameTest:
-    """In a glob, a bracket that is left open is just a bracket."""
+    """Compile a name pattern in which an unclosed bracket is a literal bracket."""
     test = compile_name(part)
     if test is None:
         test = compile_name(part.replace("\\", "\\\\").replace("[", "\\["))
@@ -260,7 +260,7 @@ def _compile_lenient(part: str) -> NameTest:
 
 
 def _expand_braces(pattern: str) -> list[str]:
-    """The patterns that braces stand for."""
+    """Return all patterns that a pattern with braces expands to."""
     done: list[str] = []
     todo = [pattern]
     while todo:
@@ -277,7 +277,7 @@ def _expand_braces(pattern: str) -> list[str]:
 
 
 def _split_braces(text: str) -> tuple[str, list[str], str] | None:
-    """What stands before, in and after the first braces that are closed."""
+    """Split a text at its first closed braces: before, alternatives, after."""
     start = -1
     depth = at = 0
     cuts: list[int] = []
@@ -300,7 +300,7 @@ def _split_braces(text: str) -> tuple[str, list[str], str] | None:
     return None
 
 
-# -- what is left out -----------------------------------------------------------------------------------------------
+# -- ignore files ---------------------------------------------------------------------------------------------------
 
 
 class _Rule(NamedTuple):
@@ -314,7 +314,7 @@ class _Rule(NamedTuple):
 
 
 class IgnoreRules:
-    """The rules of an ignore file; those of the folders above come after. The last rule that fits decides."""
+    """The rules of an ignore file, with those of parent folders as fallback. The last matching rule decides."""
 
     def __init__(self, folder: str, rules: Sequence[_Rule], above: IgnoreRules | None = None) -> None:
         self._folder = f"{folder}/" if folder else ""
@@ -322,7 +322,7 @@ class IgnoreRules:
         self._above = above
 
     def is_ignored(self, path: str, name: str, folder: bool) -> bool:
-        """Whether a path is left out, if no folder that leads to it is."""
+        """Return True if the rules ignore a path whose parent folders are not ignored."""
         level: IgnoreRules | None = self
         while level is not None:
             for rule in level._rules:
@@ -337,7 +337,7 @@ class IgnoreRules:
 
 
 def parse_ignore_file(folder: str, text: str, above: IgnoreRules | None = None) -> IgnoreRules | None:
-    """The rules of an ignore file's text; the folder is the one it stands in, seen from the tree."""
+    """Parse an ignore file. `folder` is its folder, relative to the tree."""
     lines = text.lstrip("\ufeff").split("\n")
     rules = [rule for rule in map(_parse_rule, lines) if rule is not None][:IGNORE_RULES]
     return IgnoreRules(folder, rules, above) if rules else above
@@ -356,12 +356,12 @@ def _parse_rule(line: str) -> _Rule | None:
     parts = _split_segments(pattern[pattern.startswith("/") :])
     tests = [None if part == "**" and "/" in pattern else compile_name(part) for part in parts]
     if any(test is None and part != "**" for test, part in zip(tests, parts)):
-        return None  # git, too, lets such a pattern fit nothing
+        return None  # in git, too, such a pattern matches nothing
     return _Rule(tests[-1] or _match_all, PathPattern(tests) if "/" in pattern else None, negated, folders_only)
 
 
 def _strip_spaces(line: str) -> str:
-    """Spaces at the end do not count, unless a backslash stands before them."""
+    """Strip trailing spaces, except one after a backslash."""
     kept = line.rstrip(" ")
     slashes = len(kept) - len(kept.rstrip("\\"))
     return kept + " " if slashes % 2 and len(kept) < len(line) else kept

@@ -1,4 +1,4 @@
-"""Searching for lines: by RE2, or by ripgrep or grep, whose commands are made and whose output is read here.
+"""Line search with RE2, and the commands and output parsers for ripgrep and GNU grep.
 
     Search("def \\w+").lines(blocks)                 the lines that match a regular expression (RE2)
     Ripgrep().feed(output)                          what `ripgrep("def \\w+")` prints
@@ -29,7 +29,7 @@ from wick.workspace.text import decode_line
 
 
 def excerpt_line(line: bytes, start: int, end: int) -> str:
-    """The text of a line that matched, without its end; of a long one what is around the match."""
+    """Return the text of a matching line without its line ending; truncate a long line around the match."""
     line = line.rstrip(b"\r\n")
     text = decode_line(line)
     if len(text) <= GREP_LINE_CHARS:
@@ -42,14 +42,14 @@ def excerpt_line(line: bytes, start: int, end: int) -> str:
 
 
 class LineSearch:
-    """A regular expression, by RE2: no pattern makes it slow. Lines are searched one by one."""
+    """A line search with RE2, which runs in linear time for every pattern."""
 
     def __init__(self, pattern: str, *, ignore_case: bool = False) -> None:
         self._regex = _compile_re2(pattern, ignore_case)
 
     def find_lines(self, blocks: Iterable[bytes]) -> Iterator[tuple[int, str]]:
-        """The number of each line that matches, from 1, and its text. The blocks are those of one file."""
-        number, matched = 1, False  # matched: the line that goes on from the last piece did, and is not said twice
+        """Yield number (from 1) and text of each matching line in the blocks of a file."""
+        number, matched = 1, False  # matched: the line that continues from the last piece was already yielded
         for piece in _split_pieces(blocks):
             for line, text in self._find_matches(piece):
                 if line or not matched:
@@ -60,7 +60,7 @@ class LineSearch:
 
     def _find_matches(self, data: bytes) -> Iterator[tuple[int, str]]:
         if b"\r\n" in data:
-            data = data.replace(b"\r\n", b"\n")  # so that $ stands before either end of a line
+            data = data.replace(b"\r\n", b"\n")  # so that $ matches before both line endings
         at = line = 0
         while at < len(data):
             found = self._regex.search(data, at)
@@ -75,7 +75,7 @@ class LineSearch:
 
 
 def verify_matches(blocks: Iterable[bytes], matches: Iterable[GrepMatch]) -> Iterator[GrepMatch]:
-    """Those matches of a file whose text stands in its line. The blocks are those of that file."""
+    """Yield the matches whose text is really in their line of the file."""
     wanted, number = {match["line"]: match for match in matches}, 1
     for piece in _split_pieces(blocks):
         if not wanted:
@@ -89,7 +89,7 @@ def verify_matches(blocks: Iterable[bytes], matches: Iterable[GrepMatch]) -> Ite
 
 
 def _split_pieces(blocks: Iterable[bytes]) -> Iterator[bytes]:
-    """Whole lines; of one that is too long for the memory pieces that overlap."""
+    """Yield blocks of whole lines; a line too long for memory is yielded in overlapping pieces."""
     rest = b""
     for block in blocks:
         rest += block
@@ -114,15 +114,15 @@ def _compile_re2(pattern: str, ignore_case: bool) -> Any:
     options.max_mem, options.log_errors, options.never_nl = GREP_MEMORY_BYTES, False, True
     options.case_sensitive, options.never_capture = not ignore_case, True
     try:
-        re2.compile(pattern.encode(), options)  # by itself, so that its brackets are its own
+        re2.compile(pattern.encode(), options)  # alone first, so that an unbalanced bracket is an error
         return re2.compile(b"(?m:" + pattern.encode() + b")", options)
     except re2.error as error:
-        said = error.args[0].decode("utf-8", "replace") if isinstance(error.args[0], bytes) else str(error)
-        raise BackendError(f"the regular expression {pattern!r} is not one that RE2 knows: {said}", "invalid") from None
+        text = error.args[0].decode("utf-8", "replace") if isinstance(error.args[0], bytes) else str(error)
+        raise BackendError(f"the regular expression {pattern!r} is not one that RE2 knows: {text}", "invalid") from None
 
 
 def check_pattern(pattern: str) -> None:
-    """A regular expression that can be given to a program."""
+    """Raise BackendError unless a regular expression can be passed to a program."""
     if len(pattern) > GREP_PATTERN_CHARS or "\0" in pattern:
         raise BackendError(f"a regular expression has at most {GREP_PATTERN_CHARS} characters, and no NUL", "invalid")
     try:
@@ -137,9 +137,9 @@ def check_pattern(pattern: str) -> None:
 def ripgrep_command(
     pattern: str, path: str = ".", *, glob: str = "", ignore_case: bool = False, everything: bool = False
 ) -> list[str]:
-    """The command that finds the same lines by ripgrep, in the workspace's folder. `RipgrepParser` reads what it prints.
+    """Return the ripgrep command for a search in the workspace's folder; `RipgrepParser` parses its output.
 
-    The path is one that no link leads to. What ripgrep leaves out is never more than what is to be left out.
+    The path must not contain links. ripgrep never excludes more files than the search should.
     """
     command = ["rg", "--no-config", "--json", "--no-messages", "--hidden", "--sort=path", "--crlf", "--encoding=none"]
     command += ["--no-mmap", "--no-follow", "--no-require-git", f"--max-count={GREP_MATCHES + 1}"]
@@ -152,21 +152,21 @@ def ripgrep_command(
     return [*command, "-e", _translate_pattern(pattern, r"(?-u:\b)", r"(?-u:\B)"), "--", _relative_path(path)]
 
 
-_COLOR = "1;9;31;9;1"  # by which grep shows where in a line the match is
+_COLOR = "1;9;31;9;1"  # the color by which grep marks the match in a line
 _BEGIN, _END = f"\x1b[{_COLOR}m".encode(), b"\x1b[m"
 
 
 def grep_command(
     pattern: str, path: str = ".", *, glob: str = "", ignore_case: bool = False, everything: bool = False
 ) -> list[str]:
-    """The command that finds the same lines by GNU grep, in the workspace's folder. `Grep` reads what it prints.
+    """Return the GNU grep command for a search in the workspace's folder; `GrepParser` parses its output.
 
-    It knows no ignore files: what is to be left out is left out by the reader.
+    grep does not support ignore files, so the parser filters ignored files.
     """
-    colors = f"GREP_COLORS=ne:fn=:ln=:bn=:se=:mt={_COLOR}"  # nothing has one but what matched
+    colors = f"GREP_COLORS=ne:fn=:ln=:bn=:se=:mt={_COLOR}"  # only matches are colored
     command = ["env", "LC_ALL=C.UTF-8", colors, "grep", "-rPanHsZ", "--color=always", "--devices=skip"]
     command += [f"--max-count={GREP_MATCHES + 1}", *(f"--exclude={name}" for name in SECRET)]
-    heavy = HEAVY - {os.path.basename(path)}  # which was asked for
+    heavy = HEAVY - {os.path.basename(path)}  # the search root is never excluded
     command += [] if everything else [f"--exclude-dir={name}" for name in sorted(heavy)]
     command += ["-i"] if ignore_case else []
     if _is_portable_glob(glob) and "{" not in glob:
@@ -178,12 +178,12 @@ def grep_command(
 
 
 def _relative_path(path: str) -> str:
-    """A path that no program takes for an option."""
+    """Return a path that cannot be parsed as an option."""
     return path if path == "." else f"./{path}"
 
 
 def _is_portable_glob(glob: str) -> bool:
-    """Whether every program takes a pattern for the same."""
+    """Return True if all programs interpret a glob in the same way."""
     return bool(glob) and all((char.isalnum() and char.isascii()) or char in "*._-{," or char == "}" for char in glob)
 
 
@@ -200,7 +200,7 @@ _WITHIN = {"d": "0-9", "w": "0-9A-Za-z_", "s": r"\t\n\f\r ", "v": r"\x0B"}
 
 
 def _translate_pattern(pattern: str, edge: str, inner: str, end: str = "$") -> str:
-    """A pattern of RE2 for programs whose \\w, \\d, \\s and \\b know all of Unicode, and which nest brackets."""
+    """Translate an RE2 pattern for programs with Unicode \\w, \\d, \\s and \\b and nested brackets."""
     check_pattern(pattern)
     outside = {**_OUTSIDE, "b": edge, "B": inner}
     done: list[str] = []
@@ -240,7 +240,7 @@ def _is_count(pattern: str, at: int) -> bool:
 
 
 class _OutputParser:
-    """Reads what a search prints, as it comes. `keep` says whether a file is one of those that are searched."""
+    """Incremental parser of a search program's output. `keep` returns True for files of the search."""
 
     def __init__(self, keep: Callable[[str], bool] = bool) -> None:
         self._keep, self._kept = keep, ("", False)
@@ -249,7 +249,7 @@ class _OutputParser:
         self._cut = False
 
     def feed(self, data: bytes) -> bool:
-        """Take the next bytes; False when there is enough."""
+        """Parse the next bytes; return False if no more are needed."""
         self._rest += data
         self._rest = self._rest[self._parse(self._rest) :]
         if len(self._rest) > 2 * GREP_BUFFER_BYTES:  # a line without end, or nothing that a search prints
@@ -257,16 +257,16 @@ class _OutputParser:
         return not self._cut
 
     def result(self, exit_code: int = 0, stderr: str = "") -> GrepResult:
-        """What was found, in order. Files that could not be read are none; a search that complains is an error."""
+        """Return the sorted matches. Raise BackendError if the program failed; unreadable files are ignored."""
         if not self._matches and not self._cut and (exit_code > 2 or (exit_code == 2 and stderr.strip())):
-            said = stderr.strip()[:500] or f"exit code {exit_code}"
+            message = stderr.strip()[:500] or f"exit code {exit_code}"
             code = "invalid" if exit_code == 2 else "failed"
-            raise BackendError(f"the search failed; check the regular expression: {said}", code)
+            raise BackendError(f"the search failed; check the regular expression: {message}", code)
         matches = sorted(self._matches, key=lambda match: (match["file"], match["line"]))
         return {"matches": matches, "truncated": self._cut}
 
     def _parse(self, data: bytes) -> int:
-        """Read as much as is whole, and say how much that was."""
+        """Parse all complete records and return the number of consumed bytes."""
         raise NotImplementedError
 
     def _add_match(self, name: bytes, line: int, text: bytes, start: int, end: int) -> None:
@@ -283,7 +283,7 @@ class _OutputParser:
 
 
 class RipgrepParser(_OutputParser):
-    """Reads what ripgrep prints as JSON."""
+    """Parser of ripgrep's JSON output."""
 
     def _parse(self, data: bytes) -> int:
         at = 0
@@ -299,21 +299,21 @@ class RipgrepParser(_OutputParser):
         if not line.startswith(b'{"type":"match"'):
             return
         try:
-            said = json.loads(line)["data"]
-            spot = said["submatches"][0] if said["submatches"] else {"start": 0, "end": 0}
-            text, name = _decode_text(said["lines"]), _decode_text(said["path"])
-            self._add_match(name, int(said["line_number"]), text, int(spot["start"]), int(spot["end"]))
+            data = json.loads(line)["data"]
+            spot = data["submatches"][0] if data["submatches"] else {"start": 0, "end": 0}
+            text, name = _decode_text(data["lines"]), _decode_text(data["path"])
+            self._add_match(name, int(data["line_number"]), text, int(spot["start"]), int(spot["end"]))
         except (ValueError, KeyError, TypeError, IndexError, AttributeError):
-            self._cut = True  # not what ripgrep prints
+            self._cut = True  # not ripgrep output
 
 
-def _decode_text(said: dict[str, str]) -> bytes:
-    """ripgrep gives what is not UTF-8 as base64."""
-    return said["text"].encode() if "text" in said else base64.b64decode(said["bytes"], validate=True)
+def _decode_text(field: dict[str, str]) -> bytes:
+    """Return the bytes of a text field; ripgrep encodes non-UTF-8 text as base64."""
+    return field["text"].encode() if "text" in field else base64.b64decode(field["bytes"], validate=True)
 
 
 class GrepParser(_OutputParser):
-    """Reads what GNU grep prints: a name, NUL, a number, a colon, the line."""
+    """Parser of GNU grep's output: name, NUL, line number, colon, line."""
 
     def _parse(self, data: bytes) -> int:
         at = 0
@@ -324,7 +324,7 @@ class GrepParser(_OutputParser):
             if min(name_end, colon, end) < 0:
                 break
             number = data[name_end + 1 : colon]
-            if not number.isdigit() or len(number) > 18:  # not what grep prints
+            if not number.isdigit() or len(number) > 18:  # not grep output
                 self._cut = True
                 break
             line, start, stop = _strip_colors(data[colon + 1 : end])
@@ -334,7 +334,7 @@ class GrepParser(_OutputParser):
 
 
 def _strip_colors(line: bytes) -> tuple[bytes, int, int]:
-    """A line as it is in the file, and where the first match in it begins and ends."""
+    """Return a line without color codes, with start and end of its first match."""
     before, *rest = line.split(_BEGIN)
     if not rest:
         return line, 0, 0

@@ -1,8 +1,8 @@
-"""Starting processes, and ending them with all that came of them: what wickd runs commands with.
+"""Process control for wickd: start commands with limits and sandboxing, and kill whole process trees.
 
-On Linux a process can adopt the orphans among its descendants (a "subreaper"), and then none can leave it: see
-`Family.end`. Elsewhere descendants are found by their parents and their process group, so one that leaves both behind
-on purpose gets away.
+On Linux a process can adopt the orphans among its descendants (a "subreaper"), so that none escapes: see
+`ProcessTree.kill_all`. Elsewhere descendants are found by parent and process group, so a process that deliberately
+leaves both escapes.
 """
 
 from __future__ import annotations
@@ -21,25 +21,25 @@ from typing import Any, Callable, Iterable, NoReturn, Sequence
 from wick.workspace.namespaces import hold_files
 from wick.workspace.results import Json
 
-with contextlib.suppress(ImportError):  # a Python without it cannot ask the kernel for much
+with contextlib.suppress(ImportError):  # without ctypes there are no direct system calls
     import ctypes
 
 LINUX = sys.platform.startswith("linux")
-if not LINUX:  # every module here is memory that each fork has to do with
+if not LINUX:  # every imported module adds to the memory that a fork copies
     import subprocess
     import tempfile
 DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 PASSED_ON = frozenset("PATH HOME LANG TERM TMPDIR TZ USER SHELL".split())  # and LC_*
 CANNOT_EXECUTE, NOT_FOUND = 126, 127  # a shell's exit codes
 
-# How commands can end of which everything should have been heard, and by which everything should have been read.
+# Errors of commands that require complete output (`whole`), or complete reading of their input (`read`).
 HELD = "the command ended, and something that it started still had its output open"
 UNREAD = "the command ended without having read its input to the end"
 
 Perform = Callable[[Json], bytes]
 
 
-# -- asking the kernel ----------------------------------------------------------------------------------------------
+# -- system calls ---------------------------------------------------------------------------------------------------
 
 _libc: Any = ctypes.CDLL(None, use_errno=True) if LINUX and "ctypes" in sys.modules else None
 PDEATHSIG, _DUMPABLE, _SECCOMP, _SUBREAPER, _NO_NEW_PRIVS = 1, 4, 22, 36, 38
@@ -53,14 +53,14 @@ _adopts = False
 
 
 def adopt_orphans() -> bool:
-    """Become the parent of every descendant whose parent dies; says whether this system can."""
+    """Become the subreaper of all descendants; return True if the system supports this."""
     global _adopts
     _adopts = prctl(_SUBREAPER, 1)
     return _adopts
 
 
 def hide_memory() -> None:
-    """Keep other processes of the same user from looking into this one, or steering it."""
+    """Prevent other processes of the same user from reading or tracing this one."""
     prctl(_DUMPABLE, 0)
 
 
@@ -68,7 +68,7 @@ _KEYCTL, _JOIN_SESSION_KEYRING = {"x86_64": 250, "aarch64": 219}, 1
 
 
 def drop_session_keys() -> None:
-    """Part with the keys that the kernel holds for this session: nothing that is started from here on has them."""
+    """Join a new session keyring, so that child processes cannot use the kernel keys of this session."""
     number = _KEYCTL.get(os.uname().machine)
     if _libc is not None and number is not None:
         _libc.syscall(number, _JOIN_SESSION_KEYRING, None)
@@ -99,7 +99,7 @@ def call_quietly(do: Callable[..., Any], *args: Any) -> None:
 
 
 def _list_children(pid: int) -> list[int]:
-    """The children of a process, as Linux lists them for each of its threads."""
+    """Return the children of a process from /proc, where Linux lists them per thread."""
     found: list[int] = []
     try:
         threads = os.listdir(f"/proc/{pid}/task")
@@ -115,7 +115,7 @@ def _list_children(pid: int) -> list[int]:
 
 
 def _list_parents() -> dict[int, tuple[int, int]]:
-    """The parent and process group of every process there is."""
+    """Return parent and process group of every process."""
     found: dict[int, tuple[int, int]] = {}
     if LINUX:
         for name in filter(str.isdigit, os.listdir("/proc") if os.path.isdir("/proc") else ()):
@@ -134,7 +134,7 @@ def _list_parents() -> dict[int, tuple[int, int]]:
 
 
 def list_descendants(pid: int, group: int = 0) -> list[int]:
-    """Every process below `pid` as of now, parents first; without Linux's lists also the members of `group`."""
+    """Return the current descendants of `pid`, parents first; without /proc also the members of `group`."""
     if _lists_children():
         found = _list_children(pid)
         for one in found:  # grows while it is walked
@@ -151,15 +151,15 @@ def _lists_children() -> bool:
 
 
 class ProcessTree:
-    """A supervisor's child and all that comes of it."""
+    """The child of a supervisor and all its descendants."""
 
     def __init__(self, child: int) -> None:
         self.child = child
-        self.status: int | None = None  # how the child ended
-        self.memory = 0  # the most it had, in bytes
+        self.status: int | None = None  # exit status of the child
+        self.memory = 0  # peak memory of the child, in bytes
 
     def reap(self) -> bool:
-        """Take note of who ended; whether anybody is left."""
+        """Reap exited processes; return True if any are left."""
         while True:
             try:
                 pid, status, used = os.wait4(-1, os.WNOHANG)
@@ -171,8 +171,8 @@ class ProcessTree:
                 self.status, self.memory = status, used.ru_maxrss * (1024 if LINUX else 1)
 
     def holds_open(self, files: set[tuple[int, int]], seconds: float = 0.1) -> bool:
-        """Whether somebody who is left has one of these files open and keeps it, as far as this system can tell."""
-        until = time.monotonic() + seconds  # who was started a moment ago is about to close it
+        """Return True if a remaining process keeps one of these files open, as far as /proc shows."""
+        until = time.monotonic() + seconds  # a process that just started may be about to close it
         while self.reap() and any(
             map(files.intersection, map(_list_open_files, list_descendants(os.getpid(), self.child)))
         ):
@@ -183,15 +183,15 @@ class ProcessTree:
 
     def send_signal(self, number: int) -> None:
         below = list_descendants(os.getpid(), self.child)
-        if self.status is None and self.child and self.child not in below:  # nobody lists the processes here
+        if self.status is None and self.child and self.child not in below:  # no process list is available
             below.append(self.child)
-        if not self.child:  # who is killed while killing leaves the supervisors alive, who end what is below them
+        if not self.child:  # deepest first: if this process is killed meanwhile, living supervisors clean up below them
             below.reverse()
-        for one in below:  # each once: a command may say goodbye when it is told to end
+        for one in below:  # one signal each: a command may handle SIGTERM
             call_quietly(os.kill, one, number)
 
     def _stop_all(self, until: float) -> None:
-        """Stop everybody: to kill one who forks without end only makes room for the next."""
+        """Send SIGSTOP to all processes first: killing a fork bomb only makes room for its next fork."""
         stopped: set[int] = set()
         while time.monotonic() < until:
             new = set(list_descendants(os.getpid(), self.child)) - stopped
@@ -202,10 +202,10 @@ class ProcessTree:
             stopped |= new
 
     def kill_all(self, seconds: float) -> bool:
-        """Kill and reap until nobody is left; whether that came about in time."""
+        """Kill and reap until no process is left; return False on timeout."""
         until, pause = time.monotonic() + seconds, 0.0002
         if not _adopts:
-            self.send_signal(signal.SIGKILL)  # there may be orphans, which are nobody's child here
+            self.send_signal(signal.SIGKILL)  # without a subreaper, orphans are not children of this process
         if self.child and self.reap():
             self._stop_all(until)
         while self.reap():
@@ -220,7 +220,7 @@ class ProcessTree:
 
 
 def _list_open_files(pid: int) -> set[tuple[int, int]]:
-    """The files that a process has open, each as `identify_file` tells them apart."""
+    """Return the files that a process has open, as device and inode."""
     found: set[tuple[int, int]] = set()
     folder = f"/proc/{pid}/fd"
     try:
@@ -240,7 +240,7 @@ def identify_file(descriptor: int) -> tuple[int, int]:
 
 
 def kill_unknown_children(known: Iterable[int]) -> bool:
-    """Kill and reap the children of this process that are not known, with all below them; whether there were any."""
+    """Kill and reap unknown children of this process with their descendants; return True if there were any."""
     me, family = os.getpid(), set(known)
     children = (
         _list_children(me) if _lists_children() else [pid for pid, (above, _) in _list_parents().items() if above == me]
@@ -259,11 +259,11 @@ _IGNORED = (signal.SIGPIPE, signal.SIGXFSZ)  # by Python
 _CAUGHT = (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)  # by wickd and its supervisors
 
 
-FAILED = 3  # among the descriptors of a command: the one for saying why it could not be started
+FAILED = 3  # index of a command's descriptor for the reason of a failed start
 
 
 class CommandNotStarted(Exception):
-    """A command could not be started; the text says why."""
+    """Raised if a command cannot be started; the text is the reason."""
 
     def __init__(self, sentence: str, exit_code: int = CANNOT_EXECUTE) -> None:
         super().__init__(sentence)
@@ -274,9 +274,9 @@ class CommandNotStarted(Exception):
 
 
 def start_command(spec: Json, descriptors: list[int], perform: Perform) -> int:
-    """Start a command, and give its pid. It has stdin, stdout, stderr and FAILED, and then those of its data.
+    """Start a command and return its pid. Its descriptors are stdin, stdout, stderr, FAILED, and those of its data.
 
-    Spawning takes half the time of a fork, for this process is not copied; but some things only a fork can do.
+    posix_spawn takes half the time of a fork, because the process is not copied. Limits and Landlock need a fork.
     """
     try:
         if "call" in spec or spec["terminal"] or spec["limits"] or spec["landlock"] is not None:
@@ -285,7 +285,7 @@ def start_command(spec: Json, descriptors: list[int], perform: Perform) -> int:
             return _fork_command(spec, descriptors, perform)
         try:
             return _spawn_in_cgroups(spec, descriptors)
-        except NotImplementedError:  # a system that cannot give a spawned process its own session
+        except NotImplementedError:  # posix_spawn without support for setsid
             return _fork_command(spec, descriptors, perform)
         finally:
             os.chdir("/")
@@ -294,7 +294,7 @@ def start_command(spec: Json, descriptors: list[int], perform: Perform) -> int:
 
 
 def _spawn_in_cgroups(spec: Json, descriptors: list[int]) -> int:
-    """Spawn in control groups: this process enters them, its child is born there, and it goes back."""
+    """Spawn in control groups: this process joins them, spawns a child there, and returns to its own group."""
     entered: list[str] = []
     try:
         for path in spec["cgroup"]:
@@ -306,7 +306,7 @@ def _spawn_in_cgroups(spec: Json, descriptors: list[int]) -> int:
             _join_cgroup(_home_tasks_file(path))
 
 
-_homes: dict[str, bool] = {}  # groups by whether this process belongs there
+_homes: dict[str, bool] = {}  # cached: True for groups of this process
 
 
 def _home_tasks_file(path: str) -> str:
@@ -314,7 +314,7 @@ def _home_tasks_file(path: str) -> str:
 
 
 def _is_below_home(path: str) -> bool:
-    """Whether a group is one level below that of this process, and is entered by one thread, which takes no time."""
+    """Return True if a group is a direct child of this process's group, which a single thread can join quickly."""
     if os.path.basename(path) != "tasks":
         return False
     home = _home_tasks_file(path)
@@ -343,7 +343,7 @@ def _spawn_command(spec: Json, descriptors: list[int]) -> int:
 
 
 def find_program(program: str, env: dict[str, str]) -> str:
-    """Where a program is, by the command's own PATH."""
+    """Return the path of a program, found by the PATH of the command."""
     if "/" in program:
         return program
     for folder in env.get("PATH", DEFAULT_PATH).split(":"):
@@ -365,14 +365,14 @@ def _fork_command(spec: Json, descriptors: list[int], perform: Perform) -> int:
             signal.signal(number, signal.SIG_DFL)
         os.setsid()
         prctl(PDEATHSIG, signal.SIGKILL)
-        if os.getppid() == supervisor:  # else it died before the kernel was asked
+        if os.getppid() == supervisor:  # else the supervisor died before prctl
             code = _run_child(spec, descriptors, perform)
     finally:
         os._exit(code)
 
 
 def _run_child(spec: Json, descriptors: list[int], perform: Perform) -> int:
-    """Turn into the command; what comes back is the exit code of one that could not be started."""
+    """Execute the command in the forked child; return an exit code only if it cannot be started."""
     for number in (0, 1, 2):
         os.dup2(descriptors[number], number)
     try:
@@ -431,7 +431,7 @@ def _attempt_setup(sentence: str, do: Callable[..., None], value: Any, *args: An
 
 
 def _insert_descriptors(argv: list[str], data: Sequence[int]) -> list[str]:
-    """Put the numbers of descriptors in their places: each is a whole argument, and the first that reads so."""
+    """Replace the placeholders `%fd0%`, `%fd1%` … in argv by descriptor numbers; each is a whole argument."""
     argv = list(argv)
     for index, descriptor in enumerate(data):
         place = f"%fd{index}%"
@@ -446,8 +446,8 @@ def _join_cgroup(path: str) -> None:
     os.close(descriptor)
 
 
-# RLIMIT_DATA counts what a process may write to, so programs that reserve much and use little work; it holds for
-# each process by itself. RLIMIT_NPROC counts every process of the user.
+# RLIMIT_DATA counts writable memory per process, so programs that only reserve address space still work.
+# RLIMIT_NPROC counts all processes of the user.
 LIMITS = {
     "memory": resource.RLIMIT_DATA if LINUX else resource.RLIMIT_AS,
     "pids": resource.RLIMIT_NPROC,
@@ -472,7 +472,7 @@ _FILE_ACCESS = 1 << 0 | 1 << 1 | 1 << 2 | 1 << 14 | 1 << 15  # execute, write, r
 
 
 def landlock_version() -> int:
-    """The version of Landlock that the kernel has; 0 if none."""
+    """Return the kernel's Landlock version, or 0."""
     if _libc is None:
         return 0
     version: int = _libc.syscall(_CREATE_RULESET, None, ctypes.c_size_t(0), 1)
@@ -480,9 +480,9 @@ def landlock_version() -> int:
 
 
 def _apply_landlock(allowed: Json, alone: bool = True) -> None:
-    """Give up everything but reading (and executing) beneath some paths and writing beneath others.
+    """Restrict this process to reading and executing below some paths, and writing below others.
 
-    Without namespaces of its own (`alone`), a second filter takes away what would outlive the command there.
+    Without its own namespaces (`alone`), a second seccomp filter denies objects that would outlive the command.
     """
     version = landlock_version()
     if not version:
@@ -505,11 +505,11 @@ def _apply_landlock(allowed: Json, alone: bool = True) -> None:
 
 
 def _install_seccomp(program: bytes) -> None:
-    """Have the kernel ask a filter about every system call from here on; nothing, if there is none."""
+    """Install a seccomp filter for all further system calls; do nothing for an empty program."""
     if program:
         steps = ctypes.create_string_buffer(program, len(program))
-        told = ctypes.create_string_buffer(struct.pack("@HP", len(program) // 8, ctypes.addressof(steps)))
-        if _libc.prctl(_SECCOMP, ctypes.c_ulong(2), told, 0, 0) != 0:
+        header = ctypes.create_string_buffer(struct.pack("@HP", len(program) // 8, ctypes.addressof(steps)))
+        if _libc.prctl(_SECCOMP, ctypes.c_ulong(2), header, 0, 0) != 0:
             raise CommandNotStarted(f"the filter of system calls was refused: {os.strerror(ctypes.get_errno())}")
 
 
@@ -517,7 +517,7 @@ def _allow_path(ruleset: int, path: str, access: int) -> None:
     try:
         descriptor = os.open(path, os.O_PATH | os.O_CLOEXEC)
     except FileNotFoundError:
-        return  # what is not there needs no leave
+        return  # a missing path needs no rule
     if not os.path.isdir(f"/proc/self/fd/{descriptor}"):
         access &= _FILE_ACCESS
     _call_landlock(_ADD_RULE, ruleset, 1, struct.pack("=Qi", access, descriptor), 0)
@@ -531,11 +531,11 @@ def _call_landlock(call: int, *args: Any) -> int:
     return result
 
 
-# -- what commands are given, and how they end -----------------------------------------------------------------------
+# -- input data, environment and exit status of commands --------------------------------------------------------------
 
 
 def create_data_file(data: bytes) -> int:
-    """A descriptor from which `data` can be read; no name leads to it."""
+    """Return a descriptor of an anonymous file with `data`."""
     if hasattr(os, "memfd_create"):
         descriptor = os.memfd_create("wick", os.MFD_CLOEXEC)
     else:
@@ -547,13 +547,13 @@ def create_data_file(data: bytes) -> int:
 
 
 def clean_environment(env: Any = os.environ) -> dict[str, str]:
-    """What a command sees of the environment when nothing else is said: no secrets, only an allow-list."""
+    """Return the default environment of commands: an allow-list without secrets."""
     kept = {name: value for name, value in env.items() if name in PASSED_ON or name.startswith("LC_")}
     return {"PATH": DEFAULT_PATH, **kept}
 
 
 def describe_exit(status: int) -> tuple[int, str]:
-    """The exit code of a wait status, and a sentence if a signal ended the command."""
+    """Return the exit code of a wait status, and a sentence if a signal ended the command."""
     if os.WIFEXITED(status):
         return os.WEXITSTATUS(status), ""
     number = os.WTERMSIG(status)

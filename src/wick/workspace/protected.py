@@ -43,24 +43,24 @@ PROTECTED = tuple(name for names in ON_SIGHT.values() for name in names)
 
 
 class ProtectedNames:
-    """Names that file tools leave alone, at any depth: a name, or several with slashes between, with `*` and `?`.
+    """Patterns of names that file tools do not change, at any depth: names joined by slashes, with `*` and `?`.
 
-    One that begins with a slash is protected in that place only.
+    A pattern with a leading slash matches only from the root of the workspace.
     """
 
     def __init__(self, patterns: Iterable[str] = PROTECTED) -> None:
         texts = tuple(patterns)
-        self._head = GIT_HEAD in texts and sys.platform != "darwin"  # where case matters, it matters to git
+        self._head = GIT_HEAD in texts and sys.platform != "darwin"  # on case-sensitive file systems
         self._rules = _compile_rules(text for text in texts if not (self._head and text == GIT_HEAD))
         lasts = [text.rstrip("/").rpartition("/")[2] for text in texts if text.strip("/")]
         wild = [last for last in lasts if any(sign in last for sign in "*?[\\")]
         self._plain_lasts = frozenset(fold_name(last) for last in lasts)
         self._wild_lasts = [test for test in (compile_name(fold_name(last)) for last in wild) if test]
         self._hidden = _compile_rules(text for text in texts if text in SECRET)
-        self.longest = max((len(tests) for _, tests in self._rules), default=1)  # how many names one of them has
+        self.longest = max((len(tests) for _, tests in self._rules), default=1)  # names in the longest rule
 
     def is_protected(self, names: Sequence[str]) -> bool:
-        """Whether the path of these names is protected, or something that leads to it."""
+        """Return True if a path or one of its parent folders is protected."""
         return any(self.matches_last(names[: depth + 1]) for depth in range(len(names)))
 
     def may_match_last(self, name: str) -> bool:
@@ -69,27 +69,27 @@ class ProtectedNames:
         return folded in self._plain_lasts or any(test(folded) for test in self._wild_lasts)
 
     def matches_last(self, names: Sequence[str]) -> bool:
-        """Whether the last of these names is protected; cheaper, where those before it are known not to be."""
+        """Return True if the last name of a path is protected. The parent folders are not checked."""
         if not names or not self.may_match_last(names[-1]):
             return False
         return (self._head and names[-1] == GIT_HEAD) or _matches_last(self._rules, names)
 
     def check_change(self, names: Sequence[str], path: str) -> None:
         if self.is_protected(names):
-            said = f"{path} is protected: it is trusted or run later, so file tools do not change it"
-            raise BackendError(said, "protected")
+            message = f"{path} is protected: it is trusted or run later, so file tools do not change it"
+            raise BackendError(message, "protected")
 
     def check_read(self, names: Sequence[str], path: str) -> None:
         if self.is_secret(names):
-            said = f"{path} is protected: it may hold secrets, so file tools do not read it"
-            raise BackendError(said, "protected")
+            message = f"{path} is protected: it may hold secrets, so file tools do not read it"
+            raise BackendError(message, "protected")
 
     def is_secret(self, names: Sequence[str]) -> bool:
-        """Whether what is there is not even read."""
+        """Return True if a path may hold secrets, so that file tools do not read it."""
         return _matches_prefix(self._hidden, names)
 
 
-_Rules = List[Tuple[bool, Tuple[NameTest, ...]]]  # in one place only, and the tests of the names
+_Rules = List[Tuple[bool, Tuple[NameTest, ...]]]  # True if anchored at the root, and the tests of the names
 
 
 def _compile_rules(patterns: Iterable[str]) -> _Rules:
@@ -114,7 +114,7 @@ def _matches_last(rules: _Rules, names: Sequence[str]) -> bool:
 
 
 def fold_name(name: str) -> str:
-    """Return a name as file systems see it that ignore case, or invisible characters."""
+    """Return the form of a name on file systems that ignore case or invisible characters."""
     if name.isascii():
         return name.lower()
     plain = unicodedata.normalize("NFD", name).casefold()

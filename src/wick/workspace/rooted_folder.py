@@ -1,15 +1,15 @@
-"""A folder held open, and what is beneath it: no path leads out.
+"""Path resolution beneath an open folder, which no path can leave.
 
     tree = Beneath("./workspace")
     with tree.opened("src/a.py", os.O_RDONLY) as (fd, names):    names are those that really lead there: no links, no ..
         …
-    with tree.parent("src/new.py") as (fd, names, name):         the folder of something that need not exist
+    with tree.parent("src/new.py") as (fd, names, name):         the parent folder of a path that need not exist
         …
 
-The kernel resolves each path beneath the folder's descriptor (openat2 with RESOLVE_BENEATH), so that nothing which
-is renamed or linked meanwhile leads out. Where it cannot, the path is walked name by name from that descriptor, no
-name followed if it is a link, and links are resolved by hand. Either way a path that leads out is an OSError with
-`errno.EXDEV`. Links may be relative, or begin with the folder's own path.
+The kernel resolves each path beneath the folder's descriptor (openat2 with RESOLVE_BENEATH), so that concurrent
+renames and links cannot lead out. Without openat2, the path is walked name by name from that descriptor with
+O_NOFOLLOW, and links are resolved here. Either way a path that leads out raises OSError with `errno.EXDEV`.
+Links may be relative, or begin with the folder's own path.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from typing import Iterator, Tuple
 
 Names = Tuple[str, ...]
 
-MOST_LINKS, NAME_BYTES, PATH_BYTES = 40, 255, 4_095  # as the kernel has it
-MOST_TRIES = 32  # a rename somewhere makes the kernel ask to try again
+MOST_LINKS, NAME_BYTES, PATH_BYTES = 40, 255, 4_095  # limits of the kernel
+MOST_TRIES = 32  # a concurrent rename makes openat2 return EAGAIN
 
-# Something to look at, and a folder to look things up in. Where there is no O_PATH, they must be readable too.
+# Flags to open anything for stat, and a folder for lookups. Without O_PATH, both need read permission.
 _PATH = getattr(os, "O_PATH", 0)
 ANYTHING = _PATH or os.O_RDONLY | os.O_NONBLOCK
 FOLDER = os.O_DIRECTORY | ANYTHING
@@ -64,7 +64,7 @@ def _openat2(folder: int, path: str, flags: int, links: bool) -> int:
 
 
 def supports_openat2(folder: int) -> bool:
-    """Whether the kernel resolves paths beneath a folder here: it knows how, and no filter forbids it."""
+    """Return True if openat2 works for a folder: the kernel has it, and no seccomp filter denies it."""
     if not sys.platform.startswith("linux"):
         return False
     try:
@@ -75,7 +75,7 @@ def supports_openat2(folder: int) -> bool:
 
 
 class RootedFolder:
-    """A folder held open. `by_hand` walks paths name by name even if the kernel could resolve them."""
+    """An open folder, beneath which paths are resolved. `by_hand` disables openat2."""
 
     def __init__(self, path: str, *, by_hand: bool = False) -> None:
         self.path = os.path.realpath(path)
@@ -89,7 +89,7 @@ class RootedFolder:
             os.close(fd)
 
     def relative_path(self, path: str) -> str | None:
-        """A path as seen from the folder, or None for an absolute one that does not begin with the folder's own."""
+        """Return a path relative to the folder, or None for an absolute path outside of it."""
         if not path.startswith("/"):
             return path
         for own in self._paths:
@@ -100,7 +100,7 @@ class RootedFolder:
 
     @contextmanager
     def open_path(self, path: str, flags: int, *, links: bool = True) -> Iterator[tuple[int, Names]]:
-        """Open something that is there, and yield the names that lead to it. Without `links` a link is an ELOOP."""
+        """Open an existing path; yield its descriptor and resolved names. Without `links` a link raises ELOOP."""
         fd, names = self._open_and_name(path, flags, links)
         try:
             yield fd, names
@@ -109,9 +109,9 @@ class RootedFolder:
 
     @contextmanager
     def open_parent(self, path: str, *, links: bool = True) -> Iterator[tuple[int, Names, str]]:
-        """The folder that holds what a path names, the names that lead to it, and the last name.
+        """Open the parent folder of a path; yield its descriptor, its resolved names, and the last name.
 
-        The last name is not followed if it is a link. It is empty for the whole tree, which nothing holds.
+        The last name is not followed if it is a link. It is empty for the root folder, which has no parent here.
         """
         parts = [part for part in path.split("/") if part not in ("", ".")]
         if parts and parts[-1] == "..":
@@ -121,12 +121,12 @@ class RootedFolder:
             yield fd, names, name
 
     def resolve_names(self, path: str, *, links: bool = True) -> Names:
-        """The names that really lead to a folder."""
+        """Return the names of a folder's path after all links are resolved."""
         with self.open_path(path, FOLDER, links=links) as (_, names):
             return names
 
     def open_folder(self, path: str, flags: int = os.O_RDONLY | os.O_DIRECTORY) -> int:
-        """A descriptor of something that no link leads to; the caller closes it."""
+        """Open a path without following links and return the descriptor, which the caller closes."""
         if self._by_hand:
             return self._walk_path(path, flags | os.O_NOFOLLOW, links=False)[0]
         return _openat2(self.fd, path, flags | os.O_NOFOLLOW, False)
@@ -139,8 +139,8 @@ class RootedFolder:
         except OSError as error:
             if error.errno not in (errno.EXDEV, errno.EAGAIN, errno.ELOOP):
                 raise
-            # An absolute link back into the folder, or it leads out by hand, too. And a kernel that begins a lookup
-            # anew, as it does when others rename things, counts the links of both: half as many are too many then.
+            # Possibly an absolute link back into the folder, which RESOLVE_BENEATH refuses. After concurrent renames
+            # the kernel restarts a lookup and counts links twice, so ELOOP may come at half the limit.
             return self._walk_path(path, flags, links)
         names = self._read_names(fd)
         if names is not None:
@@ -149,7 +149,7 @@ class RootedFolder:
         return self._walk_path(path, flags, links)
 
     def _read_names(self, fd: int) -> Names | None:
-        """The names that lead to a descriptor, if the system tells."""
+        """Return the names of a descriptor's path from /proc, or None if they are not available."""
         try:
             home, path = os.readlink(f"/proc/self/fd/{self.fd}"), os.readlink(f"/proc/self/fd/{fd}")
         except OSError:
@@ -157,7 +157,7 @@ class RootedFolder:
         if path == home:
             return ()
         home = home.rstrip("/") + "/"
-        if not path.startswith(home) or path.endswith(" (deleted)"):  # the system's remark, or a part of the name
+        if not path.startswith(home) or path.endswith(" (deleted)"):  # the kernel's suffix, or a part of the name
             return None
         return tuple(path[len(home) :].split("/"))
 
@@ -189,7 +189,7 @@ class RootedFolder:
             step.close()
 
     def _resolve_start(self, path: str, step: FolderCursor) -> str:
-        """A path or a link, from where the walk is then."""
+        """Return a path or link target relative to the cursor; move the cursor to the root for an absolute one."""
         inside = self.relative_path(path)
         if inside is None:
             raise OSError(errno.EXDEV, os.strerror(errno.EXDEV), path)
@@ -199,14 +199,14 @@ class RootedFolder:
 
 
 def _split_reversed(path: str) -> list[str]:
-    """The names of a path, the first one last; a path that ends in a slash ends in the folder itself."""
+    """Return the names of a path in reverse order. A trailing slash becomes `.`."""
     parts = path.split("/")
     last = parts[-1] or "."
     return [last, *(part for part in reversed(parts[:-1]) if part not in ("", "."))]
 
 
 class FolderCursor:
-    """Where a walk is, one name after the other. It holds one folder, and knows those above it when it sees them."""
+    """The position of a walk: one open folder, and the identities of its parents to verify `..`."""
 
     def __init__(self, root: int) -> None:
         self._root = root
@@ -218,7 +218,7 @@ class FolderCursor:
         os.close(self.fd)
 
     def read_link(self, name: str) -> str | None:
-        """Where a name leads if it is a link."""
+        """Return the target of a link, or None if the name is not a link."""
         try:
             return os.readlink(name, dir_fd=self.fd)
         except OSError as error:
@@ -227,7 +227,7 @@ class FolderCursor:
             raise
 
     def open(self, name: str, flags: int) -> int:
-        """Something in the folder; a link only if that is asked for, even if it has become one just now."""
+        """Open a name in the folder. A link is opened only with O_NOFOLLOW in `flags`, without a race."""
         fd = os.open(name, flags | os.O_NOFOLLOW, dir_fd=self.fd)
         if flags & _PATH and not flags & os.O_NOFOLLOW and stat.S_ISLNK(os.fstat(fd).st_mode):
             os.close(fd)
@@ -236,7 +236,7 @@ class FolderCursor:
 
     @contextmanager
     def entries(self) -> Iterator[Iterator[os.DirEntry[str]]]:
-        """What is in the folder."""
+        """Yield an iterator over the entries of the folder."""
         fd = self.open(".", os.O_RDONLY | os.O_DIRECTORY)
         try:
             with os.scandir(fd) as found:
@@ -251,11 +251,11 @@ class FolderCursor:
         self._move_to(fd)
 
     def leave(self) -> str:
-        """Back to the folder above; the name of the one that was left."""
+        """Return to the parent folder, and return the name of the folder that was left."""
         if not self.names:
             raise OSError(errno.EXDEV, os.strerror(errno.EXDEV), "..")
         fd = self.open("..", FOLDER)
-        if identify_folder(fd) != self._above[-1]:  # moved elsewhere meanwhile
+        if identify_folder(fd) != self._above[-1]:  # the folder was moved meanwhile
             os.close(fd)
             raise OSError(errno.ENOENT, os.strerror(errno.ENOENT), "..")
         self._above.pop()
@@ -272,13 +272,13 @@ class FolderCursor:
 
 
 def identify_folder(fd: int) -> tuple[int, int]:
-    """What tells a folder from every other one."""
+    """Return device and inode of a folder."""
     found = os.fstat(fd)
     return found.st_dev, found.st_ino
 
 
 def file_type(mode: int) -> str:
-    """What something is, in a word: `file`, `dir`, `link` or `other`."""
+    """Return the type of a file mode: `file`, `dir`, `link` or `other`."""
     if stat.S_ISREG(mode):
         return "file"
     if stat.S_ISDIR(mode):

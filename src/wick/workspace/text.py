@@ -1,4 +1,4 @@
-"""Bytes of files as text: what is shown of them, line by line or whole, and what an edit makes of them.
+"""Text of files: decoding, reading by lines, and replacing text in any encoding.
 
 content_of("a.txt", data, size=len(data), offset=0)
 lines_of("a.txt", blocks, size, offset=10, limit=5)
@@ -25,7 +25,7 @@ from wick.workspace.results import FileLines, ReadResult
 
 
 def decode_line(data: bytes) -> str:
-    """A line's bytes as text: UTF-8, or Latin-1 if nothing in it is UTF-8."""
+    """Decode a line as UTF-8, or as Latin-1 if nothing in it is UTF-8."""
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError:
@@ -33,7 +33,7 @@ def decode_line(data: bytes) -> str:
 
 
 def detect_codec(data: bytes) -> tuple[str, str]:
-    """The encoding of bytes that are not UTF-16, and how to keep what does not belong to it."""
+    """Return encoding and error handler for bytes that are not UTF-16; both round-trip all bytes."""
     text = data.decode("utf-8", "surrogateescape")
     try:
         foreign = text.encode("ascii", "surrogateescape") != text.encode("ascii", "replace")
@@ -43,18 +43,18 @@ def detect_codec(data: bytes) -> tuple[str, str]:
 
 
 def is_binary(head: bytes) -> bool:
-    """Whether a file that begins like this is no text."""
+    """Return True if a file with this beginning is binary."""
     return b"\0" in head[:BINARY_HEAD_BYTES]
 
 
 def cut_at_nul(block: bytes) -> bytes:
-    """What is searched of a block: up to the line with the first NUL, which no text has."""
+    """Return a block up to the line with the first NUL, where its text ends."""
     cut = block.find(b"\0")
     return block if cut < 0 else block[: block.rfind(b"\n", 0, cut) + 1]
 
 
 def encode_content(content: str | bytes) -> bytes:
-    """What is written of a text: UTF-8."""
+    """Encode a text as UTF-8; return bytes unchanged."""
     if isinstance(content, bytes):
         return content
     try:
@@ -67,7 +67,7 @@ def encode_content(content: str | bytes) -> bytes:
 
 
 def build_content(path: str, data: bytes, size: int, offset: int, *, exact: bool = True) -> ReadResult:
-    """Bytes of a file as text if they are, else as base64. Unless `exact`, no character is cut in two at the end."""
+    """Return bytes as text, or as base64 if they are not UTF-8. Unless `exact`, drop a partial last character."""
     text = None if b"\0" in data else _decode_utf8(data)
     if text is None and not exact and offset + len(data) < size and b"\0" not in data:
         shorter = next((data[:-cut] for cut in (1, 2, 3) if _decode_utf8(data[:-cut]) is not None), None)
@@ -94,7 +94,7 @@ _UTF16 = {b"\xff\xfe": "utf-16-le", b"\xfe\xff": "utf-16-be"}
 
 
 def read_lines(path: str, blocks: Iterable[bytes], size: int, offset: int, limit: int | None) -> FileLines:
-    """Some lines of a text that comes in blocks, without holding more of it than is shown."""
+    """Return a range of lines from blocks of text, holding only that range in memory."""
     blocks = iter(blocks)
     first = next(blocks, b"")
     if first[:2] in _UTF16:
@@ -120,7 +120,7 @@ def _decode_utf16(path: str, data: bytes, size: int) -> bytes:
 
 
 def _iterate_lines(blocks: Iterable[bytes], offset: int, path: str) -> Iterator[str | None]:
-    """The lines from a number on: None as each begins, then the line; of a very long one its beginning."""
+    """Yield the lines from `offset`: first None at the start of each, then the line, truncated if very long."""
     number = scanned = lost = 0
     line, begun = bytearray(), False
     for block in blocks:
@@ -166,9 +166,9 @@ def _format_line(line: bytes, lost: int, ended: bool) -> str:
 def replace_text(
     path: str, data: bytes, old: str, new: str, *, replace_all: bool = False, occurrence: str = "only"
 ) -> tuple[bytes, int]:
-    """A file's bytes with a text replaced, and how often. Nothing else in it changes, whatever its encoding.
+    """Return a file's bytes with a text replaced, and the number of replacements. All other bytes stay as they are.
 
-    A text without \\r means either end of a line, and what replaces it gets the ends that were there.
+    An old text without \\r matches both line endings, and the new text gets the endings of the replaced one.
     """
     if not old:
         raise BackendError("the old text is empty; give a text that occurs in the file", "invalid")
@@ -179,8 +179,8 @@ def replace_text(
     if not edit.count:
         raise BackendError("old_text not found in file", "no_match")
     if edit.count > 1 and not replace_all and occurrence == "only":
-        said = f"old_text occurs {edit.count} times in {path}; give more of the text around it, or replace all"
-        raise BackendError(said, "not_unique")
+        message = f"old_text occurs {edit.count} times in {path}; give more of the text around it, or replace all"
+        raise BackendError(message, "not_unique")
     count = edit.count if replace_all else 1
     if len(data) + count * 2 * len(new) > FILE_WRITE_BYTES + count * len(old):
         raise BackendError(f"{path} would be larger than {FILE_WRITE_BYTES} bytes", "too_large")
@@ -192,7 +192,7 @@ def replace_text(
 
 
 def _detect_encoding(path: str, data: bytes) -> tuple[bytes, str, str]:
-    """The mark that a file begins with, its encoding, and how to keep bytes that do not belong to it."""
+    """Return byte order mark, encoding and error handler of a file."""
     if data[:2] in _UTF16 and len(data) % 2 == 0:
         return data[:2], _UTF16[data[:2]], "surrogatepass"
     if is_binary(data):
@@ -205,7 +205,7 @@ def _binary_error(path: str) -> BackendError:
 
 
 class _Edit:
-    """A text to be replaced in another. If it does not say how its lines end, they end as they do there."""
+    """A text replacement that adapts line endings to those of the file."""
 
     def __init__(self, text: str, old: str, new: str) -> None:
         windows, every = text.count("\r\n"), text.count("\n")
@@ -222,7 +222,7 @@ class _Edit:
         self.count = text.count(self._old)
 
     def apply(self, count: int) -> str:
-        """The text with the first so many replaced."""
+        """Return the text with the first `count` occurrences replaced."""
         if not self._mixed:
             return self._text.replace(self._old, self._new, count)
         place, done, at = _OffsetMap(self._text), io.StringIO(), 0
@@ -245,7 +245,7 @@ def _to_crlf(text: str) -> str:
 
 
 class _OffsetMap:
-    """From places in a text whose lines end in \\n back to the text as it was; asked in ascending order."""
+    """A map from offsets in text with \\n endings to offsets in the original; queried in ascending order."""
 
     def __init__(self, text: str) -> None:
         self._text, self._plain, self._real = text, 0, 0
@@ -253,7 +253,7 @@ class _OffsetMap:
     def to_original(self, plain: int) -> int:
         ahead = plain - self._plain
         real, before = self._real + ahead, -1
-        while real != before:  # each \r\n on the way moves the place one further
+        while real != before:  # each \r\n in between shifts the offset by one
             before, real = real, self._real + ahead + self._text.count("\r\n", self._real, real)
         if self._text[real - 1 : real + 1] == "\r\n":
             real += 1

@@ -1,7 +1,7 @@
-"""The walk over the files beneath a folder: in order, within a budget, without what is left out.
+"""Walk over the files beneath a folder: sorted, within a budget, without ignored files.
 
 DiskWalk(tree, Budget()).files("src", Glob("**/*.py"))
-Rules(read).left_out("build/a.o")               for those who do not walk
+Rules(read).left_out("build/a.o")               the same rules without a walk
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from wick.workspace.rooted_folder import RootedFolder
 
 
 class IgnoreLookup:
-    """What is left out of a tree, for those who do not walk it. `read` gives a folder's .gitignore, "" if none."""
+    """Lookup of ignored paths without a walk. `read` returns a folder's .gitignore, or an empty string."""
 
     def __init__(self, read: Callable[[str], str], *, everything: bool = False) -> None:
         self._read, self._everything = read, everything
         self._known: dict[str, IgnoreRules | None] = {}
 
     def is_ignored(self, path: str, start: str = "") -> bool:
-        """Whether a file is left out of a search that begins in a folder."""
+        """Return True if a search from the folder `start` ignores a file."""
         if self._everything:
             return False
         parts = path.split("/")
@@ -48,7 +48,7 @@ class IgnoreLookup:
 
 
 class WalkBudget:
-    """How much may be looked at. `spent` once there is more than was looked at; `over` when it is time to stop."""
+    """Limits of a walk. `spent` is set if the result is incomplete, `over` if the walk must stop."""
 
     def __init__(
         self, entries: int = WALK_ENTRIES, seconds: float = WALK_SECONDS, most_bytes: int = GREP_BYTES
@@ -57,7 +57,7 @@ class WalkBudget:
         self.spent = self.over = False
 
     def take_entry(self) -> bool:
-        """Look at one more file or folder; False if there is nothing left for it."""
+        """Count one entry; return False if the budget is exceeded."""
         self._entries -= 1
         if self._entries % 64 == 0:
             self._stop_if(time.monotonic() > self._until)
@@ -65,7 +65,7 @@ class WalkBudget:
         return self._entries >= 0 and not self.over
 
     def take_bytes(self, size: int) -> bool:
-        """Look into so many bytes; False if there is nothing left for them."""
+        """Count bytes to read; return False if the budget is exceeded."""
         self._bytes -= size
         self._stop_if(self._bytes < 0 or time.monotonic() > self._until)
         return not self.over
@@ -76,7 +76,7 @@ class WalkBudget:
 
 
 class _Frame(NamedTuple):
-    """One folder of a walk: what is still to be looked at, and what was found out on the way."""
+    """One folder of a walk: its remaining entries, pattern states and ignore rules."""
 
     entries: Iterator[str]
     prefix: str
@@ -88,24 +88,24 @@ LINK = "\0"  # ends the name of a link in a listing, as "/" ends a folder's: the
 
 
 class FileWalk:
-    """The files beneath a folder in the order of their paths. Links are never followed.
+    """A walk over files in the order of their paths. Links are not followed.
 
-    What a folder holds is said by `entries` and `read_ignore_file`; `DiskWalk` has those of a folder on disk.
+    Subclasses provide the content of folders by `entries` and `ignore_text`; `DiskWalk` reads from disk.
     """
 
     def __init__(self, budget: WalkBudget, *, everything: bool = False) -> None:
         self.budget, self.everything = budget, everything
 
     def entries(self, prefix: str) -> list[str]:
-        """What is in a folder, sorted: "/" ends the name of a folder, LINK that of a link."""
+        """Return the sorted entries of a folder: "/" ends the name of a folder, LINK that of a link."""
         raise NotImplementedError
 
     def ignore_text(self, prefix: str) -> str:
-        """What a folder's .gitignore says, "" if there is none."""
+        """Return a folder's .gitignore, or an empty string."""
         raise NotImplementedError
 
     def files(self, start: str, glob: Glob) -> Iterator[tuple[str, bool]]:
-        """The path of each file that fits, seen from the tree, and whether it is a link."""
+        """Yield the path of each matching file relative to the tree, and True if it is a link."""
         stack = [self._open_frame(f"{start}/" if start else "", glob.start, self._rules_above(start))]
         while stack and not self.budget.over:
             frame = stack[-1]
@@ -136,7 +136,7 @@ class FileWalk:
         return _Frame(iter(entries), prefix, states, rules)
 
     def _rules_above(self, start: str) -> IgnoreRules | None:
-        """The rules of the folders that lead to the first one."""
+        """Return the ignore rules of the parent folders of `start`."""
         rules: IgnoreRules | None = None
         parts = start.split("/") if start else []
         for depth in range(len(parts)):
@@ -148,7 +148,7 @@ class FileWalk:
 
 
 class DiskWalk(FileWalk):
-    """The walk over a folder on disk."""
+    """A walk over a folder on disk."""
 
     def __init__(self, tree: RootedFolder, budget: WalkBudget, *, everything: bool = False) -> None:
         super().__init__(budget, everything=everything)
@@ -157,7 +157,7 @@ class DiskWalk(FileWalk):
     def entries(self, prefix: str) -> list[str]:
         try:
             fd = self._tree.open_folder(prefix or ".")
-        except OSError as error:  # gone, or not ours to read; or deeper than a path can say: then there is more
+        except OSError as error:  # deleted or unreadable; a path that is too long makes the result incomplete
             self.budget.spent = self.budget.spent or error.errno == errno.ENAMETOOLONG
             return []
         try:
@@ -182,7 +182,7 @@ class DiskWalk(FileWalk):
 
 
 def read_ignore_file(tree: RootedFolder, prefix: str) -> str:
-    """What a folder's .gitignore says, if there is one."""
+    """Return a folder's .gitignore, or an empty string."""
     try:
         fd = tree.open_folder(f"{prefix}.gitignore", os.O_RDONLY | os.O_NONBLOCK)
     except OSError:

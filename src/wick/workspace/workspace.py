@@ -1,4 +1,4 @@
-"""Files beneath a folder: what an agent reads, writes and searches, and nothing outside of it.
+"""File operations of an agent, confined to one folder.
 
     workspace = Workspace("./workspace")
     workspace.write("src/a.py", "x = 1\\n")
@@ -67,7 +67,7 @@ from wick.workspace.walk import DiskWalk, IgnoreLookup, WalkBudget, read_ignore_
 
 
 class Workspace:
-    """The files beneath a folder. Each method answers as a backend's method of that name does, but at once."""
+    """The files beneath a folder. The methods are the synchronous form of a backend's methods."""
 
     def __init__(
         self,
@@ -82,8 +82,8 @@ class Workspace:
             self._tree = RootedFolder(root, by_hand=by_hand)
         except (OSError, ValueError) as error:
             why = error.strerror if isinstance(error, OSError) else error
-            said = f"the workspace's folder {root} cannot be opened: {why}; make it first"
-            raise BackendError(said, "not_found") from None
+            message = f"the workspace's folder {root} cannot be opened: {why}; make it first"
+            raise BackendError(message, "not_found") from None
         protect = tuple(protect)
         self._protected, self._guards_git = ProtectedNames(protect), GIT in protect
         self._pinned = PinnedFiles(pinned, fixed)
@@ -146,7 +146,7 @@ class Workspace:
         return {"files": files[:GLOB_FILES], "truncated": len(files) > GLOB_FILES or budget.spent}
 
     def resolve(self, path: str, *, links: bool = True) -> str:
-        """The path of something that is there, without links: for programs that are to search in it."""
+        """Return an existing path with all links resolved, for search programs."""
         with self._resolve_path(path, links) as inside, self._tree.open_path(inside, ANYTHING, links=links) as (
             _,
             names,
@@ -156,7 +156,7 @@ class Workspace:
     def build_search_filter(
         self, path: str = ".", *, glob: str = "", everything: bool = False, links: bool = True
     ) -> Callable[[str], bool]:
-        """Whether a file is one that grep looks into, for files that another program has found beneath a path."""
+        """Return a predicate that is True for files that `grep` would search, to filter another program's results."""
         with self._resolve_path(path, links) as inside:
             base, is_file = self._resolve_search_root(inside, path, links)
         pattern = Glob(glob or "**")
@@ -177,7 +177,7 @@ class Workspace:
     def list_searchable(
         self, path: str = ".", *, glob: str = "", everything: bool = False, links: bool = True
     ) -> GlobResult:
-        """The files that grep looks into."""
+        """Return the files that `grep` searches."""
         budget = WalkBudget()
         with self._resolve_path(path, links) as inside:
             files = list(self._iterate_searchable(inside, path, glob, budget, everything, links))
@@ -206,9 +206,9 @@ class Workspace:
         return {"matches": matches, "truncated": budget.spent}
 
     def verify_matches(self, matches: Iterable[GrepMatch]) -> list[GrepMatch]:
-        """Those of some matches that stand in the workspace, for what another program has found by its paths.
+        """Return the matches of another program whose text is really in the workspace.
 
-        What a path leads to may have been exchanged for a link while that program searched.
+        A file may have been replaced by a link while that program searched by path.
         """
         files = groupby(matches, lambda match: match["file"])
         return [
@@ -249,7 +249,7 @@ class Workspace:
             try:
                 self._make_folders(inside, path)
             except (NotADirectoryError, FileNotFoundError):  # a file, or a link to nothing
-                with self._tree.open_parent(inside):  # what leads there is fine
+                with self._tree.open_parent(inside):  # raises if a parent folder is the problem
                     raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST)) from None
 
     def move(self, source: str, target: str) -> None:
@@ -285,7 +285,7 @@ class Workspace:
 
     @contextmanager
     def _resolve_path(self, path: str, links: bool = True) -> Iterator[str]:
-        """A path that somebody gave, seen from the workspace; what the system then says about it, as a sentence."""
+        """Yield a given path relative to the workspace, and translate OSError to BackendError."""
         inside = self._tree.relative_path(check_path(path))
         if inside is None:
             raise BackendError(f"{path} is outside of the workspace; give a path inside {self.root}", "escapes")
@@ -298,7 +298,7 @@ class Workspace:
 
     @contextmanager
     def _resolve_for_change(self, path: str, links: bool = True) -> Iterator[str]:
-        """As `_asked`, for what is to be made or changed: nothing on the way is made if it is protected by its name."""
+        """Yield a path as `_resolve_path` does, for a change; refuse a path that is protected by name."""
         with self._resolve_path(path, links) as inside:
             self._check_change(_split_path(inside), path)
             yield inside
@@ -311,12 +311,12 @@ class Workspace:
         for depth in range(len(names)) if self._guards_git else ():
             folder = "/".join(names[:depth]) or "."
             if self._is_git_directory(folder):
-                said = f"{path} is protected: it is in a git directory, which names programs that git runs"
-                raise BackendError(said, "protected")
+                message = f"{path} is protected: it is in a git directory, which names programs that git runs"
+                raise BackendError(message, "protected")
             self._check_git_settings(folder, names, path)
 
     def _check_git_settings(self, folder: str, names: Sequence[str], path: str, *, above: bool = False) -> None:
-        """Refuse a change of a path that the git config of a folder names; with `above`, of what leads to it, too."""
+        """Refuse to change a path that the git config of a folder names; with `above`, also its parent folders."""
         here = [*map(fold_name, names)]
         for trusted in find_trusted_paths(self._tree, folder) if self._has_git(folder) else ():
             there = [*map(fold_name, trusted.split("/"))]
@@ -331,7 +331,7 @@ class Workspace:
             return False
 
     def _is_git_directory(self, folder: str) -> bool:
-        """Return True if git takes a folder for a git directory, whatever its name."""
+        """Return True if git treats a folder as a git directory, regardless of its name."""
         try:
             with self._tree.open_path(folder, FOLDER) as (fd, _):
                 parts = {name for name in ("HEAD", "commondir", "objects", "refs") if lstat(name, fd)}
@@ -340,7 +340,7 @@ class Workspace:
         return "HEAD" in parts and ("commondir" in parts or len(parts) == 3)
 
     def _check_removal(self, folder: int, names: Sequence[str], path: str) -> os.stat_result:
-        """As `_may_change`, for something that gets another name or none; what it is."""
+        """Check that a path can be moved or deleted, and return its stat."""
         self._check_change(names, path)
         self._pinned.check_removal(names, path)
         found = os.lstat(names[-1], dir_fd=folder)
@@ -348,7 +348,7 @@ class Workspace:
         return found
 
     def _rebase_pattern(self, pattern: str, path: str) -> tuple[str, str]:
-        """An absolute pattern is one over the whole workspace."""
+        """Convert an absolute pattern to one relative to the workspace; return it with the search folder."""
         if not pattern.startswith("/"):
             return pattern, path
         inside = self._tree.relative_path(pattern)
@@ -360,7 +360,7 @@ class Workspace:
 
     @contextmanager
     def _open_file(self, inside: str, path: str, links: bool) -> Iterator[tuple[int, os.stat_result]]:
-        """A regular file, open for reading."""
+        """Open a regular file for reading; refuse files that may hold secrets."""
         with self._tree.open_path(inside, READ, links=links) as (fd, names):
             found = os.fstat(fd)
             check_regular(found, path)
@@ -375,7 +375,7 @@ class Workspace:
             return False
 
     def _resolve_search_root(self, inside: str, path: str, links: bool) -> tuple[str, bool]:
-        """Where a search begins, as it is really called, and whether that is a file."""
+        """Return the resolved root of a search, and True if it is a file."""
         with self._tree.open_path(inside, ANYTHING, links=links) as (fd, names):
             found = os.fstat(fd)
         is_file = not stat.S_ISDIR(found.st_mode)
@@ -396,7 +396,7 @@ class Workspace:
                 yield name
 
     def _text_blocks(self, path: str, budget: WalkBudget) -> Iterator[bytes]:
-        """The bytes of a file, if it is still one and a text; they end at a NUL, and when the budget is spent."""
+        """Yield the blocks of a text file, up to a NUL or the end of the budget."""
         try:
             fd = self._tree.open_folder(path, READ)
         except OSError:
@@ -414,11 +414,11 @@ class Workspace:
         finally:
             os.close(fd)
 
-    # -- making and replacing --
+    # -- creating and replacing --
 
     @contextmanager
     def _open_target(self, inside: str, path: str) -> Iterator[tuple[int, Names, str]]:
-        """Where something new is to be; the folders that lead there are made."""
+        """Open the parent folder of a new path; create missing folders."""
         with self._resolve_path(path):
             self._make_folders("/".join(_split_path(inside)[:-1]), path)
             with self._tree.open_parent(inside) as (folder, names, name):
@@ -442,7 +442,7 @@ class Workspace:
             replace_file(folder, name, data, found)
 
     def _linked(self, path: str) -> str:
-        """Where a write to a path goes: what a link leads to, whether it is there or not."""
+        """Return the path that a write would change: the target of links, even if it does not exist."""
         for _ in range(MOST_LINKS):
             with self._tree.open_parent(path) as (folder, names, name):
                 try:
@@ -456,7 +456,7 @@ class Workspace:
         raise_os_error(errno.ELOOP)
 
     def _make_folders(self, inside: str, path: str, links: bool = True) -> None:
-        """Make a folder and those that lead to it, as far as they are missing."""
+        """Create a folder and its missing parents."""
         with suppress(FileNotFoundError), self._tree.open_path(inside or ".", FOLDER, links=links):
             return
         parts = _split_path(inside)
@@ -466,10 +466,10 @@ class Workspace:
                     self._check_change((*names, name), path)
                     with suppress(FileExistsError):
                         os.mkdir(name, dir_fd=folder)
-        self._tree.resolve_names(inside, links=links)  # what was there already is a folder too
+        self._tree.resolve_names(inside, links=links)  # raises if an existing path is not a folder
 
     def _check_tree_unprotected(self, folder: int, names: Names, then: Names, path: str) -> None:
-        """Nothing beneath a folder is protected, by the names that lead to it or by those that will."""
+        """Raise BackendError if a folder holds a protected path, under its current or its new path."""
         budget, step, todo = WalkBudget(TREE_ENTRIES), FolderCursor(folder), [[names[-1]]]
         longest = self._protected.longest
         try:
@@ -487,15 +487,15 @@ class Workspace:
             step.close()
 
     def _list_unprotected(self, step: FolderCursor, trails: list[Names], budget: WalkBudget, path: str) -> list[str]:
-        """The folders in a folder, in which nothing is protected."""
+        """Return the subfolders of a folder; raise BackendError if an entry is protected."""
         folders = []
         with step.entries() as found:
             for entry in found:
                 if any(self._protected.matches_last((*trail, entry.name)) for trail in trails):
                     raise BackendError(f"{path} holds {entry.name}, which is protected", "protected")
                 if not budget.take_entry():
-                    said = f"{path} holds too much to see whether some of it is protected; move or delete its parts"
-                    raise BackendError(said, "protected")
+                    message = f"{path} holds too much to see whether some of it is protected; move or delete its parts"
+                    raise BackendError(message, "protected")
                 if entry.is_dir(follow_symlinks=False):
                     folders.append(entry.name)
         return folders

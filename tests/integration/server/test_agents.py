@@ -268,7 +268,8 @@ def test_secrets_are_not_shown() -> None:
 
     options = {
         "api_key": "sk-1", "headers": {"X": "1"}, "url": "https://me:secret@example.com/x", "env": {"A": "b"},
-        "list": [{"token": "t"}, ExpandedText("from the environment")], "number": 5, "token_count": 3, "object": object(),
+        "list": [{"token": "t"}, ExpandedText("from the environment")],
+        "number": 5, "token_count": 3, "object": object(),
     }  # fmt: skip
     assert shown(options) == {
         "api_key": HIDDEN, "headers": HIDDEN, "url": f"https://{HIDDEN}@example.com/x", "env": HIDDEN,

@@ -55,7 +55,7 @@ def test_a_schema_that_multiplies_is_refused_when_it_is_registered(link: str, de
 
 @pytest.mark.parametrize("link", LINKS)
 def test_a_schema_that_multiplies_a_little_is_taken(link: str) -> None:
-    assert isinstance(SchemaChecker(doubled(4, LINKS[link])).problems({"x": 1}, SCHEMA_STEPS, 6), list)
+    assert isinstance(SchemaChecker(doubled(4, LINKS[link])).find_problems({"x": 1}, SCHEMA_STEPS, 6), list)
 
 
 def anchored(depth: int, word: str, anchor: str) -> dict[str, Any]:
@@ -68,8 +68,8 @@ def test_anchors_count_as_references(word: str, anchor: str) -> None:
     with pytest.raises(ConfigError, match="too costly"):
         SchemaChecker(anchored(20, word, anchor))
     checker = SchemaChecker(anchored(3, word, anchor))
-    assert not checker.problems({"x": 1}, SCHEMA_STEPS, 6)
-    assert checker.problems({"x": 2}, SCHEMA_STEPS, 6)
+    assert not checker.find_problems({"x": 1}, SCHEMA_STEPS, 6)
+    assert checker.find_problems({"x": 2}, SCHEMA_STEPS, 6)
 
 
 @pytest.mark.parametrize(
@@ -135,7 +135,7 @@ def uncounted(case: str) -> bool:
     """Return True if a costly check is not stopped."""
     schema, value = COSTLY[case]
     try:
-        SchemaChecker(schema).problems(value, SCHEMA_STEPS, 6)
+        SchemaChecker(schema).find_problems(value, SCHEMA_STEPS, 6)
     except TooCostly:
         return False
     return True
@@ -155,9 +155,9 @@ def test_a_nested_dialect_does_not_replace_the_metered_validator() -> None:
     old = "http://json-schema.org/draft-07/schema#"
     schema = whole({"$schema": old, "pattern": "(a+)+$", "items": {}}, **{"$schema": old})
     checker = SchemaChecker(schema)
-    assert checker.problems({"x": "a" * 60 + "!"}, SCHEMA_STEPS, 6)  # `re` would need longer than the sun has
+    assert checker.find_problems({"x": "a" * 60 + "!"}, SCHEMA_STEPS, 6)  # `re` would need longer than the sun has
     with pytest.raises(TooCostly):
-        checker.problems({"x": [1] * 200_000}, SCHEMA_STEPS, 6)
+        checker.find_problems({"x": [1] * 200_000}, SCHEMA_STEPS, 6)
 
 
 # Nodes that a validator would read as schemas, at places that are not schemas by their keyword.
@@ -209,7 +209,7 @@ def test_nothing_but_a_rewritten_schema_is_evaluated(place: str, plant: str) -> 
     assert strange_nodes(checker._validator.schema) == []
     names = ("x", *json_schema._DATA, "properties")
     for data in [{name: value} for name in names] + [{"items": value}, {"x": {"items": value}}]:
-        checker.problems(data, SCHEMA_STEPS, 6)
+        checker.find_problems(data, SCHEMA_STEPS, 6)
 
 
 def test_a_node_that_is_not_rewritten_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -223,20 +223,20 @@ def test_a_node_that_is_not_rewritten_is_noticed(monkeypatch: pytest.MonkeyPatch
 )
 def test_a_pattern_whose_size_cannot_be_counted_is_not_compiled(pattern: str) -> None:
     assert json_schema._compile_pattern(pattern) == (None, 0)
-    assert SchemaChecker(whole({"pattern": pattern})).problems({"x": "b"}, SCHEMA_STEPS, 6) == []
+    assert SchemaChecker(whole({"pattern": pattern})).find_problems({"x": "b"}, SCHEMA_STEPS, 6) == []
 
 
 @pytest.mark.parametrize(
     "pattern", [r"^[^{}]+$", r"^\{a\}$", r"^[{]a{1,2}[}]$", r"^(?P<x>a)$", r"^(?:[x-z]{2}|(?i:b))+$"]
 )
 def test_a_pattern_with_braces_that_are_no_count_is_compiled(pattern: str) -> None:
-    assert SchemaChecker(whole({"pattern": pattern})).problems({"x": "{{{"}, SCHEMA_STEPS, 6)
+    assert SchemaChecker(whole({"pattern": pattern})).find_problems({"x": "{{{"}, SCHEMA_STEPS, 6)
 
 
 def test_a_switch_of_an_old_dialect_is_taken() -> None:
     old = {"$schema": "http://json-schema.org/draft-04/schema#"}
     checker = SchemaChecker(whole({"minimum": 1, "exclusiveMinimum": True}, **old))
-    assert checker.problems({"x": 1}, 100, 6) and not checker.problems({"x": 2}, 100, 6)
+    assert checker.find_problems({"x": 1}, 100, 6) and not checker.find_problems({"x": 2}, 100, 6)
 
 
 # -- the same verdict as jsonschema -----------------------------------------------------------------------------------
@@ -300,7 +300,7 @@ def differences(tries: int) -> list[Any]:
         checker, reference = SchemaChecker(freeze(schema)), Draft202012Validator(schema)
         for _ in range(4):
             value = {"x": any_value(chance, 2)}
-            if bool(checker.problems(value, SCHEMA_STEPS, 6)) == reference.is_valid(value):
+            if bool(checker.find_problems(value, SCHEMA_STEPS, 6)) == reference.is_valid(value):
                 found.append((schema, value))
     return found
 
@@ -318,13 +318,13 @@ def test_a_keyword_that_is_read_otherwise_is_noticed(monkeypatch: pytest.MonkeyP
 
 
 def test_costly_arguments_are_checked_in_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
-    where, check = [], SchemaChecker.problems
+    where, check = [], SchemaChecker.find_problems
 
     def problems(self: SchemaChecker, *args: Any) -> Any:
         where.append(threading.current_thread() is threading.main_thread())
         return check(self, *args)
 
-    monkeypatch.setattr(SchemaChecker, "problems", problems)
+    monkeypatch.setattr(SchemaChecker, "find_problems", problems)
     made = tool(lambda **args: "", name="t", parameters=whole({"items": {"type": "integer"}}))
     many, few = {"x": [1] * 3_000}, {"x": [1, 2]}
     asyncio.run(made.prepare(many))

@@ -58,7 +58,7 @@ async def test_who_works_alone_is_never_beside_another_and_all_keep_the_order(al
             await asyncio.sleep(0)
         running.pop()
         log.append(f"-{number}")
-        mine.ended(number)
+        mine.mark_finished(number)
 
     await asyncio.gather(*(work(number) for number in range(len(alone))))
     assert log == " ".join(order).split()
@@ -68,17 +68,17 @@ async def test_everyone_has_passed_when_the_last_one_has() -> None:
     mine = ToolUseOrder([False] * 3)
     waiting = asyncio.create_task(mine.wait_all_gated())
     for number in (2, 0, 0):
-        mine.passed(number)
+        mine.mark_gated(number)
         await asyncio.sleep(0)
         assert not waiting.done()
-    mine.ended(1)  # it ended before the gate
+    mine.mark_finished(1)  # it ended before the gate
     await waiting
 
 
 async def test_one_alone_has_no_one_to_wait_for() -> None:
     mine = ToolUseOrder()
     await mine.wait_turn(0)
-    mine.passed(0)
+    mine.mark_gated(0)
     await mine.wait_all_gated()
 
 

@@ -127,7 +127,7 @@ def test_names_that_clash_with_pydantic_work() -> None:
 
     args = {"schema": 1, "copy": 2, "json": 3, "model_dump": 4, "_hidden": 5, "a0": 6, "validate": 7}
     arguments = inspect_arguments(odd)
-    assert arguments.validate("odd", args) == args == arguments.typed("odd", canonical_json(args))
+    assert arguments.validate("odd", args) == args == arguments.to_values("odd", canonical_json(args))
     assert "a1 is not an argument" in invalid(arguments, {**args, "a1": 1})
 
 
@@ -137,7 +137,7 @@ def test_other_arguments_are_for_functions_that_take_them() -> None:
     arguments = inspect_arguments(log)
     assert arguments.schema["additionalProperties"] is True
     assert arguments.validate("log", {"level": "x", "a0": [1]}) == {"level": "x", "a0": [1]}
-    assert arguments.typed("log", b'{"a0":[1],"level":"x"}') == {"level": "x", "a0": [1]}
+    assert arguments.to_values("log", b'{"a0":[1],"level":"x"}') == {"level": "x", "a0": [1]}
     assert "run is not an argument" in invalid(arguments, {"level": "x", "run": 1})
 
 
@@ -174,7 +174,7 @@ def test_defaults_are_json_like_everything_else() -> None:
         b'{"colour":"red","price":"1.50","root":"/tmp","seen":[],"share":1.0,"tags":["a","b","c"],'
         b'"todo":{"done":false,"title":"x"},"when":"2024-01-02"}'
     )
-    assert arguments.typed("plan", canonical_json(data)) == {
+    assert arguments.to_values("plan", canonical_json(data)) == {
         "when": date(2024, 1, 2), "root": Path("/tmp"), "colour": Colour.red, "share": 1.0, "price": Decimal("1.50"),
         "tags": frozenset("abc"), "todo": Todo(title="x"), "seen": [],
     }  # fmt: skip
@@ -363,7 +363,7 @@ def test_validators_may_refuse_or_fail() -> None:
 def test_bytes_that_do_not_fit_are_refused_at_the_call_too() -> None:
     for data in (b"", b"[]", b'{"path": 1}', b'{"path": "\\ud800"}', b"\xff"):
         with pytest.raises(InvalidArgs):
-            inspect_arguments(example).typed("t", data)
+            inspect_arguments(example).to_values("t", data)
 
 
 # -- foreign schemas ------------------------------------------------------------------------------------------------
@@ -401,7 +401,7 @@ def test_foreign_arguments_are_checked_and_copied() -> None:
     args = {"city": "Oslo", "days": 2, "kinds": ["rain", "sun"]}
     data = foreign().validate("t", args)
     assert data == args and data["kinds"] is not args["kinds"]
-    assert foreign().typed("t", canonical_json(data)) == args
+    assert foreign().to_values("t", canonical_json(data)) == args
 
 
 @pytest.mark.parametrize(

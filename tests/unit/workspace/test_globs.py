@@ -58,7 +58,7 @@ def test_a_name_fits_as_a_regular_expression_says(pattern: str, name: str) -> No
 def test_no_pattern_takes_long() -> None:
     test = compile_name("*a" * 60 + "b")
     assert test is not None and not test("a" * 255)
-    assert not Glob("/".join(["**"] * 200) + "/b").fits("/".join(["a"] * 1_000))
+    assert not Glob("/".join(["**"] * 200) + "/b").matches("/".join(["a"] * 1_000))
 
 
 # -- globs ----------------------------------------------------------------------------------------------------------
@@ -92,7 +92,7 @@ def test_no_pattern_takes_long() -> None:
 )
 def test_a_path_fits(pattern: str, fits: list[str], not_: list[str]) -> None:
     glob = Glob(pattern)
-    assert [path for path in [*fits, *not_] if glob.fits(path)] == fits
+    assert [path for path in [*fits, *not_] if glob.matches(path)] == fits
 
 
 @pytest.mark.parametrize("pattern", ["", "a\0b", "x" * 5_000, "../*.py", "a/../b", "/", "./", "{a,b}" * 10])
@@ -108,5 +108,5 @@ def test_what_is_no_glob(pattern: str) -> None:
 def test_an_ignore_file_may_be_enormous() -> None:
     many = parse_ignore_file("", "\n".join(f"name{number}" for number in range(100_000)))
     assert many is not None
-    assert many.leaves_out("name1", "name1", False)
-    assert not many.leaves_out("name99999", "name99999", False)  # rules beyond the cap do not count
+    assert many.is_ignored("name1", "name1", False)
+    assert not many.is_ignored("name99999", "name99999", False)  # rules beyond the cap do not count

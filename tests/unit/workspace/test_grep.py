@@ -93,7 +93,7 @@ def test_what_git_ignores_is_left_out(repository: Path, texts: dict[str, str]) -
             (repository / folder / ".gitignore").write_bytes(texts[folder].encode())
     files = [path for path in PATHS if (repository / path).is_file()]
     rules = IgnoreLookup(lambda folder: texts.get(folder, ""))
-    found = {path for path in files if rules.left_out(path)}
+    found = {path for path in files if rules.is_ignored(path)}
     assert found == ignored_by_git(repository, files)
     tree = RootedFolder(str(repository))
     try:
@@ -101,7 +101,7 @@ def test_what_git_ignores_is_left_out(repository: Path, texts: dict[str, str]) -
     finally:
         tree.close()
     assert walked == {*files, *(f"{folder}/.gitignore".lstrip("/") for folder in texts)} - found - {
-        path for path in (f"{folder}/.gitignore".lstrip("/") for folder in texts) if rules.left_out(path)
+        path for path in (f"{folder}/.gitignore".lstrip("/") for folder in texts) if rules.is_ignored(path)
     }
 
 
@@ -126,7 +126,7 @@ def test_ripgrep_leaves_out_no_more_than_that(repository: Path, texts: dict[str,
 
 
 def lines(pattern: str, *blocks: bytes, **options: bool) -> list[tuple[int, str]]:
-    return list(LineSearch(pattern, **options).lines(blocks))
+    return list(LineSearch(pattern, **options).find_lines(blocks))
 
 
 @pytest.mark.parametrize(
@@ -287,8 +287,8 @@ def by_grep(forest: Workspace, pattern: str, path: str, **options: Any) -> GrepR
 def by_program(
     forest: Workspace, command: Callable[..., list[str]], reader: Any, pattern: str, path: str, **options: Any
 ) -> GrepResult:
-    keep = forest.keeps(path, **{key: value for key, value in options.items() if key != "ignore_case"})
-    argv = command(pattern, forest.real(path), **options)
+    keep = forest.build_search_filter(path, **{key: value for key, value in options.items() if key != "ignore_case"})
+    argv = command(pattern, forest.resolve(path), **options)
     needs("rg" if command is ripgrep_command else "grep")
     done = subprocess.run(argv, cwd=forest.root, capture_output=True, check=False, timeout=30)
     reading = reader(keep)

@@ -24,7 +24,7 @@ WAYS = ["kernel", "kernel, no /proc", "by hand"]
 def tree(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[RootedFolder]:
     """The same tree, resolved in each way there is."""
     if request.param == "kernel, no /proc":
-        monkeypatch.setattr(RootedFolder, "_names", lambda self, fd: None)
+        monkeypatch.setattr(RootedFolder, "_read_names", lambda self, fd: None)
     root = tmp_path / "root"
     (root / "a" / "b").mkdir(parents=True)
     (root / "a" / "b" / "file").write_text("inside")
@@ -36,13 +36,13 @@ def tree(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def content(tree: RootedFolder, path: str) -> str:
-    with tree.opened(path, os.O_RDONLY) as (fd, names):
+    with tree.open_path(path, os.O_RDONLY) as (fd, names):
         assert names == ("a", "b", "file")
         return os.read(fd, 100).decode()
 
 
 def refused(tree: RootedFolder, path: str) -> int:
-    with pytest.raises(OSError) as caught, tree.opened(path, os.O_RDONLY):
+    with pytest.raises(OSError) as caught, tree.open_path(path, os.O_RDONLY):
         pass
     assert caught.value.errno is not None
     return caught.value.errno
@@ -161,14 +161,14 @@ def test_what_is_not_there_is_said_as_the_kernel_says_it(tree: RootedFolder, pat
 )
 def test_the_folder_of_a_path(tree: RootedFolder, path: str, names: tuple[str, ...], name: str) -> None:
     link(tree, "link", "a/b")
-    with tree.parent(path) as (fd, led, last):
+    with tree.open_parent(path) as (fd, led, last):
         assert (led, last) == (names, name)
         assert os.stat(fd).st_ino == os.stat(os.path.join(tree.path, *names)).st_ino
 
 
 def test_a_folder_that_was_moved_away_is_not_left_upwards(tree: RootedFolder, tmp_path: Path) -> None:
     """Whoever is inside a folder when it is moved out cannot climb to where it is now."""
-    with tree.opened("a", FOLDER) as (fd, _):
+    with tree.open_path("a", FOLDER) as (fd, _):
         os.rename(tmp_path / "root" / "a", tmp_path / "outside" / "a")
         inner = RootedFolder(f"/proc/self/fd/{fd}", by_hand=tree._by_hand)
         assert refused(inner, "b/../../file") == errno.EXDEV
@@ -177,7 +177,7 @@ def test_a_folder_that_was_moved_away_is_not_left_upwards(tree: RootedFolder, tm
 
 def test_a_name_may_look_like_the_remark_of_the_system(tree: RootedFolder) -> None:
     os.mkdir(os.path.join(tree.path, "x (deleted)"))
-    assert tree.names("x (deleted)") == ("x (deleted)",)
+    assert tree.resolve_names("x (deleted)") == ("x (deleted)",)
 
 
 def test_the_tree_may_be_moved(tree: RootedFolder, tmp_path: Path) -> None:
@@ -190,7 +190,7 @@ def test_a_walk_goes_through_no_link(tree: RootedFolder, path: str) -> None:
     link(tree, "link", "a/b")
     link(tree, "a/link", "b/file")
     with pytest.raises(OSError) as caught:
-        tree.folder(path, os.O_RDONLY)
+        tree.open_folder(path, os.O_RDONLY)
     assert caught.value.errno in (errno.ELOOP, errno.ENOTDIR)
 
 
@@ -198,11 +198,11 @@ def test_a_path_that_begins_with_the_folders_own(tree: RootedFolder, tmp_path: P
     os.symlink(tree.path, tmp_path / "alias")
     alias = RootedFolder(str(tmp_path / "alias"))
     for own in (tree.path, str(tmp_path / "alias")):
-        assert alias.inside(f"{own}/a/b") == "a/b"
-        assert alias.inside(f"{own}//../x") == "../x"
-        assert alias.inside(own) == "."
-    assert alias.inside(f"{tree.path}x/a") is None
-    assert alias.inside("/") is None
+        assert alias.relative_path(f"{own}/a/b") == "a/b"
+        assert alias.relative_path(f"{own}//../x") == "../x"
+        assert alias.relative_path(own) == "."
+    assert alias.relative_path(f"{tree.path}x/a") is None
+    assert alias.relative_path("/") is None
     alias.close()
 
 
@@ -213,7 +213,7 @@ def test_no_descriptor_is_left(tree: RootedFolder) -> None:
     before = sorted(os.listdir("/proc/self/fd"))
     for path in ("a/b/file", "out", "round", "a/b/file/x", "../x", "missing", "a/b/.."):
         try:
-            with tree.opened(path, os.O_RDONLY):
+            with tree.open_path(path, os.O_RDONLY):
                 pass
         except OSError:
             pass
@@ -266,7 +266,7 @@ def test_by_hand_is_as_by_the_kernel(playground: Path, links: tuple[str, str, st
 
 def outcome(tree: RootedFolder, path: str) -> object:
     try:
-        with tree.opened(path, os.O_RDONLY) as (fd, names):
+        with tree.open_path(path, os.O_RDONLY) as (fd, names):
             return names, os.fstat(fd).st_ino
     except OSError as error:
         return error.errno

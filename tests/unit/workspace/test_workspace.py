@@ -38,7 +38,7 @@ FULL = bool(os.environ.get("WICK_FULL"))
 def files(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Workspace]:
     """A workspace whose paths are resolved in each way there is, beside things that are none of its business."""
     if request.param == "kernel, no /proc":
-        monkeypatch.setattr(RootedFolder, "_names", lambda self, fd: None)
+        monkeypatch.setattr(RootedFolder, "_read_names", lambda self, fd: None)
     (tmp_path / "outside").mkdir()
     (tmp_path / "outside" / "secret.txt").write_text("OUTSIDE")
     (tmp_path / "root").mkdir()
@@ -719,7 +719,7 @@ def test_grepping(files: Workspace) -> None:
     assert files.grep("two", glob="src/*")["matches"] == files.grep("two", "src")["matches"]
     assert code(lambda: files.grep("(")) == "invalid"
     assert code(lambda: files.grep("x", "..")) == "escapes"
-    assert files.searched() == {"files": ["a.py", "src/b.py"], "truncated": False}
+    assert files.list_searchable() == {"files": ["a.py", "src/b.py"], "truncated": False}
 
 
 def test_grepping_ends_somewhere(files: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -834,7 +834,7 @@ def test_what_only_looks_like_it_is_free(files: Workspace, path: str) -> None:
 
 @pytest.mark.parametrize("name", [".ENV", ".Env.Local", ".CLAUDE", ".wi\u200cck", ".wic\u212a", ".GIT/hooks/x"])
 def test_names_that_some_file_systems_take_for_the_same(name: str) -> None:
-    assert ProtectedNames().covers(name.split("/"))
+    assert ProtectedNames().is_protected(name.split("/"))
 
 
 @pytest.mark.parametrize("path", ["repository/config", "repository/hooks/x", "repository/a/b", "tree/config"])
@@ -869,7 +869,7 @@ def test_each_protected_name_is_refused_at_any_depth(tmp_path: Path, name: str) 
 
 def test_patterns_may_come_one_by_one() -> None:
     protected = ProtectedNames(pattern for pattern in PROTECTED)
-    assert protected.covers([".wick"]) and protected.hides([".env"])
+    assert protected.is_protected([".wick"]) and protected.is_secret([".env"])
 
 
 def test_a_long_pattern_protects_what_is_deep_inside(tmp_path: Path) -> None:
@@ -890,7 +890,7 @@ def test_what_is_protected_can_be_said(tmp_path: Path) -> None:
     assert code(lambda: files.write("a/key.pem", "x")) == "protected"
     assert code(lambda: files.write("a/secrets/x/y", "x")) == "protected"
     files.close()
-    assert not ProtectedNames(()).covers([".env"])
+    assert not ProtectedNames(()).is_protected([".env"])
     assert set(PROTECTED) >= {".git", "HEAD", ".wick", ".claude", ".env", ".env.*", ".envrc"}
 
 
@@ -949,7 +949,7 @@ names = st.one_of(
 
 
 def is_legal(name: str) -> bool:
-    return name not in (".", "..") and len(os.fsencode(name)) <= 255 and not ProtectedNames().covers([name])
+    return name not in (".", "..") and len(os.fsencode(name)) <= 255 and not ProtectedNames().is_protected([name])
 
 
 @settings(max_examples=2_000 if FULL else 60)

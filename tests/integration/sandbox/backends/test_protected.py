@@ -51,7 +51,7 @@ def walked(tree: RootedFolder, patterns: tuple[str, ...] = PROTECTED) -> Protect
 
 
 def scan(tree: RootedFolder, patterns: tuple[str, ...]) -> dict[str, ProtectedEntry]:
-    return walked(tree, patterns).entries()
+    return walked(tree, patterns).list_entries()
 
 
 def found(tree: RootedFolder) -> dict[str, str]:
@@ -317,7 +317,7 @@ def test_a_path_that_a_git_config_names_is_protected(tree: RootedFolder, config:
         files.write(place, "evil")
     files.write(f"{above}/tools/other.sh", "harmless")
     if path.endswith(".sh"):
-        assert place in index.entries()
+        assert place in index.list_entries()
     else:
         fill(tree, place)
         assert planted(tree, index) == [place]
@@ -352,7 +352,7 @@ def test_a_config_whose_settings_are_not_read_is_noticed(tree: RootedFolder, mon
 @pytest.mark.parametrize("name", ["objects", "refs", "logs", "lfs"])
 def test_a_folder_named_like_data_of_git_is_walked(tree: RootedFolder, name: str, beside: tuple[str, ...]) -> None:
     fill(tree, *(f"w/{one}" for one in beside), f"w/{name}/x/.git/config")
-    assert f"w/{name}/x/.git/config" in walked(tree).entries()
+    assert f"w/{name}/x/.git/config" in walked(tree).list_entries()
 
 
 def test_a_git_file_may_come_before_its_git_directory(tree: RootedFolder) -> None:

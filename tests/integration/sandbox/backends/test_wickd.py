@@ -764,10 +764,10 @@ def test_the_token_may_be_in_a_file_or_the_environment(tmp_path: Path, monkeypat
 def test_timers_come_in_order_unless_cancelled() -> None:
     loop, seen = EventLoop(), []
     for number, seconds in enumerate((0.02, 0.0, 0.01, 0.005)):
-        timer = loop.later(seconds, lambda number=number: seen.append(number))
+        timer = loop.call_later(seconds, lambda number=number: seen.append(number))
         if number == 3:
             timer.cancel()
-    loop.later(0.03, lambda: setattr(loop, "running", False))
+    loop.call_later(0.03, lambda: setattr(loop, "running", False))
     loop.run()
     assert seen == [1, 2, 0]
 
@@ -775,7 +775,7 @@ def test_timers_come_in_order_unless_cancelled() -> None:
 def test_cancelled_timers_are_not_kept() -> None:
     loop = EventLoop()
     for _ in range(10_000):
-        loop.later(1_000, list).cancel()
+        loop.call_later(1_000, list).cancel()
     assert len(loop._timers) < 600
 
 
@@ -786,14 +786,14 @@ def test_who_reads_and_writes_the_same_descriptor_is_told_apart() -> None:
         ours.setblocking(False)
         loop.on_read(ours.fileno(), lambda: seen.append(("read", ours.recv(9))))
         loop.on_write(ours.fileno(), lambda: (seen.append(("write", b"")), loop.on_write(ours.fileno(), None)))
-        loop.once()
+        loop.run_once()
         theirs.send(b"x")
-        loop.once()
+        loop.run_once()
         loop.on_read(ours.fileno(), None)
         theirs.send(b"y")
-        loop.later(0.0, lambda: None)
-        loop.once()
-        loop.forget(ours.fileno())
+        loop.call_later(0.0, lambda: None)
+        loop.run_once()
+        loop.unregister(ours.fileno())
     assert seen == [("write", b""), ("read", b"x")]
 
 
@@ -808,9 +808,9 @@ def test_head_and_tail_of_anything(pieces: list[bytes], head: int, tail: int) ->
     whole = b"".join(pieces)
     assert kept.size == len(whole) and kept.truncated == (len(whole) > head + tail)
     if not kept.truncated:
-        assert kept.text() == whole.decode("utf-8", "replace")
+        assert kept.to_text() == whole.decode("utf-8", "replace")
         return
-    before, _, rest = kept.text().partition("\n[… ")
+    before, _, rest = kept.to_text().partition("\n[… ")
     left_out, _, after = rest.partition(" bytes were left out here …]\n")
     first, last = trim_partial_end(whole[:head]), trim_partial_start(whole[len(whole) - tail :])
     assert before == first.decode("utf-8", "replace") and after == last.decode("utf-8", "replace")
@@ -829,5 +829,5 @@ def test_a_ring_of_anything(pieces: list[bytes], most: int, offset: int) -> None
     ring, whole = RingBuffer(most), b"".join(pieces)
     for piece in pieces:
         ring.add(piece)
-    start, data = ring.since(offset, ended=True)
+    start, data = ring.read_since(offset, ended=True)
     assert start == min(max(offset, len(whole) - most, 0), len(whole)) and data == whole[start:]
