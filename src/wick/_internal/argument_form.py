@@ -1,6 +1,6 @@
 """The JSON form of typed arguments, which guards read, approvals bind to and the log records.
 
-    json_form(value)             the JSON data that a validated value consists of
+    to_json_form(value)          the JSON data that a validated value consists of
     is_stable(schema, refs)      True if validating a value's JSON form gives the same value again
 
 The form is read from the value itself. Custom serializers are not called: one that masks, shortens or rewrites

@@ -1,9 +1,9 @@
 """Immutable JSON data, for values that are sealed, logged or hashed.
 
-freeze(value)     a read-only deep copy: dicts and lists stay dicts and lists, but refuse to change
-thaw(value)       a plain deep copy that can be changed again
-canonical(value)  the one spelling of a value as bytes: the same data, the same bytes
-digest(data)      the hash of such bytes
+freeze(value)          a read-only deep copy of dicts and lists
+thaw(value)            a mutable deep copy
+canonical_json(value)  the canonical encoding of a value: equal data, equal bytes
+digest(data)           the hash of such bytes
 """
 
 from __future__ import annotations

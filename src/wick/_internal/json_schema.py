@@ -1,7 +1,7 @@
 """Validation against untrusted JSON Schemas: bounded at registration, and metered during validation.
 
-    checker = Checker(schema)              ConfigError if it is not a JSON Schema, or costs too much to check
-    checker.problems(data, steps=1_000)    the problems of a value; TooCostly once that many steps are spent
+    checker = SchemaChecker(schema)              ConfigError if it is not a JSON Schema, or too costly to check
+    checker.find_problems(data, steps=1_000)     the problems of a value; TooCostly after that many steps
 
 jsonschema evaluates every reference and every branch, so a small schema can ask for any amount of work. Registration
 bounds the size of a schema, its expansion through references and branches, and its patterns. Validation counts each

@@ -1,7 +1,7 @@
 """Fencing of untrusted text in prompts, so that the text cannot close its own fence.
 
-    fenced("agent_memory", text)     <agent_memory> … </agent_memory>, with no such tag in between
-    one_line(text, 200)              the same words on one line
+    fence_text("agent_memory", text)     <agent_memory> … </agent_memory>, with no such tag in between
+    to_one_line(text, 200)               the text on one line, truncated
 
 A model recognizes a tag in any spelling: `</AGENT_MEMORY>`, `< / agent_memory >`, with invisible characters, in
 full-width or look-alike Cyrillic letters. So texts are compared by their skeleton, which drops these differences.

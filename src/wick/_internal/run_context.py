@@ -1,4 +1,4 @@
-"""The run whose tool the current code is part of, also in threads that the tool starts or hands work to.
+"""Context of the current run, which also follows threads and executors that a tool uses.
 
     with run_context(run):      around a tool: an agent started in here is a child of `run`
         ...
@@ -14,7 +14,7 @@ instruments the places where Python hands work to a thread:
     concurrent.futures.Future            a callback remembers the run that added it
     multiprocessing.pool.ThreadPool      functions, callbacks and iterables remember the run that handed them over
 
-Outside of a tool they do what they did before. See docs/decisions/0028-guards-follow-threads.md.
+Outside of a tool their behaviour is unchanged. See docs/decisions/0028-guards-follow-threads.md.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ def _is_worker(thread: threading.Thread) -> bool:
 
 
 def _instrument_executors() -> None:
-    # Not `submit`: a program may have kept a reference to the method before the first tool was used.
+    # Not `submit`: a program may hold a reference to the method from before the first tool use.
     module: Any = executors
     plain = module._WorkItem
 

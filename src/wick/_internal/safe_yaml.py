@@ -2,7 +2,7 @@
 
     source = read(Path("agents.yaml"), os.environ)
     source.data["model"]
-    raise source.wrong(("model",), "there is no such model")      agents.yaml, line 2: there is no such model
+    raise source.error_at(("model",), "there is no such model")      agents.yaml, line 2: there is no such model
 
 Size and depth are bounded, and anchors, aliases and tags are refused. `${NAME}` in a value is replaced by the
 environment variable, `${NAME:-default}` has a default for an unset or empty one, and `$${` is a literal `${`.
@@ -62,7 +62,7 @@ def read(path: Path, environment: Mapping[str, str]) -> YamlSource:
         with path.open("rb") as file:
             data = file.read(CONFIG_BYTES + 1)
     except FileNotFoundError:
-        raise ConfigError(f"there is no file {path}; write one, or say where it is") from None
+        raise ConfigError(f"there is no file {path}; create it, or give its path") from None
     except OSError as error:
         raise ConfigError(f"{path} cannot be read: {error.strerror or error}") from None
     if len(data) > CONFIG_BYTES:
@@ -103,7 +103,7 @@ def _check_events(events: Iterable[Any], name: str) -> None:
         elif depth > CONFIG_DEPTH:
             wrong = f"this is nested more than {CONFIG_DEPTH} levels deep"
         elif number > CONFIG_VALUES:
-            wrong = f"the file has more than {CONFIG_VALUES:,} keys and values; leave out what is not needed"
+            wrong = f"the file has more than {CONFIG_VALUES:,} keys and values; remove some"
         if wrong:
             raise ConfigError(f"{name}, line {event.start_mark.line + 1}: {wrong}")
 
@@ -121,7 +121,7 @@ class _NodeReader:
         data = {} if root is None else self._read_value(root, ())
         if not isinstance(data, dict) or not data:
             raise self._error_at(
-                (), "there is nothing here; say for instance `model: auto`, or `agents:` and their names"
+                (), "there are no settings here; write for instance `model: auto`, or `agents:` and their names"
             )
         return YamlSource(self.name, data, self.lines)
 
@@ -144,9 +144,7 @@ class _NodeReader:
                 raise self._error_at(at, "a key is a text here, not a list or a map")
             if key.value in found:
                 first, self.lines[place] = self.lines[place], key.start_mark.line + 1
-                raise self._error_at(
-                    place, f"the key {key.value!r} stands here a second time; it is in line {first} already"
-                )
+                raise self._error_at(place, f"the key {key.value!r} is repeated; it is in line {first} already")
             found[key.value] = self._read_item(key, value, place)
         return found
 
@@ -174,14 +172,14 @@ class _NodeReader:
         name = _NAME.fullmatch(found[1]) if found[2] else None
         if name is None:
             raise self._error_at(
-                at, f"{found[0]!r} is no variable; say ${{NAME}}, ${{NAME:-default}}, or $${{ for the signs"
+                at, f"{found[0]!r} is not a variable; write ${{NAME}}, ${{NAME:-default}}, or $${{ for the signs"
             )
         value = self.environment.get(name[1])
         if name[2] is not None:
             return value or name[2]
         if value is None:
             raise self._error_at(
-                at, f"the environment variable {name[1]} is not set; set it, or say ${{{name[1]}:-…}} with a default"
+                at, f"the environment variable {name[1]} is not set; set it, or write ${{{name[1]}:-…}} with a default"
             )
         return value
 

@@ -1,7 +1,7 @@
 """Argument schemas of tools: a JSON Schema and its validation.
 
-    arguments_of(fn)              from a function's signature, hints and docstring, checked by pydantic
-    ForeignArguments(schema, fn)  from a JSON Schema that came from elsewhere, checked by jsonschema, within limits
+    inspect_arguments(fn)         from a function's signature, hints and docstring, validated by pydantic
+    ForeignArguments(schema, fn)  from an external JSON Schema, validated by jsonschema within limits
 
 Arguments are JSON. `validate` checks and completes them and is idempotent: it does not apply changes by custom
 validators. `bind` applies them once: it returns the values for the function and their JSON form, which is hashed
@@ -354,7 +354,7 @@ class ForeignArguments:
         except (TypeError, ValueError) as error:
             raise ConfigError(f"a tool's parameters must be a JSON Schema: {_shorten(error)}") from None
         self.injected, self.positional = find_injected(fn), ()
-        self._checked: dict[str, _Problems] = {}  # costly checks, by the hash of what was checked
+        self._checked: dict[str, _Problems] = {}  # results of costly checks, by the hash of the arguments
 
     def fill_defaults(self, args: Mapping[str, Any]) -> Mapping[str, Any]:
         return args

@@ -1,7 +1,7 @@
 """Threads for functions that block.
 
-    value = await in_thread(fn, "grep")    fn() in a thread of its own, with the caller's context variables
-    abandoned()                            the names of abandoned threads that still run
+    value = await run_in_thread(fn, "grep")    fn() in a thread, with the caller's context variables
+    list_abandoned()                           the names of abandoned functions that still run
 
 The threads are daemon threads instead of executor threads: Python joins executor threads at exit,
 so a function that hangs would block the exit of the process.

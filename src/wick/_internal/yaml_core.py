@@ -46,7 +46,7 @@ def get_loader() -> Any:
             for key, _ in node.value:
                 if key.id == "scalar" and key.value in seen:
                     raise yaml.constructor.ConstructorError(
-                        None, None, f"the key {key.value[:60]!r} stands here a second time", key.start_mark
+                        None, None, f"the key {key.value[:60]!r} is repeated", key.start_mark
                     )
                 seen.add(key.value if key.id == "scalar" else None)
             return super().construct_mapping(node, deep=deep)

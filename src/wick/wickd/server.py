@@ -167,7 +167,7 @@ class DaemonConnection(LineConnection):
         job = self._find_job(request)
         if job.running and job.command is not None:
             job.on_end.append(lambda: self.reply(id, result=job.describe()))
-            self._commands.end(job.command, "it was told to end")
+            self._commands.end(job.command, "the client ended the job")
         else:
             self.reply(id, result=job.describe())
 

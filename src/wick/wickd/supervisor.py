@@ -93,7 +93,7 @@ def _reap_child() -> int:
 # -- the supervisor -------------------------------------------------------------------------------------------------
 
 _CONTROL = 3  # the descriptor of a supervisor
-_ORDER = struct.Struct("=qq")  # what, and which command
+_ORDER = struct.Struct("=qq")  # the kind of order, and the number of the command
 _START, _END = 1, 2
 
 

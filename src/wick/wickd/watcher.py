@@ -48,7 +48,7 @@ _NAMES = _ATTRIB | _MOVED_FROM | _MOVED_TO | _CREATE | _ONLYDIR
 
 Reply = Callable[[Json], None]
 Notice = Tuple[Optional[WatchedFolder], int, int, str]
-Key = Tuple[str, Tuple[str, ...], bool]  # the workspace, the protected names, and whether its commands are contained
+Key = Tuple[str, Tuple[str, ...], bool]  # the workspace, the protected names, and True for contained commands
 
 
 # -- the watcher's process ------------------------------------------------------------------------------------------
@@ -230,7 +230,7 @@ def _serve_requests(control: socket.socket, key: Key) -> None:
     poller.register(control, select.POLLIN)
     if watch.fd >= 0:
         poller.register(watch.fd, select.POLLIN)
-    said = b""
+    received = b""
     while True:
         pause = watch.poll_timeout
         ready = dict(poller.poll(None if pause is None else pause * 1000))
@@ -242,7 +242,7 @@ def _serve_requests(control: socket.socket, key: Key) -> None:
             watch.process_changes(asked=True)
             watch.linger()
             return
-        *lines, said = (said + data).split(b"\n")
+        *lines, received = (received + data).split(b"\n")
         for line in lines:
             control.sendall(json.dumps(watch.handle_request(json.loads(line))).encode() + b"\n")
 

@@ -1,11 +1,11 @@
 """Index of the protected paths of a workspace, which follows changes and neutralises planted code.
 
-    index = Index(Beneath("./workspace"), PROTECTED)
+    index = ProtectedIndex(RootedFolder("./workspace"), PROTECTED, watch)
     index.walk()
-    index.entries()                 the protected paths that exist, for mounts
-    index.arm()                     from now on, new protected paths count as planted
-    index.settle("sub", "config")   a name has changed in a folder; neutralise it unless it is harmless
-    index.moved                     the neutralised paths
+    index.list_entries()                  the protected paths that exist, for mounts
+    index.arm()                           from now on, new protected paths count as planted
+    index.inspect_name(folder, "config")  a name has changed in a folder; neutralise it unless it is harmless
+    index.moved                           the neutralised paths
 
 Git runs programs that its config names, and hooks. So the parts of every git directory are inspected, wherever it is:
 a folder `.git`, a submodule's or worktree's, a bare repository. A config keeps the settings that name no program.
@@ -436,9 +436,7 @@ class ProtectedIndex:
         except OSError:
             return False
         self._inspect_git_directory(target)
-        return (
-            True  # `git worktree add` writes the link before the git directory, whose parts are settled as they appear
-        )
+        return True  # `git worktree add` writes the link before the git directory, whose parts are inspected later
 
     def _is_git_folder(self, folder: WatchedFolder) -> bool:
         """Return True if git treats a folder as a git directory, by its name or its content."""

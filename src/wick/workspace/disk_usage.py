@@ -1,6 +1,6 @@
 """Disk usage of a workspace, and free space of its disk.
 
-walk = Usage("/srv/workspace")
+walk = DiskUsage("/srv/workspace")
 while not walk.step(0.002):              a few milliseconds at a time
     …
 walk.bytes

@@ -1,7 +1,7 @@
 """Glob patterns for names and paths, and the rules of ignore files.
 
-    Glob("src/**/*.{py,md}").fits("src/a/b.py")     `**`, `*`, `?`, `[a-z]`, `{a,b}`; without a slash: at any depth
-    ignores("", text)                               the rules of a .gitignore
+    Glob("src/**/*.{py,md}").matches("src/a/b.py")  `**`, `*`, `?`, `[a-z]`, `{a,b}`; without a slash: at any depth
+    parse_ignore_file("", text)                     the rules of a .gitignore
 
 Patterns are not translated to `re`: matching here takes time proportional to pattern length times name length.
 """
@@ -272,7 +272,7 @@ def _expand_braces(pattern: str) -> list[str]:
             before, choices, after = found
             todo += [before + choice + after for choice in choices]
         if len(todo) + len(done) > GLOB_ALTERNATIVES:
-            raise BackendError(f"the braces of a pattern stand for at most {GLOB_ALTERNATIVES} patterns", "invalid")
+            raise BackendError(f"the braces of a pattern expand to at most {GLOB_ALTERNATIVES} patterns", "invalid")
     return done
 
 

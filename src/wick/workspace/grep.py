@@ -1,7 +1,7 @@
 """Line search with RE2, and the commands and output parsers for ripgrep and GNU grep.
 
-    Search("def \\w+").lines(blocks)                 the lines that match a regular expression (RE2)
-    Ripgrep().feed(output)                          what `ripgrep("def \\w+")` prints
+    LineSearch("def \\w+").find_lines(blocks)        the lines that match a regular expression (RE2)
+    RipgrepParser().feed(output)                    the output of `ripgrep_command("def \\w+")`
 
 This module also runs inside containers: the standard library only, Python 3.8; there, ripgrep or grep searches
 instead of RE2.

@@ -1,6 +1,6 @@
 """Pinned files: files and folders of a workspace that cannot be changed, recognized by path and by inode.
 
-    pinned = Pinned(["conf/agents.yaml"])
+    pinned = PinnedFiles(["conf/agents.yaml"])
     pinned.check_change(("conf", "agents.yaml"), "conf/agents.yaml")     BackendError: … is pinned
 
 A second name of a pinned file (a hard link, another case) is pinned too. A `fixed` folder cannot be moved or deleted,

@@ -416,7 +416,7 @@ def _exec_command(spec: Json, data: Sequence[int]) -> NoReturn:
         alone = hold_files([path for path in spec["landlock"]["write"] if not path.startswith("/dev/")], pinned, fixed)
         if (pinned or fixed) and not alone:
             raise CommandNotStarted(
-                f"{[*pinned, *fixed][0]} cannot be kept as it is without namespaces; move it out of the workspace"
+                f"{[*pinned, *fixed][0]} cannot be protected without namespaces; move it out of the workspace"
             )
         _attempt_setup("the folder {!r} cannot be entered", os.chdir, spec["workdir"])
         _apply_landlock(spec["landlock"], alone)

@@ -1,9 +1,9 @@
 """Path resolution beneath an open folder, which no path can leave.
 
-    tree = Beneath("./workspace")
-    with tree.opened("src/a.py", os.O_RDONLY) as (fd, names):    names are those that really lead there: no links, no ..
+    tree = RootedFolder("./workspace")
+    with tree.open_path("src/a.py", os.O_RDONLY) as (fd, names):    names are resolved: no links, no ..
         …
-    with tree.parent("src/new.py") as (fd, names, name):         the parent folder of a path that need not exist
+    with tree.open_parent("src/new.py") as (fd, names, name):       the parent folder of a path that need not exist
         …
 
 The kernel resolves each path beneath the folder's descriptor (openat2 with RESOLVE_BENEATH), so that concurrent

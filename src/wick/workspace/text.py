@@ -1,8 +1,8 @@
 """Text of files: decoding, reading by lines, and replacing text in any encoding.
 
-content_of("a.txt", data, size=len(data), offset=0)
-lines_of("a.txt", blocks, size, offset=10, limit=5)
-edited("a.txt", data, "old", "new")
+build_content("a.txt", data, size=len(data), offset=0)
+read_lines("a.txt", blocks, size, offset=10, limit=5)
+replace_text("a.txt", data, "old", "new")
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Walk over the files beneath a folder: sorted, within a budget, without ignored files.
 
-DiskWalk(tree, Budget()).files("src", Glob("**/*.py"))
-Rules(read).left_out("build/a.o")               the same rules without a walk
+DiskWalk(tree, WalkBudget()).files("src", Glob("**/*.py"))
+IgnoreLookup(read).is_ignored("build/a.o")      the same rules without a walk
 """
 
 from __future__ import annotations
