@@ -775,7 +775,7 @@ GOOD = [
 ]
 # Wrong in a way that a schema can say; what is left is for the one who builds the agent.
 SCHEMA_CANNOT = re.compile(
-    "stands here|no YAML|not used here|tags such|nested|cannot be read|: Budget|Limits\\(|cannot be loaded|needs|"
+    "is repeated|no YAML|not used here|tags such|nested|cannot be read|: Budget|Limits\\(|cannot be loaded|needs|"
     "no model|the subagent in|two tools|backend: |permissions: $|not a list or a map"
 )
 BAD = [text for text, said in WRONG.items() if not SCHEMA_CANNOT.search(said)]

@@ -87,10 +87,10 @@ import wick.workspace.processes
 if not {lists}: wick.workspace.processes._lists_children = lambda: False
 assert adopt_orphans()
 child = subprocess.Popen(["sh", "-c", {TREE.replace("wait", "(setsid sleep 100 &); sleep 0.3; exit 7")!r}]).pid
-family = Family(child)
+family = ProcessTree(child)
 while family.status is None: family.reap(); time.sleep(0.01)
-left = len(descendants(os.getpid()))
-print(left >= 3, family.end(10), descendants(os.getpid()), os.WEXITSTATUS(family.status), family.memory > 0)
+left = len(list_descendants(os.getpid()))
+print(left >= 3, family.kill_all(10), list_descendants(os.getpid()), os.WEXITSTATUS(family.status), family.memory > 0)
 """)
     assert done.stdout.split() == ["True", "True", "[]", "7", "True"], done.stderr
 
@@ -100,10 +100,10 @@ def test_strangers_are_ended_and_the_known_are_not() -> None:
 adopt_orphans()
 known = subprocess.Popen(["sleep", "100"]).pid
 subprocess.Popen(["sh", "-c", "(setsid sleep 100 &); (sleep 100 & exec sleep 100) &"]).wait()
-while len(descendants(os.getpid())) < 4: time.sleep(0.01)
-while end_strangers([known]): time.sleep(0.001)
-print(descendants(os.getpid()) == [known], end_strangers([known]))
-end_strangers([])
+while len(list_descendants(os.getpid())) < 4: time.sleep(0.01)
+while kill_unknown_children([known]): time.sleep(0.001)
+print(list_descendants(os.getpid()) == [known], kill_unknown_children([known]))
+kill_unknown_children([])
 """)
     assert done.stdout.split() == ["True", "False"], done.stderr
 
@@ -125,7 +125,7 @@ print(len(os.listdir("/proc/self/fd")) <= 4)
 def test_memory_is_hidden_from_the_same_user() -> None:
     done = run("""
 hide_memory()
-print(oct(os.stat("/proc/self").st_mode)[-3:], os.stat("/proc/self").st_uid, len(descendants(os.getpid())))
+print(oct(os.stat("/proc/self").st_mode)[-3:], os.stat("/proc/self").st_uid, len(list_descendants(os.getpid())))
 """)
     assert done.stdout.split() == ["555", "0", "0"], done.stderr
 

@@ -177,15 +177,15 @@ async def test_an_idle_thread_keeps_nothing_alive() -> None:
 def test_the_process_exits_although_a_thread_hangs() -> None:
     program = """
 import asyncio, threading
-from wick._internal.worker_threads import abandoned, in_thread
+from wick._internal.worker_threads import list_abandoned, run_in_thread
 
 async def main():
     begun = threading.Event()
-    task = asyncio.create_task(in_thread(lambda: (begun.set(), threading.Event().wait()), "hangs"))
-    await in_thread(begun.wait, "begin")
+    task = asyncio.create_task(run_in_thread(lambda: (begun.set(), threading.Event().wait()), "hangs"))
+    await run_in_thread(begun.wait, "begin")
     task.cancel()
     await asyncio.wait([task])
-    print(abandoned())
+    print(list_abandoned())
 
 asyncio.run(main())
 """
@@ -199,13 +199,13 @@ asyncio.run(main())
 def test_a_forked_child_starts_threads_of_its_own() -> None:
     program = """
 import asyncio, os, signal
-from wick._internal.worker_threads import in_thread
+from wick._internal.worker_threads import run_in_thread
 
-asyncio.run(in_thread(lambda: None, "parent"))
+asyncio.run(run_in_thread(lambda: None, "parent"))
 child = os.fork()
 if child == 0:
     signal.alarm(30)
-    print(asyncio.run(in_thread(lambda: "child", "child")), flush=True)
+    print(asyncio.run(run_in_thread(lambda: "child", "child")), flush=True)
     os._exit(0)
 assert os.waitpid(child, 0)[1] == 0
 """

@@ -276,7 +276,7 @@ def outcome(tree: RootedFolder, path: str) -> object:
 
 FILTERED = """
 import ctypes, os, struct, sys
-from wick.workspace.rooted_folder import Beneath, kernel_resolves
+from wick.workspace.rooted_folder import RootedFolder, supports_openat2
 
 LOAD, EQUAL, RETURN = 0x20, 0x15, 0x06
 ALLOW, FAIL = 0x7FFF0000, 0x00050000
@@ -287,12 +287,12 @@ libc = ctypes.CDLL(None, use_errno=True)
 libc.prctl(38, 1, 0, 0, 0)
 assert libc.prctl(22, 2, struct.pack("HxxxxxxP", 4, ctypes.addressof(held)), 0, 0) == 0, ctypes.get_errno()
 
-tree = Beneath(sys.argv[1])
-assert not kernel_resolves(tree.fd)
-with tree.opened("a/../a/b/file", os.O_RDONLY) as (fd, names):
+tree = RootedFolder(sys.argv[1])
+assert not supports_openat2(tree.fd)
+with tree.open_path("a/../a/b/file", os.O_RDONLY) as (fd, names):
     print(names, os.read(fd, 10))
 try:
-    tree.names("a/../..")
+    tree.resolve_names("a/../..")
 except OSError as error:
     print(error.errno)
 """
