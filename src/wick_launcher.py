@@ -36,7 +36,7 @@ def main() -> None:
     from wick._internal import import_path
     from wick.cli import main as run
 
-    import_path.aside.add(*found)
+    import_path.excluded.add(*found)
     run()
 
 

@@ -16,7 +16,7 @@ from wick._internal.aliases import TOOL_KINDS, TOOL_NAMES
 from wick._internal.frozen import freeze, thaw
 from wick._internal.run_context import find_run
 from wick._internal.tasks import cancel_and_wait
-from wick._internal.worker_threads import in_thread
+from wick._internal.worker_threads import run_in_thread
 from wick.capabilities._defaults import DEFAULTS
 from wick.capability import Capability
 from wick.decisions import Asker, Stop
@@ -207,7 +207,7 @@ class Agent:
         input = [*run.input]
         try:
             if run.model is None:
-                run.model = await in_thread(lambda: self.model, "finding a model")
+                run.model = await run_in_thread(lambda: self.model, "finding a model")
             result = await run.loop.run(run)
         except Paused as pause:
             result = await run_log.pause_run(run, f"paused: {pause}", input)

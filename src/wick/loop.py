@@ -16,7 +16,7 @@ from types import MappingProxyType
 from wick import run_log
 from wick._internal.frozen import thaw
 from wick._internal.run_context import run_context
-from wick._internal.tasks import Turns, closing, side_by_side
+from wick._internal.tasks import ToolUseOrder, closing_stream, run_all
 from wick.decisions import Continue, Stop
 from wick.errors import InvalidArgs, Sealed
 from wick.hooks import Hook
@@ -80,12 +80,12 @@ async def _step(step: Step) -> Stop | Continue:
 async def _use_tools(run: Run, calls: Sequence[ToolCall]) -> None:
     """Use tools in parallel, except those that run alone. Raise an error only after all of them have ended."""
     tools = [find_tool(call.name, run.tools) for call in calls]
-    turns = Turns([tool is not None and tool.alone for tool in tools])
+    turns = ToolUseOrder([tool is not None and tool.alone for tool in tools])
     for tool, call in zip(tools, calls, strict=True):
         if tool is not None and tool.foreign is not None and not call.invalid:
             await tool.prepare(call.args)
     uses = [_create_tool_use(run, call, turns, number) for number, call in enumerate(calls)]
-    failures = await side_by_side([_answer_call(use) for use in uses], [call.name for call in calls])
+    failures = await run_all([_answer_call(use) for use in uses], [call.name for call in calls])
     if failures:  # an error takes precedence over a pause
         raise next((failure for failure in failures if isinstance(failure, Exception)), failures[0])
 
@@ -100,7 +100,7 @@ async def _answer_call(use: ToolUse) -> None:
             await run_log.record_hook_failure(use, error)
         raise
     finally:
-        use.turns.ended(use.number)
+        use.turns.mark_finished(use.number)
 
 
 async def _call_model(call: ModelCall) -> Message:
@@ -108,7 +108,7 @@ async def _call_model(call: ModelCall) -> Message:
     reply = Reply()
     run_log.retract_partial_reply(call)
     try:
-        async with closing(call.model.stream(call.request)) as deltas:
+        async with closing_stream(call.model.stream(call.request)) as deltas:
             async for delta in deltas:
                 reply.feed(delta)
                 run_log.emit_delta(call, delta)
@@ -143,7 +143,7 @@ def _stop_after_reply(call: ModelCall) -> Stop:
     return Stop("completed" if natural else f"finish reason: {call.state.finish}")
 
 
-def _create_tool_use(run: Run, call: ToolCall, turns: Turns, number: int) -> ToolUse:
+def _create_tool_use(run: Run, call: ToolCall, turns: ToolUseOrder, number: int) -> ToolUse:
     """Create the tool use of a call. `state.invalid` says why a call cannot run."""
     use = ToolUse(run, call, find_tool(call.name, run.tools), {**call.args}, turns, number)
     if use.tool is None:

@@ -11,7 +11,7 @@ from typing import Annotated, Any, ClassVar, Literal, NoReturn, TypeVar, get_arg
 
 from pydantic import BeforeValidator, Field, TypeAdapter, ValidationError
 
-from wick._internal.frozen import canonical, digest, freeze, thaw
+from wick._internal.frozen import canonical_json, digest, freeze, thaw
 from wick.constants import CHARS_PER_TOKEN, MEDIA_TOKENS
 from wick.errors import MessageError
 
@@ -237,7 +237,7 @@ class Message(_Data):
     def digest(self) -> str:
         """The hash of the message's canonical JSON, computed once."""
         if "digest" not in self.cache:
-            self.cache["digest"] = digest(canonical(self.to_json()))
+            self.cache["digest"] = digest(canonical_json(self.to_json()))
         return str(self.cache["digest"])
 
     @property

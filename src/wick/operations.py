@@ -20,8 +20,8 @@ from decimal import Decimal
 from typing import Any, ClassVar, Generic, Literal, Self, TypeVar
 from uuid import uuid4
 
-from wick._internal.frozen import FrozenDict, canonical, digest, freeze, thaw
-from wick._internal.tasks import Turns
+from wick._internal.frozen import FrozenDict, canonical_json, digest, freeze, thaw
+from wick._internal.tasks import ToolUseOrder
 from wick.constants import MAX_CONTINUES
 from wick.decisions import Ask, Asker, Block, Continue, Decision, Stop
 from wick.errors import ConfigError, HookError, InvalidArgs, ModelError, Sealed
@@ -108,7 +108,7 @@ class Operation(_HasRun, Generic[R]):
     @property
     def hash(self) -> str:
         """The hash that an approval is bound to."""
-        return digest(canonical([self.name, self.to_json()]))
+        return digest(canonical_json([self.name, self.to_json()]))
 
     def to_json(self) -> dict[str, Any]:
         """Return the operation as JSON data."""
@@ -523,7 +523,7 @@ class ModelCall(Operation[Message]):
             "purpose": self.purpose,
             "settings": self.settings,
             "system": digest(self.system.encode("utf-8", "surrogatepass")),
-            "tools": {tool.name: digest(canonical(tool.schema)) for tool in self.tools},
+            "tools": {tool.name: digest(canonical_json(tool.schema)) for tool in self.tools},
             "messages": self.run.thread.hash_messages(self.messages),
         }
 
@@ -584,7 +584,7 @@ class ToolUse(Operation[ToolResult], Injected):
     call: ToolCall
     tool: Tool | None
     args: dict[str, Any]
-    turns: Turns = field(default_factory=Turns, repr=False)
+    turns: ToolUseOrder = field(default_factory=ToolUseOrder, repr=False)
     number: int = 0
     valid: tuple[Tool | None, bytes] = field(
         default=(None, b""), init=False, repr=False
@@ -615,7 +615,9 @@ class ToolUse(Operation[ToolResult], Injected):
 
     @property
     def hash(self) -> str:
-        return digest(canonical([self.name, self.run.id, self.call.id, self.bound.name, self.bound.origin]) + self.data)
+        return digest(
+            canonical_json([self.name, self.run.id, self.call.id, self.bound.name, self.bound.origin]) + self.data
+        )
 
     @property
     def bound(self) -> Tool:
@@ -631,7 +633,7 @@ class ToolUse(Operation[ToolResult], Injected):
 
     def grant(self) -> None:
         """Allow this call with exactly these arguments."""
-        self.state.grants.add((self.bound.name, canonical(self.args)))
+        self.state.grants.add((self.bound.name, canonical_json(self.args)))
 
     def follows_links(self, path: str) -> bool:
         """Return False if a permission rule decided about a path by its names, so that no link may redirect it."""
@@ -647,7 +649,7 @@ class ToolUse(Operation[ToolResult], Injected):
     def _is_checked(self) -> bool:
         """Return True if the arguments are those that `validate` has checked."""
         try:
-            return (self.tool, canonical(self.args)) == self.valid
+            return (self.tool, canonical_json(self.args)) == self.valid
         except (TypeError, ValueError, RecursionError):
             return False
 
@@ -655,7 +657,7 @@ class ToolUse(Operation[ToolResult], Injected):
         """Check the arguments and add defaults. Raise InvalidArgs if they do not fit the tool."""
         tool = self.bound
         self.args = tool.validate(self.args)
-        self.valid = (tool, b"" if tool.foreign is None else canonical(self.args))
+        self.valid = (tool, b"" if tool.foreign is None else canonical_json(self.args))
 
     def seal(self) -> ToolUse:
         """Run the validators once. Only the gate has the values and the copy of the tool, and calls exactly these."""
@@ -665,13 +667,13 @@ class ToolUse(Operation[ToolResult], Injected):
 
     def canonical_args(self) -> bytes:
         try:
-            return self.data or canonical(self.bound.validate(self.args))
+            return self.data or canonical_json(self.bound.validate(self.args))
         except InvalidArgs:
             return b""
 
     def seal_recorded(self) -> ToolUse:
         """Seal recorded arguments, which were validated then, to consult the guards again."""
-        return self._seal_args(freeze(thaw(self.args)), canonical(self.args), None)
+        return self._seal_args(freeze(thaw(self.args)), canonical_json(self.args), None)
 
     def _seal_args(self, form: dict[str, Any], data: bytes, values: Mapping[str, Any] | None) -> ToolUse:
         return self._seal_with(args=form, data=data, values=values, tool=self.bound.copy(), shown=self.tool)
@@ -753,7 +755,7 @@ class ToolUse(Operation[ToolResult], Injected):
         self.result, self.error = self.blocked_result(f"the result was withheld: {reason}"), None
 
     def on_gate_passed(self) -> None:
-        self.turns.passed(self.number)
+        self.turns.mark_gated(self.number)
 
     async def before_asking(self) -> None:
         await self.turns.wait_all_gated()

@@ -9,17 +9,17 @@ from typing import Any, Literal, Protocol
 from wick.messages import Message, Part
 from wick.tools import Tool
 from wick.workspace.results import (
-    Content,
-    Edited,
-    Executed,
-    Found,
-    Job,
+    CommandResult,
+    EditResult,
+    FileLines,
+    FileStat,
+    GlobResult,
+    GrepResult,
+    JobInfo,
     JobOutput,
-    Lines,
     Listing,
-    Matches,
-    Stat,
-    Written,
+    ReadResult,
+    WriteResult,
 )
 
 
@@ -210,32 +210,32 @@ class Backend(Protocol):
         env: Mapping[str, str] | None = None,
         on_output: OnOutput | None = None,
         approved: bool = False,
-    ) -> Executed:
+    ) -> CommandResult:
         """Run a shell command to its end, and terminate its child processes. Cancelling terminates it.
 
         `approved` means that the user agreed to exactly this command; required if `protection.asks`.
         """
 
-    async def background(self, command: str, *, workdir: str = "", approved: bool = False) -> Job:
+    async def background(self, command: str, *, workdir: str = "", approved: bool = False) -> JobInfo:
         """Start a background command. It runs until it ends, is ended, or the backend stops."""
 
-    async def jobs(self) -> Sequence[Job]: ...
+    async def jobs(self) -> Sequence[JobInfo]: ...
 
     async def job_output(self, id: str, *, offset: int = 0) -> JobOutput: ...
 
-    async def end_job(self, id: str) -> Job: ...
+    async def end_job(self, id: str) -> JobInfo: ...
 
     async def terminal(self, *, rows: int = 24, columns: int = 80, approved: bool = False) -> Terminal: ...
 
     async def ls(self, path: str = ".", *, links: bool = True) -> Listing: ...
 
-    async def read(self, path: str, *, offset: int = 0, limit: int | None = None, links: bool = True) -> Content:
+    async def read(self, path: str, *, offset: int = 0, limit: int | None = None, links: bool = True) -> ReadResult:
         """Read bytes of a file, by default up to the cap."""
 
-    async def lines(self, path: str, *, offset: int = 0, limit: int | None = None, links: bool = True) -> Lines:
+    async def lines(self, path: str, *, offset: int = 0, limit: int | None = None, links: bool = True) -> FileLines:
         """Read lines of a text file, counted from 0, with their line endings."""
 
-    async def write(self, path: str, content: str | bytes, *, links: bool = True) -> Written:
+    async def write(self, path: str, content: str | bytes, *, links: bool = True) -> WriteResult:
         """Create or replace a file atomically. Create missing folders."""
 
     async def edit(
@@ -247,10 +247,10 @@ class Backend(Protocol):
         replace_all: bool = False,
         occurrence: Literal["only", "first"] = "only",
         links: bool = True,
-    ) -> Edited:
+    ) -> EditResult:
         """Replace a text that occurs once. Line endings and encoding are preserved."""
 
-    async def glob(self, pattern: str, path: str = ".", *, everything: bool = False, links: bool = True) -> Found:
+    async def glob(self, pattern: str, path: str = ".", *, everything: bool = False, links: bool = True) -> GlobResult:
         """Find files by path pattern. Ignored and large folders are skipped unless `everything`."""
 
     async def grep(
@@ -262,7 +262,7 @@ class Backend(Protocol):
         ignore_case: bool = False,
         everything: bool = False,
         links: bool = True,
-    ) -> Matches:
+    ) -> GrepResult:
         """Find lines that match a regular expression (RE2)."""
 
     async def mkdir(self, path: str) -> None: ...
@@ -271,7 +271,7 @@ class Backend(Protocol):
 
     async def delete(self, path: str, *, recursive: bool = False) -> None: ...
 
-    async def stat(self, path: str) -> Stat: ...
+    async def stat(self, path: str) -> FileStat: ...
 
 
 @dataclass(frozen=True, slots=True)

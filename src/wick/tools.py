@@ -26,13 +26,20 @@ from urllib.parse import quote, urlsplit
 from pydantic_core import to_jsonable_python
 
 from wick import constants
-from wick._internal.aliases import ARGUMENTS, tool_aliases
+from wick._internal.aliases import ARGUMENTS, list_tool_aliases
 from wick._internal.frozen import freeze, thaw
 from wick._internal.http_requests import post_json
 from wick._internal.tasks import run_with_timeout
-from wick._internal.tool_schema import Bound, ForeignArguments, FunctionArguments, arguments_of, describe, encoded
+from wick._internal.tool_schema import (
+    BoundArguments,
+    ForeignArguments,
+    FunctionArguments,
+    encode_arguments,
+    inspect_arguments,
+    parse_docstring,
+)
 from wick._internal.tool_schema import Injected as Injected
-from wick._internal.worker_threads import in_thread
+from wick._internal.worker_threads import run_in_thread
 from wick.errors import ConfigError, InvalidArgs, ToolError, Uncertain
 from wick.messages import Part, TextPart, ToolResult
 
@@ -102,7 +109,7 @@ class Tool:
 
     @cached_property
     def arguments(self) -> FunctionArguments | ForeignArguments:
-        return arguments_of(self.fn) if self.foreign is None else ForeignArguments(self.foreign, self.fn)
+        return inspect_arguments(self.fn) if self.foreign is None else ForeignArguments(self.foreign, self.fn)
 
     @property
     def parameters(self) -> dict[str, Any]:
@@ -125,14 +132,14 @@ class Tool:
         """
         return self.arguments.validate(self.name, self._apply_renames(args))
 
-    def bind(self, args: Mapping[str, Any], checked: bytes = b"") -> Bound:
+    def bind(self, args: Mapping[str, Any], checked: bytes = b"") -> BoundArguments:
         """Run the validators on the arguments, once, and return the values with their JSON form.
 
         `checked` are the bytes of arguments that `validate` has returned. Equal data is not checked against a
         JSON Schema again.
         """
         args = self._apply_renames(args)
-        data = encoded(self.name, self.arguments.complete(args))
+        data = encode_arguments(self.name, self.arguments.fill_defaults(args))
         return self.arguments.bind(self.name, data, args, checked=data == checked)
 
     def _apply_renames(self, args: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -146,8 +153,8 @@ class Tool:
             return
         with suppress(InvalidArgs):  # `validate` raises it
             renamed = self._rename(dict(args)) if self.renames else args
-            if work := self.arguments.costly(self.name, renamed):
-                await in_thread(work, f"{self.name} arguments")
+            if work := self.arguments.defer_costly_check(self.name, renamed):
+                await run_in_thread(work, f"{self.name} arguments")
 
     def _rename(self, args: dict[str, Any]) -> dict[str, Any]:
         known = self.parameters.get("properties", {})
@@ -172,7 +179,7 @@ class Tool:
         positional = [values.pop(name) for name in self.arguments.positional if name in values]
         if self.is_async:
             return await self.fn(*positional, **values)
-        answer = await in_thread(partial(self.fn, *positional, **values), self.name)
+        answer = await run_in_thread(partial(self.fn, *positional, **values), self.name)
         return await answer if inspect.isawaitable(answer) else answer
 
 
@@ -223,10 +230,10 @@ def _make_tool(
         raise ConfigError(f"the tool {name} yields its answer in pieces; return it as a whole")
     return Tool(
         name,
-        description or describe(fn)[0],
+        description or parse_docstring(fn)[0],
         fn,
         foreign=parameters,
-        aliases=tuple(sorted(tool_aliases(name)) if aliases is None else aliases),
+        aliases=tuple(sorted(list_tool_aliases(name)) if aliases is None else aliases),
         renames=ARGUMENTS.get(name, {}) if renames is None else renames,
         **options,
     )

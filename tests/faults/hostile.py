@@ -109,12 +109,12 @@ import os, signal
 def plant():
     from wick.workspace import processes
     def end(self, seconds):
-        processes.quietly(os.killpg, self.child, signal.SIGKILL) if self.child else None
+        processes.call_quietly(os.killpg, self.child, signal.SIGKILL) if self.child else None
         self.reap()
         return True
-    processes.Family.end = end
+    processes.ProcessTree.kill_all = end
     processes.prctl = lambda *_: False
-    processes.end_strangers = lambda known: False
+    processes.kill_unknown_children = lambda known: False
 """
 
 

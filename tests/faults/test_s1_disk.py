@@ -20,7 +20,7 @@ from sandboxed import needs_bubblewrap
 from wick.backends.local import Local
 from wick.backends.sandbox.quota import Room
 from wick.errors import BackendError
-from wick.workspace.disk_usage import Usage
+from wick.workspace.disk_usage import DiskUsage
 
 MB = 1_000_000
 QUOTA = 24 * MB
@@ -43,7 +43,7 @@ pytestmark = pytest.mark.timeout(600 if FULL else 240)
 
 
 def used(folder: Path) -> int:
-    usage = Usage(str(folder))
+    usage = DiskUsage(str(folder))
     while not usage.step(1.0):
         pass
     return usage.bytes

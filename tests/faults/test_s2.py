@@ -399,7 +399,7 @@ def test_only_what_stands_in_the_workspace_is_told_of_a_search(tmp_path: Path) -
     ]
     false += [("in/file.txt", 1, "needle"), ("missing", 1, "needle"), ("fifo", 1, "needle"), ("long.txt", 1, "needle")]
     told = [{"file": file, "line": line, "text": text} for file, line, text in (*true, *false)]
-    assert files.standing(told) == told[: len(true)]  # type: ignore[arg-type, comparison-overlap]
+    assert files.verify_matches(told) == told[: len(true)]  # type: ignore[arg-type, comparison-overlap]
     files.close()
 
 

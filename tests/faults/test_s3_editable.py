@@ -19,7 +19,7 @@ import pytest
 
 from faults.tally import Tally, Violated
 from sandboxed import needs_bubblewrap
-from wick._internal.import_path import aside
+from wick._internal.import_path import excluded
 from wick.backends.local import Local
 from wick.config.process_files import guard_editable
 from wick.errors import BackendError
@@ -212,7 +212,7 @@ def test_a_module_of_the_start_that_is_not_protected_is_noticed(tmp_path_factory
 async def test_no_file_tool_writes_a_module_of_the_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "src").mkdir()
     (tmp_path / "other").symlink_to("src")
-    monkeypatch.setattr(aside, "entries", [str(tmp_path / "src"), str(tmp_path / "missing/src")])
+    monkeypatch.setattr(excluded, "entries", [str(tmp_path / "src"), str(tmp_path / "missing/src")])
     files = Local(tmp_path, **guard_editable(tmp_path, PROTECTED))  # type: ignore[arg-type]
     with Tally("S3", "modules of the start, file tools") as tally:
         await files.write("free.py", "x")

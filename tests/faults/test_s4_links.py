@@ -143,7 +143,7 @@ async def race(tally: Tally, ground: Ground, backend: Backend, rounds: int, want
 @pytest.mark.parametrize("way", ["kernel", "by hand"])
 async def test_a_rule_about_files_is_not_raced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str) -> None:
     if way == "by hand":
-        monkeypatch.setattr(rooted_folder, "kernel_resolves", lambda folder: False)
+        monkeypatch.setattr(rooted_folder, "supports_openat2", lambda folder: False)
     ground, backend = Ground(tmp_path), Local(tmp_path, sandbox="none")
     with Tally("S4", f"rules about files in a link race, {way}") as tally, swapping(tmp_path):
         await race(tally, ground, backend, ROUNDS)
@@ -244,7 +244,7 @@ async def test_links_that_appear_after_the_decision_are_refused(tmp_path: Path) 
 @needs_bubblewrap
 async def test_a_search_by_paths_alone_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """ripgrep opens files by their paths; what it found is not compared with the files."""
-    monkeypatch.setattr(Workspace, "standing", lambda self, matches: list(matches))
+    monkeypatch.setattr(Workspace, "verify_matches", lambda self, matches: list(matches))
     ground, backend = Ground(tmp_path), Local(tmp_path, sandbox="bubblewrap")
     tally = Tally("S4", "link race of searches, planted", planted=True)
     with pytest.raises(Violated), tally, swapping(tmp_path):

@@ -66,9 +66,9 @@ from wick import (
     wrap,
 )
 from wick._internal import run_context, tool_schema
-from wick._internal.argument_form import json_form
-from wick._internal.frozen import canonical, freeze, thaw
-from wick._internal.tool_schema import arguments_of
+from wick._internal.argument_form import to_json_form
+from wick._internal.frozen import canonical_json, freeze, thaw
+from wick._internal.tool_schema import inspect_arguments
 from wick.capabilities.sessions import Sessions
 from wick.errors import Sealed
 from wick.models.scripted import FunctionModel
@@ -220,10 +220,14 @@ async def called_is_guarded(names: Iterable[str], planted: bool = False) -> None
                 model = Scripted(calls(call("act", value=value)), "bye")
                 await Agent(model, tools=[act], hooks=[*hook(value), last], ask=User(True)).run("go")
                 assert got, "the tool did not run, so nothing is shown"
-                assert len({canonical(json_form(one)) for one in got}) == 1
-                assert canonical(json_form(got[-1])) == canonical(json_form(shown[-1])), f"{got} and {shown}"
+                assert len({canonical_json(to_json_form(one)) for one in got}) == 1
+                assert canonical_json(to_json_form(got[-1])) == canonical_json(to_json_form(shown[-1])), (
+                    f"{got} and {shown}"
+                )
                 once = act.bind({"value": value}).form["value"]
-                assert canonical(once) == canonical(json_form(got[-1])), f"{got} is not {once}: applied again"
+                assert canonical_json(once) == canonical_json(to_json_form(got[-1])), (
+                    f"{got} is not {once}: applied again"
+                )
 
 
 def _show(shown: list[Any], use: ToolUse) -> None:
@@ -347,7 +351,7 @@ def _bad() -> Any:
 
 def _wipe(other: Any) -> dict[str, Callable[[Any], Any]]:
     """What hostile Python in a guard or an asker does to what it is shown."""
-    data = canonical({"command": EVIL})
+    data = canonical_json({"command": EVIL})
     return {
         "sets args": lambda use: _force(use, args=_bad()),
         "sets args and data": lambda use: _force(use, args=_bad(), data=data),
@@ -869,7 +873,7 @@ async def test_a_validator_that_runs_again_is_noticed(monkeypatch: pytest.Monkey
 
     def again(self: Any, name: str, data: bytes, args: Any = tool_schema.NO_ARGS, *, checked: bool = False) -> Any:
         bound = bind(self, name, data, args)
-        return tool_schema.Bound(bind(self, name, bound.data).values, bound.form, bound.data)
+        return tool_schema.BoundArguments(bind(self, name, bound.data).values, bound.form, bound.data)
 
     monkeypatch.setattr(tool_schema.FunctionArguments, "bind", again)
     with pytest.raises(Violated, match="unquote before"):
@@ -892,8 +896,8 @@ async def test_a_serializer_that_lies_is_noticed(monkeypatch: pytest.MonkeyPatch
 
     def dumped(self: Any, name: str, data: bytes, args: Any = tool_schema.NO_ARGS, *, checked: bool = False) -> Any:
         bound = real(self, name, data, args)
-        form = tool_schema._dump(self._checked(name, data, args))
-        return tool_schema.Bound(bound.values, form, canonical(form))
+        form = tool_schema._dump_fields(self._checked(name, data, args))
+        return tool_schema.BoundArguments(bound.values, form, canonical_json(form))
 
     monkeypatch.setattr(tool_schema.FunctionArguments, "bind", dumped)
     with pytest.raises(Violated, match="secret"):
@@ -956,4 +960,4 @@ def test_a_type_that_runs_code_is_handed_on_as_it_was_given() -> None:
     stable = {"decimal", "date", "time", "set", "excluded"}
     for name, (kind, _) in TYPES.items():
         act = taking(kind, [])
-        assert bool(arguments_of(act.fn)._raw) == (name not in stable), name  # type: ignore[union-attr]
+        assert bool(inspect_arguments(act.fn)._raw) == (name not in stable), name  # type: ignore[union-attr]

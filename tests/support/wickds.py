@@ -94,7 +94,7 @@ class Wickd(Lines):
 
     def __init__(self, *options: str, python: str = sys.executable, platform: str = "") -> None:
         with tempfile.NamedTemporaryFile(suffix=".pyz", delete=False) as file:
-            file.write(zipapp.zipapp())
+            file.write(zipapp.build_zipapp())
         self.path = file.name
         elsewhere = (
             f"import runpy, sys; sys.platform = {platform!r}; runpy.run_path({self.path!r}, run_name='__main__')"

@@ -580,9 +580,9 @@ def test_variables_of_this_process(write: Any, monkeypatch: pytest.MonkeyPatch) 
 
 
 @pytest.mark.parametrize("text, said", [
-    ("system_prompt: ${GONE}", "the environment variable GONE is not set; set it, or say ${GONE:-…} with a default"),
-    ("system_prompt: ${A-b}", "'${A-b}' is no variable; say ${NAME}, ${NAME:-default}, or $${ for the signs"),
-    ("system_prompt: 'x ${A'", "'${A' is no variable; say ${NAME}, ${NAME:-default}, or $${ for the signs"),
+    ("system_prompt: ${GONE}", "the environment variable GONE is not set; set it, or write ${GONE:-…} with a default"),
+    ("system_prompt: ${A-b}", "'${A-b}' is not a variable; write ${NAME}, ${NAME:-default}, or $${ for the signs"),
+    ("system_prompt: 'x ${A'", "'${A' is not a variable; write ${NAME}, ${NAME:-default}, or $${ for the signs"),
     ("context_window: ${SECRET}", "context_window is a whole number, not a text"),
     ("permissions: {mode: '${SECRET}'}", "permissions.mode is one of default, plan, acceptEdits, bypassPermissions, "
                                          "dontAsk, not a text"),
@@ -636,8 +636,8 @@ WRONG = {
     "model: demo\nsettings: {temprature: 1}":
         "line 2: there is no key 'temprature' in settings; did you mean 'temperature'?",
     "model: demo\nbackend: state\ntools: ['shapes_wrong:ls']": "line 1: the agent 'default': two tools are named 'ls'",
-    "model: demo\nmodel: other": "line 2: the key 'model' stands here a second time; it is in line 1 already",
-    "agents:\n  a: {model: demo}\n  a: {model: demo}": "line 3: the key 'a' stands here a second time; it is in line 2",
+    "model: demo\nmodel: other": "line 2: the key 'model' is repeated; it is in line 1 already",
+    "agents:\n  a: {model: demo}\n  a: {model: demo}": "line 3: the key 'a' is repeated; it is in line 2",
     "agents: {a: {model: demo}}\nmodel: demo": "line 2: there is no key 'model' beside agents and defaults; "
                                                "put it into `defaults:` or into an agent",
     "agent: {a: {model: demo}}": "line 1: there is no key 'agent'; ",
@@ -653,17 +653,17 @@ WRONG = {
     "defaults:\n  limits: {stesp: 1}\nagents: {a: }":
         "line 2: there is no key 'stesp' in limits; did you mean 'steps'?",
     "defaults:\n  model: demo\n  limits: {steps: -1}\nagents: {a: }": "line 3: limits: Limits(steps=-1)",
-    "": "line 1: there is nothing here",
-    "# nothing": "line 1: there is nothing here",
-    "- a": "line 1: there is nothing here",
-    "hello": "line 1: there is nothing here",
+    "": "line 1: there are no settings here",
+    "# nothing": "line 1: there are no settings here",
+    "- a": "line 1: there are no settings here",
+    "hello": "line 1: there are no settings here",
     "model: demo\n? [a]\n: b": "line 1: a key is a text here, not a list or a map",
     "model: demo\n---\nmodel: other": "line 2: this is no YAML: ",
     "model: {": "line 2: this is no YAML: ",
     "model: demo\n\tname: x": "line 2: this is no YAML: ",
     "model: a: b": "line 1: this is no YAML: ",
     "a: &x [1]\nb: *x":
-        "line 1: anchors (&) and aliases (*) are not used here; put what agents share under `defaults:`",
+        "line 1: anchors (&) and aliases (*) are not used here; put shared settings under `defaults:`",
     "model: *x": "line 1: anchors (&) and aliases (*) are not used here",
     "model: !!python/object/apply:os.system [ls]":
         "line 1: tags such as 'tag:yaml.org,2002:python/object/apply:os.system'",
@@ -775,7 +775,7 @@ GOOD = [
 ]
 # Wrong in a way that a schema can say; what is left is for the one who builds the agent.
 SCHEMA_CANNOT = re.compile(
-    "stands here|no YAML|not used here|tags such|nested|cannot be read|: Budget|Limits\\(|cannot be loaded|needs|"
+    "is repeated|no YAML|not used here|tags such|nested|cannot be read|: Budget|Limits\\(|cannot be loaded|needs|"
     "no model|the subagent in|two tools|backend: |permissions: $|not a list or a map"
 )
 BAD = [text for text, said in WRONG.items() if not SCHEMA_CANNOT.search(said)]

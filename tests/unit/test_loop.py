@@ -44,7 +44,7 @@ from wick import (
     user,
     wrap,
 )
-from wick._internal.worker_threads import abandoned
+from wick._internal.worker_threads import list_abandoned
 from wick.capabilities.retry import Retry
 from wick.errors import HookError, MessageError, ModelError
 from wick.events import Done, Event, Failed
@@ -948,7 +948,7 @@ async def test_a_tool_does_not_begin_after_its_run_is_over(hasty: None) -> None:
 
 
 async def test_a_sync_tool_that_hangs_does_not_hold_up_the_cancellation() -> None:
-    while abandoned():  # by tests before this one
+    while list_abandoned():  # by tests before this one
         await asyncio.sleep(0.001)
     begun, go = asyncio.Event(), threading.Event()
     loop = asyncio.get_running_loop()
@@ -961,10 +961,10 @@ async def test_a_sync_tool_that_hangs_does_not_hold_up_the_cancellation() -> Non
         return "never"
 
     thread = await cancelled_while(Agent(Scripted(calls(ToolCall("a", "hang"))), tools=[hang]), begun)
-    assert abandoned() == ["hang"]
+    assert list_abandoned() == ["hang"]
     assert valid(thread)
     go.set()
-    while abandoned():
+    while list_abandoned():
         await asyncio.sleep(0.001)
 
 

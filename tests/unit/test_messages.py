@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wick._internal.frozen import FrozenDict, canonical, digest
+from wick._internal.frozen import FrozenDict, canonical_json, digest
 from wick.constants import JSON_DEPTH, MEDIA_TOKENS
 from wick.errors import MessageError, Sealed
 from wick.messages import (
@@ -389,7 +389,7 @@ def test_the_text_of_a_message() -> None:
 def test_the_digest_is_of_the_canonical_json_and_kept() -> None:
     message = assistant("a", CALCULATE)
     assert message.cache == {}
-    assert message.digest == digest(canonical(message.to_json())) == message.cache["digest"]
+    assert message.digest == digest(canonical_json(message.to_json())) == message.cache["digest"]
     assert message.digest is message.digest
     assert message.digest != assistant("b", CALCULATE).digest
     assert message.digest == assistant("a", replace(CALCULATE, raw="{  }")).digest

@@ -24,9 +24,9 @@ from pydantic import BaseModel, Field
 
 from wick import constants, tools
 from wick._internal import tasks
-from wick._internal.frozen import canonical, freeze
-from wick._internal.tool_schema import arguments_of
-from wick._internal.worker_threads import abandoned
+from wick._internal.frozen import canonical_json, freeze
+from wick._internal.tool_schema import inspect_arguments
+from wick._internal.worker_threads import list_abandoned
 from wick.errors import ConfigError, InvalidArgs, Paused, ToolError
 from wick.messages import FilePart, ImagePart, TextPart, ToolResult
 from wick.tools import HttpTool, Injected, Tool, ToolOptions, run_tool, tool, unknown_tool_error
@@ -283,10 +283,10 @@ def test_arguments_are_refused_or_arrive_as_they_were_validated(args: dict[str, 
         assert "\n" not in str(error) and len(str(error)) < 3_000
         return
     assert list(data) == TYPED_NAMES
-    sealed = canonical(freeze(data))
-    assert canonical(typed.validate(data)) == sealed
-    received = typed.arguments.typed("typed", sealed)
-    assert received == typed.arguments.typed("typed", canonical(typed.validate(freeze(data))))
+    sealed = canonical_json(freeze(data))
+    assert canonical_json(typed.validate(data)) == sealed
+    received = typed.arguments.to_values("typed", sealed)
+    assert received == typed.arguments.to_values("typed", canonical_json(typed.validate(freeze(data))))
     assert type(received["number"]) is int and isinstance(received["tags"], set)
     assert received["share"] is None or math.isfinite(received["share"])
     again = {name: value for name, value in received.items() if name in ("text", "number", "flag", "anything", "small")}
@@ -300,7 +300,7 @@ def test_foreign_arguments_are_refused_or_arrive_as_they_were_validated(args: di
         data = item.validate(args)
     except InvalidArgs:
         return
-    assert item.arguments.typed("foreign", canonical(data)) == data == item.validate(data)
+    assert item.arguments.to_values("foreign", canonical_json(data)) == data == item.validate(data)
 
 
 # -- calling --------------------------------------------------------------------------------------------------------
@@ -621,14 +621,14 @@ async def test_a_tool_within_its_time_limit_is_done() -> None:
 
 
 async def test_a_thread_past_its_time_limit_is_abandoned() -> None:
-    while abandoned():  # by tests before this one
+    while list_abandoned():  # by tests before this one
         await asyncio.sleep(0.005)
     go = threading.Event()
     item = tool(lambda: go.wait(20), name="hangs", timeout=0.05)
     _, how = await outcome(item)
-    assert how == "unknown" and abandoned() == ["hangs"]
+    assert how == "unknown" and list_abandoned() == ["hangs"]
     go.set()
-    while abandoned():
+    while list_abandoned():
         await asyncio.sleep(0.005)
 
 
@@ -668,7 +668,7 @@ async def test_a_tool_that_swallows_its_cancellation_holds_up_nobody(
 @pytest.mark.parametrize("timeout", [None, 60.0])
 @pytest.mark.parametrize("in_thread", [True, False])
 async def test_cancelling_the_use_cancels_the_tool(timeout: float | None, in_thread: bool) -> None:
-    while abandoned():  # by tests before this one
+    while list_abandoned():  # by tests before this one
         await asyncio.sleep(0.005)
     begun, go = threading.Event(), threading.Event()
     ended: list[str] = []
@@ -690,9 +690,9 @@ async def test_cancelling_the_use_cancels_the_tool(timeout: float | None, in_thr
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    assert abandoned() == ["wait"] if in_thread else ended == ["yes"]
+    assert list_abandoned() == ["wait"] if in_thread else ended == ["yes"]
     go.set()
-    while abandoned():
+    while list_abandoned():
         await asyncio.sleep(0.005)
 
 
@@ -823,4 +823,4 @@ def test_an_unknown_name_may_be_as_long_as_it_likes() -> None:
 
 
 def test_arguments_are_shared_with_the_function() -> None:
-    assert edit_file.arguments is arguments_of(edit_file.fn)
+    assert edit_file.arguments is inspect_arguments(edit_file.fn)

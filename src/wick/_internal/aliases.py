@@ -1,6 +1,6 @@
-"""The names that other tools use for points, tools and arguments, and wick's own.
+"""Alias tables: names that other agent tools use for hook points, tools and arguments.
 
-Wherever a name is written as text (in config, a match, a rule or a hook program), a name from these tables will do.
+Config, matches, rules and hook programs accept every alias in these tables.
 """
 
 from __future__ import annotations
@@ -99,28 +99,28 @@ STATUSES = {
 _ALIASES = {name: frozenset(alias for alias in TOOLS if TOOLS[alias] == name) for name in TOOLS.values()}
 
 
-def point(name: str) -> str:
-    """wick's name of a hook point."""
+def resolve_point(name: str) -> str:
+    """Return wick's name of a hook point; raise ConfigError if it is unknown."""
     name = POINTS.get(name, name)
     if name not in POINT_NAMES:
         raise ConfigError(f"there is no hook point named {name!r}; the points are {', '.join(POINT_NAMES)}")
     return name
 
 
-def status(name: str) -> str:
-    """wick's name of a todo's status; a name that is not in the table is its own."""
+def resolve_status(name: str) -> str:
+    """Return wick's name of a todo's status. A name without an alias is only normalized."""
     known = name.strip().lower().replace(" ", "_")
     return STATUSES.get(known, known)
 
 
-def tool_name(name: str) -> str:
-    """wick's name of a tool; a name that is not in the table is its own."""
+def resolve_tool_name(name: str) -> str:
+    """Return wick's name of a tool. A name without an alias is returned unchanged."""
     return TOOLS.get(name, name)
 
 
-def tool_aliases(name: str) -> frozenset[str]:
-    """Every other name that a tool of this name is known by."""
-    known = tool_name(name)
+def list_tool_aliases(name: str) -> frozenset[str]:
+    """Return all other names of a tool."""
+    known = resolve_tool_name(name)
     return (_ALIASES.get(known, frozenset()) | {known}) - {name}
 
 

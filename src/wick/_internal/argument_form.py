@@ -1,11 +1,10 @@
-"""The JSON form of typed arguments: what guards read, approvals are bound to and the log records.
+"""The JSON form of typed arguments, which guards read, approvals bind to and the log records.
 
-    json_form(value)             the JSON data that a validated value consists of
+    to_json_form(value)          the JSON data that a validated value consists of
     is_stable(schema, refs)      True if validating a value's JSON form gives the same value again
 
-The form is read from the value itself. Serializers that a type brings along are not asked: one that masks, shortens or
-rewrites would show a guard something other than what the tool is called with. A value whose content cannot be read is
-refused.
+The form is read from the value itself. Custom serializers are not called: one that masks, shortens or rewrites
+would show a guard other data than the tool receives. A value with unreadable content raises TypeError.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from uuid import UUID
 from pydantic import BaseModel, RootModel, Secret, SecretBytes, SecretStr
 from pydantic_core import to_jsonable_python
 
-from wick._internal.frozen import canonical
+from wick._internal.frozen import canonical_json
 from wick.constants import JSON_DEPTH
 
 _EXACT = frozenset((str, int, bool, float, type(None)))
@@ -36,7 +35,7 @@ _LEAVES = (date, time, timedelta, Decimal, UUID, complex, Pattern)
 _TEXTS = (IPv4Address, IPv6Address, IPv4Network, IPv6Network, tzinfo)
 
 
-def json_form(value: Any, depth: int = JSON_DEPTH) -> Any:
+def to_json_form(value: Any, depth: int = JSON_DEPTH) -> Any:
     """Return the JSON data that a value consists of, in exact builtin types; raise TypeError if it has none."""
     kind = type(value)
     if kind in _EXACT:
@@ -44,89 +43,89 @@ def json_form(value: Any, depth: int = JSON_DEPTH) -> Any:
     if depth == 0:
         raise ValueError(f"the data is nested more than {JSON_DEPTH} levels deep")
     if kind is list or kind is tuple:
-        return [json_form(item, depth - 1) for item in value]
+        return [to_json_form(item, depth - 1) for item in value]
     if kind is dict:
-        return _object(value.items(), depth)
-    return _form_of_other(value, depth)
+        return _convert_items(value.items(), depth)
+    return _convert_other(value, depth)
 
 
-def _form_of_other(value: Any, depth: int) -> Any:
+def _convert_other(value: Any, depth: int) -> Any:
     if isinstance(value, Enum):
-        return json_form(value.value, depth - 1)
+        return to_json_form(value.value, depth - 1)
     if isinstance(value, str):
         return str.__str__(value)
     if isinstance(value, int):
         return int.__index__(value)
     if isinstance(value, float):
         return float.__float__(value)
-    if isinstance(value, _SECRETS):  # guards decide about what is sent, so they see it
-        return json_form(value.get_secret_value(), depth - 1)
+    if isinstance(value, _SECRETS):  # guards must see the value that the tool receives
+        return to_json_form(value.get_secret_value(), depth - 1)
     if isinstance(value, bytes | bytearray):
-        return _bytes_form(bytes(value))
+        return _convert_bytes(bytes(value))
     if isinstance(value, BaseModel):
-        return _model_form(value, depth)
+        return _convert_model(value, depth)
     if is_dataclass(value) and not isinstance(value, type):
-        return _object(((item.name, getattr(value, item.name)) for item in fields(value)), depth)
+        return _convert_items(((item.name, getattr(value, item.name)) for item in fields(value)), depth)
     if isinstance(value, _LEAVES):
         return to_jsonable_python(value)
     if isinstance(value, os.PathLike):
-        return json_form(os.fspath(value), depth - 1)
+        return to_json_form(os.fspath(value), depth - 1)
     if isinstance(value, _TEXTS) or any(base.__module__ == "pydantic.networks" for base in type(value).__mro__[:-1]):
         return str(value)
     if isinstance(value, Mapping):
-        return _object(value.items(), depth)
+        return _convert_items(value.items(), depth)
     if isinstance(value, list | tuple | deque):
-        return [json_form(item, depth - 1) for item in value]
+        return [to_json_form(item, depth - 1) for item in value]
     if isinstance(value, Set):  # in the one order that does not depend on the process
-        return sorted((json_form(item, depth - 1) for item in value), key=canonical)
-    return _attributes(value, depth)
+        return sorted((to_json_form(item, depth - 1) for item in value), key=canonical_json)
+    return _convert_attributes(value, depth)
 
 
-def _object(items: Any, depth: int) -> dict[str, Any]:
+def _convert_items(items: Any, depth: int) -> dict[str, Any]:
     form: dict[str, Any] = {}
     for name, item in items:
-        key = _key(name)
+        key = _convert_key(name)
         if key in form:
             raise TypeError(f"two keys are spelled {key!r}")
-        form[key] = json_form(item, depth - 1)
+        form[key] = to_json_form(item, depth - 1)
     return form
 
 
-def _key(name: Any) -> str:
-    form = json_form(name)
+def _convert_key(name: Any) -> str:
+    form = to_json_form(name)
     if isinstance(form, str):
         return form
     if form is None or isinstance(form, bool | int | float):
-        return canonical(form).decode()
+        return canonical_json(form).decode()
     raise TypeError(f"a {type(name).__name__} cannot be the key of a JSON object")
 
 
-def _bytes_form(data: bytes) -> str | dict[str, str]:
+def _convert_bytes(data: bytes) -> str | dict[str, str]:
     try:
         return data.decode()
     except UnicodeDecodeError:
         return {"base64": b64encode(data).decode()}  # an object, so that no text looks the same
 
 
-def _model_form(value: BaseModel, depth: int) -> Any:
+def _convert_model(value: BaseModel, depth: int) -> Any:
     if isinstance(value, RootModel):
-        return json_form(value.root, depth - 1)
+        return to_json_form(value.root, depth - 1)
     declared = type(value).model_fields
     named = [(info.serialization_alias or info.alias or name, value.__dict__[name]) for name, info in declared.items()]
-    return _object((*named, *(value.__pydantic_extra__ or {}).items()), depth)
+    return _convert_items((*named, *(value.__pydantic_extra__ or {}).items()), depth)
 
 
-def _attributes(value: Any, depth: int) -> dict[str, Any]:
-    """Return the attributes of an object of a Python class; what else it is made of cannot be read."""
+def _convert_attributes(value: Any, depth: int) -> dict[str, Any]:
+    """Return the attributes and slots of an object; raise TypeError if it has none."""
     kind = type(value)
-    names = dict.fromkeys(name for base in kind.__mro__ for name in _slots(base) if hasattr(value, name))
+    names = dict.fromkeys(name for base in kind.__mro__ for name in _list_slots(base) if hasattr(value, name))
     state = {**{name: getattr(value, name) for name in names}, **getattr(value, "__dict__", {})}
     if not state or callable(value) or isinstance(value, Iterator | type):
         raise TypeError(f"a {kind.__name__} cannot be shown as JSON data")
-    return _object(state.items(), depth)
+    return _convert_items(state.items(), depth)
 
 
-def _slots(kind: type) -> tuple[str, ...]:
+def _list_slots(kind: type) -> tuple[str, ...]:
     slots = kind.__dict__.get("__slots__", ())
     slots = (slots,) if isinstance(slots, str) else tuple(slots)
     return tuple(name for name in slots if name not in ("__dict__", "__weakref__"))

@@ -1,9 +1,9 @@
-"""JSON data that cannot change: what is sealed, logged or hashed is frozen first.
+"""Immutable JSON data, for values that are sealed, logged or hashed.
 
-freeze(value)     a read-only deep copy: dicts and lists stay dicts and lists, but refuse to change
-thaw(value)       a plain deep copy that can be changed again
-canonical(value)  the one spelling of a value as bytes: the same data, the same bytes
-digest(data)      the hash of such bytes
+freeze(value)          a read-only deep copy of dicts and lists
+thaw(value)            a mutable deep copy
+canonical_json(value)  the canonical encoding of a value: equal data, equal bytes
+digest(data)           the hash of such bytes
 """
 
 from __future__ import annotations
@@ -18,24 +18,24 @@ from wick.constants import JSON_DEPTH
 from wick.errors import Sealed
 
 
-def _not_json(value: object) -> NoReturn:
+def _raise_not_json(value: object) -> NoReturn:
     raise TypeError(f"{type(value).__name__} is not JSON data")
 
 
-def _encoder() -> Callable[[Any, int], Iterable[str]]:
-    """What JSONEncoder.encode makes anew for every value, made once: sorted keys, no spaces, ASCII, no NaN."""
+def _build_encoder() -> Callable[[Any, int], Iterable[str]]:
+    """Build the encoder once; JSONEncoder.encode would build it per value. Sorted keys, no spaces, ASCII, no NaN."""
     make = getattr(json.encoder, "c_make_encoder", None)
     if make is None:
         plain = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False, check_circular=False)
         return lambda value, _: plain.iterencode(value)
-    made = make(None, _not_json, json.encoder.encode_basestring_ascii, None, ":", ",", True, False, False)
+    made = make(None, _raise_not_json, json.encoder.encode_basestring_ascii, None, ":", ",", True, False, False)
     return made  # type: ignore[no-any-return]
 
 
-_pieces = _encoder()
+_encode_pieces = _build_encoder()
 
 
-def _refuse(self: object, *args: object, **kwargs: object) -> NoReturn:
+def _refuse_change(self: object, *args: object, **kwargs: object) -> NoReturn:
     raise Sealed("this data is read-only: it is sealed or logged; change a copy made by thaw() instead")
 
 
@@ -43,7 +43,7 @@ class FrozenDict(dict[str, Any]):
     """A dict that refuses to change."""
 
     __slots__ = ()
-    __setitem__ = __delitem__ = __ior__ = clear = pop = popitem = setdefault = update = _refuse
+    __setitem__ = __delitem__ = __ior__ = clear = pop = popitem = setdefault = update = _refuse_change
 
     def __deepcopy__(self, memo: object) -> dict[str, Any]:
         return {key: thaw(value) for key, value in self.items()}
@@ -56,8 +56,8 @@ class FrozenList(list[Any]):
     """A list that refuses to change."""
 
     __slots__ = ()
-    __setitem__ = __delitem__ = __iadd__ = __imul__ = append = clear = extend = _refuse
-    insert = pop = remove = reverse = sort = _refuse
+    __setitem__ = __delitem__ = __iadd__ = __imul__ = append = clear = extend = _refuse_change
+    insert = pop = remove = reverse = sort = _refuse_change
 
     def __deepcopy__(self, memo: object) -> list[Any]:
         return [thaw(value) for value in self]
@@ -67,24 +67,24 @@ class FrozenList(list[Any]):
 
 
 def freeze(value: Any, depth: int = JSON_DEPTH) -> Any:
-    """A read-only deep copy of JSON data; a TypeError or ValueError says what is not JSON."""
+    """Return a read-only deep copy of JSON data; raise TypeError or ValueError for anything else."""
     if type(value) is str and value.isascii():  # most of it
         return value
     if isinstance(value, str):
-        return _utf8(value)
+        return _check_utf8(value)
     if value is None or value is True or value is False:
         return value
-    if isinstance(value, int):  # an instance of a subclass may look other than it is
+    if isinstance(value, int):  # a subclass may override how its value appears
         return value if type(value) is int else int.__index__(value)
     if isinstance(value, float):
-        return _finite(value if type(value) is float else float.__float__(value))
+        return _check_finite(value if type(value) is float else float.__float__(value))
     if depth == JSON_DEPTH and isinstance(value, (FrozenDict, FrozenList)):
         return value
     if depth == 0:
         raise ValueError(f"the data is nested more than {JSON_DEPTH} levels deep")
-    if isinstance(value, dict):  # what is plain is not worth a call of its own
+    if isinstance(value, dict):  # avoid a call per plain string
         return FrozenDict({
-            key if type(key) is str and key.isascii() else _key(key):
+            key if type(key) is str and key.isascii() else _check_key(key):
             item if type(item) is str and item.isascii() else freeze(item, depth - 1)
             for key, item in dict.items(value)
         })  # fmt: skip
@@ -92,17 +92,17 @@ def freeze(value: Any, depth: int = JSON_DEPTH) -> Any:
         return FrozenList([freeze(item, depth - 1) for item in list.__iter__(value)])
     if isinstance(value, tuple):
         return FrozenList([freeze(item, depth - 1) for item in tuple.__iter__(value)])
-    _not_json(value)
+    _raise_not_json(value)
 
 
-def _key(key: object) -> str:
+def _check_key(key: object) -> str:
     if not isinstance(key, str):
         raise TypeError("the keys of a JSON object must be strings")
-    return _utf8(key)
+    return _check_utf8(key)
 
 
-def _utf8(text: str) -> str:
-    # Half a surrogate pair has no bytes, and two halves would be spelled like the character they are not.
+def _check_utf8(text: str) -> str:
+    # A lone surrogate has no UTF-8 form, and two of them would encode like a different character.
     text = text if type(text) is str else str.__str__(text)
     try:
         text.isascii() or text.encode()
@@ -111,14 +111,14 @@ def _utf8(text: str) -> str:
     return text
 
 
-def _finite(number: float) -> float:
+def _check_finite(number: float) -> float:
     if not isfinite(number):
         raise ValueError(f"{number} is not JSON data")
     return number
 
 
 def thaw(value: Any) -> Any:
-    """A plain deep copy of JSON data, free to change."""
+    """Return a mutable deep copy of JSON data."""
     if isinstance(value, dict):
         return {key: thaw(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
@@ -126,9 +126,9 @@ def thaw(value: Any) -> Any:
     return value
 
 
-def canonical(value: Any) -> bytes:
-    """The one spelling of a JSON value: sorted keys, no spaces, ASCII, no NaN."""
-    return "".join(_pieces(value, 0)).encode("ascii")
+def canonical_json(value: Any) -> bytes:
+    """Encode a JSON value canonically: sorted keys, no spaces, ASCII, no NaN."""
+    return "".join(_encode_pieces(value, 0)).encode("ascii")
 
 
 def digest(data: bytes) -> str:

@@ -1,7 +1,7 @@
-"""Requests to the outside: to the address that was meant, within limits, and nowhere else.
+"""Guarded HTTP requests: bounded in time and size, and by default limited to public addresses (no SSRF).
 
-An address is checked when the socket to it is opened, so a name that resolves to something else the second time,
-or to several addresses, gets nowhere. Redirects are not followed, proxies and cookies are not used.
+The address is checked when its socket is opened, which also defeats DNS rebinding. Redirects are not followed;
+proxies and cookies are not used.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from urllib.parse import urlsplit
 
 from pydantic_core import from_json
 
-from wick._internal.frozen import canonical, freeze
+from wick._internal.frozen import canonical_json, freeze
 from wick.errors import ToolError, Uncertain
 
 EXCERPT_CHARS = 200  # how much of an error page is quoted
-SAFE = ("GET", "HEAD", "OPTIONS")  # methods that change nothing, so that one may ask again
-GLOBAL_UNICAST = IPv6Network("2000::/3")  # leaves out what has an IPv4 address inside: mapped, NAT64
+SAFE = ("GET", "HEAD", "OPTIONS")  # methods without side effects, which can be retried
+GLOBAL_UNICAST = IPv6Network("2000::/3")  # excludes ranges that embed an IPv4 address: mapped, NAT64
 
 
 @dataclass(frozen=True, slots=True)
-class Fetched:
-    """What a server answered; `truncated` if there was more than was read."""
+class HttpResponse:
+    """An HTTP response. `truncated` is set if the body was longer than the limit."""
 
     status: int
-    headers: Mapping[str, str]  # by their names in small letters
+    headers: Mapping[str, str]  # names in lower case
     body: bytes
     truncated: bool
 
@@ -39,14 +39,14 @@ class Fetched:
 async def post_json(
     url: str, body: Any, *, private: bool, seconds: float, most_bytes: int, headers: Mapping[str, str] | None = None
 ) -> Any:
-    """Send JSON and return the JSON that is answered; a ToolError says in a sentence what went wrong.
+    """Send JSON and return the JSON reply; raise ToolError if the request fails.
 
-    Unless `private`, only public addresses are reached. `most_bytes` holds before and after decompression.
+    Unless `private`, only public addresses are allowed. `most_bytes` limits the body before and after decompression.
     """
-    where, data = _origin(url), _encoded(body)
+    where, data = _format_origin(url), _encode_body(body)
     fixed = {"Content-Type": "application/json", "Accept": "application/json"}
-    async with _asked("POST", url, where, private, seconds, {**fixed, **(headers or {})}, data) as response:
-        return await _answer(response, where, most_bytes)
+    async with _send_request("POST", url, where, private, seconds, {**fixed, **(headers or {})}, data) as response:
+        return await _read_json_reply(response, where, most_bytes)
 
 
 async def fetch(
@@ -58,29 +58,29 @@ async def fetch(
     private: bool,
     seconds: float,
     most_bytes: int,
-) -> Fetched:
-    """Ask for whatever is there: any status is an answer, and of a long one the beginning is read."""
-    where = _origin(url)
-    async with _asked(method, url, where, private, seconds, headers or {}, body or None) as response:
-        raw, more = await _read(response, most_bytes)
-        plain = _plain(raw, _coding(response), most_bytes, where)
-        told = {name.lower(): value for name, value in response.headers.items()}
-        return Fetched(response.status, told, bytes(plain[:most_bytes]), more or len(plain) > most_bytes)
+) -> HttpResponse:
+    """Send a request and return the response with any status. A long body is truncated."""
+    where = _format_origin(url)
+    async with _send_request(method, url, where, private, seconds, headers or {}, body or None) as response:
+        raw, more = await _read_body(response, most_bytes)
+        plain = _decompress(raw, _content_encoding(response), most_bytes, where)
+        lowered = {name.lower(): value for name, value in response.headers.items()}
+        return HttpResponse(response.status, lowered, bytes(plain[:most_bytes]), more or len(plain) > most_bytes)
 
 
 @asynccontextmanager
-async def _asked(
+async def _send_request(
     method: str, url: str, where: str, private: bool, seconds: float, headers: Mapping[str, str], data: bytes | None
 ) -> AsyncIterator[Any]:
-    """The answer to a request, while it is read."""
+    """Send a request and yield the open response; translate connection errors to ToolError."""
     import aiohttp
 
     refused: list[str] = []
-    unsure, said = (ToolError, "") if method in SAFE else (Uncertain, "; whether it took effect is unknown")
+    unsure, hint = (ToolError, "") if method in SAFE else (Uncertain, "; whether it took effect is unknown")
 
     def open_socket(address: Any) -> socket.socket:
         family, kind, protocol, _, (peer, *_) = address
-        if not private and not public_address(str(peer)):
+        if not private and not is_public_address(str(peer)):
             refused.append(str(peer))
             raise PermissionError(f"{peer} is not a public address")
         return socket.socket(family, kind, protocol)
@@ -100,18 +100,18 @@ async def _asked(
         ):
             yield response
     except TimeoutError:
-        raise unsure(f"{where} did not answer within {seconds:g} s{said}") from None
+        raise unsure(f"{where} did not answer within {seconds:g} s{hint}") from None
     except (aiohttp.ClientError, OSError, ValueError) as error:
         if refused:
             raise ToolError(f"{where} is at {refused[0]}, which is not a public address; use a public one") from None
         if isinstance(error, aiohttp.ClientConnectorError):
-            raise ToolError(f"{where} cannot be reached: {_line(error)}; check that it is running") from None
-        why = _line(error) or type(error).__name__
-        raise unsure(f"the request to {where} broke off: {why}{said}") from None
+            raise ToolError(f"{where} cannot be reached: {_shorten(error)}; check that it is running") from None
+        why = _shorten(error) or type(error).__name__
+        raise unsure(f"the request to {where} broke off: {why}{hint}") from None
 
 
-def public_address(ip: str) -> bool:
-    """Whether an IP address belongs to the public internet, and hides no other address inside."""
+def is_public_address(ip: str) -> bool:
+    """Return True if an IP address is public and does not embed another address."""
     try:
         address = ip_address(ip)
     except ValueError:
@@ -121,8 +121,8 @@ def public_address(ip: str) -> bool:
     return address.is_global and address in GLOBAL_UNICAST and address.sixtofour is None
 
 
-def _origin(url: str) -> str:
-    """What an error says about a URL: never its path, its query or its password."""
+def _format_origin(url: str) -> str:
+    """Return scheme, host and port of a URL for error messages, without path, query and password."""
     try:
         parts = urlsplit(url)
         port = f":{parts.port}" if parts.port else ""
@@ -133,29 +133,29 @@ def _origin(url: str) -> str:
     return f"{parts.scheme}://{parts.hostname}{port}"
 
 
-def _encoded(body: Any) -> bytes:
+def _encode_body(body: Any) -> bytes:
     try:
-        return canonical(body)
+        return canonical_json(body)
     except (TypeError, ValueError, RecursionError) as error:
-        raise ToolError(f"the request cannot be sent, for its body is not JSON data: {_line(error)}") from None
+        raise ToolError(f"the request cannot be sent, for its body is not JSON data: {_shorten(error)}") from None
 
 
-async def _answer(response: Any, where: str, most_bytes: int) -> Any:
-    status, coding = response.status, _coding(response)
+async def _read_json_reply(response: Any, where: str, most_bytes: int) -> Any:
+    status, coding = response.status, _content_encoding(response)
     if 300 <= status < 400:
         raise ToolError(f"{where} answered with a redirect ({status}), which is not followed; use the final address")
     if status >= 400:
-        page = _plain(await response.content.read(4 * EXCERPT_CHARS), coding, 4 * EXCERPT_CHARS, where)
-        raise ToolError(f"{where} answered with status {status}: {_line(page.decode('utf-8', 'replace'))}")
-    raw, more = await _read(response, most_bytes)
-    raw = raw if more else _plain(raw, coding, most_bytes, where)
+        page = _decompress(await response.content.read(4 * EXCERPT_CHARS), coding, 4 * EXCERPT_CHARS, where)
+        raise ToolError(f"{where} answered with status {status}: {_shorten(page.decode('utf-8', 'replace'))}")
+    raw, more = await _read_body(response, most_bytes)
+    raw = raw if more else _decompress(raw, coding, most_bytes, where)
     if len(raw) > most_bytes:
         raise ToolError(f"{where} answered with more than {most_bytes:,} bytes; ask it for less")
-    return _decoded(raw, where)
+    return _parse_json(raw, where)
 
 
-async def _read(response: Any, most_bytes: int) -> tuple[bytearray, bool]:
-    """What is answered, to a few bytes more than the most that counts, and whether it is more than that."""
+async def _read_body(response: Any, most_bytes: int) -> tuple[bytearray, bool]:
+    """Read the body up to slightly more than `most_bytes`, and return it with True if it exceeds that limit."""
     raw = bytearray()
     async for chunk in response.content.iter_chunked(65_536):
         raw += chunk
@@ -164,32 +164,34 @@ async def _read(response: Any, most_bytes: int) -> tuple[bytearray, bool]:
     return raw, False
 
 
-def _coding(response: Any) -> str:
+def _content_encoding(response: Any) -> str:
     return str(response.headers.get("Content-Encoding", "identity")).strip().lower()
 
 
-def _plain(raw: bytearray | bytes, coding: str, most_bytes: int, where: str) -> bytearray:
-    """Undo a compression nobody asked for, but never past one byte too many."""
+def _decompress(raw: bytearray | bytes, coding: str, most_bytes: int, where: str) -> bytearray:
+    """Decompress a body, although identity was requested, to at most one byte above the limit."""
     if coding == "identity":
         return bytearray(raw)
     if coding not in ("gzip", "deflate"):
-        raise ToolError(f"{where} answered compressed as {_line(coding)}, which is not understood; answer uncompressed")
+        raise ToolError(
+            f"{where} answered compressed as {_shorten(coding)}, which is not understood; answer uncompressed"
+        )
     try:
         return bytearray(zlib.decompressobj(wbits=32 + zlib.MAX_WBITS).decompress(raw, most_bytes + 1))
     except zlib.error:
         raise ToolError(f"{where} answered with broken compression; answer uncompressed") from None
 
 
-def _decoded(raw: bytearray, where: str) -> Any:
+def _parse_json(raw: bytearray, where: str) -> Any:
     try:
         value = from_json(raw, allow_inf_nan=False)
         freeze(value)  # for its check of the depth
     except ValueError as error:
-        raise ToolError(f"{where} did not answer with JSON: {_line(error)}") from None
+        raise ToolError(f"{where} did not answer with JSON: {_shorten(error)}") from None
     return value
 
 
-def _line(text: object) -> str:
-    """A short text on one line."""
+def _shorten(text: object) -> str:
+    """Return a text on one line, truncated to EXCERPT_CHARS."""
     line = " ".join(str(text).split())
     return line if len(line) <= EXCERPT_CHARS else f"{line[:EXCERPT_CHARS]}…"

@@ -1,11 +1,11 @@
-"""Editable installs that the command `wick` set aside at its start, and the search for modules among them.
+"""Editable installs that the `wick` command removed from the import path at startup, and module search in them.
 
-    aside.entries                    folders that are not imported from, unless a config names a module there
-    find_spec("mine", folder)        where a top-level module lies, also among these
-    load_module(lambda: import_module("mine.hooks"))      put the entry that leads to it back, and import it
-    startup_names()                  modules that Python would import from such a folder before it is set aside
+    aside.entries                    folders excluded from imports, unless a config names a module there
+    find_spec("mine", folder)        the spec of a top-level module, also in excluded folders
+    load_module(lambda: import_module("mine.hooks"))      restore the entry that provides it, and import it
+    startup_names()                  modules that Python could import from such a folder before its exclusion
 
-A process that was not started by `wick_launcher` sets nothing aside.
+A process that was not started by `wick_launcher` excludes nothing.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ WINDOWS = ("nt", "winreg", "msvcrt", "winsound")
 _IMPORTED = re.compile(r"\b(?:import|from)\s+(\w+)|__import__\(\s*['\"](\w+)")
 
 
-class SetAside:
-    """Entries of sys.path and finders of sys.meta_path that are not used."""
+class ExcludedEntries:
+    """Entries removed from sys.path and finders removed from sys.meta_path."""
 
     def __init__(self) -> None:
         self.entries: list[str] = []
         self.finders: list[Any] = []
         self.imports: list[str] = []  # the lines of `.pth` files that are run when Python starts
-        self.workspaces: set[str] = set()  # nothing in them is put back
+        self.workspaces: set[str] = set()  # entries inside them are never restored
 
     def add(self, entries: Iterable[str], finders: Iterable[object], imports: Iterable[str]) -> None:
         self.entries += entries
@@ -43,19 +43,19 @@ class SetAside:
 
     @property
     def folders(self) -> list[str]:
-        """The entries that are paths; others are names that a path hook knows."""
+        """Return the entries that are file system paths; others are names for path hooks."""
         return [entry for entry in self.entries if os.path.isabs(entry)]
 
 
-aside = SetAside()
+excluded = ExcludedEntries()
 
 
 def find_spec(name: str, folder: str | os.PathLike[str]) -> ModuleSpec | None:
-    """Return the spec of a top-level module: on the path, among what is set aside, or else in a folder."""
+    """Return the spec of a top-level module: from sys.path, the excluded entries, or a folder."""
     searches: list[Callable[[], ModuleSpec | None]] = [
         lambda: PathFinder.find_spec(name),
-        *(lambda finder=finder: finder.find_spec(name, None, None) for finder in aside.finders),
-        lambda: PathFinder.find_spec(name, aside.entries),
+        *(lambda finder=finder: finder.find_spec(name, None, None) for finder in excluded.finders),
+        lambda: PathFinder.find_spec(name, excluded.entries),
         lambda: PathFinder.find_spec(name, [os.fspath(folder)]),
     ]
     for search in searches:
@@ -68,23 +68,23 @@ def find_spec(name: str, folder: str | os.PathLike[str]) -> ModuleSpec | None:
 
 
 def load_module(load: Callable[[], Loaded]) -> Loaded:
-    """Return what `load` imports. An entry that was set aside is put back if a module is found only there."""
+    """Return the result of `load`. Restore an excluded entry if it alone provides a missing module."""
     while True:
         try:
             return load()
         except ModuleNotFoundError as error:
-            if not error.name or not _restore(error.name.partition(".")[0]):
+            if not error.name or not _restore_entry(error.name.partition(".")[0]):
                 raise
 
 
-def _restore(name: str) -> bool:
-    """Put back what leads to a top-level module; return False if nothing does, or it is there already."""
-    for finder in aside.finders:
+def _restore_entry(name: str) -> bool:
+    """Restore the entry that provides a top-level module; return False if none does, or it is active already."""
+    for finder in excluded.finders:
         if finder not in sys.meta_path and (spec := finder.find_spec(name, None, None)) is not None:
             _check_outside(name, [spec.origin or "", *(spec.submodule_search_locations or ())])
             sys.meta_path.append(finder)
             return True
-    found = {entry: PathFinder.find_spec(name, [entry]) for entry in aside.entries if entry not in sys.path}
+    found = {entry: PathFinder.find_spec(name, [entry]) for entry in excluded.entries if entry not in sys.path}
     specs = {entry: spec for entry, spec in found.items() if spec is not None}
     if len(specs) > 1 and any(spec.origin for spec in specs.values()):  # several parts of a namespace are fine
         raise ConfigError(f"the module {name} is in {' and in '.join(specs)}; uninstall one of these projects")
@@ -96,10 +96,10 @@ def _restore(name: str) -> bool:
 def _check_outside(name: str, paths: Iterable[str]) -> None:
     for path in paths:
         real = os.path.realpath(path)
-        if root := next((root for root in aside.workspaces if f"{real}/".startswith(f"{root.rstrip('/')}/")), ""):
+        if root := next((root for root in excluded.workspaces if f"{real}/".startswith(f"{root.rstrip('/')}/")), ""):
             raise ConfigError(
-                f"the workspace {root} holds the module {name} ({path}), so the agent could change what runs outside "
-                "of its sandbox; move that out of the workspace, or set `workdir` to a folder without it"
+                f"the workspace {root} holds the module {name} ({path}), so the agent could change code that runs "
+                "outside of its sandbox; move that out of the workspace, or set `workdir` to a folder without it"
             )
 
 
@@ -111,5 +111,5 @@ def startup_names() -> Sequence[str]:
             listed |= {name.partition(".")[0] for name in os.listdir(folder)}
     internal = {name for name in sys.stdlib_module_names if name.startswith("_") or name in WINDOWS}
     absent = internal - listed - set(sys.builtin_module_names) - sys.modules.keys()
-    lines = {name for line in aside.imports for pair in _IMPORTED.findall(line) for name in pair if name}
+    lines = {name for line in excluded.imports for pair in _IMPORTED.findall(line) for name in pair if name}
     return sorted({*SOUGHT, *absent, *(lines - sys.stdlib_module_names)})

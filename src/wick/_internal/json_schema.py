@@ -1,7 +1,7 @@
-"""JSON Schema from other programs: bounded when it is registered, and metered when it is used.
+"""Validation against untrusted JSON Schemas: bounded at registration, and metered during validation.
 
-    checker = Checker(schema)              ConfigError if it is not a JSON Schema, or costs too much to check
-    checker.problems(data, steps=1_000)    the problems of a value; TooCostly once that many steps are spent
+    checker = SchemaChecker(schema)              ConfigError if it is not a JSON Schema, or too costly to check
+    checker.find_problems(data, steps=1_000)     the problems of a value; TooCostly after that many steps
 
 jsonschema evaluates every reference and every branch, so a small schema can ask for any amount of work. Registration
 bounds the size of a schema, its expansion through references and branches, and its patterns. Validation counts each
@@ -22,7 +22,7 @@ from urllib.parse import unquote
 from pydantic import ValidationError
 from pydantic_core import SchemaError, SchemaValidator, core_schema
 
-from wick._internal.frozen import canonical
+from wick._internal.frozen import canonical_json
 from wick.constants import (
     SCHEMA_BRANCHES,
     SCHEMA_BYTES,
@@ -37,7 +37,7 @@ Problem = tuple[str, str, Any, Any, Any]  # where, keyword, its value, the insta
 
 
 class TooCostly(Exception):
-    """Checking a value takes more steps than were allowed."""
+    """Raised if checking a value takes more steps than allowed."""
 
 
 # -- keywords -------------------------------------------------------------------------------------------------------
@@ -88,7 +88,7 @@ def _is_type(value: Any) -> bool:
     return value in _TYPES if isinstance(value, str) else _are_texts(value) and bool(value) and _TYPES.issuperset(value)
 
 
-def _are_named(value: Any, fits: Callable[[Any], bool]) -> bool:
+def _is_map_of(value: Any, fits: Callable[[Any], bool]) -> bool:
     return isinstance(value, dict) and all(map(fits, value.values()))
 
 
@@ -96,7 +96,7 @@ _FORMS: dict[str, tuple[str, Callable[[Any], bool]]] = {
     **dict.fromkeys(_ONE, ("a schema", _is_schema)),
     "items": ("a schema, or a list of schemas", lambda value: _is_schema(value) or _are_schemas(value)),
     **dict.fromkeys(_LIST, ("a list of schemas", lambda value: _are_schemas(value) and bool(value))),
-    **dict.fromkeys(_MAP, ("a map of names to schemas", lambda value: _are_named(value, _is_schema))),
+    **dict.fromkeys(_MAP, ("a map of names to schemas", lambda value: _is_map_of(value, _is_schema))),
     **dict.fromkeys(_COUNTS, ("a whole number from 0 up", _is_count)),
     **dict.fromkeys(_NUMBERS, ("a number", _is_number)),
     "multipleOf": ("a number above 0", lambda value: _is_number(value) and value > 0),
@@ -105,10 +105,10 @@ _FORMS: dict[str, tuple[str, Callable[[Any], bool]]] = {
     "type": (f"one or several of {', '.join(sorted(_TYPES))}", _is_type),
     "enum": ("a list", lambda value: isinstance(value, list)),
     "required": ("a list of names", _are_texts),
-    "dependentRequired": ("a map of names to lists of names", lambda value: _are_named(value, _are_texts)),
+    "dependentRequired": ("a map of names to lists of names", lambda value: _is_map_of(value, _are_texts)),
     "dependencies": (
         "a map of names to schemas or lists of names",
-        lambda value: _are_named(value, lambda one: _is_schema(one) or _are_texts(one)),
+        lambda value: _is_map_of(value, lambda one: _is_schema(one) or _are_texts(one)),
     ),
 }
 
@@ -117,13 +117,13 @@ _FORMS: dict[str, tuple[str, Callable[[Any], bool]]] = {
 
 
 @dataclass(slots=True)
-class _Shape:
+class _SchemaGraph:
     """The nodes of a schema and the edges between them, read in one walk."""
 
     root: dict[str, Any]
     nodes: dict[int, Any] = field(default_factory=dict)
-    in_place: dict[int, list[int]] = field(default_factory=dict)  # edges to what checks the same value
-    deeper: dict[int, list[int]] = field(default_factory=dict)  # and to what checks a part of it
+    in_place: dict[int, list[int]] = field(default_factory=dict)  # edges to schemas of the same value
+    deeper: dict[int, list[int]] = field(default_factory=dict)  # edges to schemas of its parts
     factor: dict[int, int] = field(default_factory=dict)
     anchors: dict[str, Any] = field(default_factory=dict)
     patterns: int = 0
@@ -140,20 +140,20 @@ class _Shape:
             self.factor[id(node)] = 3 if _UNEVALUATED & node.keys() else 1  # they evaluate all in-place schemas again
             for keyword, value in node.items():
                 self._check_form(keyword, value)
-                for child in _children(keyword, value):
+                for child in _list_children(keyword, value):
                     if keyword not in _UNCHECKED:
                         edges = self.in_place if keyword in _IN_PLACE or keyword == "dependencies" else self.deeper
                         edges[id(node)].append(id(child))
                     todo.append(child)
                 if keyword in _REFERENCES:
-                    target = self.target(str(value))
+                    target = self.resolve_reference(str(value))
                     if isinstance(target, dict):
                         self.in_place[id(node)].append(id(target))
                         todo.append(target)
 
     def _check_form(self, keyword: str, value: Any) -> None:
         known = _FORMS.get(keyword)
-        if keyword in ("exclusiveMinimum", "exclusiveMaximum") and _is_old(self.root):
+        if keyword in ("exclusiveMinimum", "exclusiveMaximum") and _is_draft4_or_older(self.root):
             known = _FORMS["uniqueItems"]
         if known is not None and not known[1](value):
             raise ConfigError(f"a tool's parameters are not a JSON Schema: {keyword[:60]!r} must be {known[0]}")
@@ -165,10 +165,10 @@ class _Shape:
             if self.patterns > SCHEMA_PATTERNS_SIZE:
                 raise ConfigError("the patterns of the schema are too large together; use fewer or shorter ones")
 
-    def target(self, reference: str) -> Any:
-        """Return the schema that a reference leads to, within this schema alone."""
+    def resolve_reference(self, reference: str) -> Any:
+        """Return the target of a reference; only targets inside this schema are allowed."""
         if not reference.startswith("#"):
-            raise ConfigError(f"a tool's parameters refer to {reference[:200]!r}; put what is meant into the schema")
+            raise ConfigError(f"a tool's parameters refer to {reference[:200]!r}; include the target in the schema")
         place: Any = self.root
         if reference == "#":
             return place
@@ -197,18 +197,18 @@ class _Shape:
         return self.anchors
 
     def check_expansion(self) -> None:
-        """Refuse references that lead back to themselves, and those that multiply beyond the limits."""
-        branches = self._sizes(self.in_place, SCHEMA_BRANCHES, circles=False)
+        """Refuse reference cycles over the same value, and expansion beyond the limits."""
+        branches = self._count_expanded(self.in_place, SCHEMA_BRANCHES, circles=False)
         if max(branches.values()) > SCHEMA_BRANCHES:
-            raise _too_costly("one value would be checked against", SCHEMA_BRANCHES)
+            raise _too_costly_error("one value would be checked against", SCHEMA_BRANCHES)
         both = {node: [*self.in_place[node], *self.deeper[node]] for node in self.nodes}
-        if self._sizes(both, SCHEMA_EXPANSION, circles=True)[id(self.root)] > SCHEMA_EXPANSION:
-            raise _too_costly("written out, it has", SCHEMA_EXPANSION)
+        if self._count_expanded(both, SCHEMA_EXPANSION, circles=True)[id(self.root)] > SCHEMA_EXPANSION:
+            raise _too_costly_error("written out, it has", SCHEMA_EXPANSION)
 
-    def _sizes(self, edges: Mapping[int, list[int]], most: int, *, circles: bool) -> dict[int, int]:
+    def _count_expanded(self, edges: Mapping[int, list[int]], most: int, *, circles: bool) -> dict[int, int]:
         """Count the nodes that each node expands to; nodes that refer to each other are counted once."""
         sizes: dict[int, int] = {}
-        for group in _components(edges):
+        for group in _find_components(edges):
             members = {*group}
             if not circles and (len(group) > 1 or group[0] in edges[group[0]]):
                 raise ConfigError("the schema refers to itself in a circle that never ends; refer to it in a property")
@@ -217,21 +217,21 @@ class _Shape:
         return sizes
 
 
-def _is_old(schema: Mapping[str, Any]) -> bool:
+def _is_draft4_or_older(schema: Mapping[str, Any]) -> bool:
     """Return True if a schema is of a draft in which `exclusiveMinimum` is a switch."""
     return str(schema.get("$schema", "")).startswith(
         ("http://json-schema.org/draft-04", "http://json-schema.org/draft-03")
     )
 
 
-def _too_costly(what: str, most: int) -> ConfigError:
+def _too_costly_error(what: str, most: int) -> ConfigError:
     return ConfigError(
         f"the schema is too costly to check: {what} more than {most:,} schemas; "
         "use fewer branches (anyOf, oneOf, allOf), and fewer references in them"
     )
 
 
-def _children(keyword: str, value: Any) -> list[dict[str, Any]]:
+def _list_children(keyword: str, value: Any) -> list[dict[str, Any]]:
     if keyword in _ONE or keyword in _LIST:
         found = value if isinstance(value, list) else [value]
     elif keyword in _MAP or keyword == "dependencies":
@@ -241,7 +241,7 @@ def _children(keyword: str, value: Any) -> list[dict[str, Any]]:
     return [child for child in found if isinstance(child, dict)]
 
 
-def _components(edges: Mapping[int, list[int]]) -> Iterator[list[int]]:
+def _find_components(edges: Mapping[int, list[int]]) -> Iterator[list[int]]:
     """Yield the strongly connected components of a graph, each after those that it leads to (Tarjan)."""
     number: dict[int, int] = {}
     low: dict[int, int] = {}
@@ -318,7 +318,7 @@ def _pattern_size(pattern: str) -> int:
 
 
 @lru_cache(maxsize=256)
-def _compiled(pattern: str) -> tuple[SchemaValidator | None, int]:
+def _compile_pattern(pattern: str) -> tuple[SchemaValidator | None, int]:
     """Compile a pattern for an engine without backtracking; None if its syntax is not known, or its size."""
     ascii_only = re.sub(r"\\(.)", lambda found: _ASCII.get(found[1], found[0]), pattern, flags=re.DOTALL)
     try:
@@ -342,7 +342,7 @@ _ITEMS = frozenset((
 ))  # fmt: skip
 
 
-def spend(steps: int) -> None:
+def spend_steps(steps: int) -> None:
     """Count steps of the check that is running."""
     left = _steps.get()
     left[0] -= steps
@@ -350,154 +350,154 @@ def spend(steps: int) -> None:
         raise TooCostly
 
 
-def _metered(keyword: str, fn: Callable[..., Any]) -> Callable[..., Any]:
+def _meter_keyword(keyword: str, fn: Callable[..., Any]) -> Callable[..., Any]:
     """Count a keyword before it is evaluated. A leaf's error quotes the instance, so that its length counts too."""
     items, squares, leaf = keyword in _ITEMS, keyword in _UNEVALUATED, keyword in _LEAVES
 
     def evaluate(validator: Any, value: Any, instance: Any, schema: Any) -> Any:
         cost = 1
         if isinstance(value, list | dict):
-            cost += len(value) if not leaf else _weight(value) // 2
+            cost += len(value) if not leaf else _count_values(value) // 2
         if items and isinstance(instance, list | dict):
             cost += len(instance)
             cost += len(instance) ** 2 // 20 if squares else 0  # jsonschema searches a list for each name
-        spend(cost)
+        spend_steps(cost)
         found = fn(validator, value, instance, schema)
-        return _quoted(found) if leaf or value is False else found
+        return _meter_errors(found) if leaf or value is False else found
 
     return evaluate
 
 
-def _quoted(errors: Any) -> Iterator[Any]:
+def _meter_errors(errors: Any) -> Iterator[Any]:
     for error in errors or ():
-        spend(len(error.message) // 200)
+        spend_steps(len(error.message) // 200)
         yield error
 
 
-def _weight(value: Any) -> int:
+def _count_values(value: Any) -> int:
     """Count the values in a keyword's value. A schema is small, so that this takes no longer than to compare them."""
     if isinstance(value, dict):
-        return 1 + sum(map(_weight, value.values()))
+        return 1 + sum(map(_count_values, value.values()))
     if isinstance(value, list):
-        return 1 + sum(map(_weight, value))
+        return 1 + sum(map(_count_values, value))
     return 1
 
 
-def _any_of(validator: Any, branches: list[Any], instance: Any, schema: Any) -> Iterator[Any]:
+def _check_any_of(validator: Any, branches: list[Any], instance: Any, schema: Any) -> Iterator[Any]:
     """Check branches without the errors of each, which jsonschema would hold in memory."""
     if not any(validator.evolve(schema=branch).is_valid(instance) for branch in branches):
-        yield _error("fits none of them")
+        yield _validation_error("fits none of them")
 
 
-def _one_of(validator: Any, branches: list[Any], instance: Any, schema: Any) -> Iterator[Any]:
+def _check_one_of(validator: Any, branches: list[Any], instance: Any, schema: Any) -> Iterator[Any]:
     if sum(validator.evolve(schema=branch).is_valid(instance) for branch in branches) != 1:
-        yield _error("does not fit exactly one of them")
+        yield _validation_error("does not fit exactly one of them")
 
 
-def _not(validator: Any, branch: Any, instance: Any, schema: Any) -> Iterator[Any]:
+def _check_not(validator: Any, branch: Any, instance: Any, schema: Any) -> Iterator[Any]:
     if validator.evolve(schema=branch).is_valid(instance):
-        yield _error("fits it")
+        yield _validation_error("fits it")
 
 
-def _type(validator: Any, types: Any, instance: Any, schema: Any) -> Iterator[Any]:
+def _check_type(validator: Any, types: Any, instance: Any, schema: Any) -> Iterator[Any]:
     """Check a type. jsonschema would write the whole instance into its message, which blocks for a large one."""
     if not any(validator.is_type(instance, kind) for kind in ([types] if isinstance(types, str) else types)):
-        yield _error("is of another type")
+        yield _validation_error("is of another type")
 
 
-def _pattern(validator: Any, pattern: str, instance: Any, schema: Any) -> Iterator[Any]:
+def _check_pattern(validator: Any, pattern: str, instance: Any, schema: Any) -> Iterator[Any]:
     if not isinstance(instance, str):
         return
-    engine, size = _compiled(pattern)
+    engine, size = _compile_pattern(pattern)
     if engine is None:
         return  # the tool must check it itself
-    spend(size * len(instance) // 5_000)
+    spend_steps(size * len(instance) // 5_000)
     try:
         engine.validate_python(instance)
     except ValidationError:
-        yield _error("does not match")
+        yield _validation_error("does not match")
 
 
-def _unique(validator: Any, unique: bool, instance: Any, schema: Any) -> Iterator[Any]:
+def _check_unique(validator: Any, unique: bool, instance: Any, schema: Any) -> Iterator[Any]:
     if not unique or not isinstance(instance, list):
         return
     seen = set()
     for item in instance:
-        spelled = canonical(item)
-        spend(1 + len(spelled) // 1_000)
+        spelled = canonical_json(item)
+        spend_steps(1 + len(spelled) // 1_000)
         if spelled in seen:
-            yield _error("has an item twice")
+            yield _validation_error("has an item twice")
             return
         seen.add(spelled)
 
 
-def _error(words: str) -> Any:
+def _validation_error(words: str) -> Any:
     from jsonschema import exceptions
 
     return exceptions.ValidationError(words)
 
 
 _OWN = {
-    "anyOf": _any_of,
-    "oneOf": _one_of,
-    "not": _not,
-    "type": _type,
-    "pattern": _pattern,
-    "uniqueItems": _unique,
+    "anyOf": _check_any_of,
+    "oneOf": _check_one_of,
+    "not": _check_not,
+    "type": _check_type,
+    "pattern": _check_pattern,
+    "uniqueItems": _check_unique,
 }
 
 
 # -- checking -------------------------------------------------------------------------------------------------------
 
 
-class Checker:
+class SchemaChecker:
     """A JSON Schema that is bounded, with a validator that counts its steps."""
 
     __slots__ = ("_validator",)
 
     def __init__(self, schema: dict[str, Any]) -> None:
-        if len(canonical(schema)) > SCHEMA_BYTES:
+        if len(canonical_json(schema)) > SCHEMA_BYTES:
             raise ConfigError(f"the schema is longer than {SCHEMA_BYTES:,} bytes; make it smaller")
         try:
             from jsonschema import validators
             from referencing import Registry
         except ImportError:
             raise MissingExtra("schema", "jsonschema", "a tool with a JSON Schema of its own") from None
-        shape = _Shape(schema)
+        shape = _SchemaGraph(schema)
         shape.read()
         shape.check_expansion()
         kind: Any = validators.validator_for(schema, default=validators.validator_for({}))
         if "extends" in kind.VALIDATORS:  # draft 3: its own keywords are not read here
             kind = validators.Draft4Validator
-        known = {keyword: _metered(keyword, _OWN.get(keyword, fn)) for keyword, fn in kind.VALIDATORS.items()}
+        known = {keyword: _meter_keyword(keyword, _OWN.get(keyword, fn)) for keyword, fn in kind.VALIDATORS.items()}
         extend: Any = validators.extend
         # A registry of its own: the default one fetches a reference that leads elsewhere.
-        self._validator = extend(kind, known)(_Plain(shape).rewrite(), registry=Registry())
+        self._validator = extend(kind, known)(_SchemaRewriter(shape).rewrite(), registry=Registry())
 
-    def problems(self, data: Any, steps: int, most: int) -> list[Problem]:
+    def find_problems(self, data: Any, steps: int, most: int) -> list[Problem]:
         """Return the first problems of a value; TooCostly once the steps are spent."""
         token = _steps.set([steps])
         try:
-            return [_problem(error) for error in islice(self._validator.iter_errors(data), most)]
+            return [_to_problem(error) for error in islice(self._validator.iter_errors(data), most)]
         finally:
             _steps.reset(token)
 
 
-def _problem(error: Any) -> Problem:
+def _to_problem(error: Any) -> Problem:
     where = ".".join(map(str, error.absolute_path))
     return where, error.validator, error.validator_value, error.instance, error.schema
 
 
 @dataclass(slots=True)
-class _Plain:
-    """A schema rewritten from the nodes that `_Shape` has read, so that nothing else is ever evaluated.
+class _SchemaRewriter:
+    """A schema rewritten from the nodes that `_SchemaGraph` has read, so that nothing else is ever evaluated.
 
     Keywords that are not evaluated are left out: a reference could make a schema of data or of a map of names.
     Names are not matched by patterns, which would need `re` on names that a model made up. A nested `$schema` would
     replace the metered validator by another, and `$id` would change where references lead.
     """
 
-    shape: _Shape
+    shape: _SchemaGraph
     targets: dict[int, str] = field(default_factory=dict)  # the pointer of each schema that is referred to
 
     def rewrite(self) -> dict[str, Any]:
@@ -507,37 +507,37 @@ class _Plain:
         self.targets[id(root)] = "#"
         for node in self.shape.nodes.values():
             for word in _REFERENCES:
-                target = self.shape.target(node[word]) if word in node else root
+                target = self.shape.resolve_reference(node[word]) if word in node else root
                 if isinstance(target, dict) and id(target) not in self.targets:
                     self.targets[id(target)] = f"#/$defs/{len(found)}"
                     found.append(target)
-        defs = {str(number): self._node(node) for number, node in enumerate(found)}
-        return {**self._node(root), "$defs": {**defs, "True": True, "False": False}}
+        defs = {str(number): self._rewrite_node(node) for number, node in enumerate(found)}
+        return {**self._rewrite_node(root), "$defs": {**defs, "True": True, "False": False}}
 
-    def _pointer(self, target: Any) -> str:
+    def _format_pointer(self, target: Any) -> str:
         return self.targets[id(target)] if isinstance(target, dict) else f"#/$defs/{target}"
 
-    def _schema(self, schema: Any) -> Any:
+    def _rewrite_schema(self, schema: Any) -> Any:
         """Return a schema in the place of another; one that is referred to is written out once."""
         if not isinstance(schema, dict):
             return schema
-        return {"$ref": self._pointer(schema)} if id(schema) in self.targets else self._node(schema)
+        return {"$ref": self._format_pointer(schema)} if id(schema) in self.targets else self._rewrite_node(schema)
 
-    def _node(self, node: Mapping[str, Any]) -> dict[str, Any]:
+    def _rewrite_node(self, node: Mapping[str, Any]) -> dict[str, Any]:
         drop = {"$schema", "$id", *_UNCHECKED, *_ANCHORS}
         if "patternProperties" in node:
             drop |= {"patternProperties", "additionalProperties", "unevaluatedProperties"}
         found: dict[str, Any] = {}
         for keyword, value in node.items():
             if keyword in _REFERENCES:
-                found["$ref"] = self._pointer(self.shape.target(value))
+                found["$ref"] = self._format_pointer(self.shape.resolve_reference(value))
             elif (keyword in _FORMS or keyword in _DATA) and keyword not in drop:
-                found[keyword] = self._value(keyword, value)
+                found[keyword] = self._rewrite_value(keyword, value)
         return found
 
-    def _value(self, keyword: str, value: Any) -> Any:
+    def _rewrite_value(self, keyword: str, value: Any) -> Any:
         if keyword in _ONE or keyword in _LIST:
-            return [*map(self._schema, value)] if isinstance(value, list) else self._schema(value)
+            return [*map(self._rewrite_schema, value)] if isinstance(value, list) else self._rewrite_schema(value)
         if keyword in _MAP or keyword == "dependencies":
-            return {name: self._schema(schema) for name, schema in value.items()}
+            return {name: self._rewrite_schema(schema) for name, schema in value.items()}
         return value

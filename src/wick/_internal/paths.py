@@ -1,4 +1,4 @@
-"""The folder that everything is kept in where nobody names another: threads, the server's token, its settings."""
+"""The default data folder for threads, the server's token and its settings."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from collections.abc import Mapping
 from pathlib import Path
 
 
-def default_data() -> Path:
-    """Where data is kept if nobody says where."""
+def default_data_folder() -> Path:
+    """Return the default data folder: `$XDG_DATA_HOME/wick`, or `~/.local/share/wick`."""
     root = os.environ.get("XDG_DATA_HOME", "")
     return (Path(root) if root.startswith("/") else Path.home() / ".local" / "share") / "wick"
 
 
 def data_folder(environment: Mapping[str, str] | None = None) -> Path:
-    """Where data is kept: in the folder that WICK_DATA names, or in the usual one."""
+    """Return the data folder: WICK_DATA if it is set, or else the default."""
     named = (os.environ if environment is None else environment).get("WICK_DATA", "")
-    return Path(named) if named else default_data()
+    return Path(named) if named else default_data_folder()

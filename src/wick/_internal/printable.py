@@ -4,10 +4,10 @@ from __future__ import annotations
 
 
 def escape_controls(text: str) -> str:
-    """Return a text on one line: what is not printable is escaped, such as line breaks, ESC and bidi controls."""
+    """Return a text on one line, with unprintable characters escaped: line breaks, ESC, bidi controls."""
     if text.isprintable():
         return text
-    return "".join(char if char.isprintable() or char == "\t" else _escaped(char) for char in text)
+    return "".join(char if char.isprintable() or char == "\t" else _escape_char(char) for char in text)
 
 
 def indent_lines(text: str, by: str = "  ") -> str:
@@ -15,5 +15,5 @@ def indent_lines(text: str, by: str = "  ") -> str:
     return f"\n{by}".join(map(escape_controls, text.split("\n")))
 
 
-def _escaped(char: str) -> str:
+def _escape_char(char: str) -> str:
     return ascii(char)[1:-1]

@@ -1,11 +1,10 @@
-"""Text from files in a prompt, fenced so that it cannot end its own fence.
+"""Fencing of untrusted text in prompts, so that the text cannot close its own fence.
 
-    fenced("agent_memory", text)     <agent_memory> … </agent_memory>, with no such tag in between
-    one_line(text, 200)              the same words on one line
+    fence_text("agent_memory", text)     <agent_memory> … </agent_memory>, with no such tag in between
+    to_one_line(text, 200)               the text on one line, truncated
 
-A model reads a tag however it is spelled: `</AGENT_MEMORY>`, `< / agent_memory >`, with characters that nobody sees
-in it, in full-width letters or in Cyrillic ones that look like these. So texts are compared by their skeleton, which is
-what is left of them without all that.
+A model recognizes a tag in any spelling: `</AGENT_MEMORY>`, `< / agent_memory >`, with invisible characters, in
+full-width or look-alike Cyrillic letters. So texts are compared by their skeleton, which drops these differences.
 """
 
 from __future__ import annotations
@@ -22,14 +21,14 @@ _IGNORED = frozenset(("Cc", "Cf", "Cn", "Co", "Mn", "Me", "Zs", "Zl", "Zp", "Pc"
 _FILLERS = frozenset("\u115f\u1160\u3164\uffa0\u2800")  # letters and signs that are blank
 
 
-def fenced(tag: str, text: str, **attributes: str) -> str:
-    """The text between an opening and a closing tag, which are the only such tags in it."""
-    given = "".join(f' {name}="{_quoted(value)}"' for name, value in attributes.items())
-    return f"<{tag}{given}>\n{defused(tag, text)}\n</{tag}>"
+def fence_text(tag: str, text: str, **attributes: str) -> str:
+    """Wrap a text in an opening and a closing tag, and defuse such tags inside."""
+    given = "".join(f' {name}="{_escape_attribute(value)}"' for name, value in attributes.items())
+    return f"<{tag}{given}>\n{defuse_tags(tag, text)}\n</{tag}>"
 
 
-def defused(tag: str, text: str) -> str:
-    """The text with `&lt;` in the place of what opens a tag of that name, however it is spelled."""
+def defuse_tags(tag: str, text: str) -> str:
+    """Replace `<` by `&lt;` at the start of each tag of that name, in any spelling."""
     opens = re.compile(rf"<[/\\]*(?={re.escape(tag.translate(_SKELETON))})")
     if not opens.search(text.translate(_SKELETON)):
         return text
@@ -42,19 +41,19 @@ def defused(tag: str, text: str) -> str:
     return "".join([*pieces, text[end:]])
 
 
-def one_line(text: str, most: int) -> str:
-    """The text on one line, cut where it is too long, without characters that steer how it is shown."""
+def to_one_line(text: str, most: int) -> str:
+    """Return a text on one line, truncated to `most` characters, without control and format characters."""
     seen = "".join(" " if unicodedata.category(character)[0] in "CZ" else character for character in text[: most * 4])
     line = " ".join(seen.split())
     return line if len(line) <= most and len(text) <= most * 4 else f"{line[: most - 1]}…"
 
 
-def _quoted(value: str) -> str:
-    return one_line(value, 500).replace("&", "&amp;").replace('"', "&quot;").replace("<", "&lt;")
+def _escape_attribute(value: str) -> str:
+    return to_one_line(value, 500).replace("&", "&amp;").replace('"', "&quot;").replace("<", "&lt;")
 
 
 class _Skeleton(dict[int, str]):
-    """What is left of each character when spelling does not matter: often nothing. It remembers the usual ones."""
+    """Translation table from characters to their skeleton, which is often empty. Entries are cached."""
 
     def __missing__(self, code: int) -> str:
         plain = unicodedata.normalize("NFKD", chr(code)).casefold().translate(_LOOKALIKES)

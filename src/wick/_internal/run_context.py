@@ -1,4 +1,4 @@
-"""The run whose tool the current code is part of, also in threads that the tool starts or hands work to.
+"""Context of the current run, which also follows threads and executors that a tool uses.
 
     with run_context(run):      around a tool: an agent started in here is a child of `run`
         ...
@@ -14,7 +14,7 @@ instruments the places where Python hands work to a thread:
     concurrent.futures.Future            a callback remembers the run that added it
     multiprocessing.pool.ThreadPool      functions, callbacks and iterables remember the run that handed them over
 
-Outside of a tool they do what they did before. See docs/decisions/0028-guards-follow-threads.md.
+Outside of a tool their behaviour is unchanged. See docs/decisions/0028-guards-follow-threads.md.
 """
 
 from __future__ import annotations
@@ -61,13 +61,13 @@ def detach_thread(thread: threading.Thread) -> threading.Thread:
 
 def _instrument() -> None:
     with _lock:
-        _once("thread", _instrument_threads)
-        _once("executor", _instrument_executors)
+        _instrument_once("thread", _instrument_threads)
+        _instrument_once("executor", _instrument_executors)
         if "multiprocessing.pool" in sys.modules:  # where it is not imported, there is no pool of it
-            _once("pool", _instrument_pools)
+            _instrument_once("pool", _instrument_pools)
 
 
-def _once(name: str, instrument: Callable[[], None]) -> None:
+def _instrument_once(name: str, instrument: Callable[[], None]) -> None:
     if name not in _instrumented:
         instrument()
         _instrumented.add(name)
@@ -88,14 +88,14 @@ def _instrument_threads() -> None:
     @wraps(start_new_thread)
     def start_raw_in_context(function: Any, *args: Any) -> int:
         run = find_run()
-        return start_new_thread(function if run is None else _carried(run, function), *args)
+        return start_new_thread(function if run is None else _bind_function(run, function), *args)
 
     threading.Thread.start = start_in_context  # type: ignore[method-assign]
     _thread.start_new_thread = _thread.start_new = start_raw_in_context
 
 
 def _bind_thread(thread: threading.Thread, run: Any) -> None:
-    """Have a thread set the context variable before anything else, so that what it starts in turn inherits it."""
+    """Set the context variable first in a new thread, so that threads started from it inherit the run."""
     work, own = thread.run, thread.__dict__.get("run")
 
     def run_in_context() -> None:
@@ -118,7 +118,7 @@ def _is_worker(thread: threading.Thread) -> bool:
 
 
 def _instrument_executors() -> None:
-    # Not `submit`: a program may have kept a reference to the method before the first tool was used.
+    # Not `submit`: a program may hold a reference to the method from before the first tool use.
     module: Any = executors
     plain = module._WorkItem
 
@@ -143,7 +143,7 @@ def _instrument_executors() -> None:
     @wraps(add_done_callback)
     def add_in_context(self: Future[Any], fn: Callable[[Future[Any]], object]) -> None:
         run = find_run()
-        add_done_callback(self, fn if run is None else _carried(run, fn))
+        add_done_callback(self, fn if run is None else _bind_function(run, fn))
 
     Future.add_done_callback = add_in_context  # type: ignore[method-assign]
 
@@ -151,39 +151,39 @@ def _instrument_executors() -> None:
 def _instrument_pools() -> None:
     pools = sys.modules["multiprocessing.pool"].ThreadPool
     for name in ("apply_async", "_map_async", "imap", "imap_unordered"):
-        setattr(pools, name, _carrying(getattr(pools, name)))
+        setattr(pools, name, _bind_submit(getattr(pools, name)))
 
 
-def _carrying(method: Callable[..., Any]) -> Callable[..., Any]:
+def _bind_submit(method: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(method)
     def submit(self: Any, func: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         run = find_run()
         if run is None:
             return method(self, func, *args, **kwargs)
-        given = [_handed_over(run, value) for value in args]
-        more = {name: _handed_over(run, value) for name, value in kwargs.items()}
-        return method(self, _carried(run, func), *given, **more)
+        given = [_bind_argument(run, value) for value in args]
+        more = {name: _bind_argument(run, value) for name, value in kwargs.items()}
+        return method(self, _bind_function(run, func), *given, **more)
 
     return submit
 
 
-def _handed_over(run: Any, value: Any) -> Any:
+def _bind_argument(run: Any, value: Any) -> Any:
     """Return an argument of a pool's method: its threads also call callbacks and iterate over iterables."""
     if isinstance(value, list | tuple | dict | set | str | bytes | range):
         return value
     if isinstance(value, Iterable):
-        return _carried_items(run, value)
-    return _carried(run, value) if callable(value) else value
+        return _bind_items(run, value)
+    return _bind_function(run, value) if callable(value) else value
 
 
-def _carried_items(run: Any, items: Iterable[Any]) -> Iterator[Any]:
-    start, take, end = _carried(run, iter), _carried(run, next), object()
+def _bind_items(run: Any, items: Iterable[Any]) -> Iterator[Any]:
+    start, take, end = _bind_function(run, iter), _bind_function(run, next), object()
     iterator = start(items)
     while (item := take(iterator, end)) is not end:
         yield item
 
 
-def _carried(run: Any, func: Callable[..., Any]) -> Callable[..., Any]:
+def _bind_function(run: Any, func: Callable[..., Any]) -> Callable[..., Any]:
     def call(*args: Any, **kwargs: Any) -> Any:
         token = _current.set(run)
         try:

@@ -1,4 +1,4 @@
-"""Tool uses side by side: who has passed the gate, whose turn it is, and what happens when all are cancelled."""
+"""Task helpers: the order of parallel tool uses, timeouts, and cancellation with a grace period."""
 
 from __future__ import annotations
 
@@ -16,14 +16,15 @@ T = TypeVar("T")
 
 logger = logging.getLogger(__name__)
 
-_leftover: set[asyncio.Future[Any]] = set()  # cancelled and still running: the loop itself would forget them
+# Strong references to cancelled tasks that still run: the event loop holds only weak ones.
+_leftover: set[asyncio.Future[Any]] = set()
 
 
-class Turns:
-    """The tool uses of one step, by number.
+class ToolUseOrder:
+    """The execution order of the tool uses of one step, identified by number.
 
-    All pass the gate before any waits for an answer, so that one question does not hide another.
-    One whose tool works alone waits for those before it, and those after it wait for it.
+    All uses pass the gate before any waits for an approval, so that all questions are asked at once.
+    A use of an exclusive tool waits for all earlier uses, and all later uses wait for it.
     """
 
     __slots__ = ("_all", "_alone", "_ended", "_passed")
@@ -34,18 +35,18 @@ class Turns:
         self._all = asyncio.Event()
         self._ended = [asyncio.Event() for _ in alone] if any(alone) else []
 
-    def passed(self, number: int) -> None:
+    def mark_gated(self, number: int) -> None:
         self._passed.add(number)
         if len(self._passed) == len(self._alone):
             self._all.set()
 
-    def ended(self, number: int) -> None:
-        self.passed(number)
+    def mark_finished(self, number: int) -> None:
+        self.mark_gated(number)
         if self._ended:
             self._ended[number].set()
 
     async def wait_all_gated(self) -> None:
-        """Wait until every use has passed the gate, or ended before it."""
+        """Wait until every use has passed the gate, or finished before it."""
         await self._all.wait()
 
     async def wait_turn(self, number: int) -> None:
@@ -55,10 +56,10 @@ class Turns:
                 await self._ended[other].wait()
 
 
-async def side_by_side(works: Sequence[Coroutine[Any, Any, None]], names: Sequence[str]) -> list[BaseException]:
-    """Do all of it, whatever goes wrong with some; return what went wrong, in order.
+async def run_all(works: Sequence[Coroutine[Any, Any, None]], names: Sequence[str]) -> list[BaseException]:
+    """Run coroutines concurrently to the end, even if some fail; return their errors in order.
 
-    When the caller is cancelled, so is all of the work. Work that ignores it is abandoned, and named.
+    If the caller is cancelled, all tasks are cancelled. A task that ignores this is abandoned, and logged by name.
     """
     all_done = asyncio.get_running_loop().create_future()
     failures: dict[int, BaseException] = {}
@@ -84,14 +85,14 @@ async def side_by_side(works: Sequence[Coroutine[Any, Any, None]], names: Sequen
         await cancel_and_wait(tasks)
         failures.clear()
         raise
-    return [failures.pop(number) for number in sorted(failures)]  # nothing is left that holds what went wrong
+    return [failures.pop(number) for number in sorted(failures)]  # `pop`: this frame keeps no error
 
 
 @coroutine
 def run_detached(work: Coroutine[Any, Any, T]) -> Generator[Any, Any, T]:
-    """Do what others will need, too: it is no child of the run that needed it first, which it would keep in memory.
+    """Run a coroutine for a shared resource in an empty context, so that it does not keep the current run in memory.
 
-    It is a context of its own, and no task: the result of a task that has ended is lost if who waits is cancelled then.
+    It is not a task: the result of a finished task is lost if its waiter is cancelled at that moment.
     """
     context, step, given = Context(), cast(Any, work.send), None
     while True:
@@ -100,15 +101,15 @@ def run_detached(work: Coroutine[Any, Any, T]) -> Generator[Any, Any, T]:
         except StopIteration as end:
             return cast(T, end.value)
         finally:
-            step = given = None  # an error holds this frame, and must not be held by it
+            step = given = None  # break the cycle error → traceback → frame → error
         try:
             step, given = work.send, (yield awaited)
         except BaseException as error:
             step, given = work.throw, error
 
 
-class closing(Generic[T]):
-    """Close a stream at once when it is no longer read, if it can be closed."""
+class closing_stream(Generic[T]):
+    """Async context manager that closes a stream on exit, if it has `aclose`."""
 
     __slots__ = ("_stream",)
 
@@ -124,11 +125,13 @@ class closing(Generic[T]):
 
 
 async def run_with_timeout(seconds: float, work: Awaitable[T], name: str) -> T:
-    """Wait for work, but no longer than that; work that goes on all the same is abandoned."""
+    """Await work with a timeout. Work that ignores its cancellation is abandoned."""
     loop = asyncio.get_running_loop()
     answer: asyncio.Future[tuple[T | None, BaseException | None]] = loop.create_future()
-    task = _started(_report(work, answer), name)
-    timer = loop.call_later(seconds, _put, answer, (None, TimeoutError(f"{name} did not finish within {seconds:g} s")))
+    task = _start_task(_set_outcome(work, answer), name)
+    timer = loop.call_later(
+        seconds, _set_result, answer, (None, TimeoutError(f"{name} did not finish within {seconds:g} s"))
+    )
     try:
         result, error = answer.result() if answer.done() else await answer
     except asyncio.CancelledError:
@@ -143,32 +146,32 @@ async def run_with_timeout(seconds: float, work: Awaitable[T], name: str) -> T:
     raise error
 
 
-async def _report(work: Awaitable[T], answer: asyncio.Future[tuple[T | None, BaseException | None]]) -> None:
-    """Tell the one who waits what work came to, in the same turn of the loop; if nobody waits, nobody is told."""
+async def _set_outcome(work: Awaitable[T], answer: asyncio.Future[tuple[T | None, BaseException | None]]) -> None:
+    """Await work and set its result or error on the future, within the same loop iteration."""
     try:
-        _put(answer, (await work, None))
+        _set_result(answer, (await work, None))
     except BaseException as error:
-        _put(answer, (None, error))
+        _set_result(answer, (None, error))
 
 
-def _put(answer: asyncio.Future[T], value: T) -> None:
+def _set_result(answer: asyncio.Future[T], value: T) -> None:
     if not answer.done():
         answer.set_result(value)
 
 
-def _started(work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
-    """A task of its own; where Python can, it begins at once, so that what never waits costs no turn of the loop."""
+def _start_task(work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
+    """Create a task, eagerly where Python supports it: work that never suspends then costs no loop iteration."""
     if sys.version_info >= (3, 12):
         return asyncio.Task(work, loop=asyncio.get_running_loop(), name=name, eager_start=True)
     return asyncio.create_task(work, name=name)
 
 
 async def cancel_and_wait(tasks: Sequence[asyncio.Future[Any]]) -> None:
-    """Cancel tasks and see them end; one that does not within the grace is left behind, and said so."""
+    """Cancel tasks and wait for the grace period; log a warning for each that still runs."""
     grace = constants.CANCEL_GRACE_SECONDS
     for task in tasks:
         _leftover.add(task)
-        task.add_done_callback(_forget)
+        task.add_done_callback(_drop_task)
         task.cancel()
     if tasks:
         await asyncio.wait(tasks, timeout=grace)
@@ -178,6 +181,6 @@ async def cancel_and_wait(tasks: Sequence[asyncio.Future[Any]]) -> None:
             logger.warning("%s was cancelled and did not end within %g s; it is abandoned", name, grace)
 
 
-def _forget(task: asyncio.Future[Any]) -> None:
+def _drop_task(task: asyncio.Future[Any]) -> None:
     _leftover.discard(task)
-    task.cancelled() or task.exception()  # so that nobody is told of an error nobody can mend
+    task.cancelled() or task.exception()  # retrieve the exception, so that asyncio does not log it

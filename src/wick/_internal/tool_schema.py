@@ -1,11 +1,11 @@
-"""What the arguments of a tool must look like: a JSON Schema, and the check that goes with it.
+"""Argument schemas of tools: a JSON Schema and its validation.
 
-    arguments_of(fn)              from a function's signature, hints and docstring, checked by pydantic
-    ForeignArguments(schema, fn)  from a JSON Schema that came from elsewhere, checked by jsonschema, within limits
+    inspect_arguments(fn)         from a function's signature, hints and docstring, validated by pydantic
+    ForeignArguments(schema, fn)  from an external JSON Schema, validated by jsonschema within limits
 
-Arguments are JSON. `validate` checks and completes them, as often as need be: it does not apply the changes that the
-validators of a type make. `bind` does, once: it returns the values that the function is called with, and their JSON
-form, which is hashed and shown to guards.
+Arguments are JSON. `validate` checks and completes them and is idempotent: it does not apply changes by custom
+validators. `bind` applies them once: it returns the values for the function and their JSON form, which is hashed
+and shown to guards.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from pydantic.errors import PydanticUserError
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined, from_json
 
-from wick._internal.argument_form import is_stable, json_form
-from wick._internal.frozen import canonical, digest, freeze, thaw
-from wick._internal.json_schema import Checker, Problem, TooCostly
+from wick._internal.argument_form import is_stable, to_json_form
+from wick._internal.frozen import canonical_json, digest, freeze, thaw
+from wick._internal.json_schema import Problem, SchemaChecker, TooCostly
 from wick.constants import ARGS_BYTES, JSON_DEPTH, SCHEMA_QUICK_BYTES, SCHEMA_QUICK_STEPS, SCHEMA_STEPS
 from wick.errors import ConfigError, InvalidArgs
 
@@ -44,7 +44,7 @@ _one_check = Lock()  # costly checks compete with the event loop for the interpr
 
 
 class Injected:
-    """A parameter annotated with a subclass of this is given by the run; the model does not see it."""
+    """Base class of types that the run injects. A parameter of such a type is not shown to the model."""
 
     __slots__ = ()
 
@@ -53,8 +53,8 @@ NO_ARGS: Mapping[str, Any] = MappingProxyType({})
 
 
 @dataclass(slots=True, frozen=True, eq=False)
-class Bound:
-    """Arguments that were validated once: the values for the function, and the JSON form of exactly these."""
+class BoundArguments:
+    """Validated arguments: the values for the function, and their exact JSON form."""
 
     values: dict[str, Any] = field(repr=False)
     form: dict[str, Any]
@@ -68,10 +68,10 @@ class FunctionArguments:
     schema: dict[str, Any]
     injected: dict[str, tuple[type, ...]]
     positional: tuple[str, ...]
-    _model: type[BaseModel] = field(repr=False)
+    _args_model: type[BaseModel] = field(repr=False)
     _names: tuple[tuple[str, str], ...]  # of the function's parameters, and of the model's fields
-    _defaults: dict[str, Any]
-    _raw: frozenset[str]  # parameters whose type changes or hides what it is given
+    _default_values: dict[str, Any]
+    _raw: frozenset[str]  # parameters whose type changes or masks its input
 
     def validate(self, tool: str, args: Mapping[str, Any]) -> dict[str, Any]:
         """Return the arguments as plain JSON: checked, coerced, and with the defaults filled in.
@@ -79,56 +79,58 @@ class FunctionArguments:
         An argument whose type has validators or serializers of its own stays as it was given: they are applied once,
         by `bind`.
         """
-        given = self.complete(args)
-        form = self._read(tool, encoded(tool, given), args)[1]
+        given = self.fill_defaults(args)
+        form = self._read_values(tool, encode_arguments(tool, given), args)[1]
         if not self._raw:
             return form
         plain = {name: value for name, value in form.items() if name not in self._raw}
         return {**plain, **{name: thaw(freeze(given[name])) for name in self._raw & given.keys()}}
 
-    def complete(self, args: Mapping[str, Any]) -> dict[str, Any]:
+    def fill_defaults(self, args: Mapping[str, Any]) -> dict[str, Any]:
         """Return the arguments with the defaults of those that are missing."""
-        return {**self._defaults, **args}
+        return {**self._default_values, **args}
 
-    def bind(self, tool: str, data: bytes, args: Mapping[str, Any] = NO_ARGS, *, checked: bool = False) -> Bound:
+    def bind(
+        self, tool: str, data: bytes, args: Mapping[str, Any] = NO_ARGS, *, checked: bool = False
+    ) -> BoundArguments:
         """Run the validators on canonical JSON and return the values with their JSON form."""
-        values, form = self._read(tool, data, args)
+        values, form = self._read_values(tool, data, args)
         try:
-            return Bound(values, freeze(form), canonical(form))
+            return BoundArguments(values, freeze(form), canonical_json(form))
         except (TypeError, ValueError) as error:
-            raise InvalidArgs(f"{tool}: the arguments cannot be written as JSON: {_line(error)}") from None
+            raise InvalidArgs(f"{tool}: the arguments cannot be written as JSON: {_shorten(error)}") from None
 
-    def _read(self, tool: str, data: bytes, args: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-        values = self._values(self._checked(tool, data, args))
+    def _read_values(self, tool: str, data: bytes, args: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+        values = self._named_values(self._validate_model(tool, data, args))
         try:
             # pydantic would validate the items of an iterator later, while the tool runs
             lists = {name: [*value] for name, value in values.items() if isinstance(value, Iterator)}
-            form = json_form({**values, **lists} if lists else values)
+            form = to_json_form({**values, **lists} if lists else values)
             values |= {name: iter(items) for name, items in lists.items()}
             return values, form
         except ValidationError as error:
-            raise InvalidArgs(_sentence(tool, _problems(error, {}), self.schema)) from None
+            raise InvalidArgs(_format_problems(tool, _list_problems(error, {}), self.schema)) from None
         except Exception as error:
-            raise InvalidArgs(f"{tool}: the arguments cannot be written as JSON: {_line(error)}") from None
+            raise InvalidArgs(f"{tool}: the arguments cannot be written as JSON: {_shorten(error)}") from None
 
-    def typed(self, tool: str, data: bytes) -> dict[str, Any]:
-        """Return the values the function gets."""
+    def to_values(self, tool: str, data: bytes) -> dict[str, Any]:
+        """Return the values for the function call."""
         return self.bind(tool, data).values
 
-    def _values(self, checked: BaseModel) -> dict[str, Any]:
+    def _named_values(self, checked: BaseModel) -> dict[str, Any]:
         fields, extra = checked.__dict__, checked.__pydantic_extra__
         named = {name: fields[key] for name, key in self._names}
         return {**extra, **named} if extra else named
 
-    def _checked(self, tool: str, data: bytes, args: Mapping[str, Any]) -> BaseModel:
+    def _validate_model(self, tool: str, data: bytes, args: Mapping[str, Any]) -> BaseModel:
         try:
-            values = self._model.__pydantic_validator__.validate_json(data)
+            values = self._args_model.__pydantic_validator__.validate_json(data)
         except ValidationError as error:
-            raise InvalidArgs(_sentence(tool, _problems(error, args), self.schema)) from None
-        except Exception as error:  # a custom validator may raise what it likes
-            raise InvalidArgs(f"{tool}: the arguments cannot be checked: {_line(error)}") from None
+            raise InvalidArgs(_format_problems(tool, _list_problems(error, args), self.schema)) from None
+        except Exception as error:  # a custom validator may raise anything
+            raise InvalidArgs(f"{tool}: the arguments cannot be checked: {_shorten(error)}") from None
         if values.__pydantic_extra__ and (taken := self.injected.keys() & values.__pydantic_extra__.keys()):
-            raise InvalidArgs(_sentence(tool, [(name, _UNKNOWN) for name in sorted(taken)], self.schema))
+            raise InvalidArgs(_format_problems(tool, [(name, _UNKNOWN) for name in sorted(taken)], self.schema))
         return values  # type: ignore[no-any-return]
 
 
@@ -136,22 +138,22 @@ _Both = dict[bool, FunctionArguments]  # a function has other arguments when it 
 _known: WeakKeyDictionary[Callable[..., Any], _Both] = WeakKeyDictionary()
 
 
-def arguments_of(fn: Callable[..., Any]) -> FunctionArguments:
-    """The arguments of a function; worked out once, however many tools are made of it."""
+def inspect_arguments(fn: Callable[..., Any]) -> FunctionArguments:
+    """Return the arguments of a function. The result is cached per function."""
     function = getattr(fn, "__func__", fn)
     try:
         both = _known.setdefault(function, {})
-    except TypeError:  # some callables cannot be remembered
-        return _read(fn)
+    except TypeError:  # some callables do not support weak references
+        return _build_arguments(fn)
     bound = function is not fn
     if bound not in both:
-        both[bound] = _read(fn)
+        both[bound] = _build_arguments(fn)
     return both[bound]
 
 
-def _read(fn: Callable[..., Any]) -> FunctionArguments:
+def _build_arguments(fn: Callable[..., Any]) -> FunctionArguments:
     label = getattr(fn, "__name__", type(fn).__name__)
-    hints, texts = _hints(fn, label), describe(fn)[1]
+    hints, texts = _resolve_hints(fn, label), parse_docstring(fn)[1]
     fields: dict[str, Any] = {}
     names, injected, positional, extra = [], {}, [], "forbid"
     for name, parameter in inspect.signature(fn).parameters.items():
@@ -163,16 +165,18 @@ def _read(fn: Callable[..., Any]) -> FunctionArguments:
         if parameter.kind is parameter.POSITIONAL_ONLY:
             positional.append(name)
         hint = hints.get(name, Any)
-        if kinds := _injected(hint):
+        if kinds := _injected_types(hint):
             injected[name] = kinds
         else:
             key = f"a{len(fields)}"  # a name that cannot clash with one of pydantic's
             names.append((name, key))
-            fields[key] = _field(parameter, hint, texts.get(name))
-    model = _model(label, fields, extra)
+            fields[key] = _build_field(parameter, hint, texts.get(name))
+    model = _build_model(label, fields, extra)
     raw = _raw_fields(model, dict(names))
-    defaults = _defaults(label, model, {key for name, key in names if name in raw})
-    return FunctionArguments(_schema(label, model), injected, tuple(positional), model, tuple(names), defaults, raw)
+    defaults = _read_defaults(label, model, {key for name, key in names if name in raw})
+    return FunctionArguments(
+        _build_schema(label, model), injected, tuple(positional), model, tuple(names), defaults, raw
+    )
 
 
 def _raw_fields(model: type[BaseModel], names: Mapping[str, str]) -> frozenset[str]:
@@ -196,8 +200,8 @@ def _raw_fields(model: type[BaseModel], names: Mapping[str, str]) -> frozenset[s
 _UNSTABLE = {"type": "unknown"}
 
 
-def _hints(fn: Callable[..., Any], label: str) -> dict[str, Any]:
-    """The annotations of a function's parameters. What it returns is its own affair, and may stay unresolved."""
+def _resolve_hints(fn: Callable[..., Any], label: str) -> dict[str, Any]:
+    """Resolve the annotations of a function's parameters. The return annotation may stay unresolved."""
     target: Any = inspect.unwrap(fn)
     while isinstance(target, partial):
         target = inspect.unwrap(target.func)
@@ -212,25 +216,25 @@ def _hints(fn: Callable[..., Any], label: str) -> dict[str, Any]:
         return get_type_hints(bare, getattr(target, "__globals__", {}), include_extras=True)
     except Exception as error:
         raise ConfigError(
-            f"the annotations of the tool {label} cannot be resolved: {_line(error)}; "
+            f"the annotations of the tool {label} cannot be resolved: {_shorten(error)}; "
             "they must name what its module can see, outside of TYPE_CHECKING and of functions"
         ) from None
 
 
-def _injected(hint: Any) -> tuple[type, ...]:
+def _injected_types(hint: Any) -> tuple[type, ...]:
     if get_origin(hint) is Annotated:
         hint = get_args(hint)[0]
     kinds = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
     return tuple(kind for kind in kinds if isinstance(kind, type) and issubclass(kind, Injected))
 
 
-def injected_of(fn: Callable[..., Any]) -> dict[str, tuple[type, ...]]:
-    """The parameters of a function that are given by the run."""
-    hints = _hints(fn, getattr(fn, "__name__", type(fn).__name__))
-    return {name: kinds for name, hint in hints.items() if (kinds := _injected(hint))}
+def find_injected(fn: Callable[..., Any]) -> dict[str, tuple[type, ...]]:
+    """Return the parameters of a function that the run injects."""
+    hints = _resolve_hints(fn, getattr(fn, "__name__", type(fn).__name__))
+    return {name: kinds for name, hint in hints.items() if (kinds := _injected_types(hint))}
 
 
-def _field(parameter: inspect.Parameter, hint: Any, text: str | None) -> tuple[Any, Any]:
+def _build_field(parameter: inspect.Parameter, hint: Any, text: str | None) -> tuple[Any, Any]:
     base, *notes = get_args(hint) if get_origin(hint) is Annotated else (hint,)
     default = ... if parameter.default is parameter.empty else parameter.default
     if default is None or (isinstance(default, FieldInfo) and default.default is None):
@@ -239,48 +243,48 @@ def _field(parameter: inspect.Parameter, hint: Any, text: str | None) -> tuple[A
     return Annotated[(base, Field(alias=parameter.name, description=text), *notes)], default
 
 
-def _model(label: str, fields: dict[str, Any], extra: Any) -> type[BaseModel]:
+def _build_model(label: str, fields: dict[str, Any], extra: Any) -> type[BaseModel]:
     config = ConfigDict(extra=extra, allow_inf_nan=False, protected_namespaces=())
     try:
         model: type[BaseModel] = create_model(label, __config__=config, **fields)
-        model.model_rebuild()  # a model that waits for a name is refused here
+        model.model_rebuild()  # raises for an unresolved forward reference
         return model
     except (PydanticUserError, NameError, TypeError, ValueError) as error:
-        raise _indescribable(label, error) from None
+        raise _schema_error(label, error) from None
 
 
-def _schema(label: str, model: type[BaseModel]) -> dict[str, Any]:
+def _build_schema(label: str, model: type[BaseModel]) -> dict[str, Any]:
     try:
-        return freeze(_compact(model.model_json_schema()))  # type: ignore[no-any-return]
+        return freeze(_strip_titles(model.model_json_schema()))  # type: ignore[no-any-return]
     except (PydanticUserError, TypeError, ValueError) as error:
-        raise _indescribable(label, error) from None
+        raise _schema_error(label, error) from None
 
 
-def _indescribable(label: str, error: Exception) -> ConfigError:
-    return ConfigError(f"the arguments of the tool {label} cannot be described as JSON: {_line(error)}")
+def _schema_error(label: str, error: Exception) -> ConfigError:
+    return ConfigError(f"the arguments of the tool {label} cannot be described as JSON: {_shorten(error)}")
 
 
-_DATA = frozenset(("default", "examples", "enum", "const", "discriminator"))  # in these nothing is a schema
+_DATA = frozenset(("default", "examples", "enum", "const", "discriminator"))  # keywords without schemas inside
 _MAPS = frozenset(("properties", "$defs"))  # names and their schemas
 
 
-def _compact(node: Any, names: bool = False) -> Any:
-    """A schema without the titles that pydantic gives to everything."""
+def _strip_titles(node: Any, names: bool = False) -> Any:
+    """Return a schema without the titles that pydantic generates."""
     if isinstance(node, list):
-        return [_compact(item) for item in node]
+        return [_strip_titles(item) for item in node]
     if not isinstance(node, dict):
         return node
     return {
-        key: value if not names and key in _DATA else _compact(value, not names and key in _MAPS)
+        key: value if not names and key in _DATA else _strip_titles(value, not names and key in _MAPS)
         for key, value in node.items()
         if names or key != "title"
     }
 
 
-def _defaults(label: str, model: type[BaseModel], raw: set[str]) -> dict[str, Any]:
-    """Return the defaults as JSON, for they are arguments like all others.
+def _read_defaults(label: str, model: type[BaseModel], raw: set[str]) -> dict[str, Any]:
+    """Return the defaults as JSON, so that guards see them like all other arguments.
 
-    One that validating would change is left out: the function gets it as it is written, and guards see that.
+    A default that validation would change is omitted: the function receives it as written.
     """
     blank, found = model.model_construct(), {}
     keys = {key for key, info in model.model_fields.items() if info.default is not PydanticUndefined}
@@ -290,15 +294,15 @@ def _defaults(label: str, model: type[BaseModel], raw: set[str]) -> dict[str, An
             name = model.model_fields[key].alias
             given = model.model_fields[key].default
             model.__pydantic_validator__.validate_assignment(blank, key, given)
-            form = json_form(blank.__dict__[key])
+            form = to_json_form(blank.__dict__[key])
             freeze(form)
-            _dump(blank, {key})
+            _dump_fields(blank, {key})
             if key not in raw or _is_unchanged(model, key, given, form):
                 found[str(name)] = form
         return found
     except Exception as error:
         raise ConfigError(
-            f"the default of {name!r} in the tool {label} does not fit its type or is not JSON data: {_line(error)}"
+            f"the default of {name!r} in the tool {label} does not fit its type or is not JSON data: {_shorten(error)}"
         ) from None
 
 
@@ -307,25 +311,27 @@ def _is_unchanged(model: type[BaseModel], key: str, default: Any, form: Any) -> 
     blank = model.model_construct()
     try:
         model.__pydantic_validator__.validate_assignment(blank, key, form)
-        return bool(json_form(blank.__dict__[key]) == form == json_form(default) and blank.__dict__[key] == default)
+        return bool(
+            to_json_form(blank.__dict__[key]) == form == to_json_form(default) and blank.__dict__[key] == default
+        )
     except Exception:
         return False
 
 
-def _dump(values: BaseModel, keys: set[str] | None = None) -> dict[str, Any]:
+def _dump_fields(values: BaseModel, keys: set[str] | None = None) -> dict[str, Any]:
     return values.__pydantic_serializer__.to_python(  # type: ignore[no-any-return]
         values, mode="json", include=keys, by_alias=True, round_trip=True, warnings=False
     )
 
 
-def encoded(tool: str, args: Mapping[str, Any]) -> bytes:
+def encode_arguments(tool: str, args: Mapping[str, Any]) -> bytes:
     """Return the canonical bytes of arguments; raise InvalidArgs if they are not JSON data, or too large."""
     try:
-        data = canonical(args)
+        data = canonical_json(args)
         if data.count(b"{") + data.count(b"[") > JSON_DEPTH:  # only then can they be too deep
             freeze(args)
     except (TypeError, ValueError, RecursionError) as error:
-        raise InvalidArgs(f"{tool}: the arguments are not JSON data: {_line(error)}") from None
+        raise InvalidArgs(f"{tool}: the arguments are not JSON data: {_shorten(error)}") from None
     if len(data) > ARGS_BYTES:
         raise InvalidArgs(f"{tool}: the arguments are larger than {ARGS_BYTES:,} bytes; send less")
     return data
@@ -335,7 +341,7 @@ def encoded(tool: str, args: Mapping[str, Any]) -> bytes:
 
 
 class ForeignArguments:
-    """Arguments as a JSON Schema from elsewhere describes them."""
+    """Arguments described by an external JSON Schema."""
 
     __slots__ = ("_checked", "_checker", "injected", "positional", "schema")
 
@@ -343,85 +349,90 @@ class ForeignArguments:
         try:
             self.schema: dict[str, Any] = freeze(dict(schema))
             if self.schema.get("type", "object") != "object":
-                raise ConfigError(f"a tool's parameters must be of type object, not {_line(self.schema['type'])!r}")
-            self._checker = Checker(self.schema)
+                raise ConfigError(f"a tool's parameters must be of type object, not {_shorten(self.schema['type'])!r}")
+            self._checker = SchemaChecker(self.schema)
         except (TypeError, ValueError) as error:
-            raise ConfigError(f"a tool's parameters must be a JSON Schema: {_line(error)}") from None
-        self.injected, self.positional = injected_of(fn), ()
-        self._checked: dict[str, _Problems] = {}  # costly checks, by the hash of what was checked
+            raise ConfigError(f"a tool's parameters must be a JSON Schema: {_shorten(error)}") from None
+        self.injected, self.positional = find_injected(fn), ()
+        self._checked: dict[str, _Problems] = {}  # results of costly checks, by the hash of the arguments
 
-    def complete(self, args: Mapping[str, Any]) -> Mapping[str, Any]:
+    def fill_defaults(self, args: Mapping[str, Any]) -> Mapping[str, Any]:
         return args
 
-    def bind(self, tool: str, data: bytes, args: Mapping[str, Any] = NO_ARGS, *, checked: bool = False) -> Bound:
-        """Return the values that canonical JSON stands for, and their JSON form, which is the same."""
-        form = self.typed(tool, data)
+    def bind(
+        self, tool: str, data: bytes, args: Mapping[str, Any] = NO_ARGS, *, checked: bool = False
+    ) -> BoundArguments:
+        """Parse canonical JSON and return it as values and as JSON form, which are equal."""
+        form = self.to_values(tool, data)
         if not checked:
             self.validate(tool, form)
-        return Bound(self.typed(tool, data), freeze(form), data)
+        return BoundArguments(self.to_values(tool, data), freeze(form), data)
 
     def validate(self, tool: str, args: Mapping[str, Any]) -> dict[str, Any]:
-        """A plain copy of the arguments, if they fit."""
-        form = encoded(tool, args)
+        """Return a plain copy of the arguments; raise InvalidArgs if they do not match the schema."""
+        form = encode_arguments(tool, args)
         problems = self._checked.get(digest(form)) if self._checked else None
-        data = self.typed(tool, form)
+        data = self.to_values(tool, form)
         if problems is None:
-            problems = self._check(tool, data, SCHEMA_STEPS)
+            problems = self._find_problems(tool, data, SCHEMA_STEPS)
         if problems:
-            raise InvalidArgs(_sentence(tool, problems, self.schema))
+            raise InvalidArgs(_format_problems(tool, problems, self.schema))
         return data
 
-    def costly(self, tool: str, args: Mapping[str, Any]) -> Callable[[], None] | None:
-        """Check arguments within a few steps; if that takes more, return the work that does it."""
+    def defer_costly_check(self, tool: str, args: Mapping[str, Any]) -> Callable[[], None] | None:
+        """Check arguments within a small step budget; if it is exceeded, return a callable for the full check."""
         with suppress(InvalidArgs):  # which `validate` raises
-            data = encoded(tool, args)
+            data = encode_arguments(tool, args)
             try:
-                self._remember(tool, data, SCHEMA_QUICK_STEPS)
+                self._check_and_cache(tool, data, SCHEMA_QUICK_STEPS)
             except TooCostly:
                 return partial(self._check_slowly, tool, data)
         return None
 
     def _check_slowly(self, tool: str, data: bytes) -> None:
         with _one_check, suppress(InvalidArgs):
-            self._remember(tool, data, SCHEMA_STEPS)
+            self._check_and_cache(tool, data, SCHEMA_STEPS)
 
-    def _remember(self, tool: str, data: bytes, steps: int) -> None:
-        """Check arguments and remember the outcome for `validate`; TooCostly if the steps are not enough."""
+    def _check_and_cache(self, tool: str, data: bytes, steps: int) -> None:
+        """Check arguments and cache the outcome for `validate`; raise TooCostly if the steps are exceeded."""
         if len(data) > SCHEMA_QUICK_BYTES and steps < SCHEMA_STEPS:
             raise TooCostly
-        problems = self._check(tool, self.typed(tool, data), steps)
+        problems = self._find_problems(tool, self.to_values(tool, data), steps)
         while len(self._checked) >= MOST_CHECKED:
             self._checked.pop(next(iter(self._checked)), None)
         self._checked[digest(data)] = problems
 
-    def _check(self, tool: str, data: Any, steps: int) -> _Problems:
+    def _find_problems(self, tool: str, data: Any, steps: int) -> _Problems:
         try:
-            return [_foreign_problem(problem) for problem in self._checker.problems(data, steps, MOST_PROBLEMS + 1)]
+            return [
+                _describe_foreign_problem(problem)
+                for problem in self._checker.find_problems(data, steps, MOST_PROBLEMS + 1)
+            ]
         except TooCostly:
             if steps < SCHEMA_STEPS:
                 raise
             return [("", _TOO_COSTLY)]
         except Exception as error:  # for instance data that is too deep for its schema
-            raise InvalidArgs(f"{tool}: the arguments cannot be checked: {_line(error)}") from None
+            raise InvalidArgs(f"{tool}: the arguments cannot be checked: {_shorten(error)}") from None
 
-    def typed(self, tool: str, data: bytes) -> dict[str, Any]:
+    def to_values(self, tool: str, data: bytes) -> dict[str, Any]:
         try:
             return from_json(data, allow_inf_nan=False)  # type: ignore[no-any-return]
         except ValueError as error:
-            raise InvalidArgs(f"{tool}: the arguments are not JSON data: {_line(error)}") from None
+            raise InvalidArgs(f"{tool}: the arguments are not JSON data: {_shorten(error)}") from None
 
 
-def _foreign_problem(problem: Problem) -> tuple[str, str]:
+def _describe_foreign_problem(problem: Problem) -> tuple[str, str]:
     where, keyword, wanted, given, schema = problem
     match keyword:
         case "required":
-            return ", ".join(_joined(where, name) for name in wanted if name not in given), _MISSING
+            return ", ".join(_join_path(where, name) for name in wanted if name not in given), _MISSING
         case "additionalProperties" if wanted is False:
             known = schema.get("properties", {})
-            return ", ".join(_joined(where, name) for name in given if name not in known), _UNKNOWN
+            return ", ".join(_join_path(where, name) for name in given if name not in known), _UNKNOWN
         case "type":
-            return where, f"should be of type {_line(wanted)} (got {_shown(given)})"
-    return where, f"does not fit {_line(json.dumps({keyword: wanted}))}"
+            return where, f"should be of type {_shorten(wanted)} (got {_show_value(given)})"
+    return where, f"does not fit {_shorten(json.dumps({keyword: wanted}))}"
 
 
 # -- sentences ------------------------------------------------------------------------------------------------------
@@ -431,9 +442,9 @@ _TOO_COSTLY = "takes too much work to check against the schema; send less"
 _KINDS = {dict: "an object", list: "a list", str: "a long text", int: "a long number"}
 
 
-def _sentence(tool: str, problems: list[tuple[str, str]], schema: Mapping[str, Any]) -> str:
-    """One sentence that names the tool, what is wrong with each argument, and the arguments there are."""
-    phrases = [f"{_line(where, SHOWN_CHARS) or 'the input'} {what}" for where, what in problems[:MOST_PROBLEMS]]
+def _format_problems(tool: str, problems: list[tuple[str, str]], schema: Mapping[str, Any]) -> str:
+    """Return a sentence with the tool, the problem of each argument, and the known arguments."""
+    phrases = [f"{_shorten(where, SHOWN_CHARS) or 'the input'} {what}" for where, what in problems[:MOST_PROBLEMS]]
     if len(problems) > MOST_PROBLEMS:
         phrases.append("and there is more")
     sentence = f"{tool}: {'; '.join(phrases)}"
@@ -442,30 +453,30 @@ def _sentence(tool: str, problems: list[tuple[str, str]], schema: Mapping[str, A
     return sentence
 
 
-def _problems(error: ValidationError, args: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Where it is wrong, and how; what the members of a union expected is said together."""
+def _list_problems(error: ValidationError, args: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return path and problem of each error. The alternatives of a union are joined."""
     found: dict[str, dict[str, str]] = {}
     for item in error.errors(include_url=False, include_context=False):
-        what, got = _expected(item["type"], item["msg"], item["input"])
-        found.setdefault(_place(item["loc"], args, what == _MISSING), {})[what] = got
+        what, got = _describe_problem(item["type"], item["msg"], item["input"])
+        found.setdefault(_format_path(item["loc"], args, what == _MISSING), {})[what] = got
     return [(where, " or ".join(list(whats)[:3]) + next(iter(whats.values()))) for where, whats in found.items()]
 
 
-def _expected(kind: str, message: str, given: Any) -> tuple[str, str]:
+def _describe_problem(kind: str, message: str, given: Any) -> tuple[str, str]:
     if kind == "missing":
         return _MISSING, ""
     if kind == "extra_forbidden":
         return _UNKNOWN, ""
     if kind == "json_invalid":
-        return _line(f"is not JSON: {message.partition(': ')[2]}"), ""
-    if kind in ("value_error", "assertion_error"):  # the words of a custom validator, who may quote what was given
-        return f"is wrong: {_line(message.partition(', ')[2], SHOWN_CHARS)}", ""
+        return _shorten(f"is not JSON: {message.partition(': ')[2]}"), ""
+    if kind in ("value_error", "assertion_error"):  # the message of a custom validator, which may quote the input
+        return f"is wrong: {_shorten(message.partition(', ')[2], SHOWN_CHARS)}", ""
     subject, should, rest = message.partition("should")
-    return _line(should + rest if should else f"is wrong: {subject}"), f" (got {_shown(given)})"
+    return _shorten(should + rest if should else f"is wrong: {subject}"), f" (got {_show_value(given)})"
 
 
-def _place(loc: tuple[int | str, ...], args: Any, missing: bool) -> str:
-    """The path to what is wrong, without the names of union members and validators that pydantic mixes in."""
+def _format_path(loc: tuple[int | str, ...], args: Any, missing: bool) -> str:
+    """Return the path of an error, without the union members and validators that pydantic inserts."""
     path = list(loc[:1])
     args = args.get(path[0]) if path else None
     for step in loc[1:]:
@@ -477,12 +488,12 @@ def _place(loc: tuple[int | str, ...], args: Any, missing: bool) -> str:
     return ".".join(map(str, path))
 
 
-def _joined(*names: str) -> str:
+def _join_path(*names: str) -> str:
     return ".".join(filter(None, names))
 
 
-def _shown(value: Any) -> str:
-    """A value, if it is short enough to be shown."""
+def _show_value(value: Any) -> str:
+    """Return a short value as text, or else its kind."""
     if value is None or isinstance(value, bool | float) or (isinstance(value, int) and value.bit_length() < 200):
         return json.dumps(value)
     if isinstance(value, str) and len(value) <= SHOWN_CHARS:
@@ -490,8 +501,8 @@ def _shown(value: Any) -> str:
     return next((words for kind, words in _KINDS.items() if isinstance(value, kind)), "something else")
 
 
-def _line(text: object, most: int = LINE_CHARS) -> str:
-    """The text on one line, cut where it gets long."""
+def _shorten(text: object, most: int = LINE_CHARS) -> str:
+    """Return a text on one line, truncated to `most` characters."""
     line = " ".join(str(text).split())
     return line if len(line) <= most else f"{line[:most]}…"
 
@@ -501,11 +512,11 @@ def _line(text: object, most: int = LINE_CHARS) -> str:
 _SECTION = re.compile(r"(Args|Arguments|Parameters):\s*")
 _ENTRY = re.compile(r"\*{0,2}(\w+)\s*(?:\(.*?\))?:(.*)", re.DOTALL)
 _PARAM = re.compile(r":(?:param|parameter|arg|argument)\s+(?:[^:]*\s)?\*{0,2}(\w+):(.*)", re.DOTALL)
-_MARGIN = re.compile(r"\n(?=\S)")  # a block is a line at the margin, and what is indented below it
+_MARGIN = re.compile(r"\n(?=\S)")  # a block is a line at the margin with its indented lines
 
 
-def describe(fn: Callable[..., Any]) -> tuple[str, dict[str, str]]:
-    """What a function's docstring says about it, and about each of its parameters."""
+def parse_docstring(fn: Callable[..., Any]) -> tuple[str, dict[str, str]]:
+    """Return the description in a function's docstring, and that of each parameter."""
     while isinstance(fn, partial):
         fn = fn.func
     kept: list[str] = []
@@ -513,13 +524,13 @@ def describe(fn: Callable[..., Any]) -> tuple[str, dict[str, str]]:
     for block in _MARGIN.split(inspect.getdoc(fn) or ""):
         head, _, body = block.partition("\n")
         if _SECTION.fullmatch(head):
-            texts |= _entries(_ENTRY, _MARGIN.split(dedent(body)))
+            texts |= _parse_entries(_ENTRY, _MARGIN.split(dedent(body)))
         elif _PARAM.match(block):
-            texts |= _entries(_PARAM, [block])
+            texts |= _parse_entries(_PARAM, [block])
         elif not head.startswith(":type "):
             kept.append(block)
     return "\n".join(kept).strip(), texts
 
 
-def _entries(form: re.Pattern[str], blocks: list[str]) -> dict[str, str]:
+def _parse_entries(form: re.Pattern[str], blocks: list[str]) -> dict[str, str]:
     return {entry[1]: " ".join(entry[2].split()) for block in blocks if (entry := form.match(block))}

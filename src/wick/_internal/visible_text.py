@@ -1,4 +1,4 @@
-"""Text that a person decides about, with everything in it made visible.
+"""Display of text that a user decides about, with invisible characters made visible.
 
 make_visible("git log\ncurl evil")    two lines, the first with a mark at its end
 make_visible("a\u202eb")              a<U+202E>b

@@ -1,10 +1,10 @@
 """Threads for functions that block.
 
-    value = await in_thread(fn, "grep")    fn() in a thread of its own, with the caller's context variables
-    abandoned()                            the names of threads still at work that nobody waits for
+    value = await run_in_thread(fn, "grep")    fn() in a thread, with the caller's context variables
+    list_abandoned()                           the names of abandoned functions that still run
 
-The threads are daemons, and not those of an executor: Python joins an executor's threads
-before it exits, so one function that hangs would keep the whole process from ending.
+The threads are daemon threads instead of executor threads: Python joins executor threads at exit,
+so a function that hangs would block the exit of the process.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from wick._internal.run_context import detach_thread
 
 T = TypeVar("T")
 
-IDLE_SECONDS = 10.0  # a thread with nothing to do ends after this long
+IDLE_SECONDS = 10.0  # an idle thread exits after this time
 
 
 @dataclass(slots=True, eq=False)
@@ -34,15 +34,15 @@ class _Work:
     context: Context
     loop: asyncio.AbstractEventLoop
     answer: asyncio.Future[tuple[Any, BaseException | None]]
-    abandoned: bool = False
+    is_abandoned: bool = False
 
-    def outcome(self) -> tuple[Any, BaseException | None]:
-        if self.abandoned:  # nobody waits any more, and nothing has begun
+    def run(self) -> tuple[Any, BaseException | None]:
+        if self.is_abandoned:  # cancelled before it started
             return None, None
         current_thread().name = f"wick {self.name}"
         try:
             return self.context.run(self.fn), None
-        except BaseException as error:  # whatever it is, it belongs to the one who waits
+        except BaseException as error:  # every error is raised in the caller
             return None, error
 
     def deliver(self, outcome: tuple[Any, BaseException | None]) -> None:
@@ -51,70 +51,70 @@ class _Work:
 
 
 _Inbox = SimpleQueue[_Work]
-_idle: deque[_Inbox] = deque()  # its append, pop and remove are atomic: no lock, also none for a fork to copy locked
+_idle: deque[_Inbox] = deque()  # append, pop and remove are atomic; a lock could be copied in locked state by a fork
 _running: set[_Work] = set()
 
 
-async def in_thread(fn: Callable[[], T], name: str) -> T:
-    """Run a function in a thread and wait for its result; if the waiting is cancelled, the thread is abandoned."""
+async def run_in_thread(fn: Callable[[], T], name: str) -> T:
+    """Run a function in a thread and await its result. If the caller is cancelled, the thread is abandoned."""
     loop = asyncio.get_running_loop()
     work = _Work(fn, name, copy_context(), loop, loop.create_future())
     _running.add(work)
     try:
-        _hand_over(work)
+        _dispatch(work)
     except BaseException:
         _running.discard(work)
         raise
     try:
         value, error = await work.answer
     except asyncio.CancelledError:
-        work.abandoned = True
+        work.is_abandoned = True
         raise
     if error is None:
         return value  # type: ignore[no-any-return]
     try:
         raise error
-    finally:  # what knows the error is known by it: only a search for garbage would free either
+    finally:  # break the cycle error → traceback → frame → error
         del work.answer, work, error
 
 
-def abandoned() -> list[str]:
-    """The names of threads still at work that nobody waits for."""
-    return sorted(work.name for work in _running.copy() if work.abandoned)
+def list_abandoned() -> list[str]:
+    """Return the names of abandoned functions that still run."""
+    return sorted(work.name for work in _running.copy() if work.is_abandoned)
 
 
-def _hand_over(work: _Work) -> None:
+def _dispatch(work: _Work) -> None:
     try:
         _idle.pop().put(work)
     except IndexError:
         inbox: _Inbox = SimpleQueue()
         inbox.put(work)
-        detach_thread(Thread(target=_serve, args=(inbox,), name="wick", daemon=True)).start()
+        detach_thread(Thread(target=_serve_inbox, args=(inbox,), name="wick", daemon=True)).start()
 
 
-def _serve(inbox: _Inbox) -> None:
+def _serve_inbox(inbox: _Inbox) -> None:
     while True:
         try:
             work = inbox.get(timeout=IDLE_SECONDS)
         except Empty:
-            with suppress(ValueError):  # not among the idle: work is on its way
+            with suppress(ValueError):  # not idle any more: work was dispatched meanwhile
                 _idle.remove(inbox)
                 return
             continue
-        outcome = work.outcome()
+        outcome = work.run()
         _running.discard(work)
         current_thread().name = "wick"
-        _idle.append(inbox)  # before the answer, so that whoever gets it can use this thread again
+        _idle.append(inbox)  # before the result is delivered, so that its receiver can reuse this thread
         with suppress(RuntimeError):  # the loop may be closed by now
             work.loop.call_soon_threadsafe(work.deliver, outcome)
-        del work, outcome  # an idle thread keeps nothing alive
+        del work, outcome  # an idle thread must not keep objects alive
 
 
-def _forget() -> None:
-    """After a fork the threads are gone, and only their inboxes are left."""
+def _reset_after_fork() -> None:
+    """Clear the state in a forked child, which has no worker threads."""
     _idle.clear()
     _running.clear()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget)
+    os.register_at_fork(after_in_child=_reset_after_fork)

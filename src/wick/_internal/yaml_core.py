@@ -1,8 +1,8 @@
-"""YAML as its version 1.2 reads it, for every file of wick: agents.yaml, server.yaml and front matter.
+"""YAML 1.2 loader for all files of wick: agents.yaml, server.yaml and front matter.
 
 PyYAML follows version 1.1, in which `1:30` is 90, `010` is 8, `no` is false and `2020-01-01` is a date. Here a number
 is written as in JSON (`0x1f` and `0o17` are numbers too), `true` and `false` are the only switches, `null` and `~` are
-null, and everything else is a text. No key is special, and no key may stand twice in a map.
+null, and everything else is a text. No key is special, and duplicate keys are refused.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ _OCTAL = re.compile(r"[-+]?0[0-9]+")
 _SWITCHES = frozenset(("yes", "no", "on", "off"))
 
 
-def ambiguity(text: str) -> str:
-    """Return what is ambiguous about a plain scalar that the versions of YAML read differently, and a remedy."""
+def find_ambiguity(text: str) -> str:
+    """Return problem and remedy for a plain scalar that YAML 1.1 and 1.2 read differently; else an empty string."""
     if text.lower() in _SWITCHES:
         return f"{text} is a switch in one version of YAML and a text in another; write true or false, or quote it"
     if _OCTAL.fullmatch(text):
@@ -33,7 +33,7 @@ def ambiguity(text: str) -> str:
 
 
 @cache
-def loader() -> Any:
+def get_loader() -> Any:
     """Return the loader class, in C where PyYAML has that."""
     import yaml
 
@@ -46,18 +46,18 @@ def loader() -> Any:
             for key, _ in node.value:
                 if key.id == "scalar" and key.value in seen:
                     raise yaml.constructor.ConstructorError(
-                        None, None, f"the key {key.value[:60]!r} stands here a second time", key.start_mark
+                        None, None, f"the key {key.value[:60]!r} is repeated", key.start_mark
                     )
                 seen.add(key.value if key.id == "scalar" else None)
             return super().construct_mapping(node, deep=deep)
 
     for tag, form, first in _FORMS:
         Loader.add_implicit_resolver(tag, form, ["" if sign == "\0" else sign for sign in first])
-    Loader.add_constructor(INT, lambda made, node: _integer(made.construct_scalar(node)))
+    Loader.add_constructor(INT, lambda made, node: _parse_int(made.construct_scalar(node)))
     Loader.add_constructor(FLOAT, lambda made, node: float(made.construct_scalar(node)))
     Loader.add_constructor(BOOL, lambda made, node: made.construct_scalar(node).lower() == "true")
     return Loader
 
 
-def _integer(text: str) -> int:
+def _parse_int(text: str) -> int:
     return int(text, 0) if text[:2] in ("0o", "0x") else int(text)

@@ -1,4 +1,4 @@
-"""Archives that somebody sends: unpacked in memory, within bounds, to names that lead nowhere else.
+"""Safe unpacking of untrusted zip archives: in memory, within limits, without path traversal.
 
 files = unpack(data)      {"SKILL.md": b"…", "scripts/run.py": b"…"}
 """
@@ -17,23 +17,23 @@ NAME_CHARS = 500
 _DIRECTORY_BYTES = 1_000_000  # of the list of entries at the end; it is read whole
 _END, _END_BYTES, _LOCATOR = b"PK\x05\x06", 22, b"PK\x06\x07"
 _PIECE_BYTES = 1_000_000  # unpacked at once
-_NOISE = ("__MACOSX/", ".DS_Store")  # what file managers add
+_NOISE = ("__MACOSX/", ".DS_Store")  # added by file managers
 
 
 def unpack(data: bytes) -> dict[str, bytes]:
-    """The files of a zip archive by their names. A ConfigError says why it is not taken."""
+    """Return the files of a zip archive by name; raise ConfigError if the archive is invalid or too large."""
     if len(data) > ARCHIVE_BYTES:
         raise ConfigError(f"the archive has {len(data):,} bytes; the most is {ARCHIVE_BYTES:,}")
     _check_directory(data)
     try:
         with ZipFile(BytesIO(data)) as archive:
-            return _unpacked(archive)
+            return _unpack_entries(archive)
     except (BadZipFile, zlib.error, EOFError, OSError, ValueError, NotImplementedError, RuntimeError) as error:
         raise ConfigError(f"the archive cannot be unpacked: {error}") from None
 
 
 def _check_directory(data: bytes) -> None:
-    """A list of entries that would take much memory is refused before anybody reads it."""
+    """Refuse a large central directory before ZipFile reads it into memory."""
     last = data[-_END_BYTES:]
     plain = last.startswith(_END) and last.endswith(b"\0\0")
     start = len(data) - _END_BYTES if plain else data.rfind(_END, max(0, len(data) - _END_BYTES - 65_536))
@@ -44,26 +44,26 @@ def _check_directory(data: bytes) -> None:
         raise ConfigError(f"the archive has too many entries; the most is {ARCHIVE_ENTRIES:,}")
 
 
-def _unpacked(archive: ZipFile) -> dict[str, bytes]:
+def _unpack_entries(archive: ZipFile) -> dict[str, bytes]:
     entries = archive.infolist()
     if len(entries) > ARCHIVE_ENTRIES:
         raise ConfigError(f"the archive has {len(entries):,} entries; the most is {ARCHIVE_ENTRIES:,}")
     files: dict[str, bytes] = {}
     seen, room = set[str](), ARCHIVE_UNPACKED_BYTES
     for entry in entries:
-        name = _checked(entry)
+        name = _check_entry(entry)
         if entry.is_dir() or name.startswith(_NOISE) or name.endswith(_NOISE):
             continue
         if name.casefold() in seen:
             raise ConfigError(f"the archive has {name!r} twice")
         seen.add(name.casefold())
-        files[name] = _content(archive, entry, room)
+        files[name] = _read_entry(archive, entry, room)
         room -= len(files[name])
     return files
 
 
-def _checked(entry: ZipInfo) -> str:
-    """The name of an entry, if it is one that stays where it belongs."""
+def _check_entry(entry: ZipInfo) -> str:
+    """Return the name of an entry; raise ConfigError unless it is a plain relative path to a file or folder."""
     name, kind = entry.orig_filename, stat.S_IFMT(entry.external_attr >> 16)
     parts = name.removesuffix("/").split("/")
     odd = "\\" in name or ":" in name or any(ord(c) < 32 or ord(c) == 127 for c in name) or len(name) > NAME_CHARS
@@ -73,16 +73,16 @@ def _checked(entry: ZipInfo) -> str:
         raise ConfigError(f"{name} in the archive is a link or a device; pack plain files only")
     if entry.flag_bits & 0x1:
         raise ConfigError(f"{name} in the archive is encrypted; pack it without a password")
-    if entry.compress_type not in (ZIP_STORED, ZIP_DEFLATED):  # Python unpacks the others at one go, however large
+    if entry.compress_type not in (ZIP_STORED, ZIP_DEFLATED):  # Python decompresses other methods without a size limit
         raise ConfigError(f"{name} in the archive is packed in an uncommon way; pack it as plain zip does (deflate)")
     return name
 
 
-def _content(archive: ZipFile, entry: ZipInfo, room: int) -> bytes:
-    """What is in an entry. No more is read than it says it has, so one that lies is found out by its checksum."""
+def _read_entry(archive: ZipFile, entry: ZipInfo, room: int) -> bytes:
+    """Read an entry up to its declared size. A false size is detected by the checksum."""
     if entry.file_size > room:
         raise ConfigError(f"the archive would have more than {ARCHIVE_UNPACKED_BYTES:,} bytes when it is unpacked")
-    data = BytesIO()  # which gives its bytes away without a second copy of them
+    data = BytesIO()  # `getvalue` returns its bytes without a copy
     with archive.open(entry) as file:
         while piece := file.read(_PIECE_BYTES):
             data.write(piece)

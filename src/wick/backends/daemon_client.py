@@ -29,7 +29,7 @@ from wick.backends.daemon_protocol import Gone, OnChunk, Pending, Wire, text64
 from wick.errors import BackendError
 from wick.protocols import OnOutput
 from wick.workspace.processes import clean_environment
-from wick.workspace.results import Executed, Job, JobOutput, Json
+from wick.workspace.results import CommandResult, JobInfo, JobOutput, Json
 
 __all__ = ["Daemon", "DaemonTerminal", "Gone", "on_host"]
 
@@ -75,7 +75,7 @@ class Daemon(Wire):
         disk: Mapping[str, Any] | None = None,
         read: bool = False,
         whole: bool = False,
-    ) -> Executed:
+    ) -> CommandResult:
         """Run a shell command, or a program by its arguments, to its end. Cancelling ends it and waits until it has.
 
         `env` is the whole environment; without it the command gets wickd's, from an allow-list. `limits` are rlimits:
@@ -111,12 +111,12 @@ class Daemon(Wire):
         disk: Mapping[str, Any] | None = None,
         label: str = "",
         guard: str = "",
-    ) -> Job:
+    ) -> JobInfo:
         """Start a command that goes on in the background; `label` is what `Job.command` says (default: the command)."""
         request = _command(cmd, argv, workdir, env, limits, cgroup, data, landlock, disk)
         return daemon_replies.job(await self._result({"op": "job", "label": label, "guard": guard, **request}))
 
-    async def jobs(self) -> list[Job]:
+    async def jobs(self) -> list[JobInfo]:
         """The jobs of this connection, those that ended lately among them."""
         return daemon_replies.jobs(await self._result({"op": "jobs"}))
 
@@ -124,7 +124,7 @@ class Daemon(Wire):
         """What a job has printed since `offset`; where that was too long ago, from a later one."""
         return daemon_replies.job_output(await self._result({"op": "job_output", "job": id, "offset": offset}))
 
-    async def end_job(self, id: str) -> Job:
+    async def end_job(self, id: str) -> JobInfo:
         """End a job and everything it started, and wait until it has ended."""
         return daemon_replies.job(await self._result({"op": "end_job", "job": id}))
 

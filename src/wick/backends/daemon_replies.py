@@ -7,31 +7,31 @@ from typing import Any, TypeVar, cast, get_args, get_origin, get_type_hints, is_
 
 from wick.errors import BackendError
 from wick.workspace.results import (
-    Content,
-    Edited,
-    Executed,
-    Found,
-    Job,
+    CommandResult,
+    EditResult,
+    FileLines,
+    FileStat,
+    GlobResult,
+    GrepResult,
+    JobInfo,
     JobOutput,
     Json,
-    Lines,
     Listing,
-    Matches,
-    Stat,
-    Written,
+    ReadResult,
+    WriteResult,
 )
 
 T = TypeVar("T")
 
 FILES: dict[str, Any] = {
     "ls": Listing,
-    "stat": Stat,
-    "read": Content,
-    "lines": Lines,
-    "glob": Found,
-    "grep": Matches,
-    "write": Written,
-    "edit": Edited,
+    "stat": FileStat,
+    "read": ReadResult,
+    "lines": FileLines,
+    "glob": GlobResult,
+    "grep": GrepResult,
+    "write": WriteResult,
+    "edit": EditResult,
 }
 
 
@@ -54,22 +54,22 @@ def file(op: str, found: Json) -> Json:
     return cast(Json, _checked(op, found, FILES[op])) if op in FILES else found
 
 
-def executed(reply: Json) -> Executed:
+def executed(reply: Json) -> CommandResult:
     """How a command ended; what was moved aside meanwhile is not for a wickd to say."""
     raise_error(reply)
-    return _part("execute", {**reply, "moved": []}, Executed)
+    return _part("execute", {**reply, "moved": []}, CommandResult)
 
 
 def exit_code(reply: Json) -> int:
     return _checked("exit_code", reply.get("exit_code"), int)
 
 
-def job(found: Json) -> Job:
-    return _part("job", found, Job)
+def job(found: Json) -> JobInfo:
+    return _part("job", found, JobInfo)
 
 
-def jobs(found: Json) -> list[Job]:
-    return [_part("jobs", one, Job) for one in _checked("jobs", found.get("jobs"), list)]
+def jobs(found: Json) -> list[JobInfo]:
+    return [_part("jobs", one, JobInfo) for one in _checked("jobs", found.get("jobs"), list)]
 
 
 def job_output(found: Json) -> JobOutput:

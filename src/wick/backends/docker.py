@@ -31,20 +31,20 @@ from wick.backends.daemon_client import Daemon, Gone
 from wick.backends.workspace_guard import GuardedTerminal
 from wick.errors import BackendError, ConfigError
 from wick.protocols import OnOutput, Protection, Status, Terminal
-from wick.workspace.grep import Search
+from wick.workspace.grep import LineSearch
 from wick.workspace.protected import PROTECTED
 from wick.workspace.results import (
-    Content,
-    Edited,
-    Executed,
-    Found,
-    Job,
+    CommandResult,
+    EditResult,
+    FileLines,
+    FileStat,
+    GlobResult,
+    GrepResult,
+    JobInfo,
     JobOutput,
-    Lines,
     Listing,
-    Matches,
-    Stat,
-    Written,
+    ReadResult,
+    WriteResult,
 )
 
 T = TypeVar("T")
@@ -160,7 +160,7 @@ class Docker:
         env: Mapping[str, str] | None = None,
         on_output: OnOutput | None = None,
         approved: bool = False,
-    ) -> Executed:
+    ) -> CommandResult:
         limit = self._timeout if timeout is None else timeout
         _check_command(command, limit, env or {})
         folder, link = self._folder(workdir), await self._life.ready()
@@ -177,7 +177,7 @@ class Docker:
         env: Mapping[str, str] | None,
         on_output: OnOutput | None,
         options: dict[str, Any],
-    ) -> Executed:
+    ) -> CommandResult:
         if daemon := link.daemon:
             told = {**link.env, **(env or {})}
             try:
@@ -186,7 +186,7 @@ class Docker:
                 link = await self._instead(gone, "the command")
         return await self._plainly(link, lambda plain: plain.run(command, env=env, on_output=on_output, **options))
 
-    async def background(self, command: str, *, workdir: str = "", approved: bool = False) -> Job:
+    async def background(self, command: str, *, workdir: str = "", approved: bool = False) -> JobInfo:
         _check_command(command)
         folder, link = self._folder(workdir), await self._life.ready()
         await self._enter(link, folder)
@@ -199,7 +199,7 @@ class Docker:
         link.guards.follow(runner, job["id"], guard, lambda: self._jobs(link), self._life.settle)
         return job
 
-    async def _start_job(self, link: Link, command: str, folder: str) -> tuple[Daemon | Plain, Job]:
+    async def _start_job(self, link: Link, command: str, folder: str) -> tuple[Daemon | Plain, JobInfo]:
         if daemon := link.daemon:
             try:
                 return daemon, await daemon.job(command, workdir=folder, env=link.env)
@@ -208,13 +208,13 @@ class Docker:
         job = await self._plainly(link, lambda plain: plain.job(command, workdir=folder))
         return cast(Plain, link.plain), job
 
-    async def jobs(self) -> Sequence[Job]:
+    async def jobs(self) -> Sequence[JobInfo]:
         link = self._life.link
         return [job for _, job in await self._jobs(link)] if link else []
 
-    async def _jobs(self, link: Link) -> list[tuple[Daemon | Plain, Job]]:
+    async def _jobs(self, link: Link) -> list[tuple[Daemon | Plain, JobInfo]]:
         """Return the jobs, each with its runner."""
-        found: list[tuple[Daemon | Plain, Job]] = []
+        found: list[tuple[Daemon | Plain, JobInfo]] = []
         if daemon := link.daemon:
             found += [(daemon, job) for job in await daemon.jobs()]
         if plain := link.plain:
@@ -228,7 +228,7 @@ class Docker:
         assert link.plain is not None
         return link.plain.job_output(id, offset=offset)
 
-    async def end_job(self, id: str) -> Job:
+    async def end_job(self, id: str) -> JobInfo:
         link = await self._life.ready()
         if link.daemon and not (link.plain and link.plain.has(id)):
             return await link.guards.explain(link.daemon, await link.daemon.end_job(id))
@@ -316,17 +316,17 @@ class Docker:
     async def ls(self, path: str = ".", *, links: bool = True) -> Listing:
         return cast(Listing, await self._file("ls", path=path, **_strict(links)))
 
-    async def stat(self, path: str) -> Stat:
-        return cast(Stat, await self._file("stat", path=path))
+    async def stat(self, path: str) -> FileStat:
+        return cast(FileStat, await self._file("stat", path=path))
 
-    async def read(self, path: str, *, offset: int = 0, limit: int | None = None, links: bool = True) -> Content:
-        return cast(Content, await self._file("read", path=path, offset=offset, limit=limit, **_strict(links)))
+    async def read(self, path: str, *, offset: int = 0, limit: int | None = None, links: bool = True) -> ReadResult:
+        return cast(ReadResult, await self._file("read", path=path, offset=offset, limit=limit, **_strict(links)))
 
-    async def lines(self, path: str, *, offset: int = 0, limit: int | None = None, links: bool = True) -> Lines:
-        return cast(Lines, await self._file("lines", path=path, offset=offset, limit=limit, **_strict(links)))
+    async def lines(self, path: str, *, offset: int = 0, limit: int | None = None, links: bool = True) -> FileLines:
+        return cast(FileLines, await self._file("lines", path=path, offset=offset, limit=limit, **_strict(links)))
 
-    async def write(self, path: str, content: str | bytes, *, links: bool = True) -> Written:
-        return cast(Written, await self._file("write", path=path, content=content, **_strict(links)))
+    async def write(self, path: str, content: str | bytes, *, links: bool = True) -> WriteResult:
+        return cast(WriteResult, await self._file("write", path=path, content=content, **_strict(links)))
 
     async def edit(
         self,
@@ -337,13 +337,13 @@ class Docker:
         replace_all: bool = False,
         occurrence: Literal["only", "first"] = "only",
         links: bool = True,
-    ) -> Edited:
+    ) -> EditResult:
         args = {"old": old, "new": new, "replace_all": replace_all, "occurrence": occurrence, **_strict(links)}
-        return cast(Edited, await self._file("edit", path=path, **args))
+        return cast(EditResult, await self._file("edit", path=path, **args))
 
-    async def glob(self, pattern: str, path: str = ".", *, everything: bool = False, links: bool = True) -> Found:
+    async def glob(self, pattern: str, path: str = ".", *, everything: bool = False, links: bool = True) -> GlobResult:
         args = {"path": path, "everything": everything, **_strict(links)}
-        return cast(Found, await self._file("glob", pattern=pattern, **args))
+        return cast(GlobResult, await self._file("glob", pattern=pattern, **args))
 
     async def grep(
         self,
@@ -354,12 +354,12 @@ class Docker:
         ignore_case: bool = False,
         everything: bool = False,
         links: bool = True,
-    ) -> Matches:
+    ) -> GrepResult:
         if "\0" in pattern:
             raise BackendError("a regular expression has no NUL in it", "invalid")
-        Search(pattern, ignore_case=ignore_case)  # what RE2 does not know is refused, whatever searches in there
+        LineSearch(pattern, ignore_case=ignore_case)  # what RE2 does not know is refused, whatever searches in there
         args = {"path": path, "glob": glob, "everything": everything, **_strict(links)}
-        return cast(Matches, await self._file("grep", pattern=pattern, ignore_case=ignore_case, **args))
+        return cast(GrepResult, await self._file("grep", pattern=pattern, ignore_case=ignore_case, **args))
 
     async def mkdir(self, path: str) -> None:
         await self._file("mkdir", path=path)

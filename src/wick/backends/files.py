@@ -12,10 +12,10 @@ from base64 import b64decode
 from collections.abc import Callable
 from typing import Any, Protocol, TypeVar
 
-from wick._internal.worker_threads import in_thread
+from wick._internal.worker_threads import run_in_thread
 from wick.protocols import Backend
 from wick.threads import Thread
-from wick.workspace.results import Content, Found, Written
+from wick.workspace.results import GlobResult, ReadResult, WriteResult
 from wick.workspace.workspace import Workspace
 
 T = TypeVar("T")
@@ -27,11 +27,11 @@ class Files(Protocol):
     @property
     def workdir(self) -> str: ...
 
-    async def read(self, path: str, *, offset: int = 0, limit: int | None = None) -> Content: ...
+    async def read(self, path: str, *, offset: int = 0, limit: int | None = None) -> ReadResult: ...
 
-    async def glob(self, pattern: str, path: str = ".", *, everything: bool = False) -> Found: ...
+    async def glob(self, pattern: str, path: str = ".", *, everything: bool = False) -> GlobResult: ...
 
-    async def write(self, path: str, content: str | bytes) -> Written: ...
+    async def write(self, path: str, content: str | bytes) -> WriteResult: ...
 
     async def move(self, source: str, target: str) -> None: ...
 
@@ -44,13 +44,13 @@ class Folder:
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.workdir = os.path.realpath(os.path.expanduser(path))
 
-    async def read(self, path: str, *, offset: int = 0, limit: int | None = None) -> Content:
+    async def read(self, path: str, *, offset: int = 0, limit: int | None = None) -> ReadResult:
         return await self._do(lambda files: files.read(path, offset=offset, limit=limit))
 
-    async def glob(self, pattern: str, path: str = ".", *, everything: bool = False) -> Found:
+    async def glob(self, pattern: str, path: str = ".", *, everything: bool = False) -> GlobResult:
         return await self._do(lambda files: files.glob(pattern, path, everything=everything))
 
-    async def write(self, path: str, content: str | bytes) -> Written:
+    async def write(self, path: str, content: str | bytes) -> WriteResult:
         return await self._do(lambda files: files.write(path, content))
 
     async def move(self, source: str, target: str) -> None:
@@ -67,7 +67,7 @@ class Folder:
             finally:
                 files.close()
 
-        return await in_thread(work, "folder")
+        return await run_in_thread(work, "folder")
 
 
 def files_in(backend: Backend, thread: Thread | None) -> Files:

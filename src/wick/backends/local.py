@@ -17,7 +17,7 @@ from threading import Lock
 from typing import Any, Literal, TypeVar
 
 from wick import constants
-from wick._internal.worker_threads import in_thread
+from wick._internal.worker_threads import run_in_thread
 from wick.backends.daemon_client import Daemon, on_host
 from wick.backends.sandbox import cgroups
 from wick.backends.sandbox.jobs import StartedJob
@@ -31,17 +31,17 @@ from wick.protocols import OnOutput, Protection, Status
 from wick.workspace.processes import DEFAULT_PATH, LIMITS
 from wick.workspace.protected import PROTECTED
 from wick.workspace.results import (
-    Content,
-    Edited,
-    Executed,
-    Found,
-    Job,
+    CommandResult,
+    EditResult,
+    FileLines,
+    FileStat,
+    GlobResult,
+    GrepResult,
+    JobInfo,
     JobOutput,
-    Lines,
     Listing,
-    Matches,
-    Stat,
-    Written,
+    ReadResult,
+    WriteResult,
 )
 from wick.workspace.workspace import Workspace
 
@@ -144,10 +144,10 @@ class Local:
             if self._daemon is not None and self._daemon.alive:
                 with suppress(BackendError):
                     await self._daemon.unwatch(self._folder)
-        await in_thread(cgroups.forget, "stop")
+        await run_in_thread(cgroups.forget, "stop")
 
     async def _ready(self) -> Place:
-        return await in_thread(self._opened, "start") if self._place is None else self._place
+        return await run_in_thread(self._opened, "start") if self._place is None else self._place
 
     def _opened(self) -> Place:
         """The workspace, held open from the first use on."""
@@ -179,7 +179,7 @@ class Local:
         env: Mapping[str, str] | None = None,
         on_output: OnOutput | None = None,
         approved: bool = False,
-    ) -> Executed:
+    ) -> CommandResult:
         """Run a shell command to its end; cancelling ends it. What it started ends with it."""
         self._may(command, approved)
         limit = self._timeout if timeout is None else timeout
@@ -190,12 +190,12 @@ class Local:
         launched = self._launched([SHELL, "-c", command], workdir=workdir, env=env)
         return await self._until_stopped(self._executed(launched, stdin=stdin, timeout=limit, on_output=on_output))
 
-    async def _executed(self, launched: AbstractAsyncContextManager[Launch], **options: Any) -> Executed:
+    async def _executed(self, launched: AbstractAsyncContextManager[Launch], **options: Any) -> CommandResult:
         async with launched as launch:
             executed = await launch.daemon.run(**launch.options, **options)
         return launch.told(executed)
 
-    async def background(self, command: str, *, workdir: str = "", approved: bool = False) -> Job:
+    async def background(self, command: str, *, workdir: str = "", approved: bool = False) -> JobInfo:
         """Start a command that goes on by itself until it ends, is ended, or the backend stops."""
         self._may(command, approved)
         await self._forget_old_jobs()
@@ -206,9 +206,9 @@ class Local:
         self._started[id] = StartedJob(launch.daemon, job["id"], launch, {**job, "id": id})
         return self._started[id].job
 
-    async def jobs(self) -> Sequence[Job]:
+    async def jobs(self) -> Sequence[JobInfo]:
         """The jobs of this backend, those that ended lately among them."""
-        there: dict[tuple[Daemon, str], Job] = {}
+        there: dict[tuple[Daemon, str], JobInfo] = {}
         for daemon in {started.daemon for started in self._started.values() if started.daemon.alive}:
             there |= {(daemon, job["id"]): job for job in await daemon.jobs()}
         return [await job.update(there.get((job.daemon, job.id))) for job in [*self._started.values()]]
@@ -223,7 +223,7 @@ class Local:
         """What a job has printed since `offset`."""
         return await self._job(id).output(offset)
 
-    async def end_job(self, id: str) -> Job:
+    async def end_job(self, id: str) -> JobInfo:
         """End a job and everything it started."""
         return await self._job(id).end()
 
@@ -294,15 +294,15 @@ class Local:
     async def ls(self, path: str = ".", *, links: bool = True) -> Listing:
         return await self._file(lambda files: files.ls(path, links=links), "ls")
 
-    async def read(self, path: str, *, offset: int = 0, limit: int | None = None, links: bool = True) -> Content:
+    async def read(self, path: str, *, offset: int = 0, limit: int | None = None, links: bool = True) -> ReadResult:
         """Bytes of a file; without a limit as much as the cap allows."""
         return await self._file(lambda files: files.read(path, offset=offset, limit=limit, links=links), "read")
 
-    async def lines(self, path: str, *, offset: int = 0, limit: int | None = None, links: bool = True) -> Lines:
+    async def lines(self, path: str, *, offset: int = 0, limit: int | None = None, links: bool = True) -> FileLines:
         """Lines of a text file, counted from 0, with their ends as they are."""
         return await self._file(lambda files: files.lines(path, offset=offset, limit=limit, links=links), "lines")
 
-    async def write(self, path: str, content: str | bytes, *, links: bool = True) -> Written:
+    async def write(self, path: str, content: str | bytes, *, links: bool = True) -> WriteResult:
         """Replace a file in one go, or make it, with the folders it needs."""
         return await self._put(lambda files: files.write(path, content, links=links), len(content), "write")
 
@@ -315,12 +315,12 @@ class Local:
         replace_all: bool = False,
         occurrence: Literal["only", "first"] = "only",
         links: bool = True,
-    ) -> Edited:
+    ) -> EditResult:
         """Replace a text that occurs once; line ends and the encoding stay as they are."""
         options: Any = {"replace_all": replace_all, "occurrence": occurrence, "links": links}
         return await self._put(lambda files: files.edit(path, old, new, **options), len(new), "edit")
 
-    async def glob(self, pattern: str, path: str = ".", *, everything: bool = False, links: bool = True) -> Found:
+    async def glob(self, pattern: str, path: str = ".", *, everything: bool = False, links: bool = True) -> GlobResult:
         """Files whose path matches; what is ignored or heavy is left out unless `everything`."""
         return await self._file(lambda files: files.glob(pattern, path, everything=everything, links=links), "glob")
 
@@ -333,29 +333,29 @@ class Local:
         ignore_case: bool = False,
         everything: bool = False,
         links: bool = True,
-    ) -> Matches:
+    ) -> GrepResult:
         """Lines that match a regular expression (RE2)."""
         asked = Asked(pattern, path, glob, ignore_case, everything, links)
         found = await self._ripgrep(asked) if self._has_ripgrep else None
         return await self._file(asked.walk, "grep") if found is None else found
 
-    async def _ripgrep(self, asked: Asked) -> Matches | None:
+    async def _ripgrep(self, asked: Asked) -> GrepResult | None:
         """What ripgrep finds in the sandbox, where it can only read; None for what is better done without it."""
         command = await self._file(asked.by_ripgrep, "grep")
         if command is None:
             return None
         argv, reading = command
 
-        def run() -> Awaitable[Executed]:
+        def run() -> Awaitable[CommandResult]:
             launched = self._launched(argv, read_only=True)
             return self._executed(launched, timeout=constants.FILE_SECONDS, on_output=reading.take)
 
         executed = await self._until_stopped(reading.enough_of(run))
-        found = await in_thread(lambda: reading.result(executed), "grep")
+        found = await run_in_thread(lambda: reading.result(executed), "grep")
         if found is None or asked.links:
             return found
         matches = found["matches"]  # ripgrep opens files by their paths, so they are compared with the files themselves
-        return {**found, "matches": await self._file(lambda files: files.standing(matches), "grep")}
+        return {**found, "matches": await self._file(lambda files: files.verify_matches(matches), "grep")}
 
     async def mkdir(self, path: str) -> None:
         await self._put(lambda files: files.mkdir(path), 0, "mkdir")
@@ -366,7 +366,7 @@ class Local:
     async def delete(self, path: str, *, recursive: bool = False) -> None:
         await self._file(lambda files: files.delete(path, recursive=recursive), "delete")
 
-    async def stat(self, path: str) -> Stat:
+    async def stat(self, path: str) -> FileStat:
         return await self._file(lambda files: files.stat(path), "stat")
 
     async def _put(self, do: Callable[[Workspace], T], size: int, name: str) -> T:
@@ -379,11 +379,11 @@ class Local:
             place.room.note(size)
             return done
 
-        return await in_thread(put, name)
+        return await run_in_thread(put, name)
 
     async def _file(self, do: Callable[[Workspace], T], name: str) -> T:
         place = await self._ready()
-        return await in_thread(lambda: do(place.files), name)
+        return await run_in_thread(lambda: do(place.files), name)
 
 
 # -- what a backend is made with ------------------------------------------------------------------------------------

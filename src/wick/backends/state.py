@@ -17,30 +17,30 @@ from contextlib import contextmanager
 from typing import Any, Literal, NoReturn
 
 from wick import constants
-from wick._internal.worker_threads import in_thread
+from wick._internal.worker_threads import run_in_thread
 from wick.backends.state_tree import InThread, MappedWalk, Names, Tree, kept_as
 from wick.errors import BackendError
 from wick.protocols import OnOutput, Protection, Status, Terminal
 from wick.threads import Thread
 from wick.workspace.globs import Glob
-from wick.workspace.grep import Search
-from wick.workspace.os_errors import check_range, checked, explained, fail
-from wick.workspace.protected import PROTECTED, Protected
+from wick.workspace.grep import LineSearch
+from wick.workspace.os_errors import check_path, check_range, raise_os_error, to_backend_error
+from wick.workspace.protected import PROTECTED, ProtectedNames
 from wick.workspace.results import (
-    Content,
-    Edited,
-    Executed,
-    Found,
-    Job,
+    CommandResult,
+    EditResult,
+    FileLines,
+    FileStat,
+    GlobResult,
+    GrepResult,
+    JobInfo,
     JobOutput,
-    Lines,
     Listing,
-    Matches,
-    Stat,
-    Written,
+    ReadResult,
+    WriteResult,
 )
-from wick.workspace.text import content_of, edited, encoded, lines_of
-from wick.workspace.walk import Budget
+from wick.workspace.text import build_content, encode_content, read_lines, replace_text
+from wick.workspace.walk import WalkBudget
 
 FILE_MODE, FOLDER_MODE = 0o644, 0o755
 
@@ -55,7 +55,7 @@ class State:
         self._files: MutableMapping[str, Any] = {} if files is None else files
         self._own = files is not None
         self._protect = tuple(protect)
-        self._protected = Protected(self._protect)
+        self._protected = ProtectedNames(self._protect)
         self._begun = time.time()
         self._times: dict[Names, float] = {}  # when something changed, as far as that happened here
         self._status = Status("idle")
@@ -86,22 +86,22 @@ class State:
         env: Mapping[str, str] | None = None,
         on_output: OnOutput | None = None,
         approved: bool = False,
-    ) -> Executed:
+    ) -> CommandResult:
         _refuse()
 
-    async def background(self, command: str, *, workdir: str = "", approved: bool = False) -> Job:
+    async def background(self, command: str, *, workdir: str = "", approved: bool = False) -> JobInfo:
         _refuse()
 
     async def terminal(self, *, rows: int = 24, columns: int = 80, approved: bool = False) -> Terminal:
         _refuse()
 
-    async def jobs(self) -> Sequence[Job]:
+    async def jobs(self) -> Sequence[JobInfo]:
         return []
 
     async def job_output(self, id: str, *, offset: int = 0) -> JobOutput:
         raise BackendError(f"there is no job {id!r}; this workspace has none", "not_found")
 
-    async def end_job(self, id: str) -> Job:
+    async def end_job(self, id: str) -> JobInfo:
         raise BackendError(f"there is no job {id!r}; this workspace has none", "not_found")
 
     # -- reading --
@@ -114,7 +114,7 @@ class State:
         most = constants.LIST_ENTRIES
         return {"path": path, "entries": entries[:most], "truncated": len(entries) > most}
 
-    async def stat(self, path: str) -> Stat:
+    async def stat(self, path: str) -> FileStat:
         with self._asked(path) as names:
             tree = Tree(self._files)
             tree.check_there(names)
@@ -123,28 +123,28 @@ class State:
         modified = self._times.get(names, self._begun)
         return {"path": path, "type": found["type"], "size": found["size"], "mode": mode, "modified": modified}
 
-    async def read(self, path: str, *, offset: int = 0, limit: int | None = None, links: bool = True) -> Content:
+    async def read(self, path: str, *, offset: int = 0, limit: int | None = None, links: bool = True) -> ReadResult:
         check_range(offset, limit)
         data = self._read(path)
         part = data[offset:] if limit is None else data[offset : offset + limit]
-        return content_of(path, part, len(data), offset, exact=limit is not None)
+        return build_content(path, part, len(data), offset, exact=limit is not None)
 
-    async def lines(self, path: str, *, offset: int = 0, limit: int | None = None, links: bool = True) -> Lines:
+    async def lines(self, path: str, *, offset: int = 0, limit: int | None = None, links: bool = True) -> FileLines:
         check_range(offset, limit)
         data = self._read(path)
-        return lines_of(path, [data], len(data), offset, limit)
+        return read_lines(path, [data], len(data), offset, limit)
 
-    async def glob(self, pattern: str, path: str = ".", *, everything: bool = False, links: bool = True) -> Found:
+    async def glob(self, pattern: str, path: str = ".", *, everything: bool = False, links: bool = True) -> GlobResult:
         pattern, path = self._seen_from(pattern, path)
         with self._asked(path) as names:
-            files, wanted, budget = dict(self._files), Glob(pattern), Budget()
+            files, wanted, budget = dict(self._files), Glob(pattern), WalkBudget()
             Tree(files).check_folder(names)
 
         def find() -> list[str]:
             walk = MappedWalk(files, budget, everything=everything)
             return [file for file, _ in walk.files("/".join(names), wanted)]
 
-        found = await in_thread(find, "glob")
+        found = await run_in_thread(find, "glob")
         most = constants.GLOB_FILES
         return {"files": found[:most], "truncated": len(found) > most or budget.spent}
 
@@ -157,8 +157,8 @@ class State:
         ignore_case: bool = False,
         everything: bool = False,
         links: bool = True,
-    ) -> Matches:
-        search, budget = Search(pattern, ignore_case=ignore_case), Budget()
+    ) -> GrepResult:
+        search, budget = LineSearch(pattern, ignore_case=ignore_case), WalkBudget()
         with self._asked(path) as names:
             files, wanted = dict(self._files), Glob(glob or "**")
             one = Tree(files).is_file(names) and not _says_folder(path)
@@ -167,21 +167,21 @@ class State:
             else:
                 Tree(files).check_folder(names)
 
-        def find() -> Matches:
+        def find() -> GrepResult:
             walk, start = MappedWalk(files, budget, everything=everything), "/".join(names)
             return self._search(
                 search, Tree(files), [start] if one else (file for file, _ in walk.files(start, wanted))
             )
 
-        found = await in_thread(find, "grep")
+        found = await run_in_thread(find, "grep")
         return {**found, "truncated": found["truncated"] or budget.spent}
 
-    def _search(self, search: Search, tree: Tree, files: Iterable[str]) -> Matches:
-        found: Matches = {"matches": [], "truncated": False}
+    def _search(self, search: LineSearch, tree: Tree, files: Iterable[str]) -> GrepResult:
+        found: GrepResult = {"matches": [], "truncated": False}
         for file in files:
-            if self._protected.hides(file.split("/")):
+            if self._protected.is_secret(file.split("/")):
                 continue
-            for line, text in search.lines(tree.text(file)):
+            for line, text in search.find_lines(tree.text(file)):
                 if len(found["matches"]) == constants.GREP_MATCHES:
                     return {**found, "truncated": True}
                 found["matches"].append({"file": file, "line": line, "text": text})
@@ -189,8 +189,8 @@ class State:
 
     # -- changing --
 
-    async def write(self, path: str, content: str | bytes, *, links: bool = True) -> Written:
-        data = encoded(content)
+    async def write(self, path: str, content: str | bytes, *, links: bool = True) -> WriteResult:
+        data = encode_content(content)
         with self._changing(path) as names:
             self._put(names, path, data)
         return {"path": path, "bytes_written": len(data)}
@@ -204,9 +204,9 @@ class State:
         replace_all: bool = False,
         occurrence: Literal["only", "first"] = "only",
         links: bool = True,
-    ) -> Edited:
+    ) -> EditResult:
         with self._changing(path) as names:
-            data, count = edited(path, self._read(path), old, new, replace_all=replace_all, occurrence=occurrence)
+            data, count = replace_text(path, self._read(path), old, new, replace_all=replace_all, occurrence=occurrence)
             self._put(names, path, data)
         return {"path": path, "replacements": count, "bytes_written": len(data)}
 
@@ -214,7 +214,7 @@ class State:
         with self._changing(path) as names:
             tree = Tree(self._files)
             if tree.is_file(names):
-                fail(errno.EEXIST)
+                raise_os_error(errno.EEXIST)
             tree.check_above(names)
             if not tree.is_folder(names):
                 self._make_folder(names)
@@ -231,9 +231,9 @@ class State:
                 tree.check_above(there)
                 self._holds_nothing_protected(tree, here, there, source)
                 if tree.is_file(there) or tree.is_folder(there):
-                    fail(errno.EEXIST)
+                    raise_os_error(errno.EEXIST)
                 if there[: len(here)] == here:
-                    fail(errno.EINVAL)
+                    raise_os_error(errno.EINVAL)
         self._rename(tree, here, there)
 
     async def delete(self, path: str, *, recursive: bool = False) -> None:
@@ -245,7 +245,7 @@ class State:
             self._protected.check_change(names, path)
             tree.check_there(names)
             if not recursive and not tree.is_file(names) and tree.inside(names):
-                fail(errno.ENOTEMPTY)
+                raise_os_error(errno.ENOTEMPTY)
             self._holds_nothing_protected(tree, names, names, path)
         for key in tree.keys_of(names):
             del self._files[key]
@@ -259,9 +259,9 @@ class State:
         """The names that a path comes to; what is wrong with it then, as a sentence."""
         self._status = Status("launched")
         try:
-            yield self._names(checked(path))
+            yield self._names(check_path(path))
         except OSError as error:
-            raise explained(error, path) from None
+            raise to_backend_error(error, path) from None
 
     @contextmanager
     def _changing(self, path: str) -> Iterator[Names]:
@@ -273,7 +273,7 @@ class State:
         names: list[str] = []
         for name in self._inside(path).split("/"):
             if name == ".." and not names:
-                fail(errno.EXDEV)
+                raise_os_error(errno.EXDEV)
             elif name == "..":
                 names.pop()
             elif name not in ("", "."):
@@ -285,7 +285,7 @@ class State:
         if not path.startswith("/"):
             return path
         if path != self.workdir and not path.startswith(f"{self.workdir}/"):
-            fail(errno.EXDEV)
+            raise_os_error(errno.EXDEV)
         return path[len(self.workdir) :]
 
     def _seen_from(self, pattern: str, path: str) -> tuple[str, str]:
@@ -299,7 +299,7 @@ class State:
         """Nothing beneath a folder is protected, by the names it has or by those it would have."""
         for key in tree.keys_of(names):
             inner = tuple(key.rstrip("/").split("/"))
-            if self._protected.covers(inner) or self._protected.covers((*then, *inner[len(names) :])):
+            if self._protected.is_protected(inner) or self._protected.is_protected((*then, *inner[len(names) :])):
                 raise BackendError(f"{path} holds {inner[-1]}, which is protected", "protected")
 
     # -- what is kept --
@@ -309,16 +309,16 @@ class State:
             tree = Tree(self._files)
             tree.check_there(names)
             if not tree.is_file(names):
-                fail(errno.EISDIR)
+                raise_os_error(errno.EISDIR)
             if _says_folder(path):
-                fail(errno.ENOTDIR)
+                raise_os_error(errno.ENOTDIR)
             self._protected.check_read(names, path)
             return tree.data("/".join(names))
 
     def _put(self, names: Names, path: str, data: bytes) -> None:
         tree = Tree(self._files)
         if _says_folder(path) or tree.is_folder(names):
-            fail(errno.EISDIR)
+            raise_os_error(errno.EISDIR)
         tree.check_above(names)
         if len(data) > constants.STATE_FILE_BYTES:
             most = constants.STATE_FILE_BYTES
@@ -329,7 +329,7 @@ class State:
 
     def _keep(self, key: str, data: bytes) -> None:
         if Tree(self._files).size(without=key) + len(key) + len(data) > constants.STATE_BYTES:
-            fail(errno.ENOSPC)
+            raise_os_error(errno.ENOSPC)
         self._files[key] = kept_as(data)
 
     def _make_folder(self, names: Names) -> None:

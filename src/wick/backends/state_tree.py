@@ -15,10 +15,10 @@ from typing import Any
 from wick import constants
 from wick.errors import BackendError
 from wick.threads import Thread
-from wick.workspace.os_errors import fail
-from wick.workspace.results import Listed
-from wick.workspace.text import is_binary, searchable
-from wick.workspace.walk import Budget, Walk
+from wick.workspace.os_errors import raise_os_error
+from wick.workspace.results import FolderEntry
+from wick.workspace.text import cut_at_nul, is_binary
+from wick.workspace.walk import FileWalk, WalkBudget
 
 Names = tuple[str, ...]
 AFTER_SLASH = chr(ord("/") + 1)  # what comes, in the order of paths, after all that is in a folder
@@ -68,17 +68,17 @@ class Tree:
     def check_above(self, names: Names) -> None:
         """Nothing that leads there is a file."""
         if any(self.is_file(names[:depth]) for depth in range(1, len(names))):
-            fail(errno.ENOTDIR)
+            raise_os_error(errno.ENOTDIR)
 
     def check_there(self, names: Names) -> None:
         self.check_above(names)
         if not self.is_file(names) and not self.is_folder(names):
-            fail(errno.ENOENT)
+            raise_os_error(errno.ENOENT)
 
     def check_folder(self, names: Names) -> None:
         self.check_there(names)
         if self.is_file(names):
-            fail(errno.ENOTDIR)
+            raise_os_error(errno.ENOTDIR)
 
     def keys_of(self, names: Names) -> list[str]:
         """Under what a file, or a folder with all that is in it, is kept."""
@@ -89,7 +89,7 @@ class Tree:
         start = len("/".join((*names, "")))
         return {key[start:].split("/")[0] for key in self._beneath(names)} - {""}
 
-    def listed(self, names: Names) -> Listed:
+    def listed(self, names: Names) -> FolderEntry:
         """What is known to be there."""
         name = names[-1] if names else "."
         if self.is_file(names):
@@ -102,7 +102,7 @@ class Tree:
             data = self.data(path)
         except BackendError:
             return []
-        return [] if is_binary(data) else [searchable(data)]
+        return [] if is_binary(data) else [cut_at_nul(data)]
 
     def data(self, path: str) -> bytes:
         kept = self._files[path]
@@ -122,15 +122,15 @@ class Tree:
         return (key for key in self._files if key.startswith(start))
 
 
-class MappedWalk(Walk):
+class MappedWalk(FileWalk):
     """The walk of a workspace, over a mapping. What is in a folder is found by looking up its place in the order."""
 
-    def __init__(self, files: Mapping[str, Any], budget: Budget, *, everything: bool) -> None:
+    def __init__(self, files: Mapping[str, Any], budget: WalkBudget, *, everything: bool) -> None:
         super().__init__(budget, everything=everything)
         self._files, self._keys = files, sorted(files)
 
     def entries(self, prefix: str) -> list[str]:
-        return sorted(entry for entry in self._inside(prefix) if self.budget.take())
+        return sorted(entry for entry in self._inside(prefix) if self.budget.take_entry())
 
     def _inside(self, prefix: str) -> Iterator[str]:
         at = bisect_left(self._keys, prefix)

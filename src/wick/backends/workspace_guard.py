@@ -20,7 +20,7 @@ from wick import constants
 from wick.backends.daemon_client import Daemon
 from wick.errors import BackendError
 from wick.protocols import Terminal
-from wick.workspace.auto_executed import Entry
+from wick.workspace.auto_executed import ProtectedEntry
 
 T = TypeVar("T")
 
@@ -49,13 +49,13 @@ class WorkspaceGuard:
         self.moved: list[str] = []
         self.stuck: list[str] = []  # plants that could not be renamed
 
-    async def begin(self) -> dict[str, Entry]:
+    async def begin(self) -> dict[str, ProtectedEntry]:
         """Have the folder watched; return its protected paths."""
         found = await self._daemon.guard(self._root, self._protect, arm=self._arm, contained=self._contained)
         self.name = found["guard"]
         if self._ended:  # the caller was cancelled during the first walk
             await self.end()
-        entries = (Entry(path, what, (dev, ino), *more) for path, what, (dev, ino), *more in found["entries"])
+        entries = (ProtectedEntry(path, what, (dev, ino), *more) for path, what, (dev, ino), *more in found["entries"])
         return {entry.path: entry for entry in entries}
 
     async def end(self) -> None:

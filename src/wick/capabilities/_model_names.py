@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from wick._internal.worker_threads import in_thread
+from wick._internal.worker_threads import run_in_thread
 from wick.errors import ConfigError
 from wick.operations import Run
 from wick.protocols import Model
@@ -39,5 +39,5 @@ async def find_model(run: Run, given: ModelLike) -> Model:
     found: dict[str, Model] = run.root.scratch.setdefault(_KEY, {})
     key = repr(given)
     if key not in found:
-        found[key] = await in_thread(lambda: run.make(given).model, "finding a model")
+        found[key] = await run_in_thread(lambda: run.make(given).model, "finding a model")
     return found[key]

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from wick._internal.frozen import canonical
+from wick._internal.frozen import canonical_json
 from wick.constants import PREVIEW_CHARS
 from wick.messages import Message, ToolResult
 from wick.operations import ModelCall, Operation, Result, Run, Step, ToolUse
@@ -80,7 +80,7 @@ def _replied(reply: Message) -> Attributes:
 
 
 def _used(use: ToolUse) -> Attributes:
-    args, name, id = canonical(use.last_sealed("args")).decode(), use.call.name, use.call.id
+    args, name, id = canonical_json(use.last_sealed("args")).decode(), use.call.name, use.call.id
     named = {"tool_name": name, "tool_call_id": id, "gen_ai.tool.name": name, "gen_ai.tool.call.id": id}
     return {"tool_args": args[:PREVIEW_CHARS]} | named
 

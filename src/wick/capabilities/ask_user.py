@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal, TextIO
 from wick import constants
 from wick._internal.frozen import digest
 from wick._internal.tasks import run_with_timeout
-from wick._internal.worker_threads import in_thread
+from wick._internal.worker_threads import run_in_thread
 from wick.approvals import ask_user, new_question_id
 from wick.capability import Capability
 from wick.decisions import Allow, Block, Question
@@ -154,7 +154,7 @@ class Terminal:
     async def __call__(self, inquiry: Inquiry) -> Any:
         gone = Event()
         try:
-            return await in_thread(lambda: self._ask(inquiry, gone), "the terminal")
+            return await run_in_thread(lambda: self._ask(inquiry, gone), "the terminal")
         except CancelledError:
             gone.set()  # if it still waits for its turn, it is not put any more
             raise

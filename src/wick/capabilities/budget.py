@@ -9,7 +9,7 @@ from functools import lru_cache
 from threading import Lock
 from typing import Any
 
-from wick._internal.frozen import canonical
+from wick._internal.frozen import canonical_json
 from wick.capability import Capability
 from wick.constants import CHARS_PER_TOKEN
 from wick.decisions import Stop
@@ -190,7 +190,7 @@ def _estimate(call: ModelCall) -> int:
 
 @lru_cache(maxsize=1_024)
 def _described(tool: Tool) -> int:
-    return len(canonical(tool.schema)) // CHARS_PER_TOKEN
+    return len(canonical_json(tool.schema)) // CHARS_PER_TOKEN
 
 
 def _dollars(value: float | str | Decimal) -> Decimal:

@@ -9,8 +9,8 @@ from pathlib import Path
 from stat import S_ISREG
 from typing import Any
 
-from wick._internal.prompt_text import defused, fenced, one_line
-from wick._internal.worker_threads import in_thread
+from wick._internal.prompt_text import defuse_tags, fence_text, to_one_line
+from wick._internal.worker_threads import run_in_thread
 from wick.capability import Capability
 from wick.constants import CONTEXT_FILE_BYTES
 from wick.errors import BackendError, ConfigError
@@ -39,7 +39,7 @@ class Context(Capability):
     @before(Run)
     async def read(self, run: Run) -> None:
         found = [await self._content(path) for path in self.files]
-        run.scratch[self] = await in_thread(lambda: self._message(found), "fencing the context")
+        run.scratch[self] = await run_in_thread(lambda: self._message(found), "fencing the context")
 
     @before(ModelCall)
     def tell(self, call: ModelCall) -> None:
@@ -50,16 +50,16 @@ class Context(Capability):
         call.messages.insert(front, told)
 
     def _message(self, found: Iterable[tuple[str, str]]) -> Message:
-        parts = [defused("file", text) for text in self.texts]
+        parts = [defuse_tags("file", text) for text in self.texts]
         for path, (text, problem) in zip(self.files, found, strict=True):
-            parts.append(f"{one_line(path, 500)}: {problem}" if problem else fenced("file", text, path=path))
-        return Message("user", fenced("context", "\n\n".join(parts)), name=self.name)
+            parts.append(f"{to_one_line(path, 500)}: {problem}" if problem else fence_text("file", text, path=path))
+        return Message("user", fence_text("context", "\n\n".join(parts)), name=self.name)
 
     async def _content(self, path: str) -> tuple[str, str]:
         """What a file holds, or a sentence that says why it cannot be told."""
         try:
             if self.backend is None:
-                text, cut = await in_thread(lambda: _read(path), f"reading {path}")
+                text, cut = await run_in_thread(lambda: _read(path), f"reading {path}")
             else:
                 text, cut = await _fetched(self.backend, path)
         except (BackendError, OSError, ValueError, RuntimeError) as error:  # the last: whose home nobody knows

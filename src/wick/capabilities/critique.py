@@ -10,8 +10,8 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from wick._internal.frozen import thaw
-from wick._internal.prompt_text import defused, fenced, one_line
-from wick._internal.worker_threads import in_thread
+from wick._internal.prompt_text import defuse_tags, fence_text, to_one_line
+from wick._internal.worker_threads import run_in_thread
 from wick.capabilities._model_names import check_model, find_model
 from wick.capability import Capability
 from wick.constants import CRITIQUE_CHARS, CRITIQUE_ROUNDS, MAX_CONTINUES
@@ -77,11 +77,11 @@ class Critique(Capability):
         try:
             verdict = await self._verdict(run, answer)
         except Exception as error:
-            run.scratch[self] = one_line(f"the critic could not judge the answer: {error}", REASON_CHARS)
+            run.scratch[self] = to_one_line(f"the critic could not judge the answer: {error}", REASON_CHARS)
             run.record("critique_failed", error=f"{type(error).__name__}: {error}")
             return None
         run.record("critique", round=done, approved=verdict.approved, feedback=verdict.feedback)
-        said = "" if verdict.approved else one_line(f"not approved by the critic: {verdict.feedback}", REASON_CHARS)
+        said = "" if verdict.approved else to_one_line(f"not approved by the critic: {verdict.feedback}", REASON_CHARS)
         run.scratch[self] = said
         if verdict.approved or done >= self.rounds:
             return None
@@ -95,7 +95,7 @@ class Critique(Capability):
             run.result = replace(run.result, reason=f"{run.result.reason}: {said}")
 
     async def _verdict(self, run: Run, answer: str) -> _Verdict:
-        told = await in_thread(lambda: self._question(run.output, answer), "asking the critic")
+        told = await run_in_thread(lambda: self._question(run.output, answer), "asking the critic")
         settings = {name: thaw(value) for name, value in run.settings.items() if name in SETTINGS}
         model = {"model": await find_model(run, self.model)} if self.model is not None else {}
         reply = await run.call_model([user(told)], purpose="critique", system=SYSTEM, settings=settings, **model)
@@ -103,8 +103,8 @@ class Critique(Capability):
 
     def _question(self, output: Messages, answer: str) -> str:
         criteria = f"\nA good answer is like this: {self.criteria}\n" if self.criteria else ""
-        work = fenced("work", defused("answer", _work(output)))
-        return QUESTION.format(work=work, answer=fenced("answer", defused("work", answer)), criteria=criteria)
+        work = fence_text("work", defuse_tags("answer", _work(output)))
+        return QUESTION.format(work=work, answer=fence_text("answer", defuse_tags("work", answer)), criteria=criteria)
 
 
 class _Verdict(BaseModel):

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from wick._internal.prompt_text import fenced
-from wick._internal.worker_threads import in_thread
+from wick._internal.prompt_text import fence_text
+from wick._internal.worker_threads import run_in_thread
 from wick.backends.files import Files, Folder, data_of, files_in
 from wick.capability import Capability
 from wick.constants import MEMORY_BYTES, MEMORY_FILE_BYTES
@@ -48,7 +48,7 @@ class Memory(Capability):
         texts = await asyncio.gather(*(self._text(call.run, path, known) for path in self.paths))
         content = SEPARATOR.join(_fitting([text for text in texts if text]))
         if content != known.content:
-            known.block = await in_thread(lambda: fenced("agent_memory", content), "memory")
+            known.block = await run_in_thread(lambda: fence_text("agent_memory", content), "memory")
             known.content = content
         if content:
             call.system = "\n\n".join(filter(None, (call.system, known.block, GUIDELINES)))

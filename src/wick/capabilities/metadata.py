@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from wick._internal.frozen import canonical, thaw
+from wick._internal.frozen import canonical_json, thaw
 from wick.capability import Capability
 from wick.constants import METADATA_BYTES, METADATA_KEY_CHARS, METADATA_KEYS, METADATA_VALUE_BYTES
 from wick.errors import ConfigError, ToolError
@@ -48,11 +48,11 @@ class Metadata(Capability):
             raise ToolError(f"a key is a text of 1 to {METADATA_KEY_CHARS} characters on one line")
         if value is None:
             return {"key": key, "removed": self._remove(run, kept, key)}
-        if (size := len(canonical(value))) > self.value_bytes:
+        if (size := len(canonical_json(value))) > self.value_bytes:
             raise ToolError(f"the value has {size:,} bytes, and {self.value_bytes:,} are the most; write less")
         if key not in kept and len(kept) >= self.keys:
             raise ToolError(f"there are {len(kept)} keys, which is the most; remove one by writing null")
-        if len(canonical({**kept, key: value})) > self.total_bytes:
+        if len(canonical_json({**kept, key: value})) > self.total_bytes:
             raise ToolError(f"all values together may have {self.total_bytes:,} bytes; remove one by writing null")
         run.thread.values["metadata"] = {**kept, key: value}
         return {"key": key, "written": True}
@@ -74,5 +74,5 @@ def _kept(run: Run) -> dict[str, Any]:
 
 
 def _shown(value: Any) -> str:
-    text = canonical(value).decode()
+    text = canonical_json(value).decode()
     return text if len(text) <= SHOWN_CHARS else f"{text[:SHOWN_CHARS]}…"

@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeVar, get_args
 from weakref import WeakKeyDictionary
 
-from wick._internal.aliases import ARGUMENTS, tool_aliases, tool_name
-from wick._internal.frozen import canonical
+from wick._internal.aliases import ARGUMENTS, list_tool_aliases, resolve_tool_name
+from wick._internal.frozen import canonical_json
 from wick._internal.visible_text import cut_visible, make_visible
-from wick._internal.worker_threads import in_thread
+from wick._internal.worker_threads import run_in_thread
 from wick.capability import Capability
 from wick.constants import GUARD_SECONDS, QUESTION_CHARS, SHELL_INLINE_CHARS
 from wick.decisions import Ask, Block
@@ -97,7 +97,7 @@ class Permissions(Capability):
         subject = replace(subject, linked=await self._linked(subject))
         if self._is_decided_by_names(subject):
             use.state.unlinked.add(use.args.get("path", ""))  # the tool refuses it if it becomes a link
-        granted = (use.bound.name, canonical(use.args)) in (self.grants | self._session(use.run) | use.grants)
+        granted = (use.bound.name, canonical_json(use.args)) in (self.grants | self._session(use.run) | use.grants)
         if is_long:
             verdict = await _beside(lambda: self._decide(subject, use.bound.read_only, granted), "comparing rules")
         else:
@@ -114,14 +114,14 @@ class Permissions(Capability):
         if isinstance(tool, Tool):
             name, subject, read_only = tool.name, Subject.of(tool, args, workdir=workdir), tool.read_only
         else:
-            name, names = tool_name(tool), frozenset((tool, *tool_aliases(tool)))
+            name, names = resolve_tool_name(tool), frozenset((tool, *list_tool_aliases(tool)))
             args = {ARGUMENTS.get(name, {}).get(key, key): value for key, value in args.items()}
             kind = KINDS.get(name, "")
             subject, read_only = Subject(name, names, names, kind, args, workdir), kind == "read"
         granted = self.grants | (
             _grants(thread, thread.effective_entries(), self._are_kept) if thread is not None else frozenset()
         )
-        return self._decide(subject, read_only, (name, canonical(args)) in granted)
+        return self._decide(subject, read_only, (name, canonical_json(args)) in granted)
 
     def _decide(self, subject: Subject, read_only: bool, granted: bool) -> Verdict:
         """Deny, ask, grants, allow, mode. Where nobody is to be asked, a question is a no."""
@@ -222,7 +222,7 @@ def _granted(grant: Any) -> tuple[str, bytes]:
     fits = isinstance(grant, Mapping) and grant.get("operation", "tool_use") == "tool_use"
     if not fits or not isinstance(grant.get("tool"), str) or not isinstance(grant.get("args"), Mapping):
         raise ConfigError(f"a grant is {{tool: …, args: {{…}}}}, as an answer for good proposes it, not {grant!r}")
-    return grant["tool"], canonical(grant["args"])
+    return grant["tool"], canonical_json(grant["args"])
 
 
 def _grants(thread: Thread, entries: Iterable[Any], kept: bool) -> frozenset[tuple[str, bytes]]:
@@ -238,7 +238,7 @@ def _grants(thread: Thread, entries: Iterable[Any], kept: bool) -> frozenset[tup
         said = entry.data if entry.kind == "answered" and entry.data.get("thread") == thread.id else {}
         proposed = said.get("rule", {})
         if said.get("allowed") and said.get("scope") in found and proposed.get("operation") == "tool_use":
-            use = (proposed["tool"], canonical(said.get("args", proposed["args"])))  # as the user changed them
+            use = (proposed["tool"], canonical_json(said.get("args", proposed["args"])))  # as the user changed them
             found[said["scope"]].add(use)
     return frozenset(found["session"] | found["always"])
 
@@ -259,7 +259,7 @@ def _question(subject: Subject, made: Rule | None = None, unread: str = "") -> s
 def _shown(subject: Subject) -> str:
     """Return what a use is about: all of a command, a path or a URL; other arguments may be cut, with a count."""
     told = subject.command or subject.path or subject.url
-    return make_visible(told) if told else cut_visible(canonical(subject.args).decode(), QUESTION_CHARS)
+    return make_visible(told) if told else cut_visible(canonical_json(subject.args).decode(), QUESTION_CHARS)
 
 
 _turns: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDictionary()
@@ -268,4 +268,4 @@ _turns: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDict
 async def _beside(fn: Callable[[], T], name: str) -> T:
     """Run a function in a thread, one at a time: several would keep the interpreter lock from the event loop."""
     async with _turns.setdefault(asyncio.get_running_loop(), asyncio.Lock()):
-        return await in_thread(fn, name)
+        return await run_in_thread(fn, name)

@@ -11,7 +11,7 @@ from time import perf_counter, time
 from types import MappingProxyType
 from typing import Any
 
-from wick._internal.frozen import canonical, thaw
+from wick._internal.frozen import canonical_json, thaw
 from wick.capabilities._spans import ended, opened, records, tried
 from wick.capability import Capability
 from wick.constants import PREVIEW_CHARS, RUNS_RECORDED, SPANS_RECORDED, TRACE_BYTES
@@ -178,7 +178,7 @@ class _Recording:
 
     def _fit(self, span: _Span, short: dict[str, Any]) -> None:
         """Tell in short what there is no more room for."""
-        size = len(canonical(span.own()))
+        size = len(canonical_json(span.own()))
         if size > self.room:
             span.attributes, span.why, span.events = short, [], []
             self.left_out += 1

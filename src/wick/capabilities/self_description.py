@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from inspect import getdoc
 from typing import Any
 
-from wick._internal.prompt_text import one_line
+from wick._internal.prompt_text import to_one_line
 from wick.capability import Capability
 from wick.errors import ConfigError
 from wick.hooks import Hook, before
@@ -49,8 +49,10 @@ class SelfDescription(Capability):
             "agent": run.agent,
             "description": self.text,
             "model": run.model.name,
-            "tools": {tool.name: one_line(tool.description, LINE_CHARS) for tool in run.tools.values()},
-            "capabilities": {owner.name: one_line(getdoc(type(owner)) or "", LINE_CHARS) for owner in _owners(hooks)},
+            "tools": {tool.name: to_one_line(tool.description, LINE_CHARS) for tool in run.tools.values()},
+            "capabilities": {
+                owner.name: to_one_line(getdoc(type(owner)) or "", LINE_CHARS) for owner in _owners(hooks)
+            },
             "hooks": [f"{hook.name} at {hook.point}" for hook in hooks],
             "limits": _limits(hooks),
         }

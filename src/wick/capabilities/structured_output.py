@@ -13,8 +13,8 @@ from pydantic import BaseModel
 from pydantic.errors import PydanticUserError
 from pydantic_core import from_json
 
-from wick._internal.frozen import canonical, freeze, thaw
-from wick._internal.tool_schema import NO_ARGS, Bound, FunctionArguments, encoded, injected_of
+from wick._internal.frozen import canonical_json, freeze, thaw
+from wick._internal.tool_schema import NO_ARGS, BoundArguments, FunctionArguments, encode_arguments, find_injected
 from wick.capability import Capability
 from wick.constants import OUTPUT_RETRIES
 from wick.decisions import Continue, Stop
@@ -292,7 +292,7 @@ class _Form:
             data = self.tool.validate(args)
             if self.model is None:
                 return thaw(data), data
-            value = self.model.model_validate_json(canonical(data))
+            value = self.model.model_validate_json(canonical_json(data))
             return value, thaw(freeze(value.model_dump(mode="json", by_alias=True, warnings=False)))
         except InvalidArgs as error:
             raise InvalidArgs(str(error).removeprefix(f"{self.tool.name}: ")) from None
@@ -308,7 +308,7 @@ class _ModelTool(Tool):
 
     @cached_property
     def arguments(self) -> FunctionArguments:
-        return _Fields(dict(self.foreign or {}), injected_of(self.fn), (), self.model, (), {}, frozenset())
+        return _Fields(dict(self.foreign or {}), find_injected(self.fn), (), self.model, (), {}, frozenset())
 
 
 class _Fields(FunctionArguments):
@@ -317,14 +317,16 @@ class _Fields(FunctionArguments):
     __slots__ = ()
 
     def validate(self, tool: str, args: Mapping[str, Any]) -> dict[str, Any]:
-        self._checked(tool, encoded(tool, args), args)
+        self._validate_model(tool, encode_arguments(tool, args), args)
         return thaw(dict(args))  # type: ignore[no-any-return]
 
-    def bind(self, tool: str, data: bytes, args: Mapping[str, Any] = NO_ARGS, *, checked: bool = False) -> Bound:
+    def bind(
+        self, tool: str, data: bytes, args: Mapping[str, Any] = NO_ARGS, *, checked: bool = False
+    ) -> BoundArguments:
         """Bind no values: the tool reads the arguments as they are sealed."""
         if not checked:
-            self._checked(tool, data, args)
-        return Bound({}, freeze(from_json(data)), data)
+            self._validate_model(tool, data, args)
+        return BoundArguments({}, freeze(from_json(data)), data)
 
 
 def _form(name: str, tool_name: str, given: Schema, take: Callable[..., Any]) -> _Form:

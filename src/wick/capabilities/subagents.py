@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 
 from wick import constants
 from wick._internal.frozen import digest, thaw
-from wick._internal.prompt_text import one_line
+from wick._internal.prompt_text import to_one_line
 from wick._internal.tasks import cancel_and_wait
 from wick.capabilities._child_agents.definitions import Definition, Subagent, definitions
 from wick.capabilities._child_agents.runs import OPEN, Job, Task, brought, child, lasts, reason, work
@@ -195,7 +195,7 @@ class Subagents(Capability):
             raise ToolError(f"a prompt is a text of up to {constants.TASK_PROMPT_CHARS:,} characters")
         place = digest(use.key.encode("utf-8", "surrogatepass"))[:12]  # the same for every attempt at this call
         job = Job(agent, prompt, use.call.id, f"{use.run.thread.id[:150]}.{place}")
-        job.description = one_line(description, constants.TASK_DESCRIPTION_CHARS)
+        job.description = to_one_line(description, constants.TASK_DESCRIPTION_CHARS)
         return job
 
     async def _work(self, run: Run, job: Job) -> Result:

@@ -9,9 +9,9 @@ from inspect import isawaitable, iscoroutinefunction
 from math import ceil
 from typing import Any
 
-from wick._internal.aliases import tool_name
-from wick._internal.frozen import canonical, thaw
-from wick._internal.worker_threads import in_thread
+from wick._internal.aliases import resolve_tool_name
+from wick._internal.frozen import canonical_json, thaw
+from wick._internal.worker_threads import run_in_thread
 from wick.capabilities._model_names import check_model, find_model
 from wick.capability import Capability
 from wick.constants import CHARS_PER_TOKEN
@@ -213,11 +213,13 @@ class Summarization(Capability):
         return reason
 
     async def _sum_up(self, run: Run, whole: list[Message], words: str) -> str:
-        old = await in_thread(lambda: [_trimmed(message) for message in whole], "summing up")  # there may be thousands
+        old = await run_in_thread(
+            lambda: [_trimmed(message) for message in whole], "summing up"
+        )  # there may be thousands
         if self.summarizer is not None:
             return _text(await _called(self.summarizer, Messages(old)))
         told = f"\nWhat matters most, the user says: {words}" if words else ""
-        transcript = await in_thread(lambda: self._transcript(old), "summing up")
+        transcript = await run_in_thread(lambda: self._transcript(old), "summing up")
         told = QUESTION.format(conversation=transcript, words=SUMMARY_WORDS, more=told)
         settings = {name: value for name, value in run.settings.items() if name in SETTINGS}
         model = {"model": await find_model(run, self.model)} if self.model is not None else {}
@@ -286,7 +288,7 @@ class _Size:
 
 
 def _around(call: ModelCall) -> int:
-    schemas = sum(len(canonical(tool.schema)) for tool in call.tools)
+    schemas = sum(len(canonical_json(tool.schema)) for tool in call.tools)
     return (len(call.system) + schemas) // CHARS_PER_TOKEN
 
 
@@ -330,7 +332,7 @@ async def _called(summarizer: Summarizer, old: Messages) -> Summary:
     if iscoroutinefunction(summarizer) or iscoroutinefunction(type(summarizer).__call__):
         said: Any = summarizer(old)
     else:
-        said = await in_thread(lambda: summarizer(old), "summarizer")
+        said = await run_in_thread(lambda: summarizer(old), "summarizer")
     return await said if isawaitable(said) else said  # type: ignore[no-any-return]
 
 
@@ -347,9 +349,11 @@ def _text(said: Summary) -> str:
 
 def _trimmed(message: Message) -> Message:
     """The message without the bulk of what it writes into files."""
-    if not any(tool_name(call.name) in WRITES for call in message.tool_calls):
+    if not any(resolve_tool_name(call.name) in WRITES for call in message.tool_calls):
         return message
-    calls = tuple(call if tool_name(call.name) not in WRITES else _short_call(call) for call in message.tool_calls)
+    calls = tuple(
+        call if resolve_tool_name(call.name) not in WRITES else _short_call(call) for call in message.tool_calls
+    )
     return replace(message, tool_calls=calls)
 
 

@@ -7,9 +7,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-from wick._internal.aliases import status as known_status
+from wick._internal.aliases import resolve_status as known_status
 from wick._internal.frozen import thaw
-from wick._internal.prompt_text import fenced, one_line
+from wick._internal.prompt_text import fence_text, to_one_line
 from wick.capability import Capability
 from wick.constants import TODO_ID_CHARS, TODO_TITLE_CHARS, TODOS
 from wick.decisions import Block, Continue, Stop
@@ -151,12 +151,12 @@ def _subject(origin: str, args: Any) -> str | None:
 
 def _rendered(todos: Sequence[Any]) -> str:
     lines = (f"{todo['id']}. [{todo['status']}] {todo['title']}" for todo in todos)
-    return "\n".join(one_line(line, TODO_ID_CHARS + TODO_TITLE_CHARS + 20) for line in lines)
+    return "\n".join(to_one_line(line, TODO_ID_CHARS + TODO_TITLE_CHARS + 20) for line in lines)
 
 
 def _reminder(todos: Sequence[Any]) -> str:
     return (
-        f"{fenced('todos', _rendered(todos))}\n"
+        f"{fence_text('todos', _rendered(todos))}\n"
         "This is your own list, shown by the system; the user has not said it. Keep it current with update_todo or "
         "write_todos while you work."
     )
@@ -164,7 +164,7 @@ def _reminder(todos: Sequence[Any]) -> str:
 
 def _nudge(left: Sequence[Any]) -> str:
     return (
-        f"You stopped before all of your todos were done. Open are:\n{fenced('todos', _rendered(left))}\n"
+        f"You stopped before all of your todos were done. Open are:\n{fence_text('todos', _rendered(left))}\n"
         "Go on with them. If they are done, or no longer wanted, say so with write_todos; if you need something from "
         "the user first, ask for it. Then give your whole answer."
     )

@@ -7,8 +7,8 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any, Literal
 
-from wick._internal.aliases import tool_name
-from wick._internal.prompt_text import one_line
+from wick._internal.aliases import resolve_tool_name
+from wick._internal.prompt_text import to_one_line
 from wick.capability import Capability
 from wick.constants import TOOLS_LISTED, TOOLS_SHOWN
 from wick.errors import ConfigError, ToolError
@@ -100,7 +100,7 @@ def _names(always: Any) -> frozenset[str]:
     names = [*always]
     if wrong := [name for name in names if not isinstance(name, str)]:
         raise ConfigError(f"ToolSearch(always=…) takes a list of names, and {wrong[0]!r} is none")
-    return frozenset(map(tool_name, names))
+    return frozenset(map(resolve_tool_name, names))
 
 
 def _show(run: Run, tools: Iterable[Tool]) -> None:
@@ -111,7 +111,7 @@ def _show(run: Run, tools: Iterable[Tool]) -> None:
 
 
 def _listed(tools: Sequence[Tool]) -> str:
-    lines = [f"{found.name}: {one_line(found.description, LINE_CHARS)}" for found in tools[:TOOLS_LISTED]]
+    lines = [f"{found.name}: {to_one_line(found.description, LINE_CHARS)}" for found in tools[:TOOLS_LISTED]]
     more = len(tools) - TOOLS_LISTED
     return "\n".join([*lines, f"… and {more} more; search for what you need"] if more > 0 else lines)
 

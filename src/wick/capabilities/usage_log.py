@@ -7,7 +7,7 @@ import logging
 from time import monotonic
 from typing import Any
 
-from wick._internal.worker_threads import in_thread
+from wick._internal.worker_threads import run_in_thread
 from wick.capability import Capability
 from wick.errors import ConfigError, Paused
 from wick.hooks import Next, wrap
@@ -42,7 +42,7 @@ class UsageLog(Capability):
         except BaseException as error:
             self._write(run, _outcome(error), start)
             raise
-        await in_thread(lambda: self._write(run, result.outcome, start), "logging the usage")  # prices take a while
+        await run_in_thread(lambda: self._write(run, result.outcome, start), "logging the usage")  # prices take a while
         return result
 
     def _write(self, run: Run, outcome: str, start: float) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem
 
-from wick._internal.prompt_text import one_line
+from wick._internal.prompt_text import to_one_line
 
 MOST = 50
 TITLE_CHARS = 60
@@ -23,7 +23,7 @@ def thread_ids(ctx: click.Context, param: click.Parameter, incomplete: str) -> l
     """The latest threads of this machine, with their titles."""
     try:
         return [
-            CompletionItem(head.id, help=one_line(head.title, TITLE_CHARS))
+            CompletionItem(head.id, help=to_one_line(head.title, TITLE_CHARS))
             for head in ([] if ctx.params.get("server") else asyncio.run(_latest()))
             if head.id.startswith(incomplete)
         ]

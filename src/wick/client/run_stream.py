@@ -10,7 +10,7 @@ from typing import Any
 from urllib.parse import quote
 from uuid import uuid4
 
-from wick._internal.tasks import closing
+from wick._internal.tasks import closing_stream
 from wick.client.connection import SILENCE_SECONDS, Connection
 from wick.client.errors import ServerError
 from wick.client.sse import Frame, Frames, event_of
@@ -45,7 +45,7 @@ class RunStream:
         pause, since = FIRST_PAUSE, monotonic()
         while True:
             try:
-                async with closing(self._frames()) as frames:
+                async with closing_stream(self._frames()) as frames:
                     async for frame in frames:
                         pause, since = FIRST_PAUSE, monotonic()
                         if (event := self._news(frame)) is not None:

@@ -21,7 +21,7 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
-from wick._internal.safe_yaml import At, Source, read
+from wick._internal.safe_yaml import KeyPath, YamlSource, read
 from wick.agent import Agent
 from wick.config.builder import AgentConfig, File
 from wick.config.keys import Ring, agent_keys, agent_schema, file_schema
@@ -78,7 +78,7 @@ def schema() -> Schema:
 class Config:
     """The agents of a file, by their ids. None is built before it is asked for."""
 
-    def __init__(self, path: Path, source: Source) -> None:
+    def __init__(self, path: Path, source: YamlSource) -> None:
         self.path = path
         self.agents = {part.id: part for part in _agents(File(source, path.absolute().parent, RINGS, path.absolute()))}
         check_unseen(path, [(id, part.options) for id, part in self.agents.items()])
@@ -114,28 +114,28 @@ def _agents(file: File) -> Iterator[AgentConfig]:
     yield AgentConfig(file, _slug(options.get("name", "")), options, ((),))
 
 
-def _several(file: File, source: Source, data: Mapping[str, Any]) -> Iterator[AgentConfig]:
+def _several(file: File, source: YamlSource, data: Mapping[str, Any]) -> Iterator[AgentConfig]:
     if astray := [key for key in data if key not in ("agents", "defaults")]:
         known = astray[0] in agent_keys(RINGS)
         hint = "put it into `defaults:` or into an agent" if known else nearest(astray[0], ("agents", "defaults"))
-        raise source.wrong((astray[0],), f"there is no key {astray[0]!r} beside agents and defaults; {hint}")
+        raise source.error_at((astray[0],), f"there is no key {astray[0]!r} beside agents and defaults; {hint}")
     defaults = _part(data.get("defaults"), source, ("defaults",))
     agents = data.get("agents")
     if not isinstance(agents, dict) or not agents:
-        raise source.wrong(("agents",), "agents is a map of ids, such as `coder:`, to what these agents are")
+        raise source.error_at(("agents",), "agents is a map of ids, such as `coder:`, to what these agents are")
     for id, own in agents.items():
-        at: At = ("agents", id)
+        at: KeyPath = ("agents", id)
         if not _ID.fullmatch(id):
-            raise source.wrong(at, f"an agent's id has letters, digits, `_`, `.` and `-`, at most 64; not {id!r}")
+            raise source.error_at(at, f"an agent's id has letters, digits, `_`, `.` and `-`, at most 64; not {id!r}")
         yield AgentConfig(file, id, _merged(defaults, _part(own, source, at)), (at, ("defaults",)))
 
 
-def _part(data: Any, source: Source, at: At) -> dict[str, Any]:
+def _part(data: Any, source: YamlSource, at: KeyPath) -> dict[str, Any]:
     """The part of one agent, or of the defaults; an empty one says nothing."""
     if data is None:
         return {}
     if not isinstance(data, dict):
-        raise source.wrong(at, f"{'.'.join(map(str, at))} is a map of keys and values, such as `model: auto`")
+        raise source.error_at(at, f"{'.'.join(map(str, at))} is a map of keys and values, such as `model: auto`")
     return _long(fit(data, agent_schema(RINGS, agent_keys(RINGS).intersection(data)), Spot(source, at, at)))
 
 

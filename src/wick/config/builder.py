@@ -15,9 +15,9 @@ from logging import DEBUG, WARNING, getLogger
 from pathlib import Path
 from typing import Any, ClassVar, get_args, get_origin
 
-from wick._internal.aliases import tool_name
+from wick._internal.aliases import resolve_tool_name
 from wick._internal.import_path import load_module
-from wick._internal.safe_yaml import At, Source
+from wick._internal.safe_yaml import KeyPath, YamlSource
 from wick.agent import Agent
 from wick.capabilities._defaults import DEFAULTS
 from wick.capability import Capability
@@ -43,7 +43,7 @@ _EVERYONES = {part.name for part in DEFAULTS}
 class File:
     """What the agents of a file have in common."""
 
-    source: Source
+    source: YamlSource
     folder: Path
     rings: tuple[Ring, ...]
     path: Path | None = None  # the file itself, which is read again
@@ -55,7 +55,7 @@ class File:
 class AgentConfig:
     """What a file says about one agent: `options` are its own over the defaults."""
 
-    def __init__(self, file: File, id: str, options: Mapping[str, Any], places: tuple[At, ...]) -> None:
+    def __init__(self, file: File, id: str, options: Mapping[str, Any], places: tuple[KeyPath, ...]) -> None:
         self.file, self.id, self.options = file, id, options
         self.name: str = options.get("name", id)
         self.begun: list[Any] = []  # what has to be ended
@@ -85,9 +85,9 @@ class AgentConfig:
 
     def wrong(self, key: str, what: object, *within: str | int) -> ConfigError:
         """An error that names the line on which a key of this agent stands, or something of it, or the agent itself."""
-        return self.file.source.wrong((*self.at(key), *within), f"{key or f'the agent {self.id!r}'}: {what}")
+        return self.file.source.error_at((*self.at(key), *within), f"{key or f'the agent {self.id!r}'}: {what}")
 
-    def at(self, key: str) -> At:
+    def at(self, key: str) -> KeyPath:
         """Where a key stands: in the agent's own part, or among the defaults."""
         places = [(*place, key) for place in self._places]
         return next((place for place in places if place in self.file.source.lines), self._places[0])
@@ -422,7 +422,7 @@ def of_python(name: str, folder: Path) -> Any:
 
 
 def _tool_word(given: Any) -> str:
-    return tool_name(given) if isinstance(given, str) else ""
+    return resolve_tool_name(given) if isinstance(given, str) else ""
 
 
 def _several(given: Any) -> list[Any]:

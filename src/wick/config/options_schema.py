@@ -20,7 +20,7 @@ from pathlib import Path
 from types import UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from wick._internal.safe_yaml import At, Filled, Source
+from wick._internal.safe_yaml import ExpandedText, KeyPath, YamlSource
 from wick.errors import ConfigError
 from wick.protocols import Model
 
@@ -154,15 +154,15 @@ def _of_origin(origin: Any, inner: Sequence[Any]) -> Schema | None:
 class Spot:
     """A place in a file. `above` is what leads to the part that is checked; it goes without saying."""
 
-    source: Source
-    at: At = ()
-    above: At = ()
+    source: YamlSource
+    at: KeyPath = ()
+    above: KeyPath = ()
 
     def within(self, key: str | int) -> Spot:
         return replace(self, at=(*self.at, key))
 
     def wrong(self, what: str) -> ConfigError:
-        return self.source.wrong(self.at, what)
+        return self.source.error_at(self.at, what)
 
     def __str__(self) -> str:
         return ".".join(map(str, self.at[len(self.above) :])) or "this"
@@ -176,13 +176,13 @@ def fit(value: Any, schema: Schema, spot: Spot) -> Any:
     if isinstance(value, list):
         items = form.get("items", ANYTHING)
         return [fit(item, items, spot.within(number)) for number, item in enumerate(value)]
-    return str(value) if isinstance(value, Filled) else value
+    return str(value) if isinstance(value, ExpandedText) else value
 
 
 def _formed(value: Any, schema: Schema, spot: Spot) -> tuple[Schema, Any]:
     """The form that a value has, and the value in it."""
     forms = schema.get("anyOf", [schema])
-    for one in (value, _typed(value)) if isinstance(value, Filled) else (value,):
+    for one in (value, _typed(value)) if isinstance(value, ExpandedText) else (value,):
         for form in forms:
             if _takes(form, one):
                 return form, one
@@ -213,7 +213,7 @@ def _takes(schema: Schema, value: Any) -> bool:
     """Whether a value has this form, as far as can be seen without looking into it."""
     if "enum" in schema or "const" in schema:
         known = schema.get("enum", [schema.get("const")])
-        return any(type(value) is type(one) or isinstance(value, Filled) for one in known if one == value)
+        return any(type(value) is type(one) or isinstance(value, ExpandedText) for one in known if one == value)
     kind = schema.get("type")
     if kind is None:
         return True
@@ -272,7 +272,7 @@ def _word(schema: Schema) -> str:
 def _not(value: Any, forms: Iterable[Schema]) -> str:
     """What it is instead. A text from the environment is not shown: it may be a secret."""
     choices = [one for form in forms for one in form.get("enum", []) if isinstance(one, str)]
-    if not choices or not isinstance(value, str) or isinstance(value, Filled):
+    if not choices or not isinstance(value, str) or isinstance(value, ExpandedText):
         return f"not {_WORDS[_kind(value)]}" if value is not None else "not empty"
     close = get_close_matches(value, choices, n=1)
     return f"not {value!r}" + (f"; did you mean {close[0]!r}?" if close else "")

@@ -20,7 +20,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from importlib.machinery import PathFinder
 
-from wick._internal.import_path import aside, find_spec, startup_names
+from wick._internal.import_path import excluded, find_spec, startup_names
 from wick.errors import ConfigError
 from wick.workspace.globs import HEAVY
 
@@ -117,9 +117,9 @@ def _with_environment(files: ProcessFiles, home: Identity) -> ProcessFiles:
 
 def _leave_editable(root: str, home: Identity, protects: bool) -> None:
     """Import nothing from the editable installs in a workspace; a ConfigError if something was imported from there."""
-    if aside.entries or aside.finders:
-        aside.workspaces.add(root)
-    for entry in aside.folders:
+    if excluded.entries or excluded.finders:
+        excluded.workspaces.add(root)
+    for entry in excluded.folders:
         _check_links(entry, IMPORTED, root, home)
         names = _inside(entry, home)
         if names is None:
@@ -130,7 +130,7 @@ def _leave_editable(root: str, home: Identity, protects: bool) -> None:
         if (root, entry) not in _reported:
             _reported.add((root, entry))
             logger.info("%s is in the workspace: no module is imported from there", entry)
-    if aside.workspaces:
+    if excluded.workspaces:
         check_loaded(root)
 
 
@@ -143,7 +143,7 @@ def guard_editable(workspace: str | os.PathLike[str], protect: Iterable[str]) ->
     root = os.path.realpath(workspace)
     home = _identity(root)
     patterns, fixed = list[str](), list[str]()
-    for entry in aside.folders:
+    for entry in excluded.folders:
         names = _inside(entry, home)
         if names is None:
             continue

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Hashable
 from typing import Any
 
-from wick._internal.frozen import canonical, digest
+from wick._internal.frozen import canonical_json, digest
 from wick.operations import InboxScreen, Operation, Run, ToolUse
 
 _NOTE = "agreed_by_programs"
@@ -31,9 +31,9 @@ def agreed(op: Operation[Any], who: Hashable) -> bool:
 def exactly(op: Operation[Any]) -> str:
     """What a verdict is about, as a hash: a call with its arguments, a run with what it is to answer."""
     if isinstance(op, ToolUse):
-        return digest(canonical([op.bound.name, op.bound.origin, op.call.id, op.args]))
+        return digest(canonical_json([op.bound.name, op.bound.origin, op.call.id, op.args]))
     if isinstance(op, Run):
-        return digest(canonical([op.id, [message.digest for message in op.input]]))
+        return digest(canonical_json([op.id, [message.digest for message in op.input]]))
     return op.hash
 
 

@@ -227,7 +227,7 @@ def event(name: str) -> str:
     if name in EVENTS:
         return name
     try:
-        return aliases.point(name)
+        return aliases.resolve_point(name)
     except ConfigError:
         known = ", ".join((*EVENTS, *aliases.POINT_NAMES))
         raise Unfit(f"answered with {words(json.dumps(name), 60)}; the events are {known}") from None

@@ -26,9 +26,9 @@ from wick.backends.sandbox.launch import DEADLY, Launch, Place
 from wick.backends.sandbox.selection import choose
 from wick.errors import BackendError, ConfigError
 from wick.hook_programs.failure_policy import words
-from wick.workspace.processes import CANNOT_EXECUTE, NOT_FOUND, UNREAD, clean_environment, ended_by
+from wick.workspace.processes import CANNOT_EXECUTE, NOT_FOUND, UNREAD, clean_environment, describe_exit
 from wick.workspace.protected import PROTECTED
-from wick.workspace.results import Executed
+from wick.workspace.results import CommandResult
 
 T = TypeVar("T")
 
@@ -113,7 +113,7 @@ class Runner:
 
     async def _executed(
         self, argv: list[str], cwd: str, env: Mapping[str, str], stdin: bytes, limit: float, printed: _Printed
-    ) -> Executed:
+    ) -> CommandResult:
         daemon = await on_host()
         more: dict[str, Any] = {"stdin": stdin, "timeout": limit, "on_output": printed.take, "read": True}
         if self.sandbox is None:
@@ -178,7 +178,7 @@ def _outcome(work: Callable[[], Any]) -> tuple[Any, BaseException | None]:
         return None, error
 
 
-def _problem(done: Executed, limit: float, confined: bool) -> str:
+def _problem(done: CommandResult, limit: float, confined: bool) -> str:
     """What went wrong, as the rest of a sentence; that a program ends with a code of its own is no problem here."""
     error, code = done["error"], done["exit_code"]
     if error and code == TIME_LIMIT:
@@ -192,7 +192,7 @@ def _problem(done: Executed, limit: float, confined: bool) -> str:
 
 def _by_signal() -> dict[int, str]:
     """How a shell tells that a signal ended a program."""
-    return {128 + number: ended_by(number)[1].removeprefix("the command ") for number in DEADLY}
+    return {128 + number: describe_exit(number)[1].removeprefix("the command ") for number in DEADLY}
 
 
 _ENDED = _by_signal()

@@ -27,7 +27,7 @@ from typing import IO, Any
 from weakref import WeakValueDictionary, finalize
 
 from wick import constants
-from wick._internal.worker_threads import in_thread
+from wick._internal.worker_threads import run_in_thread
 from wick.errors import ConfigError, MissingExtra, ModelError
 from wick.messages import ImagePart, Message, Part, TextPart
 from wick.models import openai_common
@@ -97,7 +97,7 @@ class Local:
         llama = self._llama = self._llama or _shared(self._loading)  # held until the reply is complete
         client = llama.client
         if client is None:
-            client = await in_thread(lambda: llama.load(self.name, self.progress), f"loading {self.name}")
+            client = await run_in_thread(lambda: llama.load(self.name, self.progress), f"loading {self.name}")
         tools = _forced(request)
         reply = client.stream(_constrained(request, tools) if tools else request)
         async with aclosing(_as_call(reply) if tools else reply) as deltas:
@@ -107,7 +107,7 @@ class Local:
     async def close(self) -> None:
         """Free the model, if nobody else uses it; asked again, it is loaded again."""
         held, self._llama = [self._llama], None
-        await in_thread(held.clear, f"closing {self.name}")  # whoever lets go last waits for its process to end
+        await run_in_thread(held.clear, f"closing {self.name}")  # whoever lets go last waits for its process to end
 
 
 # -- the file -------------------------------------------------------------------------------------------------------

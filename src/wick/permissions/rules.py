@@ -21,7 +21,7 @@ from fnmatch import fnmatchcase
 from functools import cached_property
 from typing import Any, Literal, TypeVar
 
-from wick._internal.aliases import tool_aliases, tool_name
+from wick._internal.aliases import list_tool_aliases, resolve_tool_name
 from wick.constants import RULE_CHARS
 from wick.errors import ConfigError
 from wick.permissions.shell import Script, read
@@ -61,7 +61,7 @@ class Rule:
     @property
     def known(self) -> bool:
         """Whether every agent may have a rule about this tool, whether it has the tool or not."""
-        return not self.literal or bool(tool_aliases(self.tool) - {self.tool})
+        return not self.literal or bool(list_tool_aliases(self.tool) - {self.tool})
 
     @property
     def is_host(self) -> bool:
@@ -86,7 +86,7 @@ class Rule:
             return bool(subject.kind) and fnmatchcase(subject.kind, self.tool.removeprefix("kind:"))
         names = subject.now if self.type == "allow" else subject.ever
         if self.literal:
-            return self.tool in names or tool_name(self.tool) in names
+            return self.tool in names or resolve_tool_name(self.tool) in names
         return any(fnmatchcase(name, self.tool) for name in names)
 
 
@@ -117,7 +117,7 @@ def _built(kind: type[S], specifier: str, text: str) -> S:
 
 def _check(made: Rule) -> object:
     """Find out what is wrong with a specifier while somebody is there to mend it."""
-    own = tool_name(made.tool)
+    own = resolve_tool_name(made.tool)
     if not made.specifier:
         raise ConfigError(f"the rule {made.text!r} has nothing in its brackets; leave them out to mean every use")
     if own == "execute" or made.tool == "kind:shell":
@@ -148,9 +148,9 @@ class Subject:
 
     @classmethod
     def of(cls, tool: Tool, args: Mapping[str, Any], called: Iterable[str] = (), **more: Any) -> Subject:
-        now = frozenset((tool.name, *tool_aliases(tool.name)))
+        now = frozenset((tool.name, *list_tool_aliases(tool.name)))
         now |= frozenset(tool.aliases) if tool.name == tool.origin else frozenset()
-        ever = now | tool.names | tool_aliases(tool.origin) | frozenset(called)
+        ever = now | tool.names | list_tool_aliases(tool.origin) | frozenset(called)
         return cls(tool.name, now, ever, tool.kind, args, **more)
 
     @property
@@ -195,7 +195,7 @@ class Subject:
     def redirected(self, redirect: Redirect) -> Subject:
         """A redirection, as the use of a file tool that it amounts to."""
         name = "write_file" if redirect.writes else "read_file"
-        names = frozenset((name, *tool_aliases(name)))
+        names = frozenset((name, *list_tool_aliases(name)))
         kind = "write" if redirect.writes else "read"
         return Subject(name, names, names, kind, {"path": redirect.target.text}, self.workdir, self.linked)
 

@@ -302,7 +302,7 @@ class Files:
             return "no" if place.workdir else "maybe"
         folded = tuple(map(_folded, parts.names))
         for glob, names in ((self.exact, parts.names), (self.folded, folded)):
-            if any(glob.fits("/".join(names[:end])) for end in range(1, len(names) + 1)):
+            if any(glob.matches("/".join(names[:end])) for end in range(1, len(names) + 1)):
                 return "yes"
             if not one_file and _beneath(glob, names):
                 return "yes"
@@ -314,9 +314,9 @@ class Files:
         if parts is None or parts.climbs or place.linked:
             return False
         if not folder:
-            return bool(parts.names) and self.exact.fits("/".join(parts.names))
+            return bool(parts.names) and self.exact.matches("/".join(parts.names))
         inside = ("\ue000", "\ue001")  # names that only a star fits
-        return all(self.exact.fits("/".join((*parts.names, *inside[:depth]))) for depth in (1, 2))
+        return all(self.exact.matches("/".join((*parts.names, *inside[:depth]))) for depth in (1, 2))
 
     def _seen_from(self, place: Place) -> _Parts | None:
         """The path from the root or from the workspace, as the pattern is; None if it does not lie there."""
@@ -350,7 +350,7 @@ def _beneath(glob: Glob, names: Sequence[str]) -> bool:
     """Whether a pattern may fit something in a folder."""
     states = glob.start
     for name in names:
-        states = glob.step(states, name)
+        states = glob.advance(states, name)
     return any(states)
 
 

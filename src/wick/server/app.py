@@ -16,7 +16,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from wick._internal.worker_threads import in_thread
+from wick._internal.worker_threads import run_in_thread
 from wick.errors import WickError
 from wick.server.auth.access_table import ACCESS, Doors, in_order
 from wick.server.auth.middleware import Auth
@@ -76,7 +76,7 @@ def _described(api: FastAPI) -> Callable[[Request], Awaitable[Response]]:
 
     async def openapi(request: Request) -> Response:
         if not made:
-            made.append(await in_thread(lambda: orjson.dumps(document(api)), "describing the API"))
+            made.append(await run_in_thread(lambda: orjson.dumps(document(api)), "describing the API"))
         return Response(made[0], media_type="application/json")
 
     return openapi

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from ipaddress import IPv4Address
 from urllib.parse import urlsplit
 
-from wick._internal.http_requests import public_address
+from wick._internal.http_requests import is_public_address
 from wick._internal.printable import escape_controls
 from wick.constants import MEDIA_CHARS, MEDIA_URL_CHARS
 from wick.messages import FilePart, ImagePart, Message, Part, TextPart
@@ -65,14 +65,14 @@ def address_problem(url: str) -> str:
 def is_public_host(host: str) -> bool:
     """Return True if a host is a public IP address in its usual spelling, or a name that is not private by itself."""
     if ":" in host:
-        return "%" not in host and public_address(host)
+        return "%" not in host and is_public_address(host)
     host = host.removesuffix(".")
     last = host.rpartition(".")[2]
     if re.fullmatch(r"0x[0-9a-f]*|[0-9]+", last):  # an IPv4 address, however it is spelled
-        return _is_usual(host) and public_address(host)
+        return _is_usual(host) and is_public_address(host)
     if not _HOST.fullmatch(host) or _PRIVATE.fullmatch(host):
         return False
-    return all(public_address(".".join(found)) for found in _INSIDE.findall(host))
+    return all(is_public_address(".".join(found)) for found in _INSIDE.findall(host))
 
 
 def check_media(messages: Iterable[Message]) -> str:

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue, TypeAdapter
 from starlette.responses import Response
 
 from wick._internal.frozen import thaw
-from wick._internal.worker_threads import in_thread
+from wick._internal.worker_threads import run_in_thread
 from wick.constants import MEDIA_CHARS
 from wick.messages import Message
 from wick.protocols import Summary
@@ -207,7 +207,7 @@ def _beside(thread: Thread, history: History) -> dict[str, Any]:
 
 async def whole(kind: type[Kept], about: Mapping[str, Any], thread: Thread) -> Response:
     """A thread with what is said about it, made beside the event loop: a long one would hold up everybody."""
-    return Response(await in_thread(lambda: _whole(kind, about, thread), "a thread"), media_type="application/json")
+    return Response(await run_in_thread(lambda: _whole(kind, about, thread), "a thread"), media_type="application/json")
 
 
 def _whole(kind: type[Kept], about: Mapping[str, Any], thread: Thread) -> bytes:

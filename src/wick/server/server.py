@@ -26,7 +26,7 @@ import uvicorn
 from fastapi.routing import APIRoute
 from starlette.types import ASGIApp
 
-from wick._internal.worker_threads import in_thread
+from wick._internal.worker_threads import run_in_thread
 from wick.agent import Agent
 from wick.constants import SECRET_CHARS
 from wick.errors import ConfigError
@@ -185,7 +185,7 @@ class _Uvicorn(uvicorn.Server):
             for line in await announcement(self._service, host, port, self._notes):
                 self._tell(line)
         if self.started:
-            self._warming = asyncio.create_task(in_thread(_warm, "warming up"))
+            self._warming = asyncio.create_task(run_in_thread(_warm, "warming up"))
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         await self._service.drain()

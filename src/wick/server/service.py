@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
-from wick._internal.worker_threads import in_thread
+from wick._internal.worker_threads import run_in_thread
 from wick.errors import StoreError
 from wick.protocols import Store
 from wick.server.agents.default_agent import EMBEDDED
@@ -104,7 +104,7 @@ class Service:
     async def _about_agent(self, id: str) -> list[tuple[str, str]]:
         try:
             instance = await self.registry.agent(LOCAL, id)
-            model = await in_thread(lambda: instance.agent.model, "finding a model")
+            model = await run_in_thread(lambda: instance.agent.model, "finding a model")
         except Exception as error:  # whoever talks to it is told the same; the others can be talked to
             return [("trouble", f"the agent {id!r} cannot be made: {error}")]
         found = [("model", getattr(model, "why", "") or str(getattr(model, "name", id)))]

@@ -12,8 +12,8 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PrivateAttr, ValidationError
 
 from wick import constants
-from wick._internal.paths import default_data
-from wick._internal.safe_yaml import Source, read
+from wick._internal.paths import default_data_folder
+from wick._internal.safe_yaml import YamlSource, read
 from wick.errors import ConfigError
 
 ENVIRONMENT = {
@@ -87,7 +87,7 @@ class Settings(_Part):
 
     host: str = "127.0.0.1"
     port: int = Field(default=8000, ge=0, le=65_535)
-    data: Path = Field(default_factory=default_data)
+    data: Path = Field(default_factory=default_data_folder)
     config: Path | None = None
     token: str = Field(default="", repr=False)
     tokens: tuple[StaticToken, ...] = ()
@@ -159,7 +159,7 @@ def load_settings(
     environment = os.environ if environment is None else environment
     said = {name: value for name, value in flags.items() if value is not None}
     said = {key: environment[name] for name, key in ENVIRONMENT.items() if environment.get(name)} | said
-    source = _file(file, Path(said.get("data") or default_data()), environment)
+    source = _file(file, Path(said.get("data") or default_data_folder()), environment)
     given = (source.data if source else {}) | said
     try:
         made = Settings(**given).checked()
@@ -170,21 +170,21 @@ def load_settings(
 
 
 def _path(file: str | Path | None, said: Mapping[str, Any]) -> Path:
-    return Path(file) if file is not None else Path(said.get("data") or default_data()) / FILE
+    return Path(file) if file is not None else Path(said.get("data") or default_data_folder()) / FILE
 
 
-def _file(file: str | Path | None, data: Path, environment: Mapping[str, str]) -> Source | None:
+def _file(file: str | Path | None, data: Path, environment: Mapping[str, str]) -> YamlSource | None:
     if file is not None:
         return read(Path(file), environment)
     path = data / FILE
     return read(path, environment) if path.is_file() else None
 
 
-def _wrong(error: ValidationError, source: Source | None, said: Mapping[str, Any]) -> ConfigError:
+def _wrong(error: ValidationError, source: YamlSource | None, said: Mapping[str, Any]) -> ConfigError:
     first = error.errors(include_input=False)[0]
     place = (*first["loc"],)
     key = ".".join(map(str, place)) or "the settings"
     what = "there is no such setting" if first["type"] == "extra_forbidden" else first["msg"]
     if source is not None and place and place[0] not in said:
-        return source.wrong(place, f"{key}: {what}")
+        return source.error_at(place, f"{key}: {what}")
     return ConfigError(f"{key}: {what}")

@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
 from wick._internal.frozen import FrozenDict, freeze
-from wick._internal.tasks import cancel_and_wait, closing
+from wick._internal.tasks import cancel_and_wait, closing_stream
 from wick.errors import StoreError
 from wick.messages import Message
 from wick.protocols import Lease, Queued, Store
@@ -244,7 +244,7 @@ class HeldThread:
         if found is not None or seconds <= 0:
             return found
         with suppress(TimeoutError):
-            async with asyncio.timeout(seconds), closing(self.store.watch(self.owner, self.thread.id)) as news:
+            async with asyncio.timeout(seconds), closing_stream(self.store.watch(self.owner, self.thread.id)) as news:
                 async for _ in news:
                     if found := await self._answered(question):
                         return found

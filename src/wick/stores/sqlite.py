@@ -17,7 +17,7 @@ from typing import Any, Literal, TypeVar
 from weakref import WeakMethod, WeakSet, finalize
 
 from wick._internal.frozen import digest
-from wick._internal.worker_threads import in_thread
+from wick._internal.worker_threads import run_in_thread
 from wick.errors import StoreError
 from wick.protocols import Hit, Lease, News, Page, Queued, Summary
 from wick.stores import rows, sqlite_file
@@ -302,7 +302,7 @@ class Sqlite:
 
     async def check(self) -> None:
         """Open the file, or raise a StoreError: it is damaged, of a newer version, or of another program."""
-        await in_thread(self._file.check, "checking a database")
+        await run_in_thread(self._file.check, "checking a database")
 
     async def close(self) -> None:
         """Finish what is being written, and let go of the file. What is asked later opens it again."""
@@ -310,7 +310,7 @@ class Sqlite:
         self._watchers.close()
         if writer is not None:
             writer.stop()
-            await in_thread(lambda: writer.join(2 * self._file.busy_seconds + 5), "sqlite closing")
+            await run_in_thread(lambda: writer.join(2 * self._file.busy_seconds + 5), "sqlite closing")
         self._readers.close()
 
     def _abandon(self) -> None:

@@ -17,7 +17,7 @@ from traceback import clear_frames
 from typing import TypeVar
 from weakref import WeakKeyDictionary
 
-from wick._internal.worker_threads import in_thread
+from wick._internal.worker_threads import run_in_thread
 from wick.errors import StoreError
 
 APPLICATION = 0x7769636B  # "wick", in the header of the file
@@ -321,7 +321,7 @@ class Readers:
         """A few at a time, so that a thousand who read at once do not open a thousand connections."""
         loop = asyncio.get_running_loop()
         async with self._turns.setdefault(loop, asyncio.Semaphore(READERS)):
-            return await in_thread(lambda: self.read_here(work), "sqlite reader")
+            return await run_in_thread(lambda: self.read_here(work), "sqlite reader")
 
     def read_here(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """Read in one transaction, so that what is seen belongs together."""

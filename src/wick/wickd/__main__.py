@@ -1,11 +1,11 @@
-"""Starting wickd: on standard input and output, or listening on a port or a socket for those who have the token.
+"""Command line of wickd: serve standard input and output, or listen on a port or socket for clients with the token.
 
     python3 wickd.pyz                                    one client, by stdin and stdout; ends when stdin does
     python3 wickd.pyz --tcp [HOST:PORT] --token-stdin    listens (127.0.0.1:9090); the token is the first line of stdin
-    python3 wickd.pyz --unix [PATH] --token-file FILE    listens (/tmp/wick-daemon.sock); the token is what FILE says
+    python3 wickd.pyz --unix [PATH] --token-file FILE    listens (/tmp/wick-daemon.sock); the token is read from FILE
 
-Without --token-… the token is taken from the environment variable WICK_DAEMON_TOKEN. It is never an argument, for
-anybody can read those.
+Without --token-… the token is read from the environment variable WICK_DAEMON_TOKEN. It is never an argument, because
+all users can read the arguments of processes.
 """
 
 from __future__ import annotations
@@ -23,35 +23,35 @@ from functools import partial
 from typing import Any
 
 from wick.wickd import files
-from wick.wickd.commands import Commands
-from wick.wickd.event_loop import Loop
-from wick.wickd.server import Connection
-from wick.wickd.supervisor import guard
-from wick.wickd.watcher import Watchers
+from wick.wickd.commands import CommandPool
+from wick.wickd.event_loop import EventLoop
+from wick.wickd.server import DaemonConnection
+from wick.wickd.supervisor import fork_under_guard
+from wick.wickd.watcher import WatcherPool
 from wick.workspace.namespaces import hold_devices
-from wick.workspace.processes import forget_keys, hide_memory
+from wick.workspace.processes import drop_session_keys, hide_memory
 
 TCP, UNIX = "127.0.0.1:9090", "/tmp/wick-daemon.sock"
 TOKEN = "WICK_DAEMON_TOKEN"
 
 
 def main(arguments: list[str] | None = None) -> None:
-    options = _options(arguments)
-    token = _token(options)
+    options = _parse_options(arguments)
+    token = _read_token(options)
     if options.parent:  # on the host, and before any device is opened
         hold_devices()
     ends = _take_standard_streams()
-    _prepare(options.parent)
-    loop = Loop()
+    _prepare_process(options.parent)
+    loop = EventLoop()
     _end_on_signals(loop)
-    watchers = Watchers(loop)
-    commands = Commands(loop, files.perform, lambda: watchers.pids)
+    watchers = WatcherPool(loop)
+    commands = CommandPool(loop, files.perform_call, lambda: watchers.pids)
     if options.parent:
-        _end_with(loop, options.parent)
+        _end_with_parent(loop, options.parent)
     if options.tcp or options.unix:
-        _listen(loop, commands, watchers, _sockets(options), token)
+        _accept_connections(loop, commands, watchers, _open_sockets(options), token)
     else:
-        Connection(loop, commands, watchers, ends).when_closed = lambda: setattr(loop, "running", False)
+        DaemonConnection(loop, commands, watchers, ends).on_close = lambda: setattr(loop, "running", False)
     try:
         loop.run()
     finally:
@@ -61,20 +61,20 @@ def main(arguments: list[str] | None = None) -> None:
             _remove_socket(options.unix)
 
 
-def _options(arguments: list[str] | None) -> Any:
+def _parse_options(arguments: list[str] | None) -> Any:
     parser = argparse.ArgumentParser(prog="wickd", description="Runs commands and file operations for wick.")
     parser.add_argument("--tcp", metavar="HOST:PORT", nargs="?", const=TCP, help=f"listen there (default: {TCP})")
     parser.add_argument("--unix", metavar="PATH", nargs="?", const=UNIX, help=f"listen there (default: {UNIX})")
-    parser.add_argument("--token-file", metavar="FILE", help="clients must show what this file says")
+    parser.add_argument("--token-file", metavar="FILE", help="read the token of clients from this file")
     parser.add_argument(
-        "--token-stdin", action="store_true", help="clients must show what the first line of stdin says"
+        "--token-stdin", action="store_true", help="read the token of clients from the first line of stdin"
     )
     parser.add_argument("--parent", metavar="PID", type=int, help="end when this process, its parent, does")
     return parser.parse_args(arguments)
 
 
-def _token(options: Any) -> str:
-    """What clients must show. A port or a socket without a token would be anybody's."""
+def _read_token(options: Any) -> str:
+    """Return the token for clients; exit if wickd would listen without one."""
     if not (options.tcp or options.unix):
         return ""
     if options.token_stdin:
@@ -92,7 +92,7 @@ def _token(options: Any) -> str:
 
 
 def _take_standard_streams() -> tuple[int, int]:
-    """Move stdin and stdout out of the way, so that nothing else writes into the conversation."""
+    """Move stdin and stdout to other descriptors, so that no other code writes into the protocol stream."""
     ends = os.dup(0), os.dup(1)
     null = os.open(os.devnull, os.O_RDWR)
     os.dup2(null, 0)
@@ -101,12 +101,12 @@ def _take_standard_streams() -> tuple[int, int]:
     return ends
 
 
-def _prepare(parent: int | None) -> None:
-    """Be a parent for orphans, keep secrets, start with clean signals, and have nothing to collect in forks."""
+def _prepare_process(parent: int | None) -> None:
+    """Set up the process: guard and subreaper, hidden memory, default signals, frozen GC for cheap forks."""
     os.environ.pop(TOKEN, None)
     hide_memory()
-    forget_keys()
-    guard(parent)
+    drop_session_keys()
+    fork_under_guard(parent)
     for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
         if signal.getsignal(number) == signal.SIG_IGN and number not in (signal.SIGPIPE, signal.SIGXFSZ):
             signal.signal(number, signal.SIG_DFL)
@@ -122,8 +122,8 @@ def _raise_limit(files: int) -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (min(files, 65_536), files))
 
 
-def _end_on_signals(loop: Loop) -> None:
-    """TERM, INT and HUP end wickd, and with it everything it runs."""
+def _end_on_signals(loop: EventLoop) -> None:
+    """End wickd and all its commands on TERM, INT and HUP."""
     wakes, woken = os.pipe()
     for descriptor in (wakes, woken):
         os.set_blocking(descriptor, False)
@@ -133,15 +133,15 @@ def _end_on_signals(loop: Loop) -> None:
     loop.on_read(wakes, lambda: os.read(wakes, 512))
 
 
-def _end_with(loop: Loop, parent: int) -> None:
-    """Its end of the pipe may outlive a parent that has forked, so the parent itself is watched too."""
+def _end_with_parent(loop: EventLoop, parent: int) -> None:
+    """End with the parent process. The pipe alone is not enough: a fork of the parent may hold it open."""
 
     def look() -> None:
         try:
             os.kill(parent, 0)
         except OSError:
             loop.running = False
-        loop.later(1.0, look)
+        loop.call_later(1.0, look)
 
     pidfd_open = getattr(os, "pidfd_open", None)  # Python 3.9, Linux 5.3
     try:
@@ -157,7 +157,7 @@ def _end_with(loop: Loop, parent: int) -> None:
 # -- listening ------------------------------------------------------------------------------------------------------
 
 
-def _sockets(options: Any) -> list[socket.socket]:
+def _open_sockets(options: Any) -> list[socket.socket]:
     found = []
     if options.tcp:
         host, _, port = options.tcp.rpartition(":")
@@ -167,12 +167,12 @@ def _sockets(options: Any) -> list[socket.socket]:
         listener.bind((host.strip("[]"), int(port)))
         found.append(listener)
     if options.unix:
-        found.append(_unix_socket(options.unix))
+        found.append(_bind_unix_socket(options.unix))
     return found
 
 
-def _unix_socket(path: str) -> socket.socket:
-    _remove_socket(path)  # of one that was killed
+def _bind_unix_socket(path: str) -> socket.socket:
+    _remove_socket(path)  # left behind by a killed process
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     before = os.umask(0o177)
     try:
@@ -188,8 +188,10 @@ def _remove_socket(path: str) -> None:
             os.unlink(path)
 
 
-def _listen(loop: Loop, commands: Commands, watchers: Watchers, listeners: list[socket.socket], token: str) -> None:
-    connections: set[Connection] = set()
+def _accept_connections(
+    loop: EventLoop, commands: CommandPool, watchers: WatcherPool, listeners: list[socket.socket], token: str
+) -> None:
+    connections: set[DaemonConnection] = set()
 
     def accept(listener: socket.socket) -> None:
         try:
@@ -199,9 +201,9 @@ def _listen(loop: Loop, commands: Commands, watchers: Watchers, listeners: list[
         if peer.family != socket.AF_UNIX:
             peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         descriptor = peer.detach()
-        connection = Connection(loop, commands, watchers, (descriptor, descriptor), token)
+        connection = DaemonConnection(loop, commands, watchers, (descriptor, descriptor), token)
         connections.add(connection)
-        connection.when_closed = lambda: connections.discard(connection)
+        connection.on_close = lambda: connections.discard(connection)
 
     for listener in listeners:
         listener.setblocking(False)

@@ -1,4 +1,4 @@
-"""One command as wickd sees it: its descriptors, what goes in and comes out, and how it ended."""
+"""A command of wickd: its descriptors, input, output and outcome."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import time
 from collections import deque
 from typing import Any, Callable, NamedTuple, Sequence
 
-from wick.wickd.disk_quota import DiskWatch
-from wick.wickd.event_loop import Loop, Timer
-from wick.workspace.processes import UNREAD, data_file, ended_by
+from wick.wickd.disk_quota import DiskQuotaWatch
+from wick.wickd.event_loop import EventLoop, Timer
+from wick.workspace.processes import UNREAD, create_data_file, describe_exit
 from wick.workspace.results import Json
 
 PIECE = 65_536  # read or written at once
@@ -20,8 +20,8 @@ TIME_LIMIT = 124  # exit code
 Sink = Callable[[bytes], None]
 
 
-class Ended(NamedTuple):
-    """How a command ended; `failed` if it could not even be started."""
+class CommandOutcome(NamedTuple):
+    """The outcome of a command; `failed` if it could not be started."""
 
     exit_code: int
     error: str
@@ -29,15 +29,15 @@ class Ended(NamedTuple):
     failed: bool = False
 
 
-class Command:
-    """One command: what it is told, who gets its output, and what is done when it begins and ends."""
+class DaemonCommand:
+    """A command with its input, the sinks of its output, and callbacks for its start and end."""
 
     def __init__(
         self,
         spec: Json,
         *,
         sinks: Sequence[Sink],
-        done: Callable[[Ended], None],
+        done: Callable[[CommandOutcome], None],
         began: Callable[[], None] | None = None,
         stdin: bytes = b"",
         data: Sequence[bytes] = (),
@@ -46,44 +46,44 @@ class Command:
     ) -> None:
         self.spec, self.sinks, self.done, self.began = spec, sinks, done, began
         self.stdin, self.data, self.timeout, self.size = stdin, data, timeout, size
-        self.number, self.started, self.why, self.over = 0, 0.0, "", False
+        self.number, self.started, self.why, self.finished = 0, 0.0, "", False
         self.timers: list[Timer] = []
-        self.watch: DiskWatch | None = None
-        self._loop: Loop | None = None
+        self.watch: DiskQuotaWatch | None = None
+        self._loop: EventLoop | None = None
         self._outputs: dict[int, Sink] = {}
         self._input = self._failed = self._unread = -1
         self._to_feed: deque[memoryview] = deque()
-        self.theirs: list[int] = []
-        self.given = False  # to a supervisor
+        self.child_fds: list[int] = []
+        self.dispatched = False  # to a supervisor
         self.failure = b""
         self._paused = False
 
     # -- descriptors ------------------------------------------------------------------------------------------------
 
-    def open(self, loop: Loop) -> None:
-        """Open what the command needs. `theirs` are its ends: stdin, stdout, stderr, failed, and those of `data`."""
+    def open(self, loop: EventLoop) -> None:
+        """Open the descriptors. `child_fds` are for the command: stdin, stdout, stderr, failed, and those of `data`."""
         self._loop, self.started = loop, time.monotonic()
         if self.size:
             self._open_terminal(*self.size)
         else:
             self._open_pipes()
-        self._failed = self._pipe_to_read()
+        self._failed = self._open_output_pipe()
         if self.began is not None:
-            loop.on_read(self._failed, self._look_whether_begun)
+            loop.on_read(self._failed, self._check_started)
         for data in self.data:
-            self.theirs.append(data_file(data))
-        self._watch()
+            self.child_fds.append(create_data_file(data))
+        self._register_outputs()
 
     def _open_pipes(self) -> None:
-        self.theirs.append(self._open_stdin())
+        self.child_fds.append(self._open_stdin())
         for sink in self.sinks:
-            self._outputs[self._pipe_to_read()] = sink
+            self._outputs[self._open_output_pipe()] = sink
         if len(self.sinks) == 1:
-            self.theirs.append(os.dup(self.theirs[-1]))
+            self.child_fds.append(os.dup(self.child_fds[-1]))
 
-    def _pipe_to_read(self) -> int:
+    def _open_output_pipe(self) -> int:
         ours, theirs = os.pipe()
-        self.theirs.append(theirs)
+        self.child_fds.append(theirs)
         os.set_blocking(ours, False)
         return ours
 
@@ -100,26 +100,26 @@ class Command:
 
     def _open_terminal(self, rows: int, columns: int) -> None:
         self._input, theirs = os.openpty()
-        self.theirs.append(theirs)
+        self.child_fds.append(theirs)
         os.set_blocking(self._input, False)
         self._outputs[self._input] = self.sinks[0]
         self.resize(rows, columns)
-        self.theirs += [os.dup(theirs), os.dup(theirs)]
+        self.child_fds += [os.dup(theirs), os.dup(theirs)]
 
-    def close_theirs(self) -> None:
-        """When the command has them, or never will."""
-        while self.theirs:
-            os.close(self.theirs.pop())
+    def close_child_fds(self) -> None:
+        """Close the command's descriptors in this process, after they were passed on."""
+        while self.child_fds:
+            os.close(self.child_fds.pop())
 
     def resize(self, rows: int, columns: int) -> None:
-        """Tell the programs in the terminal how large it is; the kernel sends them SIGWINCH."""
-        if self.size and not self.over and self._input >= 0:
+        """Set the size of the terminal; the kernel sends SIGWINCH to its programs."""
+        if self.size and not self.finished and self._input >= 0:
             fcntl.ioctl(self._input, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
 
-    def _look_whether_begun(self) -> None:
-        """Whoever starts the command says why not, or closes the pipe."""
+    def _check_started(self) -> None:
+        """Read the failure pipe: the starter writes an error to it, or closes it on success."""
         assert self._loop is not None
-        self.failure = _read(self._failed) or b""
+        self.failure = _read_available(self._failed) or b""
         self._loop.on_read(self._failed, None)
         began, self.began = self.began, None
         if began is not None and not self.failure:
@@ -127,37 +127,37 @@ class Command:
 
     # -- output -----------------------------------------------------------------------------------------------------
 
-    def _watch(self) -> None:
+    def _register_outputs(self) -> None:
         assert self._loop is not None
         for descriptor in self._outputs:
-            self._loop.on_read(descriptor, None if self._paused else _bound(self._read_one, descriptor))
+            self._loop.on_read(descriptor, None if self._paused else _bind_call(self._read_output, descriptor))
 
-    def pause(self, paused: bool) -> None:
-        """Stop reading the output for a while, or go on."""
+    def set_paused(self, paused: bool) -> None:
+        """Pause or resume reading the output."""
         if paused != self._paused:
             self._paused = paused
-            if not self.over and self._loop is not None:
-                self._watch()
+            if not self.finished and self._loop is not None:
+                self._register_outputs()
 
-    def _read_one(self, descriptor: int) -> bool:
-        """Read one piece; whether there may be more."""
-        data = _read(descriptor)
+    def _read_output(self, descriptor: int) -> bool:
+        """Read one chunk of output; return True if there may be more."""
+        data = _read_available(descriptor)
         if data:
             self._outputs[descriptor](data)
         elif data is not None:
-            self._drop(descriptor)
+            self._close_output(descriptor)
         return bool(data)
 
-    def _read_rest(self) -> None:
-        """What is still in the pipes. Somebody outside may hold them open, so their end is not waited for."""
+    def _drain_outputs(self) -> None:
+        """Read the remaining output without waiting for EOF, because another process may hold the pipes open."""
         for descriptor in list(self._outputs):
             for _ in range(32):  # two megabytes: more than a pipe holds
-                if not self._read_one(descriptor):
+                if not self._read_output(descriptor):
                     break
 
-    def _drop(self, descriptor: int) -> None:
+    def _close_output(self, descriptor: int) -> None:
         assert self._loop is not None
-        self._loop.forget(descriptor)
+        self._loop.unregister(descriptor)
         self._outputs.pop(descriptor, None)
         if descriptor == self._input:
             self._input = -1
@@ -166,16 +166,16 @@ class Command:
     # -- input ------------------------------------------------------------------------------------------------------
 
     @property
-    def unfed(self) -> int:
+    def pending_input(self) -> int:
         return sum(map(len, self._to_feed))
 
     def feed(self, data: bytes) -> None:
-        """Write to the command without waiting for it; what does not fit now is written when it does."""
+        """Write to the command's input without blocking; queue the rest until the pipe is writable."""
         if self._input >= 0 and data:
             self._to_feed.append(memoryview(data))
-            self._feed()
+            self._write_input()
 
-    def _feed(self) -> None:
+    def _write_input(self) -> None:
         assert self._loop is not None
         try:
             while self._to_feed:
@@ -186,42 +186,42 @@ class Command:
                 else:
                     self._to_feed.popleft()
         except BlockingIOError:
-            self._loop.on_write(self._input, self._feed)
+            self._loop.on_write(self._input, self._write_input)
             return
         except OSError:  # it closed its stdin
             self._to_feed.clear()
         if self.size:
             self._loop.on_write(self._input, None)
         else:
-            self._loop.forget(self._input)
+            self._loop.unregister(self._input)
             os.close(self._input)
             self._input = -1
 
     # -- the end ----------------------------------------------------------------------------------------------------
 
     def finish(self, status: int, note: str = "") -> None:
-        """Read the rest, close everything, and tell how it ended."""
-        if self.over:
+        """Read the remaining output, close all descriptors, and report the outcome."""
+        if self.finished:
             return
         if self._loop is not None:
-            if self.given and not self.failure:
-                self._look_whether_begun()
-            self._read_rest()
+            if self.dispatched and not self.failure:
+                self._check_started()
+            self._drain_outputs()
             note = note or (UNREAD if self._has_unread() else "")
-        self.over = True
+        self.finished = True
         self._close()
         seconds = time.monotonic() - self.started if self.started else 0.0
-        self.done(Ended(*self._outcome(status, note), seconds, bool(self.failure)))
+        self.done(CommandOutcome(*self._describe_outcome(status, note), seconds, bool(self.failure)))
 
     def _has_unread(self) -> bool:
-        """Whether there is something in the command's input that it has not taken."""
+        """Return True if the command has not read all of its input."""
         if self._unread < 0:
             return False
         waiting = fcntl.ioctl(self._unread, termios.FIONREAD, b"\0" * 4)
         return bool(self._to_feed) or struct.unpack("i", waiting) != (0,)
 
-    def _outcome(self, status: int, note: str) -> tuple[int, str]:
-        exit_code, error = ended_by(status)
+    def _describe_outcome(self, status: int, note: str) -> tuple[int, str]:
+        exit_code, error = describe_exit(status)
         if self.why == "limit":
             limit = f"the command was stopped after {self.timeout:g} s, its time limit"
             return TIME_LIMIT, f"{limit}; give it more time, or run it in the background"
@@ -238,22 +238,22 @@ class Command:
         if self._loop is None:
             return
         for descriptor in {*self._outputs, self._input, self._failed, self._unread} - {-1}:
-            self._loop.forget(descriptor)
+            self._loop.unregister(descriptor)
             os.close(descriptor)
         self._outputs.clear()
         self._to_feed.clear()
         self._input = -1
 
 
-def _bound(call: Callable[[int], Any], descriptor: int) -> Callable[[], Any]:
+def _bind_call(call: Callable[[int], Any], descriptor: int) -> Callable[[], Any]:
     return lambda: call(descriptor)
 
 
-def _read(descriptor: int) -> bytes | None:
-    """The next piece; nothing at the end, None if there is none yet."""
+def _read_available(descriptor: int) -> bytes | None:
+    """Return the next bytes, an empty value at EOF, or None if no data is available yet."""
     try:
         return os.read(descriptor, PIECE)
     except BlockingIOError:
         return None
-    except OSError:  # a terminal that nobody has open any more
+    except OSError:  # the terminal was closed by all its processes
         return b""

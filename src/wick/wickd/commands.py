@@ -1,4 +1,4 @@
-"""All commands of a wickd, and the supervisors that have them."""
+"""The pool of supervisors that run wickd's commands."""
 
 from __future__ import annotations
 
@@ -8,55 +8,55 @@ from contextlib import suppress
 from typing import Callable, Sequence
 
 from wick import constants
-from wick.wickd.command import Command
-from wick.wickd.disk_quota import DiskWatch
-from wick.wickd.event_loop import Loop, Timer
-from wick.wickd.supervisor import Report, Supervisor
-from wick.workspace.processes import HELD, Perform, end_strangers
+from wick.wickd.command import DaemonCommand
+from wick.wickd.disk_quota import DiskQuotaWatch
+from wick.wickd.event_loop import EventLoop, Timer
+from wick.wickd.supervisor import Supervisor, SupervisorReport
+from wick.workspace.processes import HELD, Perform, kill_unknown_children
 
-SPARE = 2  # supervisors that stay when there is nothing to do
+SPARE = 2  # idle supervisors to keep
 
 
-def _near_limit(command: Command, report: Report) -> str:
-    """A process that may not have more memory is not told apart from others by how it ends, but by how much it had."""
+def _memory_note(command: DaemonCommand, report: SupervisorReport) -> str:
+    """Return a note if a failed command was near its memory limit: its exit status does not show this."""
     limit = command.spec.get("limits", {}).get("memory")
     if not limit or report.status == 0 or report.memory < 0.8 * limit:
         return ""
     return f"the command ended when it had {report.memory} of its {limit:.0f} bytes of memory; it may need more"
 
 
-class Commands:
-    """All commands of a wickd, each with a supervisor; there are as many as are needed at a time."""
+class CommandPool:
+    """All commands of a wickd, each run by a supervisor. The pool grows and shrinks with the load."""
 
-    def __init__(self, loop: Loop, perform: Perform, others: Callable[[], Sequence[int]] = tuple) -> None:
+    def __init__(self, loop: EventLoop, perform: Perform, others: Callable[[], Sequence[int]] = tuple) -> None:
         self._loop, self._perform = loop, perform
         self._others = others  # children of wickd that are not supervisors
-        self._running: dict[Supervisor, Command | None] = {}  # None: it waits, or tidies up
+        self._running: dict[Supervisor, DaemonCommand | None] = {}  # None: idle, or cleaning up
         self._ready: deque[Supervisor] = deque()
-        self._waiting: deque[Command] = deque()
+        self._waiting: deque[DaemonCommand] = deque()
         self._fewest_ready = self._count = 0
         self._closing = False
         self._trimming: Timer | None = None
         with suppress(OSError):
             for _ in range(SPARE):
-                self._grow()
+                self._add_supervisor()
 
     @property
-    def full(self) -> bool:
+    def is_full(self) -> bool:
         return len(self._waiting) >= constants.COMMANDS_WAITING
 
-    def start(self, command: Command) -> None:
-        """Run a command as soon as a supervisor is ready for it, which is at once unless very many run."""
+    def start(self, command: DaemonCommand) -> None:
+        """Start a command with a ready supervisor, or queue it at the limit of concurrent commands."""
         if self._closing:
             command.why = "wickd is ending"
             command.finish(0)
             return
         self._waiting.append(command)
-        self._go_on()
+        self._start_waiting()
 
-    def end(self, command: Command, why: str) -> None:
-        """End a command and everything it started; `done` comes within a second."""
-        if command.over or command.why:
+    def end(self, command: DaemonCommand, why: str) -> None:
+        """End a command and all its processes; its `done` callback is called within a second."""
+        if command.finished or command.why:
             return
         command.why = why
         if command in self._waiting:
@@ -66,7 +66,7 @@ class Commands:
         supervisor = next(one for one, its in self._running.items() if its is command)
         supervisor.end(command.number)
         patience = constants.COMMAND_GRACE_SECONDS + constants.END_SECONDS + 0.1
-        command.timers.append(self._loop.later(patience, lambda: self._give_up_on(supervisor)))
+        command.timers.append(self._loop.call_later(patience, lambda: self._replace_supervisor(supervisor)))
 
     def close(self, seconds: float = 2.0) -> None:
         """End all commands and supervisors."""
@@ -75,113 +75,113 @@ class Commands:
             supervisor.dismiss()
         until = time.monotonic() + seconds
         while self._running and time.monotonic() < until:
-            self._loop.later(0.01, lambda: None)
-            self._loop.once()
+            self._loop.call_later(0.01, lambda: None)
+            self._loop.run_once()
         for supervisor in list(self._running):
-            self._lose(supervisor)
-        while end_strangers(self._others()) and time.monotonic() < until + seconds:
+            self._discard_supervisor(supervisor)
+        while kill_unknown_children(self._others()) and time.monotonic() < until + seconds:
             time.sleep(0.001)
 
     # -- supervisors ------------------------------------------------------------------------------------------------
 
-    def _grow(self) -> None:
+    def _add_supervisor(self) -> None:
         supervisor = Supervisor(self._perform)
         self._running[supervisor] = None
         self._ready.append(supervisor)
-        self._loop.on_read(supervisor.descriptor, lambda: self._hear(supervisor))
+        self._loop.on_read(supervisor.descriptor, lambda: self._read_reports(supervisor))
         if self._trimming is None and len(self._running) > SPARE:
-            self._trimming = self._loop.later(2.0, self._trim)
+            self._trimming = self._loop.call_later(2.0, self._trim_supervisors)
 
-    def _trim(self) -> None:
-        """Let go of supervisors that had nothing to do for a while."""
+    def _trim_supervisors(self) -> None:
+        """Dismiss supervisors that were idle for a while."""
         for _ in range(min(self._fewest_ready, len(self._ready)) - SPARE):
             self._ready.popleft().dismiss()
         self._fewest_ready = len(self._ready)
         more = len(self._running) > SPARE
-        self._trimming = self._loop.later(2.0, self._trim) if more else None
+        self._trimming = self._loop.call_later(2.0, self._trim_supervisors) if more else None
 
-    def _go_on(self) -> None:
+    def _start_waiting(self) -> None:
         while self._waiting and (self._ready or self._can_grow()):
-            self._begin(self._waiting.popleft())
+            self._start_command(self._waiting.popleft())
         self._fewest_ready = min(self._fewest_ready, len(self._ready))
 
     def _can_grow(self) -> bool:
         if len(self._running) >= constants.COMMANDS_AT_ONCE + constants.JOBS_AT_ONCE + constants.TERMINALS_AT_ONCE:
             return False
         try:
-            self._grow()
-        except OSError as error:  # no process can be made: wait for a supervisor that is busy, if there is one
+            self._add_supervisor()
+        except OSError as error:  # fork failed: wait for a busy supervisor, if there is one
             if self._running:
                 return False
-            self._fail(self._waiting.popleft(), error)
+            self._fail_command(self._waiting.popleft(), error)
         return bool(self._ready)
 
-    def _begin(self, command: Command) -> None:
+    def _start_command(self, command: DaemonCommand) -> None:
         self._count += 1
         command.number = self._count
         try:
             command.open(self._loop)
-            supervisor = self._handed(command)
-            command.given = True
+            supervisor = self._dispatch(command)
+            command.dispatched = True
         except OSError as error:
-            self._fail(command, error)
+            self._fail_command(command, error)
             return
         finally:
-            command.close_theirs()
+            command.close_child_fds()
         self._running[supervisor] = command
         if command.spec.get("disk"):
-            command.watch = DiskWatch(self._loop, command.spec["disk"], lambda why: self.end(command, why))
+            command.watch = DiskQuotaWatch(self._loop, command.spec["disk"], lambda why: self.end(command, why))
         if command.timeout is not None:
-            command.timers.append(self._loop.later(command.timeout, lambda: self.end(command, "limit")))
+            command.timers.append(self._loop.call_later(command.timeout, lambda: self.end(command, "limit")))
 
-    def _handed(self, command: Command) -> Supervisor:
-        """Give a command to a supervisor. One that was killed a moment ago has not taken it, so another can."""
+    def _dispatch(self, command: DaemonCommand) -> Supervisor:
+        """Pass a command to a supervisor; try another one if it was killed meanwhile."""
         while True:
             if not self._ready:
-                self._grow()
+                self._add_supervisor()
             supervisor = self._ready.pop()
             try:
-                supervisor.start(command.number, command.spec, command.theirs)
+                supervisor.start(command.number, command.spec, command.child_fds)
                 return supervisor
             except OSError:
-                self._lose(supervisor)
+                self._discard_supervisor(supervisor)
 
-    def _fail(self, command: Command, error: OSError) -> None:
+    def _fail_command(self, command: DaemonCommand, error: OSError) -> None:
         command.why = f"it could not be started: {error.strerror}"
         command.finish(0)
 
-    def _hear(self, supervisor: Supervisor) -> None:
-        for report in supervisor.reports():
-            self._note(supervisor, report)
-        if supervisor.gone:
-            self._give_up_on(supervisor)
+    def _read_reports(self, supervisor: Supervisor) -> None:
+        for report in supervisor.read_reports():
+            self._handle_report(supervisor, report)
+        if supervisor.is_gone:
+            self._replace_supervisor(supervisor)
 
-    def _note(self, supervisor: Supervisor, report: Report) -> None:
+    def _handle_report(self, supervisor: Supervisor, report: SupervisorReport) -> None:
         command = self._running.get(supervisor)
-        if report.what == "ended" and command is not None:
+        if report.event == "ended" and command is not None:
             self._running[supervisor] = None
-            command.finish(report.status, _near_limit(command, report) or (HELD if report.held else ""))
-        elif report.what == "clean":
+            command.finish(report.status, _memory_note(command, report) or (HELD if report.held else ""))
+        elif report.event == "clean":
             self._ready.append(supervisor)
-            self._go_on()
+            self._start_waiting()
 
-    def _lose(self, supervisor: Supervisor) -> None:
-        """A supervisor is dead, or not what it should be: end it and what it left."""
+    def _discard_supervisor(self, supervisor: Supervisor) -> None:
+        """Remove a dead or unresponsive supervisor, and kill its remaining processes."""
         if supervisor not in self._running:
             return
         command = self._running.pop(supervisor)
         if supervisor in self._ready:
             self._ready.remove(supervisor)
-        self._loop.forget(supervisor.descriptor)
+        self._loop.unregister(supervisor.descriptor)
         supervisor.kill()
-        self._end_strangers()
+        self._kill_unknown_children()
         if command is not None:
-            command.finish(9, "the command was ended, for the process that looked after it was killed")
+            command.finish(9, "the command was ended, because its supervisor was killed")
 
-    def _give_up_on(self, supervisor: Supervisor) -> None:
-        self._lose(supervisor)
-        self._go_on()
+    def _replace_supervisor(self, supervisor: Supervisor) -> None:
+        self._discard_supervisor(supervisor)
+        self._start_waiting()
 
-    def _end_strangers(self) -> None:
-        if end_strangers([*(one.pid for one in self._running), *self._others()]):
-            self._loop.later(0.005, self._end_strangers)
+    def _kill_unknown_children(self) -> None:
+        if kill_unknown_children([*(one.pid for one in self._running), *self._others()]):
+            self._loop.call_later(0.005, self._kill_unknown_children)

@@ -1,42 +1,42 @@
-"""A connection of lines: authentication, limits of size, and backpressure when the peer does not read."""
+"""Line-based connections: authentication by token, line length limits, and backpressure."""
 
 from __future__ import annotations
 
 import json
 import os
-from _operator import _compare_digest  # `hmac` gives it too, with all of OpenSSL
+from _operator import _compare_digest  # `hmac` would import OpenSSL
 from collections import deque
 from typing import Any, Callable
 
 from wick import constants
-from wick.wickd.event_loop import Loop
+from wick.wickd.event_loop import EventLoop
 
 READ_BYTES, WRITE_BYTES = 262_144, 1_048_576  # at once
 TOKEN_LINE_BYTES, TOKEN_SECONDS = 4_096, 10.0
 
 
-class Lines:
-    """One connection. Whoever has a token to show shows it first, or is hung up on without a word."""
+class LineConnection:
+    """A connection of lines. If a token is set, the first line must contain it, or the connection is closed."""
 
-    def __init__(self, loop: Loop, ends: tuple[int, int], token: str = "") -> None:
+    def __init__(self, loop: EventLoop, ends: tuple[int, int], token: str = "") -> None:
         self._loop, (self._reads, self._writes), self._token = loop, ends, token
-        self._said, self._searched, self._skipping = bytearray(), 0, False
+        self._received, self._searched, self._skipping = bytearray(), 0, False
         self._replies: deque[memoryview] = deque()
         self._unread = 0
         self.open = True
-        self.when_closed: Callable[[], None] = lambda: None
+        self.on_close: Callable[[], None] = lambda: None
         for descriptor in {*ends}:
             os.set_blocking(descriptor, False)
-        loop.on_read(self._reads, self._read)
+        loop.on_read(self._reads, self._read_lines)
         if token:
-            loop.later(TOKEN_SECONDS, self._close_unless_known)
+            loop.call_later(TOKEN_SECONDS, self._close_unauthenticated)
 
-    def take(self, line: bytes) -> None:
-        """Do what a line asks for."""
+    def handle_line(self, line: bytes) -> None:
+        """Handle a request line."""
         raise NotImplementedError
 
-    def wait(self, behind: bool) -> None:
-        """Send less for a while, for the client does not read; or go on."""
+    def set_backpressure(self, behind: bool) -> None:
+        """Pause output while the client does not read, or resume it."""
         raise NotImplementedError
 
     def close(self) -> None:
@@ -44,18 +44,18 @@ class Lines:
             return
         self.open = False
         for descriptor in {self._reads, self._writes}:
-            self._loop.forget(descriptor)
+            self._loop.unregister(descriptor)
             os.close(descriptor)
         self._replies.clear()
-        self.when_closed()
+        self.on_close()
 
-    def _close_unless_known(self) -> None:
+    def _close_unauthenticated(self) -> None:
         if self._token:
             self.close()
 
     # -- in ---------------------------------------------------------------------------------------------------------
 
-    def _read(self) -> None:
+    def _read_lines(self) -> None:
         try:
             data = os.read(self._reads, READ_BYTES)
         except BlockingIOError:
@@ -65,41 +65,41 @@ class Lines:
         if not data:
             self.close()
             return
-        self._said += data
+        self._received += data
         while self.open:
             line = self._next_line()
             if line is None:
                 return
             if self._token:
-                self._check(line)
+                self._check_token(line)
             elif line.strip():
-                self.take(line)
+                self.handle_line(line)
 
     def _next_line(self) -> bytes | None:
-        end = self._said.find(b"\n", self._searched)
+        end = self._received.find(b"\n", self._searched)
         if end >= 0:
-            line = b"" if self._skipping else bytes(self._said[:end])
-            del self._said[: end + 1]
+            line = b"" if self._skipping else bytes(self._received[:end])
+            del self._received[: end + 1]
             self._searched, self._skipping = 0, False
             return line
-        self._searched = len(self._said)
+        self._searched = len(self._received)
         if self._searched > (TOKEN_LINE_BYTES if self._token else constants.WIRE_LINE_BYTES):
-            self._skip()
+            self._skip_line()
         return None
 
-    def _skip(self) -> None:
-        """Pass over the rest of a line that is too long."""
+    def _skip_line(self) -> None:
+        """Discard a line that is too long, and refuse it once."""
         if self._token:
             self.close()
             return
         if not self._skipping:
-            self.refuse(
+            self.reply_error(
                 "", f"a request is longer than {constants.WIRE_LINE_BYTES} bytes; send less at once", "too_large"
             )
         self._skipping = True
-        self._said, self._searched = bytearray(), 0
+        self._received, self._searched = bytearray(), 0
 
-    def _check(self, line: bytes) -> None:
+    def _check_token(self, line: bytes) -> None:
         try:
             shown = json.loads(line)["token"].encode()
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
@@ -114,7 +114,7 @@ class Lines:
     def reply(self, id: str, **fields: Any) -> None:
         self._send(json.dumps({"id": id, **fields}, separators=(",", ":")).encode() + b"\n")
 
-    def refuse(self, id: str, sentence: str, code: str) -> None:
+    def reply_error(self, id: str, sentence: str, code: str) -> None:
         self.reply(id, error=sentence, code=code)
 
     def _send(self, line: bytes) -> None:
@@ -125,7 +125,7 @@ class Lines:
         if len(self._replies) == 1:
             self._write()
         else:
-            self._wait_for_reader()
+            self._apply_backpressure()
 
     def _write(self) -> None:
         try:
@@ -143,10 +143,12 @@ class Lines:
         except OSError:
             self.close()
             return
-        self._wait_for_reader()
+        self._apply_backpressure()
 
-    def _wait_for_reader(self) -> None:
-        """Output waits while the client does not read; so do further requests when it gets worse."""
-        self.wait(self._unread > constants.WIRE_BUFFER_BYTES)
+    def _apply_backpressure(self) -> None:
+        """Pause output while the client does not read; at 32 times the buffer size, stop reading requests too."""
+        self.set_backpressure(self._unread > constants.WIRE_BUFFER_BYTES)
         if self.open:
-            self._loop.on_read(self._reads, None if self._unread > 32 * constants.WIRE_BUFFER_BYTES else self._read)
+            self._loop.on_read(
+                self._reads, None if self._unread > 32 * constants.WIRE_BUFFER_BYTES else self._read_lines
+            )

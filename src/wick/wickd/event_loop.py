@@ -1,4 +1,4 @@
-"""The loop of wickd: who wants to read or write which descriptor, and what is to be done when."""
+"""The event loop of wickd: callbacks for readable and writable descriptors, and timers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Call = Callable[[], Any]
 
 
 class Timer:
-    """Something to be done later, unless it is cancelled."""
+    """A scheduled call that can be cancelled."""
 
     def __init__(self, call: Call) -> None:
         self.call: Call | None = call
@@ -20,31 +20,31 @@ class Timer:
         self.call = None
 
 
-class Loop:
-    """Calls back when a descriptor is ready or a time has come."""
+class EventLoop:
+    """A single-threaded event loop over a selector and a timer heap."""
 
     def __init__(self) -> None:
         self._selector = selectors.DefaultSelector()
-        self._wants: dict[int, dict[int, Call]] = {}  # descriptor -> event -> call
+        self._callbacks: dict[int, dict[int, Call]] = {}  # descriptor -> event -> call
         self._timers: list[tuple[float, int, Timer]] = []
         self._count = 0
         self.running = True
 
     def on_read(self, descriptor: int, call: Call | None) -> None:
-        """Call when there is something to read; None: no longer."""
-        self._want(descriptor, selectors.EVENT_READ, call)
+        """Set the callback for a readable descriptor; None removes it."""
+        self._set_callback(descriptor, selectors.EVENT_READ, call)
 
     def on_write(self, descriptor: int, call: Call | None) -> None:
-        """Call when something can be written; None: no longer."""
-        self._want(descriptor, selectors.EVENT_WRITE, call)
+        """Set the callback for a writable descriptor; None removes it."""
+        self._set_callback(descriptor, selectors.EVENT_WRITE, call)
 
-    def forget(self, descriptor: int) -> None:
-        """Before a descriptor is closed."""
-        if self._wants.pop(descriptor, None):
+    def unregister(self, descriptor: int) -> None:
+        """Remove all callbacks of a descriptor. Call this before closing it."""
+        if self._callbacks.pop(descriptor, None):
             self._selector.unregister(descriptor)
 
-    def _want(self, descriptor: int, event: int, call: Call | None) -> None:
-        wants = self._wants.setdefault(descriptor, {})
+    def _set_callback(self, descriptor: int, event: int, call: Call | None) -> None:
+        wants = self._callbacks.setdefault(descriptor, {})
         before = sum(wants)
         if call is None:
             wants.pop(event, None)
@@ -52,7 +52,7 @@ class Loop:
             wants[event] = call
         after = sum(wants)
         if not wants:
-            del self._wants[descriptor]
+            del self._callbacks[descriptor]
         if before == after:
             return
         if not before:
@@ -62,10 +62,10 @@ class Loop:
         else:
             self._selector.modify(descriptor, after)
 
-    def later(self, seconds: float, call: Call) -> Timer:
+    def call_later(self, seconds: float, call: Call) -> Timer:
         timer = Timer(call)
         self._count += 1
-        if self._count % 256 == 0:  # most are cancelled long before their time
+        if self._count % 256 == 0:  # most timers are cancelled early
             self._timers = [one for one in self._timers if one[2].call is not None]
             heapq.heapify(self._timers)
         heapq.heappush(self._timers, (time.monotonic() + seconds, self._count, timer))
@@ -73,14 +73,14 @@ class Loop:
 
     def run(self) -> None:
         while self.running:
-            self.once()
+            self.run_once()
 
-    def once(self) -> None:
-        """Wait for the next thing and do what is due."""
-        for key, events in self._selector.select(self._wait()):
+    def run_once(self) -> None:
+        """Wait for the next event or timer, and run all callbacks that are due."""
+        for key, events in self._selector.select(self._next_timeout()):
             for event in (selectors.EVENT_READ, selectors.EVENT_WRITE):
-                call = self._wants.get(key.fd, {}).get(event) if events & event else None
-                if call is not None:  # what was done a moment ago may have ended the interest
+                call = self._callbacks.get(key.fd, {}).get(event) if events & event else None
+                if call is not None:  # an earlier callback may have removed it
                     call()
         now = time.monotonic()
         while self._timers and (self._timers[0][2].call is None or self._timers[0][0] <= now):
@@ -88,7 +88,7 @@ class Loop:
             if timer.call is not None:
                 timer.call()
 
-    def _wait(self) -> float | None:
+    def _next_timeout(self) -> float | None:
         while self._timers and self._timers[0][2].call is None:
             heapq.heappop(self._timers)
         return max(0.0, self._timers[0][0] - time.monotonic()) if self._timers else None

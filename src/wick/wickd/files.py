@@ -1,4 +1,4 @@
-"""File operations: what a request asks for is done by a `Workspace`."""
+"""File operations of requests, executed by a `Workspace`."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import json
 from typing import Any
 
 from wick.errors import BackendError
-from wick.wickd.grep_jobs import grep
-from wick.wickd.requests import decoded
+from wick.wickd.grep_jobs import run_grep
+from wick.wickd.requests import decode_base64
 from wick.workspace.protected import PROTECTED
 from wick.workspace.results import Json
 from wick.workspace.workspace import Workspace
 
 _TEXT, _NUMBER, _FLAG = (str,), (int, type(None)), (bool,)
-# The arguments of each operation, and what they may be.
+# The arguments of each operation and their types.
 OPERATIONS: dict[str, dict[str, tuple[type, ...]]] = {
     "ls": {"path": _TEXT, "links": _FLAG},
     "read": {"path": _TEXT, "offset": _NUMBER, "limit": _NUMBER, "links": _FLAG},
@@ -39,41 +39,41 @@ _NEEDED = ("path", "old", "new", "pattern", "source", "target")
 _OPTIONAL = {(op, "path") for op in ("ls", "glob", "grep", "walk")}
 
 
-def takes_long(call: Json) -> bool:
-    """Whether it is done in a process of its own, which can be ended."""
+def is_long_running(call: Json) -> bool:
+    """Return True if an operation runs in its own process, which can be killed."""
     return call["op"] in ("glob", "grep", "walk") or bool(call["args"].get("recursive"))
 
 
-def perform(call: Json) -> bytes:
-    """In that process: the answer as it goes over the wire."""
-    return json.dumps(answer(call), separators=(",", ":")).encode()
+def perform_call(call: Json) -> bytes:
+    """Execute an operation in its own process, and return the encoded reply."""
+    return json.dumps(handle_call(call), separators=(",", ":")).encode()
 
 
-def answer(call: Json) -> Json:
-    """`result`, or `error` and `code`."""
+def handle_call(call: Json) -> Json:
+    """Execute an operation and return `result`, or `error` and `code`."""
     try:
-        return {"result": _done(call) or {}}
+        return {"result": _execute_call(call) or {}}
     except BackendError as error:
         return {"error": str(error), "code": error.code}
     except OSError as error:
         return {"error": f"{call['op']} failed: {error.strerror or error}", "code": "failed"}
 
 
-def _done(call: Json) -> Any:
-    op, args = call["op"], _checked(call["op"], call["args"])
+def _execute_call(call: Json) -> Any:
+    op, args = call["op"], _check_args(call["op"], call["args"])
     protect = PROTECTED if call["protect"] is None else call["protect"]
     workspace = Workspace(call["root"], protect)
     try:
         if op == "walk":
-            return workspace.searched(**args)
+            return workspace.list_searchable(**args)
         if op == "grep":
-            return grep(workspace, **args)
+            return run_grep(workspace, **args)
         return getattr(workspace, op)(**args)
     finally:
         workspace.close()
 
 
-def _checked(op: str, args: Json) -> Json:
+def _check_args(op: str, args: Json) -> Json:
     kinds = OPERATIONS[op]
     for name, value in args.items():
         if name not in kinds:
@@ -84,7 +84,7 @@ def _checked(op: str, args: Json) -> Json:
     if missing:
         raise BackendError(f"{op} needs {' and '.join(missing)}", "invalid")
     if "content64" in args:
-        args = {**args, "content": decoded("content64", args["content64"])}
+        args = {**args, "content": decode_base64("content64", args["content64"])}
         del args["content64"]
     elif op == "write" and "content" not in args:
         raise BackendError("write needs content", "invalid")

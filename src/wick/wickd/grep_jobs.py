@@ -1,4 +1,4 @@
-"""Searching with what is there: ripgrep, or GNU grep; where neither is, the host fetches the files and searches."""
+"""Search with an installed ripgrep or GNU grep; without either, the host fetches the files and searches them."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import os
 from typing import Any, Callable
 
 from wick.errors import BackendError
-from wick.workspace.grep import Grep, Ripgrep, gnu_grep, ripgrep
-from wick.workspace.processes import clean_environment, data_file, find_program
-from wick.workspace.results import Matches
+from wick.workspace.grep import GrepParser, RipgrepParser, grep_command, ripgrep_command
+from wick.workspace.processes import clean_environment, create_data_file, find_program
+from wick.workspace.results import GrepResult
 from wick.workspace.workspace import Workspace
 
 
-def grep(
+def run_grep(
     workspace: Workspace,
     pattern: str,
     path: str = ".",
@@ -20,37 +20,37 @@ def grep(
     ignore_case: bool = False,
     links: bool = True,
     **options: Any,
-) -> Matches:
-    """The lines that match. This process may change its working directory and be ended: it is one of its own."""
-    command, reader = _engine()
-    keep = workspace.keeps(path, links=links, **options)
-    argv = command(pattern, workspace.real(path, links=links), ignore_case=ignore_case, **options)
+) -> GrepResult:
+    """Return the matching lines. Runs in its own process, so it may change the working directory and be killed."""
+    command, reader = _choose_engine()
+    keep = workspace.build_search_filter(path, links=links, **options)
+    argv = command(pattern, workspace.resolve(path, links=links), ignore_case=ignore_case, **options)
     os.chdir(workspace.root)
     reading = reader(keep)
-    errors = data_file(b"")
-    exit_code = _feed(argv, errors, reading.feed)
+    errors = create_data_file(b"")
+    exit_code = _run_search(argv, errors, reading.feed)
     os.lseek(errors, 0, os.SEEK_SET)
-    found: Matches = reading.result(exit_code, os.read(errors, 2_000).decode("utf-8", "replace"))
-    return {**found, "matches": workspace.standing(found["matches"])}
+    found: GrepResult = reading.result(exit_code, os.read(errors, 2_000).decode("utf-8", "replace"))
+    return {**found, "matches": workspace.verify_matches(found["matches"])}
 
 
-def _engine() -> tuple[Callable[..., list[str]], Any]:
-    if _is_there("rg"):
-        return ripgrep, Ripgrep
-    if _is_there("grep") and _feed(["grep", "-qP", "^$", os.devnull], -1, lambda data: True) == 1:
-        return gnu_grep, Grep
+def _choose_engine() -> tuple[Callable[..., list[str]], Any]:
+    if _is_installed("rg"):
+        return ripgrep_command, RipgrepParser
+    if _is_installed("grep") and _run_search(["grep", "-qP", "^$", os.devnull], -1, lambda data: True) == 1:
+        return grep_command, GrepParser
     raise BackendError("there is neither ripgrep nor a grep that knows -P", "no_engine")
 
 
-def _is_there(program: str) -> bool:
+def _is_installed(program: str) -> bool:
     try:
         return bool(find_program(program, clean_environment()))
     except FileNotFoundError:
         return False
 
 
-def _feed(argv: list[str], errors: int, feed: Callable[[bytes], bool]) -> int:
-    """Run a program and pass on what it prints, until that is enough; gives its exit code."""
+def _run_search(argv: list[str], errors: int, feed: Callable[[bytes], bool]) -> int:
+    """Run a program, pass its output to `feed` until that returns False, and return the exit code."""
     reads, writes = os.pipe()
     null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
     moves = [
@@ -64,6 +64,6 @@ def _feed(argv: list[str], errors: int, feed: Callable[[bytes], bool]) -> int:
     while not enough:
         data = os.read(reads, 65_536)
         enough = not data or not feed(data)
-    os.close(reads)  # one that has more to say ends by that
+    os.close(reads)  # a program with more output ends by SIGPIPE
     status = os.waitpid(pid, 0)[1]
     return os.WEXITSTATUS(status) if os.WIFEXITED(status) else 0

@@ -1,4 +1,4 @@
-"""Commands in the background: listed, readable, and ended when told."""
+"""Background commands: their state and their output buffer."""
 
 from __future__ import annotations
 
@@ -6,20 +6,20 @@ import time
 from typing import Callable
 
 from wick import constants
-from wick.wickd.command import Command, Ended
-from wick.wickd.output_buffers import Ring
+from wick.wickd.command import CommandOutcome, DaemonCommand
+from wick.wickd.output_buffers import RingBuffer
 from wick.workspace import results
 
 
-class Background:
-    """What is known of a command in the background, whoever runs it: what it printed, and how it ended."""
+class BackgroundCommand:
+    """State of a background command: output, exit code and error, independent of the backend."""
 
     def __init__(self, id: str, label: str) -> None:
         self.id, self.label, self.started = id, label, time.time()
-        self.output = Ring(constants.JOB_OUTPUT_BYTES)
+        self.output = RingBuffer(constants.JOB_OUTPUT_BYTES)
         self.running, self.exit_code, self.error = True, -1, ""
 
-    def described(self) -> results.Job:
+    def describe(self) -> results.JobInfo:
         return {
             "id": self.id,
             "command": self.label,
@@ -29,8 +29,8 @@ class Background:
             "started": self.started,
         }
 
-    def since(self, offset: int) -> results.JobOutput:
-        start, data = self.output.since(offset, ended=not self.running)
+    def read_since(self, offset: int) -> results.JobOutput:
+        start, data = self.output.read_since(offset, ended=not self.running)
         return {
             "id": self.id,
             "output": data.decode("utf-8", "replace"),
@@ -41,16 +41,16 @@ class Background:
         }
 
 
-class Job(Background):
-    """One that wickd runs."""
+class DaemonJob(BackgroundCommand):
+    """A background command of wickd."""
 
     def __init__(self, id: str, asked_by: str, label: str) -> None:
         super().__init__(id, label)
-        self.asked_by, self.begun = asked_by, False
-        self.command: Command | None = None
-        self.when_ended: list[Callable[[], None]] = []
+        self.asked_by, self.has_started = asked_by, False
+        self.command: DaemonCommand | None = None
+        self.on_end: list[Callable[[], None]] = []
 
-    def finish(self, ended: Ended) -> None:
+    def finish(self, ended: CommandOutcome) -> None:
         self.running, self.exit_code, self.error, self.command = False, ended.exit_code, ended.error, None
-        for call in self.when_ended:
+        for call in self.on_end:
             call()

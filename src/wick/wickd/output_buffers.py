@@ -1,10 +1,10 @@
-"""Bounded buffers for the output of a command: its head and tail, or its last bytes."""
+"""Bounded output buffers: the head and tail of an output, or its last bytes."""
 
 from __future__ import annotations
 
 
-class HeadAndTail:
-    """The first and the last bytes of an output, and how many there were."""
+class HeadTailBuffer:
+    """A buffer for the first and last bytes of an output; it counts all of them."""
 
     def __init__(self, head: int, tail: int) -> None:
         self._most_head, self._most_tail = head, tail
@@ -19,29 +19,29 @@ class HeadAndTail:
             data = data[room:]
         if data:
             self._tail += data
-            if len(self._tail) > 2 * self._most_tail:  # not at every piece: moving the bytes costs
-                self._trim()
+            if len(self._tail) > 2 * self._most_tail:  # amortized: moving the bytes is expensive
+                self._trim_tail()
 
-    def _trim(self) -> None:
+    def _trim_tail(self) -> None:
         del self._tail[: len(self._tail) - self._most_tail]
 
     @property
     def truncated(self) -> bool:
         return self.size > self._most_head + self._most_tail
 
-    def text(self) -> str:
-        """All of it, or what was kept with a line that says how much was left out."""
+    def to_text(self) -> str:
+        """Return the whole output, or head and tail with a note about the omitted bytes."""
         if not self.truncated:
             return (self._head + self._tail).decode("utf-8", "replace")
-        self._trim()
-        head, tail = whole_end(bytes(self._head)), whole_start(bytes(self._tail))
+        self._trim_tail()
+        head, tail = trim_partial_end(bytes(self._head)), trim_partial_start(bytes(self._tail))
         left_out = self.size - len(head) - len(tail)
         middle = f"\n[… {left_out} bytes were left out here …]\n"
         return head.decode("utf-8", "replace") + middle + tail.decode("utf-8", "replace")
 
 
-class Ring:
-    """The last bytes of an output, found by their place in the whole of it."""
+class RingBuffer:
+    """A buffer for the last bytes of an output, addressed by offsets in the whole output."""
 
     def __init__(self, most: int) -> None:
         self._most, self._kept = most, bytearray()
@@ -53,16 +53,16 @@ class Ring:
         if len(self._kept) > 2 * self._most:
             del self._kept[: len(self._kept) - self._most]
 
-    def since(self, offset: int, *, ended: bool) -> tuple[int, bytes]:
-        """Where it really begins, and the bytes; half a character at the end waits for the rest unless all `ended`."""
+    def read_since(self, offset: int, *, ended: bool) -> tuple[int, bytes]:
+        """Return the real offset and the bytes from there; hold back a partial character unless `ended`."""
         start = self.size - min(len(self._kept), self._most)
         offset = min(max(offset, start), self.size)
         data = bytes(self._kept[len(self._kept) - (self.size - offset) :]) if offset < self.size else b""
-        return offset, data if ended else whole_end(data)
+        return offset, data if ended else trim_partial_end(data)
 
 
-def whole_end(data: bytes) -> bytes:
-    """Without the first bytes of a UTF-8 character whose rest is missing."""
+def trim_partial_end(data: bytes) -> bytes:
+    """Remove an incomplete UTF-8 character at the end."""
     for back in range(1, min(4, len(data) + 1)):
         byte = data[-back]
         if byte >= 0xC0:
@@ -73,8 +73,8 @@ def whole_end(data: bytes) -> bytes:
     return data
 
 
-def whole_start(data: bytes) -> bytes:
-    """Without the last bytes of a UTF-8 character whose beginning is missing."""
+def trim_partial_start(data: bytes) -> bytes:
+    """Remove an incomplete UTF-8 character at the start."""
     for index in range(min(4, len(data))):
         if data[index] & 0xC0 != 0x80:
             return data[index:]

@@ -1,4 +1,4 @@
-"""Requests and replies: lines of JSON over any number of connections, each of which sees only its own."""
+"""Request handlers of wickd: lines of JSON over isolated connections."""
 
 from __future__ import annotations
 
@@ -11,59 +11,59 @@ from typing import Callable
 from wick import constants
 from wick.errors import BackendError
 from wick.wickd import files
-from wick.wickd.command import Command, Ended
-from wick.wickd.commands import Commands
-from wick.wickd.connection import Lines
-from wick.wickd.event_loop import Loop
-from wick.wickd.jobs import Job
-from wick.wickd.output_buffers import HeadAndTail
-from wick.wickd.requests import Wanted
-from wick.wickd.watcher import Watchers
+from wick.wickd.command import CommandOutcome, DaemonCommand
+from wick.wickd.commands import CommandPool
+from wick.wickd.connection import LineConnection
+from wick.wickd.event_loop import EventLoop
+from wick.wickd.jobs import DaemonJob
+from wick.wickd.output_buffers import HeadTailBuffer
+from wick.wickd.requests import DaemonRequest
+from wick.wickd.watcher import WatcherPool
 from wick.workspace.results import Json
 
 PROTOCOL = 1
 
 
-class Connection(Lines):
-    """One client: its requests in flight, its jobs and its terminals."""
+class DaemonConnection(LineConnection):
+    """The connection of one client, with its pending requests, jobs and terminals."""
 
     def __init__(
-        self, loop: Loop, commands: Commands, watchers: Watchers, ends: tuple[int, int], token: str = ""
+        self, loop: EventLoop, commands: CommandPool, watchers: WatcherPool, ends: tuple[int, int], token: str = ""
     ) -> None:
         super().__init__(loop, ends, token)
         self._commands, self._watchers = commands, watchers
-        self._requests: dict[str, Command] = {}
-        self._streams: set[Command] = set()
-        self._windows: dict[str, int] = {}  # what each terminal's reader has not taken yet
-        self._jobs: dict[str, Job] = {}
+        self._requests: dict[str, DaemonCommand] = {}
+        self._streams: set[DaemonCommand] = set()
+        self._windows: dict[str, int] = {}  # bytes that each terminal's reader has not confirmed yet
+        self._jobs: dict[str, DaemonJob] = {}
         self._job_count = 0
 
-    def take(self, line: bytes) -> None:
+    def handle_line(self, line: bytes) -> None:
         id = ""
         try:
-            request = _parsed(line)
-            id = _id(request)
+            request = _parse_request(line)
+            id = _request_id(request)
             if id in self._requests:
                 raise BackendError(f"a request with the id {id!r} is still running; give each its own", "invalid")
             op = request.get("op", "run")
             do = OPERATIONS.get(op) if isinstance(op, str) else None
             if do is None:
                 raise BackendError(f"there is no operation {op!r}; there are {', '.join(OPERATIONS)}", "invalid")
-            if self._commands.full and op in STARTS:
+            if self._commands.is_full and op in STARTS:
                 raise BackendError("too many commands wait already; try again later", "busy")
-            do(self, id, Wanted(request))
+            do(self, id, DaemonRequest(request))
         except BackendError as error:
-            self.refuse(id, str(error), error.code)
-        except Exception as error:  # a mistake in one operation is not the end of all others
-            self.refuse(id, f"wickd made a mistake: {error!r}", "failed")
+            self.reply_error(id, str(error), error.code)
+        except Exception as error:  # a bug in one operation must not end all others
+            self.reply_error(id, f"internal error in wickd: {error!r}", "failed")
 
-    def wait(self, behind: bool) -> None:
-        """Streams of output wait while the client does not read."""
+    def set_backpressure(self, behind: bool) -> None:
+        """Pause or resume streamed output, depending on the client's reading."""
         for command in self._streams:
-            command.pause(behind)
+            command.set_paused(behind)
 
     def close(self) -> None:
-        """End the connection and everything that was started over it."""
+        """Close the connection and end all its commands and jobs."""
         running = [*self._requests.values(), *(job.command for job in self._jobs.values() if job.running)]
         super().close()
         for command in running:
@@ -72,49 +72,49 @@ class Connection(Lines):
 
     # -- running ----------------------------------------------------------------------------------------------------
 
-    def _run(self, id: str, wanted: Wanted) -> None:
-        outputs = [HeadAndTail(*wanted.kept()), HeadAndTail(*wanted.kept())]
+    def _handle_run(self, id: str, request: DaemonRequest) -> None:
+        outputs = [HeadTailBuffer(*request.get_output_limits()), HeadTailBuffer(*request.get_output_limits())]
         names = ("stdout", "stderr")
-        stream = wanted.flag("stream")
+        stream = request.get_flag("stream")
         if stream:
-            sinks = [self._streamed(id, *pair) for pair in zip(names, outputs)]
+            sinks = [self._stream_sink(id, *pair) for pair in zip(names, outputs)]
         else:
             sinks = [output.add for output in outputs]
 
-        def done(ended: Ended) -> None:
-            self._forget(id)
-            self.reply(id, **_executed(ended, *outputs))
+        def done(ended: CommandOutcome) -> None:
+            self._drop_request(id)
+            self.reply(id, **_command_result(ended, *outputs))
 
-        command = Command(
-            {**wanted.spec(), "whole": wanted.flag("whole"), "read": wanted.flag("read")},
+        command = DaemonCommand(
+            {**request.get_spec(), "whole": request.get_flag("whole"), "read": request.get_flag("read")},
             sinks=sinks,
             done=done,
-            stdin=wanted.stdin(),
-            data=wanted.data(),
-            timeout=wanted.timeout(),
+            stdin=request.get_stdin(),
+            data=request.get_data(),
+            timeout=request.get_timeout(),
         )
         if stream:
             self._streams.add(command)
-        self._start(id, command)
+        self._start_command(id, command)
 
-    def _streamed(self, id: str, name: str, output: HeadAndTail) -> Callable[[bytes], None]:
+    def _stream_sink(self, id: str, name: str, output: HeadTailBuffer) -> Callable[[bytes], None]:
         def take(data: bytes) -> None:
             output.add(data)
             self.reply(id, chunk=name, data=b64encode(data).decode())
 
         return take
 
-    def _start(self, id: str, command: Command) -> None:
+    def _start_command(self, id: str, command: DaemonCommand) -> None:
         self._requests[id] = command
         self._commands.start(command)
 
-    def _forget(self, id: str) -> None:
+    def _drop_request(self, id: str) -> None:
         command = self._requests.pop(id, None)
         if command is not None:
             self._streams.discard(command)
 
-    def _cancel(self, id: str, wanted: Wanted) -> None:
-        target = wanted.text("target")
+    def _handle_cancel(self, id: str, request: DaemonRequest) -> None:
+        target = request.get_text("target")
         started = (job.command for job in self._jobs.values() if job.asked_by == target and job.running)
         command = self._requests.get(target) or next(started, None)
         if command is not None:
@@ -123,159 +123,161 @@ class Connection(Lines):
 
     # -- jobs -------------------------------------------------------------------------------------------------------
 
-    def _job(self, id: str, wanted: Wanted) -> None:
+    def _handle_job(self, id: str, request: DaemonRequest) -> None:
         if sum(job.running for job in self._jobs.values()) >= constants.JOBS_AT_ONCE:
             raise BackendError(f"{constants.JOBS_AT_ONCE} jobs are running already; end one first", "busy")
-        spec = wanted.spec()
+        spec = request.get_spec()
         self._job_count += 1
-        job = Job(f"job-{self._job_count}", id, wanted.text("label") or wanted.text("cmd") or " ".join(spec["argv"]))
+        job = DaemonJob(
+            f"job-{self._job_count}", id, request.get_text("label") or request.get_text("cmd") or " ".join(spec["argv"])
+        )
 
         def began() -> None:
-            job.begun = True
-            self._forget(id)
-            self.reply(id, result=job.described())
+            job.has_started = True
+            self._drop_request(id)
+            self.reply(id, result=job.describe())
 
-        guard = wanted.text("guard")
+        guard = request.get_text("guard")
 
-        def done(ended: Ended) -> None:
-            self._watchers.end(guard)
+        def done(ended: CommandOutcome) -> None:
+            self._watchers.end_guard(guard)
             job.finish(ended)
-            if not job.begun:
-                self._forget(id)
+            if not job.has_started:
+                self._drop_request(id)
                 del self._jobs[job.id]
-                self.refuse(id, ended.error, "failed")
+                self.reply_error(id, ended.error, "failed")
 
-        job.command = Command(spec, sinks=[job.output.add], began=began, done=done, data=wanted.data())
-        self._keep(job)
-        self._start(id, job.command)
+        job.command = DaemonCommand(spec, sinks=[job.output.add], began=began, done=done, data=request.get_data())
+        self._store_job(job)
+        self._start_command(id, job.command)
 
-    def _keep(self, job: Job) -> None:
+    def _store_job(self, job: DaemonJob) -> None:
         self._jobs[job.id] = job
         ended = [one.id for one in self._jobs.values() if not one.running]
         for id in ended[: max(0, len(ended) - constants.JOBS_KEPT)]:
             del self._jobs[id]
 
-    def _list_jobs(self, id: str, wanted: Wanted) -> None:
-        self.reply(id, result={"jobs": [job.described() for job in self._jobs.values()]})
+    def _handle_jobs(self, id: str, request: DaemonRequest) -> None:
+        self.reply(id, result={"jobs": [job.describe() for job in self._jobs.values()]})
 
-    def _job_output(self, id: str, wanted: Wanted) -> None:
-        self.reply(id, result=self._job_named(wanted).since(wanted.whole("offset", 0)))
+    def _handle_job_output(self, id: str, request: DaemonRequest) -> None:
+        self.reply(id, result=self._find_job(request).read_since(request.get_int("offset", 0)))
 
-    def _end_job(self, id: str, wanted: Wanted) -> None:
-        job = self._job_named(wanted)
+    def _handle_end_job(self, id: str, request: DaemonRequest) -> None:
+        job = self._find_job(request)
         if job.running and job.command is not None:
-            job.when_ended.append(lambda: self.reply(id, result=job.described()))
-            self._commands.end(job.command, "it was told to end")
+            job.on_end.append(lambda: self.reply(id, result=job.describe()))
+            self._commands.end(job.command, "the client ended the job")
         else:
-            self.reply(id, result=job.described())
+            self.reply(id, result=job.describe())
 
-    def _job_named(self, wanted: Wanted) -> Job:
-        name = wanted.text("job")
+    def _find_job(self, request: DaemonRequest) -> DaemonJob:
+        name = request.get_text("job")
         if name not in self._jobs:
             raise BackendError(f"there is no job {name!r}; there are {', '.join(self._jobs) or 'none'}", "not_found")
         return self._jobs[name]
 
     # -- terminals --------------------------------------------------------------------------------------------------
 
-    def _pty(self, id: str, wanted: Wanted) -> None:
+    def _handle_pty(self, id: str, request: DaemonRequest) -> None:
         if len(self._windows) >= constants.TERMINALS_AT_ONCE:
             raise BackendError(f"{constants.TERMINALS_AT_ONCE} terminals are open already; close one first", "busy")
 
         def take(data: bytes) -> None:
             self._windows[id] += len(data)
-            command.pause(self._windows[id] > constants.TERMINAL_WINDOW_BYTES)
+            command.set_paused(self._windows[id] > constants.TERMINAL_WINDOW_BYTES)
             self.reply(id, chunk="output", data=b64encode(data).decode())
 
-        def done(ended: Ended) -> None:
-            self._forget(id)
+        def done(ended: CommandOutcome) -> None:
+            self._drop_request(id)
             self._windows.pop(id, None)
             if ended.failed:
-                self.refuse(id, ended.error, "failed")
+                self.reply_error(id, ended.error, "failed")
             else:
                 self.reply(id, exit_code=ended.exit_code, error=ended.error)
 
-        spec = {**wanted.spec(), "terminal": True}
+        spec = {**request.get_spec(), "terminal": True}
         spec["env"].setdefault("TERM", "xterm-256color")
-        command = Command(
+        command = DaemonCommand(
             spec,
             sinks=[take],
             began=lambda: self.reply(id, result={}),
             done=done,
-            data=wanted.data(),
-            size=(wanted.whole("rows", 24, 1, 10_000), wanted.whole("columns", 80, 1, 10_000)),
+            data=request.get_data(),
+            size=(request.get_int("rows", 24, 1, 10_000), request.get_int("columns", 80, 1, 10_000)),
         )
         self._windows[id] = 0
-        self._start(id, command)
+        self._start_command(id, command)
 
-    def _taken(self, id: str, wanted: Wanted) -> None:
-        """The reader of a terminal has taken so many bytes. There is no reply."""
-        target = wanted.text("target")
+    def _handle_taken(self, id: str, request: DaemonRequest) -> None:
+        """Handle the confirmation that a terminal's reader has processed some bytes. There is no reply."""
+        target = request.get_text("target")
         if target in self._windows:
-            self._windows[target] -= wanted.whole("bytes", 0)
-            self._requests[target].pause(self._windows[target] > constants.TERMINAL_WINDOW_BYTES)
+            self._windows[target] -= request.get_int("bytes", 0)
+            self._requests[target].set_paused(self._windows[target] > constants.TERMINAL_WINDOW_BYTES)
 
-    def _input(self, id: str, wanted: Wanted) -> None:
-        command, data = self._terminal_named(wanted), wanted.bytes64("data")
-        if command.unfed + len(data) > constants.WIRE_BUFFER_BYTES:
+    def _handle_input(self, id: str, request: DaemonRequest) -> None:
+        command, data = self._find_terminal(request), request.get_bytes("data")
+        if command.pending_input + len(data) > constants.WIRE_BUFFER_BYTES:
             raise BackendError("the terminal does not take its input; wait until it does", "busy")
         command.feed(data)
         self.reply(id, result={})
 
-    def _resize(self, id: str, wanted: Wanted) -> None:
-        rows, columns = wanted.whole("rows", 24, 1, 10_000), wanted.whole("columns", 80, 1, 10_000)
-        self._terminal_named(wanted).resize(rows, columns)
+    def _handle_resize(self, id: str, request: DaemonRequest) -> None:
+        rows, columns = request.get_int("rows", 24, 1, 10_000), request.get_int("columns", 80, 1, 10_000)
+        self._find_terminal(request).resize(rows, columns)
         self.reply(id, result={})
 
-    def _terminal_named(self, wanted: Wanted) -> Command:
-        target = wanted.text("target")
+    def _find_terminal(self, request: DaemonRequest) -> DaemonCommand:
+        target = request.get_text("target")
         if target not in self._windows:
             raise BackendError("this terminal is closed; open another", "not_running")
         return self._requests[target]
 
     # -- files and the rest -----------------------------------------------------------------------------------------
 
-    def _file(self, id: str, wanted: Wanted) -> None:
-        call = wanted.file_call()
-        if not files.takes_long(call):
-            self.reply(id, **files.answer(call))
+    def _handle_file(self, id: str, request: DaemonRequest) -> None:
+        call = request.get_file_call()
+        if not files.is_long_running(call):
+            self.reply(id, **files.handle_call(call))
             return
-        output = HeadAndTail(constants.WIRE_LINE_BYTES - 1_000, 0)
+        output = HeadTailBuffer(constants.WIRE_LINE_BYTES - 1_000, 0)
 
-        def done(ended: Ended) -> None:
-            self._forget(id)
-            self.reply(id, **_answer(ended, output))
+        def done(ended: CommandOutcome) -> None:
+            self._drop_request(id)
+            self.reply(id, **_file_result(ended, output))
 
         spec = {"call": call, "terminal": False}
-        errors = HeadAndTail(0, 2_000)
-        timeout = wanted.timeout(constants.FILE_SECONDS)
-        self._start(id, Command(spec, sinks=[output.add, errors.add], done=done, timeout=timeout))
+        errors = HeadTailBuffer(0, 2_000)
+        timeout = request.get_timeout(constants.FILE_SECONDS)
+        self._start_command(id, DaemonCommand(spec, sinks=[output.add, errors.add], done=done, timeout=timeout))
 
-    def _guard(self, id: str, wanted: Wanted) -> None:
-        """Watch a workspace before a command starts there; `arm` says that the command may write."""
+    def _handle_guard(self, id: str, request: DaemonRequest) -> None:
+        """Watch a workspace before a command starts there; with `arm`, the command may write."""
 
         def reply(guard: str, found: Json) -> None:
             if "entries" in found:
                 self.reply(id, result={"guard": guard, **found})
             else:
-                self.refuse(id, "the workspace cannot be watched; see that it can be read", "failed")
+                self.reply_error(id, "the workspace cannot be watched; see that it can be read", "failed")
 
-        key = (wanted.text("root"), tuple(wanted.texts("protect")), wanted.flag("contained"))
-        self._watchers.guard(key, wanted.flag("arm"), reply)
+        key = (request.get_text("root"), tuple(request.get_texts("protect")), request.get_flag("contained"))
+        self._watchers.guard(key, request.get_flag("arm"), reply)
 
-    def _release(self, id: str, wanted: Wanted) -> None:
-        guard = wanted.text("guard")
+    def _handle_release(self, id: str, request: DaemonRequest) -> None:
+        guard = request.get_text("guard")
         self._watchers.release(guard, lambda found: self.reply(id, result={"moved": [], "stuck": [], **found}))
 
-    def _unwatch(self, id: str, wanted: Wanted) -> None:
-        self._watchers.forget(wanted.text("root"))
+    def _handle_unwatch(self, id: str, request: DaemonRequest) -> None:
+        self._watchers.forget(request.get_text("root"))
         self.reply(id, result={})
 
-    def _ping(self, id: str, wanted: Wanted) -> None:
+    def _handle_ping(self, id: str, request: DaemonRequest) -> None:
         about = {"protocol": PROTOCOL, "pid": os.getpid(), "python": sys.version.split()[0], "uid": os.getuid()}
         self.reply(id, result=about)
 
 
-def _parsed(line: bytes) -> Json:
+def _parse_request(line: bytes) -> Json:
     try:
         request = json.loads(line)
     except (ValueError, RecursionError):
@@ -285,17 +287,17 @@ def _parsed(line: bytes) -> Json:
     return request
 
 
-def _id(request: Json) -> str:
+def _request_id(request: Json) -> str:
     id = request.get("id")
     if not isinstance(id, str) or not 0 < len(id) <= 200:
         raise BackendError("a request needs an id, a text of at most 200 characters", "invalid")
     return id
 
 
-def _executed(ended: Ended, stdout: HeadAndTail, stderr: HeadAndTail) -> Json:
+def _command_result(ended: CommandOutcome, stdout: HeadTailBuffer, stderr: HeadTailBuffer) -> Json:
     return {
-        "stdout": stdout.text(),
-        "stderr": stderr.text(),
+        "stdout": stdout.to_text(),
+        "stderr": stderr.to_text(),
         "exit_code": ended.exit_code,
         "error": ended.error,
         "truncated": stdout.truncated or stderr.truncated,
@@ -306,32 +308,32 @@ def _executed(ended: Ended, stdout: HeadAndTail, stderr: HeadAndTail) -> Json:
     }
 
 
-def _answer(ended: Ended, output: HeadAndTail) -> Json:
-    """What a file operation in a process of its own came to."""
+def _file_result(ended: CommandOutcome, output: HeadTailBuffer) -> Json:
+    """Return the reply of a file operation that ran in its own process."""
     if ended.exit_code == 0 and not output.truncated:
-        found: Json = json.loads(output.text())
+        found: Json = json.loads(output.to_text())
         return found
     if output.truncated:
         return {"error": "the answer is too large; ask for less", "code": "too_large"}
-    return {"error": ended.error or "the operation failed without a word", "code": "failed"}
+    return {"error": ended.error or "the operation failed without an error message", "code": "failed"}
 
 
-_Operation = Callable[[Connection, str, Wanted], None]
+_Operation = Callable[[DaemonConnection, str, DaemonRequest], None]
 OPERATIONS: dict[str, _Operation] = {
-    "run": Connection._run,
-    "cancel": Connection._cancel,
-    "job": Connection._job,
-    "jobs": Connection._list_jobs,
-    "job_output": Connection._job_output,
-    "end_job": Connection._end_job,
-    "pty": Connection._pty,
-    "taken": Connection._taken,
-    "input": Connection._input,
-    "resize": Connection._resize,
-    "guard": Connection._guard,
-    "release": Connection._release,
-    "unwatch": Connection._unwatch,
-    "ping": Connection._ping,
-    **dict.fromkeys(files.OPERATIONS, Connection._file),
+    "run": DaemonConnection._handle_run,
+    "cancel": DaemonConnection._handle_cancel,
+    "job": DaemonConnection._handle_job,
+    "jobs": DaemonConnection._handle_jobs,
+    "job_output": DaemonConnection._handle_job_output,
+    "end_job": DaemonConnection._handle_end_job,
+    "pty": DaemonConnection._handle_pty,
+    "taken": DaemonConnection._handle_taken,
+    "input": DaemonConnection._handle_input,
+    "resize": DaemonConnection._handle_resize,
+    "guard": DaemonConnection._handle_guard,
+    "release": DaemonConnection._handle_release,
+    "unwatch": DaemonConnection._handle_unwatch,
+    "ping": DaemonConnection._handle_ping,
+    **dict.fromkeys(files.OPERATIONS, DaemonConnection._handle_file),
 }
 STARTS = frozenset(("run", "job", "pty", *files.OPERATIONS))

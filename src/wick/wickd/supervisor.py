@@ -1,14 +1,14 @@
-"""A supervisor for each command, so that no process outlives the command it came from.
+"""Supervisor processes, one per command, so that no process outlives its command.
 
-    guard ── wickd ──┬── supervisor ── command ── whatever it starts …
-                     ├── supervisor, waiting for a command
+    guard ── wickd ──┬── supervisor ── command ── its descendants …
+                     ├── supervisor, idle
                      └── …
 
-A supervisor adopts whatever its command leaves behind (on Linux, as a "subreaper") and ends all of it when the command
-ends, is ended, or wickd dies. Who is killed is stood in for by who is above: the orphans of a supervisor come to wickd,
-which kills children that it does not know (`end_strangers`); those of wickd come to the guard, which ends everything.
-On Linux a process has to kill its supervisor, wickd and the guard in one go to get away; only a PID namespace
-(bubblewrap, a container) stops that. Elsewhere there are no subreapers: see `wick.workspace.processes`.
+A supervisor adopts the orphans of its command (on Linux, as a "subreaper") and kills them all when the command ends, is
+ended, or wickd dies. If a process of this chain is killed, its parent takes over: wickd adopts the orphans of a
+supervisor and kills unknown children (`kill_unknown_children`); the guard adopts those of wickd and kills everything.
+On Linux a process escapes only if it kills its supervisor, wickd and the guard at once; a PID namespace (bubblewrap,
+a container) prevents even that. Other systems have no subreapers: see `wick.workspace.processes`.
 """
 
 from __future__ import annotations
@@ -27,26 +27,26 @@ from wick import constants
 from wick.workspace.processes import (
     FAILED,
     PDEATHSIG,
-    Family,
-    NotStarted,
+    CommandNotStarted,
     Perform,
+    ProcessTree,
     adopt_orphans,
+    call_quietly,
     close_from,
-    data_file,
-    identity,
+    create_data_file,
+    identify_file,
     prctl,
-    quietly,
-    start,
+    start_command,
 )
 from wick.workspace.results import Json
 
-LOOK_SECONDS = 2.0  # between two looks of a guard at its parent
+LOOK_SECONDS = 2.0  # between two checks of a guard that its parent is alive
 
 
-def guard(parent: int | None = None) -> None:
-    """Go on as a child of a guard: when this process ends, however it ends, so does everything it left behind.
+def fork_under_guard(parent: int | None = None) -> None:
+    """Fork and continue as the child of a guard process, which kills all leftovers when this process ends.
 
-    It ends when `parent` does, if one is given; should it not, for somebody stopped it, the guard kills it.
+    If `parent` is given, wickd ends with it. The guard kills wickd if it does not, for instance because it is stopped.
     """
     adopt_orphans()
     above = os.getpid()
@@ -59,26 +59,26 @@ def guard(parent: int | None = None) -> None:
         return
     try:
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-            signal.signal(number, lambda *_: quietly(os.kill, pid, signal.SIGTERM))
-        signal.signal(signal.SIGUSR1, lambda *_: _give_time() if parent else None)
+            signal.signal(number, lambda *_: call_quietly(os.kill, pid, signal.SIGTERM))
+        signal.signal(signal.SIGUSR1, lambda *_: _extend_deadline() if parent else None)
         close_from(3)
         if parent:
-            signal.signal(signal.SIGALRM, lambda *_: quietly(_kill_orphan, pid, parent))
+            signal.signal(signal.SIGALRM, lambda *_: call_quietly(_kill_orphan, pid, parent))
             signal.setitimer(signal.ITIMER_REAL, LOOK_SECONDS, LOOK_SECONDS)
-        while _wait_for_one() != pid:
+        while _reap_child() != pid:
             pass
-        Family(0).end(5.0)
+        ProcessTree(0).kill_all(5.0)
     finally:
         os._exit(0)
 
 
-def _give_time() -> None:
+def _extend_deadline() -> None:
     signal.setitimer(signal.ITIMER_REAL, constants.WATCH_LINGER_SECONDS + LOOK_SECONDS, LOOK_SECONDS)
 
 
-def ask_for_time() -> None:
-    """Have the guard of this process wait for its watchers after the parent has ended; all commands have ended."""
-    quietly(os.kill, os.getppid(), signal.SIGUSR1)
+def ask_guard_for_time() -> None:
+    """Ask the guard to wait for watchers after the parent's end. Call this when all commands have ended."""
+    call_quietly(os.kill, os.getppid(), signal.SIGUSR1)
 
 
 def _kill_orphan(pid: int, parent: int) -> None:
@@ -86,19 +86,19 @@ def _kill_orphan(pid: int, parent: int) -> None:
         os.kill(pid, signal.SIGKILL)
 
 
-def _wait_for_one() -> int:
+def _reap_child() -> int:
     return os.waitpid(-1, 0)[0]
 
 
 # -- the supervisor -------------------------------------------------------------------------------------------------
 
 _CONTROL = 3  # the descriptor of a supervisor
-_ORDER = struct.Struct("=qq")  # what, and which command
+_ORDER = struct.Struct("=qq")  # the kind of order, and the number of the command
 _START, _END = 1, 2
 
 
-class _Supervision:
-    """A supervisor's life: wait for a command, start it, wait until it ends, end what it left, report; and again."""
+class _SupervisorProcess:
+    """The loop of a supervisor: receive a command, run it, kill its leftovers, report, repeat."""
 
     def __init__(self, perform: Perform) -> None:
         self._perform = perform
@@ -111,35 +111,35 @@ class _Supervision:
         self._poller = select.poll()
         self._poller.register(self._control, select.POLLIN)
         self._poller.register(self._wakes, select.POLLIN)
-        self._family = Family(0)
+        self._family = ProcessTree(0)
         self._number = 0  # of the command
         self._outputs: set[tuple[int, int]] = set()  # of a command whose output must be whole
 
-    def go_on(self) -> NoReturn:
+    def serve_forever(self) -> NoReturn:
         while True:
-            what, number, descriptors = self._hear()
+            what, number, descriptors = self._receive_order()
             if what != _START:
-                continue  # it ended before it could be ended
+                continue  # an end order for a command that has already ended
             self._number = number
-            spec = json.loads(_all_of(descriptors.pop(0)))
-            self._outputs = {identity(one) for one in descriptors[1:3]} if spec.get("whole") else set()
-            self._family = self._started(spec, descriptors)
+            spec = json.loads(_read_all(descriptors.pop(0)))
+            self._outputs = {identify_file(one) for one in descriptors[1:3]} if spec.get("whole") else set()
+            self._family = self._start_command(spec, descriptors)
             for descriptor in descriptors:
                 os.close(descriptor)
-            self._attend()
-            self._tidy_up()
+            self._wait_for_end()
+            self._kill_leftovers()
 
-    def _started(self, spec: Json, descriptors: list[int]) -> Family:
+    def _start_command(self, spec: Json, descriptors: list[int]) -> ProcessTree:
         try:
-            return Family(start(spec, descriptors, self._perform))
-        except NotStarted as error:
-            error.tell(descriptors[FAILED])
-            family = Family(0)
+            return ProcessTree(start_command(spec, descriptors, self._perform))
+        except CommandNotStarted as error:
+            error.write_to(descriptors[FAILED])
+            family = ProcessTree(0)
             family.status = error.exit_code << 8
             return family
 
-    def _attend(self) -> None:
-        """Wait until the command has ended, by itself or on wickd's order."""
+    def _wait_for_end(self) -> None:
+        """Wait until the command ends, by itself or by an end order from wickd."""
         family = self._family
         deadline: float | None = None
         while family.status is None and family.reap() and family.status is None:
@@ -147,43 +147,43 @@ class _Supervision:
             for descriptor, _ in self._poller.poll(wait):
                 if descriptor == self._wakes:
                     os.read(self._wakes, 4096)
-                elif self._told_to_end():
-                    family.signal(signal.SIGTERM)
-                    family.signal(signal.SIGCONT)  # a stopped process cannot end by itself
+                elif self._is_end_ordered():
+                    family.send_signal(signal.SIGTERM)
+                    family.send_signal(signal.SIGCONT)  # a stopped process cannot end by itself
                     deadline = time.monotonic() + constants.COMMAND_GRACE_SECONDS
             if deadline is not None and time.monotonic() >= deadline:
                 return
 
-    def _tidy_up(self) -> None:
+    def _kill_leftovers(self) -> None:
         family = self._family
-        held = bool(self._outputs) and family.has_open(self._outputs)
-        clean = family.end(constants.END_SECONDS)
-        status = signal.SIGKILL if family.status is None else family.status  # one that cannot be killed
+        held = bool(self._outputs) and family.holds_open(self._outputs)
+        clean = family.kill_all(constants.END_SECONDS)
+        status = signal.SIGKILL if family.status is None else family.status  # None for a process that cannot be killed
         ended = b"ended %d %d %d %d\n" % (self._number, status, family.memory, held)
         self._control.sendall(ended + b"clean %d\n" % self._number if clean else ended)
         if clean:
             return
-        while not family.end(1.0):
+        while not family.kill_all(1.0):
             if self._control.fileno() in dict(self._poller.poll(0)):
-                self._hear()
+                self._receive_order()
         self._control.sendall(b"clean %d\n" % self._number)
 
-    def _told_to_end(self) -> bool:
-        what, number, _ = self._hear()
+    def _is_end_ordered(self) -> bool:
+        what, number, _ = self._receive_order()
         return what == _END and number == self._number
 
-    def _hear(self) -> tuple[int, int, list[int]]:
-        """The next order. When wickd is gone, everything is."""
-        order, descriptors = _received(self._control, _ORDER.size)
+    def _receive_order(self) -> tuple[int, int, list[int]]:
+        """Receive the next order. If wickd has died, kill the process tree and exit."""
+        order, descriptors = _receive_message(self._control, _ORDER.size)
         if len(order) < _ORDER.size:
-            while not self._family.end(1.0):
+            while not self._family.kill_all(1.0):
                 pass
             os._exit(0)
         what, number = _ORDER.unpack(order)
         return what, number, descriptors
 
 
-def _received(connection: socket.socket, size: int) -> tuple[bytes, list[int]]:
+def _receive_message(connection: socket.socket, size: int) -> tuple[bytes, list[int]]:
     flags = getattr(socket, "MSG_CMSG_CLOEXEC", 0)
     data, rest, _, _ = connection.recvmsg(size, socket.CMSG_SPACE(4 * 250), flags)
     found = array.array("i")
@@ -194,7 +194,7 @@ def _received(connection: socket.socket, size: int) -> tuple[bytes, list[int]]:
     return data, list(found)
 
 
-def _all_of(descriptor: int) -> bytes:
+def _read_all(descriptor: int) -> bytes:
     with open(descriptor, "rb", buffering=0) as file:
         return file.read()
 
@@ -202,33 +202,33 @@ def _all_of(descriptor: int) -> bytes:
 # -- wickd's side ---------------------------------------------------------------------------------------------------
 
 
-class Report(NamedTuple):
-    """What a supervisor says of a command: that it `ended`, and that it is `clean`: nothing of it is left."""
+class SupervisorReport(NamedTuple):
+    """A report about a command: it `ended`, or it is `clean` when no process of it is left."""
 
-    what: str
+    event: str
     number: int
     status: int = 0
     memory: int = 0
-    held: int = 0  # what it left behind had its output open
+    held: int = 0  # 1 if a leftover process had its output open
 
 
 class Supervisor:
-    """wickd's end of one supervisor. `reports()` is called when `descriptor` can be read."""
+    """wickd's handle of a supervisor process. Call `read_reports()` when `descriptor` is readable."""
 
     def __init__(self, perform: Perform) -> None:
         ours, theirs = socket.socketpair()
         self.pid = os.fork()
         if self.pid == 0:
-            _begin(theirs.fileno(), perform)
+            _run_supervisor(theirs.fileno(), perform)
         theirs.close()
         ours.setblocking(False)
-        self._control, self._said = ours, b""
+        self._control, self._received = ours, b""
         self.descriptor = ours.fileno()
-        self.gone = False
+        self.is_gone = False
 
     def start(self, number: int, spec: Json, descriptors: Sequence[int]) -> None:
-        """Have a command started. The descriptors are its stdin, stdout, stderr, `failed`, and those of its data."""
-        body = data_file(json.dumps(spec).encode())
+        """Order the start of a command. The descriptors are stdin, stdout, stderr, `failed`, and those of its data."""
+        body = create_data_file(json.dumps(spec).encode())
         try:
             passed = array.array("i", [body, *descriptors])
             rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, passed)]
@@ -237,45 +237,45 @@ class Supervisor:
             os.close(body)
 
     def end(self, number: int) -> None:
-        """Have a command ended: TERM to all of it, and after a moment KILL."""
-        quietly(self._control.send, _ORDER.pack(_END, number))
+        """Order the end of a command: SIGTERM to all its processes, and SIGKILL after a grace period."""
+        call_quietly(self._control.send, _ORDER.pack(_END, number))
 
-    def reports(self) -> list[Report]:
-        """What the supervisor has to say; `gone` is set when it is dead."""
+    def read_reports(self) -> list[SupervisorReport]:
+        """Return the available reports; set `is_gone` if the supervisor is dead."""
         try:
             data = self._control.recv(4096)
         except BlockingIOError:
             return []
         except OSError:
             data = b""
-        self.gone = not data
-        *lines, self._said = (self._said + data).split(b"\n")
-        said = [line.decode().split() for line in lines]
-        return [Report(what, *map(int, numbers)) for what, *numbers in said]
+        self.is_gone = not data
+        *lines, self._received = (self._received + data).split(b"\n")
+        reports = [line.decode().split() for line in lines]
+        return [SupervisorReport(event, *map(int, numbers)) for event, *numbers in reports]
 
     def dismiss(self) -> None:
-        """Let go of it: it ends what it has, and itself; then `gone` is set."""
-        quietly(self._control.shutdown, socket.SHUT_WR)
+        """Ask the supervisor to end its command and exit; `is_gone` is set afterwards."""
+        call_quietly(self._control.shutdown, socket.SHUT_WR)
 
     def kill(self) -> None:
-        """End the supervisor at once. What it looked after comes to wickd: call `end_strangers`."""
-        quietly(os.kill, self.pid, signal.SIGKILL)
-        quietly(os.waitpid, self.pid, 0)
+        """Kill the supervisor. wickd adopts its processes, so call `kill_unknown_children` next."""
+        call_quietly(os.kill, self.pid, signal.SIGKILL)
+        call_quietly(os.waitpid, self.pid, 0)
         self._control.close()
 
 
-def _begin(control: int, perform: Perform) -> NoReturn:
-    """The first moments of a supervisor: nothing of wickd's stays open in it."""
+def _run_supervisor(control: int, perform: Perform) -> NoReturn:
+    """Run a supervisor in the forked child, after closing all descriptors of wickd."""
     try:
         if control != _CONTROL:
             os.dup2(control, _CONTROL, inheritable=False)
         close_from(_CONTROL + 1)
         os.chdir("/")
         adopt_orphans()
-        prctl(PDEATHSIG, signal.SIGCONT)  # one that was stopped wakes up, finds its pipe closed, and tidies up
-        _Supervision(perform).go_on()
+        prctl(PDEATHSIG, signal.SIGCONT)  # a stopped supervisor resumes, sees its socket closed, and cleans up
+        _SupervisorProcess(perform).serve_forever()
     except (BrokenPipeError, ConnectionResetError):
-        pass  # wickd is gone
+        pass  # wickd has died
     finally:
-        Family(0).end(5.0)
+        ProcessTree(0).kill_all(5.0)
         os._exit(0)

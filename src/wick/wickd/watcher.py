@@ -1,13 +1,13 @@
-"""A process that watches a workspace while commands run in it, and neutralises the code that they plant.
+"""Watcher processes, one per workspace, that neutralise code planted by commands.
 
     wickd ──┬── supervisor ── command …
             └── watcher, one for each workspace
 
-The kernel reports each new name (inotify), so nothing is walked again. Where it cannot, for it lacks inotify or has no
-watches left, the watcher walks the workspace before and after each command, and every second in between.
+inotify reports each new name, so that no repeated walk is needed. Without inotify, or without free watches, the
+watcher walks the workspace before and after each command, and every second in between.
 
-A watcher outlives the client: when the connection ends, wickd ends all commands, then the watcher settles their last
-changes. It speaks lines of JSON over a socket: `guard` (a command is about to start), `release` (it has ended).
+A watcher outlives the client: when the connection ends, wickd ends all commands, then the watcher processes their last
+changes. Its protocol is lines of JSON over a socket: `guard` (a command is about to start), `release` (it has ended).
 
 Commands of a container end a moment after the client. A watcher of a workspace that a container shares with this host
 (`contained`) therefore runs for some seconds more. No mounts protect such a workspace either: see `Index.arm`.
@@ -31,12 +31,12 @@ from collections import deque
 from typing import Callable, NoReturn, Optional, Sequence, Tuple
 
 from wick import constants
-from wick.wickd.event_loop import Loop
-from wick.wickd.supervisor import ask_for_time
-from wick.workspace.auto_executed import Folder, Index
-from wick.workspace.processes import close_from, quietly
+from wick.wickd.event_loop import EventLoop
+from wick.wickd.supervisor import ask_guard_for_time
+from wick.workspace.auto_executed import ProtectedIndex, WatchedFolder
+from wick.workspace.processes import call_quietly, close_from
 from wick.workspace.results import Json
-from wick.workspace.rooted_folder import Beneath
+from wick.workspace.rooted_folder import RootedFolder
 
 _CONTROL = 3
 _EVENT = struct.Struct("iIII")
@@ -47,26 +47,26 @@ _OVERFLOW, _IGNORED, _ONLYDIR, _ISDIR = 0x4000, 0x8000, 0x1000000, 0x40000000
 _NAMES = _ATTRIB | _MOVED_FROM | _MOVED_TO | _CREATE | _ONLYDIR
 
 Reply = Callable[[Json], None]
-Notice = Tuple[Optional[Folder], int, int, str]
-Key = Tuple[str, Tuple[str, ...], bool]  # the workspace, the protected names, and whether its commands are contained
+Notice = Tuple[Optional[WatchedFolder], int, int, str]
+Key = Tuple[str, Tuple[str, ...], bool]  # the workspace, the protected names, and True for contained commands
 
 
 # -- the watcher's process ------------------------------------------------------------------------------------------
 
 
-class Notices:
-    """The kernel's notices of changed names. `whole` is False if some folders could not be watched."""
+class InotifyReader:
+    """Reader of inotify events. `is_complete` is False if some folders could not be watched."""
 
     def __init__(self) -> None:
         self._libc = ctypes.CDLL(None, use_errno=True)
-        self.fd, self.whole = -1, False
-        self._folders: dict[int, Folder] = {}
+        self.fd, self.is_complete = -1, False
+        self._folders: dict[int, WatchedFolder] = {}
         if sys.platform.startswith("linux"):
             self.fd = self._libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
-            self.whole = self.fd >= 0
+            self.is_complete = self.fd >= 0
 
-    def watch(self, folder: Folder, fd: int) -> None:
-        """Ask for notices of a folder, which is open as `fd`."""
+    def add_watch(self, folder: WatchedFolder, fd: int) -> None:
+        """Add an inotify watch for a folder, which is open as `fd`."""
         if self.fd < 0:
             return
         mask = (
@@ -75,16 +75,16 @@ class Notices:
         path = f"/proc/self/fd/{fd}".encode()
         found = self._libc.inotify_add_watch(self.fd, path, ctypes.c_uint32(mask))
         if found < 0:
-            self.whole = False
+            self.is_complete = False
             return
         folder.watch = found
         self._folders[found] = folder
 
     def read(self) -> tuple[int, list[Notice]]:
-        """The next notices and their size: the folder (None: some were lost), what happened, which move, the name."""
+        """Return the size of the next events, and each with folder (None: some were lost), mask, cookie and name."""
         try:
             data = os.read(self.fd, _READ_BYTES)
-        except OSError:  # there are none
+        except OSError:  # no events are pending
             return 0, []
         found: list[Notice] = []
         at = 0
@@ -101,8 +101,8 @@ class Notices:
         return len(data), found
 
     @property
-    def waiting(self) -> int:
-        """How many bytes of notices there are."""
+    def pending_bytes(self) -> int:
+        """Return the size of the pending events in bytes."""
         if self.fd < 0:
             return 0
         size = array.array("i", [0])
@@ -110,17 +110,17 @@ class Notices:
         return size[0]
 
 
-class Watch:
-    """One workspace: its index, and the notices that keep it up to date."""
+class WorkspaceWatch:
+    """A watched workspace: its index, and the inotify events that keep it current."""
 
     def __init__(self, root: str, protect: Sequence[str], contained: bool = False) -> None:
         self._contained = contained
-        self._notices = Notices()
-        self._index = Index(Beneath(root), protect, self._notices.watch)
+        self._notices = InotifyReader()
+        self._index = ProtectedIndex(RootedFolder(root), protect, self._notices.add_watch)
         self._guards: set[str] = set()
         self._since: dict[str, tuple[int, int]] = {}
-        self._moving: dict[int, Folder] = {}
-        self._torn = False  # notices were lost, or a folder was renamed and another may have taken its place
+        self._moving: dict[int, WatchedFolder] = {}
+        self._needs_walk = False  # events were lost, or a folder was renamed and possibly replaced
         self._next_walk = 0.0
         self._index.walk()
 
@@ -129,39 +129,39 @@ class Watch:
         return self._notices.fd
 
     @property
-    def pause(self) -> float | None:
-        """How long to wait for notices at most."""
-        if self._torn:
+    def poll_timeout(self) -> float | None:
+        """Return the maximum time to wait for events, in seconds."""
+        if self._needs_walk:
             return max(0.001, self._next_walk - time.monotonic())
         if self._index.writing:
             return constants.WATCH_PAUSE_SECONDS
-        return constants.WATCH_SECONDS if self._guards and not self._notices.whole else None
+        return constants.WATCH_SECONDS if self._guards and not self._notices.is_complete else None
 
-    def settle(self, *, asked: bool = False) -> None:
-        """Take notice of some changes; where a request waits for it, of all that were made so far."""
-        left = self._notices.waiting if asked else 1
+    def process_changes(self, *, asked: bool = False) -> None:
+        """Process pending events; with `asked`, all changes made so far, because a request waits."""
+        left = self._notices.pending_bytes if asked else 1
         while left > 0:
             size, notices = self._notices.read()
             for folder, mask, cookie, name in notices:
-                self._take(folder, mask, cookie, name)
+                self._handle_notice(folder, mask, cookie, name)
             left -= size or left
         for folder in self._moving.values():
-            self._index.forget(folder)
+            self._index.remove_folder(folder)
         self._moving.clear()
-        self._index.look_again()
-        if not self._notices.whole or (self._torn and (asked or time.monotonic() >= self._next_walk)):
+        self._index.inspect_open_files()
+        if not self._notices.is_complete or (self._needs_walk and (asked or time.monotonic() >= self._next_walk)):
             self._walk()
 
     def _walk(self) -> None:
-        """Walk the workspace. A command that forces a walk at every moment does not get all of the processor."""
-        start, self._torn = time.monotonic(), False
+        """Walk the workspace, and delay the next walk, so that a command cannot force continuous walks."""
+        start, self._needs_walk = time.monotonic(), False
         self._index.walk()
         now = time.monotonic()
         self._next_walk = now + constants.WATCH_PAUSE_SECONDS + 2 * (now - start)
 
-    def _take(self, folder: Folder | None, mask: int, cookie: int, name: str) -> None:
-        if folder is None or mask & (_ISDIR | _ATTRIB) == _ISDIR | _ATTRIB:  # a folder that can be read only now
-            self._torn = True
+    def _handle_notice(self, folder: WatchedFolder | None, mask: int, cookie: int, name: str) -> None:
+        if folder is None or mask & (_ISDIR | _ATTRIB) == _ISDIR | _ATTRIB:  # a folder may have become readable
+            self._needs_walk = True
         elif mask & _ISDIR and mask & _OPEN:
             return
         elif mask & _ISDIR and mask & _MOVED_FROM:
@@ -169,30 +169,30 @@ class Watch:
             if left is not None:
                 self._moving[cookie] = left
         elif mask & _ISDIR and mask & (_CREATE | _MOVED_TO):
-            self._index.settle(folder, name)
-            self._arrive(folder, name, self._moving.pop(cookie, None) if mask & _MOVED_TO else None)
+            self._index.inspect_name(folder, name)
+            self._handle_moved_folder(folder, name, self._moving.pop(cookie, None) if mask & _MOVED_TO else None)
         elif not mask & _MOVED_FROM:
-            self._index.settle(folder, name)
+            self._index.inspect_name(folder, name)
             if mask & _CREATE:
-                self._index.notice_link(folder, name)
+                self._index.inspect_new_link(folder, name)
 
-    def _arrive(self, folder: Folder, name: str, moved: Folder | None) -> None:
-        """A folder has a new place. What is known of it comes along; a name gives some folders another meaning."""
+    def _handle_moved_folder(self, folder: WatchedFolder, name: str, moved: WatchedFolder | None) -> None:
+        """Handle a new or moved folder. A moved folder keeps its index, but its names are inspected again."""
         if moved is None:
-            below = folder.below.setdefault(name, Folder(name, folder))
+            below = folder.below.setdefault(name, WatchedFolder(name, folder))
             if not self._index.walk(below):
-                self._torn = True
+                self._needs_walk = True
             return
         moved.name, moved.above = name, folder
         folder.below[name] = moved
-        self._index.settle_below(moved)
-        self._torn = True
+        self._index.inspect_below(moved)
+        self._needs_walk = True
 
-    def answer(self, request: Json) -> Json:
-        self.settle(asked=True)
+    def handle_request(self, request: Json) -> Json:
+        self.process_changes(asked=True)
         op, guard = request["op"], request.get("guard", "")
         if op == "guard":
-            return self._guard(guard)
+            return self._add_guard(guard)
         if op == "release" and guard in self._guards:
             self._guards.discard(guard)
             self._index.restore_links()
@@ -203,62 +203,62 @@ class Watch:
             return found
         return {}
 
-    def _guard(self, guard: str) -> Json:
+    def _add_guard(self, guard: str) -> Json:
         if guard:
             if not self._guards:
                 self._index.arm(mounted=not self._contained)
             self._guards.add(guard)
             self._since[guard] = (len(self._index.moved), len(self._index.stuck))
-        return {"entries": [*self._index.entries().values()]}
+        return {"entries": [*self._index.list_entries().values()]}
 
     def linger(self) -> None:
-        """Settle for some seconds more, if contained commands were running when the connection ended."""
+        """Process changes for some more seconds, if contained commands ran when the connection ended."""
         seconds = constants.WATCH_LINGER_SECONDS if self._contained and self._guards else 0.0
         poller, until = select.poll(), time.monotonic() + seconds
         if self.fd >= 0:
             poller.register(self.fd, select.POLLIN)
         while (left := until - time.monotonic()) > 0:
-            poller.poll(min(left, self.pause or left) * 1000)
-            self.settle()
-        self.settle(asked=True)
+            poller.poll(min(left, self.poll_timeout or left) * 1000)
+            self.process_changes()
+        self.process_changes(asked=True)
 
 
-def _serve(control: socket.socket, key: Key) -> None:
-    watch = Watch(*key)
+def _serve_requests(control: socket.socket, key: Key) -> None:
+    watch = WorkspaceWatch(*key)
     control.sendall(b"{}\n")
     poller = select.poll()
     poller.register(control, select.POLLIN)
     if watch.fd >= 0:
         poller.register(watch.fd, select.POLLIN)
-    said = b""
+    received = b""
     while True:
-        pause = watch.pause
+        pause = watch.poll_timeout
         ready = dict(poller.poll(None if pause is None else pause * 1000))
         if control.fileno() not in ready:
-            watch.settle()
+            watch.process_changes()
             continue
         data = control.recv(_READ_BYTES)
         if not data:
-            watch.settle(asked=True)
+            watch.process_changes(asked=True)
             watch.linger()
             return
-        *lines, said = (said + data).split(b"\n")
+        *lines, received = (received + data).split(b"\n")
         for line in lines:
-            control.sendall(json.dumps(watch.answer(json.loads(line))).encode() + b"\n")
+            control.sendall(json.dumps(watch.handle_request(json.loads(line))).encode() + b"\n")
 
 
-def _begin(control: int, key: Key) -> NoReturn:
-    """The first moments of a watcher: nothing of wickd's stays open in it."""
+def _run_watcher(control: int, key: Key) -> NoReturn:
+    """Run a watcher in the forked child, after closing all descriptors of wickd."""
     try:
         signal.set_wakeup_fd(-1)
-        # It ends when its socket does. SIGIO reports a lease that a process waits for, which is released at once.
+        # A watcher ends with its socket. SIGIO announces a lease break, and leases are released at once anyway.
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGIO):
             signal.signal(number, signal.SIG_IGN)
         if control != _CONTROL:
             os.dup2(control, _CONTROL, inheritable=False)
         close_from(_CONTROL + 1)
         os.chdir("/")
-        _serve(socket.socket(fileno=_CONTROL), key)
+        _serve_requests(socket.socket(fileno=_CONTROL), key)
     except OSError:
         pass
     finally:
@@ -269,24 +269,24 @@ def _begin(control: int, key: Key) -> NoReturn:
 
 
 class Watcher:
-    """wickd's end of one watcher. Replies come in the order of the requests."""
+    """wickd's handle of a watcher process. Replies arrive in the order of the requests."""
 
-    def __init__(self, loop: Loop, key: Key, lost: Callable[[Watcher], None]) -> None:
+    def __init__(self, loop: EventLoop, key: Key, lost: Callable[[Watcher], None]) -> None:
         ours, theirs = socket.socketpair()
         self.pid = os.fork()
         if self.pid == 0:
-            _begin(theirs.fileno(), key)
+            _run_watcher(theirs.fileno(), key)
         theirs.close()
         ours.setblocking(False)
         self._loop, self._control, self._lost = loop, ours, lost
         self._contained, self.lingers = key[-1], False
-        self._said, self._to_send = bytearray(), bytearray()
-        self._replies: deque[Reply] = deque([lambda _: None])  # for the line that says that it has begun
+        self._received, self._to_send = bytearray(), bytearray()
+        self._replies: deque[Reply] = deque([lambda _: None])  # for the line that reports its start
         self.guards: set[str] = set()
         self.used = time.monotonic()
         loop.on_read(ours.fileno(), self._read)
 
-    def ask(self, request: Json, reply: Reply) -> None:
+    def send_request(self, request: Json, reply: Reply) -> None:
         self.used = time.monotonic()
         self._replies.append(reply)
         self._to_send += json.dumps(request).encode() + b"\n"
@@ -300,7 +300,7 @@ class Watcher:
         except BlockingIOError:
             self._loop.on_write(self._control.fileno(), self._write)
         except OSError:
-            self._end()
+            self._handle_exit()
 
     def _read(self) -> None:
         try:
@@ -310,37 +310,37 @@ class Watcher:
         except OSError:
             data = b""
         if not data:
-            self._end()
+            self._handle_exit()
             return
-        self._said += data
-        *lines, rest = self._said.split(b"\n")
-        self._said = bytearray(rest)
+        self._received += data
+        *lines, rest = self._received.split(b"\n")
+        self._received = bytearray(rest)
         for line in lines:
             self._replies.popleft()(json.loads(bytes(line)))
 
-    def _end(self) -> None:
-        """The process is gone; every request that waits gets an error."""
+    def _handle_exit(self) -> None:
+        """Handle the end of the process: reply to all pending requests with an error."""
         if self._control.fileno() < 0:
             return
-        self._loop.forget(self._control.fileno())
+        self._loop.unregister(self._control.fileno())
         self._control.close()
-        quietly(os.kill, self.pid, signal.SIGKILL)
-        quietly(os.waitpid, self.pid, 0)
+        call_quietly(os.kill, self.pid, signal.SIGKILL)
+        call_quietly(os.waitpid, self.pid, 0)
         self._lost(self)
         waiting, self._replies = self._replies, deque()
         for reply in waiting:
             reply({"lost": True})
 
     def dismiss(self) -> None:
-        """Have it settle what has changed, and end; after a while, if contained commands may still run."""
+        """Ask the watcher to process the last changes and exit, later if contained commands may still run."""
         self.lingers = self._contained and bool(self.guards)
-        quietly(self._control.shutdown, socket.SHUT_WR)
+        call_quietly(self._control.shutdown, socket.SHUT_WR)
 
 
-class Watchers:
+class WatcherPool:
     """All watchers of a wickd."""
 
-    def __init__(self, loop: Loop) -> None:
+    def __init__(self, loop: EventLoop) -> None:
         self._loop = loop
         self._all: dict[Key, Watcher] = {}
         self._guards: dict[str, Watcher] = {}
@@ -353,37 +353,37 @@ class Watchers:
         return [one.pid for one in self._all.values()]
 
     def guard(self, key: Key, arm: bool, reply: Callable[[str, Json], None]) -> None:
-        """Answer with the protected paths of a workspace, and a name by which `release` knows the guard."""
+        """Reply with the protected paths of a workspace, and the name of the guard for `release`."""
         watcher = self._all.get(key)
         if watcher is None:
-            watcher = self._all[key] = Watcher(self._loop, key, self._lose)
-            self._look_for_idle()
+            watcher = self._all[key] = Watcher(self._loop, key, self._remove_watcher)
+            self._dismiss_idle()
         self._count += 1
         guard = f"guard-{self._count}" if arm else ""
         if arm:
             watcher.guards.add(guard)
             self._guards[guard] = watcher
-        watcher.ask({"op": "guard", "guard": guard}, lambda answer: reply(guard, answer))
+        watcher.send_request({"op": "guard", "guard": guard}, lambda answer: reply(guard, answer))
 
-    def end(self, guard: str) -> None:
-        """The command of a guard has ended: settle what it changed."""
+    def end_guard(self, guard: str) -> None:
+        """Process the changes of a guard's command, which has ended."""
         watcher = self._guards.pop(guard, None)
         if watcher is None:
             return
         watcher.guards.discard(guard)
         self._results[guard] = None
-        watcher.ask({"op": "release", "guard": guard}, lambda found: self._finish(guard, found))
+        watcher.send_request({"op": "release", "guard": guard}, lambda found: self._store_result(guard, found))
 
     def release(self, guard: str, reply: Reply) -> None:
-        """Answer with the plants that were neutralised while a command ran."""
-        self.end(guard)
+        """Reply with the planted paths that were neutralised while a command ran."""
+        self.end_guard(guard)
         result = self._results.pop(guard, {})
         if result is None:
             self._waiting[guard] = reply
         else:
             reply(result)
 
-    def _finish(self, guard: str, found: Json) -> None:
+    def _store_result(self, guard: str, found: Json) -> None:
         reply = self._waiting.pop(guard, None)
         if reply is None:
             self._results[guard] = found
@@ -396,30 +396,30 @@ class Watchers:
             if its == root and not watcher.guards:
                 watcher.dismiss()
 
-    def _look_for_idle(self) -> None:
+    def _dismiss_idle(self) -> None:
         until = time.monotonic() - constants.WATCH_IDLE_SECONDS
         for watcher in [*self._all.values()]:
             if not watcher.guards and watcher.used < until:
                 watcher.dismiss()
         if self._all:
-            self._loop.later(constants.WATCH_IDLE_SECONDS, self._look_for_idle)
+            self._loop.call_later(constants.WATCH_IDLE_SECONDS, self._dismiss_idle)
 
-    def _lose(self, watcher: Watcher) -> None:
+    def _remove_watcher(self, watcher: Watcher) -> None:
         for key in [key for key, one in self._all.items() if one is watcher]:
             del self._all[key]
         for guard in [guard for guard, one in self._guards.items() if one is watcher]:
             del self._guards[guard]
 
     def close(self, seconds: float = 1.0) -> None:
-        """After all commands have ended: let each watcher settle their last changes."""
+        """Dismiss all watchers and wait until they have processed the last changes of the commands."""
         for watcher in [*self._all.values()]:
             watcher.dismiss()
         if any(watcher.lingers for watcher in self._all.values()):
-            ask_for_time()
+            ask_guard_for_time()
             seconds += constants.WATCH_LINGER_SECONDS
         until = time.monotonic() + seconds
         while self._all and time.monotonic() < until:
-            self._loop.later(0.01, lambda: None)
-            self._loop.once()
+            self._loop.call_later(0.01, lambda: None)
+            self._loop.run_once()
         for pid in self.pids:
-            quietly(os.kill, pid, signal.SIGKILL)
+            call_quietly(os.kill, pid, signal.SIGKILL)

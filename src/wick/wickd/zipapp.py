@@ -1,4 +1,4 @@
-"""wickd as one file, for a container: `python3 wickd.pyz`. The same sources give the same bytes."""
+"""Reproducible zipapp of wickd for containers: `python3 wickd.pyz`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SHIPPED = ("errors.py", "constants.py", "workspace/*.py", "wickd/*.py")  # stand
 _MAIN = b"from wick.wickd.__main__ import main\n\nmain()\n"
 
 
-def sources() -> dict[str, bytes]:
+def read_sources() -> dict[str, bytes]:
     """Return the packed files by their names in the archive."""
     paths = [path for pattern in SHIPPED for path in PACKAGE.glob(pattern) if path != Path(__file__)]
     found = {f"wick/{path.relative_to(PACKAGE).as_posix()}": path.read_bytes() for path in paths}
@@ -21,11 +21,11 @@ def sources() -> dict[str, bytes]:
 
 
 @cache
-def zipapp() -> bytes:
-    """The bytes of wickd.pyz. They are not compressed: not every Python has zlib, and not every zlib the same bytes."""
+def build_zipapp() -> bytes:
+    """Return the bytes of wickd.pyz, uncompressed: zlib may be missing, and its output differs between versions."""
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as archive:
-        for name, data in sorted(sources().items()):
+        for name, data in sorted(read_sources().items()):
             entry = zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0))
             entry.external_attr, entry.create_system = 0o100444 << 16, 3
             archive.writestr(entry, data)
@@ -33,6 +33,6 @@ def zipapp() -> bytes:
 
 
 @cache
-def digest() -> str:
-    """The SHA-256 of `zipapp()`."""
-    return hashlib.sha256(zipapp()).hexdigest()
+def compute_digest() -> str:
+    """Return the SHA-256 of `build_zipapp()`."""
+    return hashlib.sha256(build_zipapp()).hexdigest()

@@ -1,11 +1,11 @@
-"""Protected paths of a workspace: an index that follows changes, and the removal of code that a command planted.
+"""Index of the protected paths of a workspace, which follows changes and neutralises planted code.
 
-    index = Index(Beneath("./workspace"), PROTECTED)
+    index = ProtectedIndex(RootedFolder("./workspace"), PROTECTED, watch)
     index.walk()
-    index.entries()                 the protected paths that exist, for mounts
-    index.arm()                     from now on new ones are plants
-    index.settle("sub", "config")   a name has changed in a folder; harmless it stays, else it is neutralised
-    index.moved                     the paths that were
+    index.list_entries()                  the protected paths that exist, for mounts
+    index.arm()                           from now on, new protected paths count as planted
+    index.inspect_name(folder, "config")  a name has changed in a folder; neutralise it unless it is harmless
+    index.moved                           the neutralised paths
 
 Git runs programs that its config names, and hooks. So the parts of every git directory are inspected, wherever it is:
 a folder `.git`, a submodule's or worktree's, a bare repository. A config keeps the settings that name no program.
@@ -23,15 +23,15 @@ from typing import Callable, Iterable, Iterator, NamedTuple, Tuple
 
 from wick.workspace.git_config import find_trusted_paths
 from wick.workspace.globs import HEAVY, SECRET
-from wick.workspace.protected import GIT, GIT_HEAD, Protected, fold_name
-from wick.workspace.rooted_folder import FOLDER, Beneath, kind
+from wick.workspace.protected import GIT, GIT_HEAD, ProtectedNames, fold_name
+from wick.workspace.rooted_folder import FOLDER, RootedFolder, file_type
 
 Identity = Tuple[int, int]
 
 _SETLEASE = getattr(fcntl, "F_SETLEASE", 1024)
 
 GITLINKS = 20  # more of them are checked only when a command ends
-NAMES = 20_000  # that are remembered to be candidates or not
+NAMES = 20_000  # size of the cache of candidate names
 CONFIG_BYTES = 64_000  # a larger git config is not read
 EXAMPLES = (".example", ".sample", ".template", ".dist")  # dot-env files that no program loads
 CONFIGS = ("config", "config.worktree")
@@ -40,26 +40,26 @@ PARTS = frozenset((*TRUSTED, "objects", "refs", "head"))  # folded
 BULK = frozenset(("objects", "refs", "logs", "lfs"))  # data of a git directory; no program starts from there
 
 
-class Entry(NamedTuple):
+class ProtectedEntry(NamedTuple):
     """A protected path that exists, or a folder that leads to one (`.git`)."""
 
     path: str  # relative to the workspace
     type: str  # dir, file, link, other
-    identity: Identity  # the same for as long as it is the same file
+    identity: Identity  # device and inode
     secret: bool = False  # not to be read
     leads: bool = False  # only leads to something protected
     target: str = ""  # of a link
     linked: bool = False  # protected only because a link leads to it
 
 
-class Folder:
-    """A folder of the workspace: its place, and the names in it that may be protected."""
+class WatchedFolder:
+    """A folder of the workspace, with the names in it that may be protected."""
 
     __slots__ = ("above", "below", "deep", "marked", "name", "quiet", "watch")
 
-    def __init__(self, name: str, above: Folder | None) -> None:
+    def __init__(self, name: str, above: WatchedFolder | None) -> None:
         self.name, self.above = name, above
-        self.below: dict[str, Folder] = {}
+        self.below: dict[str, WatchedFolder] = {}
         self.marked: set[str] = set()
         self.watch = -1
         self.deep = False  # changes of content matter
@@ -68,7 +68,7 @@ class Folder:
     @property
     def names(self) -> tuple[str, ...]:
         found: list[str] = []
-        at: Folder = self
+        at: WatchedFolder = self
         while at.above is not None:
             found.append(at.name)
             at = at.above
@@ -78,58 +78,60 @@ class Folder:
     def path(self) -> str:
         return "/".join(self.names) or "."
 
-    def place(self, name: str) -> str:
-        """The path of a name in the folder."""
+    def join_name(self, name: str) -> str:
+        """Return the path of a name in the folder."""
         return "/".join((*self.names, name))
 
 
-class Index:
+class ProtectedIndex:
     """The folders of a workspace and their protected names. `watch` is called for each folder that is entered."""
 
-    def __init__(self, tree: Beneath, patterns: Iterable[str], watch: Callable[[Folder, int], None]) -> None:
+    def __init__(
+        self, tree: RootedFolder, patterns: Iterable[str], watch: Callable[[WatchedFolder, int], None]
+    ) -> None:
         self._tree, self._watch = tree, watch
         texts = tuple(patterns)
         self._git = GIT in texts
-        self._rules = Protected(texts)
-        self._secret = Protected([text for text in texts if text in SECRET])
+        self._rules = ProtectedNames(texts)
+        self._secret = ProtectedNames([text for text in texts if text in SECRET])
         self._candidates: dict[str, bool] = {}
-        self.root = Folder("", None)
-        self._marked: set[Folder] = set()
+        self.root = WatchedFolder("", None)
+        self._marked: set[WatchedFolder] = set()
         self._known: set[Identity] = set()
-        self._read_here: dict[Identity, tuple[Folder, str]] = {}  # files that were found harmless
-        self._gitlinks: set[tuple[Folder, str]] = set()  # new `.git` files that are harmless so far
+        self._read_here: dict[Identity, tuple[WatchedFolder, str]] = {}  # files that were found harmless
+        self._gitlinks: set[tuple[WatchedFolder, str]] = set()  # new `.git` files that are harmless so far
         self._named: set[str] = set()  # paths that git configs name
         self._named_lasts: set[str] = set()
         self._links: dict[str, str] = {}  # protected links at the time of arming, and their targets
         self.armed = False
-        self.writing: set[tuple[Folder, str]] = set()  # harmless so far, but open for writing: look again soon
+        self.writing: set[tuple[WatchedFolder, str]] = set()  # open for writing: inspect again soon
         self.moved: list[str] = []
         self.stuck: list[str] = []
 
     # -- folders ----------------------------------------------------------------------------------------------------
 
-    def walk(self, folder: Folder | None = None) -> bool:
-        """Enter a folder and all folders below it; return True if all of them were still there."""
+    def walk(self, folder: WatchedFolder | None = None) -> bool:
+        """Index a folder and all folders below it; return True if all of them still existed."""
         todo, whole = [folder or self.root], True
         while todo:
-            below = self._enter(todo.pop())
+            below = self._index_folder(todo.pop())
             whole = whole and below is not None
             todo += below or ()
         return whole
 
-    def settle_below(self, folder: Folder) -> None:
-        """Settle a folder that was renamed: its place gives names below it another meaning."""
+    def inspect_below(self, folder: WatchedFolder) -> None:
+        """Inspect a renamed folder: its new path may make names below it protected."""
         todo = [folder]
         while todo:
             one = todo.pop()
             if self.armed:
-                self._settle_all(one)
+                self._inspect_marked(one)
             todo += one.below.values()
 
-    def _enter(self, folder: Folder) -> list[Folder] | None:
-        found: list[Folder] = []
+    def _index_folder(self, folder: WatchedFolder) -> list[WatchedFolder] | None:
+        found: list[WatchedFolder] = []
         try:
-            fd = self._open(folder.path)
+            fd = self._open_readable(folder.path)
         except OSError:  # it is gone again, or a link now
             return None
         try:
@@ -148,35 +150,35 @@ class Index:
             if is_folder and name not in bulk:
                 below = folder.below.get(name)
                 if below is None:
-                    below = folder.below[name] = Folder(name, folder)
+                    below = folder.below[name] = WatchedFolder(name, folder)
                 found.append(below)
         if self.armed:
-            self._settle_all(folder)
+            self._inspect_marked(folder)
             if fold_name(folder.name) == "hooks" and folder.above is not None:
-                self._settle_git(folder.above)
+                self._inspect_git_directory(folder.above)
         return found
 
-    def _open(self, path: str) -> int:
-        """Open a folder. A command may have made it unreadable for its owner, who can change that."""
+    def _open_readable(self, path: str) -> int:
+        """Open a folder. Restore the owner's permissions if a command has removed them."""
         try:
-            return self._tree.folder(path)
+            return self._tree.open_folder(path)
         except PermissionError:
-            fd = self._tree.folder(path, FOLDER)
+            fd = self._tree.open_folder(path, FOLDER)
         try:
             os.chmod(f"/proc/self/fd/{fd}", stat.S_IMODE(os.fstat(fd).st_mode) | 0o700)
         finally:
             os.close(fd)
-        return self._tree.folder(path)
+        return self._tree.open_folder(path)
 
-    def _settle_all(self, folder: Folder) -> None:
-        """Settle the marked names of a folder, the parts of a git directory together."""
+    def _inspect_marked(self, folder: WatchedFolder) -> None:
+        """Inspect the marked names of a folder, the parts of a git directory together."""
         for name in tuple(folder.marked):
-            if fold_name(name) not in PARTS or name in self._named_lasts or self._rules.may_end(name):
-                self.settle(folder, name)
+            if fold_name(name) not in PARTS or name in self._named_lasts or self._rules.may_match_last(name):
+                self.inspect_name(folder, name)
         if self._git:
-            self._settle_git(folder)
+            self._inspect_git_directory(folder)
 
-    def forget(self, folder: Folder) -> None:
+    def remove_folder(self, folder: WatchedFolder) -> None:
         """Drop a folder that left the workspace."""
         if folder.above is not None:
             folder.above.below.pop(folder.name, None)
@@ -187,9 +189,9 @@ class Index:
             one.marked.clear()
             todo += one.below.values()
 
-    def find(self, names: Iterable[str]) -> Folder | None:
-        """The folder that names lead to, none of them a link."""
-        at: Folder | None = self.root
+    def find_folder(self, names: Iterable[str]) -> WatchedFolder | None:
+        """Return the indexed folder at a path of names, without following links."""
+        at: WatchedFolder | None = self.root
         for name in names:
             if at is not None and name not in ("", "."):
                 at = at.above if name == ".." else at.below.get(name)
@@ -201,13 +203,17 @@ class Index:
         """Return True if a path that ends in a name may be protected."""
         found = self._candidates.get(name)
         if found is None:
-            found = self._rules.may_end(name) or (self._git and fold_name(name) in PARTS) or name in self._named_lasts
+            found = (
+                self._rules.may_match_last(name)
+                or (self._git and fold_name(name) in PARTS)
+                or name in self._named_lasts
+            )
             if len(self._candidates) > NAMES:
                 self._candidates.clear()
             self._candidates[name] = found
         return found
 
-    def _mark(self, folder: Folder, name: str) -> None:
+    def _mark(self, folder: WatchedFolder, name: str) -> None:
         folder.marked.add(name)
         folded = fold_name(name)
         is_part = self._git and folded in PARTS
@@ -215,86 +221,92 @@ class Index:
             self._marked.add(folder)
         if (is_part or folded == GIT) and not folder.deep:  # changes of content matter there
             folder.deep = True
-            with suppress(OSError), self._held(folder.path) as fd:
+            with suppress(OSError), self._open_folder(folder.path) as fd:
                 self._watch(folder, fd)
 
-    def entries(self) -> dict[str, Entry]:
-        """The protected paths that exist now."""
-        found: dict[str, Entry] = {}
+    def list_entries(self) -> dict[str, ProtectedEntry]:
+        """Return the protected paths that exist now."""
+        found: dict[str, ProtectedEntry] = {}
         for folder in tuple(self._marked):
-            for entry in self._entries(folder):
+            for entry in self._list_folder_entries(folder):
                 if not (entry.linked and entry.path in found):  # protected by itself is more
                     found[entry.path] = entry
         return found
 
-    def _entries(self, folder: Folder) -> Iterator[Entry]:
+    def _list_folder_entries(self, folder: WatchedFolder) -> Iterator[ProtectedEntry]:
         names = folder.names
         for name in tuple(folder.marked):
             if self._is_generic(names, name):
-                secret = self._secret.ends((name,))
-                yield from self._look(folder.place(name), name, secret)
+                secret = self._secret.matches_last((name,))
+                yield from self._build_entries(folder.join_name(name), name, secret)
         if not self._git:
             return
         for name in tuple(folder.marked):
             if fold_name(name) == GIT:
-                yield from self._look(folder.place(name), name, False, leads=True)
+                yield from self._build_entries(folder.join_name(name), name, False, leads=True)
         if self._is_git_folder(folder):
             for name in tuple(folder.marked):
                 if fold_name(name) in TRUSTED:
-                    yield from self._look(folder.place(name), name, False)
+                    yield from self._build_entries(folder.join_name(name), name, False)
 
     def _is_generic(self, names: tuple[str, ...], name: str) -> bool:
         """Return True if the name is protected by a pattern other than that of git, or by a git config."""
         if name in self._named_lasts and "/".join((*names, name)) in self._named:
             return True
-        if not self._rules.ends((*names[-self._rules.longest :], name)) or fold_name(name) == GIT or name == GIT_HEAD:
+        if (
+            not self._rules.matches_last((*names[-self._rules.longest :], name))
+            or fold_name(name) == GIT
+            or name == GIT_HEAD
+        ):
             return False
         return not any(above in HEAVY or fold_name(above) == GIT for above in names)
 
-    def _look(self, path: str, name: str, secret: bool, leads: bool = False) -> Iterator[Entry]:
+    def _build_entries(self, path: str, name: str, secret: bool, leads: bool = False) -> Iterator[ProtectedEntry]:
         info = self._stat(path)
         if info is None:
             return
-        what, identity = kind(info.st_mode), (info.st_dev, info.st_ino)
+        what, identity = file_type(info.st_mode), (info.st_dev, info.st_ino)
         if secret and (what == "dir" or name.endswith(EXAMPLES)):  # a folder `.env` is a virtual environment
             return
         if what == "link":
-            yield Entry(path, what, identity, secret, target=self._target(path))
-            yield from self._linked(path, secret)
+            yield ProtectedEntry(path, what, identity, secret, target=self._read_link(path))
+            yield from self._build_target_entry(path, secret)
         else:
-            yield Entry(path, what, identity, secret, leads=leads and what == "dir")
+            yield ProtectedEntry(path, what, identity, secret, leads=leads and what == "dir")
 
-    def _linked(self, path: str, secret: bool) -> Iterator[Entry]:
+    def _build_target_entry(self, path: str, secret: bool) -> Iterator[ProtectedEntry]:
         """Yield the target of a protected link, if it is in the workspace too."""
         flags = getattr(os, "O_PATH", os.O_RDONLY | os.O_NONBLOCK)
-        with suppress(OSError), self._tree.opened(path, flags) as (fd, names):
+        with suppress(OSError), self._tree.open_path(path, flags) as (fd, names):
             info = os.fstat(fd)
             if names:
-                yield Entry("/".join(names), kind(info.st_mode), (info.st_dev, info.st_ino), secret, linked=True)
+                yield ProtectedEntry(
+                    "/".join(names), file_type(info.st_mode), (info.st_dev, info.st_ino), secret, linked=True
+                )
 
     def _stat(self, path: str) -> os.stat_result | None:
         above, _, name = path.rpartition("/")
         try:
-            with self._held(above or ".") as fd:
+            with self._open_folder(above or ".") as fd:
                 return os.stat(name, dir_fd=fd, follow_symlinks=False)
         except OSError:
             return None
 
-    def _target(self, path: str) -> str:
-        with suppress(OSError), self._tree.parent(path) as (folder, _, name):
+    def _read_link(self, path: str) -> str:
+        with suppress(OSError), self._tree.open_parent(path) as (folder, _, name):
             return os.readlink(name, dir_fd=folder)
         return ""
 
     # -- plants -----------------------------------------------------------------------------------------------------
 
     def arm(self, *, mounted: bool = True) -> None:
-        """Accept everything that exists now; from here on, what is new was planted.
+        """Accept all existing paths; protected paths that appear later count as planted.
 
-        Where no mounts keep a command from what exists (not `mounted`), the parts of a git directory that lead to no
-        program are not accepted but inspected again when they change.
+        Without mounts that protect existing files (not `mounted`), harmless parts of a git directory are not
+        accepted but inspected again when they change.
         """
         self._trust_git_settings()
-        found = self.entries()
+        found = self.list_entries()
         self._known = {entry.identity for entry in found.values() if entry.type != "link"}
         self._links = {path: entry.target for path, entry in found.items() if entry.type == "link"}
         self.armed, self.moved, self.stuck = True, [], []
@@ -314,17 +326,17 @@ class Index:
         self._candidates.clear()
         for path in self._named:
             *above, name = path.split("/")
-            folder_above = self.find(above)
+            folder_above = self.find_folder(above)
             if folder_above is not None:
                 self._mark(folder_above, name)
                 self._marked.add(folder_above)
 
-    def _harmless_parts(self, folder: Folder) -> Iterator[os.stat_result]:
-        for name, info in self._git_parts(folder):
+    def _harmless_parts(self, folder: WatchedFolder) -> Iterator[os.stat_result]:
+        for name, info in self._stat_git_parts(folder):
             if self._is_harmless_part(folder, name, info):
                 yield info
         for name in tuple(folder.marked):
-            gitlink = self._stat(folder.place(name)) if fold_name(name) == GIT else None
+            gitlink = self._stat(folder.join_name(name)) if fold_name(name) == GIT else None
             if gitlink is not None and stat.S_ISREG(gitlink.st_mode) and self._is_harmless_gitlink(folder, name):
                 yield gitlink
 
@@ -332,72 +344,72 @@ class Index:
         """Create protected links again that are gone: a link cannot be mounted over, so a command can remove it."""
         self.check_gitlinks()
         for path, target in self._links.items():
-            if self._target(path) == target:
+            if self._read_link(path) == target:
                 continue
-            with suppress(OSError), self._tree.parent(path) as (folder, _, name):
+            with suppress(OSError), self._tree.open_parent(path) as (folder, _, name):
                 os.symlink(target, name, dir_fd=folder)
 
-    def settle(self, folder: Folder, name: str) -> None:
-        """Take notice of a name that appeared or changed in a folder; neutralise it if it is a plant."""
+    def inspect_name(self, folder: WatchedFolder, name: str) -> None:
+        """Inspect a name that appeared or changed in a folder; neutralise it if it was planted."""
         if not self._is_candidate(name):
             if self._git and fold_name(folder.name) == "hooks" and folder.above is not None and self.armed:
-                self._settle_git(folder.above)
+                self._inspect_git_directory(folder.above)
             return
         self._mark(folder, name)
         if not self.armed:
             return
         folded = fold_name(name)
         if self._is_generic(folder.names, name):
-            self._settle_generic(folder, name)
+            self._inspect_generic(folder, name)
         if not self._git:
             return
         if folded == GIT:
-            self._settle_dot_git(folder, name)
+            self._inspect_dot_git(folder, name)
         if folded in PARTS:
-            self._settle_git(folder)
+            self._inspect_git_directory(folder)
 
-    def notice_link(self, folder: Folder, name: str) -> None:
-        """A file has a new name. If a part of a git directory has it too, it can be written unnoticed: settle that."""
+    def inspect_new_link(self, folder: WatchedFolder, name: str) -> None:
+        """Inspect a new hard link. A git part that shares the file could be written through it without a notice."""
         if self.armed and self._read_here:
-            info = self._stat(folder.place(name))
+            info = self._stat(folder.join_name(name))
             if info is not None and info.st_nlink > 1 and (info.st_dev, info.st_ino) in self._read_here:
-                self.settle(*self._read_here[info.st_dev, info.st_ino])
+                self.inspect_name(*self._read_here[info.st_dev, info.st_ino])
 
-    def look_again(self) -> None:
-        """Settle the files that were open for writing: the kernel sends no notice of writes through a mapping."""
+    def inspect_open_files(self) -> None:
+        """Inspect files again that were open for writing: inotify does not report writes through mmap."""
         again, self.writing = self.writing, set()
         if len(self._gitlinks) <= GITLINKS:
             self.check_gitlinks()
         for folder, name in again:
-            self.settle(folder, name)
+            self.inspect_name(folder, name)
 
     def check_gitlinks(self) -> None:
-        """Settle the new `.git` files again: the folder that one leads to may be a link by now."""
+        """Inspect new `.git` files again: the target folder of one may be a link by now."""
         for folder, name in tuple(self._gitlinks) if self.armed else ():
-            self._settle_dot_git(folder, name)
+            self._inspect_dot_git(folder, name)
 
-    def _is_new(self, path: str) -> os.stat_result | None:
-        """What is at a path, unless it was there when the index was armed."""
-        return self._if_new(path, self._stat(path))
+    def _stat_new(self, path: str) -> os.stat_result | None:
+        """Return the stat of a path, or None if it existed when the index was armed."""
+        return self._filter_new(path, self._stat(path))
 
-    def _if_new(self, path: str, info: os.stat_result | None) -> os.stat_result | None:
+    def _filter_new(self, path: str, info: os.stat_result | None) -> os.stat_result | None:
         if info is None or (info.st_dev, info.st_ino) in self._known:
             return None
-        if stat.S_ISLNK(info.st_mode) and self._links.get(path) == self._target(path):
+        if stat.S_ISLNK(info.st_mode) and self._links.get(path) == self._read_link(path):
             return None
         return info
 
-    def _settle_generic(self, folder: Folder, name: str) -> None:
-        info = self._is_new(folder.place(name))
+    def _inspect_generic(self, folder: WatchedFolder, name: str) -> None:
+        info = self._stat_new(folder.join_name(name))
         if info is None:
             return
-        if self._secret.ends((name,)) and (stat.S_ISDIR(info.st_mode) or name.endswith(EXAMPLES)):
+        if self._secret.matches_last((name,)) and (stat.S_ISDIR(info.st_mode) or name.endswith(EXAMPLES)):
             return
         self._move_aside(folder, name)
 
-    def _settle_dot_git(self, folder: Folder, name: str) -> None:
-        """A `.git` is a folder, or a file that leads to a git directory in the workspace; else it is moved."""
-        info = self._is_new(folder.place(name))
+    def _inspect_dot_git(self, folder: WatchedFolder, name: str) -> None:
+        """Accept a `.git` folder, or a file that points to a git directory in the workspace; move anything else."""
+        info = self._stat_new(folder.join_name(name))
         if info is None or (stat.S_ISDIR(info.st_mode)):
             return
         if info.st_nlink > 1 or not self._is_harmless_gitlink(folder, name):
@@ -406,78 +418,76 @@ class Index:
         else:
             self._gitlinks.add((folder, name))
 
-    def _is_harmless_gitlink(self, folder: Folder, name: str) -> bool:
-        text = self._read(folder, name)
+    def _is_harmless_gitlink(self, folder: WatchedFolder, name: str) -> bool:
+        text = self._read_text(folder, name)
         if text == "":  # git is about to write it, which is the next notice
             return True
         if text is None or not text.startswith("gitdir: "):
             return False
         path = text[len("gitdir: ") :].rstrip("\r\n")
-        inside = self._tree.inside(path)
+        inside = self._tree.relative_path(path)
         if inside is None or not path:
             return False
-        target = self.find([*(() if path.startswith("/") else folder.names), *inside.split("/")])
+        target = self.find_folder([*(() if path.startswith("/") else folder.names), *inside.split("/")])
         if target is None:
             return False
         try:
-            os.close(self._tree.folder(target.path, FOLDER))  # no link leads there
+            os.close(self._tree.open_folder(target.path, FOLDER))  # no link leads there
         except OSError:
             return False
-        self._settle_git(target)
-        return (
-            True  # `git worktree add` writes the link before the git directory, whose parts are settled as they appear
-        )
+        self._inspect_git_directory(target)
+        return True  # `git worktree add` writes the link before the git directory, whose parts are inspected later
 
-    def _is_git_folder(self, folder: Folder) -> bool:
-        """Return True if git takes a folder for a git directory: by its name, or by its content."""
+    def _is_git_folder(self, folder: WatchedFolder) -> bool:
+        """Return True if git treats a folder as a git directory, by its name or its content."""
         if fold_name(folder.name) == GIT:
             return True
         there = {fold_name(name) for name in folder.marked}
         return "head" in there and ("commondir" in there or {"objects", "refs"} <= there)
 
-    def _git_parts(self, folder: Folder) -> list[tuple[str, os.stat_result]]:
-        """The parts of a git directory that lead to programs."""
+    def _stat_git_parts(self, folder: WatchedFolder) -> list[tuple[str, os.stat_result]]:
+        """Return the parts of a git directory that can name programs."""
         found: list[tuple[str, os.stat_result]] = []
         if not self._is_git_folder(folder):
             return found
-        with suppress(OSError), self._held(folder.path) as fd:
+        with suppress(OSError), self._open_folder(folder.path) as fd:
             for name in folder.marked:
                 if fold_name(name) in TRUSTED:
                     with suppress(OSError):
                         found.append((name, os.stat(name, dir_fd=fd, follow_symlinks=False)))
         return found
 
-    def _settle_git(self, folder: Folder) -> None:
-        for name, info in self._git_parts(folder):
-            if self._if_new(folder.place(name), info) is None:
+    def _inspect_git_directory(self, folder: WatchedFolder) -> None:
+        for name, info in self._stat_git_parts(folder):
+            if self._filter_new(folder.join_name(name), info) is None:
                 continue
             if fold_name(name) in CONFIGS:
-                self._settle_config(folder, name, info)
+                self._inspect_config(folder, name, info)
             elif not self._is_harmless_part(folder, name, info):
                 self._move_aside(folder, name)
 
-    def _is_harmless_part(self, folder: Folder, name: str, info: os.stat_result) -> bool:
-        """Return True if a part of a git directory leads to no program."""
+    def _is_harmless_part(self, folder: WatchedFolder, name: str, info: os.stat_result) -> bool:
+        """Return True if a part of a git directory names no program."""
         if fold_name(name) == "hooks":
-            return self._has_only_samples(folder.place(name))
+            return self._has_only_samples(folder.join_name(name))
         if info.st_nlink > 1:
             return False
         if fold_name(name) in CONFIGS:
-            text = self._read(folder, name)
-            return text is not None and plain_config(text) == text
+            text = self._read_text(folder, name)
+            return text is not None and filter_git_config(text) == text
         return self._is_worktree(folder, name)
 
-    def _is_worktree(self, folder: Folder, name: str) -> bool:
+    def _is_worktree(self, folder: WatchedFolder, name: str) -> bool:
         """Return True for `.git/worktrees/x/commondir` as `git worktree add` writes it."""
         above = folder.names[-3:-1]
         if len(above) < 2 or fold_name(above[0]) != GIT or above[1] != "worktrees":
             return False
-        text = self._read(folder, name)
+        text = self._read_text(folder, name)
         return text is not None and text.strip() in ("../..", "")  # empty while git writes it
 
     def _has_only_samples(self, path: str) -> bool:
         try:
-            fd = self._tree.folder(path)
+            fd = self._tree.open_folder(path)
         except OSError:
             return False
         try:
@@ -486,25 +496,25 @@ class Index:
         finally:
             os.close(fd)
 
-    def _settle_config(self, folder: Folder, name: str, info: os.stat_result) -> None:
-        text = self._read(folder, name)
-        plain = plain_config(text or "")
+    def _inspect_config(self, folder: WatchedFolder, name: str, info: os.stat_result) -> None:
+        text = self._read_text(folder, name)
+        plain = filter_git_config(text or "")
         if plain == text and info.st_nlink == 1:
             return
         self._move_aside(folder, name)
-        with suppress(OSError), self._held(folder.path) as fd, _writable(fd):
+        with suppress(OSError), self._open_folder(folder.path) as fd, _ensure_writable(fd):
             made = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o644, dir_fd=fd)
             with open(made, "w", encoding="utf-8", errors="surrogateescape", newline="") as file:
                 file.write(plain)
 
-    def _read(self, folder: Folder, name: str) -> str | None:
+    def _read_text(self, folder: WatchedFolder, name: str) -> str | None:
         """Read a small regular file; None for everything else. One that a process has open for writing is noted.
 
-        The kernel reports each open, but not writes through a mapping. So the reports are off while the file is opened
-        here, and on again before a read lease is asked for: none is granted while the file is open for writing.
+        inotify reports each open, but not writes through mmap. So its reports are off while the file is opened here,
+        and on again before a read lease is requested. The kernel grants no lease while the file is open for writing.
         """
         try:
-            with self._held(folder.path) as above:
+            with self._open_folder(folder.path) as above:
                 self._set_quiet(folder, above, True)
                 try:
                     fd = os.open(name, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW, dir_fd=above)
@@ -526,25 +536,25 @@ class Index:
         finally:
             os.close(fd)
 
-    def _set_quiet(self, folder: Folder, fd: int, quiet: bool) -> None:
+    def _set_quiet(self, folder: WatchedFolder, fd: int, quiet: bool) -> None:
         folder.quiet = quiet
         if folder.deep:
             self._watch(folder, fd)
 
     @contextmanager
-    def _held(self, path: str) -> Iterator[int]:
-        fd = self._tree.folder(path)
+    def _open_folder(self, path: str) -> Iterator[int]:
+        fd = self._tree.open_folder(path)
         try:
             yield fd
         finally:
             os.close(fd)
 
-    def _move_aside(self, folder: Folder, name: str) -> None:
-        """Rename something to a name that no program trusts; nothing is replaced."""
-        path = folder.place(name)
+    def _move_aside(self, folder: WatchedFolder, name: str) -> None:
+        """Rename a file or folder to a free name that no program trusts."""
+        path = folder.join_name(name)
         try:
-            with self._held(folder.path) as fd, _writable(fd):
-                other = self._free_name(fd, folder.names, name)
+            with self._open_folder(folder.path) as fd, _ensure_writable(fd):
+                other = self._choose_free_name(fd, folder.names, name)
                 os.rename(name, other, src_dir_fd=fd, dst_dir_fd=fd)
         except FileNotFoundError:
             return
@@ -556,11 +566,11 @@ class Index:
         if path not in self.moved:
             self.moved.append(path)
 
-    def _free_name(self, fd: int, names: tuple[str, ...], name: str) -> str:
+    def _choose_free_name(self, fd: int, names: tuple[str, ...], name: str) -> str:
         forms = ("{name}.moved-{number}", "{bare}.moved-{number}", "moved-{number}.{bare}", "moved-{number}")
         bare = name.lstrip(".") or "name"
         for form in forms:
-            if not self._rules.ends((*names, form.format(name=name, bare=bare, number=1))):
+            if not self._rules.matches_last((*names, form.format(name=name, bare=bare, number=1))):
                 break
         number = 1
         while True:
@@ -584,8 +594,8 @@ def _is_open_for_writing(fd: int) -> bool:
 
 
 @contextmanager
-def _writable(folder: int) -> Iterator[None]:
-    """A command may have made a folder read-only; its owner can change that, and back."""
+def _ensure_writable(folder: int) -> Iterator[None]:
+    """Make a folder writable for its owner, and restore its mode on exit."""
     mode = os.fstat(folder).st_mode
     if mode & 0o300 == 0o300:
         yield
@@ -632,7 +642,7 @@ _COMMENT = re.compile(r"[ \t]*[#;][^\x00-\x08\x0a-\x1f\x7f]*")
 _URL = re.compile(r"(?:https?|git|ssh|file)://[^-].*|[\w][\w.-]*@\w[\w.-]*:[^-].*|\.{0,2}/.*")
 
 
-def plain_config(text: str) -> str:
+def filter_git_config(text: str) -> str:
     """Return the lines of a git config that name no program, in sections that have such lines."""
     section, kept = "", []
     for line in text.split("\n"):

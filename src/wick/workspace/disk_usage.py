@@ -1,6 +1,6 @@
-"""How much of a disk a workspace takes, and how much of it stays free.
+"""Disk usage of a workspace, and free space of its disk.
 
-walk = Usage("/srv/workspace")
+walk = DiskUsage("/srv/workspace")
 while not walk.step(0.002):              a few milliseconds at a time
     …
 walk.bytes
@@ -16,20 +16,20 @@ from itertools import islice
 from typing import Iterator
 
 BLOCK = 512  # bytes, of st_blocks
-ENTRY = 4_096  # bytes that a file counts at least: an empty one takes an inode, of which a disk has a number
+ENTRY = 4_096  # minimum bytes per file: an empty file still uses one of the disk's inodes
 PATH_BYTES = 4_000  # the kernel takes paths up to 4,096
-DEEPEST = 64_000  # bytes of a path; what is deeper is not counted, but takes the whole quota
+DEEPEST = 64_000  # bytes of a path; anything deeper counts as the whole quota
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def free_bytes(path: str) -> int:
-    """Return the bytes that are free for a plain user on the disk of a path."""
+    """Return the bytes on the disk of a path that are free for unprivileged users."""
     found = os.statvfs(path)
     return found.f_bavail * found.f_frsize
 
 
 def free_room(path: str) -> int:
-    """Return a number that falls by what is written and by what is created; it shows that a count is out of date."""
+    """Return free bytes plus free inodes, weighted. A change shows that a usage count is out of date."""
     found = os.statvfs(path)
     return found.f_bavail * found.f_frsize + found.f_favail * ENTRY
 
@@ -39,24 +39,24 @@ def total_bytes(path: str) -> int:
     return found.f_blocks * found.f_frsize
 
 
-class Usage:
+class DiskUsage:
     """The bytes that a folder takes on its disk, counted step by step. No link is followed; a file counts once."""
 
     def __init__(self, path: str) -> None:
         self.bytes = 0
         self._linked: set[tuple[int, int]] = set()
-        self._walk = self._entries(path)
+        self._walk = self._walk_entries(path)
 
     def step(self, seconds: float) -> bool:
-        """Go on counting for so long; return True when all is counted."""
+        """Continue counting for some seconds; return True when the count is complete."""
         until = time.monotonic() + seconds
         while time.monotonic() < until:
             if len(list(islice(self._walk, 64))) < 64:
                 return True
         return False
 
-    def _entries(self, path: str) -> Iterator[None]:
-        """Every entry, by descriptors: a folder may be exchanged for a link meanwhile."""
+    def _walk_entries(self, path: str) -> Iterator[None]:
+        """Walk all entries by descriptor, because a folder may be replaced by a link meanwhile."""
         todo = [os.fsencode(path)]
         while todo:
             folder = todo.pop()
@@ -71,7 +71,7 @@ class Usage:
                 for name in map(os.fsencode, os.listdir(fd)):
                     with suppress(OSError):
                         found = os.stat(name, dir_fd=fd, follow_symlinks=False)
-                        self._count(found)
+                        self._count_entry(found)
                         if stat.S_ISDIR(found.st_mode):
                             todo.append(folder + b"/" + name)
                     yield
@@ -80,7 +80,7 @@ class Usage:
             finally:
                 os.close(fd)
 
-    def _count(self, found: os.stat_result) -> None:
+    def _count_entry(self, found: os.stat_result) -> None:
         if found.st_nlink > 1 and not stat.S_ISDIR(found.st_mode):
             if (found.st_dev, found.st_ino) in self._linked:
                 return
@@ -89,7 +89,7 @@ class Usage:
 
 
 def _open_folder(path: bytes) -> int:
-    """Open a folder at any depth; one that its owner may not list is made listable, or its files would not count."""
+    """Open a folder at any depth. Make it listable for its owner if needed, so that its files count."""
     fd: int | None = None
     while len(path) > PATH_BYTES:
         head, path = path[: path.rindex(b"/", 0, PATH_BYTES)], path[path.rindex(b"/", 0, PATH_BYTES) + 1 :]

@@ -1,6 +1,6 @@
-"""Deeds on open folders and files: bytes read, files replaced in one go, trees renamed and deleted.
+"""File operations relative to open folders: read blocks, replace atomically, rename, delete trees.
 
-Everything is named by an open folder and one name in it, so nothing that somebody changes on the way leads elsewhere.
+Each operation takes a folder descriptor and one name, so that concurrent renames and links cannot redirect it.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from typing import Iterator
 
 from wick.constants import DELETE_SECONDS
 from wick.errors import BackendError
-from wick.workspace.results import Listed
-from wick.workspace.rooted_folder import Step, kind, libc
+from wick.workspace.results import FolderEntry
+from wick.workspace.rooted_folder import FolderCursor, file_type, libc
 
 BLOCK_BYTES = 1_000_000  # read at once
 BATCH = 10_000  # entries that a recursive delete holds in memory, of each folder on its way
 
-READ = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY  # a FIFO must not make anybody wait
+READ = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY  # opening a FIFO must not block
 
 
-def blocks(fd: int, offset: int, most: int) -> Iterator[bytes]:
+def read_blocks(fd: int, offset: int, most: int) -> Iterator[bytes]:
     while most > 0:
         block = os.pread(fd, min(most, BLOCK_BYTES), offset)
         if not block:
@@ -34,13 +34,13 @@ def blocks(fd: int, offset: int, most: int) -> Iterator[bytes]:
         offset, most = offset + len(block), most - len(block)
 
 
-def listed(name: str, folder: int) -> Listed | None:
+def list_entry(name: str, folder: int) -> FolderEntry | None:
     found = lstat(name, folder)
-    return {"name": name, "type": kind(found.st_mode), "size": size_of(found)} if found else None
+    return {"name": name, "type": file_type(found.st_mode), "size": get_size(found)} if found else None
 
 
-def size_of(found: os.stat_result) -> int:
-    return found.st_size if kind(found.st_mode) in ("file", "link") else 0
+def get_size(found: os.stat_result) -> int:
+    return found.st_size if file_type(found.st_mode) in ("file", "link") else 0
 
 
 def lstat(name: str, folder: int) -> os.stat_result | None:
@@ -50,8 +50,8 @@ def lstat(name: str, folder: int) -> os.stat_result | None:
         return None
 
 
-def replace(folder: int, name: str, data: bytes, like: os.stat_result | None) -> None:
-    """Put a file into a folder in one go: whoever looks sees the old one or the new one, whole."""
+def replace_file(folder: int, name: str, data: bytes, like: os.stat_result | None) -> None:
+    """Replace a file atomically: readers see the old or the new content, never a mixture."""
     temporary = f".wick-{os.urandom(8).hex()}"
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
     fd = os.open(temporary, flags, 0o666 if like is None else 0o600, dir_fd=folder)
@@ -60,7 +60,7 @@ def replace(folder: int, name: str, data: bytes, like: os.stat_result | None) ->
         while view:
             view = view[os.write(fd, view) :]
         if like is not None:
-            _take_after(fd, folder, name, like)
+            _copy_metadata(fd, folder, name, like)
         os.rename(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
     except BaseException:
         with suppress(OSError):
@@ -70,15 +70,15 @@ def replace(folder: int, name: str, data: bytes, like: os.stat_result | None) ->
         os.close(fd)
 
 
-def _take_after(fd: int, folder: int, name: str, like: os.stat_result) -> None:
-    """Give a file the owner, the mode and the attributes of the one it replaces, as far as that is allowed."""
+def _copy_metadata(fd: int, folder: int, name: str, like: os.stat_result) -> None:
+    """Copy owner, mode and attributes from the replaced file, as far as permitted."""
     made = os.fstat(fd)
     if (made.st_uid, made.st_gid) != (like.st_uid, like.st_gid):
         with suppress(OSError):
             os.fchown(fd, -1, like.st_gid)
         with suppress(OSError):
             os.fchown(fd, like.st_uid, -1)
-    os.fchmod(fd, stat.S_IMODE(like.st_mode) & 0o1777)  # new bytes do not run as somebody else
+    os.fchmod(fd, stat.S_IMODE(like.st_mode) & 0o1777)  # without setuid: it must not run as another user
     with suppress(OSError, AttributeError):  # no such attributes on this system
         _copy_attributes(fd, folder, name)
 
@@ -96,22 +96,26 @@ def _copy_attributes(fd: int, folder: int, name: str) -> None:
 _NOREPLACE = 1
 
 
-def rename(folder: int, name: str, new_folder: int, new_name: str, path: str) -> None:
-    """Rename, but never over something that is there."""
+def rename_exclusive(folder: int, name: str, new_folder: int, new_name: str, path: str) -> None:
+    """Rename without replacing an existing file (RENAME_NOREPLACE)."""
     renameat2 = getattr(libc, "renameat2", None)
     code = errno.ENOSYS if new_name else errno.EEXIST
     if renameat2 is not None and new_name:
         if renameat2(folder, os.fsencode(name), new_folder, os.fsencode(new_name), _NOREPLACE) == 0:
             return
         code = ctypes.get_errno()
-    if code not in (errno.ENOSYS, errno.EINVAL, errno.EPERM):  # which a file system says that does not know how
-        raise _not_renamed(code, path)
+    if code not in (
+        errno.ENOSYS,
+        errno.EINVAL,
+        errno.EPERM,
+    ):  # the file system lacks the flag
+        raise _rename_error(code, path)
     if lstat(new_name, new_folder) is not None:
-        raise _not_renamed(errno.EEXIST, path)
+        raise _rename_error(errno.EEXIST, path)
     os.rename(name, new_name, src_dir_fd=folder, dst_dir_fd=new_folder)
 
 
-def _not_renamed(code: int, path: str) -> OSError | BackendError:
+def _rename_error(code: int, path: str) -> OSError | BackendError:
     if code == errno.EEXIST:
         return BackendError(f"{path} exists already; delete it first, or choose another name", "exists")
     if code == errno.EXDEV:
@@ -120,27 +124,27 @@ def _not_renamed(code: int, path: str) -> OSError | BackendError:
 
 
 def delete_tree(folder: int, name: str) -> None:
-    """Delete a folder and all that is in it, however deep that is. No link is followed."""
+    """Delete a folder and its content at any depth. Links are not followed."""
     until = time.monotonic() + DELETE_SECONDS
-    step, todo = Step(folder), [[name]]  # folders that are left, of each one on the way
+    step, todo = FolderCursor(folder), [[name]]  # the remaining folders of each level
     try:
         while todo[0]:
             if todo[-1]:
-                step.into(todo[-1][-1])
-                todo.append(_emptied(step))
-            elif _removed(step):
+                step.enter(todo[-1][-1])
+                todo.append(_delete_files(step))
+            elif _remove_folder(step):
                 todo.pop()
                 todo[-1].pop()
             else:
-                todo[-1] = _emptied(step)
+                todo[-1] = _delete_files(step)
             if time.monotonic() > until:
                 raise BackendError("there is so much to delete that some is left; delete it again", "failed")
     finally:
         step.close()
 
 
-def _emptied(step: Step) -> list[str]:
-    """Delete what is no folder, and return the folders: of one batch, as there may be very many."""
+def _delete_files(step: FolderCursor) -> list[str]:
+    """Delete the files of one batch of entries, and return its folders."""
     with step.entries() as found:
         batch = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in islice(found, BATCH)]
     for name, folder in batch:
@@ -149,14 +153,14 @@ def _emptied(step: Step) -> list[str]:
     return [name for name, folder in batch if folder]
 
 
-def _removed(step: Step) -> bool:
-    """Leave a folder and delete it; False, and back in it, if there was more in it than a batch."""
-    name = step.up()
+def _remove_folder(step: FolderCursor) -> bool:
+    """Leave a folder and delete it. If it is not empty yet, enter it again and return False."""
+    name = step.leave()
     try:
         os.rmdir(name, dir_fd=step.fd)
     except OSError as error:
         if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
             raise
-        step.into(name)
+        step.enter(name)
         return False
     return True

@@ -1,9 +1,9 @@
-"""Patterns over names and paths, and the rules of ignore files.
+"""Glob patterns for names and paths, and the rules of ignore files.
 
-    Glob("src/**/*.{py,md}").fits("src/a/b.py")     `**`, `*`, `?`, `[a-z]`, `{a,b}`; without a slash: at any depth
-    ignores("", text)                               the rules of a .gitignore
+    Glob("src/**/*.{py,md}").matches("src/a/b.py")  `**`, `*`, `?`, `[a-z]`, `{a,b}`; without a slash: at any depth
+    parse_ignore_file("", text)                     the rules of a .gitignore
 
-No pattern is ever given to `re`: the matching here takes time in proportion to the pattern times the name.
+Patterns are not translated to `re`: matching here takes time proportional to pattern length times name length.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from typing import Callable, FrozenSet, Iterable, NamedTuple, Sequence, Union
 from wick.constants import GLOB_ALTERNATIVES, GLOB_CHARS, IGNORE_RULES
 from wick.errors import BackendError
 
-# Folders that hold much and say little. They are left out unless somebody asks for everything.
+# Large folders of little interest, which searches skip by default.
 HEAVY = frozenset(
     ".git .hg .svn node_modules .venv venv __pycache__ .mypy_cache .pytest_cache .ruff_cache .tox .nox .results".split()
 )
 SECRET = (".env", ".env.*", ".envrc")  # not read by any file tool
 
-Test = Callable[[str], bool]
+NameTest = Callable[[str], bool]
 
 
 # -- names ----------------------------------------------------------------------------------------------------------
@@ -31,7 +31,7 @@ class _Set(NamedTuple):
     pairs: tuple[tuple[str, str], ...]
     negated: bool
 
-    def has(self, char: str) -> bool:
+    def contains(self, char: str) -> bool:
         return any(low <= char <= high for low, high in self.pairs) is not self.negated
 
 
@@ -54,11 +54,11 @@ _CLASSES = {
 }
 
 
-def name_test(pattern: str) -> Test | None:
-    """A test for one name, of `*`, `?`, `[a-z]` and backslashes; None if a bracket or a backslash is left open."""
+def compile_name(pattern: str) -> NameTest | None:
+    """Compile a pattern for one name (`*`, `?`, `[a-z]`, backslashes); return None if a bracket is not closed."""
     if not any(sign in pattern for sign in "*?[\\"):
         return pattern.__eq__
-    tokens = _tokens(pattern)
+    tokens = _tokenize(pattern)
     if tokens is None:
         return None
     if tokens == [_STAR]:
@@ -67,10 +67,10 @@ def name_test(pattern: str) -> Test | None:
     if tokens[0] is _STAR and len(rest) == len(tokens) - 1:
         end = "".join(rest)
         return lambda name: name.endswith(end)
-    return lambda name: _fits(tokens, name)
+    return lambda name: _match_tokens(tokens, name)
 
 
-def _tokens(pattern: str) -> list[_Token] | None:
+def _tokenize(pattern: str) -> list[_Token] | None:
     tokens: list[_Token] = []
     at = 0
     while at < len(pattern):
@@ -81,7 +81,7 @@ def _tokens(pattern: str) -> list[_Token] | None:
         elif char == "?":
             tokens.append(_ANY)
         elif char == "[":
-            found, at = _set(pattern, at + 1)
+            found, at = _parse_set(pattern, at + 1)
             if found is None:
                 return None
             tokens.append(found)
@@ -97,8 +97,8 @@ def _tokens(pattern: str) -> list[_Token] | None:
     return tokens
 
 
-def _set(pattern: str, at: int) -> tuple[_Set | None, int]:
-    """What stands in brackets, from after the first one to after the last one."""
+def _parse_set(pattern: str, at: int) -> tuple[_Set | None, int]:
+    """Parse a bracket expression; return it with the position after the closing bracket."""
     negated = pattern[at : at + 1] in ("!", "^")
     at += negated
     pairs: list[tuple[str, str]] = []
@@ -112,44 +112,44 @@ def _set(pattern: str, at: int) -> tuple[_Set | None, int]:
             pairs += _CLASSES[pattern[at + 2 : end]]
             at = end + 2
             continue
-        low, at = _char(pattern, at)
+        low, at = _parse_char(pattern, at)
         high = low
         if pattern[at : at + 1] == "-" and pattern[at + 1 : at + 2] not in ("]", ""):
-            high, at = _char(pattern, at + 1)
+            high, at = _parse_char(pattern, at + 1)
         if not low or not high:
             return None, at
         pairs.append((low, high))
     return _Set(tuple(pairs), negated), at + 1
 
 
-def _char(pattern: str, at: int) -> tuple[str, int]:
+def _parse_char(pattern: str, at: int) -> tuple[str, int]:
     at += pattern[at : at + 1] == "\\"
     return pattern[at : at + 1], at + 1
 
 
-def _segments(pattern: str) -> list[str]:
-    """The patterns of the names in a path: a slash in brackets is no end of one."""
+def _split_segments(pattern: str) -> list[str]:
+    """Split a path pattern at its slashes, except those in brackets."""
     segments, start, at = [], 0, 0
     while at < len(pattern):
         if pattern[at] == "/":
             segments.append(pattern[start:at])
             start = at + 1
         if pattern[at] == "[":
-            found, end = _set(pattern, at + 1)
+            found, end = _parse_set(pattern, at + 1)
             at = at if found is None else end - 1
         at += 2 if pattern[at] == "\\" else 1
     return [*segments, pattern[start:]]
 
 
-def _fits(tokens: list[_Token], name: str) -> bool:
-    """Each `*` takes as little as it can, and only the last one ever takes more: no more than tokens times name."""
+def _match_tokens(tokens: list[_Token], name: str) -> bool:
+    """Return True if tokens match a name. Only the last `*` backtracks, which bounds the time to tokens × name."""
     at = here = mark = 0
     star = -1
     while here < len(name):
         token = tokens[at] if at < len(tokens) else "/"  # which no name has
         if token is _STAR:
             star, mark, at = at, here, at + 1
-        elif token in (name[here], _ANY) or (isinstance(token, _Set) and token.has(name[here])):
+        elif token in (name[here], _ANY) or (isinstance(token, _Set) and token.contains(name[here])):
             at, here = at + 1, here + 1
         elif star >= 0:
             mark, at, here = mark + 1, star + 1, mark + 1
@@ -160,46 +160,46 @@ def _fits(tokens: list[_Token], name: str) -> bool:
 
 # -- paths ----------------------------------------------------------------------------------------------------------
 
-States = FrozenSet[int]  # how far into a pattern the names so far have led
+States = FrozenSet[int]  # positions in a pattern after the names matched so far
 
 
-class Route:
-    """A pattern over a path, tried one name at a time; `**` stands for any number of folders."""
+class PathPattern:
+    """A path pattern, matched name by name as an automaton. `**` matches any number of folders."""
 
-    def __init__(self, tests: Sequence[Test | None]) -> None:
-        again = [*tests[1:], _never]
+    def __init__(self, tests: Sequence[NameTest | None]) -> None:
+        again = [*tests[1:], _match_none]
         self._tests = tuple(test for test, after in zip(tests, again) if test or after)  # None is `**`, and two are one
-        self.start = self._with_skips({0})
+        self.start = self._expand_skips({0})
 
-    def step(self, states: States, name: str) -> States:
-        """How far a folder's name leads."""
+    def advance(self, states: States, name: str) -> States:
+        """Return the states after a folder's name."""
         led = set()
         for at in states:
-            test = self._tests[at] if at < len(self._tests) else _never
+            test = self._tests[at] if at < len(self._tests) else _match_none
             if test is None:
                 led.add(at)
             elif test(name):
                 led.add(at + 1)
-        return self._with_skips(led)
+        return self._expand_skips(led)
 
-    def ends(self, states: States, name: str) -> bool:
-        """Whether a name is the last one of a path that fits."""
+    def matches_last(self, states: States, name: str) -> bool:
+        """Return True if the path matches with this last name."""
         last = len(self._tests) - 1
         if last not in states:
             return False
         test = self._tests[last]
         return test is None or test(name)
 
-    def fits(self, parts: Sequence[str]) -> bool:
+    def matches(self, parts: Sequence[str]) -> bool:
         states = self.start
         for name in parts[:-1]:
-            states = self.step(states, name)
+            states = self.advance(states, name)
             if not states:
                 return False
-        return self.ends(states, parts[-1])
+        return self.matches_last(states, parts[-1])
 
-    def _with_skips(self, states: Iterable[int]) -> States:
-        """`**` may stand for no folder at all, but at the end it stands for something."""
+    def _expand_skips(self, states: Iterable[int]) -> States:
+        """Add the states after `**`, which may match no folder, except at the end of the pattern."""
         found = set()
         for at in states:
             found.add(at)
@@ -209,37 +209,37 @@ class Route:
         return frozenset(found)
 
 
-def _never(name: str) -> bool:
+def _match_none(name: str) -> bool:
     return False
 
 
-def _always(name: str) -> bool:
+def _match_all(name: str) -> bool:
     return True
 
 
 class Glob:
-    """A pattern over paths: `**`, `*`, `?`, `[a-z]`, `{a,b}`. Without a slash it fits a name at any depth."""
+    """A glob over paths: `**`, `*`, `?`, `[a-z]`, `{a,b}`. Without a slash it matches names at any depth."""
 
     def __init__(self, pattern: str) -> None:
         if not pattern or "\0" in pattern or len(pattern) > GLOB_CHARS:
             raise BackendError(f"a pattern has 1 to {GLOB_CHARS} characters, and no NUL among them", "invalid")
-        self._routes = [_route(text) for text in _alternatives(pattern)]
+        self._routes = [_compile_path(text) for text in _expand_braces(pattern)]
         self.start: tuple[States, ...] = tuple(route.start for route in self._routes)
 
-    def step(self, states: tuple[States, ...], name: str) -> tuple[States, ...]:
-        return tuple([route.step(state, name) for route, state in zip(self._routes, states)])
+    def advance(self, states: tuple[States, ...], name: str) -> tuple[States, ...]:
+        return tuple([route.advance(state, name) for route, state in zip(self._routes, states)])
 
-    def ends(self, states: tuple[States, ...], name: str) -> bool:
-        return any(route.ends(state, name) for route, state in zip(self._routes, states))
+    def matches_last(self, states: tuple[States, ...], name: str) -> bool:
+        return any(route.matches_last(state, name) for route, state in zip(self._routes, states))
 
-    def fits(self, path: str) -> bool:
-        """Whether a whole path fits, seen from where the pattern is seen from."""
+    def matches(self, path: str) -> bool:
+        """Return True if a path matches, relative to the folder of the pattern."""
         parts = path.split("/")
-        return any(route.fits(parts) for route in self._routes)
+        return any(route.matches(parts) for route in self._routes)
 
 
-def _route(pattern: str) -> Route:
-    parts = [part for part in _segments(pattern) if part not in ("", ".")]
+def _compile_path(pattern: str) -> PathPattern:
+    parts = [part for part in _split_segments(pattern) if part not in ("", ".")]
     if ".." in parts:
         raise BackendError(f"the pattern {pattern!r} has .. in it; give the folder as the path instead", "invalid")
     if not parts:
@@ -248,36 +248,36 @@ def _route(pattern: str) -> Route:
         parts.append("**")
     if "/" not in pattern:
         parts.insert(0, "**")
-    return Route([None if part == "**" else _lenient_test(part) for part in parts])
+    return PathPattern([None if part == "**" else _compile_lenient(part) for part in parts])
 
 
-def _lenient_test(part: str) -> Test:
-    """In a glob, a bracket that is left open is just a bracket."""
-    test = name_test(part)
+def _compile_lenient(part: str) -> NameTest:
+    """Compile a name pattern in which an unclosed bracket is a literal bracket."""
+    test = compile_name(part)
     if test is None:
-        test = name_test(part.replace("\\", "\\\\").replace("[", "\\["))
+        test = compile_name(part.replace("\\", "\\\\").replace("[", "\\["))
     return test or part.__eq__
 
 
-def _alternatives(pattern: str) -> list[str]:
-    """The patterns that braces stand for."""
+def _expand_braces(pattern: str) -> list[str]:
+    """Return all patterns that a pattern with braces expands to."""
     done: list[str] = []
     todo = [pattern]
     while todo:
         text = todo.pop()
-        found = _braces(text)
+        found = _split_braces(text)
         if found is None:
             done.append(text)
         else:
             before, choices, after = found
             todo += [before + choice + after for choice in choices]
         if len(todo) + len(done) > GLOB_ALTERNATIVES:
-            raise BackendError(f"the braces of a pattern stand for at most {GLOB_ALTERNATIVES} patterns", "invalid")
+            raise BackendError(f"the braces of a pattern expand to at most {GLOB_ALTERNATIVES} patterns", "invalid")
     return done
 
 
-def _braces(text: str) -> tuple[str, list[str], str] | None:
-    """What stands before, in and after the first braces that are closed."""
+def _split_braces(text: str) -> tuple[str, list[str], str] | None:
+    """Split a text at its first closed braces: before, alternatives, after."""
     start = -1
     depth = at = 0
     cuts: list[int] = []
@@ -300,64 +300,68 @@ def _braces(text: str) -> tuple[str, list[str], str] | None:
     return None
 
 
-# -- what is left out -----------------------------------------------------------------------------------------------
+# -- ignore files ---------------------------------------------------------------------------------------------------
 
 
 class _Rule(NamedTuple):
-    test: Test  # of the last name
-    route: Route | None  # of the path from the ignore file's folder, if it matters
+    test: NameTest  # of the last name
+    route: PathPattern | None  # of the path from the ignore file's folder, if it matters
     negated: bool
     folders_only: bool
 
-    def leads(self, path: str) -> bool:
-        return self.route is None or self.route.fits(path.split("/"))
+    def matches_path(self, path: str) -> bool:
+        return self.route is None or self.route.matches(path.split("/"))
 
 
-class Ignores:
-    """The rules of an ignore file; those of the folders above come after. The last rule that fits decides."""
+class IgnoreRules:
+    """The rules of an ignore file, with those of parent folders as fallback. The last matching rule decides."""
 
-    def __init__(self, folder: str, rules: Sequence[_Rule], above: Ignores | None = None) -> None:
+    def __init__(self, folder: str, rules: Sequence[_Rule], above: IgnoreRules | None = None) -> None:
         self._folder = f"{folder}/" if folder else ""
         self._rules = tuple(reversed(rules))
         self._above = above
 
-    def leaves_out(self, path: str, name: str, folder: bool) -> bool:
-        """Whether a path is left out, if no folder that leads to it is."""
-        level: Ignores | None = self
+    def is_ignored(self, path: str, name: str, folder: bool) -> bool:
+        """Return True if the rules ignore a path whose parent folders are not ignored."""
+        level: IgnoreRules | None = self
         while level is not None:
             for rule in level._rules:
-                if rule.test(name) and (folder or not rule.folders_only) and rule.leads(path[len(level._folder) :]):
+                if (
+                    rule.test(name)
+                    and (folder or not rule.folders_only)
+                    and rule.matches_path(path[len(level._folder) :])
+                ):
                     return not rule.negated
             level = level._above
         return False
 
 
-def ignores(folder: str, text: str, above: Ignores | None = None) -> Ignores | None:
-    """The rules of an ignore file's text; the folder is the one it stands in, seen from the tree."""
+def parse_ignore_file(folder: str, text: str, above: IgnoreRules | None = None) -> IgnoreRules | None:
+    """Parse an ignore file. `folder` is its folder, relative to the tree."""
     lines = text.lstrip("\ufeff").split("\n")
-    rules = [rule for rule in map(_rule, lines) if rule is not None][:IGNORE_RULES]
-    return Ignores(folder, rules, above) if rules else above
+    rules = [rule for rule in map(_parse_rule, lines) if rule is not None][:IGNORE_RULES]
+    return IgnoreRules(folder, rules, above) if rules else above
 
 
-def _rule(line: str) -> _Rule | None:
+def _parse_rule(line: str) -> _Rule | None:
     if line.startswith("#"):
         return None
-    pattern = _without_spaces(line[:-1] if line.endswith("\r") else line)
+    pattern = _strip_spaces(line[:-1] if line.endswith("\r") else line)
     negated = pattern.startswith("!")
     pattern = pattern[negated:]
     folders_only = pattern.endswith("/")
     pattern = pattern[: -1 if folders_only else None]
     if not pattern:
         return None
-    parts = _segments(pattern[pattern.startswith("/") :])
-    tests = [None if part == "**" and "/" in pattern else name_test(part) for part in parts]
+    parts = _split_segments(pattern[pattern.startswith("/") :])
+    tests = [None if part == "**" and "/" in pattern else compile_name(part) for part in parts]
     if any(test is None and part != "**" for test, part in zip(tests, parts)):
-        return None  # git, too, lets such a pattern fit nothing
-    return _Rule(tests[-1] or _always, Route(tests) if "/" in pattern else None, negated, folders_only)
+        return None  # in git, too, such a pattern matches nothing
+    return _Rule(tests[-1] or _match_all, PathPattern(tests) if "/" in pattern else None, negated, folders_only)
 
 
-def _without_spaces(line: str) -> str:
-    """Spaces at the end do not count, unless a backslash stands before them."""
+def _strip_spaces(line: str) -> str:
+    """Strip trailing spaces, except one after a backslash."""
     kept = line.rstrip(" ")
     slashes = len(kept) - len(kept.rstrip("\\"))
     return kept + " " if slashes % 2 and len(kept) < len(line) else kept

@@ -1,7 +1,7 @@
-"""Searching for lines: by RE2, or by ripgrep or grep, whose commands are made and whose output is read here.
+"""Line search with RE2, and the commands and output parsers for ripgrep and GNU grep.
 
-    Search("def \\w+").lines(blocks)                 the lines that match a regular expression (RE2)
-    Ripgrep().feed(output)                          what `ripgrep("def \\w+")` prints
+    LineSearch("def \\w+").find_lines(blocks)        the lines that match a regular expression (RE2)
+    RipgrepParser().feed(output)                    the output of `ripgrep_command("def \\w+")`
 
 This module also runs inside containers: the standard library only, Python 3.8; there, ripgrep or grep searches
 instead of RE2.
@@ -24,43 +24,43 @@ from wick.constants import (
 )
 from wick.errors import BackendError, MissingExtra
 from wick.workspace.globs import HEAVY, SECRET
-from wick.workspace.results import Match, Matches
-from wick.workspace.text import text_of
+from wick.workspace.results import GrepMatch, GrepResult
+from wick.workspace.text import decode_line
 
 
-def shown(line: bytes, start: int, end: int) -> str:
-    """The text of a line that matched, without its end; of a long one what is around the match."""
+def excerpt_line(line: bytes, start: int, end: int) -> str:
+    """Return the text of a matching line without its line ending; truncate a long line around the match."""
     line = line.rstrip(b"\r\n")
-    text = text_of(line)
+    text = decode_line(line)
     if len(text) <= GREP_LINE_CHARS:
         return text
     room = GREP_LINE_CHARS - min(GREP_LINE_CHARS, end - start)
-    begin = len(text_of(line[:start])) - room // 2
+    begin = len(decode_line(line[:start])) - room // 2
     begin = max(0, min(begin, len(text) - GREP_LINE_CHARS))
     cut = text[begin : begin + GREP_LINE_CHARS]
     return ("…" if begin else "") + cut + ("…" if begin + GREP_LINE_CHARS < len(text) else "")
 
 
-class Search:
-    """A regular expression, by RE2: no pattern makes it slow. Lines are searched one by one."""
+class LineSearch:
+    """A line search with RE2, which runs in linear time for every pattern."""
 
     def __init__(self, pattern: str, *, ignore_case: bool = False) -> None:
-        self._regex = _compiled(pattern, ignore_case)
+        self._regex = _compile_re2(pattern, ignore_case)
 
-    def lines(self, blocks: Iterable[bytes]) -> Iterator[tuple[int, str]]:
-        """The number of each line that matches, from 1, and its text. The blocks are those of one file."""
-        number, matched = 1, False  # matched: the line that goes on from the last piece did, and is not said twice
-        for piece in _pieces(blocks):
-            for line, text in self._matches(piece):
+    def find_lines(self, blocks: Iterable[bytes]) -> Iterator[tuple[int, str]]:
+        """Yield number (from 1) and text of each matching line in the blocks of a file."""
+        number, matched = 1, False  # matched: the line that continues from the last piece was already yielded
+        for piece in _split_pieces(blocks):
+            for line, text in self._find_matches(piece):
                 if line or not matched:
                     yield number + line, text
                 matched = True
             number += piece.count(b"\n")
             matched = matched and not piece.endswith(b"\n")
 
-    def _matches(self, data: bytes) -> Iterator[tuple[int, str]]:
+    def _find_matches(self, data: bytes) -> Iterator[tuple[int, str]]:
         if b"\r\n" in data:
-            data = data.replace(b"\r\n", b"\n")  # so that $ stands before either end of a line
+            data = data.replace(b"\r\n", b"\n")  # so that $ matches before both line endings
         at = line = 0
         while at < len(data):
             found = self._regex.search(data, at)
@@ -70,26 +70,26 @@ class Search:
             end = data.find(b"\n", found.end())
             end = len(data) if end < 0 else end
             line += data.count(b"\n", at, start)
-            yield line, shown(data[start:end], found.start() - start, found.end() - start)
+            yield line, excerpt_line(data[start:end], found.start() - start, found.end() - start)
             at, line = end + 1, line + 1
 
 
-def standing(blocks: Iterable[bytes], matches: Iterable[Match]) -> Iterator[Match]:
-    """Those matches of a file whose text stands in its line. The blocks are those of that file."""
+def verify_matches(blocks: Iterable[bytes], matches: Iterable[GrepMatch]) -> Iterator[GrepMatch]:
+    """Yield the matches whose text is really in their line of the file."""
     wanted, number = {match["line"]: match for match in matches}, 1
-    for piece in _pieces(blocks):
+    for piece in _split_pieces(blocks):
         if not wanted:
             return
         last = number + piece.count(b"\n")
         if any(number <= line <= last for line in wanted):
             for line, text in enumerate(piece.split(b"\n"), number):
-                if line in wanted and wanted[line]["text"].strip("…") in text_of(text):
+                if line in wanted and wanted[line]["text"].strip("…") in decode_line(text):
                     yield wanted.pop(line)
         number = last
 
 
-def _pieces(blocks: Iterable[bytes]) -> Iterator[bytes]:
-    """Whole lines; of one that is too long for the memory pieces that overlap."""
+def _split_pieces(blocks: Iterable[bytes]) -> Iterator[bytes]:
+    """Yield blocks of whole lines; a line too long for memory is yielded in overlapping pieces."""
     rest = b""
     for block in blocks:
         rest += block
@@ -104,7 +104,7 @@ def _pieces(blocks: Iterable[bytes]) -> Iterator[bytes]:
         yield rest
 
 
-def _compiled(pattern: str, ignore_case: bool) -> Any:
+def _compile_re2(pattern: str, ignore_case: bool) -> Any:
     try:
         import re2  # type: ignore[import-untyped, import-not-found, unused-ignore]
     except ImportError:
@@ -114,15 +114,15 @@ def _compiled(pattern: str, ignore_case: bool) -> Any:
     options.max_mem, options.log_errors, options.never_nl = GREP_MEMORY_BYTES, False, True
     options.case_sensitive, options.never_capture = not ignore_case, True
     try:
-        re2.compile(pattern.encode(), options)  # by itself, so that its brackets are its own
+        re2.compile(pattern.encode(), options)  # alone first, so that an unbalanced bracket is an error
         return re2.compile(b"(?m:" + pattern.encode() + b")", options)
     except re2.error as error:
-        said = error.args[0].decode("utf-8", "replace") if isinstance(error.args[0], bytes) else str(error)
-        raise BackendError(f"the regular expression {pattern!r} is not one that RE2 knows: {said}", "invalid") from None
+        text = error.args[0].decode("utf-8", "replace") if isinstance(error.args[0], bytes) else str(error)
+        raise BackendError(f"the regular expression {pattern!r} is not one that RE2 knows: {text}", "invalid") from None
 
 
 def check_pattern(pattern: str) -> None:
-    """A regular expression that can be given to a program."""
+    """Raise BackendError unless a regular expression can be passed to a program."""
     if len(pattern) > GREP_PATTERN_CHARS or "\0" in pattern:
         raise BackendError(f"a regular expression has at most {GREP_PATTERN_CHARS} characters, and no NUL", "invalid")
     try:
@@ -134,12 +134,12 @@ def check_pattern(pattern: str) -> None:
 # -- ripgrep and grep -----------------------------------------------------------------------------------------------
 
 
-def ripgrep(
+def ripgrep_command(
     pattern: str, path: str = ".", *, glob: str = "", ignore_case: bool = False, everything: bool = False
 ) -> list[str]:
-    """The command that finds the same lines by ripgrep, in the workspace's folder. `Ripgrep` reads what it prints.
+    """Return the ripgrep command for a search in the workspace's folder; `RipgrepParser` parses its output.
 
-    The path is one that no link leads to. What ripgrep leaves out is never more than what is to be left out.
+    The path must not contain links. ripgrep never excludes more files than the search should.
     """
     command = ["rg", "--no-config", "--json", "--no-messages", "--hidden", "--sort=path", "--crlf", "--encoding=none"]
     command += ["--no-mmap", "--no-follow", "--no-require-git", f"--max-count={GREP_MATCHES + 1}"]
@@ -147,43 +147,43 @@ def ripgrep(
     command += [f"--iglob=!{name}" for name in SECRET]
     command += ["--no-ignore"] if everything else [f"--glob=!{name}/" for name in sorted(HEAVY)]
     command += ["--ignore-case"] if ignore_case else ["--case-sensitive"]
-    if _is_plain(glob):
+    if _is_portable_glob(glob):
         command += [f"--type-add=wick:{glob}", "--type=wick"]
-    return [*command, "-e", _translated(pattern, r"(?-u:\b)", r"(?-u:\B)"), "--", _from_here(path)]
+    return [*command, "-e", _translate_pattern(pattern, r"(?-u:\b)", r"(?-u:\B)"), "--", _relative_path(path)]
 
 
-_COLOR = "1;9;31;9;1"  # by which grep shows where in a line the match is
+_COLOR = "1;9;31;9;1"  # the color by which grep marks the match in a line
 _BEGIN, _END = f"\x1b[{_COLOR}m".encode(), b"\x1b[m"
 
 
-def gnu_grep(
+def grep_command(
     pattern: str, path: str = ".", *, glob: str = "", ignore_case: bool = False, everything: bool = False
 ) -> list[str]:
-    """The command that finds the same lines by GNU grep, in the workspace's folder. `Grep` reads what it prints.
+    """Return the GNU grep command for a search in the workspace's folder; `GrepParser` parses its output.
 
-    It knows no ignore files: what is to be left out is left out by the reader.
+    grep does not support ignore files, so the parser filters ignored files.
     """
-    colors = f"GREP_COLORS=ne:fn=:ln=:bn=:se=:mt={_COLOR}"  # nothing has one but what matched
+    colors = f"GREP_COLORS=ne:fn=:ln=:bn=:se=:mt={_COLOR}"  # only matches are colored
     command = ["env", "LC_ALL=C.UTF-8", colors, "grep", "-rPanHsZ", "--color=always", "--devices=skip"]
     command += [f"--max-count={GREP_MATCHES + 1}", *(f"--exclude={name}" for name in SECRET)]
-    heavy = HEAVY - {os.path.basename(path)}  # which was asked for
+    heavy = HEAVY - {os.path.basename(path)}  # the search root is never excluded
     command += [] if everything else [f"--exclude-dir={name}" for name in sorted(heavy)]
     command += ["-i"] if ignore_case else []
-    if _is_plain(glob) and "{" not in glob:
+    if _is_portable_glob(glob) and "{" not in glob:
         command += [f"--include={glob}"]
     word = "[0-9A-Za-z_]"
     edge = f"(?:(?<!{word})(?={word})|(?<={word})(?!{word}))"
     inner = f"(?:(?<!{word})(?!{word})|(?<={word})(?={word}))"
-    return [*command, "-e", _translated(pattern, edge, inner, r"(?=\r?$)"), "--", _from_here(path)]
+    return [*command, "-e", _translate_pattern(pattern, edge, inner, r"(?=\r?$)"), "--", _relative_path(path)]
 
 
-def _from_here(path: str) -> str:
-    """A path that no program takes for an option."""
+def _relative_path(path: str) -> str:
+    """Return a path that cannot be parsed as an option."""
     return path if path == "." else f"./{path}"
 
 
-def _is_plain(glob: str) -> bool:
-    """Whether every program takes a pattern for the same."""
+def _is_portable_glob(glob: str) -> bool:
+    """Return True if all programs interpret a glob in the same way."""
     return bool(glob) and all((char.isalnum() and char.isascii()) or char in "*._-{," or char == "}" for char in glob)
 
 
@@ -199,8 +199,8 @@ _OUTSIDE = {
 _WITHIN = {"d": "0-9", "w": "0-9A-Za-z_", "s": r"\t\n\f\r ", "v": r"\x0B"}
 
 
-def _translated(pattern: str, edge: str, inner: str, end: str = "$") -> str:
-    """A pattern of RE2 for programs whose \\w, \\d, \\s and \\b know all of Unicode, and which nest brackets."""
+def _translate_pattern(pattern: str, edge: str, inner: str, end: str = "$") -> str:
+    """Translate an RE2 pattern for programs with Unicode \\w, \\d, \\s and \\b and nested brackets."""
     check_pattern(pattern)
     outside = {**_OUTSIDE, "b": edge, "B": inner}
     done: list[str] = []
@@ -239,37 +239,37 @@ def _is_count(pattern: str, at: int) -> bool:
     return low.isdigit() and low.isascii() and (not high or (high.isdigit() and high.isascii()))
 
 
-class _Reader:
-    """Reads what a search prints, as it comes. `keep` says whether a file is one of those that are searched."""
+class _OutputParser:
+    """Incremental parser of a search program's output. `keep` returns True for files of the search."""
 
     def __init__(self, keep: Callable[[str], bool] = bool) -> None:
         self._keep, self._kept = keep, ("", False)
         self._rest = b""
-        self._matches: list[Match] = []
+        self._matches: list[GrepMatch] = []
         self._cut = False
 
     def feed(self, data: bytes) -> bool:
-        """Take the next bytes; False when there is enough."""
+        """Parse the next bytes; return False if no more are needed."""
         self._rest += data
-        self._rest = self._rest[self._take(self._rest) :]
+        self._rest = self._rest[self._parse(self._rest) :]
         if len(self._rest) > 2 * GREP_BUFFER_BYTES:  # a line without end, or nothing that a search prints
             self._rest, self._cut = b"", True
         return not self._cut
 
-    def result(self, exit_code: int = 0, stderr: str = "") -> Matches:
-        """What was found, in order. Files that could not be read are none; a search that complains is an error."""
+    def result(self, exit_code: int = 0, stderr: str = "") -> GrepResult:
+        """Return the sorted matches. Raise BackendError if the program failed; unreadable files are ignored."""
         if not self._matches and not self._cut and (exit_code > 2 or (exit_code == 2 and stderr.strip())):
-            said = stderr.strip()[:500] or f"exit code {exit_code}"
+            message = stderr.strip()[:500] or f"exit code {exit_code}"
             code = "invalid" if exit_code == 2 else "failed"
-            raise BackendError(f"the search failed; check the regular expression: {said}", code)
+            raise BackendError(f"the search failed; check the regular expression: {message}", code)
         matches = sorted(self._matches, key=lambda match: (match["file"], match["line"]))
         return {"matches": matches, "truncated": self._cut}
 
-    def _take(self, data: bytes) -> int:
-        """Read as much as is whole, and say how much that was."""
+    def _parse(self, data: bytes) -> int:
+        """Parse all complete records and return the number of consumed bytes."""
         raise NotImplementedError
 
-    def _found(self, name: bytes, line: int, text: bytes, start: int, end: int) -> None:
+    def _add_match(self, name: bytes, line: int, text: bytes, start: int, end: int) -> None:
         file = name.decode("utf-8", "surrogateescape")
         file = file[2:] if file.startswith("./") else file
         if file != self._kept[0]:
@@ -279,43 +279,43 @@ class _Reader:
         if len(self._matches) == GREP_MATCHES:
             self._cut = True
         else:
-            self._matches.append({"file": file, "line": line, "text": shown(text, start, end)})
+            self._matches.append({"file": file, "line": line, "text": excerpt_line(text, start, end)})
 
 
-class Ripgrep(_Reader):
-    """Reads what ripgrep prints as JSON."""
+class RipgrepParser(_OutputParser):
+    """Parser of ripgrep's JSON output."""
 
-    def _take(self, data: bytes) -> int:
+    def _parse(self, data: bytes) -> int:
         at = 0
         while not self._cut:
             end = data.find(b"\n", at)
             if end < 0:
                 break
-            self._line(data[at:end])
+            self._parse_line(data[at:end])
             at = end + 1
         return at
 
-    def _line(self, line: bytes) -> None:
+    def _parse_line(self, line: bytes) -> None:
         if not line.startswith(b'{"type":"match"'):
             return
         try:
-            said = json.loads(line)["data"]
-            spot = said["submatches"][0] if said["submatches"] else {"start": 0, "end": 0}
-            text, name = _bytes_of(said["lines"]), _bytes_of(said["path"])
-            self._found(name, int(said["line_number"]), text, int(spot["start"]), int(spot["end"]))
+            data = json.loads(line)["data"]
+            spot = data["submatches"][0] if data["submatches"] else {"start": 0, "end": 0}
+            text, name = _decode_text(data["lines"]), _decode_text(data["path"])
+            self._add_match(name, int(data["line_number"]), text, int(spot["start"]), int(spot["end"]))
         except (ValueError, KeyError, TypeError, IndexError, AttributeError):
-            self._cut = True  # not what ripgrep prints
+            self._cut = True  # not ripgrep output
 
 
-def _bytes_of(said: dict[str, str]) -> bytes:
-    """ripgrep gives what is not UTF-8 as base64."""
-    return said["text"].encode() if "text" in said else base64.b64decode(said["bytes"], validate=True)
+def _decode_text(field: dict[str, str]) -> bytes:
+    """Return the bytes of a text field; ripgrep encodes non-UTF-8 text as base64."""
+    return field["text"].encode() if "text" in field else base64.b64decode(field["bytes"], validate=True)
 
 
-class Grep(_Reader):
-    """Reads what GNU grep prints: a name, NUL, a number, a colon, the line."""
+class GrepParser(_OutputParser):
+    """Parser of GNU grep's output: name, NUL, line number, colon, line."""
 
-    def _take(self, data: bytes) -> int:
+    def _parse(self, data: bytes) -> int:
         at = 0
         while not self._cut:
             name_end = data.find(b"\0", at)
@@ -324,17 +324,17 @@ class Grep(_Reader):
             if min(name_end, colon, end) < 0:
                 break
             number = data[name_end + 1 : colon]
-            if not number.isdigit() or len(number) > 18:  # not what grep prints
+            if not number.isdigit() or len(number) > 18:  # not grep output
                 self._cut = True
                 break
-            line, start, stop = _uncolored(data[colon + 1 : end])
-            self._found(data[at:name_end], int(number), line, start, stop)
+            line, start, stop = _strip_colors(data[colon + 1 : end])
+            self._add_match(data[at:name_end], int(number), line, start, stop)
             at = end + 1
         return at
 
 
-def _uncolored(line: bytes) -> tuple[bytes, int, int]:
-    """A line as it is in the file, and where the first match in it begins and ends."""
+def _strip_colors(line: bytes) -> tuple[bytes, int, int]:
+    """Return a line without color codes, with start and end of its first match."""
     before, *rest = line.split(_BEGIN)
     if not rest:
         return line, 0, 0

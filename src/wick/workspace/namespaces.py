@@ -15,7 +15,7 @@ import struct
 import sys
 from typing import Any, Sequence
 
-with contextlib.suppress(ImportError):  # a Python without it cannot ask the kernel for much
+with contextlib.suppress(ImportError):  # without ctypes there are no direct system calls
     import ctypes
 
 # Not /dev/ptmx: the kernel looks for `pts` beside it, and a mount of its own has nothing beside it.
@@ -29,9 +29,9 @@ _libc: Any = ctypes.CDLL(None, use_errno=True) if sys.platform.startswith("linux
 
 
 def hold_devices() -> bool:
-    """Make the device nodes read-only mounts, for this process and what it starts; return True if that worked.
+    """Mount the device nodes read-only for this process and its children; return True on success.
 
-    Only root owns them. bubblewrap binds the nodes that it finds, and a command is their owner where wick is root.
+    Needed only for root, which owns the nodes: bubblewrap binds them, and commands of a root wick could change them.
     """
     if os.geteuid() != 0 or not _unshare(_NEW_MOUNTS):
         return False
@@ -46,11 +46,11 @@ def hold_devices() -> bool:
 
 
 def hold_files(writable: Sequence[str], pinned: Sequence[str] = (), fixed: Sequence[str] = ()) -> bool:
-    """Make every mount read-only but these folders, and leave the host's IPC; return True if that worked.
+    """Mount everything read-only except `writable`, in a new IPC namespace; return True on success.
 
-    Pinned files inside these folders stay read-only, and the folders that lead to them where they are. So do `fixed`
-    folders, whose files can be written.
-    The working directory still lies in the old mount, so the caller enters it again.
+    Pinned files in these folders stay read-only, and their parent folders cannot be moved. `fixed` folders cannot be
+    moved either, but their files can be written.
+    The working directory is still in the old mount, so the caller must enter it again.
     """
     if not _unshare(_NEW_MOUNTS | _NEW_IPC):
         return False
@@ -83,7 +83,7 @@ def _pin(path: str, folders: Sequence[str], *, writable: bool = False) -> None:
 
 
 def _unshare(namespaces: int) -> bool:
-    """Leave these namespaces: as root, or else in a user namespace in which the user stays the same."""
+    """Unshare namespaces, as root or else in a user namespace that maps the user to itself."""
     if _libc is None:
         return False
     if _libc.unshare(namespaces) == 0:
@@ -92,7 +92,7 @@ def _unshare(namespaces: int) -> bool:
 
 
 def _is_possible(namespaces: int) -> bool:
-    """Try it in a child: a process that got half of it would be left with no user."""
+    """Return True if unsharing works in a child: a partial success would leave this process without a user."""
     pid = os.fork()
     if pid == 0:
         try:
@@ -121,7 +121,7 @@ def _unshare_user(namespaces: int) -> bool:
 
 def _separate_mounts() -> bool:
     try:
-        _mount("none", "/", _RECURSIVE | _SLAVE)  # mounts of the host still appear here, none of these appears there
+        _mount("none", "/", _RECURSIVE | _SLAVE)  # host mounts propagate here, but not back
     except OSError:
         return False
     return True

@@ -1,4 +1,4 @@
-"""Why something cannot be done with a path, as a BackendError: a sentence, and a code."""
+"""Translation of OSError to BackendError with a sentence and a code, and checks of paths and ranges."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SENTENCES: dict[int, tuple[str, str]] = {
     errno.EEXIST: ("exists", "{path} exists already"),
     errno.EISDIR: ("is_directory", "{path} is a folder"),
     errno.ENOTDIR: ("not_directory", "{path} is not a folder, or something that leads to it is not"),
-    errno.ENOTEMPTY: ("not_empty", "{path} is not empty; delete what is in it too, recursively, if that is meant"),
+    errno.ENOTEMPTY: ("not_empty", "{path} is not empty; delete it recursively to remove its content too"),
     errno.EXDEV: ("escapes", "{path} leads out of the workspace; give a path inside it"),
     errno.ELOOP: ("loop", "{path} leads through too many links, or round in a circle"),
     errno.ENAMETOOLONG: ("invalid", "{path} is too long"),
@@ -34,18 +34,18 @@ SENTENCES: dict[int, tuple[str, str]] = {
 }
 
 
-def explained(error: OSError, path: str, *, links: bool = True) -> BackendError:
-    """Return what the system said about a path, as a sentence; without `links` ELOOP means that there is a link."""
+def to_backend_error(error: OSError, path: str, *, links: bool = True) -> BackendError:
+    """Convert an OSError about a path to a BackendError; without `links`, ELOOP means that the path has a link."""
     if error.errno == errno.ELOOP and not links:
-        said = f"{path} leads over a link, which no permission rule decided about; give the path that it leads to"
-        return BackendError(said, "linked")
+        message = f"{path} leads over a link, which no permission rule decided about; give the path that it leads to"
+        return BackendError(message, "linked")
     unknown = "failed", "{path} could not be used: " + (error.strerror or "error")
     code, sentence = SENTENCES.get(error.errno or 0, unknown)
     return BackendError(sentence.replace("{path}", path), code)
 
 
-def checked(path: str) -> str:
-    """A path that can be one."""
+def check_path(path: str) -> str:
+    """Return a path; raise BackendError if no file can have it."""
     if not path or "\0" in path:
         raise BackendError("a path is a text that is not empty and has no NUL in it", "invalid")
     try:
@@ -53,24 +53,24 @@ def checked(path: str) -> str:
     except UnicodeEncodeError:
         raise BackendError("a path holds characters that no file name can have", "invalid") from None
     if len(data) > PATH_BYTES or any(len(part) > NAME_BYTES for part in data.split(b"/")):
-        said = f"a path has at most {PATH_BYTES} bytes and each name in it at most {NAME_BYTES}"
-        raise BackendError(said, "invalid")
+        message = f"a path has at most {PATH_BYTES} bytes and each name in it at most {NAME_BYTES}"
+        raise BackendError(message, "invalid")
     return path
 
 
 def check_range(offset: int, limit: int | None) -> None:
-    """A part of a file that can be one."""
+    """Raise BackendError if an offset or limit is negative."""
     if offset < 0 or (limit is not None and limit < 0):
         raise BackendError("offset and limit are numbers from 0 on", "invalid")
 
 
-def fail(code: int) -> NoReturn:
-    """Fail as the system would."""
+def raise_os_error(code: int) -> NoReturn:
+    """Raise OSError with an errno, as a system call would."""
     raise OSError(code, os.strerror(code))
 
 
 def check_regular(found: os.stat_result, path: str) -> None:
     if stat.S_ISDIR(found.st_mode):
-        fail(errno.EISDIR)
+        raise_os_error(errno.EISDIR)
     if not stat.S_ISREG(found.st_mode):
         raise BackendError(f"{path} is not a regular file", "not_a_file")

@@ -1,10 +1,10 @@
-"""Pinned files: single files and folders of a workspace that nothing in it may change, by name and by identity.
+"""Pinned files: files and folders of a workspace that cannot be changed, recognized by path and by inode.
 
-    pinned = Pinned(["conf/agents.yaml"])
+    pinned = PinnedFiles(["conf/agents.yaml"])
     pinned.check_change(("conf", "agents.yaml"), "conf/agents.yaml")     BackendError: … is pinned
 
-A second name of the same file (a hard link, another case) is the same file. A `fixed` folder stays where it is: it is
-not moved or deleted, and what is in it may change.
+A second name of a pinned file (a hard link, another case) is pinned too. A `fixed` folder cannot be moved or deleted,
+but its content can change.
 """
 
 from __future__ import annotations
@@ -14,44 +14,44 @@ from contextlib import suppress
 from typing import Iterable, Sequence
 
 from wick.errors import BackendError
-from wick.workspace.rooted_folder import ANYTHING, Beneath
+from wick.workspace.rooted_folder import ANYTHING, RootedFolder
 
 
-class Pinned:
-    """The pinned paths and fixed folders of a workspace, seen from it."""
+class PinnedFiles:
+    """The pinned paths and fixed folders of a workspace, relative to it."""
 
     def __init__(self, paths: Iterable[str] = (), fixed: Iterable[str] = ()) -> None:
         self._paths = tuple(paths)
-        self._names = [tuple(_folded(path).split("/")) for path in self._paths]
-        self._fixed = [*self._names, *(tuple(_folded(path).split("/")) for path in fixed)]
+        self._names = [tuple(_fold_path(path).split("/")) for path in self._paths]
+        self._fixed = [*self._names, *(tuple(_fold_path(path).split("/")) for path in fixed)]
 
     def check_change(self, names: Sequence[str], path: str) -> None:
         """Raise a BackendError if these names lead to a pinned file, or into a pinned folder."""
         if self._names:
-            given = _folded("/".join(names)).split("/")
+            given = _fold_path("/".join(names)).split("/")
             if any(tuple(given[: len(one)]) == one for one in self._names):
-                raise _refusal(path)
+                raise _pinned_error(path)
 
     def check_removal(self, names: Sequence[str], path: str) -> None:
-        """Raise a BackendError if these names lead to a folder that stays, or to one above a pinned file."""
+        """Raise a BackendError for a fixed folder, or a parent folder of a pinned file."""
         if self._fixed:
-            given = tuple(_folded("/".join(names)).split("/"))
+            given = tuple(_fold_path("/".join(names)).split("/"))
             if any(one[: len(given)] == given for one in self._fixed):
-                raise _refusal(path)
+                raise _pinned_error(path)
 
-    def check_identity(self, tree: Beneath, found: os.stat_result, path: str) -> None:
-        """Raise a BackendError if something is a pinned file under another name."""
+    def check_identity(self, tree: RootedFolder, found: os.stat_result, path: str) -> None:
+        """Raise a BackendError if a file is a pinned file under another name."""
         for one in self._paths:
-            with suppress(OSError), tree.opened(one, ANYTHING) as (fd, _):
+            with suppress(OSError), tree.open_path(one, ANYTHING) as (fd, _):
                 info = os.fstat(fd)
                 if (info.st_dev, info.st_ino) == (found.st_dev, found.st_ino):
-                    raise _refusal(path)
+                    raise _pinned_error(path)
 
 
-def _refusal(path: str) -> BackendError:
-    said = f"{path} is pinned: the process that serves this workspace reads it, so nothing here changes it"
-    return BackendError(said, "protected")
+def _pinned_error(path: str) -> BackendError:
+    message = f"{path} is pinned: the process that serves this workspace reads it, so nothing here changes it"
+    return BackendError(message, "protected")
 
 
-def _folded(path: str) -> str:
+def _fold_path(path: str) -> str:
     return path.casefold()

@@ -1,8 +1,8 @@
-"""Starting processes, and ending them with all that came of them: what wickd runs commands with.
+"""Process control for wickd: start commands with limits and sandboxing, and kill whole process trees.
 
-On Linux a process can adopt the orphans among its descendants (a "subreaper"), and then none can leave it: see
-`Family.end`. Elsewhere descendants are found by their parents and their process group, so one that leaves both behind
-on purpose gets away.
+On Linux a process can adopt the orphans among its descendants (a "subreaper"), so that none escapes: see
+`ProcessTree.kill_all`. Elsewhere descendants are found by parent and process group, so a process that deliberately
+leaves both escapes.
 """
 
 from __future__ import annotations
@@ -21,25 +21,25 @@ from typing import Any, Callable, Iterable, NoReturn, Sequence
 from wick.workspace.namespaces import hold_files
 from wick.workspace.results import Json
 
-with contextlib.suppress(ImportError):  # a Python without it cannot ask the kernel for much
+with contextlib.suppress(ImportError):  # without ctypes there are no direct system calls
     import ctypes
 
 LINUX = sys.platform.startswith("linux")
-if not LINUX:  # every module here is memory that each fork has to do with
+if not LINUX:  # every imported module adds to the memory that a fork copies
     import subprocess
     import tempfile
 DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 PASSED_ON = frozenset("PATH HOME LANG TERM TMPDIR TZ USER SHELL".split())  # and LC_*
 CANNOT_EXECUTE, NOT_FOUND = 126, 127  # a shell's exit codes
 
-# How commands can end of which everything should have been heard, and by which everything should have been read.
+# Errors of commands that require complete output (`whole`), or complete reading of their input (`read`).
 HELD = "the command ended, and something that it started still had its output open"
 UNREAD = "the command ended without having read its input to the end"
 
 Perform = Callable[[Json], bytes]
 
 
-# -- asking the kernel ----------------------------------------------------------------------------------------------
+# -- system calls ---------------------------------------------------------------------------------------------------
 
 _libc: Any = ctypes.CDLL(None, use_errno=True) if LINUX and "ctypes" in sys.modules else None
 PDEATHSIG, _DUMPABLE, _SECCOMP, _SUBREAPER, _NO_NEW_PRIVS = 1, 4, 22, 36, 38
@@ -53,22 +53,22 @@ _adopts = False
 
 
 def adopt_orphans() -> bool:
-    """Become the parent of every descendant whose parent dies; says whether this system can."""
+    """Become the subreaper of all descendants; return True if the system supports this."""
     global _adopts
     _adopts = prctl(_SUBREAPER, 1)
     return _adopts
 
 
 def hide_memory() -> None:
-    """Keep other processes of the same user from looking into this one, or steering it."""
+    """Prevent other processes of the same user from reading or tracing this one."""
     prctl(_DUMPABLE, 0)
 
 
 _KEYCTL, _JOIN_SESSION_KEYRING = {"x86_64": 250, "aarch64": 219}, 1
 
 
-def forget_keys() -> None:
-    """Part with the keys that the kernel holds for this session: nothing that is started from here on has them."""
+def drop_session_keys() -> None:
+    """Join a new session keyring, so that child processes cannot use the kernel keys of this session."""
     number = _KEYCTL.get(os.uname().machine)
     if _libc is not None and number is not None:
         _libc.syscall(number, _JOIN_SESSION_KEYRING, None)
@@ -85,12 +85,12 @@ def close_from(first: int) -> None:
             continue
         for descriptor in there:
             if descriptor >= first:
-                quietly(os.close, descriptor)
+                call_quietly(os.close, descriptor)
         return
     os.closerange(first, min(resource.getrlimit(resource.RLIMIT_NOFILE)[0], 65_536))
 
 
-def quietly(do: Callable[..., Any], *args: Any) -> None:
+def call_quietly(do: Callable[..., Any], *args: Any) -> None:
     with contextlib.suppress(OSError):
         do(*args)
 
@@ -98,8 +98,8 @@ def quietly(do: Callable[..., Any], *args: Any) -> None:
 # -- finding and ending descendants ---------------------------------------------------------------------------------
 
 
-def _children(pid: int) -> list[int]:
-    """The children of a process, as Linux lists them for each of its threads."""
+def _list_children(pid: int) -> list[int]:
+    """Return the children of a process from /proc, where Linux lists them per thread."""
     found: list[int] = []
     try:
         threads = os.listdir(f"/proc/{pid}/task")
@@ -114,8 +114,8 @@ def _children(pid: int) -> list[int]:
     return found
 
 
-def _parents() -> dict[int, tuple[int, int]]:
-    """The parent and process group of every process there is."""
+def _list_parents() -> dict[int, tuple[int, int]]:
+    """Return parent and process group of every process."""
     found: dict[int, tuple[int, int]] = {}
     if LINUX:
         for name in filter(str.isdigit, os.listdir("/proc") if os.path.isdir("/proc") else ()):
@@ -133,14 +133,14 @@ def _parents() -> dict[int, tuple[int, int]]:
     return found
 
 
-def descendants(pid: int, group: int = 0) -> list[int]:
-    """Every process below `pid` as of now, parents first; without Linux's lists also the members of `group`."""
+def list_descendants(pid: int, group: int = 0) -> list[int]:
+    """Return the current descendants of `pid`, parents first; without /proc also the members of `group`."""
     if _lists_children():
-        found = _children(pid)
+        found = _list_children(pid)
         for one in found:  # grows while it is walked
-            found += _children(one)
+            found += _list_children(one)
         return found
-    table, found = _parents(), [pid]
+    table, found = _list_parents(), [pid]
     for above in found:
         found += [one for one, (parent, _) in table.items() if parent == above and one not in found]
     return found[1:] + [one for one, (_, its) in table.items() if group and its == group and one not in found]
@@ -150,16 +150,16 @@ def _lists_children() -> bool:
     return LINUX and os.path.exists(f"/proc/{os.getpid()}/task/{os.getpid()}/children")
 
 
-class Family:
-    """A supervisor's child and all that comes of it."""
+class ProcessTree:
+    """The child of a supervisor and all its descendants."""
 
     def __init__(self, child: int) -> None:
         self.child = child
-        self.status: int | None = None  # how the child ended
-        self.memory = 0  # the most it had, in bytes
+        self.status: int | None = None  # exit status of the child
+        self.memory = 0  # peak memory of the child, in bytes
 
     def reap(self) -> bool:
-        """Take note of who ended; whether anybody is left."""
+        """Reap exited processes; return True if any are left."""
         while True:
             try:
                 pid, status, used = os.wait4(-1, os.WNOHANG)
@@ -170,44 +170,46 @@ class Family:
             if pid == self.child:
                 self.status, self.memory = status, used.ru_maxrss * (1024 if LINUX else 1)
 
-    def has_open(self, files: set[tuple[int, int]], seconds: float = 0.1) -> bool:
-        """Whether somebody who is left has one of these files open and keeps it, as far as this system can tell."""
-        until = time.monotonic() + seconds  # who was started a moment ago is about to close it
-        while self.reap() and any(map(files.intersection, map(_open_files, descendants(os.getpid(), self.child)))):
+    def holds_open(self, files: set[tuple[int, int]], seconds: float = 0.1) -> bool:
+        """Return True if a remaining process keeps one of these files open, as far as /proc shows."""
+        until = time.monotonic() + seconds  # a process that just started may be about to close it
+        while self.reap() and any(
+            map(files.intersection, map(_list_open_files, list_descendants(os.getpid(), self.child)))
+        ):
             if time.monotonic() > until:
                 return True
             time.sleep(0.005)
         return False
 
-    def signal(self, number: int) -> None:
-        below = descendants(os.getpid(), self.child)
-        if self.status is None and self.child and self.child not in below:  # nobody lists the processes here
+    def send_signal(self, number: int) -> None:
+        below = list_descendants(os.getpid(), self.child)
+        if self.status is None and self.child and self.child not in below:  # no process list is available
             below.append(self.child)
-        if not self.child:  # who is killed while killing leaves the supervisors alive, who end what is below them
+        if not self.child:  # deepest first: if this process is killed meanwhile, living supervisors clean up below them
             below.reverse()
-        for one in below:  # each once: a command may say goodbye when it is told to end
-            quietly(os.kill, one, number)
+        for one in below:  # one signal each: a command may handle SIGTERM
+            call_quietly(os.kill, one, number)
 
-    def _stop(self, until: float) -> None:
-        """Stop everybody: to kill one who forks without end only makes room for the next."""
+    def _stop_all(self, until: float) -> None:
+        """Send SIGSTOP to all processes first: killing a fork bomb only makes room for its next fork."""
         stopped: set[int] = set()
         while time.monotonic() < until:
-            new = set(descendants(os.getpid(), self.child)) - stopped
+            new = set(list_descendants(os.getpid(), self.child)) - stopped
             for one in new:
-                quietly(os.kill, one, signal.SIGSTOP)
+                call_quietly(os.kill, one, signal.SIGSTOP)
             if not new:
                 return
             stopped |= new
 
-    def end(self, seconds: float) -> bool:
-        """Kill and reap until nobody is left; whether that came about in time."""
+    def kill_all(self, seconds: float) -> bool:
+        """Kill and reap until no process is left; return False on timeout."""
         until, pause = time.monotonic() + seconds, 0.0002
         if not _adopts:
-            self.signal(signal.SIGKILL)  # there may be orphans, which are nobody's child here
+            self.send_signal(signal.SIGKILL)  # without a subreaper, orphans are not children of this process
         if self.child and self.reap():
-            self._stop(until)
+            self._stop_all(until)
         while self.reap():
-            self.signal(signal.SIGKILL)
+            self.send_signal(signal.SIGKILL)
             if not self.reap():
                 break
             if time.monotonic() > until:
@@ -217,8 +219,8 @@ class Family:
         return True
 
 
-def _open_files(pid: int) -> set[tuple[int, int]]:
-    """The files that a process has open, each as `identity` tells them apart."""
+def _list_open_files(pid: int) -> set[tuple[int, int]]:
+    """Return the files that a process has open, as device and inode."""
     found: set[tuple[int, int]] = set()
     folder = f"/proc/{pid}/fd"
     try:
@@ -232,20 +234,22 @@ def _open_files(pid: int) -> set[tuple[int, int]]:
     return found
 
 
-def identity(descriptor: int) -> tuple[int, int]:
+def identify_file(descriptor: int) -> tuple[int, int]:
     about = os.fstat(descriptor)
     return about.st_dev, about.st_ino
 
 
-def end_strangers(known: Iterable[int]) -> bool:
-    """Kill and reap the children of this process that are not known, with all below them; whether there were any."""
+def kill_unknown_children(known: Iterable[int]) -> bool:
+    """Kill and reap unknown children of this process with their descendants; return True if there were any."""
     me, family = os.getpid(), set(known)
-    children = _children(me) if _lists_children() else [pid for pid, (above, _) in _parents().items() if above == me]
+    children = (
+        _list_children(me) if _lists_children() else [pid for pid, (above, _) in _list_parents().items() if above == me]
+    )
     strangers = [child for child in children if child not in family]
-    for pid in strangers + [below for stranger in strangers for below in descendants(stranger)]:
-        quietly(os.kill, pid, signal.SIGKILL)
+    for pid in strangers + [below for stranger in strangers for below in list_descendants(stranger)]:
+        call_quietly(os.kill, pid, signal.SIGKILL)
     for stranger in strangers:
-        quietly(os.waitpid, stranger, os.WNOHANG)
+        call_quietly(os.waitpid, stranger, os.WNOHANG)
     return bool(strangers)
 
 
@@ -255,65 +259,65 @@ _IGNORED = (signal.SIGPIPE, signal.SIGXFSZ)  # by Python
 _CAUGHT = (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)  # by wickd and its supervisors
 
 
-FAILED = 3  # among the descriptors of a command: the one for saying why it could not be started
+FAILED = 3  # index of a command's descriptor for the reason of a failed start
 
 
-class NotStarted(Exception):
-    """A command could not be started; the text says why."""
+class CommandNotStarted(Exception):
+    """Raised if a command cannot be started; the text is the reason."""
 
     def __init__(self, sentence: str, exit_code: int = CANNOT_EXECUTE) -> None:
         super().__init__(sentence)
         self.exit_code = exit_code
 
-    def tell(self, descriptor: int) -> None:
-        quietly(_write_all, descriptor, str(self).encode("utf-8", "surrogateescape"))
+    def write_to(self, descriptor: int) -> None:
+        call_quietly(_write_all, descriptor, str(self).encode("utf-8", "surrogateescape"))
 
 
-def start(spec: Json, descriptors: list[int], perform: Perform) -> int:
-    """Start a command, and give its pid. It has stdin, stdout, stderr and FAILED, and then those of its data.
+def start_command(spec: Json, descriptors: list[int], perform: Perform) -> int:
+    """Start a command and return its pid. Its descriptors are stdin, stdout, stderr, FAILED, and those of its data.
 
-    Spawning takes half the time of a fork, for this process is not copied; but some things only a fork can do.
+    posix_spawn takes half the time of a fork, because the process is not copied. Limits and Landlock need a fork.
     """
     try:
         if "call" in spec or spec["terminal"] or spec["limits"] or spec["landlock"] is not None:
-            return _fork(spec, descriptors, perform)
+            return _fork_command(spec, descriptors, perform)
         if not all(map(_is_below_home, spec["cgroup"])):
-            return _fork(spec, descriptors, perform)
+            return _fork_command(spec, descriptors, perform)
         try:
-            return _spawn_in(spec, descriptors)
-        except NotImplementedError:  # a system that cannot give a spawned process its own session
-            return _fork(spec, descriptors, perform)
+            return _spawn_in_cgroups(spec, descriptors)
+        except NotImplementedError:  # posix_spawn without support for setsid
+            return _fork_command(spec, descriptors, perform)
         finally:
             os.chdir("/")
     except (OSError, ValueError) as error:
-        raise _why_not(spec, error) from None
+        raise _explain_failure(spec, error) from None
 
 
-def _spawn_in(spec: Json, descriptors: list[int]) -> int:
-    """Spawn in control groups: this process enters them, its child is born there, and it goes back."""
+def _spawn_in_cgroups(spec: Json, descriptors: list[int]) -> int:
+    """Spawn in control groups: this process joins them, spawns a child there, and returns to its own group."""
     entered: list[str] = []
     try:
         for path in spec["cgroup"]:
-            _prepared("the control group {!r} cannot be joined", _join, path)
+            _attempt_setup("the control group {!r} cannot be joined", _join_cgroup, path)
             entered.append(path)
-        return _spawn(spec, descriptors)
+        return _spawn_command(spec, descriptors)
     finally:
         for path in entered:
-            _join(_home(path))
+            _join_cgroup(_home_tasks_file(path))
 
 
-_homes: dict[str, bool] = {}  # groups by whether this process belongs there
+_homes: dict[str, bool] = {}  # cached: True for groups of this process
 
 
-def _home(path: str) -> str:
+def _home_tasks_file(path: str) -> str:
     return os.path.join(os.path.dirname(os.path.dirname(path)), "tasks")
 
 
 def _is_below_home(path: str) -> bool:
-    """Whether a group is one level below that of this process, and is entered by one thread, which takes no time."""
+    """Return True if a group is a direct child of this process's group, which a single thread can join quickly."""
     if os.path.basename(path) != "tasks":
         return False
-    home = _home(path)
+    home = _home_tasks_file(path)
     if home not in _homes:
         try:
             with open(home, "rb") as file:
@@ -323,13 +327,13 @@ def _is_below_home(path: str) -> bool:
     return _homes[home]
 
 
-def _spawn(spec: Json, descriptors: list[int]) -> int:
-    _prepared("the folder {!r} cannot be entered", os.chdir, spec["workdir"])
+def _spawn_command(spec: Json, descriptors: list[int]) -> int:
+    _attempt_setup("the folder {!r} cannot be entered", os.chdir, spec["workdir"])
     for descriptor in descriptors[FAILED + 1 :]:
         os.set_inheritable(descriptor, True)
     return os.posix_spawn(
         find_program(spec["argv"][0], spec["env"]),
-        _numbered(spec["argv"], descriptors[FAILED + 1 :]),
+        _insert_descriptors(spec["argv"], descriptors[FAILED + 1 :]),
         spec["env"],
         file_actions=[(os.POSIX_SPAWN_DUP2, descriptors[number], number) for number in (0, 1, 2)],
         setsid=True,
@@ -339,7 +343,7 @@ def _spawn(spec: Json, descriptors: list[int]) -> int:
 
 
 def find_program(program: str, env: dict[str, str]) -> str:
-    """Where a program is, by the command's own PATH."""
+    """Return the path of a program, found by the PATH of the command."""
     if "/" in program:
         return program
     for folder in env.get("PATH", DEFAULT_PATH).split(":"):
@@ -349,7 +353,7 @@ def find_program(program: str, env: dict[str, str]) -> str:
     raise FileNotFoundError(program)
 
 
-def _fork(spec: Json, descriptors: list[int], perform: Perform) -> int:
+def _fork_command(spec: Json, descriptors: list[int], perform: Perform) -> int:
     supervisor = os.getpid()
     pid = os.fork()
     if pid:
@@ -361,14 +365,14 @@ def _fork(spec: Json, descriptors: list[int], perform: Perform) -> int:
             signal.signal(number, signal.SIG_DFL)
         os.setsid()
         prctl(PDEATHSIG, signal.SIGKILL)
-        if os.getppid() == supervisor:  # else it died before the kernel was asked
-            code = _become(spec, descriptors, perform)
+        if os.getppid() == supervisor:  # else the supervisor died before prctl
+            code = _run_child(spec, descriptors, perform)
     finally:
         os._exit(code)
 
 
-def _become(spec: Json, descriptors: list[int], perform: Perform) -> int:
-    """Turn into the command; what comes back is the exit code of one that could not be started."""
+def _run_child(spec: Json, descriptors: list[int], perform: Perform) -> int:
+    """Execute the command in the forked child; return an exit code only if it cannot be started."""
     for number in (0, 1, 2):
         os.dup2(descriptors[number], number)
     try:
@@ -377,10 +381,10 @@ def _become(spec: Json, descriptors: list[int], perform: Perform) -> int:
             return 0
         if spec["terminal"]:
             fcntl.ioctl(0, termios.TIOCSCTTY, 0)
-        _execute(spec, descriptors[FAILED + 1 :])
-    except (OSError, ValueError, NotStarted) as error:
-        not_started = _why_not(spec, error)
-        not_started.tell(descriptors[FAILED])
+        _exec_command(spec, descriptors[FAILED + 1 :])
+    except (OSError, ValueError, CommandNotStarted) as error:
+        not_started = _explain_failure(spec, error)
+        not_started.write_to(descriptors[FAILED])
         return not_started.exit_code
 
 
@@ -390,44 +394,44 @@ def _write_all(descriptor: int, data: bytes) -> None:
         view = view[os.write(descriptor, view) :]
 
 
-def _why_not(spec: Json, error: Exception) -> NotStarted:
-    if isinstance(error, NotStarted):
+def _explain_failure(spec: Json, error: Exception) -> CommandNotStarted:
+    if isinstance(error, CommandNotStarted):
         return error
     program = spec["argv"][0] if "argv" in spec else "the operation"
     if isinstance(error, FileNotFoundError):
-        return NotStarted(f"there is no program {program!r}; check its name, or install it", NOT_FOUND)
-    return NotStarted(f"{program!r} could not be started: {getattr(error, 'strerror', None) or error}")
+        return CommandNotStarted(f"there is no program {program!r}; check its name, or install it", NOT_FOUND)
+    return CommandNotStarted(f"{program!r} could not be started: {getattr(error, 'strerror', None) or error}")
 
 
-def _execute(spec: Json, data: Sequence[int]) -> NoReturn:
-    _prepared("the folder {!r} cannot be entered", os.chdir, spec["workdir"])
+def _exec_command(spec: Json, data: Sequence[int]) -> NoReturn:
+    _attempt_setup("the folder {!r} cannot be entered", os.chdir, spec["workdir"])
     for path in spec["cgroup"]:
-        _prepared("the control group {!r} cannot be joined", _join, path)
+        _attempt_setup("the control group {!r} cannot be joined", _join_cgroup, path)
     for name, value in spec["limits"].items():
-        _prepared(f"the limit of {name} cannot be set to {{!r}}", _limit, value, name)
+        _attempt_setup(f"the limit of {name} cannot be set to {{!r}}", _set_limit, value, name)
     for descriptor in data:
         os.set_inheritable(descriptor, True)
     if spec["landlock"] is not None:
         pinned, fixed = spec["landlock"]["pinned"], spec["landlock"]["fixed"]
         alone = hold_files([path for path in spec["landlock"]["write"] if not path.startswith("/dev/")], pinned, fixed)
         if (pinned or fixed) and not alone:
-            raise NotStarted(
-                f"{[*pinned, *fixed][0]} cannot be kept as it is without namespaces; move it out of the workspace"
+            raise CommandNotStarted(
+                f"{[*pinned, *fixed][0]} cannot be protected without namespaces; move it out of the workspace"
             )
-        _prepared("the folder {!r} cannot be entered", os.chdir, spec["workdir"])
-        _confine(spec["landlock"], alone)
-    os.execve(find_program(spec["argv"][0], spec["env"]), _numbered(spec["argv"], data), spec["env"])
+        _attempt_setup("the folder {!r} cannot be entered", os.chdir, spec["workdir"])
+        _apply_landlock(spec["landlock"], alone)
+    os.execve(find_program(spec["argv"][0], spec["env"]), _insert_descriptors(spec["argv"], data), spec["env"])
 
 
-def _prepared(sentence: str, do: Callable[..., None], value: Any, *args: Any) -> None:
+def _attempt_setup(sentence: str, do: Callable[..., None], value: Any, *args: Any) -> None:
     try:
         do(value, *args)
     except OSError as error:
-        raise NotStarted(f"{sentence.format(value)}: {error.strerror}") from None
+        raise CommandNotStarted(f"{sentence.format(value)}: {error.strerror}") from None
 
 
-def _numbered(argv: list[str], data: Sequence[int]) -> list[str]:
-    """Put the numbers of descriptors in their places: each is a whole argument, and the first that reads so."""
+def _insert_descriptors(argv: list[str], data: Sequence[int]) -> list[str]:
+    """Replace the placeholders `%fd0%`, `%fd1%` … in argv by descriptor numbers; each is a whole argument."""
     argv = list(argv)
     for index, descriptor in enumerate(data):
         place = f"%fd{index}%"
@@ -436,14 +440,14 @@ def _numbered(argv: list[str], data: Sequence[int]) -> list[str]:
     return argv
 
 
-def _join(path: str) -> None:
+def _join_cgroup(path: str) -> None:
     descriptor = os.open(path, os.O_WRONLY)
     os.write(descriptor, b"0")
     os.close(descriptor)
 
 
-# RLIMIT_DATA counts what a process may write to, so programs that reserve much and use little work; it holds for
-# each process by itself. RLIMIT_NPROC counts every process of the user.
+# RLIMIT_DATA counts writable memory per process, so programs that only reserve address space still work.
+# RLIMIT_NPROC counts all processes of the user.
 LIMITS = {
     "memory": resource.RLIMIT_DATA if LINUX else resource.RLIMIT_AS,
     "pids": resource.RLIMIT_NPROC,
@@ -453,7 +457,7 @@ LIMITS = {
 }
 
 
-def _limit(value: float, name: str) -> None:
+def _set_limit(value: float, name: str) -> None:
     most, number = resource.getrlimit(LIMITS[name])[1], int(value)
     soft = number if most == resource.RLIM_INFINITY else min(number, most)
     hard = soft + 1 if name == "cpu" and soft != most else soft  # the second is for SIGXCPU, before SIGKILL
@@ -468,70 +472,70 @@ _FILE_ACCESS = 1 << 0 | 1 << 1 | 1 << 2 | 1 << 14 | 1 << 15  # execute, write, r
 
 
 def landlock_version() -> int:
-    """The version of Landlock that the kernel has; 0 if none."""
+    """Return the kernel's Landlock version, or 0."""
     if _libc is None:
         return 0
     version: int = _libc.syscall(_CREATE_RULESET, None, ctypes.c_size_t(0), 1)
     return max(version, 0)
 
 
-def _confine(allowed: Json, alone: bool = True) -> None:
-    """Give up everything but reading (and executing) beneath some paths and writing beneath others.
+def _apply_landlock(allowed: Json, alone: bool = True) -> None:
+    """Restrict this process to reading and executing below some paths, and writing below others.
 
-    Without namespaces of its own (`alone`), a second filter takes away what would outlive the command there.
+    Without its own namespaces (`alone`), a second seccomp filter denies objects that would outlive the command.
     """
     version = landlock_version()
     if not version:
-        raise NotStarted("the kernel has no Landlock; use another sandbox, or none")
+        raise CommandNotStarted("the kernel has no Landlock; use another sandbox, or none")
     files = (1 << {1: 13, 2: 14, 3: 15, 4: 15}.get(version, 16)) - 1
     offline = not allowed.get("network", True)
     net = 0b11 if offline and version >= 4 else 0  # bind and connect, TCP
     scoped = (0b11 if offline else 0b10) if version >= 6 else 0  # abstract sockets, and signals to others
     fields = [files, net, scoped][: 1 if version < 4 else 2 if version < 6 else 3]
-    ruleset = _landlock(_CREATE_RULESET, struct.pack(f"={len(fields)}Q", *fields), 8 * len(fields), 0)
+    ruleset = _call_landlock(_CREATE_RULESET, struct.pack(f"={len(fields)}Q", *fields), 8 * len(fields), 0)
     for path in allowed["read"]:
-        _allow(ruleset, path, files & _READS)
+        _allow_path(ruleset, path, files & _READS)
     for path in allowed["write"]:
-        _allow(ruleset, path, files)
+        _allow_path(ruleset, path, files)
     prctl(_NO_NEW_PRIVS, 1)
-    _landlock(_RESTRICT_SELF, ruleset, 0)
+    _call_landlock(_RESTRICT_SELF, ruleset, 0)
     os.close(ruleset)
-    _filter_calls(bytes.fromhex("" if alone else allowed.get("filter_shared", "")))
-    _filter_calls(bytes.fromhex(allowed.get("filter", "")))
+    _install_seccomp(bytes.fromhex("" if alone else allowed.get("filter_shared", "")))
+    _install_seccomp(bytes.fromhex(allowed.get("filter", "")))
 
 
-def _filter_calls(program: bytes) -> None:
-    """Have the kernel ask a filter about every system call from here on; nothing, if there is none."""
+def _install_seccomp(program: bytes) -> None:
+    """Install a seccomp filter for all further system calls; do nothing for an empty program."""
     if program:
         steps = ctypes.create_string_buffer(program, len(program))
-        told = ctypes.create_string_buffer(struct.pack("@HP", len(program) // 8, ctypes.addressof(steps)))
-        if _libc.prctl(_SECCOMP, ctypes.c_ulong(2), told, 0, 0) != 0:
-            raise NotStarted(f"the filter of system calls was refused: {os.strerror(ctypes.get_errno())}")
+        header = ctypes.create_string_buffer(struct.pack("@HP", len(program) // 8, ctypes.addressof(steps)))
+        if _libc.prctl(_SECCOMP, ctypes.c_ulong(2), header, 0, 0) != 0:
+            raise CommandNotStarted(f"the filter of system calls was refused: {os.strerror(ctypes.get_errno())}")
 
 
-def _allow(ruleset: int, path: str, access: int) -> None:
+def _allow_path(ruleset: int, path: str, access: int) -> None:
     try:
         descriptor = os.open(path, os.O_PATH | os.O_CLOEXEC)
     except FileNotFoundError:
-        return  # what is not there needs no leave
+        return  # a missing path needs no rule
     if not os.path.isdir(f"/proc/self/fd/{descriptor}"):
         access &= _FILE_ACCESS
-    _landlock(_ADD_RULE, ruleset, 1, struct.pack("=Qi", access, descriptor), 0)
+    _call_landlock(_ADD_RULE, ruleset, 1, struct.pack("=Qi", access, descriptor), 0)
     os.close(descriptor)
 
 
-def _landlock(call: int, *args: Any) -> int:
+def _call_landlock(call: int, *args: Any) -> int:
     result: int = _libc.syscall(call, *(arg if isinstance(arg, bytes) else ctypes.c_size_t(arg) for arg in args))
     if result < 0:
-        raise NotStarted(f"Landlock refused: {os.strerror(ctypes.get_errno())}")
+        raise CommandNotStarted(f"Landlock refused: {os.strerror(ctypes.get_errno())}")
     return result
 
 
-# -- what commands are given, and how they end -----------------------------------------------------------------------
+# -- input data, environment and exit status of commands --------------------------------------------------------------
 
 
-def data_file(data: bytes) -> int:
-    """A descriptor from which `data` can be read; no name leads to it."""
+def create_data_file(data: bytes) -> int:
+    """Return a descriptor of an anonymous file with `data`."""
     if hasattr(os, "memfd_create"):
         descriptor = os.memfd_create("wick", os.MFD_CLOEXEC)
     else:
@@ -543,13 +547,13 @@ def data_file(data: bytes) -> int:
 
 
 def clean_environment(env: Any = os.environ) -> dict[str, str]:
-    """What a command sees of the environment when nothing else is said: no secrets, only an allow-list."""
+    """Return the default environment of commands: an allow-list without secrets."""
     kept = {name: value for name, value in env.items() if name in PASSED_ON or name.startswith("LC_")}
     return {"PATH": DEFAULT_PATH, **kept}
 
 
-def ended_by(status: int) -> tuple[int, str]:
-    """The exit code of a wait status, and a sentence if a signal ended the command."""
+def describe_exit(status: int) -> tuple[int, str]:
+    """Return the exit code of a wait status, and a sentence if a signal ended the command."""
     if os.WIFEXITED(status):
         return os.WEXITSTATUS(status), ""
     number = os.WTERMSIG(status)

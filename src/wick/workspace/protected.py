@@ -11,7 +11,7 @@ import unicodedata
 from typing import Iterable, List, Sequence, Tuple
 
 from wick.errors import BackendError
-from wick.workspace.globs import SECRET, Test, name_test
+from wick.workspace.globs import SECRET, NameTest, compile_name
 
 GIT = ".git"  # for commands, only its parts that run programs: see wick.workspace.auto_executed
 GIT_HEAD = "HEAD"  # every git directory has one, and a bare repository lies under any name; in this case only
@@ -42,68 +42,68 @@ ON_SIGHT = {
 PROTECTED = tuple(name for names in ON_SIGHT.values() for name in names)
 
 
-class Protected:
-    """Names that file tools leave alone, at any depth: a name, or several with slashes between, with `*` and `?`.
+class ProtectedNames:
+    """Patterns of names that file tools do not change, at any depth: names joined by slashes, with `*` and `?`.
 
-    One that begins with a slash is protected in that place only.
+    A pattern with a leading slash matches only from the root of the workspace.
     """
 
     def __init__(self, patterns: Iterable[str] = PROTECTED) -> None:
         texts = tuple(patterns)
-        self._head = GIT_HEAD in texts and sys.platform != "darwin"  # where case matters, it matters to git
-        self._rules = _name_rules(text for text in texts if not (self._head and text == GIT_HEAD))
+        self._head = GIT_HEAD in texts and sys.platform != "darwin"  # on case-sensitive file systems
+        self._rules = _compile_rules(text for text in texts if not (self._head and text == GIT_HEAD))
         lasts = [text.rstrip("/").rpartition("/")[2] for text in texts if text.strip("/")]
         wild = [last for last in lasts if any(sign in last for sign in "*?[\\")]
         self._plain_lasts = frozenset(fold_name(last) for last in lasts)
-        self._wild_lasts = [test for test in (name_test(fold_name(last)) for last in wild) if test]
-        self._hidden = _name_rules(text for text in texts if text in SECRET)
-        self.longest = max((len(tests) for _, tests in self._rules), default=1)  # how many names one of them has
+        self._wild_lasts = [test for test in (compile_name(fold_name(last)) for last in wild) if test]
+        self._hidden = _compile_rules(text for text in texts if text in SECRET)
+        self.longest = max((len(tests) for _, tests in self._rules), default=1)  # names in the longest rule
 
-    def covers(self, names: Sequence[str]) -> bool:
-        """Whether the path of these names is protected, or something that leads to it."""
-        return any(self.ends(names[: depth + 1]) for depth in range(len(names)))
+    def is_protected(self, names: Sequence[str]) -> bool:
+        """Return True if a path or one of its parent folders is protected."""
+        return any(self.matches_last(names[: depth + 1]) for depth in range(len(names)))
 
-    def may_end(self, name: str) -> bool:
+    def may_match_last(self, name: str) -> bool:
         """Return True if a protected path may end in a name."""
         folded = fold_name(name)
         return folded in self._plain_lasts or any(test(folded) for test in self._wild_lasts)
 
-    def ends(self, names: Sequence[str]) -> bool:
-        """Whether the last of these names is protected; cheaper, where those before it are known not to be."""
-        if not names or not self.may_end(names[-1]):
+    def matches_last(self, names: Sequence[str]) -> bool:
+        """Return True if the last name of a path is protected. The parent folders are not checked."""
+        if not names or not self.may_match_last(names[-1]):
             return False
-        return (self._head and names[-1] == GIT_HEAD) or _ends(self._rules, names)
+        return (self._head and names[-1] == GIT_HEAD) or _matches_last(self._rules, names)
 
     def check_change(self, names: Sequence[str], path: str) -> None:
-        if self.covers(names):
-            said = f"{path} is protected: it is trusted or run later, so file tools do not change it"
-            raise BackendError(said, "protected")
+        if self.is_protected(names):
+            message = f"{path} is protected: it is trusted or run later, so file tools do not change it"
+            raise BackendError(message, "protected")
 
     def check_read(self, names: Sequence[str], path: str) -> None:
-        if self.hides(names):
-            said = f"{path} is protected: it may hold secrets, so file tools do not read it"
-            raise BackendError(said, "protected")
+        if self.is_secret(names):
+            message = f"{path} is protected: it may hold secrets, so file tools do not read it"
+            raise BackendError(message, "protected")
 
-    def hides(self, names: Sequence[str]) -> bool:
-        """Whether what is there is not even read."""
-        return _covers(self._hidden, names)
-
-
-_Rules = List[Tuple[bool, Tuple[Test, ...]]]  # in one place only, and the tests of the names
+    def is_secret(self, names: Sequence[str]) -> bool:
+        """Return True if a path may hold secrets, so that file tools do not read it."""
+        return _matches_prefix(self._hidden, names)
 
 
-def _name_rules(patterns: Iterable[str]) -> _Rules:
+_Rules = List[Tuple[bool, Tuple[NameTest, ...]]]  # True if anchored at the root, and the tests of the names
+
+
+def _compile_rules(patterns: Iterable[str]) -> _Rules:
     return [
-        (text.startswith("/"), tuple(name_test(fold_name(part)) or part.__eq__ for part in text.split("/") if part))
+        (text.startswith("/"), tuple(compile_name(fold_name(part)) or part.__eq__ for part in text.split("/") if part))
         for text in patterns
     ]
 
 
-def _covers(rules: _Rules, names: Sequence[str]) -> bool:
-    return any(_ends(rules, names[: depth + 1]) for depth in range(len(names)))
+def _matches_prefix(rules: _Rules, names: Sequence[str]) -> bool:
+    return any(_matches_last(rules, names[: depth + 1]) for depth in range(len(names)))
 
 
-def _ends(rules: _Rules, names: Sequence[str]) -> bool:
+def _matches_last(rules: _Rules, names: Sequence[str]) -> bool:
     last = fold_name(names[-1])
     for fixed, rule in rules:
         if not rule[-1](last) or len(rule) > len(names) or (fixed and len(rule) < len(names)):
@@ -114,7 +114,7 @@ def _ends(rules: _Rules, names: Sequence[str]) -> bool:
 
 
 def fold_name(name: str) -> str:
-    """Return a name as file systems see it that ignore case, or invisible characters."""
+    """Return the form of a name on file systems that ignore case or invisible characters."""
     if name.isascii():
         return name.lower()
     plain = unicodedata.normalize("NFD", name).casefold()

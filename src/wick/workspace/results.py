@@ -1,7 +1,7 @@
-"""What a workspace answers, as JSON data: the same on the host, in a container and over the wire.
+"""Result types of workspace operations as JSON data: the same on the host, in containers and over the wire.
 
-A path is what was asked for, or relative to the workspace. A name that is not UTF-8 comes as Python's
-surrogate escapes and can be given back as it is.
+A path is the requested one, or relative to the workspace. A name that is not UTF-8 is decoded with Python's
+surrogate escapes and can be passed back unchanged.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any, Dict, TypedDict
 Json = Dict[str, Any]
 
 
-class Listed(TypedDict):
+class FolderEntry(TypedDict):
     """One entry of a folder. `type` is `file`, `dir`, `link` or `other`."""
 
     name: str
@@ -20,27 +20,27 @@ class Listed(TypedDict):
 
 
 class Listing(TypedDict):
-    """What is in a folder, by name; `truncated` if there is more."""
+    """The entries of a folder, sorted by name; `truncated` if there are more."""
 
     path: str
-    entries: list[Listed]
+    entries: list[FolderEntry]
     truncated: bool
 
 
-class Content(TypedDict):
-    """Bytes of a file: `content` is text, or base64 where `encoding` says so; `truncated` if the file goes on."""
+class ReadResult(TypedDict):
+    """Bytes of a file: `content` is text or base64, as in `encoding`; `truncated` if the file is longer."""
 
     path: str
     content: str
     encoding: str  # "utf-8" or "base64"
     size: int  # of the whole file
     offset: int  # of the first byte
-    bytes: int  # how many there are here
+    bytes: int  # number of bytes in `content`
     truncated: bool
 
 
-class Lines(TypedDict):
-    """Lines of a text file, from `offset` (the first is 0); `truncated` if the file goes on."""
+class FileLines(TypedDict):
+    """Lines of a text file, from `offset` (the first is 0); `truncated` if the file is longer."""
 
     path: str
     content: str
@@ -49,37 +49,37 @@ class Lines(TypedDict):
     truncated: bool
 
 
-class Written(TypedDict):
+class WriteResult(TypedDict):
     path: str
     bytes_written: int
 
 
-class Edited(TypedDict):
+class EditResult(TypedDict):
     path: str
     replacements: int
     bytes_written: int
 
 
-class Found(TypedDict):
-    """The files that a pattern matches, by name."""
+class GlobResult(TypedDict):
+    """The files that match a pattern, sorted by name."""
 
     files: list[str]
     truncated: bool
 
 
-class Match(TypedDict):
+class GrepMatch(TypedDict):
     file: str
     line: int
     text: str
 
 
-class Matches(TypedDict):
-    matches: list[Match]
+class GrepResult(TypedDict):
+    matches: list[GrepMatch]
     truncated: bool
 
 
-class Stat(TypedDict):
-    """What a path is. `modified` is seconds since 1970."""
+class FileStat(TypedDict):
+    """Type, size and mode of a path. `modified` is seconds since 1970."""
 
     path: str
     type: str
@@ -88,21 +88,21 @@ class Stat(TypedDict):
     modified: float
 
 
-class Executed(TypedDict):
-    """How a command ended. `error` is a sentence where wick or a limit ended it; 124 is the time limit's exit code."""
+class CommandResult(TypedDict):
+    """The result of a command. `error` is set if wick or a limit ended it; exit code 124 is the time limit."""
 
     stdout: str
     stderr: str
     exit_code: int
     error: str
-    truncated: bool  # the middle of an output was left out
-    stdout_bytes: int  # how much there really was
+    truncated: bool  # the middle of an output was omitted
+    stdout_bytes: int  # size of the whole output
     stderr_bytes: int
     seconds: float
     moved: list[str]  # protected paths that appeared meanwhile and were moved aside
 
 
-class Job(TypedDict):
+class JobInfo(TypedDict):
     """A command that runs in the background."""
 
     id: str
@@ -114,7 +114,7 @@ class Job(TypedDict):
 
 
 class JobOutput(TypedDict):
-    """What a background command has printed since `offset`; ask again from `next_offset`."""
+    """Output of a background command from `offset`; continue at `next_offset`."""
 
     id: str
     output: str

@@ -1,15 +1,15 @@
-"""A folder held open, and what is beneath it: no path leads out.
+"""Path resolution beneath an open folder, which no path can leave.
 
-    tree = Beneath("./workspace")
-    with tree.opened("src/a.py", os.O_RDONLY) as (fd, names):    names are those that really lead there: no links, no ..
+    tree = RootedFolder("./workspace")
+    with tree.open_path("src/a.py", os.O_RDONLY) as (fd, names):    names are resolved: no links, no ..
         …
-    with tree.parent("src/new.py") as (fd, names, name):         the folder of something that need not exist
+    with tree.open_parent("src/new.py") as (fd, names, name):       the parent folder of a path that need not exist
         …
 
-The kernel resolves each path beneath the folder's descriptor (openat2 with RESOLVE_BENEATH), so that nothing which
-is renamed or linked meanwhile leads out. Where it cannot, the path is walked name by name from that descriptor, no
-name followed if it is a link, and links are resolved by hand. Either way a path that leads out is an OSError with
-`errno.EXDEV`. Links may be relative, or begin with the folder's own path.
+The kernel resolves each path beneath the folder's descriptor (openat2 with RESOLVE_BENEATH), so that concurrent
+renames and links cannot lead out. Without openat2, the path is walked name by name from that descriptor with
+O_NOFOLLOW, and links are resolved here. Either way a path that leads out raises OSError with `errno.EXDEV`.
+Links may be relative, or begin with the folder's own path.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from typing import Iterator, Tuple
 
 Names = Tuple[str, ...]
 
-MOST_LINKS, NAME_BYTES, PATH_BYTES = 40, 255, 4_095  # as the kernel has it
-MOST_TRIES = 32  # a rename somewhere makes the kernel ask to try again
+MOST_LINKS, NAME_BYTES, PATH_BYTES = 40, 255, 4_095  # limits of the kernel
+MOST_TRIES = 32  # a concurrent rename makes openat2 return EAGAIN
 
-# Something to look at, and a folder to look things up in. Where there is no O_PATH, they must be readable too.
+# Flags to open anything for stat, and a folder for lookups. Without O_PATH, both need read permission.
 _PATH = getattr(os, "O_PATH", 0)
 ANYTHING = _PATH or os.O_RDONLY | os.O_NONBLOCK
 FOLDER = os.O_DIRECTORY | ANYTHING
@@ -36,7 +36,7 @@ _OPENAT2 = 437  # on every architecture that shares the table of new system call
 _NO_MAGICLINKS, _NO_SYMLINKS, _BENEATH = 0x02, 0x04, 0x08
 
 
-class _How(ctypes.Structure):
+class _OpenHow(ctypes.Structure):
     _fields_ = [("flags", ctypes.c_uint64), ("mode", ctypes.c_uint64), ("resolve", ctypes.c_uint64)]
 
 
@@ -45,7 +45,7 @@ libc = ctypes.CDLL(None, use_errno=True)
 
 def _openat2(folder: int, path: str, flags: int, links: bool) -> int:
     resolve = _BENEATH | _NO_MAGICLINKS | (0 if links else _NO_SYMLINKS)
-    how = _How(flags | os.O_CLOEXEC, 0, resolve)
+    how = _OpenHow(flags | os.O_CLOEXEC, 0, resolve)
     name = os.fsencode(path)
     for _ in range(MOST_TRIES):
         fd: int = libc.syscall(
@@ -63,8 +63,8 @@ def _openat2(folder: int, path: str, flags: int, links: bool) -> int:
     raise OSError(code, os.strerror(code), path)
 
 
-def kernel_resolves(folder: int) -> bool:
-    """Whether the kernel resolves paths beneath a folder here: it knows how, and no filter forbids it."""
+def supports_openat2(folder: int) -> bool:
+    """Return True if openat2 works for a folder: the kernel has it, and no seccomp filter denies it."""
     if not sys.platform.startswith("linux"):
         return False
     try:
@@ -74,22 +74,22 @@ def kernel_resolves(folder: int) -> bool:
     return True
 
 
-class Beneath:
-    """A folder held open. `by_hand` walks paths name by name even if the kernel could resolve them."""
+class RootedFolder:
+    """An open folder, beneath which paths are resolved. `by_hand` disables openat2."""
 
     def __init__(self, path: str, *, by_hand: bool = False) -> None:
         self.path = os.path.realpath(path)
         self._paths = {self.path, os.path.abspath(path)}
         self.fd = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY)
-        self._by_hand = by_hand or not kernel_resolves(self.fd)
+        self._by_hand = by_hand or not supports_openat2(self.fd)
 
     def close(self) -> None:
         fd, self.fd = self.fd, -1
         if fd >= 0:
             os.close(fd)
 
-    def inside(self, path: str) -> str | None:
-        """A path as seen from the folder, or None for an absolute one that does not begin with the folder's own."""
+    def relative_path(self, path: str) -> str | None:
+        """Return a path relative to the folder, or None for an absolute path outside of it."""
         if not path.startswith("/"):
             return path
         for own in self._paths:
@@ -99,57 +99,57 @@ class Beneath:
         return None
 
     @contextmanager
-    def opened(self, path: str, flags: int, *, links: bool = True) -> Iterator[tuple[int, Names]]:
-        """Open something that is there, and yield the names that lead to it. Without `links` a link is an ELOOP."""
-        fd, names = self._open(path, flags, links)
+    def open_path(self, path: str, flags: int, *, links: bool = True) -> Iterator[tuple[int, Names]]:
+        """Open an existing path; yield its descriptor and resolved names. Without `links` a link raises ELOOP."""
+        fd, names = self._open_and_name(path, flags, links)
         try:
             yield fd, names
         finally:
             os.close(fd)
 
     @contextmanager
-    def parent(self, path: str, *, links: bool = True) -> Iterator[tuple[int, Names, str]]:
-        """The folder that holds what a path names, the names that lead to it, and the last name.
+    def open_parent(self, path: str, *, links: bool = True) -> Iterator[tuple[int, Names, str]]:
+        """Open the parent folder of a path; yield its descriptor, its resolved names, and the last name.
 
-        The last name is not followed if it is a link. It is empty for the whole tree, which nothing holds.
+        The last name is not followed if it is a link. It is empty for the root folder, which has no parent here.
         """
         parts = [part for part in path.split("/") if part not in ("", ".")]
         if parts and parts[-1] == "..":
-            parts = list(self.names(path, links=links))
+            parts = list(self.resolve_names(path, links=links))
         name = parts.pop() if parts else ""
-        with self.opened("/".join(parts) or ".", FOLDER, links=links) as (fd, names):
+        with self.open_path("/".join(parts) or ".", FOLDER, links=links) as (fd, names):
             yield fd, names, name
 
-    def names(self, path: str, *, links: bool = True) -> Names:
-        """The names that really lead to a folder."""
-        with self.opened(path, FOLDER, links=links) as (_, names):
+    def resolve_names(self, path: str, *, links: bool = True) -> Names:
+        """Return the names of a folder's path after all links are resolved."""
+        with self.open_path(path, FOLDER, links=links) as (_, names):
             return names
 
-    def folder(self, path: str, flags: int = os.O_RDONLY | os.O_DIRECTORY) -> int:
-        """A descriptor of something that no link leads to; the caller closes it."""
+    def open_folder(self, path: str, flags: int = os.O_RDONLY | os.O_DIRECTORY) -> int:
+        """Open a path without following links and return the descriptor, which the caller closes."""
         if self._by_hand:
-            return self._walk(path, flags | os.O_NOFOLLOW, links=False)[0]
+            return self._walk_path(path, flags | os.O_NOFOLLOW, links=False)[0]
         return _openat2(self.fd, path, flags | os.O_NOFOLLOW, False)
 
-    def _open(self, path: str, flags: int, links: bool) -> tuple[int, Names]:
+    def _open_and_name(self, path: str, flags: int, links: bool) -> tuple[int, Names]:
         if self._by_hand:
-            return self._walk(path, flags, links)
+            return self._walk_path(path, flags, links)
         try:
             fd = _openat2(self.fd, path, flags, links)
         except OSError as error:
             if error.errno not in (errno.EXDEV, errno.EAGAIN, errno.ELOOP):
                 raise
-            # An absolute link back into the folder, or it leads out by hand, too. And a kernel that begins a lookup
-            # anew, as it does when others rename things, counts the links of both: half as many are too many then.
-            return self._walk(path, flags, links)
-        names = self._names(fd)
+            # Possibly an absolute link back into the folder, which RESOLVE_BENEATH refuses. After concurrent renames
+            # the kernel restarts a lookup and counts links twice, so ELOOP may come at half the limit.
+            return self._walk_path(path, flags, links)
+        names = self._read_names(fd)
         if names is not None:
             return fd, names
         os.close(fd)
-        return self._walk(path, flags, links)
+        return self._walk_path(path, flags, links)
 
-    def _names(self, fd: int) -> Names | None:
-        """The names that lead to a descriptor, if the system tells."""
+    def _read_names(self, fd: int) -> Names | None:
+        """Return the names of a descriptor's path from /proc, or None if they are not available."""
         try:
             home, path = os.readlink(f"/proc/self/fd/{self.fd}"), os.readlink(f"/proc/self/fd/{fd}")
         except OSError:
@@ -157,56 +157,56 @@ class Beneath:
         if path == home:
             return ()
         home = home.rstrip("/") + "/"
-        if not path.startswith(home) or path.endswith(" (deleted)"):  # the system's remark, or a part of the name
+        if not path.startswith(home) or path.endswith(" (deleted)"):  # the kernel's suffix, or a part of the name
             return None
         return tuple(path[len(home) :].split("/"))
 
-    def _walk(self, path: str, flags: int, links: bool = True) -> tuple[int, Names]:
+    def _walk_path(self, path: str, flags: int, links: bool = True) -> tuple[int, Names]:
         if len(os.fsencode(path)) > PATH_BYTES:
             raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG), path)
-        step, followed = Step(self.fd), 0
+        step, followed = FolderCursor(self.fd), 0
         try:
-            todo = _parts(self._target(path, step))
+            todo = _split_reversed(self._resolve_start(path, step))
             while todo:
                 name = todo.pop()
                 if name == ".":
                     continue
                 if name == "..":
-                    step.up()
+                    step.leave()
                     continue
-                link = None if not todo and flags & os.O_NOFOLLOW else step.link(name)
+                link = None if not todo and flags & os.O_NOFOLLOW else step.read_link(name)
                 if link is not None:
                     followed += 1
                     if followed > MOST_LINKS or not links:
                         raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), path)
-                    todo += _parts(self._target(link, step))
+                    todo += _split_reversed(self._resolve_start(link, step))
                 elif todo:
-                    step.into(name)
+                    step.enter(name)
                 else:
                     return step.open(name, flags), (*step.names, name)
             return step.open(".", flags), tuple(step.names)
         finally:
             step.close()
 
-    def _target(self, path: str, step: Step) -> str:
-        """A path or a link, from where the walk is then."""
-        inside = self.inside(path)
+    def _resolve_start(self, path: str, step: FolderCursor) -> str:
+        """Return a path or link target relative to the cursor; move the cursor to the root for an absolute one."""
+        inside = self.relative_path(path)
         if inside is None:
             raise OSError(errno.EXDEV, os.strerror(errno.EXDEV), path)
         if path.startswith("/"):
-            step.home()
+            step.reset()
         return inside
 
 
-def _parts(path: str) -> list[str]:
-    """The names of a path, the first one last; a path that ends in a slash ends in the folder itself."""
+def _split_reversed(path: str) -> list[str]:
+    """Return the names of a path in reverse order. A trailing slash becomes `.`."""
     parts = path.split("/")
     last = parts[-1] or "."
     return [last, *(part for part in reversed(parts[:-1]) if part not in ("", "."))]
 
 
-class Step:
-    """Where a walk is, one name after the other. It holds one folder, and knows those above it when it sees them."""
+class FolderCursor:
+    """The position of a walk: one open folder, and the identities of its parents to verify `..`."""
 
     def __init__(self, root: int) -> None:
         self._root = root
@@ -217,8 +217,8 @@ class Step:
     def close(self) -> None:
         os.close(self.fd)
 
-    def link(self, name: str) -> str | None:
-        """Where a name leads if it is a link."""
+    def read_link(self, name: str) -> str | None:
+        """Return the target of a link, or None if the name is not a link."""
         try:
             return os.readlink(name, dir_fd=self.fd)
         except OSError as error:
@@ -227,7 +227,7 @@ class Step:
             raise
 
     def open(self, name: str, flags: int) -> int:
-        """Something in the folder; a link only if that is asked for, even if it has become one just now."""
+        """Open a name in the folder. A link is opened only with O_NOFOLLOW in `flags`, without a race."""
         fd = os.open(name, flags | os.O_NOFOLLOW, dir_fd=self.fd)
         if flags & _PATH and not flags & os.O_NOFOLLOW and stat.S_ISLNK(os.fstat(fd).st_mode):
             os.close(fd)
@@ -236,7 +236,7 @@ class Step:
 
     @contextmanager
     def entries(self) -> Iterator[Iterator[os.DirEntry[str]]]:
-        """What is in the folder."""
+        """Yield an iterator over the entries of the folder."""
         fd = self.open(".", os.O_RDONLY | os.O_DIRECTORY)
         try:
             with os.scandir(fd) as found:
@@ -244,41 +244,41 @@ class Step:
         finally:
             os.close(fd)
 
-    def into(self, name: str) -> None:
+    def enter(self, name: str) -> None:
         fd = self.open(name, FOLDER)
-        self._above.append(identity(self.fd))
+        self._above.append(identify_folder(self.fd))
         self.names.append(name)
-        self._stand(fd)
+        self._move_to(fd)
 
-    def up(self) -> str:
-        """Back to the folder above; the name of the one that was left."""
+    def leave(self) -> str:
+        """Return to the parent folder, and return the name of the folder that was left."""
         if not self.names:
             raise OSError(errno.EXDEV, os.strerror(errno.EXDEV), "..")
         fd = self.open("..", FOLDER)
-        if identity(fd) != self._above[-1]:  # moved elsewhere meanwhile
+        if identify_folder(fd) != self._above[-1]:  # the folder was moved meanwhile
             os.close(fd)
             raise OSError(errno.ENOENT, os.strerror(errno.ENOENT), "..")
         self._above.pop()
-        self._stand(fd)
+        self._move_to(fd)
         return self.names.pop()
 
-    def home(self) -> None:
+    def reset(self) -> None:
         self._above, self.names = [], []
-        self._stand(os.dup(self._root))
+        self._move_to(os.dup(self._root))
 
-    def _stand(self, fd: int) -> None:
+    def _move_to(self, fd: int) -> None:
         os.close(self.fd)
         self.fd = fd
 
 
-def identity(fd: int) -> tuple[int, int]:
-    """What tells a folder from every other one."""
+def identify_folder(fd: int) -> tuple[int, int]:
+    """Return device and inode of a folder."""
     found = os.fstat(fd)
     return found.st_dev, found.st_ino
 
 
-def kind(mode: int) -> str:
-    """What something is, in a word: `file`, `dir`, `link` or `other`."""
+def file_type(mode: int) -> str:
+    """Return the type of a file mode: `file`, `dir`, `link` or `other`."""
     if stat.S_ISREG(mode):
         return "file"
     if stat.S_ISDIR(mode):

@@ -1,8 +1,8 @@
-"""Bytes of files as text: what is shown of them, line by line or whole, and what an edit makes of them.
+"""Text of files: decoding, reading by lines, and replacing text in any encoding.
 
-content_of("a.txt", data, size=len(data), offset=0)
-lines_of("a.txt", blocks, size, offset=10, limit=5)
-edited("a.txt", data, "old", "new")
+build_content("a.txt", data, size=len(data), offset=0)
+read_lines("a.txt", blocks, size, offset=10, limit=5)
+replace_text("a.txt", data, "old", "new")
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ from wick.constants import (
     LINES_SCAN_BYTES,
 )
 from wick.errors import BackendError
-from wick.workspace.results import Content, Lines
+from wick.workspace.results import FileLines, ReadResult
 
 
-def text_of(data: bytes) -> str:
-    """A line's bytes as text: UTF-8, or Latin-1 if nothing in it is UTF-8."""
+def decode_line(data: bytes) -> str:
+    """Decode a line as UTF-8, or as Latin-1 if nothing in it is UTF-8."""
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError:
-        return data.decode(codec(data)[0], "replace")
+        return data.decode(detect_codec(data)[0], "replace")
 
 
-def codec(data: bytes) -> tuple[str, str]:
-    """The encoding of bytes that are not UTF-16, and how to keep what does not belong to it."""
+def detect_codec(data: bytes) -> tuple[str, str]:
+    """Return encoding and error handler for bytes that are not UTF-16; both round-trip all bytes."""
     text = data.decode("utf-8", "surrogateescape")
     try:
         foreign = text.encode("ascii", "surrogateescape") != text.encode("ascii", "replace")
@@ -43,18 +43,18 @@ def codec(data: bytes) -> tuple[str, str]:
 
 
 def is_binary(head: bytes) -> bool:
-    """Whether a file that begins like this is no text."""
+    """Return True if a file with this beginning is binary."""
     return b"\0" in head[:BINARY_HEAD_BYTES]
 
 
-def searchable(block: bytes) -> bytes:
-    """What is searched of a block: up to the line with the first NUL, which no text has."""
+def cut_at_nul(block: bytes) -> bytes:
+    """Return a block up to the line with the first NUL, where its text ends."""
     cut = block.find(b"\0")
     return block if cut < 0 else block[: block.rfind(b"\n", 0, cut) + 1]
 
 
-def encoded(content: str | bytes) -> bytes:
-    """What is written of a text: UTF-8."""
+def encode_content(content: str | bytes) -> bytes:
+    """Encode a text as UTF-8; return bytes unchanged."""
     if isinstance(content, bytes):
         return content
     try:
@@ -66,12 +66,12 @@ def encoded(content: str | bytes) -> bytes:
 # -- reading --------------------------------------------------------------------------------------------------------
 
 
-def content_of(path: str, data: bytes, size: int, offset: int, *, exact: bool = True) -> Content:
-    """Bytes of a file as text if they are, else as base64. Unless `exact`, no character is cut in two at the end."""
-    text = None if b"\0" in data else _utf8(data)
+def build_content(path: str, data: bytes, size: int, offset: int, *, exact: bool = True) -> ReadResult:
+    """Return bytes as text, or as base64 if they are not UTF-8. Unless `exact`, drop a partial last character."""
+    text = None if b"\0" in data else _decode_utf8(data)
     if text is None and not exact and offset + len(data) < size and b"\0" not in data:
-        shorter = next((data[:-cut] for cut in (1, 2, 3) if _utf8(data[:-cut]) is not None), None)
-        data, text = (data, None) if shorter is None else (shorter, _utf8(shorter))
+        shorter = next((data[:-cut] for cut in (1, 2, 3) if _decode_utf8(data[:-cut]) is not None), None)
+        data, text = (data, None) if shorter is None else (shorter, _decode_utf8(shorter))
     return {
         "path": path,
         "content": base64.b64encode(data).decode() if text is None else text,
@@ -83,7 +83,7 @@ def content_of(path: str, data: bytes, size: int, offset: int, *, exact: bool = 
     }
 
 
-def _utf8(data: bytes) -> str | None:
+def _decode_utf8(data: bytes) -> str | None:
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError:
@@ -93,17 +93,17 @@ def _utf8(data: bytes) -> str | None:
 _UTF16 = {b"\xff\xfe": "utf-16-le", b"\xfe\xff": "utf-16-be"}
 
 
-def lines_of(path: str, blocks: Iterable[bytes], size: int, offset: int, limit: int | None) -> Lines:
-    """Some lines of a text that comes in blocks, without holding more of it than is shown."""
+def read_lines(path: str, blocks: Iterable[bytes], size: int, offset: int, limit: int | None) -> FileLines:
+    """Return a range of lines from blocks of text, holding only that range in memory."""
     blocks = iter(blocks)
     first = next(blocks, b"")
     if first[:2] in _UTF16:
-        first = _from_utf16(path, b"".join([first, *blocks] if size <= EDIT_BYTES else [first]), size)
+        first = _decode_utf16(path, b"".join([first, *blocks] if size <= EDIT_BYTES else [first]), size)
     elif is_binary(first):
-        raise _not_text(path)
+        raise _binary_error(path)
     shown: list[str] = []
     left, more = FILE_READ_BYTES, False
-    for line in _cut_lines(chain([first], blocks), offset, path):
+    for line in _iterate_lines(chain([first], blocks), offset, path):
         if line is not None:
             shown.append(line)
             left -= len(line)
@@ -113,14 +113,14 @@ def lines_of(path: str, blocks: Iterable[bytes], size: int, offset: int, limit: 
     return {"path": path, "content": "".join(shown), "offset": offset, "lines": len(shown), "truncated": more}
 
 
-def _from_utf16(path: str, data: bytes, size: int) -> bytes:
+def _decode_utf16(path: str, data: bytes, size: int) -> bytes:
     if size > EDIT_BYTES:
         raise BackendError(f"{path} is UTF-16 and larger than {EDIT_BYTES} bytes; read it by a command", "too_large")
     return data[2:].decode(_UTF16[data[:2]], "replace").encode("utf-8", "replace")
 
 
-def _cut_lines(blocks: Iterable[bytes], offset: int, path: str) -> Iterator[str | None]:
-    """The lines from a number on: None as each begins, then the line; of a very long one its beginning."""
+def _iterate_lines(blocks: Iterable[bytes], offset: int, path: str) -> Iterator[str | None]:
+    """Yield the lines from `offset`: first None at the start of each, then the line, truncated if very long."""
     number = scanned = lost = 0
     line, begun = bytearray(), False
     for block in blocks:
@@ -131,7 +131,7 @@ def _cut_lines(blocks: Iterable[bytes], offset: int, path: str) -> Iterator[str 
         if number + ends < offset:
             number += ends
             continue
-        for piece in _line_pieces(block):
+        for piece in _split_lines(block):
             if number >= offset:
                 if not begun:
                     yield None
@@ -140,13 +140,13 @@ def _cut_lines(blocks: Iterable[bytes], offset: int, path: str) -> Iterator[str 
                 lost += len(piece[room:])
             if piece.endswith(b"\n"):
                 if begun:
-                    yield _shown_line(bytes(line), lost, True)
+                    yield _format_line(bytes(line), lost, True)
                 number, lost, line, begun = number + 1, 0, bytearray(), False
     if begun:
-        yield _shown_line(bytes(line), lost, False)
+        yield _format_line(bytes(line), lost, False)
 
 
-def _line_pieces(block: bytes) -> Iterator[bytes]:
+def _split_lines(block: bytes) -> Iterator[bytes]:
     at = 0
     while at < len(block):
         end = block.find(b"\n", at) + 1 or len(block)
@@ -154,58 +154,58 @@ def _line_pieces(block: bytes) -> Iterator[bytes]:
         at = end
 
 
-def _shown_line(line: bytes, lost: int, ended: bool) -> str:
+def _format_line(line: bytes, lost: int, ended: bool) -> str:
     if not lost:
-        return text_of(line)
-    return f"{text_of(line)}… [{lost - ended} more bytes]" + ("\n" if ended else "")
+        return decode_line(line)
+    return f"{decode_line(line)}… [{lost - ended} more bytes]" + ("\n" if ended else "")
 
 
 # -- editing --------------------------------------------------------------------------------------------------------
 
 
-def edited(
+def replace_text(
     path: str, data: bytes, old: str, new: str, *, replace_all: bool = False, occurrence: str = "only"
 ) -> tuple[bytes, int]:
-    """A file's bytes with a text replaced, and how often. Nothing else in it changes, whatever its encoding.
+    """Return a file's bytes with a text replaced, and the number of replacements. All other bytes stay as they are.
 
-    A text without \\r means either end of a line, and what replaces it gets the ends that were there.
+    An old text without \\r matches both line endings, and the new text gets the endings of the replaced one.
     """
     if not old:
         raise BackendError("the old text is empty; give a text that occurs in the file", "invalid")
     if occurrence not in ("only", "first"):
         raise BackendError(f"occurrence is 'only' or 'first', not {occurrence!r}", "invalid")
-    mark, encoding, errors = _encoding(path, data)
+    mark, encoding, errors = _detect_encoding(path, data)
     edit = _Edit(data[len(mark) :].decode(encoding, errors), old, new)
     if not edit.count:
         raise BackendError("old_text not found in file", "no_match")
     if edit.count > 1 and not replace_all and occurrence == "only":
-        said = f"old_text occurs {edit.count} times in {path}; give more of the text around it, or replace all"
-        raise BackendError(said, "not_unique")
+        message = f"old_text occurs {edit.count} times in {path}; give more of the text around it, or replace all"
+        raise BackendError(message, "not_unique")
     count = edit.count if replace_all else 1
     if len(data) + count * 2 * len(new) > FILE_WRITE_BYTES + count * len(old):
         raise BackendError(f"{path} would be larger than {FILE_WRITE_BYTES} bytes", "too_large")
     try:
-        return mark + edit.done(count).encode(encoding, errors), count
+        return mark + edit.apply(count).encode(encoding, errors), count
     except UnicodeEncodeError as error:
         odd = error.object[error.start]
         raise BackendError(f"{path} is {encoding}, which cannot hold {odd!r}", "invalid") from None
 
 
-def _encoding(path: str, data: bytes) -> tuple[bytes, str, str]:
-    """The mark that a file begins with, its encoding, and how to keep bytes that do not belong to it."""
+def _detect_encoding(path: str, data: bytes) -> tuple[bytes, str, str]:
+    """Return byte order mark, encoding and error handler of a file."""
     if data[:2] in _UTF16 and len(data) % 2 == 0:
         return data[:2], _UTF16[data[:2]], "surrogatepass"
     if is_binary(data):
-        raise _not_text(path)
-    return (b"", *codec(data))
+        raise _binary_error(path)
+    return (b"", *detect_codec(data))
 
 
-def _not_text(path: str) -> BackendError:
+def _binary_error(path: str) -> BackendError:
     return BackendError(f"{path} is a binary file, not a text", "binary")
 
 
 class _Edit:
-    """A text to be replaced in another. If it does not say how its lines end, they end as they do there."""
+    """A text replacement that adapts line endings to those of the file."""
 
     def __init__(self, text: str, old: str, new: str) -> None:
         windows, every = text.count("\r\n"), text.count("\n")
@@ -216,44 +216,44 @@ class _Edit:
             self.count = self._plain.count(old)
             return
         if windows == every and "\r" not in old:
-            self._old = _windows(old)
+            self._old = _to_crlf(old)
         if "\r\n" in self._old if "\n" in old else windows * 2 > every:
-            self._new = _windows(new)
+            self._new = _to_crlf(new)
         self.count = text.count(self._old)
 
-    def done(self, count: int) -> str:
-        """The text with the first so many replaced."""
+    def apply(self, count: int) -> str:
+        """Return the text with the first `count` occurrences replaced."""
         if not self._mixed:
             return self._text.replace(self._old, self._new, count)
-        place, done, at = _Place(self._text), io.StringIO(), 0
-        for start, end in islice(self._spans(), count):
-            start, end = place.of(start), place.of(end)
+        place, done, at = _OffsetMap(self._text), io.StringIO(), 0
+        for start, end in islice(self._find_spans(), count):
+            start, end = place.to_original(start), place.to_original(end)
             done.write(self._text[at:start])
-            done.write(_windows(self._new) if "\r\n" in self._text[start:end] else self._new)
+            done.write(_to_crlf(self._new) if "\r\n" in self._text[start:end] else self._new)
             at = end
         return done.getvalue() + self._text[at:]
 
-    def _spans(self) -> Iterator[tuple[int, int]]:
+    def _find_spans(self) -> Iterator[tuple[int, int]]:
         at = self._plain.find(self._old)
         while at >= 0:
             yield at, at + len(self._old)
             at = self._plain.find(self._old, at + len(self._old))
 
 
-def _windows(text: str) -> str:
+def _to_crlf(text: str) -> str:
     return text if "\r" in text else text.replace("\n", "\r\n")
 
 
-class _Place:
-    """From places in a text whose lines end in \\n back to the text as it was; asked in ascending order."""
+class _OffsetMap:
+    """A map from offsets in text with \\n endings to offsets in the original; queried in ascending order."""
 
     def __init__(self, text: str) -> None:
         self._text, self._plain, self._real = text, 0, 0
 
-    def of(self, plain: int) -> int:
+    def to_original(self, plain: int) -> int:
         ahead = plain - self._plain
         real, before = self._real + ahead, -1
-        while real != before:  # each \r\n on the way moves the place one further
+        while real != before:  # each \r\n in between shifts the offset by one
             before, real = real, self._real + ahead + self._text.count("\r\n", self._real, real)
         if self._text[real - 1 : real + 1] == "\r\n":
             real += 1

@@ -1,7 +1,7 @@
-"""The walk over the files beneath a folder: in order, within a budget, without what is left out.
+"""Walk over the files beneath a folder: sorted, within a budget, without ignored files.
 
-DiskWalk(tree, Budget()).files("src", Glob("**/*.py"))
-Rules(read).left_out("build/a.o")               for those who do not walk
+DiskWalk(tree, WalkBudget()).files("src", Glob("**/*.py"))
+IgnoreLookup(read).is_ignored("build/a.o")      the same rules without a walk
 """
 
 from __future__ import annotations
@@ -12,41 +12,43 @@ import time
 from typing import Callable, Iterator, NamedTuple
 
 from wick.constants import GREP_BYTES, IGNORE_BYTES, WALK_ENTRIES, WALK_SECONDS
-from wick.workspace.globs import HEAVY, Glob, Ignores, States, ignores
-from wick.workspace.rooted_folder import Beneath
+from wick.workspace.globs import HEAVY, Glob, IgnoreRules, States, parse_ignore_file
+from wick.workspace.rooted_folder import RootedFolder
 
 
-class Rules:
-    """What is left out of a tree, for those who do not walk it. `read` gives a folder's .gitignore, "" if none."""
+class IgnoreLookup:
+    """Lookup of ignored paths without a walk. `read` returns a folder's .gitignore, or an empty string."""
 
     def __init__(self, read: Callable[[str], str], *, everything: bool = False) -> None:
         self._read, self._everything = read, everything
-        self._known: dict[str, Ignores | None] = {}
+        self._known: dict[str, IgnoreRules | None] = {}
 
-    def left_out(self, path: str, start: str = "") -> bool:
-        """Whether a file is left out of a search that begins in a folder."""
+    def is_ignored(self, path: str, start: str = "") -> bool:
+        """Return True if a search from the folder `start` ignores a file."""
         if self._everything:
             return False
         parts = path.split("/")
         first = start.count("/") + 1 if start else 0
-        return any(self._leaves_out(parts[:depth], depth < len(parts)) for depth in range(first + 1, len(parts) + 1))
+        return any(
+            self._is_part_ignored(parts[:depth], depth < len(parts)) for depth in range(first + 1, len(parts) + 1)
+        )
 
-    def _leaves_out(self, parts: list[str], folder: bool) -> bool:
+    def _is_part_ignored(self, parts: list[str], folder: bool) -> bool:
         if folder and parts[-1] in HEAVY:
             return True
-        rules = self._of(parts[:-1])
-        return rules is not None and rules.leaves_out("/".join(parts), parts[-1], folder)
+        rules = self._rules_for(parts[:-1])
+        return rules is not None and rules.is_ignored("/".join(parts), parts[-1], folder)
 
-    def _of(self, parts: list[str]) -> Ignores | None:
+    def _rules_for(self, parts: list[str]) -> IgnoreRules | None:
         folder = "/".join(parts)
         if folder not in self._known:
-            above = self._of(parts[:-1]) if parts else None
-            self._known[folder] = ignores(folder, self._read(folder), above)
+            above = self._rules_for(parts[:-1]) if parts else None
+            self._known[folder] = parse_ignore_file(folder, self._read(folder), above)
         return self._known[folder]
 
 
-class Budget:
-    """How much may be looked at. `spent` once there is more than was looked at; `over` when it is time to stop."""
+class WalkBudget:
+    """Limits of a walk. `spent` is set if the result is incomplete, `over` if the walk must stop."""
 
     def __init__(
         self, entries: int = WALK_ENTRIES, seconds: float = WALK_SECONDS, most_bytes: int = GREP_BYTES
@@ -54,16 +56,16 @@ class Budget:
         self._entries, self._bytes, self._until = entries, most_bytes, time.monotonic() + seconds
         self.spent = self.over = False
 
-    def take(self) -> bool:
-        """Look at one more file or folder; False if there is nothing left for it."""
+    def take_entry(self) -> bool:
+        """Count one entry; return False if the budget is exceeded."""
         self._entries -= 1
         if self._entries % 64 == 0:
             self._stop_if(time.monotonic() > self._until)
         self.spent = self.spent or self._entries < 0
         return self._entries >= 0 and not self.over
 
-    def read(self, size: int) -> bool:
-        """Look into so many bytes; False if there is nothing left for them."""
+    def take_bytes(self, size: int) -> bool:
+        """Count bytes to read; return False if the budget is exceeded."""
         self._bytes -= size
         self._stop_if(self._bytes < 0 or time.monotonic() > self._until)
         return not self.over
@@ -74,99 +76,99 @@ class Budget:
 
 
 class _Frame(NamedTuple):
-    """One folder of a walk: what is still to be looked at, and what was found out on the way."""
+    """One folder of a walk: its remaining entries, pattern states and ignore rules."""
 
     entries: Iterator[str]
     prefix: str
     states: tuple[States, ...]
-    rules: Ignores | None
+    rules: IgnoreRules | None
 
 
 LINK = "\0"  # ends the name of a link in a listing, as "/" ends a folder's: they are sorted as the whole path is
 
 
-class Walk:
-    """The files beneath a folder in the order of their paths. Links are never followed.
+class FileWalk:
+    """A walk over files in the order of their paths. Links are not followed.
 
-    What a folder holds is said by `entries` and `ignore_text`; `DiskWalk` has those of a folder on disk.
+    Subclasses provide the content of folders by `entries` and `ignore_text`; `DiskWalk` reads from disk.
     """
 
-    def __init__(self, budget: Budget, *, everything: bool = False) -> None:
+    def __init__(self, budget: WalkBudget, *, everything: bool = False) -> None:
         self.budget, self.everything = budget, everything
 
     def entries(self, prefix: str) -> list[str]:
-        """What is in a folder, sorted: "/" ends the name of a folder, LINK that of a link."""
+        """Return the sorted entries of a folder: "/" ends the name of a folder, LINK that of a link."""
         raise NotImplementedError
 
     def ignore_text(self, prefix: str) -> str:
-        """What a folder's .gitignore says, "" if there is none."""
+        """Return a folder's .gitignore, or an empty string."""
         raise NotImplementedError
 
     def files(self, start: str, glob: Glob) -> Iterator[tuple[str, bool]]:
-        """The path of each file that fits, seen from the tree, and whether it is a link."""
-        stack = [self._frame(f"{start}/" if start else "", glob.start, self._above(start))]
+        """Yield the path of each matching file relative to the tree, and True if it is a link."""
+        stack = [self._open_frame(f"{start}/" if start else "", glob.start, self._rules_above(start))]
         while stack and not self.budget.over:
             frame = stack[-1]
             entry = next(frame.entries, None)
             if entry is None:
                 stack.pop()
             elif entry.endswith("/"):
-                inner = self._into(frame, entry[:-1], glob)
+                inner = self._enter_folder(frame, entry[:-1], glob)
                 if inner:
                     stack.append(inner)
             else:
                 name = entry.rstrip(LINK)
-                if glob.ends(frame.states, name) and not self._left_out(frame, name, False):
+                if glob.matches_last(frame.states, name) and not self._is_ignored(frame, name, False):
                     yield frame.prefix + name, entry.endswith(LINK)
 
-    def _into(self, frame: _Frame, name: str, glob: Glob) -> _Frame | None:
-        if not self.everything and (name in HEAVY or self._left_out(frame, name, True)):
+    def _enter_folder(self, frame: _Frame, name: str, glob: Glob) -> _Frame | None:
+        if not self.everything and (name in HEAVY or self._is_ignored(frame, name, True)):
             return None
-        states = glob.step(frame.states, name)
-        return self._frame(f"{frame.prefix}{name}/", states, frame.rules) if any(states) else None
+        states = glob.advance(frame.states, name)
+        return self._open_frame(f"{frame.prefix}{name}/", states, frame.rules) if any(states) else None
 
-    def _left_out(self, frame: _Frame, name: str, folder: bool) -> bool:
-        return frame.rules is not None and frame.rules.leaves_out(frame.prefix + name, name, folder)
+    def _is_ignored(self, frame: _Frame, name: str, folder: bool) -> bool:
+        return frame.rules is not None and frame.rules.is_ignored(frame.prefix + name, name, folder)
 
-    def _frame(self, prefix: str, states: tuple[States, ...], above: Ignores | None) -> _Frame:
+    def _open_frame(self, prefix: str, states: tuple[States, ...], above: IgnoreRules | None) -> _Frame:
         entries = self.entries(prefix)
-        rules = self._rules(prefix, above) if ".gitignore" in entries else above
+        rules = self._read_rules(prefix, above) if ".gitignore" in entries else above
         return _Frame(iter(entries), prefix, states, rules)
 
-    def _above(self, start: str) -> Ignores | None:
-        """The rules of the folders that lead to the first one."""
-        rules: Ignores | None = None
+    def _rules_above(self, start: str) -> IgnoreRules | None:
+        """Return the ignore rules of the parent folders of `start`."""
+        rules: IgnoreRules | None = None
         parts = start.split("/") if start else []
         for depth in range(len(parts)):
-            rules = self._rules("".join(f"{part}/" for part in parts[:depth]), rules)
+            rules = self._read_rules("".join(f"{part}/" for part in parts[:depth]), rules)
         return rules
 
-    def _rules(self, prefix: str, above: Ignores | None) -> Ignores | None:
-        return None if self.everything else ignores(prefix.rstrip("/"), self.ignore_text(prefix), above)
+    def _read_rules(self, prefix: str, above: IgnoreRules | None) -> IgnoreRules | None:
+        return None if self.everything else parse_ignore_file(prefix.rstrip("/"), self.ignore_text(prefix), above)
 
 
-class DiskWalk(Walk):
-    """The walk over a folder on disk."""
+class DiskWalk(FileWalk):
+    """A walk over a folder on disk."""
 
-    def __init__(self, tree: Beneath, budget: Budget, *, everything: bool = False) -> None:
+    def __init__(self, tree: RootedFolder, budget: WalkBudget, *, everything: bool = False) -> None:
         super().__init__(budget, everything=everything)
         self._tree = tree
 
     def entries(self, prefix: str) -> list[str]:
         try:
-            fd = self._tree.folder(prefix or ".")
-        except OSError as error:  # gone, or not ours to read; or deeper than a path can say: then there is more
+            fd = self._tree.open_folder(prefix or ".")
+        except OSError as error:  # deleted or unreadable; a path that is too long makes the result incomplete
             self.budget.spent = self.budget.spent or error.errno == errno.ENAMETOOLONG
             return []
         try:
             with os.scandir(fd) as found:
-                return sorted(self._typed(found))
+                return sorted(self._mark_types(found))
         finally:
             os.close(fd)
 
-    def _typed(self, found: Iterator[os.DirEntry[str]]) -> Iterator[str]:
+    def _mark_types(self, found: Iterator[os.DirEntry[str]]) -> Iterator[str]:
         for entry in found:
-            if not self.budget.take():
+            if not self.budget.take_entry():
                 return
             if entry.is_dir(follow_symlinks=False):
                 yield entry.name + "/"
@@ -176,13 +178,13 @@ class DiskWalk(Walk):
                 yield entry.name
 
     def ignore_text(self, prefix: str) -> str:
-        return ignore_text(self._tree, prefix)
+        return read_ignore_file(self._tree, prefix)
 
 
-def ignore_text(tree: Beneath, prefix: str) -> str:
-    """What a folder's .gitignore says, if there is one."""
+def read_ignore_file(tree: RootedFolder, prefix: str) -> str:
+    """Return a folder's .gitignore, or an empty string."""
     try:
-        fd = tree.folder(f"{prefix}.gitignore", os.O_RDONLY | os.O_NONBLOCK)
+        fd = tree.open_folder(f"{prefix}.gitignore", os.O_RDONLY | os.O_NONBLOCK)
     except OSError:
         return ""
     try:

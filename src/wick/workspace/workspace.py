@@ -1,4 +1,4 @@
-"""Files beneath a folder: what an agent reads, writes and searches, and nothing outside of it.
+"""File operations of an agent, confined to one folder.
 
     workspace = Workspace("./workspace")
     workspace.write("src/a.py", "x = 1\\n")
@@ -34,21 +34,40 @@ from wick.constants import (
     TREE_ENTRIES,
 )
 from wick.errors import BackendError
-from wick.workspace.file_ops import READ, blocks, delete_tree, listed, lstat, rename, replace, size_of
+from wick.workspace.file_ops import (
+    READ,
+    delete_tree,
+    get_size,
+    list_entry,
+    lstat,
+    read_blocks,
+    rename_exclusive,
+    replace_file,
+)
 from wick.workspace.git_config import find_trusted_paths
 from wick.workspace.globs import Glob
-from wick.workspace.grep import Search, standing
-from wick.workspace.os_errors import check_range, check_regular, checked, explained, fail
-from wick.workspace.pinned_files import Pinned
-from wick.workspace.protected import GIT, PROTECTED, Protected, fold_name
-from wick.workspace.results import Content, Edited, Found, Lines, Listing, Match, Matches, Stat, Written
-from wick.workspace.rooted_folder import ANYTHING, FOLDER, MOST_LINKS, Beneath, Names, Step, kind
-from wick.workspace.text import content_of, edited, encoded, is_binary, lines_of, searchable
-from wick.workspace.walk import Budget, DiskWalk, Rules, ignore_text
+from wick.workspace.grep import LineSearch, verify_matches
+from wick.workspace.os_errors import check_path, check_range, check_regular, raise_os_error, to_backend_error
+from wick.workspace.pinned_files import PinnedFiles
+from wick.workspace.protected import GIT, PROTECTED, ProtectedNames, fold_name
+from wick.workspace.results import (
+    EditResult,
+    FileLines,
+    FileStat,
+    GlobResult,
+    GrepMatch,
+    GrepResult,
+    Listing,
+    ReadResult,
+    WriteResult,
+)
+from wick.workspace.rooted_folder import ANYTHING, FOLDER, MOST_LINKS, FolderCursor, Names, RootedFolder, file_type
+from wick.workspace.text import build_content, cut_at_nul, encode_content, is_binary, read_lines, replace_text
+from wick.workspace.walk import DiskWalk, IgnoreLookup, WalkBudget, read_ignore_file
 
 
 class Workspace:
-    """The files beneath a folder. Each method answers as a backend's method of that name does, but at once."""
+    """The files beneath a folder. The methods are the synchronous form of a backend's methods."""
 
     def __init__(
         self,
@@ -60,14 +79,14 @@ class Workspace:
         fixed: Iterable[str] = (),
     ) -> None:
         try:
-            self._tree = Beneath(root, by_hand=by_hand)
+            self._tree = RootedFolder(root, by_hand=by_hand)
         except (OSError, ValueError) as error:
             why = error.strerror if isinstance(error, OSError) else error
-            said = f"the workspace's folder {root} cannot be opened: {why}; make it first"
-            raise BackendError(said, "not_found") from None
+            message = f"the workspace's folder {root} cannot be opened: {why}; make it first"
+            raise BackendError(message, "not_found") from None
         protect = tuple(protect)
-        self._protected, self._guards_git = Protected(protect), GIT in protect
-        self._pinned = Pinned(pinned, fixed)
+        self._protected, self._guards_git = ProtectedNames(protect), GIT in protect
+        self._pinned = PinnedFiles(pinned, fixed)
         self._editing = threading.Lock()  # two edits of a file at once would lose one of them
 
     @property
@@ -81,80 +100,87 @@ class Workspace:
 
     def ls(self, path: str = ".", *, links: bool = True) -> Listing:
         flags = os.O_RDONLY | os.O_DIRECTORY
-        with self._asked(path, links) as inside, self._tree.opened(inside, flags, links=links) as (fd, _):
-            budget = Budget()
+        with self._resolve_path(path, links) as inside, self._tree.open_path(inside, flags, links=links) as (fd, _):
+            budget = WalkBudget()
             with os.scandir(fd) as found:
-                seen = takewhile(lambda entry: budget.take(), found)
+                seen = takewhile(lambda entry: budget.take_entry(), found)
                 names = heapq.nsmallest(LIST_ENTRIES + 1, (entry.name for entry in seen))
-            entries = [entry for entry in (listed(name, fd) for name in names[:LIST_ENTRIES]) if entry]
+            entries = [entry for entry in (list_entry(name, fd) for name in names[:LIST_ENTRIES]) if entry]
         return {"path": path, "entries": entries, "truncated": len(names) > LIST_ENTRIES or budget.spent}
 
-    def stat(self, path: str) -> Stat:
-        with self._asked(path) as inside, self._tree.parent(inside) as (folder, _, name):
+    def stat(self, path: str) -> FileStat:
+        with self._resolve_path(path) as inside, self._tree.open_parent(inside) as (folder, _, name):
             found = os.lstat(name, dir_fd=folder) if name else os.fstat(folder)
         return {
             "path": path,
-            "type": kind(found.st_mode),
-            "size": size_of(found),
+            "type": file_type(found.st_mode),
+            "size": get_size(found),
             "mode": stat.S_IMODE(found.st_mode),
             "modified": found.st_mtime,
         }
 
-    def read(self, path: str, *, offset: int = 0, limit: int | None = None, links: bool = True) -> Content:
+    def read(self, path: str, *, offset: int = 0, limit: int | None = None, links: bool = True) -> ReadResult:
         check_range(offset, limit)
-        with self._asked(path, links) as inside, self._file(inside, path, links) as (fd, found):
+        with self._resolve_path(path, links) as inside, self._open_file(inside, path, links) as (fd, found):
             most = FILE_READ_BYTES if limit is None else min(limit, FILE_READ_BYTES)
-            data = b"".join(blocks(fd, offset, most))
+            data = b"".join(read_blocks(fd, offset, most))
         size = max(found.st_size, offset + len(data)) if data else found.st_size
-        return content_of(path, data, size, offset, exact=limit is not None)
+        return build_content(path, data, size, offset, exact=limit is not None)
 
-    def lines(self, path: str, *, offset: int = 0, limit: int | None = None, links: bool = True) -> Lines:
+    def lines(self, path: str, *, offset: int = 0, limit: int | None = None, links: bool = True) -> FileLines:
         check_range(offset, limit)
-        with self._asked(path, links) as inside, self._file(inside, path, links) as (fd, found):
-            return lines_of(path, blocks(fd, 0, LINES_SCAN_BYTES + 1), found.st_size, offset, limit)
+        with self._resolve_path(path, links) as inside, self._open_file(inside, path, links) as (fd, found):
+            return read_lines(path, read_blocks(fd, 0, LINES_SCAN_BYTES + 1), found.st_size, offset, limit)
 
-    def glob(self, pattern: str, path: str = ".", *, everything: bool = False, links: bool = True) -> Found:
-        pattern, path = self._seen_from(pattern, path)
-        budget, files = Budget(), []
-        with self._asked(path, links) as inside:
-            start = "/".join(self._tree.names(inside, links=links))
+    def glob(self, pattern: str, path: str = ".", *, everything: bool = False, links: bool = True) -> GlobResult:
+        pattern, path = self._rebase_pattern(pattern, path)
+        budget, files = WalkBudget(), []
+        with self._resolve_path(path, links) as inside:
+            start = "/".join(self._tree.resolve_names(inside, links=links))
             for name, link in DiskWalk(self._tree, budget, everything=everything).files(start, Glob(pattern)):
-                if link and not self._leads_to_file(name):
+                if link and not self._is_file(name):
                     continue
                 files.append(name)
                 if len(files) > GLOB_FILES:
                     break
         return {"files": files[:GLOB_FILES], "truncated": len(files) > GLOB_FILES or budget.spent}
 
-    def real(self, path: str, *, links: bool = True) -> str:
-        """The path of something that is there, without links: for programs that are to search in it."""
-        with self._asked(path, links) as inside, self._tree.opened(inside, ANYTHING, links=links) as (_, names):
+    def resolve(self, path: str, *, links: bool = True) -> str:
+        """Return an existing path with all links resolved, for search programs."""
+        with self._resolve_path(path, links) as inside, self._tree.open_path(inside, ANYTHING, links=links) as (
+            _,
+            names,
+        ):
             return "/".join(names) or "."
 
-    def keeps(
+    def build_search_filter(
         self, path: str = ".", *, glob: str = "", everything: bool = False, links: bool = True
     ) -> Callable[[str], bool]:
-        """Whether a file is one that grep looks into, for files that another program has found beneath a path."""
-        with self._asked(path, links) as inside:
-            base, is_file = self._base(inside, path, links)
+        """Return a predicate that is True for files that `grep` would search, to filter another program's results."""
+        with self._resolve_path(path, links) as inside:
+            base, is_file = self._resolve_search_root(inside, path, links)
         pattern = Glob(glob or "**")
-        rules = Rules(lambda folder: ignore_text(self._tree, f"{folder}/" if folder else ""), everything=everything)
+        rules = IgnoreLookup(
+            lambda folder: read_ignore_file(self._tree, f"{folder}/" if folder else ""), everything=everything
+        )
 
         def keep(file: str) -> bool:
-            if self._protected.hides(file.split("/")) or not any(self._text_blocks(file, Budget())):
+            if self._protected.is_secret(file.split("/")) or not any(self._text_blocks(file, WalkBudget())):
                 return False
             if is_file:
                 return file == base
             beneath = file[len(base) + 1 :] if base else file
-            return pattern.fits(beneath) and not rules.left_out(file, base)
+            return pattern.matches(beneath) and not rules.is_ignored(file, base)
 
         return keep
 
-    def searched(self, path: str = ".", *, glob: str = "", everything: bool = False, links: bool = True) -> Found:
-        """The files that grep looks into."""
-        budget = Budget()
-        with self._asked(path, links) as inside:
-            files = list(self._searched(inside, path, glob, budget, everything, links))
+    def list_searchable(
+        self, path: str = ".", *, glob: str = "", everything: bool = False, links: bool = True
+    ) -> GlobResult:
+        """Return the files that `grep` searches."""
+        budget = WalkBudget()
+        with self._resolve_path(path, links) as inside:
+            files = list(self._iterate_searchable(inside, path, glob, budget, everything, links))
         return {"files": files, "truncated": budget.spent}
 
     def grep(
@@ -166,12 +192,12 @@ class Workspace:
         ignore_case: bool = False,
         everything: bool = False,
         links: bool = True,
-    ) -> Matches:
-        search, budget = Search(pattern, ignore_case=ignore_case), Budget()
-        matches: list[Match] = []
-        with self._asked(path, links) as inside:
-            for name in self._searched(inside, path, glob, budget, everything, links):
-                for line, text in search.lines(self._text_blocks(name, budget)):
+    ) -> GrepResult:
+        search, budget = LineSearch(pattern, ignore_case=ignore_case), WalkBudget()
+        matches: list[GrepMatch] = []
+        with self._resolve_path(path, links) as inside:
+            for name in self._iterate_searchable(inside, path, glob, budget, everything, links):
+                for line, text in search.find_lines(self._text_blocks(name, budget)):
                     if len(matches) == GREP_MATCHES:
                         return {"matches": matches, "truncated": True}
                     matches.append({"file": name, "line": line, "text": text})
@@ -179,22 +205,24 @@ class Workspace:
                     break
         return {"matches": matches, "truncated": budget.spent}
 
-    def standing(self, matches: Iterable[Match]) -> list[Match]:
-        """Those of some matches that stand in the workspace, for what another program has found by its paths.
+    def verify_matches(self, matches: Iterable[GrepMatch]) -> list[GrepMatch]:
+        """Return the matches of another program whose text is really in the workspace.
 
-        What a path leads to may have been exchanged for a link while that program searched.
+        A file may have been replaced by a link while that program searched by path.
         """
         files = groupby(matches, lambda match: match["file"])
-        return [match for file, found in files for match in standing(self._text_blocks(file, Budget()), found)]
+        return [
+            match for file, found in files for match in verify_matches(self._text_blocks(file, WalkBudget()), found)
+        ]
 
     # -- changing --
 
-    def write(self, path: str, content: str | bytes, *, links: bool = True) -> Written:
-        data = encoded(content)
+    def write(self, path: str, content: str | bytes, *, links: bool = True) -> WriteResult:
+        data = encode_content(content)
         if len(data) > FILE_WRITE_BYTES:
             raise BackendError(f"{path} would have {len(data)} bytes; the most is {FILE_WRITE_BYTES}", "too_large")
-        with self._changing(path, links) as inside:
-            self._put(inside, path, data, links)
+        with self._resolve_for_change(path, links) as inside:
+            self._write_file(inside, path, data, links)
         return {"path": path, "bytes_written": len(data)}
 
     def edit(
@@ -206,47 +234,49 @@ class Workspace:
         replace_all: bool = False,
         occurrence: str = "only",
         links: bool = True,
-    ) -> Edited:
-        with self._editing, self._changing(path, links) as inside:
-            with self._file(inside, path, links) as (fd, found):
-                data = b"" if found.st_size > EDIT_BYTES else b"".join(blocks(fd, 0, EDIT_BYTES + 1))
+    ) -> EditResult:
+        with self._editing, self._resolve_for_change(path, links) as inside:
+            with self._open_file(inside, path, links) as (fd, found):
+                data = b"" if found.st_size > EDIT_BYTES else b"".join(read_blocks(fd, 0, EDIT_BYTES + 1))
             if max(found.st_size, len(data)) > EDIT_BYTES:
                 raise BackendError(f"{path} is larger than {EDIT_BYTES} bytes; edit it by a command", "too_large")
-            data, count = edited(path, data, old, new, replace_all=replace_all, occurrence=occurrence)
-            self._put(inside, path, data, links)
+            data, count = replace_text(path, data, old, new, replace_all=replace_all, occurrence=occurrence)
+            self._write_file(inside, path, data, links)
         return {"path": path, "replacements": count, "bytes_written": len(data)}
 
     def mkdir(self, path: str) -> None:
-        with self._changing(path) as inside:
+        with self._resolve_for_change(path) as inside:
             try:
                 self._make_folders(inside, path)
             except (NotADirectoryError, FileNotFoundError):  # a file, or a link to nothing
-                with self._tree.parent(inside):  # what leads there is fine
+                with self._tree.open_parent(inside):  # raises if a parent folder is the problem
                     raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST)) from None
 
     def move(self, source: str, target: str) -> None:
-        with self._changing(target) as there, self._asked(source) as here, self._tree.parent(here) as held:
+        with self._resolve_for_change(target) as there, self._resolve_path(source) as here, self._tree.open_parent(
+            here
+        ) as held:
             folder, names, name = held
             if not name:
                 raise BackendError("the workspace itself cannot be moved", "invalid")
-            found = self._removable(folder, (*names, name), source)
-            with self._place(there, target) as (new_folder, new_names, new_name):
+            found = self._check_removal(folder, (*names, name), source)
+            with self._open_target(there, target) as (new_folder, new_names, new_name):
                 if stat.S_ISDIR(found.st_mode):
-                    self._holds_nothing_protected(folder, (*names, name), (*new_names, new_name), source)
+                    self._check_tree_unprotected(folder, (*names, name), (*new_names, new_name), source)
                     for depth in range(len(new_names) + 1) if self._guards_git else ():
                         above = "/".join(new_names[:depth]) or "."
                         self._check_git_settings(above, (*new_names, new_name), target, above=True)
-                rename(folder, name, new_folder, new_name, target)
+                rename_exclusive(folder, name, new_folder, new_name, target)
 
     def delete(self, path: str, *, recursive: bool = False) -> None:
-        with self._asked(path) as inside, self._tree.parent(inside) as (folder, names, name):
+        with self._resolve_path(path) as inside, self._tree.open_parent(inside) as (folder, names, name):
             if not name:
                 raise BackendError("the workspace itself cannot be deleted", "invalid")
-            found = self._removable(folder, (*names, name), path)
+            found = self._check_removal(folder, (*names, name), path)
             if not stat.S_ISDIR(found.st_mode):
                 os.unlink(name, dir_fd=folder)
             elif recursive:
-                self._holds_nothing_protected(folder, (*names, name), (*names, name), path)
+                self._check_tree_unprotected(folder, (*names, name), (*names, name), path)
                 delete_tree(folder, name)
             else:
                 os.rmdir(name, dir_fd=folder)
@@ -254,9 +284,9 @@ class Workspace:
     # -- paths --
 
     @contextmanager
-    def _asked(self, path: str, links: bool = True) -> Iterator[str]:
-        """A path that somebody gave, seen from the workspace; what the system then says about it, as a sentence."""
-        inside = self._tree.inside(checked(path))
+    def _resolve_path(self, path: str, links: bool = True) -> Iterator[str]:
+        """Yield a given path relative to the workspace, and translate OSError to BackendError."""
+        inside = self._tree.relative_path(check_path(path))
         if inside is None:
             raise BackendError(f"{path} is outside of the workspace; give a path inside {self.root}", "escapes")
         try:
@@ -264,16 +294,16 @@ class Workspace:
         except OSError as error:
             if self._tree.fd < 0:
                 raise BackendError("the workspace is closed", "not_running") from None
-            raise explained(error, path, links=links) from None
+            raise to_backend_error(error, path, links=links) from None
 
     @contextmanager
-    def _changing(self, path: str, links: bool = True) -> Iterator[str]:
-        """As `_asked`, for what is to be made or changed: nothing on the way is made if it is protected by its name."""
-        with self._asked(path, links) as inside:
-            self._may_change(_parts(inside), path)
+    def _resolve_for_change(self, path: str, links: bool = True) -> Iterator[str]:
+        """Yield a path as `_resolve_path` does, for a change; refuse a path that is protected by name."""
+        with self._resolve_path(path, links) as inside:
+            self._check_change(_split_path(inside), path)
             yield inside
 
-    def _may_change(self, names: Sequence[str], path: str) -> None:
+    def _check_change(self, names: Sequence[str], path: str) -> None:
         if ".." in names:
             return
         self._protected.check_change(names, path)
@@ -281,12 +311,12 @@ class Workspace:
         for depth in range(len(names)) if self._guards_git else ():
             folder = "/".join(names[:depth]) or "."
             if self._is_git_directory(folder):
-                said = f"{path} is protected: it is in a git directory, which names programs that git runs"
-                raise BackendError(said, "protected")
+                message = f"{path} is protected: it is in a git directory, which names programs that git runs"
+                raise BackendError(message, "protected")
             self._check_git_settings(folder, names, path)
 
     def _check_git_settings(self, folder: str, names: Sequence[str], path: str, *, above: bool = False) -> None:
-        """Refuse a change of a path that the git config of a folder names; with `above`, of what leads to it, too."""
+        """Refuse to change a path that the git config of a folder names; with `above`, also its parent folders."""
         here = [*map(fold_name, names)]
         for trusted in find_trusted_paths(self._tree, folder) if self._has_git(folder) else ():
             there = [*map(fold_name, trusted.split("/"))]
@@ -295,33 +325,33 @@ class Workspace:
 
     def _has_git(self, folder: str) -> bool:
         try:
-            with self._tree.opened(folder, FOLDER) as (fd, _):
+            with self._tree.open_path(folder, FOLDER) as (fd, _):
                 return lstat(GIT, fd) is not None
         except OSError:
             return False
 
     def _is_git_directory(self, folder: str) -> bool:
-        """Return True if git takes a folder for a git directory, whatever its name."""
+        """Return True if git treats a folder as a git directory, regardless of its name."""
         try:
-            with self._tree.opened(folder, FOLDER) as (fd, _):
+            with self._tree.open_path(folder, FOLDER) as (fd, _):
                 parts = {name for name in ("HEAD", "commondir", "objects", "refs") if lstat(name, fd)}
         except OSError:
             return False
         return "HEAD" in parts and ("commondir" in parts or len(parts) == 3)
 
-    def _removable(self, folder: int, names: Sequence[str], path: str) -> os.stat_result:
-        """As `_may_change`, for something that gets another name or none; what it is."""
-        self._may_change(names, path)
+    def _check_removal(self, folder: int, names: Sequence[str], path: str) -> os.stat_result:
+        """Check that a path can be moved or deleted, and return its stat."""
+        self._check_change(names, path)
         self._pinned.check_removal(names, path)
         found = os.lstat(names[-1], dir_fd=folder)
         self._pinned.check_identity(self._tree, found, path)
         return found
 
-    def _seen_from(self, pattern: str, path: str) -> tuple[str, str]:
-        """An absolute pattern is one over the whole workspace."""
+    def _rebase_pattern(self, pattern: str, path: str) -> tuple[str, str]:
+        """Convert an absolute pattern to one relative to the workspace; return it with the search folder."""
         if not pattern.startswith("/"):
             return pattern, path
-        inside = self._tree.inside(pattern)
+        inside = self._tree.relative_path(pattern)
         if inside is None:
             raise BackendError(f"{pattern} is outside of the workspace; give a pattern inside {self.root}", "escapes")
         return f"./{inside}", "."
@@ -329,24 +359,24 @@ class Workspace:
     # -- files --
 
     @contextmanager
-    def _file(self, inside: str, path: str, links: bool) -> Iterator[tuple[int, os.stat_result]]:
-        """A regular file, open for reading."""
-        with self._tree.opened(inside, READ, links=links) as (fd, names):
+    def _open_file(self, inside: str, path: str, links: bool) -> Iterator[tuple[int, os.stat_result]]:
+        """Open a regular file for reading; refuse files that may hold secrets."""
+        with self._tree.open_path(inside, READ, links=links) as (fd, names):
             found = os.fstat(fd)
             check_regular(found, path)
             self._protected.check_read(names, path)
             yield fd, found
 
-    def _leads_to_file(self, path: str) -> bool:
+    def _is_file(self, path: str) -> bool:
         try:
-            with self._tree.opened(path, ANYTHING) as (fd, _):
+            with self._tree.open_path(path, ANYTHING) as (fd, _):
                 return stat.S_ISREG(os.fstat(fd).st_mode)
         except OSError:
             return False
 
-    def _base(self, inside: str, path: str, links: bool) -> tuple[str, bool]:
-        """Where a search begins, as it is really called, and whether that is a file."""
-        with self._tree.opened(inside, ANYTHING, links=links) as (fd, names):
+    def _resolve_search_root(self, inside: str, path: str, links: bool) -> tuple[str, bool]:
+        """Return the resolved root of a search, and True if it is a file."""
+        with self._tree.open_path(inside, ANYTHING, links=links) as (fd, names):
             found = os.fstat(fd)
         is_file = not stat.S_ISDIR(found.st_mode)
         if is_file:
@@ -354,122 +384,122 @@ class Workspace:
             self._protected.check_read(names, path)
         return "/".join(names), is_file
 
-    def _searched(
-        self, inside: str, path: str, glob: str, budget: Budget, everything: bool, links: bool
+    def _iterate_searchable(
+        self, inside: str, path: str, glob: str, budget: WalkBudget, everything: bool, links: bool
     ) -> Iterator[str]:
-        base, is_file = self._base(inside, path, links)
+        base, is_file = self._resolve_search_root(inside, path, links)
         if is_file:
             yield base
             return
         for name, link in DiskWalk(self._tree, budget, everything=everything).files(base, Glob(glob or "**")):
-            if not link and not self._protected.hides(name.split("/")):
+            if not link and not self._protected.is_secret(name.split("/")):
                 yield name
 
-    def _text_blocks(self, path: str, budget: Budget) -> Iterator[bytes]:
-        """The bytes of a file, if it is still one and a text; they end at a NUL, and when the budget is spent."""
+    def _text_blocks(self, path: str, budget: WalkBudget) -> Iterator[bytes]:
+        """Yield the blocks of a text file, up to a NUL or the end of the budget."""
         try:
-            fd = self._tree.folder(path, READ)
+            fd = self._tree.open_folder(path, READ)
         except OSError:
             return
         try:
             if not stat.S_ISREG(os.fstat(fd).st_mode) or is_binary(os.pread(fd, BINARY_HEAD_BYTES, 0)):
                 return
-            for block in blocks(fd, 0, GREP_BYTES):
-                if not budget.read(len(block)):
+            for block in read_blocks(fd, 0, GREP_BYTES):
+                if not budget.take_bytes(len(block)):
                     return
-                text = searchable(block)
+                text = cut_at_nul(block)
                 yield text
                 if len(text) < len(block):
                     return
         finally:
             os.close(fd)
 
-    # -- making and replacing --
+    # -- creating and replacing --
 
     @contextmanager
-    def _place(self, inside: str, path: str) -> Iterator[tuple[int, Names, str]]:
-        """Where something new is to be; the folders that lead there are made."""
-        with self._asked(path):
-            self._make_folders("/".join(_parts(inside)[:-1]), path)
-            with self._tree.parent(inside) as (folder, names, name):
-                self._may_change((*names, name), path)
+    def _open_target(self, inside: str, path: str) -> Iterator[tuple[int, Names, str]]:
+        """Open the parent folder of a new path; create missing folders."""
+        with self._resolve_path(path):
+            self._make_folders("/".join(_split_path(inside)[:-1]), path)
+            with self._tree.open_parent(inside) as (folder, names, name):
+                self._check_change((*names, name), path)
                 yield folder, names, name
 
-    def _put(self, inside: str, path: str, data: bytes, links: bool) -> None:
+    def _write_file(self, inside: str, path: str, data: bytes, links: bool) -> None:
         if inside.endswith("/"):
-            fail(errno.EISDIR)
-        self._make_folders("/".join(_parts(inside)[:-1]), path, links)
-        with self._tree.parent(self._linked(inside) if links else inside, links=links) as (folder, names, name):
-            self._may_change((*names, name), path)
+            raise_os_error(errno.EISDIR)
+        self._make_folders("/".join(_split_path(inside)[:-1]), path, links)
+        with self._tree.open_parent(self._linked(inside) if links else inside, links=links) as (folder, names, name):
+            self._check_change((*names, name), path)
             found = lstat(name, folder) if name else os.fstat(folder)
             if found is not None:
                 if not links and stat.S_ISLNK(found.st_mode):
-                    fail(errno.ELOOP)
+                    raise_os_error(errno.ELOOP)
                 self._pinned.check_identity(self._tree, found, path)
                 check_regular(found, path)
                 if not os.access(name, os.W_OK, dir_fd=folder):
-                    fail(errno.EACCES)
-            replace(folder, name, data, found)
+                    raise_os_error(errno.EACCES)
+            replace_file(folder, name, data, found)
 
     def _linked(self, path: str) -> str:
-        """Where a write to a path goes: what a link leads to, whether it is there or not."""
+        """Return the path that a write would change: the target of links, even if it does not exist."""
         for _ in range(MOST_LINKS):
-            with self._tree.parent(path) as (folder, names, name):
+            with self._tree.open_parent(path) as (folder, names, name):
                 try:
                     link = os.readlink(name, dir_fd=folder)
                 except OSError:
                     return "/".join([*names, name]) or "."
-            inside = self._tree.inside(link)
+            inside = self._tree.relative_path(link)
             if inside is None:
-                fail(errno.EXDEV)
+                raise_os_error(errno.EXDEV)
             path = inside if link.startswith("/") else "/".join([*names, link])
-        fail(errno.ELOOP)
+        raise_os_error(errno.ELOOP)
 
     def _make_folders(self, inside: str, path: str, links: bool = True) -> None:
-        """Make a folder and those that lead to it, as far as they are missing."""
-        with suppress(FileNotFoundError), self._tree.opened(inside or ".", FOLDER, links=links):
+        """Create a folder and its missing parents."""
+        with suppress(FileNotFoundError), self._tree.open_path(inside or ".", FOLDER, links=links):
             return
-        parts = _parts(inside)
+        parts = _split_path(inside)
         for depth in range(1, len(parts) + 1):
-            with self._tree.parent("/".join(parts[:depth]), links=links) as (folder, names, name):
+            with self._tree.open_parent("/".join(parts[:depth]), links=links) as (folder, names, name):
                 if name:
-                    self._may_change((*names, name), path)
+                    self._check_change((*names, name), path)
                     with suppress(FileExistsError):
                         os.mkdir(name, dir_fd=folder)
-        self._tree.names(inside, links=links)  # what was there already is a folder too
+        self._tree.resolve_names(inside, links=links)  # raises if an existing path is not a folder
 
-    def _holds_nothing_protected(self, folder: int, names: Names, then: Names, path: str) -> None:
-        """Nothing beneath a folder is protected, by the names that lead to it or by those that will."""
-        budget, step, todo = Budget(TREE_ENTRIES), Step(folder), [[names[-1]]]
+    def _check_tree_unprotected(self, folder: int, names: Names, then: Names, path: str) -> None:
+        """Raise BackendError if a folder holds a protected path, under its current or its new path."""
+        budget, step, todo = WalkBudget(TREE_ENTRIES), FolderCursor(folder), [[names[-1]]]
         longest = self._protected.longest
         try:
             while todo:
                 if todo[-1]:
-                    step.into(todo[-1].pop())
+                    step.enter(todo[-1].pop())
                     beneath = step.names[1:]
                     trails = [(*names, *beneath), (*then, *beneath)]
-                    todo.append(self._unprotected(step, [trail[-longest:] for trail in trails], budget, path))
+                    todo.append(self._list_unprotected(step, [trail[-longest:] for trail in trails], budget, path))
                 else:
                     todo.pop()
                     if todo:
-                        step.up()
+                        step.leave()
         finally:
             step.close()
 
-    def _unprotected(self, step: Step, trails: list[Names], budget: Budget, path: str) -> list[str]:
-        """The folders in a folder, in which nothing is protected."""
+    def _list_unprotected(self, step: FolderCursor, trails: list[Names], budget: WalkBudget, path: str) -> list[str]:
+        """Return the subfolders of a folder; raise BackendError if an entry is protected."""
         folders = []
         with step.entries() as found:
             for entry in found:
-                if any(self._protected.ends((*trail, entry.name)) for trail in trails):
+                if any(self._protected.matches_last((*trail, entry.name)) for trail in trails):
                     raise BackendError(f"{path} holds {entry.name}, which is protected", "protected")
-                if not budget.take():
-                    said = f"{path} holds too much to see whether some of it is protected; move or delete its parts"
-                    raise BackendError(said, "protected")
+                if not budget.take_entry():
+                    message = f"{path} holds too much to see whether some of it is protected; move or delete its parts"
+                    raise BackendError(message, "protected")
                 if entry.is_dir(follow_symlinks=False):
                     folders.append(entry.name)
         return folders
 
 
-def _parts(path: str) -> list[str]:
+def _split_path(path: str) -> list[str]:
     return [part for part in path.split("/") if part not in ("", ".")]

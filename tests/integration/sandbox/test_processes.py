@@ -20,11 +20,11 @@ from wick.workspace.processes import (
     DEFAULT_PATH,
     LIMITS,
     clean_environment,
-    data_file,
-    descendants,
-    ended_by,
+    create_data_file,
+    describe_exit,
     find_program,
     landlock_version,
+    list_descendants,
 )
 from wickds import environment, eventually, marked
 
@@ -55,19 +55,19 @@ def tree() -> Iterator[tuple[int, str]]:
 
 def test_descendants_are_found_however_deep() -> None:
     with tree() as (root, mark):
-        assert {root, *descendants(root)} == set(marked(mark))
+        assert {root, *list_descendants(root)} == set(marked(mark))
 
 
 def test_descendants_are_found_without_the_kernels_lists(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(processes, "_lists_children", lambda: False)
     with tree() as (root, mark):
-        assert {root, *descendants(root)} == set(marked(mark))
-        assert set(descendants(0x7FFFFFFF, group=root)) <= set(marked(mark))
-        assert root in descendants(0x7FFFFFFF, group=root)
+        assert {root, *list_descendants(root)} == set(marked(mark))
+        assert set(list_descendants(0x7FFFFFFF, group=root)) <= set(marked(mark))
+        assert root in list_descendants(0x7FFFFFFF, group=root)
 
 
 def test_a_process_that_is_not_there_has_none() -> None:
-    assert descendants(0x7FFFFFFF) == []
+    assert list_descendants(0x7FFFFFFF) == []
 
 
 def run(code: str) -> subprocess.CompletedProcess[str]:
@@ -87,10 +87,10 @@ import wick.workspace.processes
 if not {lists}: wick.workspace.processes._lists_children = lambda: False
 assert adopt_orphans()
 child = subprocess.Popen(["sh", "-c", {TREE.replace("wait", "(setsid sleep 100 &); sleep 0.3; exit 7")!r}]).pid
-family = Family(child)
+family = ProcessTree(child)
 while family.status is None: family.reap(); time.sleep(0.01)
-left = len(descendants(os.getpid()))
-print(left >= 3, family.end(10), descendants(os.getpid()), os.WEXITSTATUS(family.status), family.memory > 0)
+left = len(list_descendants(os.getpid()))
+print(left >= 3, family.kill_all(10), list_descendants(os.getpid()), os.WEXITSTATUS(family.status), family.memory > 0)
 """)
     assert done.stdout.split() == ["True", "True", "[]", "7", "True"], done.stderr
 
@@ -100,10 +100,10 @@ def test_strangers_are_ended_and_the_known_are_not() -> None:
 adopt_orphans()
 known = subprocess.Popen(["sleep", "100"]).pid
 subprocess.Popen(["sh", "-c", "(setsid sleep 100 &); (sleep 100 & exec sleep 100) &"]).wait()
-while len(descendants(os.getpid())) < 4: time.sleep(0.01)
-while end_strangers([known]): time.sleep(0.001)
-print(descendants(os.getpid()) == [known], end_strangers([known]))
-end_strangers([])
+while len(list_descendants(os.getpid())) < 4: time.sleep(0.01)
+while kill_unknown_children([known]): time.sleep(0.001)
+print(list_descendants(os.getpid()) == [known], kill_unknown_children([known]))
+kill_unknown_children([])
 """)
     assert done.stdout.split() == ["True", "False"], done.stderr
 
@@ -125,7 +125,7 @@ print(len(os.listdir("/proc/self/fd")) <= 4)
 def test_memory_is_hidden_from_the_same_user() -> None:
     done = run("""
 hide_memory()
-print(oct(os.stat("/proc/self").st_mode)[-3:], os.stat("/proc/self").st_uid, len(descendants(os.getpid())))
+print(oct(os.stat("/proc/self").st_mode)[-3:], os.stat("/proc/self").st_uid, len(list_descendants(os.getpid())))
 """)
     assert done.stdout.split() == ["555", "0", "0"], done.stderr
 
@@ -154,18 +154,18 @@ def test_a_program_is_found_by_the_commands_own_path(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("size", [0, 1, 5_000_000])
 def test_data_can_be_read_from_a_descriptor_once(size: int) -> None:
-    descriptor = data_file(b"x" * size)
+    descriptor = create_data_file(b"x" * size)
     assert not os.get_inheritable(descriptor)
     with open(descriptor, "rb") as file:
         assert file.read() == b"x" * size
 
 
 def test_how_a_command_ended() -> None:
-    assert ended_by(0) == (0, "")
-    assert ended_by(3 << 8) == (3, "")
-    assert ended_by(signal.SIGKILL) == (137, "the command was ended by SIGKILL")
-    assert "processor time" in ended_by(signal.SIGXCPU)[1]
-    assert ended_by(40) == (168, "the command was ended by signal 40")
+    assert describe_exit(0) == (0, "")
+    assert describe_exit(3 << 8) == (3, "")
+    assert describe_exit(signal.SIGKILL) == (137, "the command was ended by SIGKILL")
+    assert "processor time" in describe_exit(signal.SIGXCPU)[1]
+    assert describe_exit(40) == (168, "the command was ended by signal 40")
 
 
 def test_the_kernel_says_whether_it_has_landlock() -> None:

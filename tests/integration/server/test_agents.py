@@ -264,11 +264,12 @@ async def test_two_servers_that_share_a_database_share_their_agents(tmp_path: Pa
 
 
 def test_secrets_are_not_shown() -> None:
-    from wick._internal.safe_yaml import Filled
+    from wick._internal.safe_yaml import ExpandedText
 
     options = {
         "api_key": "sk-1", "headers": {"X": "1"}, "url": "https://me:secret@example.com/x", "env": {"A": "b"},
-        "list": [{"token": "t"}, Filled("from the environment")], "number": 5, "token_count": 3, "object": object(),
+        "list": [{"token": "t"}, ExpandedText("from the environment")],
+        "number": 5, "token_count": 3, "object": object(),
     }  # fmt: skip
     assert shown(options) == {
         "api_key": HIDDEN, "headers": HIDDEN, "url": f"https://{HIDDEN}@example.com/x", "env": HIDDEN,

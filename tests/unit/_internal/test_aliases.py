@@ -10,7 +10,7 @@ from wick.errors import ConfigError
 
 def test_there_are_sixteen_points() -> None:
     assert len(set(aliases.POINT_NAMES)) == 16
-    assert all(aliases.point(name) == name for name in aliases.POINT_NAMES)
+    assert all(aliases.resolve_point(name) == name for name in aliases.POINT_NAMES)
 
 
 @pytest.mark.parametrize(
@@ -34,7 +34,7 @@ def test_there_are_sixteen_points() -> None:
     ],
 )
 def test_points_that_other_tools_name(other: str, own: str) -> None:
-    assert aliases.point(other) == own
+    assert aliases.resolve_point(other) == own
 
 
 def test_every_alias_leads_to_a_point_and_hides_none() -> None:
@@ -45,22 +45,22 @@ def test_every_alias_leads_to_a_point_and_hides_none() -> None:
 @pytest.mark.parametrize("name", ["", "before", "before_tool", "BEFORE_RUN", "guard_everything"])
 def test_an_unknown_point_is_refused_with_the_list(name: str) -> None:
     with pytest.raises(ConfigError, match=r"the points are before_run, wrap_run, .*guard_tool_use") as caught:
-        aliases.point(name)
+        aliases.resolve_point(name)
     assert repr(name) in str(caught.value)
 
 
 def test_tools_that_other_tools_name() -> None:
-    assert aliases.tool_name("Bash") == aliases.tool_name("bash") == "execute"
-    assert aliases.tool_name("TodoWrite") == aliases.tool_name("todo_write") == "write_todos"
-    assert aliases.tool_name("spawn_subagent") == "task"
-    assert aliases.tool_name("execute") == "execute"
-    assert aliases.tool_name("something_else") == "something_else"
+    assert aliases.resolve_tool_name("Bash") == aliases.resolve_tool_name("bash") == "execute"
+    assert aliases.resolve_tool_name("TodoWrite") == aliases.resolve_tool_name("todo_write") == "write_todos"
+    assert aliases.resolve_tool_name("spawn_subagent") == "task"
+    assert aliases.resolve_tool_name("execute") == "execute"
+    assert aliases.resolve_tool_name("something_else") == "something_else"
 
 
 def test_the_aliases_of_a_tool() -> None:
-    assert aliases.tool_aliases("read_file") == {"Read", "file_read"}
-    assert aliases.tool_aliases("Read") == {"read_file", "file_read"}
-    assert aliases.tool_aliases("something_else") == frozenset()
+    assert aliases.list_tool_aliases("read_file") == {"Read", "file_read"}
+    assert aliases.list_tool_aliases("Read") == {"read_file", "file_read"}
+    assert aliases.list_tool_aliases("something_else") == frozenset()
 
 
 def test_no_tool_is_an_alias_of_another() -> None:

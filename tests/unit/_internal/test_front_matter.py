@@ -51,7 +51,7 @@ def test_a_scalar_is_read_as_yaml_1_2_reads_it(text: str) -> None:
 def test_no_key_is_special_and_none_stands_twice() -> None:
     assert read("<<: {a: 1}\n") == {"<<": {"a": 1}}
     for text in ("a: 1\na: 2\n", "x: {a: 1, a: 2}\n", "x:\n- {a: 1, 'a': 2}\n"):
-        with pytest.raises(ConfigError, match="'a' stands here a second time"):
+        with pytest.raises(ConfigError, match="'a' is repeated"):
             read(text)
 
 

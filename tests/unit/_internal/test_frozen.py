@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wick._internal.frozen import FrozenDict, FrozenList, canonical, digest, freeze, thaw
+from wick._internal.frozen import FrozenDict, FrozenList, canonical_json, digest, freeze, thaw
 from wick.constants import JSON_DEPTH
 from wick.errors import Sealed
 
@@ -51,28 +51,28 @@ def test_a_pickled_or_copied_value_is_equal(value: Any) -> None:
 
 @given(JSON)
 def test_the_canonical_spelling_reads_back(value: Any) -> None:
-    spelled = canonical(value)
+    spelled = canonical_json(value)
     assert json.loads(spelled) == value
-    assert spelled == canonical(freeze(value)) == canonical(json.loads(spelled))
+    assert spelled == canonical_json(freeze(value)) == canonical_json(json.loads(spelled))
     assert spelled.isascii()
 
 
 @given(st.dictionaries(TEXT, SCALAR))
 def test_the_order_of_keys_is_not_spelled(value: dict[str, Any]) -> None:
-    assert canonical(dict(reversed(value.items()))) == canonical(value)
+    assert canonical_json(dict(reversed(value.items()))) == canonical_json(value)
 
 
 @given(JSON, JSON)
 def test_different_data_is_spelled_differently(one: Any, other: Any) -> None:
-    assert one == other or canonical(one) != canonical(other)
+    assert one == other or canonical_json(one) != canonical_json(other)
 
 
 def test_one_and_true_are_spelled_differently() -> None:
-    assert len({canonical(1), canonical(1.0), canonical(True), canonical("1")}) == 4
+    assert len({canonical_json(1), canonical_json(1.0), canonical_json(True), canonical_json("1")}) == 4
 
 
 def test_the_canonical_spelling_is_this() -> None:
-    assert canonical({"b": [1, None], "a": "é"}) == b'{"a":"\\u00e9","b":[1,null]}'
+    assert canonical_json({"b": [1, None], "a": "é"}) == b'{"a":"\\u00e9","b":[1,null]}'
     assert digest(b"") == "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
 
 
@@ -195,4 +195,4 @@ def test_tuples_become_lists() -> None:
 @pytest.mark.parametrize("value", [float("nan"), float("-inf"), object(), b"x"])
 def test_what_has_no_spelling_is_refused(value: Any) -> None:
     with pytest.raises((TypeError, ValueError)):
-        canonical(value)
+        canonical_json(value)

@@ -14,7 +14,7 @@ import pytest
 from aiohttp import web
 from aiohttp.abc import AbstractResolver, ResolveResult
 
-from wick._internal.http_requests import fetch, post_json, public_address
+from wick._internal.http_requests import fetch, is_public_address, post_json
 from wick.constants import JSON_DEPTH
 from wick.errors import ToolError, Uncertain
 
@@ -252,7 +252,7 @@ async def test_cookies_are_not_kept_and_passwords_not_shown(server: Server) -> N
 
 @pytest.mark.parametrize("ip", ["8.8.8.8", "1.1.1.1", "93.184.216.34", "2606:4700:4700::1111", "2a00:1450:4001::1"])
 def test_public_addresses(ip: str) -> None:
-    assert public_address(ip)
+    assert is_public_address(ip)
 
 
 PRIVATE = """
@@ -266,11 +266,11 @@ localhost 127.1 2130706433 8.8.8.8:80 nonsense
 
 @pytest.mark.parametrize("ip", PRIVATE.split())
 def test_addresses_that_are_not_public(ip: str) -> None:
-    assert not public_address(ip)
+    assert not is_public_address(ip)
 
 
 def test_the_empty_address_is_not_public() -> None:
-    assert not public_address("")
+    assert not is_public_address("")
 
 
 # -- anything, not only JSON ------------------------------------------------------------------------------------------

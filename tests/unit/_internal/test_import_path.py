@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from wick._internal.import_path import aside, find_spec, load_module, startup_names
+from wick._internal.import_path import excluded, find_spec, load_module, startup_names
 from wick.errors import ConfigError
 
 
@@ -17,9 +17,9 @@ def projects(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name in ("one", "two"):
         (tmp_path / name).mkdir()
         (tmp_path / name / f"aside_{name}.py").write_text(f"NAME = {name!r}\n")
-    monkeypatch.setattr(aside, "entries", [str(tmp_path / "one"), str(tmp_path / "two")])
-    monkeypatch.setattr(aside, "imports", ["import startup_a; x = __import__('startup_b')", "import os, sys"])
-    monkeypatch.setattr(aside, "workspaces", set())
+    monkeypatch.setattr(excluded, "entries", [str(tmp_path / "one"), str(tmp_path / "two")])
+    monkeypatch.setattr(excluded, "imports", ["import startup_a; x = __import__('startup_b')", "import os, sys"])
+    monkeypatch.setattr(excluded, "workspaces", set())
     monkeypatch.setattr(sys, "path", [*sys.path])
     return tmp_path
 
@@ -46,7 +46,7 @@ def test_a_module_in_two_projects_is_refused(projects: Path) -> None:
 
 
 def test_a_module_in_a_workspace_is_refused(projects: Path) -> None:
-    aside.workspaces.add(str(projects / "one"))
+    excluded.workspaces.add(str(projects / "one"))
     with pytest.raises(ConfigError, match="holds the module aside_one"):
         load_module(lambda: import_module("aside_one"))
     assert str(projects / "one") not in sys.path

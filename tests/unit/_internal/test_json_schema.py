@@ -13,7 +13,7 @@ from jsonschema import Draft202012Validator
 
 from wick._internal import json_schema
 from wick._internal.frozen import freeze
-from wick._internal.json_schema import Checker, TooCostly
+from wick._internal.json_schema import SchemaChecker, TooCostly
 from wick.constants import SCHEMA_STEPS
 from wick.errors import ConfigError, InvalidArgs
 from wick.tools import tool
@@ -50,12 +50,12 @@ LINKS: dict[str, Any] = {
 @pytest.mark.parametrize("link", LINKS)
 def test_a_schema_that_multiplies_is_refused_when_it_is_registered(link: str, depth: int) -> None:
     with pytest.raises(ConfigError, match="too costly to check"):
-        Checker(doubled(depth, LINKS[link]))
+        SchemaChecker(doubled(depth, LINKS[link]))
 
 
 @pytest.mark.parametrize("link", LINKS)
 def test_a_schema_that_multiplies_a_little_is_taken(link: str) -> None:
-    assert isinstance(Checker(doubled(4, LINKS[link])).problems({"x": 1}, SCHEMA_STEPS, 6), list)
+    assert isinstance(SchemaChecker(doubled(4, LINKS[link])).find_problems({"x": 1}, SCHEMA_STEPS, 6), list)
 
 
 def anchored(depth: int, word: str, anchor: str) -> dict[str, Any]:
@@ -66,10 +66,10 @@ def anchored(depth: int, word: str, anchor: str) -> dict[str, Any]:
 @pytest.mark.parametrize(("word", "anchor"), [("$ref", "$anchor"), ("$dynamicRef", "$dynamicAnchor")])
 def test_anchors_count_as_references(word: str, anchor: str) -> None:
     with pytest.raises(ConfigError, match="too costly"):
-        Checker(anchored(20, word, anchor))
-    checker = Checker(anchored(3, word, anchor))
-    assert not checker.problems({"x": 1}, SCHEMA_STEPS, 6)
-    assert checker.problems({"x": 2}, SCHEMA_STEPS, 6)
+        SchemaChecker(anchored(20, word, anchor))
+    checker = SchemaChecker(anchored(3, word, anchor))
+    assert not checker.find_problems({"x": 1}, SCHEMA_STEPS, 6)
+    assert checker.find_problems({"x": 2}, SCHEMA_STEPS, 6)
 
 
 @pytest.mark.parametrize(
@@ -95,10 +95,10 @@ def test_anchors_count_as_references(word: str, anchor: str) -> None:
 )
 def test_what_is_wrong_with_a_schema_is_said(schema: dict[str, Any], words: str | None) -> None:
     if words is None:
-        assert Checker(schema)
+        assert SchemaChecker(schema)
         return
     with pytest.raises(ConfigError, match=words):
-        Checker(schema)
+        SchemaChecker(schema)
 
 
 def nested(depth: int) -> dict[str, Any]:
@@ -135,7 +135,7 @@ def uncounted(case: str) -> bool:
     """Return True if a costly check is not stopped."""
     schema, value = COSTLY[case]
     try:
-        Checker(schema).problems(value, SCHEMA_STEPS, 6)
+        SchemaChecker(schema).find_problems(value, SCHEMA_STEPS, 6)
     except TooCostly:
         return False
     return True
@@ -147,17 +147,17 @@ def test_a_large_value_times_a_schema_is_stopped_at_the_limit(case: str) -> None
 
 
 def test_a_keyword_that_is_not_counted_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(json_schema, "_metered", lambda keyword, fn: fn)
+    monkeypatch.setattr(json_schema, "_meter_keyword", lambda keyword, fn: fn)
     assert uncounted("items")
 
 
 def test_a_nested_dialect_does_not_replace_the_metered_validator() -> None:
     old = "http://json-schema.org/draft-07/schema#"
     schema = whole({"$schema": old, "pattern": "(a+)+$", "items": {}}, **{"$schema": old})
-    checker = Checker(schema)
-    assert checker.problems({"x": "a" * 60 + "!"}, SCHEMA_STEPS, 6)  # `re` would need longer than the sun has
+    checker = SchemaChecker(schema)
+    assert checker.find_problems({"x": "a" * 60 + "!"}, SCHEMA_STEPS, 6)  # `re` would need longer than the sun has
     with pytest.raises(TooCostly):
-        checker.problems({"x": [1] * 200_000}, SCHEMA_STEPS, 6)
+        checker.find_problems({"x": [1] * 200_000}, SCHEMA_STEPS, 6)
 
 
 # Nodes that a validator would read as schemas, at places that are not schemas by their keyword.
@@ -192,7 +192,7 @@ def strange_nodes(schema: Any) -> list[Any]:
         seen.add(id(node))
         found += [node] if words & node.keys() else []
         for keyword, value in node.items():
-            todo += json_schema._children(keyword, value)
+            todo += json_schema._list_children(keyword, value)
             if keyword == "$ref":
                 place = schema
                 for part in value.split("/")[1:]:
@@ -205,38 +205,38 @@ def strange_nodes(schema: Any) -> list[Any]:
 @pytest.mark.parametrize("place", HIDDEN)
 def test_nothing_but_a_rewritten_schema_is_evaluated(place: str, plant: str) -> None:
     node, value = PLANTS[plant]
-    checker = Checker(freeze({**HIDDEN[place](node), "$defs": {"b": {}, **HIDDEN[place](node).get("$defs", {})}}))
+    checker = SchemaChecker(freeze({**HIDDEN[place](node), "$defs": {"b": {}, **HIDDEN[place](node).get("$defs", {})}}))
     assert strange_nodes(checker._validator.schema) == []
     names = ("x", *json_schema._DATA, "properties")
     for data in [{name: value} for name in names] + [{"items": value}, {"x": {"items": value}}]:
-        checker.problems(data, SCHEMA_STEPS, 6)
+        checker.find_problems(data, SCHEMA_STEPS, 6)
 
 
 def test_a_node_that_is_not_rewritten_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(json_schema._Plain, "rewrite", lambda self: self.shape.root)
+    monkeypatch.setattr(json_schema._SchemaRewriter, "rewrite", lambda self: self.shape.root)
     for place in ("a property", "a default", "a definition", "a constant"):
-        assert strange_nodes(Checker(HIDDEN[place](PLANTS["names by `re`"][0]))._validator.schema)
+        assert strange_nodes(SchemaChecker(HIDDEN[place](PLANTS["names by `re`"][0]))._validator.schema)
 
 
 @pytest.mark.parametrize(
     "pattern", [r"(?x)(?:.{ 90 }){ 90 }", r"(?ix:a{9 0 0})", r"(?:a{,900}){,900}", r"(?:a{0000000900}){0000000900}"]
 )
 def test_a_pattern_whose_size_cannot_be_counted_is_not_compiled(pattern: str) -> None:
-    assert json_schema._compiled(pattern) == (None, 0)
-    assert Checker(whole({"pattern": pattern})).problems({"x": "b"}, SCHEMA_STEPS, 6) == []
+    assert json_schema._compile_pattern(pattern) == (None, 0)
+    assert SchemaChecker(whole({"pattern": pattern})).find_problems({"x": "b"}, SCHEMA_STEPS, 6) == []
 
 
 @pytest.mark.parametrize(
     "pattern", [r"^[^{}]+$", r"^\{a\}$", r"^[{]a{1,2}[}]$", r"^(?P<x>a)$", r"^(?:[x-z]{2}|(?i:b))+$"]
 )
 def test_a_pattern_with_braces_that_are_no_count_is_compiled(pattern: str) -> None:
-    assert Checker(whole({"pattern": pattern})).problems({"x": "{{{"}, SCHEMA_STEPS, 6)
+    assert SchemaChecker(whole({"pattern": pattern})).find_problems({"x": "{{{"}, SCHEMA_STEPS, 6)
 
 
 def test_a_switch_of_an_old_dialect_is_taken() -> None:
     old = {"$schema": "http://json-schema.org/draft-04/schema#"}
-    checker = Checker(whole({"minimum": 1, "exclusiveMinimum": True}, **old))
-    assert checker.problems({"x": 1}, 100, 6) and not checker.problems({"x": 2}, 100, 6)
+    checker = SchemaChecker(whole({"minimum": 1, "exclusiveMinimum": True}, **old))
+    assert checker.find_problems({"x": 1}, 100, 6) and not checker.find_problems({"x": 2}, 100, 6)
 
 
 # -- the same verdict as jsonschema -----------------------------------------------------------------------------------
@@ -297,10 +297,10 @@ def differences(tries: int) -> list[Any]:
     for _ in range(tries):
         defined = {name: value for name, value in [("d", any_schema(chance, 1))] if "$ref" not in str(value)}
         schema = whole(any_schema(chance, 3), **{"$defs": {"d": True, **defined}})
-        checker, reference = Checker(freeze(schema)), Draft202012Validator(schema)
+        checker, reference = SchemaChecker(freeze(schema)), Draft202012Validator(schema)
         for _ in range(4):
             value = {"x": any_value(chance, 2)}
-            if bool(checker.problems(value, SCHEMA_STEPS, 6)) == reference.is_valid(value):
+            if bool(checker.find_problems(value, SCHEMA_STEPS, 6)) == reference.is_valid(value):
                 found.append((schema, value))
     return found
 
@@ -310,7 +310,7 @@ def test_a_checker_says_what_jsonschema_says() -> None:
 
 
 def test_a_keyword_that_is_read_otherwise_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(json_schema._OWN, "oneOf", json_schema._any_of)
+    monkeypatch.setitem(json_schema._OWN, "oneOf", json_schema._check_any_of)
     assert differences(400)
 
 
@@ -318,13 +318,13 @@ def test_a_keyword_that_is_read_otherwise_is_noticed(monkeypatch: pytest.MonkeyP
 
 
 def test_costly_arguments_are_checked_in_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
-    where, check = [], Checker.problems
+    where, check = [], SchemaChecker.find_problems
 
-    def problems(self: Checker, *args: Any) -> Any:
+    def problems(self: SchemaChecker, *args: Any) -> Any:
         where.append(threading.current_thread() is threading.main_thread())
         return check(self, *args)
 
-    monkeypatch.setattr(Checker, "problems", problems)
+    monkeypatch.setattr(SchemaChecker, "find_problems", problems)
     made = tool(lambda **args: "", name="t", parameters=whole({"items": {"type": "integer"}}))
     many, few = {"x": [1] * 3_000}, {"x": [1, 2]}
     asyncio.run(made.prepare(many))

@@ -10,7 +10,7 @@ from contextvars import ContextVar
 import pytest
 
 from wick import constants
-from wick._internal.tasks import Turns, cancel_and_wait, closing, run_detached, run_with_timeout, side_by_side
+from wick._internal.tasks import ToolUseOrder, cancel_and_wait, closing_stream, run_all, run_detached, run_with_timeout
 from wick.errors import Paused
 
 
@@ -44,7 +44,7 @@ async def stubborn(until: asyncio.Event) -> None:
     ],
 )
 async def test_who_works_alone_is_never_beside_another_and_all_keep_the_order(alone: str, order: list[str]) -> None:
-    mine = Turns([mark == "!" for mark in alone])
+    mine = ToolUseOrder([mark == "!" for mark in alone])
     log: list[str] = []
     running: list[int] = []
 
@@ -58,27 +58,27 @@ async def test_who_works_alone_is_never_beside_another_and_all_keep_the_order(al
             await asyncio.sleep(0)
         running.pop()
         log.append(f"-{number}")
-        mine.ended(number)
+        mine.mark_finished(number)
 
     await asyncio.gather(*(work(number) for number in range(len(alone))))
     assert log == " ".join(order).split()
 
 
 async def test_everyone_has_passed_when_the_last_one_has() -> None:
-    mine = Turns([False] * 3)
+    mine = ToolUseOrder([False] * 3)
     waiting = asyncio.create_task(mine.wait_all_gated())
     for number in (2, 0, 0):
-        mine.passed(number)
+        mine.mark_gated(number)
         await asyncio.sleep(0)
         assert not waiting.done()
-    mine.ended(1)  # it ended before the gate
+    mine.mark_finished(1)  # it ended before the gate
     await waiting
 
 
 async def test_one_alone_has_no_one_to_wait_for() -> None:
-    mine = Turns()
+    mine = ToolUseOrder()
     await mine.wait_turn(0)
-    mine.passed(0)
+    mine.mark_gated(0)
     await mine.wait_all_gated()
 
 
@@ -96,7 +96,7 @@ async def test_all_of_it_is_done_whatever_goes_wrong_with_some() -> None:
         done.append(number)
 
     late, early = ValueError("late"), Paused("early")
-    failures = await side_by_side([work(0), work(1, late), work(2), work(3, early)], ["a", "b", "c", "d"])
+    failures = await run_all([work(0), work(1, late), work(2), work(3, early)], ["a", "b", "c", "d"])
     assert failures == [late, early]
     assert sorted(done) == [0, 2]
 
@@ -116,14 +116,14 @@ async def test_work_that_is_abandoned_is_kept_from_the_garbage_collector(hasty: 
 
 
 async def test_nothing_went_wrong() -> None:
-    assert await side_by_side([asyncio.sleep(0), asyncio.sleep(0)], ["a", "b"]) == []
+    assert await run_all([asyncio.sleep(0), asyncio.sleep(0)], ["a", "b"]) == []
 
 
 async def test_work_that_cancels_itself_went_wrong() -> None:
     async def work() -> None:
         raise asyncio.CancelledError
 
-    (failure,) = await side_by_side([work()], ["a"])
+    (failure,) = await run_all([work()], ["a"])
     assert isinstance(failure, asyncio.CancelledError)
 
 
@@ -138,7 +138,7 @@ async def test_when_the_caller_is_cancelled_all_of_the_work_is() -> None:
             cancelled.append(number)
             raise
 
-    task = asyncio.create_task(side_by_side([work(0), work(1)], ["a", "b"]))
+    task = asyncio.create_task(run_all([work(0), work(1)], ["a", "b"]))
     await asyncio.sleep(0.001)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -148,7 +148,7 @@ async def test_when_the_caller_is_cancelled_all_of_the_work_is() -> None:
 
 async def test_work_that_ignores_it_is_abandoned_and_named(hasty: None, caplog: pytest.LogCaptureFixture) -> None:
     go = asyncio.Event()
-    task = asyncio.create_task(side_by_side([stubborn(go), asyncio.sleep(60)], ["mule", "lamb"]))
+    task = asyncio.create_task(run_all([stubborn(go), asyncio.sleep(60)], ["mule", "lamb"]))
     await asyncio.sleep(0.001)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -243,7 +243,7 @@ async def test_a_stream_is_closed_when_it_is_no_longer_read() -> None:
         finally:
             closed.append(True)
 
-    async with closing(count()) as numbers:
+    async with closing_stream(count()) as numbers:
         async for number in numbers:
             if number == 2:
                 break
@@ -263,7 +263,7 @@ async def test_a_stream_that_cannot_be_closed_is_fine() -> None:
                 raise StopAsyncIteration
             return self.left
 
-    async with closing(Numbers()) as numbers:
+    async with closing_stream(Numbers()) as numbers:
         assert [number async for number in numbers] == [2, 1, 0]
 
 

@@ -14,8 +14,8 @@ from typing import Annotated, Any, Literal
 import pytest
 from pydantic import AfterValidator, BaseModel, Field
 
-from wick._internal.frozen import canonical
-from wick._internal.tool_schema import ForeignArguments, FunctionArguments, Injected, arguments_of, describe
+from wick._internal.frozen import canonical_json
+from wick._internal.tool_schema import ForeignArguments, FunctionArguments, Injected, inspect_arguments, parse_docstring
 from wick.constants import ARGS_BYTES, JSON_DEPTH
 from wick.errors import ConfigError, InvalidArgs, MissingExtra
 
@@ -37,7 +37,7 @@ class Todo(BaseModel):
 
 
 def properties(fn: Callable[..., Any]) -> dict[str, Any]:
-    found = arguments_of(fn).schema["properties"]
+    found = inspect_arguments(fn).schema["properties"]
     assert isinstance(found, dict)
     return found
 
@@ -56,7 +56,7 @@ def invalid(arguments: FunctionArguments | ForeignArguments, args: Any) -> str:
 def test_a_schema_is_compact() -> None:
     def search(pattern: str, limit: int = 10) -> None: ...
 
-    assert arguments_of(search).schema == {
+    assert inspect_arguments(search).schema == {
         "type": "object",
         "properties": {"pattern": {"type": "string"}, "limit": {"type": "integer", "default": 10}},
         "required": ["pattern"],
@@ -67,8 +67,8 @@ def test_a_schema_is_compact() -> None:
 def test_a_function_without_parameters() -> None:
     def now() -> None: ...
 
-    assert arguments_of(now).schema == {"type": "object", "properties": {}, "additionalProperties": False}
-    assert arguments_of(now).validate("now", {}) == {}
+    assert inspect_arguments(now).schema == {"type": "object", "properties": {}, "additionalProperties": False}
+    assert inspect_arguments(now).validate("now", {}) == {}
 
 
 def test_titles_go_but_an_argument_named_title_stays() -> None:
@@ -76,7 +76,7 @@ def test_titles_go_but_an_argument_named_title_stays() -> None:
 
     assert properties(add)["title"] == {"type": "string"}
     assert properties(add)["default"] == {"const": "title", "default": "title", "type": "string"}
-    assert arguments_of(add).schema["$defs"]["Todo"] == {
+    assert inspect_arguments(add).schema["$defs"]["Todo"] == {
         "description": "One thing to do.",
         "type": "object",
         "properties": {"title": {"type": "string"}, "done": {"type": "boolean", "default": False}},
@@ -104,13 +104,19 @@ def test_descriptions_come_from_annotations_first() -> None:
         "from the text", "from the field", "from the docstring", "from the default", None,
     ]  # fmt: skip
     assert found["b"]["minimum"] == 1 and found["d"]["default"] == 3
-    assert arguments_of(find).validate("find", {"a": 1, "b": 2, "c": 3}) == {"a": 1, "b": 2, "c": 3, "d": 3, "e": 0}
+    assert inspect_arguments(find).validate("find", {"a": 1, "b": 2, "c": 3}) == {
+        "a": 1,
+        "b": 2,
+        "c": 3,
+        "d": 3,
+        "e": 0,
+    }
 
 
 def test_injected_parameters_are_not_in_the_schema() -> None:
     def look(path: str, run: Context, maybe: Context | None = None, noted: Annotated[Context, "x"] = None) -> None: ...  # type: ignore[assignment]
 
-    arguments = arguments_of(look)
+    arguments = inspect_arguments(look)
     assert list(arguments.schema["properties"]) == ["path"]
     assert arguments.injected == {"run": (Context,), "maybe": (Context,), "noted": (Context,)}
     assert "run is not an argument (the arguments are path)" in invalid(arguments, {"path": "a", "run": 1})
@@ -120,31 +126,31 @@ def test_names_that_clash_with_pydantic_work() -> None:
     def odd(schema: int, copy: int, json: int, model_dump: int, _hidden: int, a0: int, validate: int = 0) -> None: ...
 
     args = {"schema": 1, "copy": 2, "json": 3, "model_dump": 4, "_hidden": 5, "a0": 6, "validate": 7}
-    arguments = arguments_of(odd)
-    assert arguments.validate("odd", args) == args == arguments.typed("odd", canonical(args))
+    arguments = inspect_arguments(odd)
+    assert arguments.validate("odd", args) == args == arguments.to_values("odd", canonical_json(args))
     assert "a1 is not an argument" in invalid(arguments, {**args, "a1": 1})
 
 
 def test_other_arguments_are_for_functions_that_take_them() -> None:
     def log(level: str, run: Context, **rest: Any) -> None: ...
 
-    arguments = arguments_of(log)
+    arguments = inspect_arguments(log)
     assert arguments.schema["additionalProperties"] is True
     assert arguments.validate("log", {"level": "x", "a0": [1]}) == {"level": "x", "a0": [1]}
-    assert arguments.typed("log", b'{"a0":[1],"level":"x"}') == {"level": "x", "a0": [1]}
+    assert arguments.to_values("log", b'{"a0":[1],"level":"x"}') == {"level": "x", "a0": [1]}
     assert "run is not an argument" in invalid(arguments, {"level": "x", "run": 1})
 
 
 def test_no_annotation_means_anything() -> None:
     def anything(x, y=None): ...  # type: ignore[no-untyped-def]
 
-    assert arguments_of(anything).validate("t", {"x": [1, {"a": None}]}) == {"x": [1, {"a": None}], "y": None}
+    assert inspect_arguments(anything).validate("t", {"x": [1, {"a": None}]}) == {"x": [1, {"a": None}], "y": None}
 
 
 def test_a_default_of_none_allows_none() -> None:
     def read(limit: int = None, width: Annotated[int, Field(ge=1)] = None) -> None: ...  # type: ignore[assignment]  # noqa: RUF013
 
-    arguments = arguments_of(read)
+    arguments = inspect_arguments(read)
     assert arguments.validate("read", {}) == {"limit": None, "width": None}
     assert arguments.validate("read", {"limit": "5", "width": 1}) == {"limit": 5, "width": 1}
     assert "width should be greater than or equal to 1" in invalid(arguments, {"width": 0})
@@ -162,13 +168,13 @@ def test_defaults_are_json_like_everything_else() -> None:
         seen: list[str] = [],  # noqa: B006
     ) -> None: ...
 
-    arguments = arguments_of(plan)
+    arguments = inspect_arguments(plan)
     data = arguments.validate("plan", {})
-    assert canonical(data) == (
+    assert canonical_json(data) == (
         b'{"colour":"red","price":"1.50","root":"/tmp","seen":[],"share":1.0,"tags":["a","b","c"],'
         b'"todo":{"done":false,"title":"x"},"when":"2024-01-02"}'
     )
-    assert arguments.typed("plan", canonical(data)) == {
+    assert arguments.to_values("plan", canonical_json(data)) == {
         "when": date(2024, 1, 2), "root": Path("/tmp"), "colour": Colour.red, "share": 1.0, "price": Decimal("1.50"),
         "tags": frozenset("abc"), "todo": Todo(title="x"), "seen": [],
     }  # fmt: skip
@@ -180,22 +186,22 @@ def test_sets_have_one_order() -> None:
     def tag(names: set[str], more: set[int] | None = None) -> None: ...
 
     words = [f"word{index}" for index in range(50)]
-    data = arguments_of(tag).validate("tag", {"names": words[::-1], "more": [10, 9, 1]})
+    data = inspect_arguments(tag).validate("tag", {"names": words[::-1], "more": [10, 9, 1]})
     assert data == {"names": sorted(words), "more": [1, 10, 9]}
 
 
 def test_a_function_is_read_once() -> None:
     def one(x: int) -> None: ...
 
-    assert arguments_of(one) is arguments_of(one)
+    assert inspect_arguments(one) is inspect_arguments(one)
 
 
 def test_methods_are_read_without_self_and_once_for_all_objects() -> None:
     class Box:
         def put(self, x: int) -> None: ...
 
-    assert arguments_of(Box().put) is arguments_of(Box().put)
-    assert list(arguments_of(Box().put).schema["properties"]) == ["x"]
+    assert inspect_arguments(Box().put) is inspect_arguments(Box().put)
+    assert list(inspect_arguments(Box().put).schema["properties"]) == ["x"]
 
 
 def test_partials_wrappers_and_callable_objects_are_read() -> None:
@@ -211,7 +217,7 @@ def test_partials_wrappers_and_callable_objects_are_read() -> None:
 
     for fn in (wrapped, Adder()):
         assert {name: kind["type"] for name, kind in properties(fn).items()} == {"a": "integer", "b": "string"}
-    assert arguments_of(partial(base, b="x")).validate("t", {"a": 1}) == {"a": 1, "b": "x"}
+    assert inspect_arguments(partial(base, b="x")).validate("t", {"a": 1}) == {"a": 1, "b": "x"}
 
 
 def bad_hint(x: Missing) -> None: ...  # type: ignore[name-defined]  # noqa: F821
@@ -248,18 +254,18 @@ def test_what_cannot_be_a_tool_is_refused_with_a_sentence() -> None:
     }
     for fn, words in refusals.items():
         with pytest.raises(ConfigError, match=words) as caught:
-            arguments_of(fn)
+            inspect_arguments(fn)
         assert "\n" not in str(caught.value)
 
 
 def test_what_a_function_returns_may_stay_unresolved() -> None:
-    assert arguments_of(odd_return).validate("t", {"x": 1}) == {"x": 1}
+    assert inspect_arguments(odd_return).validate("t", {"x": 1}) == {"x": 1}
 
 
 def test_positional_parameters_are_told_apart() -> None:
     def power(base: int, exponent: int = 2, /, *, sign: int = 1) -> None: ...
 
-    assert arguments_of(power).positional == ("base", "exponent")
+    assert inspect_arguments(power).positional == ("base", "exponent")
 
 
 # -- validation -----------------------------------------------------------------------------------------------------
@@ -289,7 +295,7 @@ def example(path: str, limit: int = 10, todos: list[Todo] | None = None, either:
     ],
 )  # fmt: skip
 def test_what_is_wrong_is_said_in_a_sentence(args: dict[str, Any], sentence: str | None) -> None:
-    said = invalid(arguments_of(example), args)
+    said = invalid(inspect_arguments(example), args)
     assert said == sentence or sentence is None
     assert "xxxxx" not in said and "9999999999" not in said
 
@@ -298,11 +304,11 @@ def test_what_is_wrong_is_said_in_a_sentence(args: dict[str, Any], sentence: str
 def test_what_is_not_json_is_refused(value: Any) -> None:
     def anything(x: Any) -> None: ...
 
-    assert "not JSON" in invalid(arguments_of(anything), {"x": value})
+    assert "not JSON" in invalid(inspect_arguments(anything), {"x": value})
 
 
 def test_a_number_too_long_to_write_is_refused() -> None:
-    assert "not JSON data" in invalid(arguments_of(example), {"path": "a", "limit": 10**5000})
+    assert "not JSON data" in invalid(inspect_arguments(example), {"path": "a", "limit": 10**5000})
 
 
 def test_a_circle_is_refused() -> None:
@@ -311,7 +317,7 @@ def test_a_circle_is_refused() -> None:
 
     def anything(x: Any) -> None: ...
 
-    assert "not JSON data" in invalid(arguments_of(anything), {"x": circle})
+    assert "not JSON data" in invalid(inspect_arguments(anything), {"x": circle})
 
 
 def nested(depth: int) -> Any:
@@ -324,7 +330,7 @@ def nested(depth: int) -> Any:
 def test_depth_and_size_are_bounded() -> None:
     def anything(x: Any) -> None: ...
 
-    arguments = arguments_of(anything)
+    arguments = inspect_arguments(anything)
     deepest = {"x": nested(JSON_DEPTH - 1)}
     assert arguments.validate("t", deepest) == deepest
     assert f"more than {JSON_DEPTH} levels" in invalid(arguments, {"x": nested(JSON_DEPTH)})
@@ -336,8 +342,8 @@ def test_numbers_that_are_none_are_refused_in_every_spelling() -> None:
     def measure(x: float, y: Decimal = Decimal(1)) -> None: ...
 
     for bad in ("nan", "inf", "-Infinity", 10**400):
-        assert "finite" in invalid(arguments_of(measure), {"x": bad})
-    assert "finite" in invalid(arguments_of(measure), {"x": 1, "y": "NaN"})
+        assert "finite" in invalid(inspect_arguments(measure), {"x": bad})
+    assert "finite" in invalid(inspect_arguments(measure), {"x": 1, "y": "NaN"})
 
 
 def even(value: int) -> int:
@@ -349,15 +355,15 @@ def even(value: int) -> int:
 def test_validators_may_refuse_or_fail() -> None:
     def take(x: Annotated[int, AfterValidator(even)]) -> None: ...
 
-    said = invalid(arguments_of(take), {"x": 3})
+    said = invalid(inspect_arguments(take), {"x": 3})
     assert "x is wrong: 3 is odd zzz" in said and len(said) < 100
-    assert "cannot be checked: integer division" in invalid(arguments_of(take), {"x": 0})
+    assert "cannot be checked: integer division" in invalid(inspect_arguments(take), {"x": 0})
 
 
 def test_bytes_that_do_not_fit_are_refused_at_the_call_too() -> None:
     for data in (b"", b"[]", b'{"path": 1}', b'{"path": "\\ud800"}', b"\xff"):
         with pytest.raises(InvalidArgs):
-            arguments_of(example).typed("t", data)
+            inspect_arguments(example).to_values("t", data)
 
 
 # -- foreign schemas ------------------------------------------------------------------------------------------------
@@ -395,7 +401,7 @@ def test_foreign_arguments_are_checked_and_copied() -> None:
     args = {"city": "Oslo", "days": 2, "kinds": ["rain", "sun"]}
     data = foreign().validate("t", args)
     assert data == args and data["kinds"] is not args["kinds"]
-    assert foreign().typed("t", canonical(data)) == args
+    assert foreign().to_values("t", canonical_json(data)) == args
 
 
 @pytest.mark.parametrize(
@@ -481,7 +487,7 @@ def test_a_docstring_in_google_style() -> None:
             what was found
         """
 
-    description, texts = describe(fn)
+    description, texts = parse_docstring(fn)
     assert description == "Search for it.\n\nIt takes a while.\n\nReturns:\n    what was found"
     assert texts == {"pattern": "what to look for, on several lines: all of them", "rest": "more", "limit": "how many"}
 
@@ -497,12 +503,12 @@ def test_a_docstring_with_param_lines() -> None:
         :returns: what was found
         """
 
-    assert describe(fn) == (
+    assert parse_docstring(fn) == (
         "Search for it.\n\n:returns: what was found",
         {"pattern": "what to look for on two lines", "limit": "how many"},
     )
 
 
 def test_no_docstring() -> None:
-    assert describe(lambda: None) == ("", {})
-    assert describe(partial(print)) == describe(print)
+    assert parse_docstring(lambda: None) == ("", {})
+    assert parse_docstring(partial(print)) == parse_docstring(print)

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from wick._internal import worker_threads
-from wick._internal.worker_threads import abandoned, in_thread
+from wick._internal.worker_threads import list_abandoned, run_in_thread
 from wick.errors import Paused
 
 SOURCE = str(Path(__file__).parents[3] / "src")
@@ -24,24 +24,24 @@ colour: ContextVar[str] = ContextVar("colour", default="none")
 
 
 async def until_nothing_is_abandoned() -> None:
-    while abandoned():
+    while list_abandoned():
         await asyncio.sleep(0.005)
 
 
 @pytest.fixture(autouse=True)
 def _nothing_is_abandoned() -> None:
     """What tests before this one have abandoned comes to its end."""
-    while abandoned():
+    while list_abandoned():
         time.sleep(0.005)
 
 
 async def test_the_result_comes_back_from_another_thread() -> None:
-    assert await in_thread(threading.get_ident, "ident") != threading.get_ident()
+    assert await run_in_thread(threading.get_ident, "ident") != threading.get_ident()
 
 
 async def test_the_loop_goes_on_meanwhile() -> None:
     go = threading.Event()
-    waiting = asyncio.create_task(in_thread(lambda: go.wait(10), "wait"))
+    waiting = asyncio.create_task(run_in_thread(lambda: go.wait(10), "wait"))
     await asyncio.sleep(0)
     go.set()
     assert await waiting is True
@@ -53,13 +53,13 @@ async def test_whatever_is_raised_is_raised_to_the_one_who_waits(error: BaseExce
         raise error
 
     with pytest.raises(type(error)) as caught:
-        await in_thread(fail, "fail")
+        await run_in_thread(fail, "fail")
     assert caught.value is error
 
 
 async def test_a_stop_iteration_is_an_error_like_others() -> None:
     with pytest.raises(RuntimeError, match="StopIteration"):
-        await in_thread(lambda: next(iter(())), "next")
+        await run_in_thread(lambda: next(iter(())), "next")
 
 
 async def test_context_variables_go_along_but_do_not_come_back() -> None:
@@ -70,39 +70,39 @@ async def test_context_variables_go_along_but_do_not_come_back() -> None:
         colour.set("blue")
         return seen
 
-    assert await in_thread(look, "look") == "red"
+    assert await run_in_thread(look, "look") == "red"
     assert colour.get() == "red"
 
 
 async def test_a_thread_carries_the_name_of_its_work() -> None:
-    assert await in_thread(lambda: threading.current_thread().name, "grep") == "wick grep"
+    assert await run_in_thread(lambda: threading.current_thread().name, "grep") == "wick grep"
 
 
 async def test_idle_threads_are_used_again() -> None:
-    first = await in_thread(threading.get_ident, "one")
-    assert {await in_thread(threading.get_ident, "more") for _ in range(20)} == {first}
+    first = await run_in_thread(threading.get_ident, "one")
+    assert {await run_in_thread(threading.get_ident, "more") for _ in range(20)} == {first}
 
 
 async def test_busy_threads_do_not_hold_up_others() -> None:
     together = threading.Barrier(20, timeout=20)
-    places = await asyncio.gather(*(in_thread(together.wait, str(index)) for index in range(20)))
+    places = await asyncio.gather(*(run_in_thread(together.wait, str(index)) for index in range(20)))
     assert sorted(places) == list(range(20))
 
 
 async def test_idle_threads_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(worker_threads, "IDLE_SECONDS", 0.01)
     worker_threads._idle.clear()  # those that wait longer
-    thread = await in_thread(threading.current_thread, "short")
+    thread = await run_in_thread(threading.current_thread, "short")
     thread.join(20)
     assert not thread.is_alive() and not worker_threads._idle
-    assert await in_thread(lambda: "new", "new") == "new"
+    assert await run_in_thread(lambda: "new", "new") == "new"
 
 
 async def test_work_that_comes_as_a_thread_ends_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(worker_threads, "IDLE_SECONDS", 0.0001)
     worker_threads._idle.clear()
     for index in range(500):
-        assert await in_thread(lambda index=index: index, "race") == index  # type: ignore[misc]
+        assert await run_in_thread(lambda index=index: index, "race") == index  # type: ignore[misc]
         await asyncio.sleep(0.0001)
 
 
@@ -113,13 +113,13 @@ async def test_cancelled_work_is_abandoned_and_named_until_it_ends() -> None:
         begun.set()
         go.wait(20)
 
-    task = asyncio.create_task(in_thread(work, "slow one"))
-    await in_thread(lambda: begun.wait(20), "see it begin")
-    assert abandoned() == []
+    task = asyncio.create_task(run_in_thread(work, "slow one"))
+    await run_in_thread(lambda: begun.wait(20), "see it begin")
+    assert list_abandoned() == []
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    assert abandoned() == ["slow one"]
+    assert list_abandoned() == ["slow one"]
     go.set()
     await until_nothing_is_abandoned()
 
@@ -132,8 +132,8 @@ async def test_abandoned_work_may_fail_unseen() -> None:
         go.wait(20)
         raise ValueError("nobody hears this")
 
-    task = asyncio.create_task(in_thread(work, "fails"))
-    await in_thread(lambda: begun.wait(20), "see it begin")
+    task = asyncio.create_task(run_in_thread(work, "fails"))
+    await run_in_thread(lambda: begun.wait(20), "see it begin")
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
@@ -149,16 +149,16 @@ def test_work_may_end_after_its_loop() -> None:
         go.wait(20)
 
     async def leave() -> None:
-        task = asyncio.create_task(in_thread(work, "late"))
-        await in_thread(lambda: begun.wait(20), "see it begin")
+        task = asyncio.create_task(run_in_thread(work, "late"))
+        await run_in_thread(lambda: begun.wait(20), "see it begin")
         task.cancel()
 
     asyncio.run(leave())
-    assert abandoned() == ["late"]
+    assert list_abandoned() == ["late"]
     go.set()
-    while abandoned():
+    while list_abandoned():
         time.sleep(0.005)
-    assert asyncio.run(in_thread(lambda: 1, "next")) == 1
+    assert asyncio.run(run_in_thread(lambda: 1, "next")) == 1
 
 
 async def test_an_idle_thread_keeps_nothing_alive() -> None:
@@ -167,7 +167,7 @@ async def test_an_idle_thread_keeps_nothing_alive() -> None:
 
     thing = Thing()
     seen = weakref.ref(thing)
-    await in_thread(lambda thing=thing: None, "hold")  # type: ignore[misc]
+    await run_in_thread(lambda thing=thing: None, "hold")  # type: ignore[misc]
     del thing
     while seen() is not None:  # the thread lets go a moment after it has answered
         gc.collect()
@@ -177,15 +177,15 @@ async def test_an_idle_thread_keeps_nothing_alive() -> None:
 def test_the_process_exits_although_a_thread_hangs() -> None:
     program = """
 import asyncio, threading
-from wick._internal.worker_threads import abandoned, in_thread
+from wick._internal.worker_threads import list_abandoned, run_in_thread
 
 async def main():
     begun = threading.Event()
-    task = asyncio.create_task(in_thread(lambda: (begun.set(), threading.Event().wait()), "hangs"))
-    await in_thread(begun.wait, "begin")
+    task = asyncio.create_task(run_in_thread(lambda: (begun.set(), threading.Event().wait()), "hangs"))
+    await run_in_thread(begun.wait, "begin")
     task.cancel()
     await asyncio.wait([task])
-    print(abandoned())
+    print(list_abandoned())
 
 asyncio.run(main())
 """
@@ -199,13 +199,13 @@ asyncio.run(main())
 def test_a_forked_child_starts_threads_of_its_own() -> None:
     program = """
 import asyncio, os, signal
-from wick._internal.worker_threads import in_thread
+from wick._internal.worker_threads import run_in_thread
 
-asyncio.run(in_thread(lambda: None, "parent"))
+asyncio.run(run_in_thread(lambda: None, "parent"))
 child = os.fork()
 if child == 0:
     signal.alarm(30)
-    print(asyncio.run(in_thread(lambda: "child", "child")), flush=True)
+    print(asyncio.run(run_in_thread(lambda: "child", "child")), flush=True)
     os._exit(0)
 assert os.waitpid(child, 0)[1] == 0
 """
@@ -228,7 +228,7 @@ async def test_an_error_that_was_dealt_with_is_gone_at_once() -> None:
     gc.disable()
     try:
         try:
-            await in_thread(fail, "failing")
+            await run_in_thread(fail, "failing")
         except Known as error:
             known = weakref.ref(error)
         for _ in range(1_000):  # the Python thread that has raised it forgets it, too

@@ -38,7 +38,7 @@ from wick.constants import RESULT_CHARS, STATE_BYTES, STATE_FILE_BYTES
 from wick.errors import BackendError, ConfigError, StoreError
 from wick.protocols import Backend, Protection
 from wick.stores.in_memory import InMemory
-from wick.workspace.results import Listing, Written
+from wick.workspace.results import Listing, WriteResult
 
 SEVEN = ["ls", "read_file", "write_file", "edit_file", "glob", "grep", "execute"]
 
@@ -710,7 +710,7 @@ async def test_in_a_thread_that_is_stored_it_is_a_blob() -> None:
 class Full(State):
     """A workspace without room."""
 
-    async def write(self, path: str, content: str | bytes, *, links: bool = True) -> Written:
+    async def write(self, path: str, content: str | bytes, *, links: bool = True) -> WriteResult:
         raise BackendError("there is no space left", "no_space")
 
 

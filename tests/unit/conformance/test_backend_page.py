@@ -14,7 +14,7 @@ from wick.workspace.os_errors import SENTENCES
 
 ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "docs" / "guide" / "backends.md").read_text(encoding="utf-8")
-SOURCES = [ROOT / "src" / name for name in zipapp.sources() if name.startswith("wick/w")]
+SOURCES = [ROOT / "src" / name for name in zipapp.read_sources() if name.startswith("wick/w")]
 OPERATIONS = {name for name, part in vars(Backend).items() if callable(part) and not name.startswith("_")}
 SHAPES = [kind for kind in vars(results).values() if is_typeddict(kind)]
 

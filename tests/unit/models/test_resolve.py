@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wick import Agent, Scripted, Thread
-from wick._internal.worker_threads import abandoned
+from wick._internal.worker_threads import list_abandoned
 from wick.errors import ConfigError
 from wick.models import resolve
 from wick.models.anthropic import Anthropic
@@ -437,7 +437,7 @@ async def test_a_run_that_is_cancelled_looks_no_further(deaf: socket.socket) -> 
         await task
     assert not thread.busy
     deaf.close()
-    while abandoned():  # the thread that looks has an answer now
+    while list_abandoned():  # the thread that looks has an answer now
         await asyncio.sleep(0.01)
 
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wick.errors import BackendError
-from wick.workspace.globs import Glob, ignores, name_test
+from wick.workspace.globs import Glob, compile_name, parse_ignore_file
 
 # -- names ----------------------------------------------------------------------------------------------------------
 
@@ -37,28 +37,28 @@ from wick.workspace.globs import Glob, ignores, name_test
     ],
 )
 def test_a_name_fits(pattern: str, fits: list[str], not_: list[str]) -> None:
-    test = name_test(pattern)
+    test = compile_name(pattern)
     assert test is not None
     assert [name for name in [*fits, *not_] if test(name)] == fits
 
 
 @pytest.mark.parametrize("pattern", ["[", "[a", "a\\", "[]", "[[:nonsense:]]", "[a-"])
 def test_what_is_left_open_is_no_pattern(pattern: str) -> None:
-    assert name_test(pattern) is None
+    assert compile_name(pattern) is None
 
 
 @given(st.text("ab*?", max_size=12), st.text("ab", max_size=12))
 def test_a_name_fits_as_a_regular_expression_says(pattern: str, name: str) -> None:
-    test = name_test(pattern)
+    test = compile_name(pattern)
     assert test is not None
     said = "".join({"*": ".*", "?": "."}.get(char, char) for char in pattern)
     assert test(name) == bool(re.fullmatch(said, name))
 
 
 def test_no_pattern_takes_long() -> None:
-    test = name_test("*a" * 60 + "b")
+    test = compile_name("*a" * 60 + "b")
     assert test is not None and not test("a" * 255)
-    assert not Glob("/".join(["**"] * 200) + "/b").fits("/".join(["a"] * 1_000))
+    assert not Glob("/".join(["**"] * 200) + "/b").matches("/".join(["a"] * 1_000))
 
 
 # -- globs ----------------------------------------------------------------------------------------------------------
@@ -92,7 +92,7 @@ def test_no_pattern_takes_long() -> None:
 )
 def test_a_path_fits(pattern: str, fits: list[str], not_: list[str]) -> None:
     glob = Glob(pattern)
-    assert [path for path in [*fits, *not_] if glob.fits(path)] == fits
+    assert [path for path in [*fits, *not_] if glob.matches(path)] == fits
 
 
 @pytest.mark.parametrize("pattern", ["", "a\0b", "x" * 5_000, "../*.py", "a/../b", "/", "./", "{a,b}" * 10])
@@ -106,7 +106,7 @@ def test_what_is_no_glob(pattern: str) -> None:
 
 
 def test_an_ignore_file_may_be_enormous() -> None:
-    many = ignores("", "\n".join(f"name{number}" for number in range(100_000)))
+    many = parse_ignore_file("", "\n".join(f"name{number}" for number in range(100_000)))
     assert many is not None
-    assert many.leaves_out("name1", "name1", False)
-    assert not many.leaves_out("name99999", "name99999", False)  # rules beyond the cap do not count
+    assert many.is_ignored("name1", "name1", False)
+    assert not many.is_ignored("name99999", "name99999", False)  # rules beyond the cap do not count

@@ -20,10 +20,10 @@ from wick import constants
 from wick.errors import BackendError, MissingExtra
 from wick.workspace import grep
 from wick.workspace.globs import Glob
-from wick.workspace.grep import Grep, Ripgrep, Search, gnu_grep, ripgrep
-from wick.workspace.results import Matches
-from wick.workspace.rooted_folder import Beneath
-from wick.workspace.walk import Budget, DiskWalk, Rules
+from wick.workspace.grep import GrepParser, LineSearch, RipgrepParser, grep_command, ripgrep_command
+from wick.workspace.results import GrepResult
+from wick.workspace.rooted_folder import RootedFolder
+from wick.workspace.walk import DiskWalk, IgnoreLookup, WalkBudget
 from wick.workspace.workspace import Workspace
 
 
@@ -92,16 +92,16 @@ def test_what_git_ignores_is_left_out(repository: Path, texts: dict[str, str]) -
         if folder in texts:
             (repository / folder / ".gitignore").write_bytes(texts[folder].encode())
     files = [path for path in PATHS if (repository / path).is_file()]
-    rules = Rules(lambda folder: texts.get(folder, ""))
-    found = {path for path in files if rules.left_out(path)}
+    rules = IgnoreLookup(lambda folder: texts.get(folder, ""))
+    found = {path for path in files if rules.is_ignored(path)}
     assert found == ignored_by_git(repository, files)
-    tree = Beneath(str(repository))
+    tree = RootedFolder(str(repository))
     try:
-        walked = {path for path, _ in DiskWalk(tree, Budget()).files("", Glob("**"))}
+        walked = {path for path, _ in DiskWalk(tree, WalkBudget()).files("", Glob("**"))}
     finally:
         tree.close()
     assert walked == {*files, *(f"{folder}/.gitignore".lstrip("/") for folder in texts)} - found - {
-        path for path in (f"{folder}/.gitignore".lstrip("/") for folder in texts) if rules.left_out(path)
+        path for path in (f"{folder}/.gitignore".lstrip("/") for folder in texts) if rules.is_ignored(path)
     }
 
 
@@ -126,7 +126,7 @@ def test_ripgrep_leaves_out_no_more_than_that(repository: Path, texts: dict[str,
 
 
 def lines(pattern: str, *blocks: bytes, **options: bool) -> list[tuple[int, str]]:
-    return list(Search(pattern, **options).lines(blocks))
+    return list(LineSearch(pattern, **options).find_lines(blocks))
 
 
 @pytest.mark.parametrize(
@@ -195,11 +195,11 @@ def test_a_line_longer_than_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("pattern", ["(", "a{2000}", "(?=a)", r"(a)\1", "a)(b", "*", "[", "x" * 20_000, "\ud800", "\0"])
 def test_what_is_no_regular_expression(pattern: str) -> None:
     with pytest.raises(BackendError) as caught:
-        Search(pattern)
+        LineSearch(pattern)
     assert caught.value.code == "invalid"
 
 
-@pytest.mark.parametrize("command", [ripgrep, gnu_grep])
+@pytest.mark.parametrize("command", [ripgrep_command, grep_command])
 @pytest.mark.parametrize("pattern", ["x" * 20_000, "\ud800", "a\0b"])
 def test_what_no_program_can_be_given(command: Callable[[str], list[str]], pattern: str) -> None:
     with pytest.raises(BackendError) as caught:
@@ -221,7 +221,7 @@ def test_without_re2(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(builtins, "__import__", without)
     with pytest.raises(MissingExtra, match=r"pip install 'wick-agent\[files\]'"):
-        Search("a")
+        LineSearch("a")
 
 
 # -- ripgrep and grep find the same ---------------------------------------------------------------------------------
@@ -276,25 +276,25 @@ def forest(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workspace]:
     workspace.close()
 
 
-def by_ripgrep(forest: Workspace, pattern: str, path: str, **options: Any) -> Matches:
-    return by_program(forest, ripgrep, Ripgrep, pattern, path, **options)
+def by_ripgrep(forest: Workspace, pattern: str, path: str, **options: Any) -> GrepResult:
+    return by_program(forest, ripgrep_command, RipgrepParser, pattern, path, **options)
 
 
-def by_grep(forest: Workspace, pattern: str, path: str, **options: Any) -> Matches:
-    return by_program(forest, gnu_grep, Grep, pattern, path, **options)
+def by_grep(forest: Workspace, pattern: str, path: str, **options: Any) -> GrepResult:
+    return by_program(forest, grep_command, GrepParser, pattern, path, **options)
 
 
 def by_program(
     forest: Workspace, command: Callable[..., list[str]], reader: Any, pattern: str, path: str, **options: Any
-) -> Matches:
-    keep = forest.keeps(path, **{key: value for key, value in options.items() if key != "ignore_case"})
-    argv = command(pattern, forest.real(path), **options)
-    needs("rg" if command is ripgrep else "grep")
+) -> GrepResult:
+    keep = forest.build_search_filter(path, **{key: value for key, value in options.items() if key != "ignore_case"})
+    argv = command(pattern, forest.resolve(path), **options)
+    needs("rg" if command is ripgrep_command else "grep")
     done = subprocess.run(argv, cwd=forest.root, capture_output=True, check=False, timeout=30)
     reading = reader(keep)
     for at in range(0, len(done.stdout), 1_000):
         reading.feed(done.stdout[at : at + 1_000])
-    found: Matches = reading.result(done.returncode, done.stderr.decode())
+    found: GrepResult = reading.result(done.returncode, done.stderr.decode())
     return found
 
 
@@ -345,7 +345,7 @@ SEARCHES: list[tuple[str, str, dict[str, Any]]] = [
 @pytest.mark.parametrize(("pattern", "path", "options"), SEARCHES, ids=lambda value: str(value)[:30])
 @pytest.mark.parametrize("program", [by_ripgrep, by_grep], ids=["ripgrep", "grep"])
 def test_the_same_lines(
-    forest: Workspace, program: Callable[..., Matches], pattern: str, path: str, options: dict[str, Any]
+    forest: Workspace, program: Callable[..., GrepResult], pattern: str, path: str, options: dict[str, Any]
 ) -> None:
     expected = forest.grep(pattern, path, **options)
     found = program(forest, pattern, path, **options)
@@ -368,7 +368,7 @@ def test_the_forest_is_searched_as_it_should_be(forest: Workspace) -> None:
     assert forest.grep("SECRET", everything=True) == {"matches": [], "truncated": False}
 
 
-@pytest.mark.parametrize("reader", [Ripgrep, Grep])
+@pytest.mark.parametrize("reader", [RipgrepParser, GrepParser])
 @given(data=st.binary(max_size=200))
 @example(data=b'{"type":"match","data":{}}\n')
 @example(data=b'{"type":"match","data":[]}\n')
@@ -386,9 +386,9 @@ def test_a_reader_takes_any_bytes(reader: Any, data: bytes) -> None:
 @pytest.mark.parametrize(
     ("reader", "record"),
     [
-        (Grep, b"./f\x00%d:x\n"),
+        (GrepParser, b"./f\x00%d:x\n"),
         (
-            Ripgrep,
+            RipgrepParser,
             b'{"type":"match","data":{"path":{"text":"./f"},"lines":{"text":"x\\n"},"line_number":%d,"submatches":[]}}\n',
         ),
     ],
@@ -402,7 +402,7 @@ def test_a_reader_has_enough(reader: Any, record: bytes) -> None:
     assert (len(found["matches"]), found["truncated"]) == (constants.GREP_MATCHES, True)
 
 
-@pytest.mark.parametrize("reader", [Ripgrep, Grep])
+@pytest.mark.parametrize("reader", [RipgrepParser, GrepParser])
 def test_a_reader_holds_no_line_without_end(reader: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(grep, "GREP_BUFFER_BYTES", 1_000)
     reading = reader(lambda file: True)
@@ -416,8 +416,10 @@ def test_a_program_that_failed_is_an_error(forest: Workspace) -> None:
         by_ripgrep(forest, "(", ".")
     assert caught.value.code == "invalid"
     with pytest.raises(BackendError):
-        Grep().result(2, "grep: missing )")
+        GrepParser().result(2, "grep: missing )")
     with pytest.raises(BackendError):
-        Ripgrep().result(127)
+        RipgrepParser().result(127)
     nothing = {"matches": [], "truncated": False}
-    assert Grep().result(1) == Grep().result(2) == nothing  # 2 without a word: there was a file that may not be read
+    assert (
+        GrepParser().result(1) == GrepParser().result(2) == nothing
+    )  # 2 without a word: there was a file that may not be read

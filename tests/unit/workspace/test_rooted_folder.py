@@ -15,64 +15,64 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from wick.workspace.rooted_folder import FOLDER, MOST_LINKS, Beneath, kernel_resolves, kind
+from wick.workspace.rooted_folder import FOLDER, MOST_LINKS, RootedFolder, file_type, supports_openat2
 
 WAYS = ["kernel", "kernel, no /proc", "by hand"]
 
 
 @pytest.fixture(params=WAYS)
-def tree(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Beneath]:
+def tree(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[RootedFolder]:
     """The same tree, resolved in each way there is."""
     if request.param == "kernel, no /proc":
-        monkeypatch.setattr(Beneath, "_names", lambda self, fd: None)
+        monkeypatch.setattr(RootedFolder, "_read_names", lambda self, fd: None)
     root = tmp_path / "root"
     (root / "a" / "b").mkdir(parents=True)
     (root / "a" / "b" / "file").write_text("inside")
     (tmp_path / "outside").mkdir()
     (tmp_path / "outside" / "file").write_text("outside")
-    beneath = Beneath(str(root), by_hand=request.param == "by hand")
+    beneath = RootedFolder(str(root), by_hand=request.param == "by hand")
     yield beneath
     beneath.close()
 
 
-def content(tree: Beneath, path: str) -> str:
-    with tree.opened(path, os.O_RDONLY) as (fd, names):
+def content(tree: RootedFolder, path: str) -> str:
+    with tree.open_path(path, os.O_RDONLY) as (fd, names):
         assert names == ("a", "b", "file")
         return os.read(fd, 100).decode()
 
 
-def refused(tree: Beneath, path: str) -> int:
-    with pytest.raises(OSError) as caught, tree.opened(path, os.O_RDONLY):
+def refused(tree: RootedFolder, path: str) -> int:
+    with pytest.raises(OSError) as caught, tree.open_path(path, os.O_RDONLY):
         pass
     assert caught.value.errno is not None
     return caught.value.errno
 
 
-def link(tree: Beneath, name: str, target: str) -> None:
+def link(tree: RootedFolder, name: str, target: str) -> None:
     os.symlink(target, os.path.join(tree.path, name))
 
 
 def test_the_kernel_resolves_here() -> None:
     fd = os.open("/", os.O_RDONLY | os.O_DIRECTORY)
     try:
-        if not kernel_resolves(fd):
+        if not supports_openat2(fd):
             pytest.skip(
                 "needs Linux 5.6 or newer, and no filter that forbids openat2; only the walk by hand was tested"
             )
     finally:
         os.close(fd)
-    assert not kernel_resolves(-1)
+    assert not supports_openat2(-1)
 
 
 @pytest.mark.parametrize(
     "path", ["a/b/file", "./a//b/./file", "a/../a/b/file", "a/b/../../a/b/file", "a/b/../b/../b/file"]
 )
-def test_what_is_beneath_is_found(tree: Beneath, path: str) -> None:
+def test_what_is_beneath_is_found(tree: RootedFolder, path: str) -> None:
     assert content(tree, path) == "inside"
 
 
 @pytest.mark.parametrize("path", ["..", "../outside/file", "a/../../outside/file", "a/b/../../../root/a/b/file", "/a"])
-def test_no_path_leads_out(tree: Beneath, path: str) -> None:
+def test_no_path_leads_out(tree: RootedFolder, path: str) -> None:
     assert refused(tree, path) == errno.EXDEV
 
 
@@ -88,7 +88,7 @@ def test_no_path_leads_out(tree: Beneath, path: str) -> None:
         ("a/b", "a/../link/./file"),
     ],
 )
-def test_a_link_that_stays_inside_is_followed(tree: Beneath, target: str, path: str) -> None:
+def test_a_link_that_stays_inside_is_followed(tree: RootedFolder, target: str, path: str) -> None:
     link(tree, "link", target.format(root=tree.path))
     assert content(tree, path) == "inside"
 
@@ -107,19 +107,19 @@ def test_a_link_that_stays_inside_is_followed(tree: Beneath, target: str, path: 
         ("/proc/self/root/etc", "link/passwd"),
     ],
 )
-def test_a_link_that_leads_out_is_not(tree: Beneath, target: str, path: str) -> None:
+def test_a_link_that_leads_out_is_not(tree: RootedFolder, target: str, path: str) -> None:
     link(tree, "link", target.format(root=tree.path))
     assert refused(tree, path) == errno.EXDEV
 
 
-def test_links_end(tree: Beneath) -> None:
+def test_links_end(tree: RootedFolder) -> None:
     link(tree, "round", "round")
     link(tree, "ping", "pong")
     link(tree, "pong", "a/../ping")
     assert refused(tree, "round") == refused(tree, "ping/x") == errno.ELOOP
 
 
-def test_as_many_links_as_the_kernel_follows(tree: Beneath) -> None:
+def test_as_many_links_as_the_kernel_follows(tree: RootedFolder) -> None:
     link(tree, "link0", "a/b/file")
     for number in range(1, MOST_LINKS + 1):
         link(tree, f"link{number}", f"link{number - 1}")
@@ -140,7 +140,7 @@ def test_as_many_links_as_the_kernel_follows(tree: Beneath) -> None:
         ("to_file/", errno.ENOTDIR),
     ],
 )
-def test_what_is_not_there_is_said_as_the_kernel_says_it(tree: Beneath, path: str, code: int) -> None:
+def test_what_is_not_there_is_said_as_the_kernel_says_it(tree: RootedFolder, path: str, code: int) -> None:
     link(tree, "nothing", "missing")
     link(tree, "to_file", "a/b/file")
     assert refused(tree, path) == code
@@ -159,68 +159,68 @@ def test_what_is_not_there_is_said_as_the_kernel_says_it(tree: Beneath, path: st
         ("a/..", (), ""),
     ],
 )
-def test_the_folder_of_a_path(tree: Beneath, path: str, names: tuple[str, ...], name: str) -> None:
+def test_the_folder_of_a_path(tree: RootedFolder, path: str, names: tuple[str, ...], name: str) -> None:
     link(tree, "link", "a/b")
-    with tree.parent(path) as (fd, led, last):
+    with tree.open_parent(path) as (fd, led, last):
         assert (led, last) == (names, name)
         assert os.stat(fd).st_ino == os.stat(os.path.join(tree.path, *names)).st_ino
 
 
-def test_a_folder_that_was_moved_away_is_not_left_upwards(tree: Beneath, tmp_path: Path) -> None:
+def test_a_folder_that_was_moved_away_is_not_left_upwards(tree: RootedFolder, tmp_path: Path) -> None:
     """Whoever is inside a folder when it is moved out cannot climb to where it is now."""
-    with tree.opened("a", FOLDER) as (fd, _):
+    with tree.open_path("a", FOLDER) as (fd, _):
         os.rename(tmp_path / "root" / "a", tmp_path / "outside" / "a")
-        inner = Beneath(f"/proc/self/fd/{fd}", by_hand=tree._by_hand)
+        inner = RootedFolder(f"/proc/self/fd/{fd}", by_hand=tree._by_hand)
         assert refused(inner, "b/../../file") == errno.EXDEV
         inner.close()
 
 
-def test_a_name_may_look_like_the_remark_of_the_system(tree: Beneath) -> None:
+def test_a_name_may_look_like_the_remark_of_the_system(tree: RootedFolder) -> None:
     os.mkdir(os.path.join(tree.path, "x (deleted)"))
-    assert tree.names("x (deleted)") == ("x (deleted)",)
+    assert tree.resolve_names("x (deleted)") == ("x (deleted)",)
 
 
-def test_the_tree_may_be_moved(tree: Beneath, tmp_path: Path) -> None:
+def test_the_tree_may_be_moved(tree: RootedFolder, tmp_path: Path) -> None:
     os.rename(tree.path, tmp_path / "elsewhere")
     assert content(tree, "a/b/file") == "inside"
 
 
 @pytest.mark.parametrize("path", ["link", "link/file", "a/link"])
-def test_a_walk_goes_through_no_link(tree: Beneath, path: str) -> None:
+def test_a_walk_goes_through_no_link(tree: RootedFolder, path: str) -> None:
     link(tree, "link", "a/b")
     link(tree, "a/link", "b/file")
     with pytest.raises(OSError) as caught:
-        tree.folder(path, os.O_RDONLY)
+        tree.open_folder(path, os.O_RDONLY)
     assert caught.value.errno in (errno.ELOOP, errno.ENOTDIR)
 
 
-def test_a_path_that_begins_with_the_folders_own(tree: Beneath, tmp_path: Path) -> None:
+def test_a_path_that_begins_with_the_folders_own(tree: RootedFolder, tmp_path: Path) -> None:
     os.symlink(tree.path, tmp_path / "alias")
-    alias = Beneath(str(tmp_path / "alias"))
+    alias = RootedFolder(str(tmp_path / "alias"))
     for own in (tree.path, str(tmp_path / "alias")):
-        assert alias.inside(f"{own}/a/b") == "a/b"
-        assert alias.inside(f"{own}//../x") == "../x"
-        assert alias.inside(own) == "."
-    assert alias.inside(f"{tree.path}x/a") is None
-    assert alias.inside("/") is None
+        assert alias.relative_path(f"{own}/a/b") == "a/b"
+        assert alias.relative_path(f"{own}//../x") == "../x"
+        assert alias.relative_path(own) == "."
+    assert alias.relative_path(f"{tree.path}x/a") is None
+    assert alias.relative_path("/") is None
     alias.close()
 
 
-def test_no_descriptor_is_left(tree: Beneath) -> None:
+def test_no_descriptor_is_left(tree: RootedFolder) -> None:
     link(tree, "out", "../outside/file")
     link(tree, "round", "round")
     gc.collect()  # what others have left is not closed meanwhile
     before = sorted(os.listdir("/proc/self/fd"))
     for path in ("a/b/file", "out", "round", "a/b/file/x", "../x", "missing", "a/b/.."):
         try:
-            with tree.opened(path, os.O_RDONLY):
+            with tree.open_path(path, os.O_RDONLY):
                 pass
         except OSError:
             pass
     assert sorted(os.listdir("/proc/self/fd")) == before
 
 
-def test_closed_is_closed(tree: Beneath) -> None:
+def test_closed_is_closed(tree: RootedFolder) -> None:
     tree.close()
     tree.close()
     assert refused(tree, "a") == errno.EBADF
@@ -230,7 +230,7 @@ def test_closed_is_closed(tree: Beneath) -> None:
     ("mode", "word"), [(stat.S_IFREG, "file"), (stat.S_IFDIR, "dir"), (stat.S_IFLNK, "link"), (stat.S_IFIFO, "other")]
 )
 def test_what_something_is(mode: int, word: str) -> None:
-    assert kind(mode) == word
+    assert file_type(mode) == word
 
 
 # -- the two ways agree ---------------------------------------------------------------------------------------------
@@ -256,7 +256,7 @@ def test_by_hand_is_as_by_the_kernel(playground: Path, links: tuple[str, str, st
         place = playground / f"l{number}"
         place.unlink(missing_ok=True)
         os.symlink(f"{playground}/{target}" if absolute else target or ".", place)
-    kernel, hand = Beneath(str(playground)), Beneath(str(playground), by_hand=True)
+    kernel, hand = RootedFolder(str(playground)), RootedFolder(str(playground), by_hand=True)
     try:
         assert outcome(kernel, path or ".") == outcome(hand, path or ".")
     finally:
@@ -264,9 +264,9 @@ def test_by_hand_is_as_by_the_kernel(playground: Path, links: tuple[str, str, st
         hand.close()
 
 
-def outcome(tree: Beneath, path: str) -> object:
+def outcome(tree: RootedFolder, path: str) -> object:
     try:
-        with tree.opened(path, os.O_RDONLY) as (fd, names):
+        with tree.open_path(path, os.O_RDONLY) as (fd, names):
             return names, os.fstat(fd).st_ino
     except OSError as error:
         return error.errno
@@ -276,7 +276,7 @@ def outcome(tree: Beneath, path: str) -> object:
 
 FILTERED = """
 import ctypes, os, struct, sys
-from wick.workspace.rooted_folder import Beneath, kernel_resolves
+from wick.workspace.rooted_folder import RootedFolder, supports_openat2
 
 LOAD, EQUAL, RETURN = 0x20, 0x15, 0x06
 ALLOW, FAIL = 0x7FFF0000, 0x00050000
@@ -287,12 +287,12 @@ libc = ctypes.CDLL(None, use_errno=True)
 libc.prctl(38, 1, 0, 0, 0)
 assert libc.prctl(22, 2, struct.pack("HxxxxxxP", 4, ctypes.addressof(held)), 0, 0) == 0, ctypes.get_errno()
 
-tree = Beneath(sys.argv[1])
-assert not kernel_resolves(tree.fd)
-with tree.opened("a/../a/b/file", os.O_RDONLY) as (fd, names):
+tree = RootedFolder(sys.argv[1])
+assert not supports_openat2(tree.fd)
+with tree.open_path("a/../a/b/file", os.O_RDONLY) as (fd, names):
     print(names, os.read(fd, 10))
 try:
-    tree.names("a/../..")
+    tree.resolve_names("a/../..")
 except OSError as error:
     print(error.errno)
 """
@@ -300,7 +300,7 @@ except OSError as error:
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs Linux, for its filters of system calls")
 @pytest.mark.parametrize("code", [errno.EPERM, errno.ENOSYS])
-def test_a_filter_forbids_the_system_call(tree: Beneath, code: int) -> None:
+def test_a_filter_forbids_the_system_call(tree: RootedFolder, code: int) -> None:
     command = [sys.executable, "-c", FILTERED, tree.path, str(code)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
     assert done.stdout.splitlines() == ["('a', 'b', 'file') b'inside'", str(errno.EXDEV)], done.stderr

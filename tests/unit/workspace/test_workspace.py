@@ -26,9 +26,9 @@ from wick.errors import BackendError
 from wick.wickd import zipapp
 from wick.workspace import file_ops, rooted_folder, walk, workspace
 from wick.workspace import text as texts
-from wick.workspace.protected import PROTECTED, Protected
-from wick.workspace.rooted_folder import Beneath
-from wick.workspace.text import content_of, edited, lines_of
+from wick.workspace.protected import PROTECTED, ProtectedNames
+from wick.workspace.rooted_folder import RootedFolder
+from wick.workspace.text import build_content, read_lines, replace_text
 from wick.workspace.workspace import Workspace
 
 FULL = bool(os.environ.get("WICK_FULL"))
@@ -38,7 +38,7 @@ FULL = bool(os.environ.get("WICK_FULL"))
 def files(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Workspace]:
     """A workspace whose paths are resolved in each way there is, beside things that are none of its business."""
     if request.param == "kernel, no /proc":
-        monkeypatch.setattr(Beneath, "_names", lambda self, fd: None)
+        monkeypatch.setattr(RootedFolder, "_read_names", lambda self, fd: None)
     (tmp_path / "outside").mkdir()
     (tmp_path / "outside" / "secret.txt").write_text("OUTSIDE")
     (tmp_path / "root").mkdir()
@@ -208,7 +208,7 @@ def test_lines_however_the_blocks_come(parts: list[bytes], size: int, offset: in
     whole = data.decode().split("\n")
     every = [f"{line}\n" for line in whole[:-1]] + [line for line in whole[-1:] if line]
     kept = every[offset:][:limit]
-    found = lines_of("p", blocks, len(data), offset, limit)
+    found = read_lines("p", blocks, len(data), offset, limit)
     assert found["content"] == "".join(kept)
     assert found["lines"] == len(kept)
     assert found["truncated"] == (len(every) > offset + len(kept) and offset < len(every))
@@ -381,7 +381,7 @@ for act in (lambda: files.write("mine", "x"), lambda: files.write("folder/new", 
         (place / "closed").mkdir()
         for name, mode in (("folder", 0o555), ("closed", 0o000), (".", 0o755)):
             (place / name).chmod(mode)
-        for name, data in zipapp.sources().items():
+        for name, data in zipapp.read_sources().items():
             copied = place / "code" / name
             copied.parent.mkdir(parents=True, exist_ok=True)
             copied.write_bytes(data)
@@ -456,14 +456,14 @@ def test_editing_all_or_the_first(files: Workspace) -> None:
 def test_line_ends_and_encodings_survive(data: bytes, old: str, new: str, then: bytes | None) -> None:
     if then is None:
         with pytest.raises(BackendError):
-            edited("p", data, old, new)
+            replace_text("p", data, old, new)
     else:
-        assert edited("p", data, old, new)[0] == then
+        assert replace_text("p", data, old, new)[0] == then
 
 
 def test_an_edit_that_makes_a_file_enormous() -> None:
     with pytest.raises(BackendError) as caught:
-        edited("p", b"a" * 1_000_000, "a", "x" * 1_000_000, replace_all=True)
+        replace_text("p", b"a" * 1_000_000, "a", "x" * 1_000_000, replace_all=True)
     assert caught.value.code == "too_large"
 
 
@@ -490,9 +490,9 @@ def test_an_edit_is_an_edit_of_the_plain_text(before: str, old: str, new: str) -
     plain = before.replace("\r\n", "\n")
     if old not in plain:
         with pytest.raises(BackendError, match="not found"):
-            edited("p", before.encode(), old, new, replace_all=True)
+            replace_text("p", before.encode(), old, new, replace_all=True)
         return
-    data, count = edited("p", before.encode(), old, new, replace_all=True)
+    data, count = replace_text("p", before.encode(), old, new, replace_all=True)
     after = data.decode()
     assert after.replace("\r\n", "\n") == plain.replace(old, new)
     assert count == plain.count(old)
@@ -508,7 +508,7 @@ def test_an_edit_is_an_edit_of_the_plain_text(before: str, old: str, new: str) -
 @example(b"\xe9\xc3\xa9", "é", "€")
 def test_bytes_outside_of_an_edit_survive(data: bytes, old: str, new: str) -> None:
     try:
-        after, _ = edited("p", data, old, new, occurrence="first")
+        after, _ = replace_text("p", data, old, new, occurrence="first")
     except BackendError:
         return
     start = next((at for at, (one, other) in enumerate(zip(data, after, strict=False)) if one != other), 0)
@@ -719,7 +719,7 @@ def test_grepping(files: Workspace) -> None:
     assert files.grep("two", glob="src/*")["matches"] == files.grep("two", "src")["matches"]
     assert code(lambda: files.grep("(")) == "invalid"
     assert code(lambda: files.grep("x", "..")) == "escapes"
-    assert files.searched() == {"files": ["a.py", "src/b.py"], "truncated": False}
+    assert files.list_searchable() == {"files": ["a.py", "src/b.py"], "truncated": False}
 
 
 def test_grepping_ends_somewhere(files: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -728,7 +728,7 @@ def test_grepping_ends_somewhere(files: Workspace, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(workspace, "GREP_MATCHES", 12)
     found = files.grep("x")
     assert (len(found["matches"]), found["truncated"]) == (12, True)
-    monkeypatch.setattr(walk.Budget.__init__, "__defaults__", (100, 20.0, 25))
+    monkeypatch.setattr(walk.WalkBudget.__init__, "__defaults__", (100, 20.0, 25))
     found = files.grep("x")
     assert (len(found["matches"]), found["truncated"]) == (10, True)
 
@@ -834,7 +834,7 @@ def test_what_only_looks_like_it_is_free(files: Workspace, path: str) -> None:
 
 @pytest.mark.parametrize("name", [".ENV", ".Env.Local", ".CLAUDE", ".wi\u200cck", ".wic\u212a", ".GIT/hooks/x"])
 def test_names_that_some_file_systems_take_for_the_same(name: str) -> None:
-    assert Protected().covers(name.split("/"))
+    assert ProtectedNames().is_protected(name.split("/"))
 
 
 @pytest.mark.parametrize("path", ["repository/config", "repository/hooks/x", "repository/a/b", "tree/config"])
@@ -868,8 +868,8 @@ def test_each_protected_name_is_refused_at_any_depth(tmp_path: Path, name: str) 
 
 
 def test_patterns_may_come_one_by_one() -> None:
-    protected = Protected(pattern for pattern in PROTECTED)
-    assert protected.covers([".wick"]) and protected.hides([".env"])
+    protected = ProtectedNames(pattern for pattern in PROTECTED)
+    assert protected.is_protected([".wick"]) and protected.is_secret([".env"])
 
 
 def test_a_long_pattern_protects_what_is_deep_inside(tmp_path: Path) -> None:
@@ -890,7 +890,7 @@ def test_what_is_protected_can_be_said(tmp_path: Path) -> None:
     assert code(lambda: files.write("a/key.pem", "x")) == "protected"
     assert code(lambda: files.write("a/secrets/x/y", "x")) == "protected"
     files.close()
-    assert not Protected(()).covers([".env"])
+    assert not ProtectedNames(()).is_protected([".env"])
     assert set(PROTECTED) >= {".git", "HEAD", ".wick", ".claude", ".env", ".env.*", ".envrc"}
 
 
@@ -949,7 +949,7 @@ names = st.one_of(
 
 
 def is_legal(name: str) -> bool:
-    return name not in (".", "..") and len(os.fsencode(name)) <= 255 and not Protected().covers([name])
+    return name not in (".", "..") and len(os.fsencode(name)) <= 255 and not ProtectedNames().is_protected([name])
 
 
 @settings(max_examples=2_000 if FULL else 60)
@@ -1162,7 +1162,7 @@ def test_no_descriptor_is_left(files: Workspace) -> None:
 
 def test_content_is_cut_between_characters() -> None:
     data = "ab€".encode()
-    found = content_of("p", data[:4], 10, 0, exact=False)
+    found = build_content("p", data[:4], 10, 0, exact=False)
     assert (found["content"], found["bytes"], found["truncated"]) == ("ab", 2, True)
-    assert content_of("p", data[:4], 10, 0)["encoding"] == "base64"
-    assert content_of("p", b"\xff\xff\xff\xff\xff", 10, 0, exact=False)["encoding"] == "base64"
+    assert build_content("p", data[:4], 10, 0)["encoding"] == "base64"
+    assert build_content("p", b"\xff\xff\xff\xff\xff", 10, 0, exact=False)["encoding"] == "base64"

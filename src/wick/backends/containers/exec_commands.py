@@ -24,9 +24,9 @@ from wick.backends.containers.exec_lifeline import Lifeline
 from wick.backends.containers.shell_scripts import MARK, RUN, SHELL, escaped
 from wick.errors import BackendError
 from wick.protocols import OnOutput
-from wick.wickd.jobs import Background
-from wick.wickd.output_buffers import HeadAndTail
-from wick.workspace.results import Executed, Job, JobOutput
+from wick.wickd.jobs import BackgroundCommand
+from wick.wickd.output_buffers import HeadTailBuffer
+from wick.workspace.results import CommandResult, JobInfo, JobOutput
 
 TIME_LIMIT, NO_SHELL = 124, (126, 127)  # exit codes
 LOOK_SECONDS = 1.0  # how often a silent command is looked at: something that holds its output open may outlive it
@@ -43,9 +43,9 @@ class _Call:
     mark: str
     on_output: OnOutput | None = None
     began: float = field(default_factory=time.monotonic)
-    outputs: dict[int, HeadAndTail] = field(
+    outputs: dict[int, HeadTailBuffer] = field(
         default_factory=lambda: {
-            n: HeadAndTail(constants.OUTPUT_HEAD_BYTES, constants.OUTPUT_TAIL_BYTES) for n in STREAMS
+            n: HeadTailBuffer(constants.OUTPUT_HEAD_BYTES, constants.OUTPUT_TAIL_BYTES) for n in STREAMS
         }
     )
 
@@ -56,11 +56,11 @@ class _Call:
                 if self.on_output:
                     self.on_output(STREAMS[stream], data)
 
-    def result(self, exit_code: int, error: str) -> Executed:
+    def result(self, exit_code: int, error: str) -> CommandResult:
         out, err = self.outputs[1], self.outputs[2]
         return {
-            "stdout": out.text(),
-            "stderr": err.text(),
+            "stdout": out.to_text(),
+            "stderr": err.to_text(),
             "exit_code": exit_code,
             "error": error,
             "truncated": out.truncated or err.truncated,
@@ -143,7 +143,7 @@ class Plain:
         timeout: float = constants.COMMAND_SECONDS,
         env: Mapping[str, str] | None = None,
         on_output: OnOutput | None = None,
-    ) -> Executed:
+    ) -> CommandResult:
         """Run a shell command to its end, its time limit, or until it is cancelled."""
         await self._enter()
         call = _Call(timeout, self._mark(), on_output)
@@ -154,7 +154,7 @@ class Plain:
 
     async def _run(
         self, call: _Call, command: str, workdir: str, stdin: bytes, env: Mapping[str, str] | None
-    ) -> Executed:
+    ) -> CommandResult:
         process = await self._begin(call, command, workdir, stdin, env)
         feeding = asyncio.create_task(_feed(process, stdin))
         try:
@@ -184,17 +184,21 @@ class Plain:
             await asyncio.shield(self.end(call.mark))
             raise
 
-    async def _ended(self, call: _Call, code: int, workdir: str) -> Executed:
-        if code == 125 and call.outputs[2].text() == call.mark:
+    async def _ended(self, call: _Call, code: int, workdir: str) -> CommandResult:
+        if code == 125 and call.outputs[2].to_text() == call.mark:
             raise BackendError(f"the folder {workdir!r} cannot be entered", "not_found")
-        if code in NO_SHELL and (said := call.outputs[1].text() + call.outputs[2].text()) and "exec failed" in said:
+        if (
+            code in NO_SHELL
+            and (said := call.outputs[1].to_text() + call.outputs[2].to_text())
+            and "exec failed" in said
+        ):
             raise BackendError(f"the engine could not run the command: {said[:300]}", "failed")
         if code <= 128:
             return call.result(code, "")
         await self.end(call.mark, gently=False)  # if it was our own shell that was ended, nobody has swept
         return call.result(code, _signal_sentence(code))
 
-    async def _stop(self, process: Process, call: _Call) -> Executed:
+    async def _stop(self, process: Process, call: _Call) -> CommandResult:
         """The time limit is reached: end everything, and take the output that is still on its way."""
         gone = await self.end(call.mark)
         with suppress(TimeoutError, EngineError, OSError):
@@ -238,7 +242,7 @@ class Plain:
 
     # -- in the background ------------------------------------------------------------------------------------------
 
-    async def job(self, command: str, *, workdir: str, env: Mapping[str, str] | None = None) -> Job:
+    async def job(self, command: str, *, workdir: str, env: Mapping[str, str] | None = None) -> JobInfo:
         if sum(job.running for job in self._jobs.values()) >= constants.JOBS_AT_ONCE:
             raise BackendError(
                 f"{constants.JOBS_AT_ONCE} commands run in the background already; end one first", "failed"
@@ -252,23 +256,23 @@ class Plain:
         job.task.add_done_callback(lambda _: self._leave())
         for old in [one.id for one in self._jobs.values() if not one.running][: -constants.JOBS_KEPT]:
             del self._jobs[old]
-        return job.described()
+        return job.describe()
 
-    def jobs(self) -> list[Job]:
-        return [job.described() for job in self._jobs.values()]
+    def jobs(self) -> list[JobInfo]:
+        return [job.describe() for job in self._jobs.values()]
 
     def has(self, id: str) -> bool:
         return id in self._jobs
 
     def job_output(self, id: str, *, offset: int = 0) -> JobOutput:
-        return self._job(id).since(offset)
+        return self._job(id).read_since(offset)
 
-    async def end_job(self, id: str) -> Job:
+    async def end_job(self, id: str) -> JobInfo:
         job = self._job(id)
         if job.running:
             await self.end(job.mark)
             await asyncio.wait([job.task] if job.task else [], timeout=constants.END_SECONDS)
-        return job.described()
+        return job.describe()
 
     def _job(self, id: str) -> _Job:
         if id not in self._jobs:
@@ -304,7 +308,7 @@ class Plain:
         self.tidy.set()
 
 
-class _Job(Background):
+class _Job(BackgroundCommand):
     """A command in the background, and the last of what it has printed."""
 
     def __init__(self, command: str, mark: str) -> None:

@@ -14,7 +14,7 @@ from weakref import WeakKeyDictionary
 
 from wick import constants
 from wick._internal.tasks import run_detached
-from wick._internal.worker_threads import in_thread
+from wick._internal.worker_threads import run_in_thread
 from wick.backends.containers import socket_folder
 from wick.backends.containers.container import Container
 from wick.backends.containers.daemon_launch import Launched, NoDaemon, launch
@@ -133,7 +133,7 @@ class Life:
         self.status = Status("launched", link.why)
 
     async def _container(self) -> Container:
-        code = await in_thread(zipapp.zipapp, "wickd")
+        code = await run_in_thread(zipapp.build_zipapp, "wickd")
         return Container(self.engine, self.plan, daemon=code, pull=self._pull)
 
     async def _move_in(self, link: Link, found: dict[str, Any]) -> None:

@@ -19,14 +19,14 @@ from contextvars import Context
 from typing import Any
 
 from wick import constants
-from wick._internal.worker_threads import in_thread
+from wick._internal.worker_threads import run_in_thread
 from wick.backends.containers.exec_commands import Plain
 from wick.backends.daemon_client import on_host
 from wick.backends.workspace_guard import WorkspaceGuard, explain_moved, explain_stuck, to_its_end
 from wick.errors import BackendError
-from wick.workspace.results import Executed, Job
+from wick.workspace.results import CommandResult, JobInfo
 
-ListJobs = Callable[[], Awaitable[Sequence[tuple[Hashable, Job]]]]
+ListJobs = Callable[[], Awaitable[Sequence[tuple[Hashable, JobInfo]]]]
 
 
 class MountGuard:
@@ -62,7 +62,7 @@ class MountGuard:
     def explain(self, error: str) -> str:
         return explain_stuck(error, [path for guard in self._guards for path in guard.stuck])
 
-    def add_to(self, executed: Executed) -> Executed:
+    def add_to(self, executed: CommandResult) -> CommandResult:
         """Return the result of a command with the plants that were neutralised."""
         return {**executed, "error": self.explain(executed["error"]), "moved": [*executed["moved"], *self.moved]}
 
@@ -84,7 +84,7 @@ class MountGuards:
 
     async def has_here(self, source: str) -> bool:
         """Return True if a folder exists on this host."""
-        if source not in self._here and await in_thread(lambda: os.path.isdir(source), "command"):
+        if source not in self._here and await run_in_thread(lambda: os.path.isdir(source), "command"):
             self._here.add(source)
         return source in self._here
 
@@ -143,7 +143,7 @@ class MountGuards:
         finally:
             self._following = False
 
-    async def explain(self, runner: Hashable, job: Job) -> Job:
+    async def explain(self, runner: Hashable, job: JobInfo) -> JobInfo:
         """End the guard of a job that has ended; return the job with the plants that were neutralised."""
         guard = self._jobs.get((runner, job["id"]))
         if guard is None or job["running"]:

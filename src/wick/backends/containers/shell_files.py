@@ -19,20 +19,31 @@ from itertools import islice
 from typing import Literal, NoReturn
 
 from wick import constants
-from wick._internal.worker_threads import in_thread
+from wick._internal.worker_threads import run_in_thread
 from wick.backends.containers.exec_commands import Plain
 from wick.backends.containers.shell_protocol import BLOCK, SCRIPT, TREE_BYTES, Place, Talk
 from wick.backends.containers.shell_scripts import MARK, escaped
 from wick.backends.containers.shell_tree import Tree, TreeWalk, records
 from wick.errors import BackendError
 from wick.workspace.globs import Glob
-from wick.workspace.grep import Search
-from wick.workspace.os_errors import check_range, checked, explained, fail
-from wick.workspace.protected import PROTECTED, Protected
-from wick.workspace.results import Content, Edited, Found, Lines, Listed, Listing, Match, Matches, Stat, Written
-from wick.workspace.rooted_folder import kind
-from wick.workspace.text import content_of, edited, encoded, is_binary, lines_of, searchable
-from wick.workspace.walk import Budget
+from wick.workspace.grep import LineSearch
+from wick.workspace.os_errors import check_path, check_range, raise_os_error, to_backend_error
+from wick.workspace.protected import PROTECTED, ProtectedNames
+from wick.workspace.results import (
+    EditResult,
+    FileLines,
+    FileStat,
+    FolderEntry,
+    GlobResult,
+    GrepMatch,
+    GrepResult,
+    Listing,
+    ReadResult,
+    WriteResult,
+)
+from wick.workspace.rooted_folder import file_type
+from wick.workspace.text import build_content, cut_at_nul, encode_content, is_binary, read_lines, replace_text
+from wick.workspace.walk import WalkBudget
 
 HELD_BYTES = 64_000_000  # of one file that is searched
 
@@ -41,12 +52,12 @@ class ShellFiles:
     """The files of a workspace in a container; each method answers as a backend's method of that name does."""
 
     def __init__(self, plain: Plain, root: str, protect: Sequence[str] = PROTECTED) -> None:
-        self._plain, self._root, self._protected = plain, root, Protected(protect)
+        self._plain, self._root, self._protected = plain, root, ProtectedNames(protect)
         self._editing = asyncio.Lock()
 
     # -- reading ----------------------------------------------------------------------------------------------------
 
-    async def stat(self, path: str) -> Stat:
+    async def stat(self, path: str) -> FileStat:
         async with self._talk(path, follow=False) as talk:
             place = talk.place
             _there(place)
@@ -71,14 +82,14 @@ class ShellFiles:
             _folder(place)
             await talk.tell(f"list {TREE_BYTES}")
             said = await talk.all(TREE_BYTES)
-        entries: list[Listed] = [
-            {"name": name, "type": kind(mode), "size": size if kind(mode) in ("file", "link") else 0}
+        entries: list[FolderEntry] = [
+            {"name": name, "type": file_type(mode), "size": size if file_type(mode) in ("file", "link") else 0}
             for name, mode, size in sorted(records(said))
         ]
         cut = len(said) >= TREE_BYTES or len(entries) > constants.LIST_ENTRIES
         return {"path": path, "entries": entries[: constants.LIST_ENTRIES], "truncated": cut}
 
-    async def read(self, path: str, *, offset: int = 0, limit: int | None = None, links: bool = True) -> Content:
+    async def read(self, path: str, *, offset: int = 0, limit: int | None = None, links: bool = True) -> ReadResult:
         check_range(offset, limit)
         most = constants.FILE_READ_BYTES if limit is None else min(limit, constants.FILE_READ_BYTES)
         async with self._talk(path, links=links) as talk:
@@ -87,11 +98,11 @@ class ShellFiles:
             data = await _range(talk, offset, most) if most else b""
             if not most:
                 await talk.do("end")
-        return content_of(
+        return build_content(
             path, data, max(place.size, offset + len(data) if data else 0), offset, exact=limit is not None
         )
 
-    async def lines(self, path: str, *, offset: int = 0, limit: int | None = None, links: bool = True) -> Lines:
+    async def lines(self, path: str, *, offset: int = 0, limit: int | None = None, links: bool = True) -> FileLines:
         check_range(offset, limit)
         most = 2 * constants.FILE_READ_BYTES
         async with self._talk(path, links=links) as talk:
@@ -103,22 +114,22 @@ class ShellFiles:
         if head[:2] in (b"\xff\xfe", b"\xfe\xff"):
             return await self._utf16_lines(path, offset, limit, links)
         if is_binary(head):
-            lines_of(path, [head], place.size, 0, limit)  # says so
-        found = lines_of(path, [data], len(data), 0, limit)
+            read_lines(path, [head], place.size, 0, limit)  # says so
+        found = read_lines(path, [data], len(data), 0, limit)
         return {**found, "offset": offset, "truncated": found["truncated"] or len(data) >= most}
 
-    async def _utf16_lines(self, path: str, offset: int, limit: int | None, links: bool) -> Lines:
+    async def _utf16_lines(self, path: str, offset: int, limit: int | None, links: bool) -> FileLines:
         """Its newlines are not those that tail counts."""
         async with self._talk(path, links=links) as talk:
             place = talk.place
             self._may_read(place, path)
             data = await _range(talk, 0, constants.EDIT_BYTES)
-        return lines_of(path, [data], place.size, offset, limit)
+        return read_lines(path, [data], place.size, offset, limit)
 
-    async def glob(self, pattern: str, path: str = ".", *, everything: bool = False, links: bool = True) -> Found:
+    async def glob(self, pattern: str, path: str = ".", *, everything: bool = False, links: bool = True) -> GlobResult:
         if pattern.startswith("/"):
             pattern, path = f"./{self._inside(pattern)}", "."
-        wanted, budget = Glob(pattern), Budget()
+        wanted, budget = Glob(pattern), WalkBudget()
         tree = await self._tree(path, everything, links)
         if tree.file is not None:
             _fail_at(errno.ENOTDIR, path)
@@ -141,30 +152,30 @@ class ShellFiles:
         ignore_case: bool = False,
         everything: bool = False,
         links: bool = True,
-    ) -> Matches:
-        search, wanted, budget = Search(pattern, ignore_case=ignore_case), Glob(glob or "**"), Budget()
+    ) -> GrepResult:
+        search, wanted, budget = LineSearch(pattern, ignore_case=ignore_case), Glob(glob or "**"), WalkBudget()
         tree = await self._tree(path, everything, links)
         if tree.file is not None:
             self._may_read(tree.file, path)
             files = ["/".join(tree.file.names)]
         else:
             found = TreeWalk(tree, budget, everything=everything).files("/".join(tree.start), wanted)
-            files = [name for name, link in found if not link and not self._protected.hides(name.split("/"))]
-        matches = list[Match]()
+            files = [name for name, link in found if not link and not self._protected.is_secret(name.split("/"))]
+        matches = list[GrepMatch]()
         async with aclosing(self._texts(files)) as texts:
             async for name, data in texts:
-                for line, text in await in_thread(partial(_matches, search, data), "grep"):
+                for line, text in await run_in_thread(partial(_matches, search, data), "grep"):
                     if len(matches) == constants.GREP_MATCHES:
                         return {"matches": matches, "truncated": True}
                     matches.append({"file": name, "line": line, "text": text})
-                if not budget.read(len(data)):
+                if not budget.take_bytes(len(data)):
                     break
         return {"matches": matches, "truncated": budget.spent or tree.cut}
 
     # -- changing ---------------------------------------------------------------------------------------------------
 
-    async def write(self, path: str, content: str | bytes, *, links: bool = True) -> Written:
-        data = encoded(content)
+    async def write(self, path: str, content: str | bytes, *, links: bool = True) -> WriteResult:
+        data = encode_content(content)
         if len(data) > constants.FILE_WRITE_BYTES:
             raise BackendError(
                 f"{path} would have {len(data)} bytes; the most is {constants.FILE_WRITE_BYTES}", "too_large"
@@ -186,7 +197,7 @@ class ShellFiles:
         replace_all: bool = False,
         occurrence: Literal["only", "first"] = "only",
         links: bool = True,
-    ) -> Edited:
+    ) -> EditResult:
         async with self._editing:
             async with self._talk(path, links=links) as talk:
                 place = talk.place
@@ -197,7 +208,7 @@ class ShellFiles:
                         f"{path} is larger than {constants.EDIT_BYTES} bytes; edit it by a command", "too_large"
                     )
                 data = await _range(talk, 0, constants.EDIT_BYTES)
-            data, count = edited(path, data, old, new, replace_all=replace_all, occurrence=occurrence)
+            data, count = replace_text(path, data, old, new, replace_all=replace_all, occurrence=occurrence)
             async with self._talk(path, links=links) as talk:
                 place = talk.place
                 await self._put(talk, place, path, data)
@@ -208,7 +219,7 @@ class ShellFiles:
             place = talk.place
             self._protected.check_change(place.names, path)
             if place.there and place.type != "dir":
-                fail(errno.EEXIST)
+                raise_os_error(errno.EEXIST)
             await talk.do("mkdir")
 
     async def move(self, source: str, target: str) -> None:
@@ -264,13 +275,13 @@ class ShellFiles:
             await asyncio.shield(self._plain.end(mark, gently=False))
             raise
         except OSError as error:
-            raise explained(error, path, links=links) from None
+            raise to_backend_error(error, path, links=links) from None
         finally:
             process.close()  # the script, if it still waits to be told something, ends with its input
 
     def _inside(self, path: str) -> str:
         """A path as seen from the workspace."""
-        checked(path)
+        check_path(path)
         if not path.startswith("/"):
             return path
         if path == self._root or path.startswith(f"{self._root}/"):
@@ -280,7 +291,7 @@ class ShellFiles:
     def _may_read(self, place: Place, path: str) -> None:
         _there(place)
         if place.type == "dir":
-            fail(errno.EISDIR)
+            raise_os_error(errno.EISDIR)
         if place.type != "file":
             raise BackendError(f"{path} is not a regular file", "not_a_file")
         self._protected.check_read(place.names, path)
@@ -288,7 +299,7 @@ class ShellFiles:
     async def _put(self, talk: Talk, place: Place, path: str, data: bytes) -> None:
         self._protected.check_change(place.names, path)
         if place.there and place.type == "dir":
-            fail(errno.EISDIR)
+            raise_os_error(errno.EISDIR)
         if place.there and place.type != "file":
             raise BackendError(f"{path} is not a regular file", "not_a_file")
         like = f"{stat.S_IMODE(place.mode) & 0o1777:o},{place.owner}" if place.there else "-"
@@ -302,7 +313,7 @@ class ShellFiles:
         while name := await talk.field():
             size += len(name) + 1
             inner = tuple(os.fsdecode(name).split("/")[1:])
-            held = self._protected.ends((*names, *inner)) or self._protected.ends((*then, *inner))
+            held = self._protected.matches_last((*names, *inner)) or self._protected.matches_last((*then, *inner))
             if held or size >= TREE_BYTES:
                 raise BackendError(f"{path} holds {inner[-1]}, which is protected", "protected")
 
@@ -372,24 +383,24 @@ async def _tell_all(talk: Talk, files: Sequence[str]) -> None:
 
 def _text(data: bytes) -> list[bytes]:
     """What is searched of a file: nothing if it is no text, and no more than up to where that shows."""
-    return [] if is_binary(data) else [searchable(data)]
+    return [] if is_binary(data) else [cut_at_nul(data)]
 
 
-def _matches(search: Search, data: bytes) -> list[tuple[int, str]]:
+def _matches(search: LineSearch, data: bytes) -> list[tuple[int, str]]:
     """The lines that match, one more than are ever shown."""
-    return list(islice(search.lines(_text(data)), constants.GREP_MATCHES + 1))
+    return list(islice(search.find_lines(_text(data)), constants.GREP_MATCHES + 1))
 
 
 def _there(place: Place) -> None:
     if not place.there:
-        fail(errno.ENOENT)
+        raise_os_error(errno.ENOENT)
 
 
 def _folder(place: Place) -> None:
     _there(place)
     if place.type != "dir":
-        fail(errno.ENOTDIR)
+        raise_os_error(errno.ENOTDIR)
 
 
 def _fail_at(number: int, path: str) -> NoReturn:
-    raise explained(OSError(number, os.strerror(number)), path)
+    raise to_backend_error(OSError(number, os.strerror(number)), path)

@@ -15,8 +15,8 @@ from wick.backends.containers.engine import Process
 from wick.backends.containers.shell_scripts import DECODE
 from wick.errors import BackendError
 from wick.workspace.globs import HEAVY
-from wick.workspace.os_errors import fail
-from wick.workspace.rooted_folder import kind
+from wick.workspace.os_errors import raise_os_error
+from wick.workspace.rooted_folder import file_type
 
 BLOCK = 65_536
 TREE_BYTES = 12_000_000  # of a listing of everything
@@ -193,7 +193,7 @@ class Place:
 
     @property
     def type(self) -> str:
-        return kind(self.mode)
+        return file_type(self.mode)
 
     @property
     def shown_size(self) -> int:
@@ -222,7 +222,7 @@ class Talk:
                 raise BackendError("the container answered with more than was asked for", "too_large")
             if not await self._more():
                 await self.finish()
-                fail(errno.EIO)
+                raise_os_error(errno.EIO)
         found = bytes(self._buffer[:end])
         del self._buffer[: end + 1]
         return found
@@ -264,10 +264,10 @@ class Talk:
         if code == 0:
             return
         if found := re.search(r"wick:(E[A-Z]+)$", said):
-            fail(getattr(errno, found[1], errno.EIO))
+            raise_os_error(getattr(errno, found[1], errno.EIO))
         for line in reversed(said.splitlines()):
             if number := SAYS.get(line.rpartition(": ")[2]):
-                fail(number)
+                raise_os_error(number)
         raise BackendError(f"the container could not do it: {said[-300:] or f'exit code {code}'}", "failed")
 
     async def _more(self) -> bool:

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from wick.backends.containers.shell_protocol import Place
-from wick.workspace.rooted_folder import kind
-from wick.workspace.walk import LINK, Budget, Walk
+from wick.workspace.rooted_folder import file_type
+from wick.workspace.walk import LINK, FileWalk, WalkBudget
 
 RECORD = re.compile(rb"([0-9a-f]+) (\d+) \./", re.DOTALL)
 
@@ -35,21 +35,21 @@ class Tree:
         """For each folder its entries, marked as a walk wants them: `/` ends a folder, NUL a link."""
         inside = dict[str, list[str]]()
         for names, mode in self.found:
-            mark = {"dir": "/", "link": LINK, "file": ""}.get(kind(mode))
+            mark = {"dir": "/", "link": LINK, "file": ""}.get(file_type(mode))
             if mark is not None:
                 inside.setdefault("".join(f"{name}/" for name in names[:-1]), []).append(names[-1] + mark)
         return inside
 
 
-class TreeWalk(Walk):
+class TreeWalk(FileWalk):
     """The walk of a workspace, over a listing."""
 
-    def __init__(self, tree: Tree, budget: Budget, *, everything: bool) -> None:
+    def __init__(self, tree: Tree, budget: WalkBudget, *, everything: bool) -> None:
         super().__init__(budget, everything=everything)
         self._folders, self._texts = tree.folders(), tree.rules
 
     def entries(self, prefix: str) -> list[str]:
-        return sorted(name for name in self._folders.get(prefix, []) if self.budget.take())
+        return sorted(name for name in self._folders.get(prefix, []) if self.budget.take_entry())
 
     def ignore_text(self, prefix: str) -> str:
         return self._texts.get(f"{prefix}.gitignore", "")

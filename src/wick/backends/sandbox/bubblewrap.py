@@ -25,7 +25,7 @@ from wick.backends.sandbox import seccomp
 from wick.backends.sandbox.base import Command, NotThere, View, environment
 from wick.backends.sandbox.protected_paths import Cover
 from wick.protocols import Protection
-from wick.workspace.processes import DEFAULT_PATH, data_file
+from wick.workspace.processes import DEFAULT_PATH, create_data_file
 
 TRIAL_SECONDS = 10.0
 USER = 1000  # who a command is, whoever runs wick: programs that refuse to be root work, and `tar` keeps no owners
@@ -182,7 +182,7 @@ def find() -> Bubblewrap:
 def _trial(sandbox: Bubblewrap) -> str:
     """Run `true` in the sandbox; gives the complaint if that fails."""
     command = sandbox.command(["true"], View("/tmp", "/tmp", memory=1_000_000))
-    files = [data_file(data) for data in command.data]
+    files = [create_data_file(data) for data in command.data]
     argv = command.argv
     for index, file in enumerate(files):
         argv = [str(file) if part == f"%fd{index}%" else part for part in argv]

@@ -9,7 +9,7 @@ from wick.backends.daemon_client import Daemon
 from wick.backends.sandbox.launch import Launch
 from wick.backends.workspace_guard import explain_moved
 from wick.errors import BackendError
-from wick.workspace.results import Job, JobOutput
+from wick.workspace.results import JobInfo, JobOutput
 
 
 @dataclass(slots=True)
@@ -19,9 +19,9 @@ class StartedJob:
     daemon: Daemon
     id: str  # by which the daemon knows it
     launch: Launch
-    job: Job
+    job: JobInfo
 
-    async def update(self, found: Job | None) -> Job:
+    async def update(self, found: JobInfo | None) -> JobInfo:
         """Take over what the daemon says; None if there is nobody to ask any more."""
         if not self.job["running"]:
             return self.job
@@ -38,7 +38,7 @@ class StartedJob:
         self.job = {**found, "id": self.job["id"]}
         return self.job
 
-    def _explained(self, found: Job) -> str:
+    def _explained(self, found: JobInfo) -> str:
         return explain_moved(self.launch.explained(found["exit_code"], found["error"]), self.launch.moved)
 
     async def output(self, offset: int) -> JobOutput:
@@ -46,7 +46,7 @@ class StartedJob:
             raise BackendError(f"the output of {self.job['id']} is gone with the process that ran it", "not_running")
         return {**await self.daemon.job_output(self.id, offset=offset), "id": self.job["id"]}
 
-    async def end(self) -> Job:
+    async def end(self) -> JobInfo:
         """End it, if it still runs; a daemon that does not know it any more has ended it."""
         found = None
         if self.job["running"] and self.daemon.alive:

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from threading import Lock
 from typing import Any, TypedDict
 
-from wick._internal.worker_threads import in_thread
+from wick._internal.worker_threads import run_in_thread
 from wick.backends.daemon_client import Daemon
 from wick.backends.sandbox import cgroups, protected_paths
 from wick.backends.sandbox.base import Command, Sandbox, View
@@ -29,9 +29,9 @@ from wick.backends.sandbox.pinned_paths import pinned_covers
 from wick.backends.sandbox.quota import Quota, Room
 from wick.backends.workspace_guard import WorkspaceGuard, explain_stuck, to_its_end
 from wick.errors import BackendError
-from wick.workspace.processes import ended_by
-from wick.workspace.results import Executed
-from wick.workspace.rooted_folder import Beneath
+from wick.workspace.processes import describe_exit
+from wick.workspace.results import CommandResult
+from wick.workspace.rooted_folder import RootedFolder
 from wick.workspace.workspace import Workspace
 
 Identity = tuple[int, int]
@@ -59,7 +59,7 @@ class Place:
         fixed: Sequence[str] = (),
         quota: Quota | None = None,
     ) -> None:
-        self.tree, self.files = Beneath(folder), Workspace(folder, protect, pinned=pinned, fixed=fixed)
+        self.tree, self.files = RootedFolder(folder), Workspace(folder, protect, pinned=pinned, fixed=fixed)
         self.sandbox, self.network, self.limits, self.env = sandbox, network, limits or {}, env or {}
         self.readable, self.protect, self.pinned, self.fixed = readable, protect, pinned, fixed
         self.room = Room(self.tree.path, quota or Quota())
@@ -79,13 +79,13 @@ class Place:
         """The names that really lead to a folder of the workspace."""
         if "\0" in path:
             raise BackendError(f"{path!r} is no folder, as it has a NUL in it", "invalid")
-        inside = self.tree.inside(path or ".")
+        inside = self.tree.relative_path(path or ".")
         if inside is None:
             raise BackendError(
                 f"{path!r} is outside of the workspace; give a folder inside {self.tree.path}", "escapes"
             )
         try:
-            return self.tree.names(inside)
+            return self.tree.resolve_names(inside)
         except OSError as error:
             code, what = _FOLDER_ERRORS.get(error.errno or 0, ("failed", error.strerror))
             raise BackendError(f"the folder {path!r} {what}", code) from None
@@ -101,7 +101,7 @@ _FOLDER_ERRORS = {
 }
 
 
-def _close(tree: Beneath, files: Workspace, scratch: str) -> None:
+def _close(tree: RootedFolder, files: Workspace, scratch: str) -> None:
     tree.close()
     files.close()
     if scratch:
@@ -148,9 +148,9 @@ class Launch:
 
     async def begin(self) -> None:
         """Get everything ready. A launch that has begun needs an `end`."""
-        await to_its_end(in_thread(self._place.check, "command"))
+        await to_its_end(run_in_thread(self._place.check, "command"))
         await to_its_end(self._watch())
-        await to_its_end(in_thread(self._prepare, "command"))
+        await to_its_end(run_in_thread(self._prepare, "command"))
 
     async def _watch(self) -> None:
         self._before = await self._guard.begin()
@@ -222,7 +222,7 @@ class Launch:
     async def end(self) -> None:
         """Settle what the command left; to end twice changes nothing."""
         await self._guard.end()
-        await to_its_end(in_thread(self._tidy, "command"))
+        await to_its_end(run_in_thread(self._tidy, "command"))
 
     def _tidy(self) -> None:
         workspace, self._at_work_in = self._at_work_in, None
@@ -233,7 +233,7 @@ class Launch:
         if workspace is not None:
             _leave(workspace)
 
-    def told(self, executed: Executed) -> Executed:
+    def told(self, executed: CommandResult) -> CommandResult:
         """How the command ended, with what wick knows of it."""
         error = self.explained(executed["exit_code"], executed["error"])
         return {**executed, "error": error, "moved": self.moved}
@@ -246,7 +246,7 @@ class Launch:
 
     def _signal(self, exit_code: int) -> str:
         if self._place.sandbox.hides_signals and exit_code - 128 in DEADLY:
-            return ended_by(exit_code - 128)[1]
+            return describe_exit(exit_code - 128)[1]
         return ""
 
 
@@ -265,7 +265,7 @@ _at_work: dict[Identity, _Work] = {}
 _lock = Lock()
 
 
-def _identity(tree: Beneath) -> Identity:
+def _identity(tree: RootedFolder) -> Identity:
     try:
         info = os.fstat(tree.fd)
     except OSError:  # somebody has stopped it just now
@@ -273,7 +273,7 @@ def _identity(tree: Beneath) -> Identity:
     return info.st_dev, info.st_ino
 
 
-def _gone(tree: Beneath) -> BackendError:
+def _gone(tree: RootedFolder) -> BackendError:
     return BackendError(f"the workspace {tree.path} is not there any more; stop the backend", "not_running")
 
 

@@ -7,12 +7,14 @@ from collections.abc import Iterator, Sequence
 from typing import Literal
 
 from wick.backends.sandbox.protected_paths import Cover
-from wick.workspace.rooted_folder import Beneath
+from wick.workspace.rooted_folder import RootedFolder
 
 _COVERED = ("show", "hide", "copy")
 
 
-def pinned_covers(tree: Beneath, pinned: Sequence[str], fixed: Sequence[str], others: Sequence[Cover]) -> list[Cover]:
+def pinned_covers(
+    tree: RootedFolder, pinned: Sequence[str], fixed: Sequence[str], others: Sequence[Cover]
+) -> list[Cover]:
     """Return the mounts for pinned paths and fixed folders, from the top down; `others` are those made before them.
 
     A path is mounted by its name on the host. Every command has these mounts, so none can have exchanged a folder on

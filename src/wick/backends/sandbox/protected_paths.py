@@ -15,8 +15,8 @@ from typing import Literal
 
 from wick import constants
 from wick.errors import BackendError
-from wick.workspace.auto_executed import Entry
-from wick.workspace.rooted_folder import Beneath
+from wick.workspace.auto_executed import ProtectedEntry
+from wick.workspace.rooted_folder import RootedFolder
 
 COPY_BYTES = 64_000  # the largest file that is copied
 COPIES = 40
@@ -32,10 +32,10 @@ class Cover:
     content: bytes = b""
 
 
-Entries = Mapping[str, Entry]
+Entries = Mapping[str, ProtectedEntry]
 
 
-def covers(tree: Beneath, entries: Entries, firm: Collection[tuple[int, int]]) -> list[Cover]:
+def covers(tree: RootedFolder, entries: Entries, firm: Collection[tuple[int, int]]) -> list[Cover]:
     """What to mount over the protected paths.
 
     A path is looked up on the host when it is mounted. A command that is at work in the same workspace could put a
@@ -75,14 +75,14 @@ def check_number(covers: Collection[Cover]) -> None:
         )
 
 
-def _is_firm(entry: Entry, entries: Entries, firm: Collection[tuple[int, int]]) -> bool:
+def _is_firm(entry: ProtectedEntry, entries: Entries, firm: Collection[tuple[int, int]]) -> bool:
     above, _, _ = entry.path.rpartition("/")
     if not above:
         return entry.identity in firm
     return entry.identity in firm and above in entries and _is_firm(entries[above], entries, firm)
 
 
-def _cover(tree: Beneath, entry: Entry, firm: bool) -> Cover:
+def _cover(tree: RootedFolder, entry: ProtectedEntry, firm: bool) -> Cover:
     folder = entry.type == "dir"
     if entry.leads:
         return Cover(entry.path, "keep" if firm else "leave", folder)
@@ -96,8 +96,8 @@ def _cover(tree: Beneath, entry: Entry, firm: bool) -> Cover:
         return Cover(entry.path, "hide")
 
 
-def _content(tree: Beneath, path: str) -> bytes:
-    with open(tree.folder(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
+def _content(tree: RootedFolder, path: str) -> bytes:
+    with open(tree.open_folder(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
         data = file.read(COPY_BYTES + 1)
     if len(data) > COPY_BYTES:
         raise ValueError("too large")

@@ -8,7 +8,7 @@ from threading import Lock
 from typing import Any
 
 from wick.errors import BackendError
-from wick.workspace.disk_usage import Usage, free_bytes, free_room, total_bytes
+from wick.workspace.disk_usage import DiskUsage, free_bytes, free_room, total_bytes
 
 COUNT_SECONDS = 30.0  # after which a workspace is counted again, if anything on its disk has changed
 RESERVE_PART, QUOTA_PART = 10, 4  # of a small disk, a tenth is reserved, and a workspace gets a fourth
@@ -68,7 +68,7 @@ class Room:
                 or self._used + drop + wanted > self.disk
                 or 2 * drop > self.disk - self._used
             ):
-                usage = Usage(self._folder)
+                usage = DiskUsage(self._folder)
                 while not usage.step(1.0):
                     pass
                 self._used, self._free, self._at, self._is_counted = usage.bytes, free, time.monotonic(), True

@@ -7,8 +7,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from wick.errors import BackendError, MissingExtra
-from wick.workspace.grep import Ripgrep, Search, ripgrep
-from wick.workspace.results import Executed, Matches
+from wick.workspace.grep import LineSearch, RipgrepParser, ripgrep_command
+from wick.workspace.results import CommandResult, GrepResult
 from wick.workspace.workspace import Workspace
 
 OUTPUT_BYTES = 32_000_000  # that ripgrep prints before it is stopped
@@ -26,7 +26,7 @@ class Asked:
     everything: bool
     links: bool = True
 
-    def walk(self, files: Workspace) -> Matches:
+    def walk(self, files: Workspace) -> GrepResult:
         return files.grep(
             self.pattern,
             self.path,
@@ -42,19 +42,19 @@ class Asked:
         A pattern that RE2 does not know is refused in the same words.
         """
         with suppress(MissingExtra):  # then ripgrep's own word counts
-            Search(self.pattern, ignore_case=self.ignore_case)
-        folder = files.real(self.path, links=self.links)
+            LineSearch(self.pattern, ignore_case=self.ignore_case)
+        folder = files.resolve(self.path, links=self.links)
         if files.stat(folder)["type"] != "dir":
             return None
-        keep = files.keeps(self.path, glob=self.glob, everything=self.everything, links=self.links)
-        argv = ripgrep(
+        keep = files.build_search_filter(self.path, glob=self.glob, everything=self.everything, links=self.links)
+        argv = ripgrep_command(
             self.pattern,
             folder,
             glob=self.glob,
             ignore_case=self.ignore_case,
             everything=self.everything,
         )
-        return argv, Reading(Ripgrep(keep))
+        return argv, Reading(RipgrepParser(keep))
 
 
 class _Enough(Exception):
@@ -64,7 +64,7 @@ class _Enough(Exception):
 class Reading:
     """What ripgrep prints. It is kept as it comes, and taken apart in a thread: that looks at files again."""
 
-    def __init__(self, reader: Ripgrep) -> None:
+    def __init__(self, reader: RipgrepParser) -> None:
         self._reader = reader
         self._printed = bytearray()
 
@@ -74,14 +74,14 @@ class Reading:
         if len(self._printed) > OUTPUT_BYTES:
             raise _Enough
 
-    async def enough_of(self, run: Callable[[], Awaitable[Executed]]) -> Executed | None:
+    async def enough_of(self, run: Callable[[], Awaitable[CommandResult]]) -> CommandResult | None:
         """How ripgrep ended; None if it had more to say than is read."""
         try:
             return await run()
         except _Enough:
             return None
 
-    def result(self, executed: Executed | None) -> Matches | None:
+    def result(self, executed: CommandResult | None) -> GrepResult | None:
         """The matches; None if ripgrep does not know the pattern."""
         self._reader.feed(bytes(self._printed))
         if executed is None or executed["exit_code"] == TIME_LIMIT:

@@ -16,7 +16,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-from wick._internal.aliases import tool_name
+from wick._internal.aliases import resolve_tool_name
 from wick._internal.front_matter import split
 from wick.constants import SUBAGENT_BYTES
 from wick.errors import ConfigError
@@ -66,7 +66,7 @@ class Subagent:
 
     def wants(self, tool: Tool) -> bool:
         """Whether it gets this tool of the agent above."""
-        known = {tool_name(name) for name in tool.names} | tool.names
+        known = {resolve_tool_name(name) for name in tool.names} | tool.names
         return (self.wanted is None or bool(known & self.wanted)) and not known & {*self.without}
 
 
@@ -178,4 +178,4 @@ def _names(name: str, given: Iterable[Any]) -> tuple[str, ...]:
             raise ConfigError(
                 f"the subagent {name!r} names a tool {item!r}; say only its name, and use a guard for the rest"
             )
-    return tuple(tool_name(item) for item in given)
+    return tuple(resolve_tool_name(item) for item in given)

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from wick._internal.frozen import thaw
-from wick._internal.tasks import closing
+from wick._internal.tasks import closing_stream
 from wick.capabilities._child_agents.definitions import Subagent
 from wick.capability import Capability
 from wick.errors import ConfigError, StoreError, ToolError, clear_tracebacks
@@ -134,7 +134,7 @@ async def _watched(run: Run, job: Job, stream: Any) -> Result:
     _tell(run, begins)
     result = Result(outcome="cancelled", reason="user requested")
     try:
-        async with closing(aiter(stream)) as events:
+        async with closing_stream(aiter(stream)) as events:
             async for event in events:
                 job.follow(event, child.id)
     finally:

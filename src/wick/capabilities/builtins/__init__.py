@@ -20,9 +20,9 @@ from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo
 
 from wick import constants
-from wick._internal.http_requests import SAFE, Fetched, fetch
+from wick._internal.http_requests import SAFE, HttpResponse, fetch
 from wick._internal.import_path import load_module
-from wick._internal.worker_threads import in_thread
+from wick._internal.worker_threads import run_in_thread
 from wick.capabilities.builtins.calculator import calculate_text
 from wick.capability import Capability
 from wick.errors import ConfigError, ToolError
@@ -254,7 +254,7 @@ def _checked_body(body: str) -> bytes:
     return data
 
 
-def _told(fetched: Fetched) -> dict[str, Any]:
+def _told(fetched: HttpResponse) -> dict[str, Any]:
     """An answer as the model reads it."""
     headers = {name: fetched.headers[name][:1_000] for name in _TOLD if name in fetched.headers}
     told = {"status": fetched.status, "headers": headers, "body": _text(fetched), "truncated": fetched.truncated}
@@ -263,7 +263,7 @@ def _told(fetched: Fetched) -> dict[str, Any]:
     return told
 
 
-def _text(fetched: Fetched) -> str:
+def _text(fetched: HttpResponse) -> str:
     kind = fetched.headers.get("content-type", "").lower()
     charset = re.search(r"charset=[\"']?([\w.:-]+)", kind)
     if not _TEXTUAL.match(kind) and (kind or b"\0" in fetched.body) and (charset is None or b"\0" in fetched.body):
@@ -341,7 +341,7 @@ async def _searched(find: Search, query: str) -> Any:
     try:
         if inspect.iscoroutinefunction(find) or inspect.iscoroutinefunction(type(find).__call__):
             return await find(query)
-        answer = await in_thread(lambda: find(query), "web_search")
+        answer = await run_in_thread(lambda: find(query), "web_search")
         return await answer if inspect.isawaitable(answer) else answer
     except ToolError:
         raise

@@ -29,8 +29,8 @@ from wick.operations import Run, ToolUse
 from wick.protocols import Backend
 from wick.stores.large_results import cut, keep, kept
 from wick.tools import Tool, tool
-from wick.workspace.results import Executed, Lines
-from wick.workspace.text import lines_of
+from wick.workspace.results import CommandResult, FileLines
+from wick.workspace.text import read_lines
 
 _NEEDED = ("ls", "lines", "read", "write", "edit", "glob", "grep", "stat", "execute")
 READING = ("ls", "read_file", "glob", "grep")
@@ -183,7 +183,7 @@ class Filesystem(Capability):
             run.scratch[self] = Place(bound, thread, bound is not backend, self._track)
         return run.scratch[self]  # type: ignore[no-any-return]
 
-    async def _lines(self, run: Run, path: str, *, offset: int, limit: int | None, **strict: bool) -> Lines:
+    async def _lines(self, run: Run, path: str, *, offset: int, limit: int | None, **strict: bool) -> FileLines:
         place = self._place(run)
         try:
             return await place.backend.lines(path, offset=offset, limit=limit, **strict)
@@ -192,7 +192,7 @@ class Filesystem(Capability):
             if text is None:
                 raise
             data = text.encode()
-            return lines_of(path, [data], len(data), offset, limit)
+            return read_lines(path, [data], len(data), offset, limit)
 
     # -- commands -----------------------------------------------------------------------------------------------------
 
@@ -306,7 +306,7 @@ def _legible(text: str) -> str:
 _HALF = re.compile("[\ud800-\udfff]")
 
 
-def _page(found: Lines, limit: int | None) -> str:
+def _page(found: FileLines, limit: int | None) -> str:
     """Lines of a file, and how to go on where it has more than was asked for, or than can be shown."""
     text = found["content"]
     if len(text) > READ_CHARS:
@@ -316,7 +316,7 @@ def _page(found: Lines, limit: int | None) -> str:
     return f"{text}\n... (the file goes on; read it from offset {found['offset'] + text.count(chr(10))}) ..."
 
 
-def _executed(executed: Executed) -> dict[str, Any]:
+def _executed(executed: CommandResult) -> dict[str, Any]:
     """What the model is told of a command; what is not worth a word is left out."""
     told = {name: executed[name] for name in ("stdout", "stderr", "exit_code")}
     return told | {name: executed[name] for name in ("error", "truncated", "moved") if executed[name]}

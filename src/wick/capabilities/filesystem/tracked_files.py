@@ -19,9 +19,9 @@ from wick.backends.state_tree import InThread
 from wick.errors import BackendError
 from wick.protocols import Backend
 from wick.threads import Entry, Thread
-from wick.workspace.protected import PROTECTED, Protected
+from wick.workspace.protected import PROTECTED, ProtectedNames
 
-_PROTECTED = Protected(PROTECTED)
+_PROTECTED = ProtectedNames(PROTECTED)
 
 
 @dataclass(slots=True)
@@ -43,7 +43,7 @@ class Place:
     def track(self, path: str, size: int, content: Any) -> None:
         """Keep what was written with the thread: a text, what `Content` has of other bytes, or None for the size."""
         key = self.key(path)
-        if not self.tracks or self.in_thread or _PROTECTED.covers(key.split("/")):
+        if not self.tracks or self.in_thread or _PROTECTED.is_protected(key.split("/")):
             return
         if self.logged < 0:
             self.logged = sum(map(_logged, self.thread.entries))

@@ -16,9 +16,9 @@ from tempfile import NamedTemporaryFile
 from typing import Any
 
 from wick import constants
-from wick._internal.frozen import canonical, digest, thaw
-from wick._internal.prompt_text import one_line
-from wick._internal.worker_threads import in_thread
+from wick._internal.frozen import canonical_json, digest, thaw
+from wick._internal.prompt_text import to_one_line
+from wick._internal.worker_threads import run_in_thread
 from wick.capabilities.mcp.config import Server, read_servers
 from wick.capabilities.mcp.connections import Link, Links
 from wick.capability import Capability
@@ -101,7 +101,7 @@ class MCP(Capability):
                 f"{remote.server.name} has changed {remote.label} again since the user was asked; try once more"
             )
         what = "has changed its tool" if remote.tool in known else "has a new tool,"
-        says = one_line(remote.description, SAID_CHARS) or "nothing."
+        says = to_one_line(remote.description, SAID_CHARS) or "nothing."
         return Ask(f"The MCP server {remote.server.name} {what} {remote.label}. It says: {says} May it be used?")
 
     async def _reach(self, run: Run, server: Server) -> Link | None:
@@ -142,8 +142,8 @@ class MCP(Capability):
         try:
             made = remote.made(name, self.max_output)
             if remote.is_large:  # reading such a schema would block the event loop
-                await in_thread(lambda: made.schema, "a definition")
-            if len(canonical(made.schema)) > constants.MCP_DEFINITION_BYTES:
+                await run_in_thread(lambda: made.schema, "a definition")
+            if len(canonical_json(made.schema)) > constants.MCP_DEFINITION_BYTES:
                 raise ConfigError(f"its definition has more than {constants.MCP_DEFINITION_BYTES:,} bytes")
         except ConfigError as error:  # what cannot be described is found out here
             run.record("mcp_tool_refused", server=remote.server.name, tool=remote.label, error=str(error))
@@ -174,7 +174,7 @@ def _free(name: str, origin: str, taken: Iterable[str]) -> str:
 
 def _hash(definition: Any) -> str:
     fields = definition.model_dump(mode="json", by_alias=True, exclude_none=True)
-    return digest(canonical({key: value for key, value in fields.items() if key not in ("_meta", "icons")}))
+    return digest(canonical_json({key: value for key, value in fields.items() if key not in ("_meta", "icons")}))
 
 
 # -- what can be used -------------------------------------------------------------------------------------------------
@@ -195,7 +195,7 @@ class _Remote:
     @property
     def label(self) -> str:
         """Its name, as people may be shown it."""
-        return one_line(self.tool, NAME_CHARS)
+        return to_one_line(self.tool, NAME_CHARS)
 
     @property
     def description(self) -> str:
@@ -322,9 +322,9 @@ def _shown(blocks: Iterable[Any]) -> ToolResult:
             room -= len(data)
             parts.append(ImagePart(data=data, media_type=kind))
         elif data:
-            texts.append(f"[{one_line(kind or 'data', 100)}, {len(data) * 3 // 4:,} bytes, is not shown]")
+            texts.append(f"[{to_one_line(kind or 'data', 100)}, {len(data) * 3 // 4:,} bytes, is not shown]")
         else:
-            texts.append(f"[{one_line(str(getattr(block, 'uri', 'something')), 500)}]")
+            texts.append(f"[{to_one_line(str(getattr(block, 'uri', 'something')), 500)}]")
     return ToolResult("\n".join(texts), parts=tuple(parts))
 
 
@@ -364,11 +364,11 @@ class _Pins:
     async def _all(self, run: Run) -> dict[str, dict[str, str]]:
         if self.path is None:
             return thaw(run.root.thread.values.get(PINS, {}))  # type: ignore[no-any-return]
-        return await in_thread(partial(_read_pins, self.path), "reading pins")
+        return await run_in_thread(partial(_read_pins, self.path), "reading pins")
 
     async def _write(self, run: Run, server: str, hashes: dict[str, str]) -> None:
         if self.path is not None:
-            await in_thread(partial(_write_pins, self.path, server, hashes), "writing pins")
+            await run_in_thread(partial(_write_pins, self.path, server, hashes), "writing pins")
             return
         kept = thaw(run.root.thread.values.get(PINS, {}))
         run.root.thread.values[PINS] = {**kept, server: {**kept.get(server, {}), **hashes}}

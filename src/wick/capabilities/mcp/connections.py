@@ -13,9 +13,9 @@ from functools import partial
 from typing import Any, TypeVar
 
 from wick import constants
-from wick._internal.prompt_text import one_line
+from wick._internal.prompt_text import to_one_line
 from wick._internal.tasks import cancel_and_wait
-from wick._internal.worker_threads import in_thread
+from wick._internal.worker_threads import run_in_thread
 from wick.capabilities.mcp.config import Server
 from wick.capabilities.mcp.transports import Life, client, load
 from wick.errors import ToolError, Uncertain
@@ -126,13 +126,13 @@ class Link:
             await cancel_and_wait((self.task,))
 
     def _why(self) -> str:
-        words = one_line(self._life.text, SHOWN_CHARS)
+        words = to_one_line(self._life.text, SHOWN_CHARS)
         known = self._life.why or self._failure or "its connection was closed"
         return known + (f" (it wrote: {words})" if words else "")
 
     async def _live(self) -> None:
         try:
-            await in_thread(load, "loading mcp")  # which takes a while
+            await run_in_thread(load, "loading mcp")  # which takes a while
             async with client(self.server, self._life, self._hear) as opened:
                 self._client.set_result(opened)
                 await self._ended()
@@ -174,7 +174,7 @@ def _causes(error: BaseException) -> Iterable[BaseException]:
 
 
 def _sentence(error: BaseException) -> str:
-    return one_line(str(error), SHOWN_CHARS) or type(error).__name__
+    return to_one_line(str(error), SHOWN_CHARS) or type(error).__name__
 
 
 class Links:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from wick._internal.frozen import thaw
-from wick._internal.worker_threads import in_thread
+from wick._internal.worker_threads import run_in_thread
 from wick.capabilities._child_agents.runs import OWN_ANSWER
 from wick.capabilities.recipes.files import EVENTS, Recipe, Watcher, find
 from wick.capability import Capability
@@ -65,7 +65,7 @@ class Recipes(Capability):
             run.thread.values[KEY] = name
 
     async def _begin(self, run: Run, name: str) -> None:
-        recipe = await in_thread(lambda: find(name, self.dirs), "recipe")
+        recipe = await run_in_thread(lambda: find(name, self.dirs), "recipe")
         for event, watcher in recipe.hooks.items():
             self._handler(recipe, event, watcher)
         run.scratch[self], run.scratch[kodelet.RECIPE] = recipe, name

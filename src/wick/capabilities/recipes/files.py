@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from wick._internal import front_matter
-from wick._internal.aliases import tool_name
+from wick._internal.aliases import resolve_tool_name
 from wick.constants import RECIPE_BYTES, RECIPES
 from wick.errors import ConfigError
 
@@ -162,7 +162,7 @@ def _tools(meta: Mapping[str, Any]) -> tuple[str, ...] | None:
         raise ConfigError("its allowed_tools are a list of names, such as [read_file, grep]; [] allows no tool")
     if limited := next((name for name in names if "(" in name), None):
         raise ConfigError(f"its allowed_tools name tools alone, not {limited!r}; say more in the permissions")
-    return tuple(map(tool_name, names))
+    return tuple(map(resolve_tool_name, names))
 
 
 def _event(name: str) -> str:

@@ -9,8 +9,8 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any
 
-from wick._internal.prompt_text import fenced, one_line
-from wick._internal.worker_threads import in_thread
+from wick._internal.prompt_text import fence_text, to_one_line
+from wick._internal.worker_threads import run_in_thread
 from wick.backends.files import Folder, data_of, files_in
 from wick.capabilities.skills.catalog import FILE, Catalogue, Place, Problem, Skill, names_of, read_of, slug, unpacked
 from wick.capability import Capability
@@ -71,7 +71,7 @@ class Skills(Capability):
     def show(self, call: ModelCall) -> None:
         skills = self._found(call.run).enabled
         if skills and not call.purpose:
-            catalogue = fenced("available_skills", "\n".join(skill.line for skill in skills))
+            catalogue = fence_text("available_skills", "\n".join(skill.line for skill in skills))
             call.system = "\n\n".join(filter(None, (call.system, catalogue, USAGE)))
 
     @tool(read_only=True, idempotent=True)
@@ -89,7 +89,7 @@ class Skills(Capability):
         except BackendError as error:
             raise ToolError(f"the skill {skill.name} cannot be read: {error}") from None
         folder = posixpath.dirname(skill.path)
-        return fenced("skill", text, name=skill.name, file=f"{folder}/{file or FILE}") + more + others
+        return fence_text("skill", text, name=skill.name, file=f"{folder}/{file or FILE}") + more + others
 
     @wrap(ToolUse, match="read_file")
     async def bring(self, use: ToolUse, next: Next[ToolResult]) -> ToolResult:
@@ -101,7 +101,7 @@ class Skills(Capability):
         try:
             await self._bring(skill, use.run.thread)
         except BackendError as error:
-            use.run.record("skill_skipped", path=skill.path, reason=one_line(str(error), 500))
+            use.run.record("skill_skipped", path=skill.path, reason=to_one_line(str(error), 500))
             return result
         return await next(use)
 
@@ -169,7 +169,7 @@ class Skills(Capability):
         """Put a skill into the first of the paths: the bytes of a SKILL.md, or of a zip archive that has one."""
         if not self.paths:
             raise ConfigError("there is no folder for skills that are uploaded; give Skills one in paths")
-        name, contents = await in_thread(lambda: unpacked(data), "upload")
+        name, contents = await run_in_thread(lambda: unpacked(data), "upload")
         place = self._places(thread)[0]
         target = posixpath.join(place.path, slug(name))
         await place.put(target, contents, replace=replace)
@@ -178,7 +178,7 @@ class Skills(Capability):
 
 
 def _listed(names: Sequence[str]) -> str:
-    others = [one_line(name, 200) for name in names if name != FILE]
+    others = [to_one_line(name, 200) for name in names if name != FILE]
     shown = ", ".join(others[:50]) + (f" and {len(others) - 50} more" if len(others) > 50 else "")
     return f"\n\nOther files of this skill: {shown}" if others else ""
 

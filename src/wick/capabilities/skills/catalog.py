@@ -14,8 +14,8 @@ from typing import Any
 from uuid import uuid4
 
 from wick._internal import front_matter
-from wick._internal.prompt_text import one_line
-from wick._internal.worker_threads import in_thread
+from wick._internal.prompt_text import to_one_line
+from wick._internal.worker_threads import run_in_thread
 from wick._internal.zip_archives import unpack
 from wick.backends.files import Files, Folder, data_of
 from wick.constants import (
@@ -104,13 +104,13 @@ class Place:
 
     def _problem(self, path: str, reason: object) -> Problem:
         """For the log, which takes no name that is no text."""
-        return Problem(one_line(self._shown(path), 500), one_line(str(reason), 500))
+        return Problem(to_one_line(self._shown(path), 500), to_one_line(str(reason), 500))
 
     async def skill(self, file: str) -> Skill:
         data, _ = await data_of(self.files, file, FRONT_MATTER_BYTES + 100)
-        name, description, meta = await in_thread(lambda: described(data.decode(errors="replace")), "skill")
+        name, description, meta = await run_in_thread(lambda: described(data.decode(errors="replace")), "skill")
         path = f"{BROUGHT}/{slug(name)}/{FILE}" if self.borrowed else self._shown(file)
-        if one_line(path, len(path)) != path:
+        if to_one_line(path, len(path)) != path:
             raise ConfigError("its path has signs in it that cannot be shown on a line")
         return Skill(name, description, path, meta, self.files, self._folder_of(file), self.borrowed)
 
@@ -158,9 +158,9 @@ def described(text: str) -> tuple[str, str, dict[str, Any]]:
     """The name, the description and all the rest of a skill's front matter."""
     meta, _ = front_matter.split(text)
     name, description = (_said(meta, key) for key in ("name", "description"))
-    if len(name) > SKILL_NAME_CHARS or re.search(r"[\[\]<>/\\]", name) or one_line(name, len(name)) != name:
+    if len(name) > SKILL_NAME_CHARS or re.search(r"[\[\]<>/\\]", name) or to_one_line(name, len(name)) != name:
         raise ConfigError(f"its name is not a short one on one line, without brackets and slashes: {name[:100]!r}")
-    return name, one_line(description, SKILL_DESCRIPTION_CHARS), meta
+    return name, to_one_line(description, SKILL_DESCRIPTION_CHARS), meta
 
 
 def _said(meta: Mapping[str, Any], key: str) -> str:

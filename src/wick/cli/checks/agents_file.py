@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, get_args
 
-from wick._internal.safe_yaml import At, Source, WrongAt, read
+from wick._internal.safe_yaml import ConfigLineError, KeyPath, YamlSource, read
 from wick.capabilities.mcp.config import read_servers
 from wick.config import Config
 from wick.errors import ConfigError, WickError
@@ -37,11 +37,11 @@ def look(path: Path) -> tuple[Config | None, list[Problem]]:
     """What is left of a file, and all that is wrong with it."""
     found: list[Problem] = []
     source = _source(path, found)
-    taken: list[At] = []
+    taken: list[KeyPath] = []
     while source is not None and len(found) < MOST:
         try:
             return _built(path, source), sorted(found, key=lambda problem: problem.line or 0)
-        except WrongAt as error:
+        except ConfigLineError as error:
             if not _follows(error, taken):
                 found.append(Problem(error.line, error.what))
             taken.append(error.at)
@@ -65,13 +65,13 @@ class _Environment(dict[str, str]):
         return super().get(name, default)
 
 
-def _source(path: Path, found: list[Problem]) -> Source | None:
+def _source(path: Path, found: list[Problem]) -> YamlSource | None:
     """What a file says; of variables that are not set, each is noted."""
     environment = _Environment(os.environ)
     while len(found) < MOST:
         try:
             return read(path, environment)
-        except WrongAt as error:
+        except ConfigLineError as error:
             found.append(Problem(error.line, error.what))
             if environment.asked in ("", *environment):
                 return None  # something else is wrong, and nobody knows what the rest means
@@ -92,7 +92,7 @@ def _placed(text: str, path: Path) -> Problem:
 # -- building -------------------------------------------------------------------------------------------------------
 
 
-def _built(path: Path, source: Source) -> Config:
+def _built(path: Path, source: YamlSource) -> Config:
     """The agents of a file, each of them built; the first thing that is wrong is raised."""
     config = Config(path, source)
     for at, options in _parts(source):
@@ -108,7 +108,7 @@ def _built(path: Path, source: Source) -> Config:
     return config
 
 
-def _parts(source: Source) -> Iterator[tuple[At, Mapping[str, Any]]]:
+def _parts(source: YamlSource) -> Iterator[tuple[KeyPath, Mapping[str, Any]]]:
     """Where options stand: those of the one agent, or of each, and the defaults."""
     data = source.data
     if not {"agents", "defaults"} & data.keys():
@@ -118,16 +118,16 @@ def _parts(source: Source) -> Iterator[tuple[At, Mapping[str, Any]]]:
     yield from ((("agents", id), own or {}) for id, own in (data.get("agents") or {}).items())
 
 
-def _check_parts(source: Source, at: At, options: Mapping[str, Any]) -> None:
+def _check_parts(source: YamlSource, at: KeyPath, options: Mapping[str, Any]) -> None:
     """Each rule and each MCP server by itself, so that each that is wrong is named with its line."""
     for key, place, check in _each(options):
         try:
             check()
         except ConfigError as error:
-            raise source.wrong((*at, key, *place), f"{key}: {error}") from None
+            raise source.error_at((*at, key, *place), f"{key}: {error}") from None
 
 
-def _each(options: Mapping[str, Any]) -> Iterator[tuple[str, At, Callable[[], object]]]:
+def _each(options: Mapping[str, Any]) -> Iterator[tuple[str, KeyPath, Callable[[], object]]]:
     for type in get_args(Type):
         rules = _map(options.get("permissions")).get(type)
         for number, one in enumerate(rules if isinstance(rules, list) else ()):
@@ -143,14 +143,14 @@ def _map(value: Any) -> Mapping[str, Any]:
 # -- taking out -----------------------------------------------------------------------------------------------------
 
 
-def _follows(error: WrongAt, taken: list[At]) -> bool:
+def _follows(error: ConfigLineError, taken: list[KeyPath]) -> bool:
     """Whether something is wrong with what something was taken out of, which may be why."""
     if error.what.startswith("the agent "):
         return any(one[: len(error.at)] == error.at or one[:1] == ("defaults",) for one in taken)
     return any(one != error.at and one[: len(error.at)] == error.at for one in taken)
 
 
-def _value(data: Any, at: At) -> Any:
+def _value(data: Any, at: KeyPath) -> Any:
     for key in at:
         try:
             data = data[key]
@@ -159,7 +159,7 @@ def _value(data: Any, at: At) -> Any:
     return data
 
 
-def _without(source: Source, at: At) -> Source | None:
+def _without(source: YamlSource, at: KeyPath) -> YamlSource | None:
     """A file without something of it; None if that is not there, or all that there is."""
     data = deepcopy(source.data)
     above: Any = _value(data, at[:-1]) if at else None
@@ -168,13 +168,13 @@ def _without(source: Source, at: At) -> Source | None:
     except (LookupError, TypeError):
         return None
     lines = _moved(source.lines, at) if isinstance(above, list) else source.lines
-    return Source(source.name, data, lines) if data else None
+    return YamlSource(source.name, data, lines) if data else None
 
 
-def _moved(lines: Mapping[At, int], at: At) -> dict[At, int]:
+def _moved(lines: Mapping[KeyPath, int], at: KeyPath) -> dict[KeyPath, int]:
     """The lines after an item of a list is gone: those behind it have moved up."""
     place, gone = len(at) - 1, int(at[-1])
-    found: dict[At, int] = {}
+    found: dict[KeyPath, int] = {}
     for one, line in lines.items():
         behind = len(one) > place and one[:place] == at[:place]
         number = int(one[place]) if behind else -1

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Literal
 
 from wick._internal.paths import data_folder
-from wick._internal.prompt_text import one_line
+from wick._internal.prompt_text import to_one_line
 from wick.agent import Agent
 from wick.capabilities.limits import Limits
 from wick.errors import WickError
@@ -167,7 +167,7 @@ def _program_version(path: str) -> str:
     except (OSError, subprocess.TimeoutExpired):
         return "(it does not answer)"
     lines = done.stdout.decode(errors="replace").splitlines()
-    return one_line(lines[0], 80) if lines and done.returncode == 0 else "(it does not answer)"
+    return to_one_line(lines[0], 80) if lines and done.returncode == 0 else "(it does not answer)"
 
 
 # -- what confines --------------------------------------------------------------------------------------------------
@@ -212,7 +212,7 @@ async def _engine() -> Check:
         return Check("sandbox", "docker engine", "ok", f"{kind} {said.get('Version', '')} at {found.address.url}")
     except WickError as error:
         do = "start one (dockerd, or podman system service), or set DOCKER_HOST; it is for backend: {type: docker}"
-        return Check("sandbox", "docker engine", "missing", one_line(str(error), 300), do)
+        return Check("sandbox", "docker engine", "missing", to_one_line(str(error), 300), do)
     finally:
         await found.close()
 
@@ -286,11 +286,11 @@ async def _asked(name: str) -> Check:
     except TimeoutError:
         return Check("models", name, "missing", f"did not answer within {ASK_SECONDS:g} s")
     except WickError as error:
-        return Check("models", name, "missing", one_line(str(error), 300))
+        return Check("models", name, "missing", to_one_line(str(error), 300))
     if result.outcome != "completed":
-        return Check("models", name, "missing", one_line(str(result.error or result.reason), 300))
+        return Check("models", name, "missing", to_one_line(str(result.error or result.reason), 300))
     took = time.perf_counter() - start
-    return Check("models", name, "ok", f"answered within {took:.1f} s: {one_line(result.text, 60)}")
+    return Check("models", name, "ok", f"answered within {took:.1f} s: {to_one_line(result.text, 60)}")
 
 
 # -- the server -----------------------------------------------------------------------------------------------------

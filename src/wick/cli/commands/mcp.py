@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 import click
 
-from wick._internal.prompt_text import one_line
+from wick._internal.prompt_text import to_one_line
 from wick.capabilities.mcp.config import Server, read_servers
 from wick.cli.host.agent_options import FOLDER
 from wick.cli.host.open import PLACE, Place, opened
@@ -94,7 +94,7 @@ def _servers(config: Config) -> Iterator[tuple[Server, list[str]]]:
 def _where(server: Server) -> str:
     """The program or the address, without what may be secret."""
     if server.command:
-        return one_line(" ".join((server.command, *server.args)), SHOWN_CHARS)
+        return to_one_line(" ".join((server.command, *server.args)), SHOWN_CHARS)
     parts = urlsplit(server.url)
     return f"{parts.scheme}://{parts.hostname}{f':{parts.port}' if parts.port else ''}{parts.path}"
 
@@ -112,7 +112,7 @@ def tools(name: str, config: str | None, folder: str, as_json: bool) -> None:
     rows = asyncio.run(_tools(_wanted(_config(config, folder), name)))
     if as_json:
         return print_json(rows)
-    cells = [(row["server"], row["tool"], one_line(row["description"], SHOWN_CHARS)) for row in rows]
+    cells = [(row["server"], row["tool"], to_one_line(row["description"], SHOWN_CHARS)) for row in rows]
     print_table(("server", "tool", "description"), cells, nothing="they have no tools")
 
 
@@ -189,7 +189,7 @@ async def _try(links: Any, server: Server) -> Tried:
         prompts = len(await link.prompts()) if link.abilities.prompts else 0
         return Tried(server.name, True, tools, resources, prompts, round(time.perf_counter() - start, 2))
     except WickError as error:
-        return Tried(server.name, False, problem=one_line(str(error), 500))
+        return Tried(server.name, False, problem=to_one_line(str(error), 500))
 
 
 # -- serve ----------------------------------------------------------------------------------------------------------

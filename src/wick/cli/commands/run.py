@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from wick._internal.prompt_text import fenced, one_line
+from wick._internal.prompt_text import fence_text, to_one_line
 from wick.cli.completion import thread_ids
 from wick.cli.host.agent_options import Wishes
 from wick.cli.host.open import PLACE, WISHES, Place, opened
@@ -79,7 +79,7 @@ def _piped() -> str:
 
 
 def _words(prompt: str, piped: str) -> str:
-    return "\n\n".join(filter(None, (prompt, fenced("stdin", piped) if piped and prompt else piped)))
+    return "\n\n".join(filter(None, (prompt, fence_text("stdin", piped) if piped and prompt else piped)))
 
 
 async def _answered(place: Place, wishes: Wishes, words: str, thread: str, recipe: str, shown: Shown) -> CameTo:
@@ -131,7 +131,7 @@ class Shown:
         elif mine and isinstance(event, ChatModelEnd):
             self._break()
         elif isinstance(event, ToolStart) and sys.stderr.isatty():
-            click.secho(f"→ {plain(event.name)} {plain(one_line(json.dumps(event.args), 200))}", err=True, dim=True)
+            click.secho(f"→ {plain(event.name)} {plain(to_one_line(json.dumps(event.args), 200))}", err=True, dim=True)
         elif isinstance(event, ApprovalRequest):
             self.asked = event.question
 

@@ -13,8 +13,8 @@ from math import inf
 from pathlib import Path
 from typing import Any, Literal
 
-from wick._internal.prompt_text import one_line
-from wick._internal.worker_threads import in_thread
+from wick._internal.prompt_text import to_one_line
+from wick._internal.worker_threads import run_in_thread
 from wick.agent import Agent, Stream
 from wick.capabilities.executables import Executables
 from wick.capabilities.filesystem import Filesystem
@@ -122,7 +122,7 @@ class Embedded(Shelf):
         part, made = self._part(id), self._one(id)
         backend = _backend(made)
         told = {name: getattr(_info(part), name) for name in ("id", "name", "hooks")}
-        model = await in_thread(lambda: made.model, "finding a model")
+        model = await run_in_thread(lambda: made.model, "finding a model")
         return AgentDetail(
             **told,
             model=str(getattr(model, "name", "")),
@@ -165,7 +165,7 @@ class Embedded(Shelf):
 
     async def use_model(self, model: str) -> str:
         made = self._again(model)
-        return str(getattr(await in_thread(lambda: made.model, "finding a model"), "name", model))
+        return str(getattr(await run_in_thread(lambda: made.model, "finding a model"), "name", model))
 
     # -- talking ------------------------------------------------------------------------------------------------------
 
@@ -333,7 +333,7 @@ class _Talk:
         result = self._stream.result if self._stream is not None else None
         if result is None:
             return CameTo(self.run_id, self.thread_id, "cancelled", "user requested")
-        price = await in_thread(lambda: result.price, "a price") if result.charges else None
+        price = await run_in_thread(lambda: result.price, "a price") if result.charges else None
         return CameTo(
             self.run_id,
             self.thread_id,
@@ -394,5 +394,5 @@ def _hooks_off(off: Sequence[Listed]) -> str:
     """Return the sentence about hooks that were found and are not trusted."""
     names = list(dict.fromkeys(row.name if row.source in row.name else f"{row.source}/{row.name}" for row in off))
     more = f" and {len(names) - NAMED_HOOKS} more" if len(names) > NAMED_HOOKS else ""
-    named = one_line(", ".join(names[:NAMED_HOOKS]), 200)
+    named = to_one_line(", ".join(names[:NAMED_HOOKS]), 200)
     return f"hooks that are not trusted are off: {named}{more}; look at them, then trust them with: wick hooks trust"

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from rich.console import Console
 from rich.text import Text
 
-from wick._internal.prompt_text import one_line
+from wick._internal.prompt_text import to_one_line
 from wick.capabilities.skills.catalog import slug
 from wick.cli.host.protocol import AgentDetail, Desk, Talk, ThreadDetail
 from wick.cli.terminal.follow_run import Reply, follow
@@ -112,14 +112,14 @@ class Chat:
         """Say something to a run that goes on; a command is for the time after it."""
         if words.startswith("/") or not talk.thread_id:
             self.later.append(words)
-            return self.tell(f"{one_line(words, SHOWN_CHARS)}: when the agent is done")
+            return self.tell(f"{to_one_line(words, SHOWN_CHARS)}: when the agent is done")
         self._sending.append(asyncio.create_task(self._send(talk.thread_id, words), name="steering"))
         return None
 
     async def _send(self, thread: str, words: str) -> None:
         try:
             await self.desk.steer(thread, words)
-            self.tell(f"{one_line(words, SHOWN_CHARS)}: heard at its next step")
+            self.tell(f"{to_one_line(words, SHOWN_CHARS)}: heard at its next step")
         except (WickError, OSError) as error:
             self.tell(f"this was not heard: {words}\n{error}", "red")
 

@@ -13,7 +13,7 @@ from rich.markdown import Markdown
 from rich.spinner import Spinner
 from rich.text import Text
 
-from wick._internal.prompt_text import one_line
+from wick._internal.prompt_text import to_one_line
 from wick.cli.host.protocol import CameTo
 from wick.cli.terminal.output import plain
 from wick.events import (
@@ -102,7 +102,7 @@ class Screen:
             self._live.update(shown)
 
     def _waiting(self, words: str) -> None:
-        self._below(Spinner("dots", Text(one_line(plain(words), CHARS), style="dim")))
+        self._below(Spinner("dots", Text(to_one_line(plain(words), CHARS), style="dim")))
 
     def _quiet(self) -> None:
         if self._live is not None:
@@ -170,7 +170,7 @@ class Screen:
             self._line(f"    … {', '.join([*more, f'{took:.1f} s'])}", "dim")
 
     def _child(self, event: SubagentStart) -> None:
-        self._line(f"▸ {plain(event.name)}: {one_line(plain(event.prompt), CHARS)}", "magenta")
+        self._line(f"▸ {plain(event.name)}: {to_one_line(plain(event.prompt), CHARS)}", "magenta")
 
     def _child_done(self, event: SubagentEnd) -> None:
         self._line(f"◂ {plain(event.name)} {event.outcome}", "magenta")
@@ -239,7 +239,7 @@ def gist(args: Mapping[str, Any]) -> str:
     if isinstance(args.get("todos"), list):
         return ""  # the list is shown
     main = next((args[name] for name in MAIN if isinstance(args.get(name), str)), None)
-    return one_line(plain(main if main is not None else json.dumps(args, ensure_ascii=False) if args else ""), CHARS)
+    return to_one_line(plain(main if main is not None else json.dumps(args, ensure_ascii=False) if args else ""), CHARS)
 
 
 def printed(output: str) -> str:

@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from wick import constants
 from wick._internal.http_requests import fetch
-from wick._internal.prompt_text import fenced
+from wick._internal.prompt_text import fence_text
 from wick.hook_programs.answers import Unfit, parsed
 from wick.hook_programs.claude.answers import NOTHING, Answer, Said, checked
 from wick.hook_programs.claude.settings import Entry
@@ -158,7 +158,7 @@ class _Judged(BaseModel):
 async def _prompt(entry: Entry, payload: bytes, runner: Runner, run: Run | None) -> Said:
     if run is None:
         raise Unfit(f"cannot be asked at {entry.event}, when no run goes on")
-    told = fenced("event", payload.decode())
+    told = fence_text("event", payload.decode())
     text = entry.prompt.replace(ARGUMENTS, told) if ARGUMENTS in entry.prompt else f"{entry.prompt}\n\n{told}"
     async with asyncio.timeout(entry.seconds):
         reply = await run.call_model([user(text)], purpose="hook", system=SYSTEM)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from wick._internal.aliases import TOOLS, tool_aliases, tool_name
+from wick._internal.aliases import TOOLS, list_tool_aliases, resolve_tool_name
 from wick._internal.frozen import thaw
 from wick.hook_programs.tool_fields import CLAUDE, CLAUDE_VALUES, convert, restore, translate
 from wick.messages import ToolCall, ToolResult
@@ -34,7 +34,7 @@ class Place:
     @property
     def own(self) -> str:
         """wick's name of the tool, whatever it was renamed to."""
-        return tool_name(self.tool.origin)
+        return resolve_tool_name(self.tool.origin)
 
     @property
     def name(self) -> str:
@@ -43,7 +43,7 @@ class Place:
     @property
     def names(self) -> frozenset[str]:
         """What a matcher is compared with."""
-        return self.tool.names | {self.name, self.own} | tool_aliases(self.own)
+        return self.tool.names | {self.name, self.own} | list_tool_aliases(self.own)
 
     def shown(self, args: Mapping[str, Any]) -> dict[str, Any]:
         """Arguments as the program reads them; what is left out because it says nothing comes back as it was."""
@@ -98,5 +98,5 @@ class Place:
 
 def called(call: ToolCall) -> tuple[str, dict[str, Any]]:
     """The name and the arguments of a call in a transcript."""
-    own = tool_name(call.name)
+    own = resolve_tool_name(call.name)
     return NAMES.get(own, call.name), translate(own, convert(own, thaw(call.args), CLAUDE_VALUES), CLAUDE, {})

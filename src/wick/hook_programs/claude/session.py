@@ -14,7 +14,7 @@ from typing import Any
 
 from wick import constants
 from wick._internal.aliases import POINTS
-from wick._internal.prompt_text import fenced
+from wick._internal.prompt_text import fence_text
 from wick.errors import ConfigError
 from wick.hook_programs.answers import encoded
 from wick.hook_programs.claude import handlers
@@ -177,7 +177,7 @@ class Session:
     async def add_context(self, run: Run, event: str, texts: Iterable[str]) -> None:
         """Have the model told something with its next question."""
         for text in texts:
-            told = fenced("hook", await self.short(run, event, text), event=event)
+            told = fence_text("hook", await self.short(run, event, text), event=event)
             self.work(run).context.append(Message("user", told, name=event))
 
     async def short(self, run: Run, event: str, text: str) -> str:

@@ -18,12 +18,12 @@ from pathlib import Path
 from typing import Any
 
 from wick import constants
-from wick._internal.frozen import canonical
+from wick._internal.frozen import canonical_json
 from wick.errors import BackendError, ConfigError
 from wick.hook_programs.failure_policy import Fail, words
 from wick.hook_programs.registry import Standing
 from wick.permissions.rules import Rule, rule
-from wick.workspace.grep import Search
+from wick.workspace.grep import LineSearch
 
 logger = logging.getLogger(__name__)
 
@@ -83,7 +83,7 @@ class Entry:
     def key(self) -> str:
         """The same for handlers that are identical."""
         told = [self.event, self.type, self.command, [*self.args], self.url, dict(self.headers), self.prompt]
-        return canonical([*told, self.timeout, self.condition, self.once, self.fail, self.problem]).decode()
+        return canonical_json([*told, self.timeout, self.condition, self.once, self.fail, self.problem]).decode()
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,8 +226,8 @@ def matching(matcher: str) -> Callable[[Iterable[str]], bool]:
     if _NAMES.fullmatch(matcher):
         wanted = frozenset(name.strip() for name in re.split("[,|]", matcher))
         return lambda names: not wanted.isdisjoint(names)
-    search = Search(matcher)
-    return lambda names: any(next(search.lines([name.encode("utf-8", "replace")]), None) for name in names)
+    search = LineSearch(matcher)
+    return lambda names: any(next(search.find_lines([name.encode("utf-8", "replace")]), None) for name in names)
 
 
 # -- reading what people write ----------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from wick._internal.frozen import canonical
+from wick._internal.frozen import canonical_json
 from wick.decisions import Allow, Ask, Block, Question, Stop
 from wick.errors import HookError, InvalidArgs
 from wick.hook_programs.agreements import agreed, remember
@@ -177,7 +177,7 @@ def _same(place: Place, said: Said, use: ToolUse) -> bool:
         wanted = use.bound.validate(place.taken(said.specific.updatedInput or {}, use.args))
     except InvalidArgs:
         return False
-    return canonical(wanted) == canonical(use.args)
+    return canonical_json(wanted) == canonical_json(use.args)
 
 
 def _ran(use: ToolUse) -> bool:

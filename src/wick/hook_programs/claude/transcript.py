@@ -14,7 +14,7 @@ from typing import Any
 from uuid import NAMESPACE_URL, uuid5
 from weakref import finalize
 
-from wick._internal.worker_threads import in_thread
+from wick._internal.worker_threads import run_in_thread
 from wick.hook_programs.claude.names import called
 from wick.messages import Message
 from wick.threads import Entry, Thread
@@ -45,13 +45,13 @@ class Transcript:
                 mode = "a"
             self._seen = len(self._thread.entries)
             lines = list(self._lines(new))
-            await in_thread(lambda: self._write(lines, mode), "writing a transcript")
+            await run_in_thread(lambda: self._write(lines, mode), "writing a transcript")
             return self._file
 
     async def remove(self) -> None:
         async with self._one_by_one:
             self._folder, self._seen = "", 0
-            await in_thread(self._end, "removing a transcript")
+            await run_in_thread(self._end, "removing a transcript")
 
     @property
     def _file(self) -> str:

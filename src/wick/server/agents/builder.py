@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from importlib.metadata import entry_points
 from typing import Any
 
-from wick._internal.aliases import tool_name
-from wick._internal.frozen import canonical, digest
-from wick._internal.worker_threads import in_thread
+from wick._internal.aliases import resolve_tool_name
+from wick._internal.frozen import canonical_json, digest
+from wick._internal.worker_threads import run_in_thread
 from wick.agent import Agent
 from wick.backends.state import State
 from wick.capabilities.budget import Budget
@@ -88,17 +88,17 @@ class Building:
         """Give an instance its agent, and the place where that works."""
         template = instance.template
         if make := template.make:
-            await in_thread(_load, "agent")
-            made = await in_thread(lambda: make(user), "agent")
+            await run_in_thread(_load, "agent")
+            made = await run_in_thread(lambda: make(user), "agent")
             own = {name for tool in made.tools for name in tool.names}  # a program's own tool stays what it is
             tools = [tool for tool in self.toolbox.chosen(template.id, (), kept) if own.isdisjoint(tool.names)]
             around = (InUse(instance), Registered(tools), self.sessions, self.redaction)
-            instance.agent = await in_thread(lambda: made.with_hooks(*around), "agent")
+            instance.agent = await run_in_thread(lambda: made.with_hooks(*around), "agent")
             return instance
-        wanted = await in_thread(lambda: self.places.wanted(template, instance.said, user.id), "workspace")
+        wanted = await run_in_thread(lambda: self.places.wanted(template, instance.said, user.id), "workspace")
         instance.place = await self.places.open(wanted)
         try:
-            await in_thread(lambda: self._build(instance, kept, grants), "agent")
+            await run_in_thread(lambda: self._build(instance, kept, grants), "agent")
         except BaseException:
             if instance.place is not None:
                 await self.places.close(instance.place)
@@ -136,7 +136,7 @@ class Building:
         said = config.options.get("budget")
         if not isinstance(said, Mapping):
             return {}
-        key = ("" if template.shares_budget else template.id, digest(canonical(said)))
+        key = ("" if template.shares_budget else template.id, digest(canonical_json(said)))
         if key not in self._budgets:
             self._budgets[key] = Budget(**said)
         return {"budget": self._budgets[key]}
@@ -162,7 +162,9 @@ def options(template: Template, said: Overrides, grants: Sequence[Any] = (), has
 def _known(options: Mapping[str, Any], brought: set[str]) -> tuple[dict[str, Any], tuple[str, ...]]:
     """The options with the tools that can be found; those of the server are brought by themselves."""
     named = [one for one in options.get("tools", ()) if not isinstance(one, str) or one not in brought]
-    missing = [one for one in named if isinstance(one, str) and ":" not in one and tool_name(one) not in BUILTIN]
+    missing = [
+        one for one in named if isinstance(one, str) and ":" not in one and resolve_tool_name(one) not in BUILTIN
+    ]
     if missing:  # to look for what is installed takes a while
         installed = {point.name for point in entry_points(group="wick.tools")}
         missing = [one for one in missing if one not in installed]

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable
 from pathlib import Path
 
-from wick._internal.worker_threads import in_thread
+from wick._internal.worker_threads import run_in_thread
 from wick.config import Config, load
 from wick.errors import ConfigError
 
@@ -28,10 +28,10 @@ class Watched:
 
     async def read(self) -> Config:
         """What it says now; a ConfigError if that cannot be used."""
-        self._stamp = await in_thread(self._look, "config")
+        self._stamp = await run_in_thread(self._look, "config")
         self._check_inode()
-        config = await in_thread(lambda: load(self.path), "config")
-        if await in_thread(lambda: self._check(config), "config") and self._stamp is not None:
+        config = await run_in_thread(lambda: load(self.path), "config")
+        if await run_in_thread(lambda: self._check(config), "config") and self._stamp is not None:
             self._pinned = self._stamp[2]
         return config
 
@@ -47,7 +47,7 @@ class Watched:
         """Read it again whenever it has changed."""
         while True:
             await asyncio.sleep(LOOK_SECONDS)
-            if await in_thread(self._look, "config") == self._stamp:
+            if await run_in_thread(self._look, "config") == self._stamp:
                 continue
             try:
                 took(await self.read())

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from wick._internal.aliases import ARGUMENTS, tool_name
-from wick._internal.worker_threads import in_thread
+from wick._internal.aliases import ARGUMENTS, resolve_tool_name
+from wick._internal.worker_threads import run_in_thread
 from wick.capability import Capability
 from wick.config.builder import BUILTIN
 from wick.errors import ConfigError
@@ -78,11 +78,13 @@ class Toolbox:
 
     async def add(self, user: User, name: str, data: Mapping[str, Any], *, shared: bool) -> Kept:
         """Register a tool behind HTTP, in place of one that this user registered before."""
-        if tool_name(name) in OWN or name in self.native:
+        if resolve_tool_name(name) in OWN or name in self.native:
             raise ApiError(409, "conflict", f"there is a tool named {name!r} already; choose another name")
         owner = EVERYONE if shared else user.id
         kept = Kept(name, owner, data)
-        await in_thread(lambda: kept.made().schema, "schema")  # a wrong one is refused now, not in the middle of a run
+        await run_in_thread(
+            lambda: kept.made().schema, "schema"
+        )  # a wrong one is refused now, not in the middle of a run
         there = {one.name: one for one in await self.kept(user)}
         if name in there and there[name].owner != owner:
             raise ApiError(409, "conflict", f"there is a tool named {name!r} already; deregister it first")

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from wick._internal.safe_yaml import Filled
+from wick._internal.safe_yaml import ExpandedText
 from wick.config import RINGS
 
 HIDDEN = "•••"
@@ -17,7 +17,7 @@ _SECRET = re.compile(
 
 def shown(value: Any, key: str = "") -> Any:
     """Options without what came from the environment, and without what is called a key, a token and so on."""
-    if _SECRET.search(key) or isinstance(value, Filled):
+    if _SECRET.search(key) or isinstance(value, ExpandedText):
         return HIDDEN
     if isinstance(value, Mapping):
         return {str(name): shown(inner, str(name)) for name, inner in value.items()}

@@ -21,8 +21,8 @@ from weakref import WeakValueDictionary
 
 import orjson
 
-from wick._internal.frozen import canonical, digest
-from wick._internal.worker_threads import in_thread
+from wick._internal.frozen import canonical_json, digest
+from wick._internal.worker_threads import run_in_thread
 from wick.agent import Agent
 from wick.config import Config
 from wick.config.process_files import ProcessFiles
@@ -110,15 +110,15 @@ class Registry:
             self._watched = Watched(self.settings.config, self._check)
             self._file = self._of_file(await self._watched.read())
         else:
-            await in_thread(lambda: self.places.learn(self._code.values()), "check")
-        await in_thread(lambda: [self._check_workspace(template) for template in self._code.values()], "check")
+            await run_in_thread(lambda: self.places.learn(self._code.values()), "check")
+        await run_in_thread(lambda: [self._check_workspace(template) for template in self._code.values()], "check")
         self._tasks = [asyncio.create_task(work, name=name) for name, work in self._chores()]
 
     async def problems(self, user: User) -> dict[str, str]:
         """Return why agents of the file cannot be used, by their ids; a rule in `defaults` may name what one lacks."""
         templates = [*self._file.values()][:CHECKED_AGENTS]
         kept = await self.toolbox.kept(user)
-        found = await in_thread(lambda: {one.id: self._building.problem(one, kept) for one in templates}, "check")
+        found = await run_in_thread(lambda: {one.id: self._building.problem(one, kept) for one in templates}, "check")
         return {id: problem for id, problem in found.items() if problem}
 
     def _chores(self) -> Iterator[tuple[str, Any]]:
@@ -198,7 +198,7 @@ class Registry:
         check_id(id)
         owner = EVERYONE if shared else user.id
         made = of_post(id, options, self.settings.data.absolute(), owner)
-        await in_thread(lambda: (checked(id, options, made.folder), self.places.check(made)), "check")
+        await run_in_thread(lambda: (checked(id, options, made.folder), self.places.check(made)), "check")
         taken = id in self._file or id in self._code or await self.records.get(AGENT, EVERYONE, id) is not None
         data = {"options": dict(options), "by": user.id, "created": time.time()}
         if taken or not await self.records.put(AGENT, owner, id, data, new=True):
@@ -249,7 +249,7 @@ class Registry:
         """What an agent of a user is to be made of; its version is another one whenever any of that is."""
         kept, grants = await self.toolbox.kept(user), [*(await self.grants(user, template.id)).values()]
         tools = [(one.name, one.data) for one in kept]
-        version = digest(canonical([template.version, template.owner, said.to_json(), tools, grants]))
+        version = digest(canonical_json([template.version, template.owner, said.to_json(), tools, grants]))
         return Instance(template.id, user.id, template, said, version, self.sessions), kept, grants
 
     def _retire(self, key: tuple[str, str]) -> Instance | None:
@@ -299,7 +299,7 @@ class Registry:
         """Remember that a user has allowed exactly this use of a tool for good, for one of their agents."""
         if rule.get("operation", "tool_use") != "tool_use" or not isinstance(rule.get("args"), Mapping):
             return  # only uses of tools are granted
-        await self.records.put(GRANT, user.id, digest(canonical([id, rule])), {"agent": id, "rule": dict(rule)})
+        await self.records.put(GRANT, user.id, digest(canonical_json([id, rule])), {"agent": id, "rule": dict(rule)})
         self._tell_granted(user, id)
 
     async def grants(self, user: User, id: str) -> dict[str, Mapping[str, Any]]:

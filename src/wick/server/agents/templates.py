@@ -9,8 +9,8 @@ from itertools import count
 from pathlib import Path
 from typing import Any, Literal
 
-from wick._internal.frozen import canonical, digest
-from wick._internal.safe_yaml import At, Source
+from wick._internal.frozen import canonical_json, digest
+from wick._internal.safe_yaml import KeyPath, YamlSource
 from wick.agent import Agent
 from wick.capabilities.sessions import Sessions
 from wick.capability import Capability
@@ -53,12 +53,12 @@ class Template:
         return str(self.options.get("name", self.id))
 
 
-class Said(Source):
+class Said(YamlSource):
     """What was not read from a file, so that there are no lines to name."""
 
     __slots__ = ()
 
-    def wrong(self, at: At, what: str) -> ConfigError:
+    def wrong(self, at: KeyPath, what: str) -> ConfigError:
         return ConfigError(f"{self.name}: {what}")
 
 
@@ -145,4 +145,4 @@ def _apart(given: Iterable[Any]) -> tuple[list[Any], list[Any]]:
 
 
 def _version(options: Mapping[str, Any]) -> str:
-    return digest(canonical(options))
+    return digest(canonical_json(options))

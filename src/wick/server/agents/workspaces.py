@@ -19,8 +19,8 @@ from shutil import rmtree
 from types import ModuleType
 from typing import Any
 
-from wick._internal.frozen import canonical, digest
-from wick._internal.worker_threads import in_thread
+from wick._internal.frozen import canonical_json, digest
+from wick._internal.worker_threads import run_in_thread
 from wick.backends.local import Local
 from wick.backends.state import State
 from wick.config.files import named_files, pin_volumes
@@ -73,7 +73,7 @@ class Places:
 
     async def start(self) -> None:
         """Remember who this server is, so that what it left behind can be told from what is somebody else's."""
-        self.server = await in_thread(lambda: _identity(self.data / "server-id"), "start")
+        self.server = await run_in_thread(lambda: _identity(self.data / "server-id"), "start")
         await self.records.put(REALM, "", REALM, {"name": secrets.token_hex(8)}, new=True)
         found = await self.records.get(REALM, "", REALM)
         self.realm = str((found or {}).get("name", ""))
@@ -85,7 +85,7 @@ class Places:
                 await self._reap(row.data["engine"])
 
     async def _reap(self, engine: str) -> None:
-        docker = await in_thread(_docker, "containers")
+        docker = await run_in_thread(_docker, "containers")
         there = [place.backend for place in self._open.values()]
         keep = [backend.id for backend in there if isinstance(backend, docker.Docker)]
         try:
@@ -122,11 +122,11 @@ class Places:
         """The place, which is made if it is not there; whoever is done with it says `close`."""
         if wanted is None:
             return None
-        key = digest(canonical(wanted))
+        key = digest(canonical_json(wanted))
         if key not in self._open:
             if wanted["type"] == "docker":
                 await self._note(wanted.get("engine", ""))
-            made = await in_thread(lambda: _made(wanted), "workspace")
+            made = await run_in_thread(lambda: _made(wanted), "workspace")
             self._open.setdefault(key, Place(key, made))
         self._open[key].uses += 1
         return self._open[key]
@@ -146,10 +146,10 @@ class Places:
     async def forget(self, template: Template, user: str) -> None:
         """Delete the files of a user's agent: its folder, and its volume where it had a container."""
         folder = self.folder(user, template.id)
-        await in_thread(lambda: rmtree(folder, ignore_errors=True), "delete")
+        await run_in_thread(lambda: rmtree(folder, ignore_errors=True), "delete")
         for row in await self.records.list(KIND, self.server):
             with suppress(BackendError, ConfigError):
-                engine = (await in_thread(_docker, "containers")).Engine(row.data["engine"])
+                engine = (await run_in_thread(_docker, "containers")).Engine(row.data["engine"])
                 try:
                     await engine.ask("DELETE", f"/volumes/{self._volume(user, template.id)}")
                 finally:
@@ -198,7 +198,7 @@ class Places:
         options.pop("engine", None)
         made = {"image": IMAGE, **options, "workdir": workdir, "volumes": volumes, "engine": engine, "owner": user}
         id = options.pop("id", "") if user == LOCAL.id else ""
-        made["id"] = id or digest(canonical([self.server, user, template.id, made]))[:24]
+        made["id"] = id or digest(canonical_json([self.server, user, template.id, made]))[:24]
         return {"type": "docker", **made, "server": self.server}
 
     def _volumes(self, template: Template, given: Mapping[str, str], workdir: str, user: str) -> dict[str, str]:
@@ -213,7 +213,7 @@ class Places:
 
     def _volume(self, user: str, agent: str) -> str:
         """The name of what outlives the container: the same on every server that has the same users."""
-        return f"wick-{digest(canonical([self.realm, user, agent]))[:24]}"
+        return f"wick-{digest(canonical_json([self.realm, user, agent]))[:24]}"
 
 
 def _named(template: Template, workspace: str) -> ProcessFiles:

@@ -11,7 +11,7 @@ import jwt
 import orjson
 
 from wick._internal.http_requests import fetch
-from wick._internal.worker_threads import in_thread
+from wick._internal.worker_threads import run_in_thread
 from wick.errors import ConfigError, ToolError
 from wick.server.auth.identity import ROLES, Role
 from wick.server.errors import ApiError
@@ -75,7 +75,7 @@ class Signed:
         where = self._settings.jwks
         try:
             if not where.startswith("https://"):
-                return await in_thread(lambda: Path(where).expanduser().read_bytes(), "reading keys")
+                return await run_in_thread(lambda: Path(where).expanduser().read_bytes(), "reading keys")
             answer = await fetch(where, private=True, seconds=ASK_SECONDS, most_bytes=KEYS_BYTES)
         except (OSError, ToolError) as error:
             raise _unread(type(error).__name__) from error

@@ -21,7 +21,7 @@ from fastapi.routing import APIRoute, APIWebSocketRoute
 from pydantic.warnings import UnsupportedFieldAttributeWarning
 from starlette.routing import compile_path
 
-from wick._internal.worker_threads import in_thread
+from wick._internal.worker_threads import run_in_thread
 from wick.constants import JSON_VALUES
 
 SMALL_BYTES = 100_000  # of a body that is read at once, whatever is in it
@@ -93,7 +93,7 @@ class _Request(Request):
         if not hasattr(self, "_json"):
             body = await self.body()
             large = len(body) > SMALL_BYTES
-            self._json = await in_thread(lambda: _read(body), "reading a body") if large else orjson.loads(body)
+            self._json = await run_in_thread(lambda: _read(body), "reading a body") if large else orjson.loads(body)
             await asyncio.sleep(0)  # others first; to check it takes its time too
         return self._json
 

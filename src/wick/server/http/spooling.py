@@ -8,7 +8,7 @@ from typing import IO
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from wick._internal.worker_threads import in_thread
+from wick._internal.worker_threads import run_in_thread
 
 LARGE_BYTES = 250_000  # of an answer that is kept on disk
 PIECE_BYTES = 131_072  # sent of it at once
@@ -66,7 +66,7 @@ def _is_large(message: Message) -> bool:
 async def _kept(body: bytes) -> IO[bytes] | None:
     """A file with an answer in it; None if that was not possible: the disk may be full."""
     try:
-        return await in_thread(lambda: _written(body), "keeping an answer")
+        return await run_in_thread(lambda: _written(body), "keeping an answer")
     except OSError:
         return None
 
@@ -85,6 +85,6 @@ def _written(body: bytes) -> IO[bytes]:
 
 
 async def _send_all(file: IO[bytes], send: Send) -> None:
-    while piece := await in_thread(lambda: file.read(PIECE_BYTES), "sending an answer"):
+    while piece := await run_in_thread(lambda: file.read(PIECE_BYTES), "sending an answer"):
         await send({"type": "http.response.body", "body": piece, "more_body": True})
     await send({"type": "http.response.body", "body": b"", "more_body": False})

@@ -7,7 +7,7 @@ from base64 import b64decode
 from collections.abc import Sequence
 from io import BytesIO
 
-from wick._internal.worker_threads import in_thread
+from wick._internal.worker_threads import run_in_thread
 from wick.errors import BackendError, MissingExtra
 from wick.protocols import Backend
 from wick.server.errors import ApiError
@@ -23,9 +23,9 @@ Found = dict[str, tuple[str, bytes]]
 
 async def export(text: str, backend: Backend | None = None, folder: str = "") -> bytes:
     """The bytes of a .pptx; pictures are looked for in that folder of the workspace, and nowhere else."""
-    theme, slides = await in_thread(lambda: _read(text), "reading slides")
+    theme, slides = await run_in_thread(lambda: _read(text), "reading slides")
     pictures = await _pictures(slides, backend, folder) if backend is not None else {}
-    return await in_thread(lambda: _written(slides, pictures, theme), "making a PowerPoint file")
+    return await run_in_thread(lambda: _written(slides, pictures, theme), "making a PowerPoint file")
 
 
 def _read(text: str) -> tuple[str, list[Slide]]:

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 import orjson
 
-from wick._internal.worker_threads import in_thread
+from wick._internal.worker_threads import run_in_thread
 from wick.server.records import Row, added
 from wick.stores.sqlite_file import File, Readers, Schema
 from wick.stores.sqlite_writer import Transaction, Writer
@@ -105,14 +105,14 @@ class SqliteRecords:
 
     async def check(self) -> None:
         """Open the file, or raise a StoreError: it is damaged, of a newer version, or of another program."""
-        await in_thread(self._file.check, "checking a database")
+        await run_in_thread(self._file.check, "checking a database")
 
     async def close(self) -> None:
         """Finish what is being written, and let go of the file. What is asked later opens it again."""
         writer, self._writer = self._writer, None
         if writer is not None:
             writer.stop()
-            await in_thread(lambda: writer.join(2 * BUSY_SECONDS + 5), "records closing")
+            await run_in_thread(lambda: writer.join(2 * BUSY_SECONDS + 5), "records closing")
         self._readers.close()
 
     async def _write(self, work: Callable[[Transaction], T]) -> T:

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 from fastapi import Query
 from pydantic import BaseModel, Field, JsonValue, create_model
 
-from wick._internal.worker_threads import in_thread
+from wick._internal.worker_threads import run_in_thread
 from wick.agent import Agent
 from wick.capabilities.sessions import Sessions
 from wick.capability import Capability
@@ -114,7 +114,7 @@ async def _listed(template: Template, caller: User, wick: Service) -> dict[str, 
 async def _known(instance: Instance) -> dict[str, Any]:
     """Return the name, the model and the hooks of an agent that a program made."""
     agent = instance.agent
-    model = await in_thread(lambda: agent.model, "finding a model")
+    model = await run_in_thread(lambda: agent.model, "finding a model")
     hooks = [hook for hook in agent.hooks if not isinstance(hook.owner, (InUse, Registered, Sessions, Redaction))]
     names = [hook.owner.name if hook.owner is not None else hook.name for hook in hooks]
     return {"name": agent.name, "model": model.name, "hooks": [*dict.fromkeys(names)]}

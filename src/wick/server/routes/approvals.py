@@ -9,7 +9,7 @@ from fastapi import Query
 from pydantic import BaseModel, Field, JsonValue
 
 from wick._internal.frozen import thaw
-from wick._internal.worker_threads import in_thread
+from wick._internal.worker_threads import run_in_thread
 from wick.permissions.shell import read
 from wick.protocols import Summary
 from wick.server.auth.identity import User
@@ -113,7 +113,7 @@ async def _approval(head: Summary, asked: Mapping[str, Any]) -> Approval:
     about = {key: value for key, value in asked.items() if key not in ABOUT}
     whose = {"thread_id": head.id, "agent_id": str(head.meta.get("agent", "")), "title": head.title}
     command = (asked.get("args") or {}).get("command")
-    shell = await in_thread(lambda: _shell(command), "reading a command") if isinstance(command, str) else None
+    shell = await run_in_thread(lambda: _shell(command), "reading a command") if isinstance(command, str) else None
     return Approval.model_validate({**known, **whose, "run_id": known.pop("run", ""), "about": about, "shell": shell})
 
 

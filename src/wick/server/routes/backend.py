@@ -7,7 +7,7 @@ from typing import Literal
 
 from pydantic import BaseModel, Field
 
-from wick._internal.worker_threads import in_thread
+from wick._internal.worker_threads import run_in_thread
 from wick.server.agents.builder import Instance
 from wick.server.agents.overrides import Overrides
 from wick.server.agents.redacted_options import shown
@@ -77,7 +77,7 @@ async def _check_confined(wick: Wick, instance: Instance, user: User, change: Ba
     """A user does not get around what confines commands; and what cannot be made is refused before it is kept."""
     places = wick.registry.places
     said = _switched(instance.said, change)
-    place = await places.open(await in_thread(lambda: places.wanted(instance.template, said, user.id), "workspace"))
+    place = await places.open(await run_in_thread(lambda: places.wanted(instance.template, said, user.id), "workspace"))
     if place is None:
         return
     try:

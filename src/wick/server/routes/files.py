@@ -29,7 +29,7 @@ from wick.server.http.spooling import put_by
 from wick.server.http.uploads import UPLOAD, uploaded
 from wick.server.service import Service
 from wick.server.strict_models import Strict
-from wick.workspace.results import Content
+from wick.workspace.results import ReadResult
 
 router = Router(tags=["files"])
 
@@ -229,7 +229,7 @@ def _bytes(body: FileWrite) -> str | bytes:
         raise ApiError(422, "invalid", "the content is not base64") from None
 
 
-async def _pieces(instance: Instance, backend: Backend, piece: Content) -> AsyncIterator[bytes]:
+async def _pieces(instance: Instance, backend: Backend, piece: ReadResult) -> AsyncIterator[bytes]:
     """A file piece by piece; one that changes meanwhile is cut off where it no longer fits."""
     with instance.using():
         while True:

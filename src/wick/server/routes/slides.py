@@ -10,7 +10,7 @@ from typing import Any
 from fastapi import Response
 from pydantic import BaseModel, Field, model_validator
 
-from wick._internal.worker_threads import in_thread
+from wick._internal.worker_threads import run_in_thread
 from wick.server.dependencies import Caller, Wick
 from wick.server.errors import ApiError
 from wick.server.http.json_body import Router
@@ -54,7 +54,7 @@ async def export_slides(id: str, asked: SlidesExport, caller: Caller, wick: Wick
         if read["truncated"] or read["encoding"] != "utf-8":
             raise ApiError(415, "not_text", f"{asked.path} is no text, or longer than {DECK_BYTES:,} bytes")
         text = read["content"]
-    deck = await in_thread(_deck, "slides")
+    deck = await run_in_thread(_deck, "slides")
     data = await deck.export(text, backend, posixpath.dirname(asked.path))
     name = re.sub(r"[^\w.-]+", "-", posixpath.splitext(posixpath.basename(asked.path))[0], flags=re.ASCII) or "slides"
     headers = {"Content-Disposition": f'attachment; filename="{name}.pptx"'}

@@ -11,8 +11,8 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from wick._internal.frozen import canonical, thaw
-from wick._internal.worker_threads import in_thread
+from wick._internal.frozen import canonical_json, thaw
+from wick._internal.worker_threads import run_in_thread
 from wick.server.dependencies import Caller, Wick
 from wick.server.errors import ApiError
 from wick.server.http.json_body import Router
@@ -171,7 +171,7 @@ async def one(id: str, caller: Caller, wick: Wick, request: Request) -> Response
 async def change(id: str, body: Change, caller: Caller, wick: Wick) -> ThreadOut:
     """Give a thread another title, or note something about it."""
     head = await wick.store.head(caller.id, id)
-    if body.meta is not None and len(canonical(body.meta)) > META_BYTES:
+    if body.meta is not None and len(canonical_json(body.meta)) > META_BYTES:
         raise ApiError(413, "too_large", f"what is noted about a thread takes at most {META_BYTES:,} bytes")
     said = {key: value for key, value in (body.meta or {}).items() if key not in OWN_META}
     meta = None if body.meta is None else said | {key: head.meta[key] for key in OWN_META if key in head.meta}
@@ -221,9 +221,9 @@ async def export(
         suffix = "json" if format == "json" else "md"
         headers = {"Content-Disposition": f'attachment; filename="{name}.{suffix}"'}
         if format == "json":
-            log = await in_thread(lambda: _log(thread), "export")
+            log = await run_in_thread(lambda: _log(thread), "export")
             return await put_by(Response(log, media_type="application/json", headers=headers))
-        text = await in_thread(lambda: as_markdown(head.title or id, thread), "export")
+        text = await run_in_thread(lambda: as_markdown(head.title or id, thread), "export")
         return await put_by(Response(text, media_type="text/markdown; charset=utf-8", headers=headers))
 
 

@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import BaseModel, Field, JsonValue
 
-from wick._internal.worker_threads import in_thread
+from wick._internal.worker_threads import run_in_thread
 from wick.capabilities.builtins import has_search
 from wick.config.builder import BUILTIN
 from wick.constants import CALLBACK_SECONDS
@@ -57,7 +57,9 @@ class NewTool(Strict):
 async def available_tools(caller: Caller, wick: Wick) -> AvailableTools:
     """The tools that your agents may have beside those that their capabilities bring."""
     toolbox = wick.registry.toolbox
-    builtin = [name for name in BUILTIN if name != "web_search" or await in_thread(has_search, "looking for a search")]
+    builtin = [
+        name for name in BUILTIN if name != "web_search" or await run_in_thread(has_search, "looking for a search")
+    ]
     found = [AvailableTool(name=name, description=_BUILTIN[name], kind="builtin") for name in builtin]
     found += [
         AvailableTool(name=tool.name, description=tool.description, kind="native", parameters=dict(tool.parameters))

@@ -9,7 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from wick._internal.frozen import thaw
-from wick._internal.worker_threads import in_thread
+from wick._internal.worker_threads import run_in_thread
 from wick.capabilities.recorder import VALUE
 from wick.prices import price
 from wick.protocols import Usage
@@ -79,7 +79,7 @@ async def thread_runs(id: str, caller: Caller, wick: Wick, request: Request) -> 
     """The runs of a thread, so that the one which a message is of can be found."""
     await wick.store.head(caller.id, id)
     async with wick.loading.thread(caller.id, id, request) as thread:
-        found = await in_thread(lambda: ThreadRuns(runs=runs_of(thread)).model_dump_json(), "the runs of a thread")
+        found = await run_in_thread(lambda: ThreadRuns(runs=runs_of(thread)).model_dump_json(), "the runs of a thread")
     return Response(found, media_type="application/json")
 
 
@@ -110,7 +110,7 @@ async def trace(id: str, caller: Caller, wick: Wick, request: Request) -> Trace:
     if kept is None:
         raise not_found(f"trace of run {id!r}: the run goes on, its agent has no recorder, or it is long ago")
     found = Trace.model_validate({**thaw(kept), "thread_id": row["thread"]})
-    await in_thread(lambda: _priced(found.spans), "looking up prices")
+    await run_in_thread(lambda: _priced(found.spans), "looking up prices")
     return found
 
 

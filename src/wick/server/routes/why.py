@@ -7,7 +7,7 @@ from typing import Annotated
 from fastapi import Query
 from starlette.requests import Request
 
-from wick._internal.worker_threads import in_thread
+from wick._internal.worker_threads import run_in_thread
 from wick.server.dependencies import Caller, Wick
 from wick.server.errors import not_found
 from wick.server.http.json_body import Router
@@ -28,7 +28,7 @@ async def why(
     """Everything that decided about one tool call. `seq` is the entry of its message, where ids occur twice."""
     await wick.store.head(caller.id, id)
     async with wick.loading.thread(caller.id, id, request) as thread:
-        found = await in_thread(lambda: reasons(thread, call_id, seq), "the reasons of a call")
+        found = await run_in_thread(lambda: reasons(thread, call_id, seq), "the reasons of a call")
     if found is None:
         raise not_found(f"tool call {call_id!r} in thread {id}")
     return found

@@ -19,9 +19,9 @@ from math import inf
 from time import monotonic, time
 from typing import Any, Literal
 
-from wick._internal.frozen import canonical, digest
-from wick._internal.tasks import closing
-from wick._internal.worker_threads import in_thread
+from wick._internal.frozen import canonical_json, digest
+from wick._internal.tasks import closing_stream
+from wick._internal.worker_threads import run_in_thread
 from wick.agent import Agent
 from wick.capabilities.sessions import Choice, Sessions
 from wick.constants import STALLED_SECONDS
@@ -123,7 +123,9 @@ async def _check_parts(agent: Agent, messages: Sequence[Message]) -> None:
     """Refuse, before they are stored, pictures and files that must not be fetched or that the model cannot read."""
     if all(isinstance(message.content, str) for message in messages):
         return
-    if why := await in_thread(lambda: check_media(messages) or refused_part(agent.model, messages), "checking parts"):
+    if why := await run_in_thread(
+        lambda: check_media(messages) or refused_part(agent.model, messages), "checking parts"
+    ):
         raise ApiError(400, "invalid", why)
 
 
@@ -188,7 +190,7 @@ class Runs:
         if not key:
             return thread, None
         last = await self._last(user, thread)
-        asked: dict[str, Any] = {"hash": digest(canonical(said)), "thread": thread, "after": last}
+        asked: dict[str, Any] = {"hash": digest(canonical_json(said)), "thread": thread, "after": last}
         if not await self.records.put(KEY, user.id, key, asked, new=True, until=time() + KEY_SECONDS):
             before = await self.records.get(KEY, user.id, key) or asked
             if before["hash"] != asked["hash"]:
@@ -374,7 +376,7 @@ class Runs:
         """Wait a little for another server to notice."""
         watching = self.store.watch(info.owner, info.thread)
         with suppress(TimeoutError):
-            async with asyncio.timeout(NOTICE_SECONDS), closing(watching) as news:
+            async with asyncio.timeout(NOTICE_SECONDS), closing_stream(watching) as news:
                 async for _ in news:
                     if (await self.store.head(info.owner, info.thread)).run != info.id:
                         return

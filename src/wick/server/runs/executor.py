@@ -10,7 +10,7 @@ from time import monotonic, time
 from typing import Any, TypeGuard, TypeVar
 
 from wick import run_log
-from wick._internal.worker_threads import in_thread
+from wick._internal.worker_threads import run_in_thread
 from wick.constants import MODEL_CRASHES, RUN_CRASHES
 from wick.errors import TEMPORARY, RunCrashed, StoreError, clear_tracebacks, public_text
 from wick.events import Done, Failed
@@ -202,7 +202,7 @@ class Performing:
         """Note what a run came to; that it cannot be noted keeps nobody from being told."""
         try:
             result = await self._result(running, problem)
-            price = await in_thread(lambda: result.price, "a price") if result.charges else None
+            price = await run_in_thread(lambda: result.price, "a price") if result.charges else None
             running.info = self._hidden(running.info.came_to(result, None if price is None else float(price)))
             noted = running.info
             if result.outcome == "interrupted":  # earlier crashes still count when it is resumed

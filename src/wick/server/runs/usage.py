@@ -9,7 +9,7 @@ from decimal import Decimal
 from time import time
 from typing import Any
 
-from wick._internal.worker_threads import in_thread
+from wick._internal.worker_threads import run_in_thread
 from wick.operations import Result
 from wick.prices import Charge
 from wick.server.auth.identity import User
@@ -75,7 +75,7 @@ class Ledger:
         if run and result.outcome == "interrupted" and ended:
             await self._remember(user, run, len(result.charges))
         charges = result.charges[known or 0 :]
-        spent = await in_thread(lambda: _by_model(charges), "adding up what was used") if charges else {}
+        spent = await run_in_thread(lambda: _by_model(charges), "adding up what was used") if charges else {}
         if known is None and ended:  # the run itself counts once, with the model that it asked first
             first = result.charges[0].model if result.charges else ""
             spent[first] = spent.get(first, Used()) + Used(runs=1)

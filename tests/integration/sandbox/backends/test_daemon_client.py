@@ -262,7 +262,7 @@ async def test_hostile_commands_leave_nothing() -> None:
         async with room:
             done = await daemon.run(script, timeout=0.5 if ends == "limit" else 60, env=environment(mark))
         if ends == "killed":
-            assert done["exit_code"] == 137 and "looked after it was killed" in done["error"], (name, done)
+            assert done["exit_code"] == 137 and "its supervisor was killed" in done["error"], (name, done)
         else:
             assert done["exit_code"] == (124 if ends == "limit" else ends), (name, done)
         assert done["seconds"] < 45, name

@@ -15,50 +15,50 @@ from wick import constants
 from wick.backends.sandbox.protected_paths import COPIES, Cover, covers
 from wick.errors import BackendError
 from wick.workspace import auto_executed
-from wick.workspace.auto_executed import Entry, Folder, Index, plain_config
+from wick.workspace.auto_executed import ProtectedEntry, ProtectedIndex, WatchedFolder, filter_git_config
 from wick.workspace.git_config import find_trusted_paths
 from wick.workspace.protected import PROTECTED
-from wick.workspace.rooted_folder import Beneath
+from wick.workspace.rooted_folder import RootedFolder
 from wick.workspace.workspace import Workspace
 
 CONFIG = "[core]\n\tbare = false\n"
 
 
 @pytest.fixture
-def tree(tmp_path: Path) -> Iterator[Beneath]:
+def tree(tmp_path: Path) -> Iterator[RootedFolder]:
     (tmp_path / "workspace").mkdir()
-    held = Beneath(str(tmp_path / "workspace"))
+    held = RootedFolder(str(tmp_path / "workspace"))
     yield held
     held.close()
 
 
-def fill(tree: Beneath, *paths: str, text: str = "") -> None:
+def fill(tree: RootedFolder, *paths: str, text: str = "") -> None:
     for path in paths:
         place = Path(tree.path, path)
         place.parent.mkdir(parents=True, exist_ok=True)
         place.write_text(text)
 
 
-def walked(tree: Beneath, patterns: tuple[str, ...] = PROTECTED) -> Index:
+def walked(tree: RootedFolder, patterns: tuple[str, ...] = PROTECTED) -> ProtectedIndex:
     """An index that the kernel tells nothing: it walks."""
 
-    def watch(folder: Folder, fd: int) -> None:
+    def watch(folder: WatchedFolder, fd: int) -> None:
         assert os.fstat(fd).st_ino
 
-    index = Index(tree, patterns, watch)
+    index = ProtectedIndex(tree, patterns, watch)
     index.walk()
     return index
 
 
-def scan(tree: Beneath, patterns: tuple[str, ...]) -> dict[str, Entry]:
-    return walked(tree, patterns).entries()
+def scan(tree: RootedFolder, patterns: tuple[str, ...]) -> dict[str, ProtectedEntry]:
+    return walked(tree, patterns).list_entries()
 
 
-def found(tree: Beneath) -> dict[str, str]:
+def found(tree: RootedFolder) -> dict[str, str]:
     return {path: entry.type for path, entry in scan(tree, PROTECTED).items() if not entry.leads}
 
 
-def test_what_is_protected_is_found_at_any_depth(tree: Beneath) -> None:
+def test_what_is_protected_is_found_at_any_depth(tree: RootedFolder) -> None:
     fill(tree, ".env", "a/.env.local", "a/b/.envrc", "a/b/c/d/.env", ".git/config", "a/b/.git/hooks/x", "env", "x.env")
     fill(tree, ".wick/deep/.env", "node_modules/a/.env", "node_modules/a/.git/config", "plain/file", ".git/x/.env")
     fill(tree, "bare/HEAD", "bare/config", "bare/objects/x", "bare/refs/x", "no/HEAD", "no/config", "no/objects/x")
@@ -76,20 +76,20 @@ def test_what_is_protected_is_found_at_any_depth(tree: Beneath) -> None:
     }
 
 
-def test_only_dot_env_files_are_secret(tree: Beneath) -> None:
+def test_only_dot_env_files_are_secret(tree: RootedFolder) -> None:
     fill(tree, ".env", ".env.x", ".envrc", ".wick/a", ".git/config", ".env.example", ".env.sample")
     Path(tree.path, ".env.d").mkdir()
     assert {path for path, entry in scan(tree, PROTECTED).items() if entry.secret} == {".env", ".env.x", ".envrc"}
     assert ".env.d" not in found(tree) and ".env.example" not in found(tree)
 
 
-def test_a_git_that_is_no_folder_counts_itself(tree: Beneath) -> None:
+def test_a_git_that_is_no_folder_counts_itself(tree: RootedFolder) -> None:
     fill(tree, "a/.git", text="gitdir: /elsewhere\n")
     Path(tree.path, ".git").symlink_to("/elsewhere")
     assert found(tree) == {".git": "link", "a/.git": "file"}
 
 
-def test_a_link_leads_to_what_is_protected_too(tree: Beneath) -> None:
+def test_a_link_leads_to_what_is_protected_too(tree: RootedFolder) -> None:
     fill(tree, "plain", "deep/plain")
     Path(tree.path, ".env").symlink_to("plain")
     Path(tree.path, ".wick").symlink_to("deep")
@@ -105,7 +105,7 @@ def test_a_link_leads_to_what_is_protected_too(tree: Beneath) -> None:
 
 
 @pytest.mark.parametrize("patterns", [(), ("[",), ("*",), ("a/b/c",), ("/",), ("a//b",), ("**/x",)])
-def test_odd_patterns_do_no_harm(tree: Beneath, patterns: tuple[str, ...]) -> None:
+def test_odd_patterns_do_no_harm(tree: RootedFolder, patterns: tuple[str, ...]) -> None:
     fill(tree, "a/b/c", "x", "[")
     for entry in scan(tree, patterns).values():
         assert os.path.lexists(os.path.join(tree.path, entry.path))
@@ -114,13 +114,13 @@ def test_odd_patterns_do_no_harm(tree: Beneath, patterns: tuple[str, ...]) -> No
 # -- covers ---------------------------------------------------------------------------------------------------------
 
 
-def planned(tree: Beneath, firm: bool = True) -> dict[str, str]:
+def planned(tree: RootedFolder, firm: bool = True) -> dict[str, str]:
     entries = scan(tree, PROTECTED)
     identities = {entry.identity for entry in entries.values()} if firm else set()
     return {cover.path: cover.how for cover in covers(tree, entries, identities)}
 
 
-def test_what_is_firm_is_shown_and_the_rest_is_hidden_or_copied(tree: Beneath) -> None:
+def test_what_is_firm_is_shown_and_the_rest_is_hidden_or_copied(tree: RootedFolder) -> None:
     fill(tree, ".git/config", "a/.git/config", text=CONFIG)
     fill(tree, ".git/hooks/x", ".wick/x", ".env", "a/.git/hooks/x", "a/.claude/x", "a/.env")
     below = {"a/.git": "leave", "a/.git/config": "copy", "a/.git/hooks": "hide", "a/.claude": "hide", "a/.env": "hide"}
@@ -140,13 +140,13 @@ def test_what_is_firm_is_shown_and_the_rest_is_hidden_or_copied(tree: Beneath) -
     }
 
 
-def test_what_is_in_a_hidden_folder_is_hidden_with_it(tree: Beneath) -> None:
+def test_what_is_in_a_hidden_folder_is_hidden_with_it(tree: RootedFolder) -> None:
     fill(tree, "a/.claude/.env", "a/.claude/.git/config", ".wick/.env")
     assert planned(tree) == {"a/.claude": "hide", ".wick": "show", ".wick/.env": "hide"}
     assert planned(tree, firm=False) == {"a/.claude": "hide", ".wick": "hide"}
 
 
-def test_a_copy_holds_what_the_file_holds_unless_that_is_much(tree: Beneath) -> None:
+def test_a_copy_holds_what_the_file_holds_unless_that_is_much(tree: RootedFolder) -> None:
     fill(tree, "a/.git/config", text=CONFIG)
     fill(tree, "b/.git/config", text="x" * 100_000)
     made = {cover.path: cover for cover in covers(tree, scan(tree, PROTECTED), set())}
@@ -154,7 +154,7 @@ def test_a_copy_holds_what_the_file_holds_unless_that_is_much(tree: Beneath) -> 
     assert made["b/.git/config"] == Cover("b/.git/config", "hide")
 
 
-def test_more_than_a_command_can_have_is_refused(tree: Beneath) -> None:
+def test_more_than_a_command_can_have_is_refused(tree: RootedFolder) -> None:
     fill(tree, *(f"{number}/.git/config" for number in range(COPIES + 10)))
     made = covers(tree, scan(tree, PROTECTED), set())
     assert sum(cover.how == "copy" for cover in made) == COPIES
@@ -164,7 +164,7 @@ def test_more_than_a_command_can_have_is_refused(tree: Beneath) -> None:
         covers(tree, scan(tree, PROTECTED), set())
 
 
-def test_links_are_not_covered_but_put_back(tree: Beneath) -> None:
+def test_links_are_not_covered_but_put_back(tree: RootedFolder) -> None:
     fill(tree, "plain")
     Path(tree.path, ".env").symlink_to("plain")
     assert planned(tree) == {"plain": "hide"}
@@ -178,18 +178,18 @@ def test_links_are_not_covered_but_put_back(tree: Beneath) -> None:
 # -- what appeared --------------------------------------------------------------------------------------------------
 
 
-def planted(tree: Beneath, index: Index) -> list[str]:
+def planted(tree: RootedFolder, index: ProtectedIndex) -> list[str]:
     index.walk()
     return sorted(index.moved)
 
 
-def armed(tree: Beneath) -> Index:
+def armed(tree: RootedFolder) -> ProtectedIndex:
     index = walked(tree)
     index.arm()
     return index
 
 
-def test_what_was_there_has_not_appeared(tree: Beneath) -> None:
+def test_what_was_there_has_not_appeared(tree: RootedFolder) -> None:
     fill(tree, ".env", ".wick/a", ".git/hooks/pre-commit")
     index = armed(tree)
     assert planted(tree, index) == []
@@ -198,7 +198,7 @@ def test_what_was_there_has_not_appeared(tree: Beneath) -> None:
     assert planted(tree, index) == [".git/hooks"]
 
 
-def test_what_appeared_gets_another_name(tree: Beneath) -> None:
+def test_what_appeared_gets_another_name(tree: RootedFolder) -> None:
     index = armed(tree)
     fill(tree, ".env", "env.moved-1", "a/.wick/x")
     assert planted(tree, index) == [".env", "a/.wick"]
@@ -206,7 +206,7 @@ def test_what_appeared_gets_another_name(tree: Beneath) -> None:
 
 
 @pytest.mark.parametrize("patterns", [("*",), (".env*",), ("a*", "moved*"), ("*.moved-*",)])
-def test_a_new_name_is_not_protected_again(tree: Beneath, patterns: tuple[str, ...]) -> None:
+def test_a_new_name_is_not_protected_again(tree: RootedFolder, patterns: tuple[str, ...]) -> None:
     index = walked(tree, patterns)
     index.arm()
     fill(tree, ".env", "abc")
@@ -258,7 +258,7 @@ PLAIN = """\
         "[core]\x0c\tfsmonitor = x",
     ],
 )
-def test_a_config_that_names_a_program_is_not_plain(tree: Beneath, line: str) -> None:
+def test_a_config_that_names_a_program_is_not_plain(tree: RootedFolder, line: str) -> None:
     index = armed(tree)
     fill(tree, ".git/config", text=PLAIN)
     assert planted(tree, index) == []
@@ -282,10 +282,10 @@ RUNS = ("fsmonitor", "sshcommand", "pager", "hookspath", "path")
 @given(lines=st.lists(LINES, max_size=6))
 @example(lines=["[core]", "\tfsmonitor = x"])
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
-def test_git_finds_no_program_in_a_config_that_is_plain(tree: Beneath, lines: list[str]) -> None:
+def test_git_finds_no_program_in_a_config_that_is_plain(tree: RootedFolder, lines: list[str]) -> None:
     """Git itself reads what passed: none of the settings that run something may be in it."""
     place = Path(tree.path, "config")
-    place.write_text(plain_config("\n".join(lines)), newline="")
+    place.write_text(filter_git_config("\n".join(lines)), newline="")
     listed = subprocess.run(["git", "config", "--file", place, "--list", "--name-only"], capture_output=True, text=True)
     names = listed.stdout.lower().split()
     assert not [name for name in names if name.startswith("alias.") or name.endswith(RUNS)], (lines, names)
@@ -307,7 +307,7 @@ NAMING = [
 
 @pytest.mark.parametrize("above", [".", "sub"])
 @pytest.mark.parametrize(("config", "path"), NAMING)
-def test_a_path_that_a_git_config_names_is_protected(tree: Beneath, config: str, path: str, above: str) -> None:
+def test_a_path_that_a_git_config_names_is_protected(tree: RootedFolder, config: str, path: str, above: str) -> None:
     place = os.path.normpath(os.path.join(above, path))
     fill(tree, f"{above}/.git/config", text=CONFIG + config)
     fill(tree, f"{above}/tools/program.sh", f"{above}/tools/other.sh")
@@ -317,7 +317,7 @@ def test_a_path_that_a_git_config_names_is_protected(tree: Beneath, config: str,
         files.write(place, "evil")
     files.write(f"{above}/tools/other.sh", "harmless")
     if path.endswith(".sh"):
-        assert place in index.entries()
+        assert place in index.list_entries()
     else:
         fill(tree, place)
         assert planted(tree, index) == [place]
@@ -327,20 +327,20 @@ def test_a_path_that_a_git_config_names_is_protected(tree: Beneath, config: str,
     files.close()
 
 
-def test_an_included_config_is_read_too(tree: Beneath) -> None:
+def test_an_included_config_is_read_too(tree: RootedFolder) -> None:
     fill(tree, ".git/config", text="[include]\n\tpath = ../a/first\n")
     fill(tree, "a/first", text="[include]\n\tpath = second\n\tpath = first\n")
     fill(tree, "a/second", text="[core]\n\thooksPath = hooks\n")
     assert find_trusted_paths(tree, ".") == {"a/first", "a/second", "hooks"}
 
 
-def test_data_in_a_git_config_is_not_protected(tree: Beneath) -> None:
+def test_data_in_a_git_config_is_not_protected(tree: RootedFolder) -> None:
     fill(tree, ".git/config", text='[remote "origin"]\n\turl = data\n[user]\n\tname = data\n[core]\n\thooksPath = .\n')
     fill(tree, "data")
     assert find_trusted_paths(tree, ".") == set()
 
 
-def test_a_config_whose_settings_are_not_read_is_noticed(tree: Beneath, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_config_whose_settings_are_not_read_is_noticed(tree: RootedFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(auto_executed, "find_trusted_paths", lambda tree, folder: set())
     fill(tree, ".git/config", text=CONFIG + "\thooksPath = hooks\n")
     index = armed(tree)
@@ -350,12 +350,12 @@ def test_a_config_whose_settings_are_not_read_is_noticed(tree: Beneath, monkeypa
 
 @pytest.mark.parametrize("beside", [("HEAD",), ("HEAD", "refs/y", "objects/y")])
 @pytest.mark.parametrize("name", ["objects", "refs", "logs", "lfs"])
-def test_a_folder_named_like_data_of_git_is_walked(tree: Beneath, name: str, beside: tuple[str, ...]) -> None:
+def test_a_folder_named_like_data_of_git_is_walked(tree: RootedFolder, name: str, beside: tuple[str, ...]) -> None:
     fill(tree, *(f"w/{one}" for one in beside), f"w/{name}/x/.git/config")
-    assert f"w/{name}/x/.git/config" in walked(tree).entries()
+    assert f"w/{name}/x/.git/config" in walked(tree).list_entries()
 
 
-def test_a_git_file_may_come_before_its_git_directory(tree: Beneath) -> None:
+def test_a_git_file_may_come_before_its_git_directory(tree: RootedFolder) -> None:
     """As `git worktree add` creates them."""
     fill(tree, ".git/config", text=CONFIG)
     index = armed(tree)
@@ -367,7 +367,7 @@ def test_a_git_file_may_come_before_its_git_directory(tree: Beneath) -> None:
     assert planted(tree, index) == [".git/worktrees/w/commondir"]
 
 
-def test_a_git_file_whose_folder_becomes_a_link_is_moved(tree: Beneath) -> None:
+def test_a_git_file_whose_folder_becomes_a_link_is_moved(tree: RootedFolder) -> None:
     index = armed(tree)
     fill(tree, "g/file", "h/file")
     fill(tree, "s/.git", text="gitdir: ../g\n")

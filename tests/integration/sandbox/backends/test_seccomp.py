@@ -144,9 +144,9 @@ def test_the_kernel_takes_that_filter() -> None:
     """It is installed beside the other one, by a process that shares the host's IPC namespace."""
     text = f"""
 import ctypes
-from wick.workspace.processes import _NO_NEW_PRIVS, _filter_calls, prctl
+from wick.workspace.processes import _NO_NEW_PRIVS, _install_seccomp, prctl
 prctl(_NO_NEW_PRIVS, 1)
-_filter_calls(bytes.fromhex({(program_without_ipc(os.uname().machine) or b"").hex()!r}))
+_install_seccomp(bytes.fromhex({(program_without_ipc(os.uname().machine) or b"").hex()!r}))
 libc = ctypes.CDLL("librt.so.1", use_errno=True)
 for result in (libc.shmget(0, 4096, 0o600), libc.semget(0, 1, 0o600), libc.msgget(0, 0o600),
                libc.mq_open(b"/wick-test", 0o102, 0o600, None)):

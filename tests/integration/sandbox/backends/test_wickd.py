@@ -28,8 +28,8 @@ from leaking import lasting
 from ports import own_port
 from wick import constants
 from wick.wickd import zipapp
-from wick.wickd.event_loop import Loop
-from wick.wickd.output_buffers import HeadAndTail, Ring, whole_end, whole_start
+from wick.wickd.event_loop import EventLoop
+from wick.wickd.output_buffers import HeadTailBuffer, RingBuffer, trim_partial_end, trim_partial_start
 from wickds import Wickd, connected, environment, eventually, kill, marked, wickd
 
 FULL = bool(os.environ.get("WICK_FULL"))
@@ -48,21 +48,21 @@ def shared() -> Any:
 
 
 def test_the_same_sources_give_the_same_bytes() -> None:
-    zipapp.zipapp.cache_clear()
-    first = zipapp.zipapp()
-    zipapp.zipapp.cache_clear()
-    assert zipapp.zipapp() == first
+    zipapp.build_zipapp.cache_clear()
+    first = zipapp.build_zipapp()
+    zipapp.build_zipapp.cache_clear()
+    assert zipapp.build_zipapp() == first
     with zipfile.ZipFile(BytesIO(first)) as archive:
         assert archive.namelist() == sorted(archive.namelist())
         assert {entry.date_time for entry in archive.infolist()} == {(1980, 1, 1, 0, 0, 0)}
         assert archive.read("wick/__init__.py") == b""
         assert not any("zipapp" in name for name in archive.namelist())
-    assert len(zipapp.digest()) == 64
+    assert len(zipapp.compute_digest()) == 64
 
 
 def test_what_is_packed_imports_only_itself_and_the_standard_library() -> None:
-    packed = {name.removesuffix(".py").replace("/", ".").removesuffix(".__init__") for name in zipapp.sources()}
-    for name, source in zipapp.sources().items():
+    packed = {name.removesuffix(".py").replace("/", ".").removesuffix(".__init__") for name in zipapp.read_sources()}
+    for name, source in zipapp.read_sources().items():
         for node in ast.walk(ast.parse(source, name, feature_version=(3, 8))):
             for target in _imported(node):
                 known = target in packed or target.split(".")[0] in sys.stdlib_module_names or target == "re2"
@@ -80,7 +80,7 @@ def _imported(node: ast.AST) -> list[str]:
 
 def test_what_is_packed_needs_no_more_than_python_3_8(tmp_path: Path) -> None:
     paths = []
-    for name, source in zipapp.sources().items():
+    for name, source in zipapp.read_sources().items():
         paths.append(tmp_path / name)
         paths[-1].parent.mkdir(parents=True, exist_ok=True)
         paths[-1].write_bytes(source)
@@ -451,7 +451,7 @@ def test_when_supervisors_and_wickd_are_killed_the_guard_ends_the_rest() -> None
 
 def test_it_ends_with_its_parent_though_the_pipe_stays_open(tmp_path: Path) -> None:
     """A parent that has forked leaves its end of the pipe open in its child."""
-    (tmp_path / "wickd.pyz").write_bytes(zipapp.zipapp())
+    (tmp_path / "wickd.pyz").write_bytes(zipapp.build_zipapp())
     program = f"""
 import os, subprocess, sys, time
 parent = str(os.getpid())
@@ -731,7 +731,7 @@ def test_each_connection_sees_only_its_own(listening: Any) -> None:
 
 def test_it_does_not_listen_without_a_token(tmp_path: Path) -> None:
     file = tmp_path / "wickd.pyz"
-    file.write_bytes(zipapp.zipapp())
+    file.write_bytes(zipapp.build_zipapp())
     (tmp_path / "short").write_text("short")
     for options in ([], ["--token-file", str(tmp_path / "short")], ["--token-stdin"]):
         command = [sys.executable, "-I", str(file), "--unix", str(tmp_path / "s"), *options]
@@ -762,38 +762,38 @@ def test_the_token_may_be_in_a_file_or_the_environment(tmp_path: Path, monkeypat
 
 
 def test_timers_come_in_order_unless_cancelled() -> None:
-    loop, seen = Loop(), []
+    loop, seen = EventLoop(), []
     for number, seconds in enumerate((0.02, 0.0, 0.01, 0.005)):
-        timer = loop.later(seconds, lambda number=number: seen.append(number))
+        timer = loop.call_later(seconds, lambda number=number: seen.append(number))
         if number == 3:
             timer.cancel()
-    loop.later(0.03, lambda: setattr(loop, "running", False))
+    loop.call_later(0.03, lambda: setattr(loop, "running", False))
     loop.run()
     assert seen == [1, 2, 0]
 
 
 def test_cancelled_timers_are_not_kept() -> None:
-    loop = Loop()
+    loop = EventLoop()
     for _ in range(10_000):
-        loop.later(1_000, list).cancel()
+        loop.call_later(1_000, list).cancel()
     assert len(loop._timers) < 600
 
 
 def test_who_reads_and_writes_the_same_descriptor_is_told_apart() -> None:
-    loop, seen = Loop(), []
+    loop, seen = EventLoop(), []
     ours, theirs = socket.socketpair()
     with ours, theirs:
         ours.setblocking(False)
         loop.on_read(ours.fileno(), lambda: seen.append(("read", ours.recv(9))))
         loop.on_write(ours.fileno(), lambda: (seen.append(("write", b"")), loop.on_write(ours.fileno(), None)))
-        loop.once()
+        loop.run_once()
         theirs.send(b"x")
-        loop.once()
+        loop.run_once()
         loop.on_read(ours.fileno(), None)
         theirs.send(b"y")
-        loop.later(0.0, lambda: None)
-        loop.once()
-        loop.forget(ours.fileno())
+        loop.call_later(0.0, lambda: None)
+        loop.run_once()
+        loop.unregister(ours.fileno())
     assert seen == [("write", b""), ("read", b"x")]
 
 
@@ -802,17 +802,17 @@ def test_who_reads_and_writes_the_same_descriptor_is_told_apart() -> None:
 
 @given(st.lists(st.binary(max_size=50), max_size=20), st.integers(0, 60), st.integers(0, 60))
 def test_head_and_tail_of_anything(pieces: list[bytes], head: int, tail: int) -> None:
-    kept = HeadAndTail(head, tail)
+    kept = HeadTailBuffer(head, tail)
     for piece in pieces:
         kept.add(piece)
     whole = b"".join(pieces)
     assert kept.size == len(whole) and kept.truncated == (len(whole) > head + tail)
     if not kept.truncated:
-        assert kept.text() == whole.decode("utf-8", "replace")
+        assert kept.to_text() == whole.decode("utf-8", "replace")
         return
-    before, _, rest = kept.text().partition("\n[… ")
+    before, _, rest = kept.to_text().partition("\n[… ")
     left_out, _, after = rest.partition(" bytes were left out here …]\n")
-    first, last = whole_end(whole[:head]), whole_start(whole[len(whole) - tail :])
+    first, last = trim_partial_end(whole[:head]), trim_partial_start(whole[len(whole) - tail :])
     assert before == first.decode("utf-8", "replace") and after == last.decode("utf-8", "replace")
     assert int(left_out) == len(whole) - len(first) - len(last)
 
@@ -820,14 +820,14 @@ def test_head_and_tail_of_anything(pieces: list[bytes], head: int, tail: int) ->
 @given(st.text(max_size=30), st.integers(0, 40))
 def test_no_character_is_cut(text: str, at: int) -> None:
     data = text.encode("utf-8", "replace")
-    whole_end(data[:at]).decode()
-    whole_start(data[at:]).decode()
+    trim_partial_end(data[:at]).decode()
+    trim_partial_start(data[at:]).decode()
 
 
 @given(st.lists(st.binary(max_size=30), max_size=20), st.integers(1, 40), st.integers(0, 700))
 def test_a_ring_of_anything(pieces: list[bytes], most: int, offset: int) -> None:
-    ring, whole = Ring(most), b"".join(pieces)
+    ring, whole = RingBuffer(most), b"".join(pieces)
     for piece in pieces:
         ring.add(piece)
-    start, data = ring.since(offset, ended=True)
+    start, data = ring.read_since(offset, ended=True)
     assert start == min(max(offset, len(whole) - most, 0), len(whole)) and data == whole[start:]

@@ -574,7 +574,7 @@ async def test_a_server_of_the_older_kind_that_misbehaves() -> None:
     }
     assert {*refused} == {"broken", "elsewhere", "huge"}
     assert "not a JSON Schema" in refused["broken"]
-    assert "put what is meant into the schema" in refused["elsewhere"]
+    assert "include the target in the schema" in refused["elsewhere"]
 
 
 async def checked_by_the_package(monkeypatch: pytest.MonkeyPatch) -> bool:

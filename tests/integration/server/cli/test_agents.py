@@ -121,10 +121,10 @@ def test_everything_that_is_wrong_is_said_with_its_line(here: Somewhere) -> None
 
 
 ONE: dict[str, tuple[str, str]] = {
-    "nothing": ("", "there is nothing here"),
+    "nothing": ("", "there are no settings here"),
     "no yaml": ("a: [1,\nb: 3", "this is no YAML"),
-    "a list": ("- model: demo", "there is nothing here"),
-    "twice": ("model: demo\nmodel: demo", "stands here a second time"),
+    "a list": ("- model: demo", "there are no settings here"),
+    "twice": ("model: demo\nmodel: demo", "is repeated"),
     "no agents": ("defaults: {model: demo}", "agents is a map of ids"),
     "beside": ("agents: {a: {model: demo}}\nmodel: demo", "beside agents and defaults"),
     "a tool that a guard is for": (
