@@ -20,7 +20,7 @@ import engines
 from faults.s2_plants import Ground, Plant, is_watched
 from faults.tally import Tally, Violated
 from wick import constants
-from wick.backends.containers.spec import Plan
+from wick.backends.containers.spec import ContainerSpec
 from wick.backends.docker import Docker
 from wick.workspace.protected import PROTECTED
 
@@ -138,7 +138,7 @@ async def test_a_container_that_is_not_watched_is_noticed(
     tmp_path: Path, server: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Every plant works where no watcher runs: else they would show nothing."""
-    monkeypatch.setattr(Plan, "shared_folders", lambda self: [])
+    monkeypatch.setattr(ContainerSpec, "shared_folders", lambda self: [])
     tally = Tally("S2", "plants for git, in a container, planted", planted=True)
     with pytest.raises(Violated), tally:
         await plant_all(tally, ContainerGround(tmp_path, "python", server))
@@ -216,6 +216,9 @@ async def test_results_name_what_was_moved(tmp_path: Path, server: str) -> None:
 
 def test_a_read_only_folder_and_a_named_volume_are_not_watched() -> None:
     mounts = ("/a:/workspace", "/b:/workspace/b:ro", "/c:/c", "name:/workspace/n", "/d:/workspace/d")
-    assert Plan("id", "image", mounts=mounts).shared_folders() == [("/a", "/workspace"), ("/d", "/workspace/d")]
+    assert ContainerSpec("id", "image", mounts=mounts).shared_folders() == [
+        ("/a", "/workspace"),
+        ("/d", "/workspace/d"),
+    ]
     remote = Docker("image", engine="ssh://far", volumes={"/a": "/workspace"})
     assert "neutralised" not in remote.protection.says

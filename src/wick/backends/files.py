@@ -21,7 +21,7 @@ from wick.workspace.workspace import Workspace
 T = TypeVar("T")
 
 
-class Files(Protocol):
+class WorkspaceFiles(Protocol):
     """What of a backend is needed to read files, and to put some there; see `wick.protocols.Backend`."""
 
     @property
@@ -38,28 +38,28 @@ class Files(Protocol):
     async def delete(self, path: str, *, recursive: bool = False) -> None: ...
 
 
-class Folder:
+class HostFolder:
     """A folder of this machine. A path in it does not lead out of it, and it is open only while it is used."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.workdir = os.path.realpath(os.path.expanduser(path))
 
     async def read(self, path: str, *, offset: int = 0, limit: int | None = None) -> Content:
-        return await self._do(lambda files: files.read(path, offset=offset, limit=limit))
+        return await self._run(lambda files: files.read(path, offset=offset, limit=limit))
 
     async def glob(self, pattern: str, path: str = ".", *, everything: bool = False) -> Found:
-        return await self._do(lambda files: files.glob(pattern, path, everything=everything))
+        return await self._run(lambda files: files.glob(pattern, path, everything=everything))
 
     async def write(self, path: str, content: str | bytes) -> Written:
-        return await self._do(lambda files: files.write(path, content))
+        return await self._run(lambda files: files.write(path, content))
 
     async def move(self, source: str, target: str) -> None:
-        await self._do(lambda files: files.move(source, target))
+        await self._run(lambda files: files.move(source, target))
 
     async def delete(self, path: str, *, recursive: bool = False) -> None:
-        await self._do(lambda files: files.delete(path, recursive=recursive))
+        await self._run(lambda files: files.delete(path, recursive=recursive))
 
-    async def _do(self, do: Callable[[Workspace], T]) -> T:
+    async def _run(self, do: Callable[[Workspace], T]) -> T:
         def work() -> T:
             files = Workspace(self.workdir, protect=())
             try:
@@ -70,13 +70,13 @@ class Folder:
         return await in_thread(work, "folder")
 
 
-def files_in(backend: Backend, thread: Thread | None) -> Files:
+def files_for_thread(backend: Backend, thread: Thread | None) -> WorkspaceFiles:
     """The files of a backend; of one that keeps its files in conversations, those of this one."""
     of: Any = getattr(backend, "of", None)
     return backend if of is None or thread is None else of(thread)
 
 
-async def data_of(files: Files, path: str, most: int) -> tuple[bytes, int]:
+async def read_bytes(files: WorkspaceFiles, path: str, most: int) -> tuple[bytes, int]:
     """The first bytes of a file, and how many it has."""
     content = await files.read(path, limit=most)
     text = content["content"]

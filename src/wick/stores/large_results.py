@@ -18,18 +18,20 @@ from wick.threads import Thread
 ENTRY = "large_result"  # the event that has such a text, or says in which blobs it is
 
 
-def cut(text: str) -> str:
+def truncate_text(text: str) -> str:
     """The beginning and the end of a text, and how much is missing between them."""
     head, tail = constants.CUT_HEAD_CHARS, constants.CUT_TAIL_CHARS
     return f"{text[:head]}\n\n... (truncated {len(text) - head - tail} characters) ...\n\n{text[-tail:]}"
 
 
-async def keep(thread: Thread, run: str, path: str, text: str) -> bool:
+async def store_large_text(thread: Thread, run: str, path: str, text: str) -> bool:
     """Keep a text with a thread, under a path; says whether that went well."""
     about: dict[str, Any] = {"path": path}
     if isinstance(keeper := thread.keeper, HeldThread):
         try:
-            about["blobs"] = [await keeper.store.put_blob(keeper.owner, thread.id, part) for part in _parts(text)]
+            about["blobs"] = [
+                await keeper.store.put_blob(keeper.owner, thread.id, part) for part in _split_into_blobs(text)
+            ]
         except StoreError:
             return False
     elif len(text) <= constants.STATE_FILE_BYTES:
@@ -40,15 +42,15 @@ async def keep(thread: Thread, run: str, path: str, text: str) -> bool:
     return True
 
 
-async def kept(thread: Thread, path: str) -> str | None:
+async def load_large_text(thread: Thread, path: str) -> str | None:
     """A text that is kept with a thread, the latest of that path."""
     for entry in reversed(thread.entries):
         if entry.kind == "event" and entry.data["name"] == ENTRY and entry.data["data"]["path"] == path:
-            return await _whole(thread, entry.data["data"])
+            return await _load_parts(thread, entry.data["data"])
     return None
 
 
-async def _whole(thread: Thread, about: Mapping[str, Any]) -> str | None:
+async def _load_parts(thread: Thread, about: Mapping[str, Any]) -> str | None:
     if "text" in about:
         return str(about["text"])
     if not isinstance(keeper := thread.keeper, HeldThread):
@@ -60,7 +62,7 @@ async def _whole(thread: Thread, about: Mapping[str, Any]) -> str | None:
     return b"".join(parts).decode()
 
 
-def _parts(text: str) -> list[bytes]:
+def _split_into_blobs(text: str) -> list[bytes]:
     """A text in pieces that a store takes."""
     data, most = text.encode(), constants.STATE_FILE_BYTES
     return [data[at : at + most] for at in range(0, len(data), most)]

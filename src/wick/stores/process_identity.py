@@ -14,26 +14,26 @@ from uuid import uuid4
 
 def holder_name() -> str:
     """A name for this program as the holder of something; each one is another."""
-    return f"{_own(os.getpid())}{uuid4().hex[:8]}"
+    return f"{_holder_prefix(os.getpid())}{uuid4().hex[:8]}"
 
 
 def has_ended(holder: str) -> bool:
     """Whether a holder is a program of this machine that has ended; of others nobody knows."""
-    if holder.startswith(_own(os.getpid())):  # a server looks at thousands of its own every few seconds
+    if holder.startswith(_holder_prefix(os.getpid())):  # a server looks at thousands of its own every few seconds
         return False
     *host, namespace, pid, started, _ = holder.rsplit(":", 4) if holder.count(":") >= 4 else ("",) * 5
-    if host != [socket.gethostname()] or namespace != _namespace() or not pid.isdecimal():
+    if host != [socket.gethostname()] or namespace != _pid_namespace() or not pid.isdecimal():
         return False
-    return not _is_there(int(pid)) or _started(int(pid)) != started
+    return not _process_exists(int(pid)) or _process_start_time(int(pid)) != started
 
 
 @cache
-def _own(pid: int) -> str:
+def _holder_prefix(pid: int) -> str:
     """How the names of this program's holders begin."""
-    return f"{socket.gethostname()}:{_namespace()}:{pid}:{_started(pid)}:"
+    return f"{socket.gethostname()}:{_pid_namespace()}:{pid}:{_process_start_time(pid)}:"
 
 
-def _is_there(pid: int) -> bool:
+def _process_exists(pid: int) -> bool:
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
@@ -43,14 +43,14 @@ def _is_there(pid: int) -> bool:
     return True
 
 
-def _namespace() -> str:
+def _pid_namespace() -> str:
     """In which numbers mean which processes."""
     with suppress(OSError):
         return str(os.stat("/proc/self/ns/pid").st_ino)
     return ""
 
 
-def _started(pid: int) -> str:
+def _process_start_time(pid: int) -> str:
     """When a process began, as far as the system tells: its number may be used again."""
     with suppress(OSError, IndexError), open(f"/proc/{pid}/stat", "rb") as file:
         return file.read().rpartition(b")")[2].split()[19].decode()

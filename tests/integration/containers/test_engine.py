@@ -20,9 +20,9 @@ from hypothesis import strategies as st
 
 import engines
 from ports import own_port
-from wick.backends.containers.engine import Engine, EngineError, Frames
-from wick.backends.containers.engine_address import address
-from wick.backends.containers.ssh_tunnel import Tunnel
+from wick.backends.containers.engine import Engine, EngineError, FrameDecoder
+from wick.backends.containers.engine_address import parse_engine_address
+from wick.backends.containers.ssh_tunnel import SshTunnel
 from wick.backends.docker import Docker
 from wick.errors import ConfigError
 
@@ -31,25 +31,25 @@ from wick.errors import ConfigError
 
 def test_what_addresses_mean(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("DOCKER_HOST", raising=False)
-    assert address("unix:///run/a%20b.sock").path == "/run/a b.sock"
-    there = address("tcp://10.0.0.7")
+    assert parse_engine_address("unix:///run/a%20b.sock").path == "/run/a b.sock"
+    there = parse_engine_address("tcp://10.0.0.7")
     assert (there.host, there.port, there.base, there.local) == ("10.0.0.7", 2375, "http://10.0.0.7:2375", False)
-    assert address("tcp://[::1]:99").base == "http://[::1]:99"
-    assert address("tcp://127.0.0.1:99").local
-    assert address("https://engine:99").base == "https://engine:99"
-    assert address("ssh://me@far:2222").ssh == ("-lme", "-p2222", "--", "far")
-    assert not address("ssh://far").local
+    assert parse_engine_address("tcp://[::1]:99").base == "http://[::1]:99"
+    assert parse_engine_address("tcp://127.0.0.1:99").local
+    assert parse_engine_address("https://engine:99").base == "https://engine:99"
+    assert parse_engine_address("ssh://me@far:2222").ssh == ("-lme", "-p2222", "--", "far")
+    assert not parse_engine_address("ssh://far").local
 
 
 def test_without_an_address_the_environment_decides(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("DOCKER_HOST", "tcp://elsewhere:1")
-    assert address().base == "http://elsewhere:1"
+    assert parse_engine_address().base == "http://elsewhere:1"
     monkeypatch.setenv("DOCKER_TLS_VERIFY", "1")
     monkeypatch.setenv("DOCKER_CERT_PATH", str(tmp_path))
     with pytest.raises(ConfigError, match="a folder with ca.pem, cert.pem and key.pem"):
-        address()
+        parse_engine_address()
     monkeypatch.delenv("DOCKER_HOST")
-    assert address().path.endswith(".sock")  # whatever this machine has
+    assert parse_engine_address().path.endswith(".sock")  # whatever this machine has
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ def test_without_an_address_the_environment_decides(monkeypatch: pytest.MonkeyPa
 )
 def test_what_is_no_address(url: str) -> None:
     with pytest.raises(ConfigError, match="not the address of an engine"):
-        address(url)
+        parse_engine_address(url)
 
 
 # -- frames ---------------------------------------------------------------------------------------------------------
@@ -69,7 +69,7 @@ PIECES = st.lists(st.tuples(st.sampled_from([1, 2]), st.binary(max_size=40)), ma
 @given(PIECES, st.lists(st.integers(1, 30), min_size=1))
 def test_frames_come_apart_however_they_are_cut(pieces: list[tuple[int, bytes]], cuts: list[int]) -> None:
     wire = b"".join(bytes([stream, 0, 0, 0]) + len(data).to_bytes(4, "big") + data for stream, data in pieces)
-    frames, found, at = Frames(), {1: b"", 2: b""}, 0
+    frames, found, at = FrameDecoder(), {1: b"", 2: b""}, 0
     for cut in cuts * (len(wire) + 1):
         for stream, data in frames.feed(wire[at : at + cut]):
             found[stream] += data
@@ -78,7 +78,7 @@ def test_frames_come_apart_however_they_are_cut(pieces: list[tuple[int, bytes]],
 
 
 def test_a_long_frame_is_not_held_back() -> None:
-    frames = Frames()
+    frames = FrameDecoder()
     assert frames.feed(b"\x01\0\0\0\xff\xff\xff\xff" + b"a" * 10) == [(1, b"a" * 10)]
     assert frames.feed(b"b" * 10) == [(1, b"b" * 10)]
 
@@ -390,7 +390,7 @@ def test_a_stopped_engine_is_not_waited_for(tmp_path: Path) -> None:
 
 
 async def test_a_tunnel_that_is_closed_while_a_connection_ends_sees_its_ssh_to_the_end() -> None:
-    tunnel = Tunnel(())
+    tunnel = SshTunnel(())
     tunnel._command = ("sh", "-c", "exec 1>&-; trap '' TERM; sleep 0.3 & wait; wait")  # it has nothing more to say
     _, writer = await asyncio.open_unix_connection(await tunnel.open())
     async with asyncio.timeout(60):

@@ -123,7 +123,7 @@ LEFT = {  # by test, what it is told
     "test_temporary_file": r"temporary file planted\w+",
     "test_temporary_file_of_a_child": r"temporary file planted\w+",
     "test_shared_memory": r"shared memory planted-\d+",
-    **({"test_control_group": r"control group wick-\d+-\d+"} if cgroups.controllers() else {}),
+    **({"test_control_group": r"control group wick-\d+-\d+"} if cgroups.get_controllers() else {}),
     "test_container": r"container [0-9a-f]{12}",
     "test_module": r"descriptor \d+: .*",
     "test_memory": r"4\d\d MB of memory",

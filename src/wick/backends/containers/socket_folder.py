@@ -18,12 +18,12 @@ from wick.errors import BackendError
 SOCKET = "wick-daemon.sock"
 
 
-def place(id: str) -> str:
+def folder_path(id: str) -> str:
     """Where the folder of a container is; the same after a restart."""
     return str(Path(tempfile.gettempdir()).resolve() / f"wick-{os.getuid()}" / id / "tmp")
 
 
-def make(path: str) -> None:
+def create_folder(path: str) -> None:
     """Make it, in a folder that nobody else may enter."""
     ours = Path(path).parent.parent
     ours.mkdir(mode=0o700, exist_ok=True)
@@ -34,14 +34,14 @@ def make(path: str) -> None:
     os.chmod(path, 0o1777)  # the container's user is another one than ours
 
 
-def remove(path: str) -> None:
+def remove_folder(path: str) -> None:
     """Remove it, and the folder that holds it if no other is left there."""
     shutil.rmtree(Path(path).parent, ignore_errors=True)
     with suppress(OSError):
         Path(path).parent.parent.rmdir()
 
 
-def connect(path: str) -> socket.socket:
+def connect_socket(path: str) -> socket.socket:
     """A connection to the socket in the folder, if that is what is there; links are not followed."""
     folder = os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:

@@ -2,7 +2,7 @@
 
     command = sandbox.command(["sh", "-c", "make"], view)
 
-A sandbox that cannot be used here raises `NotThere` when it is looked for, with a sentence that says why.
+A sandbox that cannot be used here raises `SandboxUnavailable` when it is looked for, with a sentence that says why.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from wick.protocols import Protection
 from wick.workspace.processes import DEFAULT_PATH, clean_environment
 
 
-class NotThere(Exception):
+class SandboxUnavailable(Exception):
     """A sandbox cannot be used; the text says why, and what to do."""
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class SandboxView:
     """What one command gets to see."""
 
     workspace: str
@@ -39,7 +39,7 @@ class View:
 
 
 @dataclass(frozen=True, slots=True)
-class Command:
+class SandboxedCommand:
     """What wickd runs; `data` is what the descriptors lead to that `argv` speaks of."""
 
     argv: list[str]
@@ -66,10 +66,10 @@ class Sandbox(Protocol):
 
     def protection(self, network: bool, limits: str) -> Protection: ...
 
-    def command(self, argv: Sequence[str], view: View) -> Command: ...
+    def command(self, argv: Sequence[str], view: SandboxView) -> SandboxedCommand: ...
 
 
-def environment(home: str) -> dict[str, str]:
+def build_environment(home: str) -> dict[str, str]:
     """What a confined command finds in its environment: nothing of wick's own."""
     return {
         "PATH": DEFAULT_PATH,
@@ -97,5 +97,5 @@ class Unconfined:
             says += f"; so each command needs the user's yes ({self.why})"
         return Protection("none", "nothing", says, asks=self.asks)
 
-    def command(self, argv: Sequence[str], view: View) -> Command:
-        return Command([*argv], view.workdir, {**clean_environment(), **view.env})
+    def command(self, argv: Sequence[str], view: SandboxView) -> SandboxedCommand:
+        return SandboxedCommand([*argv], view.workdir, {**clean_environment(), **view.env})

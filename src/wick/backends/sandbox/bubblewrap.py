@@ -22,7 +22,7 @@ from functools import cache
 from glob import glob
 
 from wick.backends.sandbox import seccomp
-from wick.backends.sandbox.base import Command, NotThere, View, environment
+from wick.backends.sandbox.base import SandboxedCommand, SandboxUnavailable, SandboxView, build_environment
 from wick.backends.sandbox.protected_paths import Cover
 from wick.protocols import Protection
 from wick.workspace.processes import DEFAULT_PATH, data_file
@@ -57,42 +57,48 @@ class Bubblewrap:
     def protection(self, network: bool, limits: str) -> Protection:
         reach = "the host's network, with what listens on it" if network else "no network"
         says = f"commands run in bubblewrap: {reach}, no files but the workspace and the system's programs, {limits}"
-        if seccomp.program(os.uname().machine) is None:
+        if seccomp.build_filter(os.uname().machine) is None:
             says += f"; system calls are not filtered, as there is no filter for {os.uname().machine}"
         return Protection("strong", "bubblewrap", says)
 
-    def command(self, argv: Sequence[str], view: View) -> Command:
-        data = [b"\0".join(map(os.fsencode, self._profile(view))) + b"\0"]
+    def command(self, argv: Sequence[str], view: SandboxView) -> SandboxedCommand:
+        data = [b"\0".join(map(os.fsencode, self._build_profile(view))) + b"\0"]
         late = []
-        for option, path, content in self._files(view):
+        for option, path, content in self._data_options(view):
             late += [option, f"%fd{len(data)}%", *path]
             data.append(content)
-        return Command([self.program, "--args", "%fd0%", *late, "--remount-ro", "/", "--", *argv], "/", {}, data)
+        return SandboxedCommand(
+            [self.program, "--args", "%fd0%", *late, "--remount-ro", "/", "--", *argv], "/", {}, data
+        )
 
-    def _files(self, view: View) -> Iterator[tuple[str, list[str], bytes]]:
+    def _data_options(self, view: SandboxView) -> Iterator[tuple[str, list[str], bytes]]:
         """Options that name a descriptor; these cannot stand in the profile."""
-        for path, content in MADE_UP.items():
+        for path, content in GENERATED_FILES.items():
             yield "--file", [path], content
         for cover in view.covers:
             if cover.how == "copy":
                 yield "--ro-bind-data", [f"{view.workspace}/{cover.path}"], cover.content
-        if rules := seccomp.program(os.uname().machine):
+        if rules := seccomp.build_filter(os.uname().machine):
             yield "--seccomp", [], rules
 
-    def _profile(self, view: View) -> list[str]:
+    def _build_profile(self, view: SandboxView) -> list[str]:
         return [
-            *self._isolation(view),
-            *_system(),
-            *_etc(view.network),
-            *self._folders(view),
-            *_bound(view.readable),
+            *self._isolation_options(view),
+            *_system_mounts(),
+            *_etc_mounts(view.network),
+            *self._folder_options(view),
+            *_bind_read_only(view.readable),
             *("--ro-bind" if view.read_only else "--bind", view.workspace, view.workspace),
-            *(part for cover in view.covers for part in _covered(f"{view.workspace}/{cover.path}", cover)),
+            *(part for cover in view.covers for part in _cover_options(f"{view.workspace}/{cover.path}", cover)),
             *("--chdir", view.workdir),
-            *(part for name, value in {**environment(HOME), **view.env}.items() for part in ("--setenv", name, value)),
+            *(
+                part
+                for name, value in {**build_environment(HOME), **view.env}.items()
+                for part in ("--setenv", name, value)
+            ),
         ]
 
-    def _isolation(self, view: View) -> list[str]:
+    def _isolation_options(self, view: SandboxView) -> list[str]:
         return [
             "--unshare-all",
             "--unshare-user",
@@ -103,25 +109,25 @@ class Bubblewrap:
             *("--uid", str(USER), "--gid", str(USER)),
         ]
 
-    def _folders(self, view: View) -> list[str]:
+    def _folder_options(self, view: SandboxView) -> list[str]:
         size = ["--size", str(view.memory)] if view.memory and "--size" in self.options else []
         return [
             # Read-only: where wick is root, a command could otherwise write /proc/sys, which is root's everywhere.
-            *("--proc", "/proc", *_no_keys(), "--remount-ro", "/proc"),
+            *("--proc", "/proc", *_hide_keys(), "--remount-ro", "/proc"),
             *("--dev", "/dev", *size, "--tmpfs", "/dev/shm", "--remount-ro", "/dev"),
             *(*size, "--tmpfs", "/tmp"),
         ]
 
 
 # Files that are made up for the sandbox, so that the host's users and names stay its own.
-MADE_UP = {
+GENERATED_FILES = {
     "/etc/passwd": f"wick:x:{USER}:{USER}::{HOME}:/bin/sh\nnobody:x:65534:65534::/:/bin/false\n".encode(),
     "/etc/group": f"wick:x:{USER}:\nnogroup:x:65534:\n".encode(),
 }
 
 
 @cache
-def _system() -> list[str]:
+def _system_mounts() -> list[str]:
     """The system's programs and libraries."""
     found = ["--ro-bind", "/usr", "/usr"]
     for path in ("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"):
@@ -133,25 +139,25 @@ def _system() -> list[str]:
 
 
 @cache
-def _etc(network: bool) -> list[str]:
+def _etc_mounts(network: bool) -> list[str]:
     names = [*ETC, *sorted(glob("java-*", root_dir="/etc")), *(ETC_WITH_NETWORK if network else ())]
-    found = _bound([path for path in (f"/etc/{name}" for name in names) if os.path.exists(path)])
+    found = _bind_read_only([path for path in (f"/etc/{name}" for name in names) if os.path.exists(path)])
     if os.path.islink("/etc/localtime"):
         return [*found, "--symlink", os.readlink("/etc/localtime"), "/etc/localtime"]
     return found
 
 
 @cache
-def _no_keys() -> list[str]:
+def _hide_keys() -> list[str]:
     """The kernel lists the keys of a user there, by their names, whatever namespace asks."""
     return ["--ro-bind", "/dev/null", "/proc/keys"] if os.path.exists("/proc/keys") else []
 
 
-def _bound(paths: Sequence[str]) -> list[str]:
+def _bind_read_only(paths: Sequence[str]) -> list[str]:
     return [part for path in paths for part in ("--ro-bind", path, path)]
 
 
-def _covered(path: str, cover: Cover) -> list[str]:
+def _cover_options(path: str, cover: Cover) -> list[str]:
     if cover.how == "show":
         return ["--ro-bind", path, path]
     if cover.how == "keep":
@@ -165,23 +171,25 @@ def _covered(path: str, cover: Cover) -> list[str]:
 
 
 @cache
-def find() -> Bubblewrap:
+def find_bubblewrap() -> Bubblewrap:
     """The bubblewrap of this system, with the options that work here: found by trying, once."""
     program = shutil.which("bwrap", path=DEFAULT_PATH) or shutil.which("bwrap")
     if program is None or not os.path.isabs(program):  # the folder we happen to be in may be a workspace
-        raise NotThere("bubblewrap is not installed; install it with: apt install bubblewrap (or dnf, pacman, apk)")
+        raise SandboxUnavailable(
+            "bubblewrap is not installed; install it with: apt install bubblewrap (or dnf, pacman, apk)"
+        )
     why = ""
     for options in (("--disable-userns", "--size"), ("--size",), ()):
         sandbox = Bubblewrap(program, options)
-        why = _trial(sandbox)
+        why = _try_sandbox(sandbox)
         if not why:
             return sandbox
-    raise NotThere(f"bubblewrap is installed but cannot be used here: {why}")
+    raise SandboxUnavailable(f"bubblewrap is installed but cannot be used here: {why}")
 
 
-def _trial(sandbox: Bubblewrap) -> str:
+def _try_sandbox(sandbox: Bubblewrap) -> str:
     """Run `true` in the sandbox; gives the complaint if that fails."""
-    command = sandbox.command(["true"], View("/tmp", "/tmp", memory=1_000_000))
+    command = sandbox.command(["true"], SandboxView("/tmp", "/tmp", memory=1_000_000))
     files = [data_file(data) for data in command.data]
     argv = command.argv
     for index, file in enumerate(files):

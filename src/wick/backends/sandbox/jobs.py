@@ -34,12 +34,12 @@ class StartedJob:
             }
         if not found["running"]:
             await self.launch.end()
-            found = {**found, "error": self._explained(found)}
+            found = {**found, "error": self._explain_error(found)}
         self.job = {**found, "id": self.job["id"]}
         return self.job
 
-    def _explained(self, found: Job) -> str:
-        return explain_moved(self.launch.explained(found["exit_code"], found["error"]), self.launch.moved)
+    def _explain_error(self, found: Job) -> str:
+        return explain_moved(self.launch.explain_error(found["exit_code"], found["error"]), self.launch.moved)
 
     async def output(self, offset: int) -> JobOutput:
         if not self.daemon.alive:

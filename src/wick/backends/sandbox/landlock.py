@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from wick.backends.sandbox import seccomp
-from wick.backends.sandbox.base import Command, NotThere, View, environment
+from wick.backends.sandbox.base import SandboxedCommand, SandboxUnavailable, SandboxView, build_environment
 from wick.protocols import Protection
 from wick.workspace.processes import DEFAULT_PATH, landlock_version
 
@@ -47,13 +47,13 @@ class Landlock:
         )
         return Protection("weak", "landlock", says)
 
-    def command(self, argv: Sequence[str], view: View) -> Command:
+    def command(self, argv: Sequence[str], view: SandboxView) -> SandboxedCommand:
         readable = [*READABLE, *(READABLE_WITH_NETWORK if view.network else ()), *view.readable]
         writable = [*WRITABLE, view.workspace, view.scratch]
         pinned = [f"{view.workspace}/{path}" for path in view.pinned]
         fixed = [f"{view.workspace}/{path}" for path in view.fixed]
         machine = os.uname().machine
-        filters = {"filter": seccomp.program(machine), "filter_shared": seccomp.program_without_ipc(machine)}
+        filters = {"filter": seccomp.build_filter(machine), "filter_shared": seccomp.build_filter_without_ipc(machine)}
         calls = {name: b64encode(program or b"").decode() for name, program in filters.items()}
         rules = {
             "read": readable,
@@ -63,21 +63,21 @@ class Landlock:
             "fixed": fixed,
             **calls,
         }
-        return Command(
-            [*self.without_rights, *argv], view.workdir, {**environment(view.scratch), **view.env}, landlock=rules
+        return SandboxedCommand(
+            [*self.without_rights, *argv], view.workdir, {**build_environment(view.scratch), **view.env}, landlock=rules
         )
 
 
-def find() -> Landlock:
+def find_landlock() -> Landlock:
     """Landlock, if the kernel has it."""
     version = landlock_version()
     if not version:
-        raise NotThere("the kernel has no Landlock; install bubblewrap with: apt install bubblewrap")
+        raise SandboxUnavailable("the kernel has no Landlock; install bubblewrap with: apt install bubblewrap")
     if os.geteuid() != 0:
         return Landlock(version)
     setpriv = shutil.which("setpriv", path=DEFAULT_PATH)
     if setpriv is None:
-        raise NotThere(
+        raise SandboxUnavailable(
             "Landlock does not hold root without setpriv; install it (util-linux), or run wick as another user"
         )
     return Landlock(version, (setpriv, "--bounding-set=-all", "--inh-caps=-all", "--"))

@@ -12,7 +12,9 @@ from wick.workspace.rooted_folder import Beneath
 _COVERED = ("show", "hide", "copy")
 
 
-def pinned_covers(tree: Beneath, pinned: Sequence[str], fixed: Sequence[str], others: Sequence[Cover]) -> list[Cover]:
+def plan_pinned_covers(
+    tree: Beneath, pinned: Sequence[str], fixed: Sequence[str], others: Sequence[Cover]
+) -> list[Cover]:
     """Return the mounts for pinned paths and fixed folders, from the top down; `others` are those made before them.
 
     A path is mounted by its name on the host. Every command has these mounts, so none can have exchanged a folder on
@@ -21,7 +23,7 @@ def pinned_covers(tree: Beneath, pinned: Sequence[str], fixed: Sequence[str], ot
     covered = {cover.path for cover in others if cover.how in _COVERED}
     found: dict[str, Cover] = {}
     for path in (*fixed, *pinned):
-        above = list(_above(path))
+        above = list(_parent_folders(path))
         if covered.intersection([*above, path]):
             continue
         if not os.path.lexists(f"{tree.path}/{path}"):
@@ -33,7 +35,7 @@ def pinned_covers(tree: Beneath, pinned: Sequence[str], fixed: Sequence[str], ot
     return sorted(found.values(), key=lambda cover: cover.path.count("/"))
 
 
-def _above(path: str) -> Iterator[str]:
+def _parent_folders(path: str) -> Iterator[str]:
     """The folders that lead to a path."""
     names = path.split("/")
     return ("/".join(names[:depth]) for depth in range(1, len(names)))

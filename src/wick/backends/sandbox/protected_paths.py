@@ -35,7 +35,7 @@ class Cover:
 Entries = Mapping[str, Entry]
 
 
-def covers(tree: Beneath, entries: Entries, firm: Collection[tuple[int, int]]) -> list[Cover]:
+def plan_covers(tree: Beneath, entries: Entries, firm: Collection[tuple[int, int]]) -> list[Cover]:
     """What to mount over the protected paths.
 
     A path is looked up on the host when it is mounted. A command that is at work in the same workspace could put a
@@ -48,13 +48,13 @@ def covers(tree: Beneath, entries: Entries, firm: Collection[tuple[int, int]]) -
     for entry in sorted(entries.values(), key=lambda entry: entry.path.count("/")):
         if entry.type == "link" or any(folder in gone for folder in _folders_above(entry.path)):
             continue
-        cover = _cover(tree, entry, _is_firm(entry, entries, firm))
+        cover = _plan_cover(tree, entry, _is_firm(entry, entries, firm))
         if cover.how == "copy" and sum(one.how == "copy" for one in found) == COPIES:
             cover = Cover(entry.path, "hide")
         if cover.how == "hide" and cover.folder:
             gone.add(entry.path)
         found.append(cover)
-    check_number(found)
+    check_mount_count(found)
     return found
 
 
@@ -63,7 +63,7 @@ def _folders_above(path: str) -> list[str]:
     return ["/".join(parts[:depth]) for depth in range(1, len(parts))]
 
 
-def check_number(covers: Collection[Cover]) -> None:
+def check_mount_count(covers: Collection[Cover]) -> None:
     """Refuse a command where some protected paths would be left without a mount."""
     mounted = [cover.path for cover in covers if cover.how != "leave"]
     if len(mounted) > constants.PROTECTED_MOUNTS:
@@ -82,7 +82,7 @@ def _is_firm(entry: Entry, entries: Entries, firm: Collection[tuple[int, int]]) 
     return entry.identity in firm and above in entries and _is_firm(entries[above], entries, firm)
 
 
-def _cover(tree: Beneath, entry: Entry, firm: bool) -> Cover:
+def _plan_cover(tree: Beneath, entry: Entry, firm: bool) -> Cover:
     folder = entry.type == "dir"
     if entry.leads:
         return Cover(entry.path, "keep" if firm else "leave", folder)
@@ -91,12 +91,12 @@ def _cover(tree: Beneath, entry: Entry, firm: bool) -> Cover:
     if folder or entry.secret or entry.type == "other":
         return Cover(entry.path, "hide", folder)
     try:
-        return Cover(entry.path, "copy", content=_content(tree, entry.path))
+        return Cover(entry.path, "copy", content=_read_content(tree, entry.path))
     except (OSError, ValueError):
         return Cover(entry.path, "hide")
 
 
-def _content(tree: Beneath, path: str) -> bytes:
+def _read_content(tree: Beneath, path: str) -> bytes:
     with open(tree.folder(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
         data = file.read(COPY_BYTES + 1)
     if len(data) > COPY_BYTES:

@@ -25,7 +25,7 @@ class Quota:
         return bool(self.disk or self.reserve)
 
 
-class Room:
+class DiskSpace:
     """How much room a workspace has. Counting is rare: the free space of the disk says when it may have changed."""
 
     def __init__(self, folder: str, quota: Quota) -> None:
@@ -47,19 +47,19 @@ class Room:
             )
         room = free - self.reserve
         if self.disk:
-            used = self._counted(free_room(self._folder), wanted)
+            used = self._count_used(free_room(self._folder), wanted)
             if used + wanted > self.disk:
                 said = f"the workspace has {used} of its {self.disk} bytes (quotas.disk)"
                 raise BackendError(f"{said}; delete files, which the file tools still do", "no_space")
             room = min(room, self.disk - used)
         return max(room, 1)
 
-    def note(self, written: int) -> None:
+    def add_written(self, written: int) -> None:
         """Count a file that was written."""
         with self._lock:
             self._used += written
 
-    def _counted(self, free: int, wanted: int) -> int:
+    def _count_used(self, free: int, wanted: int) -> int:
         with self._lock:
             drop, old = max(self._free - free, 0), time.monotonic() - self._at > COUNT_SECONDS and free != self._free
             if (
@@ -74,7 +74,7 @@ class Room:
                 self._used, self._free, self._at, self._is_counted = usage.bytes, free, time.monotonic(), True
             return self._used
 
-    def limits(self, scratch: str) -> dict[str, Any] | None:
+    def watch_limits(self, scratch: str) -> dict[str, Any] | None:
         """Return what wickd watches while a command runs."""
         if not (self.disk or self.reserve):
             return None

@@ -16,7 +16,7 @@ TIME_LIMIT = 124  # exit code
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class GrepRequest:
     """What is searched for, and where."""
 
     pattern: str
@@ -26,7 +26,7 @@ class Asked:
     everything: bool
     links: bool = True
 
-    def walk(self, files: Workspace) -> Matches:
+    def search_files(self, files: Workspace) -> Matches:
         return files.grep(
             self.pattern,
             self.path,
@@ -36,7 +36,7 @@ class Asked:
             links=self.links,
         )
 
-    def by_ripgrep(self, files: Workspace) -> tuple[list[str], Reading] | None:
+    def build_ripgrep(self, files: Workspace) -> tuple[list[str], RipgrepOutput] | None:
         """The command, and who reads what it prints; None for a single file, which needs no ripgrep.
 
         A pattern that RE2 does not know is refused in the same words.
@@ -54,34 +54,34 @@ class Asked:
             ignore_case=self.ignore_case,
             everything=self.everything,
         )
-        return argv, Reading(Ripgrep(keep))
+        return argv, RipgrepOutput(Ripgrep(keep))
 
 
-class _Enough(Exception):
+class _OutputLimitReached(Exception):
     """There is more than anybody reads."""
 
 
-class Reading:
+class RipgrepOutput:
     """What ripgrep prints. It is kept as it comes, and taken apart in a thread: that looks at files again."""
 
     def __init__(self, reader: Ripgrep) -> None:
         self._reader = reader
         self._printed = bytearray()
 
-    def take(self, name: str, data: bytes) -> None:
+    def receive(self, name: str, data: bytes) -> None:
         if name == "stdout":
             self._printed += data
         if len(self._printed) > OUTPUT_BYTES:
-            raise _Enough
+            raise _OutputLimitReached
 
-    async def enough_of(self, run: Callable[[], Awaitable[Executed]]) -> Executed | None:
+    async def run_limited(self, run: Callable[[], Awaitable[Executed]]) -> Executed | None:
         """How ripgrep ended; None if it had more to say than is read."""
         try:
             return await run()
-        except _Enough:
+        except _OutputLimitReached:
             return None
 
-    def result(self, executed: Executed | None) -> Matches | None:
+    def parse_matches(self, executed: Executed | None) -> Matches | None:
         """The matches; None if ripgrep does not know the pattern."""
         self._reader.feed(bytes(self._printed))
         if executed is None or executed["exit_code"] == TIME_LIMIT:

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from wick.backends.sandbox.base import Command, NotThere, View, environment
+from wick.backends.sandbox.base import SandboxedCommand, SandboxUnavailable, SandboxView, build_environment
 from wick.protocols import Protection
 
 PROGRAM = "/usr/bin/sandbox-exec"
@@ -59,37 +59,37 @@ class Seatbelt:
         )
         return Protection("weak", "sandbox-exec", says)
 
-    def command(self, argv: Sequence[str], view: View) -> Command:
-        wrapped = [self.program, "-p", profile(view), *argv]
-        return Command(wrapped, view.workdir, {**environment(view.scratch), **view.env})
+    def command(self, argv: Sequence[str], view: SandboxView) -> SandboxedCommand:
+        wrapped = [self.program, "-p", build_profile(view), *argv]
+        return SandboxedCommand(wrapped, view.workdir, {**build_environment(view.scratch), **view.env})
 
 
-def profile(view: View) -> str:
+def build_profile(view: SandboxView) -> str:
     """The rules for one command; a later rule outweighs an earlier one."""
     rules = [
         RULES,
-        _allow("file-read*", [*READABLE, *view.readable]),
-        _allow("file-read* file-write*", [*WRITABLE, view.workspace, view.scratch]),
+        _allow_rule("file-read*", [*READABLE, *view.readable]),
+        _allow_rule("file-read* file-write*", [*WRITABLE, view.workspace, view.scratch]),
         NETWORK if view.network else "",
     ]
     for cover in view.covers:
         if cover.how not in ("keep", "leave"):
             denied = "file-read* file-write*" if cover.how == "hide" else "file-write*"
-            rules.append(f"(deny {denied} (subpath {_quoted(f'{view.workspace}/{cover.path}')}))\n")
+            rules.append(f"(deny {denied} (subpath {_quote_path(f'{view.workspace}/{cover.path}')}))\n")
     return "".join(rules)
 
 
-def _allow(what: str, paths: Sequence[str]) -> str:
-    return f"(allow {what} {' '.join(f'(subpath {_quoted(path)})' for path in paths if path)})\n"
+def _allow_rule(what: str, paths: Sequence[str]) -> str:
+    return f"(allow {what} {' '.join(f'(subpath {_quote_path(path)})' for path in paths if path)})\n"
 
 
-def _quoted(path: str) -> str:
+def _quote_path(path: str) -> str:
     escaped = path.replace("\\", "\\\\").replace('"', '\\"')
     return f'"{escaped}"'
 
 
-def find() -> Seatbelt:
+def find_sandbox_exec() -> Seatbelt:
     """`sandbox-exec`, on macOS."""
     if sys.platform != "darwin" or not os.access(PROGRAM, os.X_OK):
-        raise NotThere("sandbox-exec is a part of macOS, and this is none")
+        raise SandboxUnavailable("sandbox-exec is a part of macOS, and this is none")
     return Seatbelt()
