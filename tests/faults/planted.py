@@ -35,7 +35,7 @@ def unsaved() -> None:
     from wick.stores.held_thread import HeldThread
     from wick.stores.sqlite_writer import SqliteWriter
 
-    real = SqliteWriter._transact
+    real = SqliteWriter._run_transaction
 
     async def saved(self: HeldThread) -> None:
         return None
@@ -45,7 +45,7 @@ def unsaved() -> None:
         return real(self, jobs)
 
     HeldThread.saved = saved  # type: ignore[method-assign]
-    SqliteWriter._transact = slow  # type: ignore[method-assign]
+    SqliteWriter._run_transaction = slow  # type: ignore[method-assign]
 
 
 def forgetful() -> None:

@@ -430,10 +430,10 @@ async def test_a_daemon_on_a_port(make: Make, server: str) -> None:
     found = engines.here().inspect(containers(server)[0]["Id"])
     ports = found["NetworkSettings"]["Ports"]["9090/tcp"]
     assert {port["HostIp"] for port in ports} == {"127.0.0.1"}
-    assert backend._life.token not in json.dumps(found)
+    assert backend._lifecycle.token not in json.dumps(found)
     for exec_id in found["ExecIDs"] or []:
-        assert backend._life.token not in json.dumps(engines.here().ask("GET", f"/exec/{exec_id}/json"))
-    assert backend._life.token not in await out(backend, "cat /proc/[0-9]*/cmdline /proc/[0-9]*/environ 2>/dev/null")
+        assert backend._lifecycle.token not in json.dumps(engines.here().ask("GET", f"/exec/{exec_id}/json"))
+    assert backend._lifecycle.token not in await out(backend, "cat /proc/[0-9]*/cmdline /proc/[0-9]*/environ 2>/dev/null")
     with socket.create_connection(("127.0.0.1", int(ports[0]["HostPort"])), 30) as stranger:
         stranger.sendall(b'{"token": "wrong"}\n{"id": "r1", "cmd": "id"}\n')
         assert stranger.recv(100) == b""
@@ -643,13 +643,13 @@ async def test_forking_without_end(make: Make) -> None:
 
 async def test_the_last_words_of_a_command_are_heard(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     """It ends while the engine, which is slow, is asked whether it still runs."""
-    asked = ContainerProcess.running
+    asked = ContainerProcess.is_running
 
     async def running(self: ContainerProcess) -> bool:
         await asyncio.sleep(2)
         return await asked(self)
 
-    monkeypatch.setattr(ContainerProcess, "running", running)
+    monkeypatch.setattr(ContainerProcess, "is_running", running)
     assert await out(make("plain"), "sleep 2; echo done") == "done"
 
 

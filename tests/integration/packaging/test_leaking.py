@@ -53,7 +53,7 @@ def test_shared_memory(request):
 
 def test_control_group():
     subprocess.run(["true"], check=True)
-    kept.append(cgroups.make({"pids": 64}))
+    kept.append(cgroups.create_group({"pids": 64}))
 
 def test_fails():
     kept.append(socket.socket())

@@ -48,13 +48,13 @@ def path(tmp_path: Path) -> Path:
 def transactions(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How much was written in each transaction."""
     sizes: list[int] = []
-    real = SqliteWriter._transact
+    real = SqliteWriter._run_transaction
 
     def counted(self: SqliteWriter, jobs: Any) -> Any:
         sizes.append(len(jobs))
         return real(self, jobs)
 
-    monkeypatch.setattr(SqliteWriter, "_transact", counted)
+    monkeypatch.setattr(SqliteWriter, "_run_transaction", counted)
     return sizes
 
 
@@ -78,8 +78,8 @@ async def test_only_its_owner_reads_it(path: Path) -> None:
 async def test_what_is_acknowledged_is_synced(path: Path) -> None:
     store = Sqlite(path)
     await held(store)
-    assert store._writer is not None and store._writer._link is not None
-    db = store._writer._link.db
+    assert store._writer is not None and store._writer._connection is not None
+    db = store._writer._connection.db
     pragmas = {
         name: db.execute(f"PRAGMA {name}").fetchone()[0] for name in ("journal_mode", "synchronous", "foreign_keys")
     }
@@ -407,7 +407,7 @@ async def test_old_threads_are_deleted_unless_somebody_needs_them(path: Path) ->
 async def swept(store: Sqlite) -> None:
     """Do now what the writer's thread does from time to time."""
     assert store._writer is not None
-    store._writer._chore_at = 0.0
+    store._writer._periodic_work_at = 0.0
     await store.create("nobody", f"x{random.random()}")
     await store.create("nobody", f"x{random.random()}")  # it comes after the sweep that followed the first
 

@@ -34,7 +34,7 @@ def joined(group: ControlGroup, *argv: str) -> subprocess.CompletedProcess[str]:
     """A program that is in a group from its first moment on."""
 
     def join() -> None:
-        for path in group.join:
+        for path in group.join_files:
             Path(path).write_text("0")
 
     return subprocess.run(argv, preexec_fn=join, capture_output=True, text=True, timeout=30, check=False)
@@ -43,13 +43,13 @@ def joined(group: ControlGroup, *argv: str) -> subprocess.CompletedProcess[str]:
 @pytest.mark.usefixtures("real")
 def test_a_group_that_was_not_used_leaves_nothing() -> None:
     group = create_group({"memory": 64 * MB, "pids": 10})
-    assert group is not None and len(group.controllers) == 2
-    assert all(map(os.path.exists, group.join))
-    assert group.reached() == ""
+    assert group is not None and len(group.used) == 2
+    assert all(map(os.path.exists, group.join_files))
+    assert group.describe_reached_limit() == ""
     group.remove()
     assert not any(map(os.path.exists, group.folders))
     group.remove()
-    assert group.reached() == ""
+    assert group.describe_reached_limit() == ""
 
 
 @pytest.mark.usefixtures("real")
@@ -58,7 +58,7 @@ def test_memory_is_limited() -> None:
     assert group is not None
     done = joined(group, "/usr/bin/env", "python3", "-c", EATER)
     assert done.returncode == -signal.SIGKILL
-    assert group.reached() == "the command reached its memory limit of 64 MB and was ended"
+    assert group.describe_reached_limit() == "the command reached its memory limit of 64 MB and was ended"
     group.remove()
 
 
@@ -68,7 +68,7 @@ def test_processes_are_limited() -> None:
     assert group is not None and group.limits == {"pids": 5}
     done = joined(group, "/bin/sh", "-c", "for i in 1 2 3 4 5 6 7 8; do sleep 60 >/dev/null 2>&1 & done; wait")
     assert done.returncode != 0
-    assert group.reached() == "the command reached its limit of 5 processes"
+    assert group.describe_reached_limit() == "the command reached its limit of 5 processes"
     while os.path.exists(group.folders[0]):
         group.remove()
 
@@ -163,12 +163,12 @@ def test_version_2_uses_the_nearest_group_that_gives_its_controllers_on(unified:
     group = create_group({"memory": 64 * MB, "pids": 7}, found)
     assert group is not None
     (folder,) = map(Path, group.folders)
-    assert group.join == [f"{folder}/cgroup.procs"]
+    assert group.join_files == [f"{folder}/cgroup.procs"]
     assert (folder / "memory.max").read_text() == "64000000" and (folder / "pids.max").read_text()[:1] == "7"
     assert (folder / "memory.swap.max").read_text()[:1] == "0"
-    assert group.reached() == ""
+    assert group.describe_reached_limit() == ""
     (folder / "memory.events").write_text("oom 1\noom_kill 1\n")
-    assert "memory limit of 64 MB" in group.reached()
+    assert "memory limit of 64 MB" in group.describe_reached_limit()
     group.remove()
     assert not folder.exists()
 
@@ -195,7 +195,7 @@ def test_an_empty_group_is_kept_for_the_next_command_and_counts_anew() -> None:
     other.remove()
     second = cgroups.create_group(limits)
     assert (
-        second is not None and second.name == first.name and cgroups.list_idle_groups() == [] and second.reached() == ""
+        second is not None and second.name == first.name and cgroups.list_idle_groups() == [] and second.describe_reached_limit() == ""
     )
     cgroups.remove_idle_groups()
     second.remove()
@@ -208,7 +208,7 @@ def test_a_group_with_somebody_in_it_is_not_kept() -> None:
         pytest.skip("no control group can be made here; run the tests as root")
     sleeper = subprocess.Popen(["sleep", "600"])
     try:
-        for file in group.join:
+        for file in group.join_files:
             Path(file).write_text(str(sleeper.pid))
         group.release()
         assert group.name not in {kept.name for kept in cgroups.list_idle_groups()}

@@ -101,7 +101,7 @@ async def test_more_than_can_run_at_once_wait_their_turn(monkeypatch: pytest.Mon
     monkeypatch.setattr(constants, "COMMANDS_AT_ONCE", 3)
     with wickd() as one:
         reader, writer = await _streams(one)
-        daemon = Daemon.over(reader, writer)
+        daemon = Daemon.from_streams(reader, writer)
         done = await asyncio.gather(*(daemon.run("sleep 0.05; echo x") for _ in range(12)))
         assert [one["stdout"] for one in done] == ["x\n"] * 12
         await daemon.close()
@@ -120,7 +120,7 @@ async def _streams(one: Wickd) -> tuple[asyncio.StreamReader, asyncio.StreamWrit
 
 async def test_over_streams() -> None:
     with wickd() as one:
-        daemon = Daemon.over(*await _streams(one), name="wickd of a test")
+        daemon = Daemon.from_streams(*await _streams(one), name="wickd of a test")
         assert (await daemon.run("echo by pipe"))["stdout"] == "by pipe\n"
         assert (await daemon.ping())["python"] == sys.version.split()[0]
         kill(one.process.pid)
@@ -392,10 +392,10 @@ def test_one_loop_after_another() -> None:
 
 PROGRAM = """
 import asyncio, os, sys
-from wick.backends.daemon_client import on_host
+from wick.backends.daemon_client import get_host_daemon
 
 async def main():
-    daemon = await on_host()
+    daemon = await get_host_daemon()
     print((await daemon.ping())["pid"], flush=True)
     env = dict(os.environ)
     await daemon.job("setsid sleep 1000 & sleep 1000; true", env=env)
@@ -436,10 +436,10 @@ def test_when_the_host_dies_a_stopped_wickd_does_too() -> None:
 
 MEMORY = """
 import asyncio, resource
-from wick.backends.daemon_client import on_host
+from wick.backends.daemon_client import get_host_daemon
 
 async def main():
-    daemon = await on_host()
+    daemon = await get_host_daemon()
     await daemon.run("echo warm", on_output=lambda *_: None)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     size = 0

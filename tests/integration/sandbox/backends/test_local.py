@@ -475,5 +475,5 @@ async def test_a_terminal_is_in_the_sandbox(local: Make, folder: Path) -> None:
 async def test_a_command_that_comes_as_the_workspace_is_let_go_of_is_told_so(local: Make) -> None:
     backend = local()
     await backend.start()
-    (await backend._ready()).tree.close()
+    (await backend._ensure_workspace()).tree.close()
     assert "not there any more" in await refused("not_running", backend.execute("echo here"))
