@@ -1,11 +1,11 @@
-"""A thread in a store, for as long as somebody writes it.
+"""Threads held under the write lease of their store.
 
-    async with hold(store, owner, thread):     the thread is loaded, and nobody else writes it
-        thread.add(user("hello"))              is on its way
-        await thread.saved()                   has arrived
+    async with hold(store, owner, thread):     acquires the lease and loads the thread
+        thread.add(user("hello"))              queues an entry
+        await thread.saved()                   waits until it is persisted
 
-Entries are written in the order they were appended, by one task, as many at a time as there are. What cannot be
-written fails everything after it: a thread in memory that is ahead of its store is not gone on with.
+One task writes the entries in the order they were appended, in batches. A write error fails all later appends, as
+the thread in memory would otherwise be ahead of its store.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-LEASE_SECONDS = 30.0  # how long the thread of a program that died stays locked
-SHORTEST_WAIT, LONGEST_WAIT = 0.02, 0.5  # between two tries to get a thread that another program holds
-APPEND_SECONDS, APPEND_PAUSES = 2.0, (0.05, 0.2, 0.5)  # in which an append is repeated whose connection was lost
+LEASE_SECONDS = 30.0  # after which the lease of a crashed process expires
+SHORTEST_WAIT, LONGEST_WAIT = 0.02, 0.5  # between two attempts to acquire a held lease
+APPEND_SECONDS, APPEND_PAUSES = 2.0, (0.05, 0.2, 0.5)  # an append is retried after a lost connection
 
 
 async def load(store: Store, owner: str, id: str, into: Thread | None = None) -> Thread:
-    """A thread as it is in its store, read batch by batch."""
+    """Load a thread from its store, batch by batch."""
     thread = into if into is not None else Thread(id)
     async for batch in store.read(owner, id, after=len(thread.entries)):
         for row in batch:
@@ -56,9 +56,9 @@ async def hold(
     wait: bool = True,
     seconds: float = LEASE_SECONDS,
 ) -> AsyncIterator[HeldThread]:
-    """Be the one who writes a thread: it is made if there is none, read if there is, and kept up to date.
+    """Acquire the write lease of a thread; create or load it, and persist appended entries.
 
-    Who comes while somebody else holds it waits in line; with `wait=False` that is a `conflict`.
+    If the thread is held, wait in a FIFO queue; with `wait=False`, raise a `conflict`.
     `patience` is how long a question of a run waits for its answer before the run pauses.
     """
     async with _wait_in_queue(store, owner, thread.id, wait):
@@ -81,7 +81,7 @@ async def _acquire_lease(store: Store, owner: str, id: str, seconds: float, wait
         taking = asyncio.create_task(store.lease(owner, id, holder, seconds), name=f"taking {id}")
         try:
             return await asyncio.shield(taking)
-        except asyncio.CancelledError:  # it may be taken all the same
+        except asyncio.CancelledError:  # the lease may have been acquired
             await asyncio.shield(_release_unwanted(taking, store, owner, id))
             raise
         except StoreError as error:
@@ -92,8 +92,8 @@ async def _acquire_lease(store: Store, owner: str, id: str, seconds: float, wait
 
 
 async def _release_unwanted(taking: asyncio.Task[Lease], store: Store, owner: str, id: str) -> None:
-    """Give back the lease of somebody who no longer waits for it."""
-    with suppress(StoreError):  # it lapses by itself
+    """Release the lease that a cancelled caller no longer waits for."""
+    with suppress(StoreError):  # the lease expires
         await store.release(owner, id, (await taking).fence)
 
 
@@ -101,7 +101,7 @@ _unreleased: WeakKeyDictionary[Store, dict[tuple[str, str], int]] = WeakKeyDicti
 
 
 async def _release_leftover(store: Store, owner: str, id: str) -> None:
-    """Give back a lease that this program could not give back when it was done, so that nobody waits for its end."""
+    """Release a lease that this process failed to release earlier, before it expires."""
     left = _unreleased.get(store, {})
     if (owner, id) in left:
         await store.release(owner, id, left[owner, id])
@@ -133,20 +133,20 @@ async def _ensure_thread(store: Store, owner: str, id: str) -> None:
 
 
 class HeldThread:
-    """A thread that this program holds in a store: see `hold`."""
+    """A thread whose write lease this process holds; see `hold`."""
 
     def __init__(self, store: Store, owner: str, thread: Thread, lease: Lease, seconds: float, patience: float) -> None:
         self.store, self.owner, self.thread, self.lease = store, owner, thread, lease
         self.patience, self.seconds = patience, seconds
         self._loop = asyncio.get_running_loop()
         self._unwritten: deque[Entry] = deque()
-        self._last = 0  # the number of the last entry that is written
+        self._last = 0  # sequence number of the last persisted entry
         self._write_task: asyncio.Task[None] | None = None
-        self._fetched: dict[int, Message] = {}  # messages that were queued and are not in the log yet, by position
-        self._rejected: list[Message] = []  # of these, what is not going to be
-        self._queued_answers: dict[int, str] = {}  # likewise, the questions that they are about
-        self._consumed: set[int] = set()  # the positions of what is in the log by now
-        self._answered_questions: set[str] = set()  # the questions whose answer somebody is about to log
+        self._fetched: dict[int, Message] = {}  # inbox messages that are not in the log yet, by position
+        self._rejected: list[Message] = []  # of these, messages that will not be logged
+        self._queued_answers: dict[int, str] = {}  # questions that queued answers refer to, by position
+        self._consumed: set[int] = set()  # positions of inbox items that are in the log
+        self._answered_questions: set[str] = set()  # questions whose answer is about to be logged
         self._error: StoreError | None = None
         self._renewal_task: asyncio.Task[None] | None = self._loop.create_task(
             self._renew_lease(), name=f"lease of {thread.id}"
@@ -154,16 +154,16 @@ class HeldThread:
 
     @property
     def last_written(self) -> int:
-        """The number of the last entry that is in the store."""
+        """The sequence number of the last entry in the store."""
         return self._last
 
     @property
     def failure(self) -> StoreError | None:
-        """The error that ended writing, if one did."""
+        """The error that stopped writing, if any."""
         return self._error
 
     async def catch_up(self) -> None:
-        """Read what the store has; a thread that has more is written there."""
+        """Load new entries from the store, and write those that it lacks."""
         thread = self.thread
         self._check_not_held()
         head = await self.store.head(self.owner, thread.id)
@@ -180,7 +180,7 @@ class HeldThread:
         thread.keeper = self
 
     def _check_not_held(self) -> None:
-        """What is appended to a thread goes to one place."""
+        """Raise a `conflict` if another holder writes this thread object."""
         other = self.thread.keeper
         if isinstance(other, HeldThread) and not other._loop.is_closed():
             raise StoreError(
@@ -188,7 +188,7 @@ class HeldThread:
             )
 
     async def _check_same_thread(self, last: int) -> None:
-        """What is here must be what is there, as far as both go."""
+        """Raise a `conflict` if the thread and its stored log differ in their common part."""
         place = min(last, len(self.thread.entries))
         rows = [
             row
@@ -201,20 +201,20 @@ class HeldThread:
             )
 
     def keep(self, entry: Entry) -> None:
-        """Take an entry, from whatever Python thread, and see that it is written."""
+        """Queue an entry for writing; may be called from any Python thread."""
         if self._error is not None:
             raise self._error
         self._unwritten.append(entry)
         self._start_writing() if self._on_own_loop() else self._loop.call_soon_threadsafe(self._start_writing)
 
     async def saved(self) -> None:
-        """Return when all that was taken is in the store."""
+        """Wait until all queued entries are persisted."""
         if not self._on_own_loop():
             return await self._run_on_own_loop(self.saved())
         while self._unwritten and self._error is None:
             self._start_writing()
             if self._write_task is not None:
-                await asyncio.wait((self._write_task,))  # not cancelled if this is
+                await asyncio.wait((self._write_task,))  # the write is not cancelled with its waiter
         if self._error is not None:
             raise self._error
 
@@ -225,11 +225,11 @@ class HeldThread:
             return False
 
     async def _run_on_own_loop(self, work: Coroutine[Any, Any, T]) -> T:
-        """Do it where the thread is held: an agent that a tool runs in a Python thread has an event loop of its own."""
+        """Run a coroutine on the holding event loop: an agent in a tool's Python thread has its own loop."""
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self._loop))
 
     async def said(self) -> Sequence[Message]:
-        """What was queued for this thread, each message once; the log takes it when it is appended."""
+        """Fetch new inbox messages, each once; appending one consumes it."""
         fresh = [
             row for row in await self._fetch_inbox() if row.kind == "message" and row.position not in self._fetched
         ]
@@ -237,11 +237,11 @@ class HeldThread:
         return [self._fetched[row.position] for row in fresh]
 
     def refuse(self, message: Message) -> None:
-        """A message that was queued is not going to be said; it is taken with whatever is written next."""
+        """Discard an inbox message; the next write consumes it."""
         self._rejected.append(message)
 
     async def answer(self, question: str, most: float = inf) -> FrozenDict | None:
-        """The first answer to a question, if somebody gives one in time."""
+        """Wait for the first answer to a question; return None at the timeout."""
         if not self._on_own_loop():
             return await self._run_on_own_loop(self.answer(question, most))
         found, seconds = await self._find_answer(question), min(self.patience, most)
@@ -265,7 +265,7 @@ class HeldThread:
         found = await self.store.inbox(self.owner, self.thread.id)
         queued = [
             row for row in found if row.position not in self._consumed
-        ]  # it may have been read before it was taken
+        ]  # it may have been read before it was consumed
         self._queued_answers |= {row.position: row.data["id"] for row in queued if row.kind == "answer"}
         return queued
 
@@ -307,7 +307,7 @@ class HeldThread:
             await asyncio.sleep(pause)
 
     def _consumed_positions(self, batch: Sequence[Entry]) -> list[int]:
-        """The positions of what was queued and is among these entries, or is an answer nobody waits for any more."""
+        """Return the positions of inbox items that these entries consume, and of obsolete answers."""
         queued = {id(message): position for position, message in self._fetched.items()}
         said = [*self._rejected, *(entry.data for entry in batch if entry.kind == "message")]
         took = [queued[id(message)] for message in said if id(message) in queued]
@@ -327,22 +327,22 @@ class HeldThread:
                 logger.warning("the lease of %s could not be renewed: %s", self.thread.id, error)
 
     async def release(self) -> None:
-        """Write what is left and let the next one write."""
+        """Write the remaining entries and release the lease."""
         with suppress(StoreError):
             await self.saved()
         renewing, self._renewal_task = (
             self._renewal_task,
             None,
-        )  # which would keep this alive, as it was cancelled in here
+        )  # break the cycle task → traceback → frame → self
         await cancel_and_wait(() if renewing is None else (renewing,))
         try:
             await self.store.release(self.owner, self.thread.id, self.lease.fence)
-        except StoreError as error:  # it lapses by itself
+        except StoreError as error:  # the lease expires
             _unreleased.setdefault(self.store, {})[self.owner, self.thread.id] = self.lease.fence
-            logger.warning("the lease of %s could not be given back: %s", self.thread.id, error)
+            logger.warning("the lease of %s could not be released: %s", self.thread.id, error)
 
 
-# -- in one program, who comes first is served first ------------------------------------------------------------------
+# -- a FIFO queue per thread within one process -----------------------------------------------------------------------
 
 _Queues = dict[tuple[int, str, str], deque["asyncio.Future[None]"]]
 _queues: WeakKeyDictionary[asyncio.AbstractEventLoop, _Queues] = WeakKeyDictionary()

@@ -1,4 +1,4 @@
-"""Threads in memory: for tests, and for servers that may forget."""
+"""The in-memory store: for tests, and for servers without persistence."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SWEEP_SECONDS = 300.0
 
 @dataclass(slots=True)
 class _StoredThread:
-    """A thread, and what is known of it."""
+    """A thread with its log, inbox and lease."""
 
     key: int
     owner: str
@@ -39,8 +39,8 @@ class _StoredThread:
     questions: dict[str, str] = field(default_factory=dict)  # open, answered, over
     inbox: int = 0
     queue: dict[int, Queued] = field(default_factory=dict)
-    answers: dict[str, int] = field(default_factory=dict)  # where a question's answer is queued
-    keyed_positions: dict[str, int] = field(default_factory=dict)  # where what was said under a key was queued
+    answers: dict[str, int] = field(default_factory=dict)  # inbox position of a question's answer
+    keyed_positions: dict[str, int] = field(default_factory=dict)  # inbox position by idempotency key
     blobs: dict[str, bytes] = field(default_factory=dict)
     fence: int = 0
     holder: str = ""
@@ -56,9 +56,9 @@ class _StoredThread:
 
 
 class InMemory:
-    """A store that forgets a thread after an hour in which nobody used it, and everything when the process ends.
+    """A store that deletes threads after an hour without use, and does not outlive the process.
 
-    A thread that runs, waits for an answer or has something queued is never forgotten.
+    A thread that runs, waits for an answer or has inbox items is not deleted.
     """
 
     def __init__(
@@ -238,7 +238,7 @@ class InMemory:
             return made.last
 
     def _update_inbox_and_questions(self, kept: _StoredThread, made: rows.PreparedAppend, took: Sequence[int]) -> None:
-        """Take what was queued, and follow the questions; nothing is changed if that cannot be."""
+        """Consume inbox items and update question states; change nothing on an error."""
         states, answers = dict(kept.questions), dict(kept.answers)
         for position in took:
             if position not in kept.queue:
@@ -246,7 +246,7 @@ class InMemory:
         for step, question in made.questions:
             if step == "asked":
                 if answers.get(question) not in kept.queue or answers[question] in took:
-                    states[question] = "open"  # also again, unless its answer is queued
+                    states[question] = "open"  # reopened, unless its answer is queued
             elif step == "over":
                 states = {name: "over" if state == "open" else state for name, state in states.items()}
             elif question in states:
@@ -305,7 +305,7 @@ class InMemory:
             if kept.fence == fence:
                 kept.holder, kept.until = "", 0.0
 
-    # -- what others say --------------------------------------------------------------------------------------------
+    # -- the inbox --------------------------------------------------------------------------------------------------
 
     async def enqueue(self, owner: str, id: str, *messages: Mapping[str, Any], key: str = "") -> int:
         bodies = rows.encode_messages(messages, key)
@@ -367,10 +367,10 @@ class InMemory:
             raise rows.no_blob_error(id, sha256)
         return found
 
-    # -- forgetting -------------------------------------------------------------------------------------------------
+    # -- expiry -----------------------------------------------------------------------------------------------------
 
     def _sweep_if_due(self) -> None:
-        """Forget what nobody uses, every five minutes: by a timer while an event loop runs, else when asked."""
+        """Delete unused threads every five minutes: by a timer on the event loop, or on the next call."""
         if self._clock() - self._swept_at >= self._sweep_interval:
             self.sweep()
         self._schedule_sweep()
@@ -381,7 +381,7 @@ class InMemory:
             self._timer = ref(loop), loop.call_later(self._sweep_interval, _sweep_by_timer, ref(self))
 
     def sweep(self) -> None:
-        """Forget now what nobody has used for too long."""
+        """Delete the threads whose time to live has passed."""
         with self._lock:
             now = self._swept_at = self._clock()
             for kept in [*self._threads.values()]:
@@ -389,7 +389,7 @@ class InMemory:
                     self._remove_thread(kept)
 
     async def close(self) -> None:
-        """Stop the timer and end who watches; what is kept stays."""
+        """Stop the timer and end the watches; the threads stay."""
         self._watchers.close()
         if self._timer is not None:
             self._timer[1].cancel()
@@ -397,7 +397,7 @@ class InMemory:
 
 
 def _sweep_by_timer(store: ref[InMemory]) -> None:
-    """A timer that does not keep its store alive."""
+    """Sweep a store from its timer, which holds only a weak reference."""
     kept = store()
     if kept is not None:
         kept._timer = None
@@ -407,7 +407,7 @@ def _sweep_by_timer(store: ref[InMemory]) -> None:
 
 
 def _limit_batch(log: list[Row]) -> list[Row]:
-    """As many of these as are read at once: a reader that is slow does not hold them all."""
+    """Return the rows that fit into one batch, so that slow readers hold little memory."""
     size = 0
     for number, row in enumerate(log, 1):
         size += len(row[3])

@@ -1,4 +1,4 @@
-"""A conversation as Markdown, to be read by people."""
+"""Export of a thread as Markdown."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ROLE_NAMES = {"user": "User", "assistant": "Assistant", "system": "System", "too
 
 
 def export_markdown(title: str, thread: Thread) -> str:
-    """What was said in a thread, and which tools were used."""
+    """Return the messages and tool calls of a thread as Markdown."""
     return "\n\n".join([f"# {' '.join(title.split())}", *_render_messages(thread)]) + "\n"
 
 
@@ -51,12 +51,12 @@ def _render_message(message: Message) -> Iterator[str]:
 def _format_json(args: Any) -> str:
     try:
         return orjson.dumps(args, option=orjson.OPT_INDENT_2).decode()
-    except TypeError:  # a number beyond 64 bits, or half a character
+    except TypeError:  # an integer beyond 64 bits, or a lone surrogate
         return json.dumps(args, ensure_ascii=False, indent=2)
 
 
 def _code_block(text: str, language: str = "") -> str:
-    """A block that its text cannot close."""
+    """Return a fenced code block whose fence does not occur in the text."""
     longest = max(map(len, re.findall("`+", text)), default=0)
     fence = "`" * max(3, longest + 1)
     return f"{fence}{language}\n{text}\n{fence}"

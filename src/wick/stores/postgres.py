@@ -1,7 +1,7 @@
-"""Threads in Postgres: the store for several machines.
+"""The Postgres store: for several machines.
 
-An append is one statement whose INSERT depends on the fence. Everything is timed by the server's clock, and processes
-learn from each other by LISTEN and NOTIFY.
+An append is one statement whose INSERT depends on the fence. All times come from the server's clock, and processes
+notify each other by LISTEN and NOTIFY.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ WAIT_SECONDS = 10.0  # for a connection
 
 
 class Postgres:
-    """A store in a schema of a Postgres database; both exist or are made, except for the database.
+    """A store in a schema of a Postgres database. The schema is created if missing, the database is not.
 
     `conninfo` is an address such as `postgresql://user@host/database`.
     """
@@ -54,7 +54,7 @@ class Postgres:
         self._pools = LoopPools(conninfo, schema, connections, wait_seconds)
 
     def __repr__(self) -> str:
-        return f"Postgres({self._channel!r})"  # the address may have a password in it
+        return f"Postgres({self._channel!r})"  # the address may contain a password
 
     async def check(self) -> None:
         """Connect, bring the schema up to date, and check that each table can be read; a StoreError if not."""
@@ -142,12 +142,12 @@ class Postgres:
         if type(at) is not int or not 0 <= at <= source.last:
             raise rows.no_entry_error(id, at, source.last)
         said = rows.PreparedAppend()
-        async for batch in self.read(owner, id, limit=at):  # what was written never changes
+        async for batch in self.read(owner, id, limit=at):  # the log is append-only
             for entry in batch:
                 rows.note_entry(said, entry["kind"], entry["data"])
         title = rows.shorten_title(title) or source.title or said.title
         async with self._pools.connection(writes=True) as connection, connection.transaction():
-            key, kept = await find_thread(connection, owner, id, "key, meta", "FOR SHARE")  # not deleted meanwhile
+            key, kept = await find_thread(connection, owner, id, "key, meta", "FOR SHARE")  # locked against deletion
             await create_thread(connection, owner, new_id, title, kept if about is None else about)
             (made,) = await find_thread(connection, owner, new_id, "key")
             await copy_thread(connection, key, made, at, said)
@@ -247,7 +247,7 @@ class Postgres:
         )
         async with self._pools.connection(writes=True) as connection:
             other, left = await find_thread(connection, owner, id, f"holder, until - {NOW}")
-            ended = "" if rows.is_live_holder(other) else other  # whose lease need not lapse
+            ended = "" if rows.is_live_holder(other) else other  # its lease can be taken over at once
             for fence, until in await fetch_rows(connection, query, (holder, seconds, owner, id, ended)):
                 return Lease(fence, holder, until)
         raise rows.held_error(id, other or "somebody", left)
@@ -272,7 +272,7 @@ class Postgres:
                 "UPDATE threads SET holder = '', until = 0 WHERE owner = %s AND id = %s AND fence = %s", given
             )
 
-    # -- what others say --------------------------------------------------------------------------------------------
+    # -- the inbox --------------------------------------------------------------------------------------------------
 
     async def enqueue(self, owner: str, id: str, *messages: Mapping[str, Any], key: str = "") -> int:
         bodies = rows.encode_messages(messages, key)
@@ -285,7 +285,7 @@ class Postgres:
     async def _enqueue_messages(
         self, connection: Connection, owner: str, id: str, bodies: Sequence[bytes], key: str
     ) -> int:
-        """Queue messages; under a key, only if nothing was queued under it before."""
+        """Enqueue messages; under an idempotency key, only once."""
         (thread,) = await find_thread(connection, owner, id, "key", "FOR UPDATE")
         query = "SELECT position FROM keyed WHERE thread = %s AND key = %s"
         for (before,) in await fetch_rows(connection, query, (thread, key)) if key else ():
@@ -371,10 +371,10 @@ class Postgres:
         return rows.verify_blob(id, sha256, found[0][0])
 
     async def close(self) -> None:
-        """Close the connections of this event loop. What is asked later opens new ones."""
+        """Close the connections of this event loop; a later call opens new ones."""
         await self._pools.close()
 
 
 def _searchable_text(entry: Mapping[str, Any]) -> str | None:
-    """What a search looks through."""
+    """Return the text of an entry that searches compare, if it is a message."""
     return rows.fold_text(rows.message_text(entry["data"])) if entry["kind"] == "message" else None

@@ -1,4 +1,4 @@
-"""The connections to a Postgres server: pooled for each event loop, its schema up to date, its news listened to."""
+"""Connections to a Postgres server: a pool and a listener per event loop, and schema migration."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ Connection = psycopg.AsyncConnection[tuple[Any, ...]]
 Pool = AsyncConnectionPool[Connection]
 
 CONNECTIONS = 10
-RESYNC_SECONDS = 30.0  # how often it asks how far the watched threads are, should the server have forgotten to tell
-RECONNECT_SECONDS = (0.1, 5.0)  # how long it waits before it listens anew, at first and at most
+RESYNC_SECONDS = 30.0  # interval of rereading watched threads, in case of lost notifications
+RECONNECT_SECONDS = (0.1, 5.0)  # first and longest pause before the listener reconnects
 
-# Each step brings the schema from one version to the next. A step that was released is never changed.
+# Each step migrates the schema by one version. A released step is never changed.
 STEPS: tuple[tuple[str, ...], ...] = (
     (
         "CREATE SEQUENCE fences",
@@ -62,7 +62,7 @@ STEPS: tuple[tuple[str, ...], ...] = (
 
 
 class LoopPool:
-    """What a store has open in one event loop."""
+    """The pool and the listener of a store in one event loop."""
 
     def __init__(self, conninfo: str, schema: str, size: int, timeout: float, watchers: ThreadWatchers) -> None:
         self._conninfo, self._schema, self._timeout, self._watchers = conninfo, schema, timeout, watchers
@@ -77,7 +77,7 @@ class LoopPool:
         await connection.execute(sql.SQL("SET search_path TO {}").format(sql.Identifier(self._schema)))
 
     async def ensure_ready(self) -> Pool:
-        """The pool, open, and the schema up to date."""
+        """Return the open pool, after migrating the schema."""
         if self.pool is not None:
             return self.pool
         async with self._open_lock:
@@ -94,7 +94,7 @@ class LoopPool:
             return self.pool
 
     async def _hold_pool(self) -> AsyncGenerator[Pool, None]:
-        """Holds the connections. A loop that ends closes its async generators, and so the connections."""
+        """Hold the pool open. An ending event loop closes its async generators, and so the pool."""
         pool: Pool = AsyncConnectionPool(
             self._conninfo,
             min_size=0,
@@ -120,11 +120,11 @@ class LoopPool:
     # -- news -------------------------------------------------------------------------------------------------------
 
     async def start_listening(self) -> None:
-        """Return when the server's news come in."""
+        """Start the listener and wait until it receives notifications."""
         if self._listener is None or self._listener.done():
             self._listening.clear()
             self._listener = asyncio.create_task(self._run_listener(), name="wick postgres listener")
-        with suppress(TimeoutError):  # who asks next is told what is wrong
+        with suppress(TimeoutError):  # the next query reports the error
             await asyncio.wait_for(self._listening.wait(), self._timeout)
 
     async def stop_listening(self) -> None:
@@ -148,7 +148,7 @@ class LoopPool:
         await connection.execute(sql.SQL("LISTEN {}").format(sql.Identifier(channel_name(self._schema))))
         self._listening.set()
         while True:
-            for key in self._watchers.watched_keys():  # what happened before it listened
+            for key in self._watchers.watched_keys():  # changes from before LISTEN
                 self._watchers.notify(key, await fetch_news(connection, key))
             async for notice in connection.notifies(timeout=RESYNC_SECONDS):
                 owner, id, last, inbox = json.loads(notice.payload)
@@ -156,7 +156,7 @@ class LoopPool:
 
 
 class LoopPools:
-    """A home in each event loop that uses the store; `run_sync` starts a loop of its own each time."""
+    """A pool for each event loop that uses the store; `run_sync` starts a new loop each time."""
 
     def __init__(self, conninfo: str, schema: str, size: int, timeout: float) -> None:
         self._options = conninfo, schema, size, timeout
@@ -210,7 +210,7 @@ async def fetch_news(connection: Connection, key: ThreadKey) -> News | None:
 
 @asynccontextmanager
 async def _take_connection(pool: Pool) -> AsyncIterator[Connection]:
-    """A connection that its server has not closed. After a restart the pool is full of those."""
+    """Take a live connection from the pool; close those that a server restart has broken."""
     connection = await pool.getconn()
     while not _is_alive(connection):
         await connection.close()
@@ -223,11 +223,11 @@ async def _take_connection(pool: Pool) -> AsyncIterator[Connection]:
 
 
 def _is_alive(connection: Connection) -> bool:
-    """Whether the connection is open, as far as this can be told without asking the server."""
+    """Return True if the connection seems open, without a round trip to the server."""
     waiting = select.poll()
     waiting.register(connection.fileno(), select.POLLIN)
     try:
-        for _ in range(10):  # its last words first, then the end
+        for _ in range(10):  # pending messages come before the end of the stream
             if not waiting.poll(0):
                 return True
             connection.pgconn.consume_input()
@@ -237,7 +237,7 @@ def _is_alive(connection: Connection) -> bool:
 
 
 async def migrate_schema(connection: Connection, schema: str) -> None:
-    """Bring the schema up to date: one process at a time, and all of it or nothing."""
+    """Migrate the schema in one transaction, under an advisory lock."""
     async with connection.transaction():
         await connection.execute("SELECT pg_advisory_xact_lock(hashtext('wick'), hashtext(%s))", (schema,))
         version = await _schema_version(connection, schema)
@@ -295,10 +295,10 @@ _ERROR_MEANINGS = {
 
 
 def to_store_error(error: psycopg.Error, writes: bool) -> StoreError:
-    """What an error of Postgres means to the one who asked."""
+    """Return the StoreError for an error of Postgres."""
     state = error.sqlstate or ""
     lost = isinstance(error, psycopg.OperationalError | psycopg.InterfaceError)
-    unfit = isinstance(error, psycopg.DataError)  # a NUL in an id, say, with which nothing can be called
+    unfit = isinstance(error, psycopg.DataError)  # such as a NUL in an id
     other = ("unavailable", "it is not there") if lost else ("invalid" if unfit else "failed", "it refused")
     code, meaning = _ERROR_MEANINGS.get(state) or _ERROR_MEANINGS.get(state[:2]) or other
     told = " ".join(str(error).split())[:300]

@@ -1,4 +1,4 @@
-"""What a Postgres store asks its server."""
+"""The queries of the Postgres store."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from wick.stores import rows
 from wick.stores.postgres_pool import Connection
 
 NOW = "extract(epoch FROM clock_timestamp())::float8"
-HOLDER = f"CASE WHEN until > {NOW} THEN holder ELSE '' END"  # of a lease that has not lapsed
+HOLDER = f"CASE WHEN until > {NOW} THEN holder ELSE '' END"  # of an unexpired lease
 SUMMARY = f"owner, id, title, meta, created, updated, last, run, asking, queued, {HOLDER}"
 NOTIFY = "pg_notify(%(channel)s, json_build_array(%(owner)s::text, %(id)s::text, {last}, {inbox})::text)"
 
@@ -118,7 +118,7 @@ async def copy_thread(connection: Connection, key: int, made: int, at: int, said
 async def explain_failed_append(
     connection: Connection, owner: str, id: str, made: rows.PreparedAppend, expect: int, fence: int
 ) -> int:
-    """Why nothing was appended; unless it is there already, since somebody tried again."""
+    """Raise the reason of a failed append; return its last entry if it is a retry that is stored already."""
     key, last, its_fence, holder = await find_thread(connection, owner, id, "key, last, fence, holder")
     if its_fence != fence or not holder:
         raise rows.fenced_error(id)
@@ -131,7 +131,7 @@ async def explain_failed_append(
 async def update_inbox_and_questions(
     connection: Connection, key: int, id: str, made: rows.PreparedAppend, took: Sequence[int]
 ) -> None:
-    """Take what was queued, and follow what is asked and answered."""
+    """Consume inbox items, and update the states of questions."""
     taken = await fetch_rows(
         connection,
         "DELETE FROM inbox WHERE thread = %s AND position = ANY(%s::bigint[]) RETURNING position",
@@ -159,7 +159,7 @@ async def update_inbox_and_questions(
 
 
 async def _mark_answered(connection: Connection, key: int, id: str, question: str, took: Sequence[int]) -> None:
-    """Log an answer: the holder's own, or the one that somebody queued; the first one counts."""
+    """Mark a question as answered, by the holder or by a queued answer; the first answer counts."""
     query = "SELECT state, position FROM questions WHERE thread = %s AND id = %s"
     for state, position in await fetch_rows(connection, query, (key, question)):
         if state == "answered" and position not in took:

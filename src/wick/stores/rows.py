@@ -1,7 +1,7 @@
-"""What the stores share: how entries are written and checked, and what they say about their thread.
+"""Encoding, validation and errors that all stores share.
 
-A store does not fold a thread. It only notes what `list` filters by and what must not be swept away: which run is
-open, and which questions wait for an answer.
+A store does not replay a thread. It only tracks the columns that `list` filters by and that prevent expiry: the open
+run, and the questions without an answer.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from wick.errors import StoreError
 from wick.protocols import Page, Queued, Summary
 from wick.stores.process_identity import has_ended
 
-BATCH_ROWS, BATCH_BYTES = 500, 128_000  # how much is read at once
-PAGE_ROWS = 500  # the most threads or messages of one answer
+BATCH_ROWS, BATCH_BYTES = 500, 128_000  # of one read
+PAGE_ROWS = 500  # maximum of threads or messages per page
 BLOB_BYTES, BLOBS_BYTES = 1_000_000, 10_000_000  # of one blob, and of all of a thread
 NAME_CHARS = 200
 TITLE_CHARS = 80
 EXCERPT_CHARS = 160
 INT64 = 2**63
-# in SQL: what is asked again opens again, unless its answer is queued
+# SQL condition: a question that is asked again reopens, unless its answer is queued
 UNANSWERED = (
     "NOT EXISTS (SELECT 1 FROM inbox WHERE inbox.thread = questions.thread AND inbox.position = questions.position)"
 )
@@ -39,17 +39,17 @@ Row = tuple[int, str, float, bytes, int]  # seq, kind, at, data, check
 
 @dataclass(slots=True)
 class PreparedAppend:
-    """Some entries, ready to be stored, and what they say about their thread."""
+    """Encoded entries, and the thread columns that they change."""
 
     rows: list[Row] = field(default_factory=list)
     last: int = 0
-    run: str | None = None  # the run that is open after them; None if they say nothing about it
+    run: str | None = None  # the open run after them; None if unchanged
     title: str = ""
     questions: list[tuple[Literal["asked", "answered", "over"], str]] = field(default_factory=list)
 
 
 def prepare_append(id: str, entries: Sequence[Mapping[str, Any]], expect: int) -> PreparedAppend:
-    """Check and encode entries that are to follow the entry `expect`."""
+    """Validate and encode entries that follow the entry `expect`."""
     if not entries:
         raise StoreError(f"thread {id}: there is nothing to append", "invalid")
     made = PreparedAppend(last=expect + len(entries))
@@ -73,9 +73,9 @@ def _add_entry(made: PreparedAppend, seq: int, entry: Mapping[str, Any]) -> None
 
 
 def note_entry(made: PreparedAppend, kind: str, data: Any) -> None:
-    """Note what an entry says about its thread."""
+    """Apply an entry to the thread columns of an append."""
     if kind == "message":
-        if data["role"] == "assistant":  # whatever was asked about an earlier reply is settled
+        if data["role"] == "assistant":  # a new reply closes the questions about earlier ones
             made.questions.append(("over", ""))
         elif data["role"] == "user" and not made.title:
             made.title = shorten_title(message_text(data))
@@ -95,7 +95,7 @@ def _check_entry_name(value: Any) -> str:
 
 
 def find_open_questions(steps: Iterable[tuple[str, str]]) -> list[str]:
-    """What is left open after these steps."""
+    """Return the questions that are open after these steps."""
     found: dict[str, None] = {}
     for step, question in steps:
         if step == "asked":
@@ -111,11 +111,11 @@ def find_open_questions(steps: Iterable[tuple[str, str]]) -> list[str]:
 
 
 def encode_json(data: Any) -> bytes:
-    """The JSON of a value; what is not JSON data is refused."""
+    """Encode a value as JSON; raise TypeError or ValueError if it is not JSON data."""
     value = data if isinstance(data, FrozenDict) else freeze(data)
     try:
         return orjson.dumps(value)
-    except TypeError:  # a number beyond 64 bits; the space tells `decode_json` to read it exactly
+    except TypeError:  # beyond 64 bits; the leading space makes `decode_json` parse it exactly
         return b" " + json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
 
 
@@ -127,17 +127,17 @@ _pack_position = struct.Struct("<qd").pack
 
 
 def checksum(seq: int, kind: str, at: float, body: bytes) -> int:
-    """A checksum: a row whose bytes were changed behind the store's back is found out when it is read."""
+    """Return the checksum of a row, by which a damaged row is detected when it is read."""
     return zlib.crc32(body, zlib.crc32(_pack_position(seq, at) + kind.encode()))
 
 
 def entry_from_row(id: str, expected: int, row: Sequence[Any]) -> dict[str, Any]:
-    """The entry that a row holds; one that is not as it was written, or not there, is `corrupt_error`."""
+    """Return the entry of a row; raise `corrupt` if it is damaged or missing."""
     try:
         seq, kind, at, body, sum = row
         if seq == expected and checksum(seq, kind, at, body) == sum:
             return {"seq": seq, "kind": kind, "at": at, "data": decode_json(body)}
-        problem = f"entry {seq} stands in its place" if seq != expected else "its checksum is wrong"
+        problem = f"entry {seq} is in its place" if seq != expected else "its checksum is wrong"
     except (TypeError, ValueError, AttributeError, struct.error) as error:
         problem = str(error)
     raise corrupt_error(id, expected, problem)
@@ -175,7 +175,7 @@ def check_blob_size(id: str, data: bytes, there: int) -> None:
 
 
 def message_text(message: Mapping[str, Any]) -> str:
-    """What a message says."""
+    """Return the text of a message."""
     content = message["content"]
     if isinstance(content, str):
         return content
@@ -183,7 +183,7 @@ def message_text(message: Mapping[str, Any]) -> str:
 
 
 def fold_text(text: str) -> str:
-    """A text as searches compare it. NUL is left out, as Postgres has no such character."""
+    """Return a text in case-folded form for searches, without NUL, which Postgres rejects."""
     return text.replace("\0", " ").casefold()
 
 
@@ -195,7 +195,7 @@ def split_words(text: str) -> list[str]:
 
 
 def make_excerpt(text: str, word: str) -> str:
-    """The text around a word."""
+    """Return the text around a word."""
     place = max(0, fold_text(text).find(word) - EXCERPT_CHARS // 4)
     cut = text[place : place + EXCERPT_CHARS]
     return f"{'…' if place else ''}{cut}{'…' if place + len(cut) < len(text) else ''}"
@@ -210,7 +210,7 @@ def shorten_title(text: str) -> str:
 
 
 def is_valid_name(name: Any) -> bool:
-    """Whether this could be the name of anything."""
+    """Return True if a value can be a name in a store."""
     if not isinstance(name, str) or not 0 < len(name) <= NAME_CHARS or "\0" in name:
         return False
     return name.isascii() or not any("\ud800" <= char <= "\udfff" for char in name)
@@ -247,7 +247,7 @@ def encode_inbox_item(what: str, data: Any, **more: str) -> bytes:
 
 
 def encode_messages(messages: Sequence[Any], key: str) -> list[bytes]:
-    """Messages as they are queued, and the key they are queued under, if there is one."""
+    """Validate and encode inbox messages and their idempotency key."""
     if not messages:
         raise StoreError("there is nothing to say: give at least one message", "invalid")
     if key:
@@ -284,7 +284,7 @@ def check_positions(took: Sequence[int]) -> tuple[int, ...]:
 
 
 ORDERS = ("updated", "created")
-PageMark = tuple[float, int]  # where a page ended: the time it is ordered by, and the thread's key
+PageMark = tuple[float, int]  # end of a page: its sort time and the thread's key
 
 
 def encode_cursor(order: str, oldest_first: bool, mark: PageMark) -> str:
@@ -293,7 +293,7 @@ def encode_cursor(order: str, oldest_first: bool, mark: PageMark) -> str:
 
 
 def decode_cursor(cursor: str, order: str, oldest_first: bool) -> PageMark | None:
-    """Where a page begins; a cursor belongs to the order it was given for."""
+    """Decode a cursor; raise `invalid` if it belongs to another order."""
     if order not in ORDERS:
         raise StoreError(f"threads are ordered by {' or '.join(ORDERS)}, not by {order!r}", "invalid")
     if not cursor:
@@ -311,7 +311,7 @@ def decode_cursor(cursor: str, order: str, oldest_first: bool) -> PageMark | Non
 def build_page_query(
     columns: str, where: Sequence[str], order: str, oldest_first: bool, mark: PageMark | None, sign: str
 ) -> str:
-    """The SQL of a page of threads, and of one more that shows whether it is the last; `sign` stands for a value."""
+    """Return the SQL for a page of threads plus one more row; `sign` is the placeholder of a parameter."""
     way, then = ("ASC", ">") if oldest_first else ("DESC", "<")
     after = [f"({order}, key) {then} ({sign}, {sign})"] if mark else []
     return (
@@ -327,7 +327,7 @@ def build_page(
     oldest_first: bool,
     summary_of: Callable[[Sequence[Any]], Summary],
 ) -> Page:
-    """The page that the rows of such a query make."""
+    """Build a page from the rows of a page query."""
     more = (
         encode_cursor(order, oldest_first, (found[limit - 1][-2], found[limit - 1][-1])) if len(found) > limit else ""
     )
@@ -335,11 +335,11 @@ def build_page(
 
 
 def is_live_holder(holder: str) -> bool:
-    """Whether the holder of a lease that has not lapsed is there; a program that was killed here is not."""
+    """Return True if the holder of an unexpired lease may still run."""
     return bool(holder) and not has_ended(holder)
 
 
-# -- what is wrong --------------------------------------------------------------------------------------------------
+# -- errors ---------------------------------------------------------------------------------------------------------
 
 
 def not_found_error(id: str) -> StoreError:

@@ -1,7 +1,7 @@
-"""Threads in a SQLite file: the store for one machine, and the default.
+"""The SQLite store: for one machine, and the default.
 
-Everything is written by one thread (`group_commit`), and read by connections of their own beside it. What returns is
-on disk: the file has a write-ahead log with `synchronous = FULL`.
+One OS thread writes (`sqlite_writer`); reads use separate connections. A write returns once it is on disk: the file
+has a write-ahead log with `synchronous = FULL`.
 """
 
 from __future__ import annotations
@@ -48,15 +48,15 @@ from wick.stores.watchers import ThreadWatchers, follow_thread
 
 T = TypeVar("T")
 
-BUSY_SECONDS = 5.0  # how long another process may keep the file locked
+BUSY_SECONDS = 5.0  # for which another process may lock the file
 SWEEP_SECONDS = 300.0
 
 
 class Sqlite:
-    """A store in one file, which is made when it is first used. Several processes may use it at once.
+    """A store in one file, created on first use. Several processes may share it.
 
-    With `retention`, threads that nothing was written to for so many seconds are deleted, unless they run, wait for an
-    answer or have something queued.
+    With `retention`, threads without a write for so many seconds are deleted, unless they run, wait for an answer or
+    have inbox items.
     """
 
     def __init__(
@@ -174,11 +174,13 @@ class Sqlite:
     ) -> Summary:
         rows.check_thread_id(new_id)
         about = None if meta is None else rows.encode_meta(meta)
-        key, named, kept, said = await self._read(lambda db: read_fork_source(db, owner, id, at))  # it never changes
+        key, named, kept, said = await self._read(
+            lambda db: read_fork_source(db, owner, id, at)
+        )  # the log is append-only
         title = rows.shorten_title(title) or named or said.title
 
         def work(do: Transaction) -> Summary:
-            find_thread(do.db, owner, id, "key")  # it may be gone
+            find_thread(do.db, owner, id, "key")  # it may be deleted by now
             create_thread(do, owner, new_id, title, kept if about is None else about, self._clock())
             (made,) = find_thread(do.db, owner, new_id, "key")
             copy_thread(do.db, key, made, at, said)
@@ -213,7 +215,7 @@ class Sqlite:
         (key,) = await self._read(lambda db: find_thread(db, owner, id, "key"))
         while left is None or left > 0:
             start, most = done, rows.BATCH_ROWS if left is None else min(left, rows.BATCH_ROWS)
-            found = await self._read(lambda db: read_batch(db, id, key, start, most))  # noqa: B023  # it is awaited here
+            found = await self._read(lambda db: read_batch(db, id, key, start, most))  # noqa: B023  # awaited in this iteration
             if not found:
                 return
             yield found
@@ -223,8 +225,8 @@ class Sqlite:
         wanted, limit = rows.split_words(text), rows.clamp_limit(limit)
         try:
             while await self._write(lambda do: update_index(do.db, owner)):
-                pass  # in small pieces, so that others can write in between
-        except StoreError:  # nothing can be written now; it can be read all the same
+                pass  # in batches, so that other writes run in between
+        except StoreError:  # the file is not writable: search without the index
             return await self._read(lambda db: scan_messages(db, owner, wanted, limit))
         return await self._read(lambda db: search_messages(db, owner, wanted, limit))
 
@@ -257,7 +259,7 @@ class Sqlite:
 
         await self._write(work)
 
-    # -- what others say --------------------------------------------------------------------------------------------
+    # -- the inbox --------------------------------------------------------------------------------------------------
 
     async def enqueue(self, owner: str, id: str, *messages: Mapping[str, Any], key: str = "") -> int:
         bodies = rows.encode_messages(messages, key)
@@ -295,10 +297,10 @@ class Sqlite:
             raise rows.no_blob_error(id, sha256)
         return rows.verify_blob(id, sha256, found[0])
 
-    # -- the end ----------------------------------------------------------------------------------------------------
+    # -- expiry and closing -----------------------------------------------------------------------------------------
 
     def _delete_expired(self, do: Transaction) -> None:
-        """Delete what has not been written to for too long; a little at a time."""
+        """Delete threads whose retention has passed, in small batches."""
         now, seconds = self._clock(), self._retention or 0.0
         delete_idle(do, idle_threads(do.db, now, seconds, "", 100), now, seconds)
 
@@ -307,7 +309,7 @@ class Sqlite:
         await in_thread(self._file.check, "checking a database")
 
     async def close(self) -> None:
-        """Finish what is being written, and let go of the file. What is asked later opens it again."""
+        """Finish pending writes and close the file; a later call opens it again."""
         writer, self._writer = self._writer, None
         self._watchers.close()
         if writer is not None:
@@ -316,13 +318,13 @@ class Sqlite:
         self._readers.close()
 
     def _abandon_connections(self) -> None:
-        """In the child of a fork: the connections are the parent's, and must not even be closed here."""
+        """Drop the connections in a forked child, without closing those of the parent."""
         _parent_connections.append((self._writer, [*self._readers.idle]))
         self._reset_connections()
 
 
 def _weak_callback(sweep: Callable[[Transaction], None]) -> Callable[[Transaction], None]:
-    """The writer's thread does not keep its store alive."""
+    """Return a callback that holds its store weakly, so that the writer thread does not keep it alive."""
     method = WeakMethod(sweep)
 
     def work(do: Transaction) -> None:
@@ -334,7 +336,7 @@ def _weak_callback(sweep: Callable[[Transaction], None]) -> Callable[[Transactio
 
 
 _stores: WeakSet[Sqlite] = WeakSet()
-_parent_connections: list[Any] = []  # kept, so that the child of a fork never closes what is its parent's
+_parent_connections: list[Any] = []  # referenced, so that a forked child never closes the parent's connections
 
 
 def _reset_after_fork() -> None:

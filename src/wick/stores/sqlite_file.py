@@ -1,4 +1,4 @@
-"""The file of a SQLite store: how it is opened, brought up to date, and what its errors mean."""
+"""The file of a SQLite store: opening, schema migration, read connections and error mapping."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from wick._internal.worker_threads import in_thread
 from wick.errors import StoreError
 
 APPLICATION = 0x7769636B  # "wick", in the header of the file
-FENCE_BITS = 24  # the first fence of a thread is its key shifted by these: one that is made anew has only higher ones
+FENCE_BITS = 24  # a thread's first fence is its key shifted by these, so a recreated thread has higher fences
 BUSY_PAUSE = 0.02
-CHECKED_BYTES = 32_000_000  # a larger file is not read as a whole when a server starts
-WAL_BYTES = 64_000_000  # a log that grew beyond this is cut when it has been taken over
+CHECKED_BYTES = 32_000_000  # a larger file is not checked completely at server start
+WAL_BYTES = 64_000_000  # a larger write-ahead log is truncated after a checkpoint
 
-# Each step brings the schema from one version to the next. A step that was released is never changed.
+# Each step migrates the schema by one version. A released step is never changed.
 STEPS: tuple[tuple[str, ...], ...] = (
     (
         """CREATE TABLE threads (
@@ -61,18 +61,18 @@ STEPS: tuple[tuple[str, ...], ...] = (
 
 @dataclass(frozen=True, slots=True)
 class SqliteSchema:
-    """What a file is: the number in its header, the steps that make its tables, and one of these."""
+    """The schema of a file: the application id in its header, the migration steps, and one table name."""
 
     application: int
     steps: tuple[tuple[str, ...], ...]
     table: str
 
 
-_open_lock = Lock()  # two connections that bring one file up to date would be in each other's way
+_open_lock = Lock()  # serializes the migrations of one file
 
 
 def reset_open_lock() -> None:
-    """After a fork, the thread that held it is gone."""
+    """Replace the lock after a fork: the thread that held it does not exist in the child."""
     global _open_lock
     _open_lock = Lock()
 
@@ -95,15 +95,15 @@ def check_content(db: sqlite3.Connection, path: Path, schema: SqliteSchema) -> N
 
 @dataclass(slots=True)
 class SqliteConnection:
-    """A connection, and which files it has open."""
+    """A connection, with the identity of the files that it has open."""
 
     db: sqlite3.Connection
     path: str
     files: tuple[tuple[int, int] | None, tuple[int, int] | None]
-    generation: int  # the file's when it was opened
+    generation: int  # of the file when this was opened
 
     def check(self) -> None:
-        """Raise if the file, or its log, is no longer the one at its path: what is written there would be lost."""
+        """Raise if the file or its log was replaced at its path: writes to it would be lost."""
         file, log = self.files
         if _file_identity(self.path) != file or (log is not None and _file_identity(self.path + "-wal") != log):
             raise StoreError(
@@ -120,16 +120,16 @@ class SqliteConnection:
 
 @dataclass(slots=True)
 class SqliteFile:
-    """A SQLite file; it is made when it is first opened, and never again in place of one that went missing."""
+    """A SQLite file. It is created on the first open, and never recreated after it was removed."""
 
     path: Path
     busy_seconds: float
-    schema: SqliteSchema | None = None  # that of threads, unless it is said
+    schema: SqliteSchema | None = None  # default: that of threads
     is_created: bool = False
-    generation: int = 0  # how often its writer has opened it; readers of an earlier age are not used again
+    generation: int = 0  # incremented when the writer reopens it; readers of an earlier generation are closed
 
     def open(self, *, writes: bool) -> SqliteConnection:
-        """Open it; while others open or bring it up to date at the same moment, wait for them."""
+        """Open a connection; retry while another process has the file locked."""
         patience = time.monotonic() + self.busy_seconds
         while True:
             try:
@@ -158,7 +158,7 @@ class SqliteFile:
         try:
             db = _connect(self.path, self.busy_seconds)
             _migrate_schema(db, self.path, schema)
-            db.execute(f"SELECT 1 FROM {schema.table} LIMIT 1").fetchone()  # opens its log
+            db.execute(f"SELECT 1 FROM {schema.table} LIMIT 1").fetchone()  # opens the write-ahead log
             db.execute(f"PRAGMA query_only = {'OFF' if writes else 'ON'}")
         except BaseException as error:
             if db is not None:
@@ -172,7 +172,7 @@ class SqliteFile:
 
 
 def _create_file(path: Path) -> None:
-    """Make an empty file that only its owner can read; SQLite gives its log the same mode."""
+    """Create an empty file with mode 0600; SQLite gives its log the same mode."""
     if path.exists():
         return
     try:
@@ -189,8 +189,8 @@ def _create_file(path: Path) -> None:
 
 
 def _restrict_mode(path: Path) -> None:
-    """Nobody but its owner reads it. Its log follows: one made while the file was read-only would stay so."""
-    with suppress(OSError):  # it may be somebody else's
+    """Restrict the file and its log to their owner. A log created while the file was read-only is made writable."""
+    with suppress(OSError):  # the file may belong to another user
         mode = path.stat().st_mode & 0o700
         for name in (path, _sibling_path(path, "-wal"), _sibling_path(path, "-shm")):
             if name.exists() and name.stat().st_mode & 0o777 != mode:
@@ -221,13 +221,13 @@ def _connect(path: Path, busy_seconds: float) -> sqlite3.Connection:
 
 
 def _decode_text(raw: bytes) -> str:
-    """Damaged text is read all the same: the checksum tells."""
+    """Decode text leniently; the checksum detects damage."""
     return raw.decode("utf-8", "replace")
 
 
 def _migrate_schema(db: sqlite3.Connection, path: Path, schema: SqliteSchema) -> None:
     steps = schema.steps
-    db.execute("BEGIN")  # so that all that is asked is of one moment: another process may be making it just now
+    db.execute("BEGIN")  # a consistent snapshot: another process may be creating the schema
     try:
         version = _schema_version(db, path, schema)
     finally:
@@ -237,9 +237,7 @@ def _migrate_schema(db: sqlite3.Connection, path: Path, schema: SqliteSchema) ->
         return
     db.execute("BEGIN IMMEDIATE")
     try:
-        for step in steps[
-            _schema_version(db, path, schema) :
-        ]:  # asked again, as another process may have done it meanwhile
+        for step in steps[_schema_version(db, path, schema) :]:  # reread under the lock
             for statement in step:
                 db.execute(statement)
         db.execute(f"PRAGMA application_id = {schema.application}")
@@ -280,7 +278,7 @@ def _file_identity(path: str) -> tuple[int, int] | None:
 
 INCOMPATIBLE = "the server's database cannot be used by this version; its operator must update wick or restore it"
 
-SQLITE_ERRORS = (sqlite3.Error, UnicodeDecodeError)  # the latter, when SQLite quotes what is damaged
+SQLITE_ERRORS = (sqlite3.Error, UnicodeDecodeError)  # the latter if a SQLite message quotes damaged data
 
 _ERROR_MEANINGS = {
     sqlite3.SQLITE_BUSY: ("locked", "is locked by another process; try again when that has finished"),
@@ -297,7 +295,7 @@ _ERROR_MEANINGS = {
 
 
 def to_store_error(error: Exception, path: Path) -> StoreError:
-    """What an error of SQLite means to the one who asked."""
+    """Return the StoreError for an error of SQLite."""
     damaged = sqlite3.SQLITE_CORRUPT if isinstance(error, UnicodeDecodeError) else 0
     code = getattr(error, "sqlite_errorcode", damaged)
     meaning = _ERROR_MEANINGS.get(code & 0xFF)
@@ -308,11 +306,11 @@ def to_store_error(error: Exception, path: Path) -> StoreError:
 
 T = TypeVar("T")
 
-READERS = 4  # how many read at once, each with a connection that is kept for the next
+READERS = 4  # concurrent reads, each with a pooled connection
 
 
 class SqliteReaders:
-    """Those who read a file. `idle` are the connections that nobody uses now."""
+    """A pool of read connections. `idle` are the unused ones."""
 
     def __init__(self, file: SqliteFile) -> None:
         self._file = file
@@ -320,20 +318,20 @@ class SqliteReaders:
         self._semaphores: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = WeakKeyDictionary()
 
     async def read(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """A few at a time, so that a thousand who read at once do not open a thousand connections."""
+        """Read in a worker thread; a semaphore limits the number of connections."""
         loop = asyncio.get_running_loop()
         async with self._semaphores.setdefault(loop, asyncio.Semaphore(READERS)):
             return await in_thread(lambda: self.read_sync(work), "sqlite reader")
 
     def read_sync(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """Read in one transaction, so that what is seen belongs together."""
+        """Read in one transaction, for a consistent snapshot."""
         link = self._take_connection()
         try:
             link.db.execute("BEGIN")
             found = work(link.db)
             self._return_connection(link)
         except StoreError as error:
-            clear_frames(error.__traceback__)  # whoever keeps the error would keep cursors, and so the file open
+            clear_frames(error.__traceback__)  # a stored error would keep cursors alive, and the file open
             self._return_connection(link)
             raise
         except BaseException as error:
@@ -345,13 +343,13 @@ class SqliteReaders:
         return found
 
     def close(self) -> None:
-        """Let go of the file; who reads now does not keep its connection either."""
+        """Close the idle connections; those in use close when their read ends."""
         self._file.generation += 1
         while self.idle:
             self.idle.pop().close()
 
     def _return_connection(self, link: SqliteConnection) -> None:
-        link.db.execute("ROLLBACK")  # it only read
+        link.db.execute("ROLLBACK")  # nothing was written
         if len(self.idle) < READERS and link.generation == self._file.generation:
             self.idle.append(link)
         else:

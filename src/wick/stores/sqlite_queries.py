@@ -1,4 +1,4 @@
-"""What a SQLite store asks its database. Each of these runs inside a transaction that somebody else began."""
+"""The queries of the SQLite store. Each runs inside a transaction of its caller."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def enqueue_item(do: Transaction, owner: str, id: str, kind: str, body: bytes, n
 
 
 def enqueue_messages(do: Transaction, owner: str, id: str, bodies: Sequence[bytes], key: str, now: float) -> int:
-    """Queue messages; under a key, only if nothing was queued under it before."""
+    """Enqueue messages; under an idempotency key, only once."""
     (thread,) = find_thread(do.db, owner, id, "key")
     query = "SELECT position FROM keyed WHERE thread = ? AND key = ?"
     before = do.db.execute(query, (thread, key)).fetchone() if key else None
@@ -170,7 +170,7 @@ def delete_idle(do: Transaction, found: Sequence[tuple[str, str]], now: float, i
 
 
 def read_fork_source(db: sqlite3.Connection, owner: str, id: str, at: int) -> tuple[int, str, str, rows.PreparedAppend]:
-    """What a thread was after an entry: its key, title and meta, and what its entries said about it until then."""
+    """Return the key, title and meta of a thread, and its columns as of an entry."""
     key, title, meta, last = find_thread(db, owner, id, "key, title, meta, last")
     if type(at) is not int or not 0 <= at <= last:
         raise rows.no_entry_error(id, at, last)
@@ -200,7 +200,7 @@ def copy_thread(db: sqlite3.Connection, key: int, made: int, at: int, said: rows
 def explain_failed_append(
     db: sqlite3.Connection, owner: str, id: str, made: rows.PreparedAppend, expect: int, fence: int
 ) -> int:
-    """Why nothing was appended; unless it is there already, since somebody tried again."""
+    """Raise the reason of a failed append; return its last entry if it is a retry that is stored already."""
     key, last, its_fence, holder = find_thread(db, owner, id, "key, last, fence, holder")
     if its_fence != fence or not holder:
         raise rows.fenced_error(id)
@@ -213,7 +213,7 @@ def explain_failed_append(
 def update_inbox_and_questions(
     db: sqlite3.Connection, key: int, id: str, made: rows.PreparedAppend, took: Sequence[int]
 ) -> None:
-    """Take what was queued, and follow what is asked and answered."""
+    """Consume inbox items, and update the states of questions."""
     for position in took:
         if db.execute("DELETE FROM inbox WHERE thread = ? AND position = ?", (key, position)).rowcount != 1:
             raise rows.not_queued_error(id, position)
@@ -236,7 +236,7 @@ def update_inbox_and_questions(
 
 
 def _mark_answered(db: sqlite3.Connection, key: int, id: str, question: str, took: Sequence[int]) -> None:
-    """Log an answer: the holder's own, or the one that somebody queued; the first one counts."""
+    """Mark a question as answered, by the holder or by a queued answer; the first answer counts."""
     query = "SELECT state, position FROM questions WHERE thread = ? AND id = ?"
     state, position = db.execute(query, (key, question)).fetchone() or ("over", None)
     if state == "answered" and position not in took:

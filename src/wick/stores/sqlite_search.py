@@ -1,7 +1,6 @@
-"""Searching a SQLite store by an index of trigrams, which is brought up to date when somebody searches.
+"""Full-text search of a SQLite store by a trigram index, which is updated on each search.
 
-So appending costs nothing for it, and who never searches never pays. A SQLite without such an index (FTS5 with
-trigrams, since 3.34) looks through the messages one by one.
+So appends do not pay for the index. A SQLite without FTS5 trigrams (before 3.34) scans the messages.
 """
 
 from __future__ import annotations
@@ -13,14 +12,14 @@ from wick.protocols import Hit
 from wick.stores import rows
 
 MESSAGES_AT_ONCE = 1_000
-SEQ_BITS = 32  # the index knows a message by one number: the thread's key and its own
+SEQ_BITS = 32  # the rowid of a message combines the thread's key and its sequence number
 TRIGRAM_CHARS = 3  # a trigram
 
 HIT_COLUMNS = "SELECT t.id, t.title, e.seq, e.at, e.data, e.kind, e.sum"
 
 
 def update_index(db: sqlite3.Connection, owner: str) -> bool:
-    """Add some of the owner's messages that are not in the index yet; whether there are more."""
+    """Add a batch of the owner's messages to the index; return True if more are left."""
     if not _has_index(db, make=True):
         return False
     behind = db.execute(
@@ -46,7 +45,7 @@ def update_index(db: sqlite3.Connection, owner: str) -> bool:
 
 
 def drop_index(db: sqlite3.Connection, key: int) -> None:
-    """A thread is deleted, and with it what the index knows of it."""
+    """Delete the index rows of a thread."""
     if _has_index(db, make=False):
         db.execute("DELETE FROM said WHERE rowid BETWEEN ? AND ?", (key << SEQ_BITS, (key + 1 << SEQ_BITS) - 1))
 
@@ -89,7 +88,7 @@ def _searchable_text(id: str, row: Sequence[object]) -> str:
 
 
 def _has_index(db: sqlite3.Connection, *, make: bool) -> bool:
-    """Whether there is an index, and this SQLite can use it."""
+    """Return True if the index exists and this SQLite can use it; with `make`, create it."""
     try:
         if db.execute("SELECT 1 FROM sqlite_master WHERE name = 'said'").fetchone():
             db.execute("SELECT rowid FROM said LIMIT 0").fetchone()
@@ -100,5 +99,5 @@ def _has_index(db: sqlite3.Connection, *, make: bool) -> bool:
     except sqlite3.OperationalError as error:
         if error.sqlite_errorcode != sqlite3.SQLITE_ERROR:
             raise
-        return False  # no FTS5, or none with trigrams
+        return False  # FTS5 or its trigram tokenizer is missing
     return True

@@ -1,7 +1,6 @@
-"""One thread that writes to a SQLite file, for everybody.
+"""Group commit: one OS thread performs all writes to a SQLite file.
 
-What waits when it looks is done in one transaction and acknowledged after its commit. So the wait for the disk is
-shared: the more there is to write, the more is written at once.
+Queued jobs share one transaction and are acknowledged after its commit, so they share one wait for the disk.
 """
 
 from __future__ import annotations
@@ -26,12 +25,12 @@ from wick.stores.watchers import ThreadKey, ThreadWatchers
 T = TypeVar("T")
 
 MAX_BATCH_JOBS = 512
-POLL_SECONDS = 0.2  # how often it looks what other processes have written, while somebody watches
+POLL_SECONDS = 0.2  # interval of polling for writes of other processes, while there are watches
 
 
 @dataclass(slots=True)
 class Transaction:
-    """What a piece of work writes to, and whom it has news for once that is on disk."""
+    """The connection that a job writes to, and the notifications to send after the commit."""
 
     db: sqlite3.Connection
     news: list[tuple[ThreadKey, News | None]] = field(default_factory=list)
@@ -46,7 +45,7 @@ Work = Callable[[Transaction], Any]
 @dataclass(slots=True, eq=False)
 class _WriteJob:
     work: Work
-    future: asyncio.Future[Any] | None = None  # where somebody waits for it
+    future: asyncio.Future[Any] | None = None  # of the waiting caller
     value: Any = None
     error: Exception | None = None
 
@@ -55,7 +54,7 @@ class _WriteJob:
         return self.future is not None and self.future.cancelled()
 
     def deliver(self) -> None:
-        answer, self.future = self.future, None  # the error knows this job, which must not know the error
+        answer, self.future = self.future, None  # break the cycle error → traceback → frame → job → error
         error, self.error = self.error, None
         if answer is None or answer.done():
             return
@@ -66,7 +65,7 @@ class _WriteJob:
 
 
 class SqliteWriter:
-    """The thread, its connection and what it is to do. It begins with the first piece of work."""
+    """The writer thread with its connection and its job queue."""
 
     def __init__(
         self,
@@ -87,20 +86,20 @@ class SqliteWriter:
         self._thread.start()
 
     async def run(self, work: Callable[[Transaction], T]) -> T:
-        """Do this and wait until it is on disk."""
+        """Run a job and wait until it is committed."""
         answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         self._jobs.put(_WriteJob(work, answer))
         try:
             return await answer
-        finally:  # an error knows where it was raised, and that must not know the error
+        finally:  # break the cycle error → traceback → frame → future → error
             del answer
 
     def wake(self) -> None:
-        """Somebody watches now: look what other processes write."""
+        """Start polling for writes of other processes."""
         self._jobs.put(None)
 
     def stop(self) -> None:
-        """Do what waits, and end."""
+        """Finish the queued jobs, and end the thread."""
         self._stopping = True
         self._jobs.put(None)
 
@@ -115,7 +114,7 @@ class SqliteWriter:
             if jobs:
                 self._write_jobs(jobs)
                 _deliver_results(jobs)
-            jobs.clear()  # a thread that waits keeps nothing alive
+            jobs.clear()  # a waiting thread must not keep jobs alive
             self._run_periodic_work()
         self._drop_connection()
 
@@ -127,7 +126,7 @@ class SqliteWriter:
                 if job is not None and not job.is_cancelled:
                     jobs.append(job)
                 if len(jobs) >= MAX_BATCH_JOBS:
-                    break  # before another one is taken
+                    break  # before another job is taken
                 job = self._jobs.get_nowait()
         return jobs
 
@@ -137,13 +136,13 @@ class SqliteWriter:
         return self._period if self._periodic_work is not None else None
 
     def _write_jobs(self, jobs: list[_WriteJob]) -> None:
-        """One transaction for all; if the database cannot take them together, one for each."""
+        """Write all jobs in one transaction; if that fails, each in its own."""
         for job in jobs:
             job.value = job.error = None
         try:
             for key, news in self._run_transaction(jobs):
                 self._watchers.notify(key, news)
-        except Exception as error:  # whatever it is: who waits is told, and the thread goes on
+        except Exception as error:  # reported to the waiting callers; the thread continues
             self._drop_connection()
             if len(jobs) == 1 or getattr(error, "code", "") in ("locked", "unavailable", "read_only"):
                 for job in jobs:
@@ -165,15 +164,15 @@ class SqliteWriter:
         except SQLITE_ERRORS as error:
             clear_frames(error.__traceback__)
             raise to_store_error(error, self._file.path) from error
-        link.check()  # before anybody is told that it is on disk
+        link.check()  # before the write is acknowledged
         return transaction.news
 
     def _run_periodic_work(self) -> None:
-        """Between two writes: what other processes have written, and what has to be done from time to time."""
+        """Poll for writes of other processes, and run the periodic work if it is due."""
         now = time.monotonic()
         if self._watchers and now - self._polled_at >= POLL_SECONDS:
             self._polled_at = now
-            with suppress(StoreError, *SQLITE_ERRORS):  # whoever writes next is told
+            with suppress(StoreError, *SQLITE_ERRORS):  # the next write reports it
                 self._poll_other_processes()
         if self._periodic_work is not None and now - self._periodic_work_at >= self._period:
             self._periodic_work_at = now
@@ -181,7 +180,7 @@ class SqliteWriter:
 
     def _poll_other_processes(self) -> None:
         link = self._ensure_connection()
-        version = link.db.execute("PRAGMA data_version").fetchone()[0]  # its own writes do not count
+        version = link.db.execute("PRAGMA data_version").fetchone()[0]  # unchanged by this connection's own writes
         if version == self._seen_version:
             return
         self._seen_version = version
@@ -190,10 +189,10 @@ class SqliteWriter:
             self._watchers.notify(key, News(*found) if found else None)
 
     def _ensure_connection(self) -> SqliteConnection:
-        """The connection. Before it is opened, the readers' are closed.
+        """Return the connection; open it if needed, after closing those of the readers.
 
-        It is opened after any trouble, as what was wrong may be over. But connections of one process share what SQLite
-        knows of a file, such as that it is read-only, so none of that time may be left.
+        It is reopened after each error. Connections of one process share SQLite's state of a file, such as that it
+        is read-only, so none from before the error may stay open.
         """
         if self._connection is None:
             self._file.generation += 1
@@ -213,7 +212,7 @@ class SqliteWriter:
 
 
 def _run_job(job: _WriteJob, transaction: Transaction, *, alone: bool) -> None:
-    """Do one piece of work; what it refuses leaves no trace, and is nobody else's problem."""
+    """Run one job in a savepoint; its error rolls back only this job."""
     db, told = transaction.db, len(transaction.news)
     if not alone:
         db.execute("SAVEPOINT work")
@@ -222,7 +221,7 @@ def _run_job(job: _WriteJob, transaction: Transaction, *, alone: bool) -> None:
     except SQLITE_ERRORS:
         raise
     except Exception as error:
-        clear_frames(error.__traceback__)  # whoever keeps the error would keep cursors, and so the file open
+        clear_frames(error.__traceback__)  # a stored error would keep cursors alive, and the file open
         job.error = error
         del transaction.news[told:]
         db.execute("ROLLBACK" if alone else "ROLLBACK TO work")
@@ -231,13 +230,13 @@ def _run_job(job: _WriteJob, transaction: Transaction, *, alone: bool) -> None:
 
 
 def _deliver_results(jobs: list[_WriteJob]) -> None:
-    """Wake each event loop once for all that happened to it."""
+    """Deliver results, waking each event loop once."""
     by_loop: dict[asyncio.AbstractEventLoop, list[_WriteJob]] = {}
     for job in jobs:
         if job.future is not None:
             by_loop.setdefault(job.future.get_loop(), []).append(job)
     for loop, its in by_loop.items():
-        with suppress(RuntimeError):  # it is closed by now
+        with suppress(RuntimeError):  # the event loop is closed
             loop.call_soon_threadsafe(_deliver_on_loop, its)
 
 

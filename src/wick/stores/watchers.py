@@ -1,4 +1,4 @@
-"""Who watches which thread. They are told from any OS thread, and each wakes in its own event loop."""
+"""Watches on threads: notified from any OS thread, each waking its own event loop."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ThreadKey = tuple[str, str]  # owner and id
 
 
 class ThreadWatch:
-    """One who watches. Only the newest is kept, so who is slow needs no room."""
+    """A watch on a thread. It stores only the newest state, so slow watchers need no queue."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -24,7 +24,7 @@ class ThreadWatch:
         self._end: StoreError | bool = False
 
     def notify(self, news: News | StoreError | bool) -> None:
-        with suppress(RuntimeError):  # the loop is closed, and nobody is there any more
+        with suppress(RuntimeError):  # the event loop is closed
             self._loop.call_soon_threadsafe(self._receive, news)
 
     def _receive(self, news: News | StoreError | bool) -> None:
@@ -35,7 +35,7 @@ class ThreadWatch:
         self._changed.set()
 
     async def wait_newer(self, seen: News) -> News | None:
-        """The next news; none when the store is closed."""
+        """Wait for newer news; return None when the store is closed."""
         while True:
             if isinstance(self._end, StoreError):
                 raise self._end
@@ -52,7 +52,7 @@ def _merge_news(one: News, other: News) -> News:
 
 
 class ThreadWatchers:
-    """Everybody who watches a thread of a store."""
+    """The watches on the threads of a store."""
 
     def __init__(self) -> None:
         self._watches: dict[ThreadKey, set[ThreadWatch]] = {}
@@ -66,7 +66,7 @@ class ThreadWatchers:
             return [*self._watches]
 
     def notify(self, key: ThreadKey, news: News | None) -> None:
-        """Tell how far a thread is; None if it was deleted."""
+        """Notify the watches of a thread; None means that it was deleted."""
         if key in self._watches:
             with self._lock:
                 for watch in self._watches.get(key, ()):
@@ -95,7 +95,7 @@ class ThreadWatchers:
 async def follow_thread(
     watchers: ThreadWatchers, key: ThreadKey, now: Callable[[], Awaitable[News]]
 ) -> AsyncGenerator[News, None]:
-    """How far a thread is now, and whenever that changes."""
+    """Yield the news of a thread now, and after each change."""
     with watchers.open(key) as watch:
         news: News | None = await now()
         while news is not None:
