@@ -1,10 +1,10 @@
-"""Commands and file operations by a wickd: the one of this host, or one in a container.
+"""The client of wickd: runs commands and file operations on this host or in a container.
 
     daemon = await on_host()
     done = await daemon.run("make test", workdir="/srv/app", timeout=60)
 
-`Daemon` is an asyncio protocol, so any transport carries it: a socket pair (`get_host_daemon`), TCP, a unix socket, or the
-stream of an exec in a container (whoever takes its frames apart hands the payload to `data_received`).
+`Daemon` is an asyncio protocol, so it works over any transport: a socket pair (`get_host_daemon`), TCP, a unix socket,
+or the stream of an exec in a container (a frame decoder passes the payload to `data_received`).
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ __all__ = ["Daemon", "DaemonLost", "DaemonTerminal", "get_host_daemon"]
 class Daemon(DaemonConnection):
     """One connection to a wickd.
 
-    `loop.create_connection(Daemon, …)` and the like give it its transport; `Daemon.over(reader, writer)` takes
-    asyncio's streams. `token` is shown first, where wickd listens on a port or a socket.
+    `loop.create_connection(Daemon, …)` and similar set its transport; `Daemon.from_streams(reader, writer)` wraps
+    asyncio's streams. `token` authenticates the connection if wickd listens on a port or a socket.
     """
 
     def __init__(self, *, name: str = "wickd", token: str = "") -> None:
@@ -47,7 +47,7 @@ class Daemon(DaemonConnection):
 
     @classmethod
     def from_streams(cls, reader: Any, writer: Any, *, name: str = "wickd", token: str = "") -> Daemon:
-        """A daemon over `await reader.read(n)` and a writer's `write`, `close` and `is_closing`."""
+        """Return a daemon over `await reader.read(n)` and a writer's `write`, `close` and `is_closing`."""
         daemon = cls(name=name, token=token)
         daemon.connection_made(writer)
         daemon.read_from(reader)
@@ -76,15 +76,15 @@ class Daemon(DaemonConnection):
         read: bool = False,
         whole: bool = False,
     ) -> Executed:
-        """Run a shell command, or a program by its arguments, to its end. Cancelling ends it and waits until it has.
+        """Run a shell command or an argument list, and wait for it. Cancelling ends it and waits for its end.
 
         `env` is the whole environment; without it the command gets wickd's, from an allow-list. `limits` are rlimits:
         memory, pids, cpu, files, file_size. `cgroup` names cgroup.procs files to join. Each of `data` can be read by
-        the command from a descriptor whose number stands for "%fd0%", "%fd1%" … in argv. `landlock` is
+        the command from a descriptor whose number replaces "%fd0%", "%fd1%" … in argv. `landlock` is
         {"read": [paths], "write": [paths], "pinned": [paths], "fixed": [paths], "network": bool}. `disk` is
         {"paths": [paths], "quota": bytes, "used": bytes, "reserve": bytes}: the command is ended when its workspace is
-        too large, or the disk too full. With `read` it is an error when the command ends before it has read all
-        of `stdin`, with `whole` when something that it started still has its output open then.
+        too large, or the disk too full. With `read` it is an error if the command ends before it has read all
+        of `stdin`, with `whole` if a child process then still has its output open.
         """
         limit = constants.COMMAND_SECONDS if timeout is None else timeout
         request = {"timeout": limit, **_command_fields(cmd, argv, workdir, env, limits, cgroup, data, landlock, disk)}
@@ -112,24 +112,24 @@ class Daemon(DaemonConnection):
         label: str = "",
         guard: str = "",
     ) -> Job:
-        """Start a command that goes on in the background; `label` is what `Job.command` says (default: the command)."""
+        """Start a background command; `label` is the value of `Job.command` (default: the command)."""
         request = _command_fields(cmd, argv, workdir, env, limits, cgroup, data, landlock, disk)
         return daemon_replies.parse_job(
             await self._request_result({"op": "job", "label": label, "guard": guard, **request})
         )
 
     async def jobs(self) -> list[Job]:
-        """The jobs of this connection, those that ended lately among them."""
+        """Return the jobs of this connection, including recently ended ones."""
         return daemon_replies.parse_jobs(await self._request_result({"op": "jobs"}))
 
     async def job_output(self, id: str, *, offset: int = 0) -> JobOutput:
-        """What a job has printed since `offset`; where that was too long ago, from a later one."""
+        """Return the output of a job since `offset`, or since the oldest buffered byte."""
         return daemon_replies.parse_job_output(
             await self._request_result({"op": "job_output", "job": id, "offset": offset})
         )
 
     async def end_job(self, id: str) -> Job:
-        """End a job and everything it started, and wait until it has ended."""
+        """End a job and its child processes, and wait for their end."""
         return daemon_replies.parse_job(await self._request_result({"op": "end_job", "job": id}))
 
     async def terminal(
@@ -147,7 +147,7 @@ class Daemon(DaemonConnection):
         landlock: Mapping[str, Any] | None = None,
         disk: Mapping[str, Any] | None = None,
     ) -> DaemonTerminal:
-        """Start a command in a terminal of its own."""
+        """Start a command in a pseudo-terminal."""
         request = _command_fields(cmd, argv, workdir, env, limits, cgroup, data, landlock, disk)
         terminal = DaemonTerminal(self)
         await terminal.open({"op": "pty", "rows": rows, "columns": columns, **request})
@@ -161,11 +161,11 @@ class Daemon(DaemonConnection):
         return await self._request_result(request, constants.GUARD_WALK_SECONDS)
 
     async def release(self, guard: str) -> Json:
-        """The command has ended: return the plants that were neutralised (`moved`), and those that were not."""
+        """Release a guard after its command; return the neutralised plants (`moved`) and the others (`stuck`)."""
         return await self._request_result({"op": "release", "guard": guard}, constants.GUARD_WALK_SECONDS)
 
     async def unwatch(self, root: str) -> None:
-        """No command runs in a workspace, and none is expected soon."""
+        """Stop watching a workspace in which no command runs."""
         await self._request_result({"op": "unwatch", "root": root})
 
     # -- files and the rest -----------------------------------------------------------------------------------------
@@ -175,7 +175,7 @@ class Daemon(DaemonConnection):
     ) -> Json:
         """Do a file operation of `Workspace(root, protect)`: `await daemon.file("read", root, path="a.txt")`.
 
-        What cannot be done is a BackendError with its code. `write` takes `content` as a text or as bytes.
+        Failures raise a BackendError with a code. `write` takes `content` as text or bytes.
         """
         if isinstance(args.get("content"), bytes):
             args["content64"] = encode_base64(args.pop("content"))
@@ -188,7 +188,7 @@ class Daemon(DaemonConnection):
         )
 
     async def ping(self, timeout: float = 5.0) -> Json:
-        """What wickd says of itself: protocol, pid, python, uid. One that does not answer in time is left."""
+        """Return wickd's protocol, pid, python and uid; close the connection at the timeout."""
         return await self._request_result({"op": "ping"}, timeout)
 
 
@@ -203,7 +203,7 @@ def _command_fields(
     landlock: Mapping[str, Any] | None,
     disk: Mapping[str, Any] | None,
 ) -> Json:
-    """The fields of a request that say what to run, without those that say nothing."""
+    """Return the non-empty fields of a request that describe its command."""
     fields: Json = {
         "cmd": cmd,
         "argv": list(argv),
@@ -223,7 +223,7 @@ def _command_fields(
 
 
 class DaemonTerminal:
-    """A terminal of wickd (`wick.protocols.Terminal`). `exit_code` is there when its end has been read."""
+    """A terminal of wickd (`wick.protocols.Terminal`). `exit_code` is set once its end has been read."""
 
     def __init__(self, daemon: Daemon) -> None:
         self._daemon = daemon
@@ -261,7 +261,7 @@ class DaemonTerminal:
         return self._pending.id if self._pending else ""
 
     async def read(self) -> bytes:
-        """The next bytes; none at the end."""
+        """Return the next bytes; empty at the end."""
         while not self._chunks:
             if self._has_ended():
                 return b""
@@ -281,10 +281,10 @@ class DaemonTerminal:
         return True
 
     async def write(self, data: bytes) -> None:
-        """Type something; waits while the programs in the terminal do not read."""
+        """Write input; wait while the programs in the terminal do not read."""
         for start in range(0, len(data), 32_768):
             request = {"op": "input", "target": self._request_id, "data": encode_base64(data[start : start + 32_768])}
-            while await self._is_busy(request):  # noqa: ASYNC110 - nobody says when it no longer is
+            while await self._is_busy(request):  # noqa: ASYNC110 - wickd sends no event for this
                 await asyncio.sleep(0.05)
 
     async def _is_busy(self, request: Json) -> bool:
@@ -302,7 +302,7 @@ class DaemonTerminal:
         )
 
     async def close(self) -> None:
-        """End the terminal and everything that runs in it."""
+        """End the terminal and all processes in it."""
         if self._pending is not None and not self._pending.final.done():
             await self._daemon.cancel_request(self._pending)
         self._chunks.clear()
@@ -311,7 +311,7 @@ class DaemonTerminal:
 
 # -- the wickd of this host -----------------------------------------------------------------------------------------
 
-# wick itself is far more than wickd needs, so its modules are found without importing `wick/__init__.py`.
+# wickd needs few modules of wick, so they are imported without running `wick/__init__.py`.
 _LAUNCH = """
 import sys, types
 folder = sys.argv[1]
@@ -325,7 +325,7 @@ _PACKAGE = str(Path(__file__).parent.parent)
 
 @dataclass(slots=True)
 class _HostState:
-    """What an event loop has: its wickd, the generator that keeps it, and a lock so that one is started at a time."""
+    """The wickd of an event loop, the generator that holds it, and the lock for starting it."""
 
     lock: asyncio.Lock
     daemon: Daemon | None = None
@@ -343,7 +343,7 @@ class _HostDaemon(Daemon):
         self._process: subprocess.Popen[bytes] | None = None
 
     async def start(self, theirs: socket.socket) -> None:
-        """Start it: without wick's secrets, and in a session of its own, so that Ctrl-C is for wick to deal with."""
+        """Start the process with a clean environment, in a new session, so that Ctrl-C reaches only wick."""
         command = [sys.executable, "-I", "-S", "-c", _LAUNCH, _PACKAGE, "--parent", str(os.getpid())]
         stream, env = theirs.fileno(), clean_environment()
         try:
@@ -354,7 +354,7 @@ class _HostDaemon(Daemon):
             raise DaemonLost(f"wickd cannot be started with {sys.executable}: {error}", began=False) from None
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """wickd ends by itself now, and all that it runs; one that does not, for it was stopped, is killed."""
+        """Kill wickd if it does not exit by itself, for example because it is stopped."""
         super().connection_lost(exc)
         if self._process is not None:
             asyncio.get_running_loop().call_later(constants.CANCEL_GRACE_SECONDS, self._process.kill)
@@ -368,7 +368,7 @@ class _HostDaemon(Daemon):
 
 
 async def get_host_daemon() -> Daemon:
-    """The wickd of this host for this event loop: started when first needed, again if it died, ended with the loop."""
+    """Return the wickd of this host for this event loop: started on demand, and ended with the loop."""
     loop = asyncio.get_running_loop()
     host = _hosts.get(loop)
     if host is None:
@@ -387,7 +387,7 @@ async def get_host_daemon() -> Daemon:
 
 
 async def _hold_daemon() -> AsyncGenerator[Daemon, None]:
-    """Holds a wickd. A loop that ends closes its async generators, and so ends wickd and all that it runs."""
+    """Hold a wickd. An ending event loop closes its async generators, and so ends wickd and its commands."""
     loop = asyncio.get_running_loop()
     ours, theirs = socket.socketpair()
     try:
@@ -402,7 +402,7 @@ async def _hold_daemon() -> AsyncGenerator[Daemon, None]:
     finally:
         host = _hosts.get(loop)
         if host is not None and host.daemon is daemon:
-            del _hosts[loop]  # it refers to its loop, which would never be freed
+            del _hosts[loop]  # the daemon refers to its loop, the key, which would never be freed
         await daemon.stop()
 
 

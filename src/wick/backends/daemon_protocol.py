@@ -1,4 +1,4 @@
-"""Lines of JSON to and from a wickd: who asked what, who waits for which reply, and what happens when none comes."""
+"""The JSON lines protocol of wickd: requests in flight, their replies, and timeouts."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ END_LINE = b"\n"
 
 
 class DaemonLost(BackendError):
-    """The connection to wickd is not there, or broke off. `began`: the request may have been carried out."""
+    """Raised if the connection to wickd is missing or lost. `began`: the request may have been executed."""
 
     def __init__(self, message: str, *, began: bool) -> None:
         super().__init__(message, "unavailable")
@@ -27,14 +27,14 @@ class DaemonLost(BackendError):
 
 
 class PendingRequest:
-    """A request in flight: its final reply is waited for, what comes before is given to `on_chunk` and `on_result`."""
+    """A request in flight: `final` is its last reply; earlier ones go to `on_chunk` and `on_result`."""
 
     __slots__ = ("id", "final", "on_chunk", "on_result", "callback_error")
 
     def __init__(self, id: str, on_chunk: OnChunk | None, on_result: Callable[[], None] | None) -> None:
         self.id, self.on_chunk, self.on_result = id, on_chunk, on_result
         self.final: asyncio.Future[Json] = asyncio.get_running_loop().create_future()
-        self.callback_error: Exception | None = None  # what `on_chunk` raised
+        self.callback_error: Exception | None = None  # raised by `on_chunk`
 
     def resolve(self, reply: Json) -> None:
         if not self.final.done():
@@ -43,13 +43,13 @@ class PendingRequest:
     def fail(self, error: BaseException) -> None:
         if not self.final.done():
             self.final.set_exception(error)
-            self.final.exception()  # somebody may have stopped waiting
+            self.final.exception()  # mark it as retrieved, as the waiter may be cancelled
 
 
 class DaemonConnection(asyncio.Protocol):
     """One connection to a wickd, many requests at a time.
 
-    What comes back is not trusted: a wickd may run where the commands do. One that does not behave is left.
+    Replies are not trusted: a wickd may run beside commands. A protocol violation closes the connection.
     """
 
     def __init__(self, *, name: str = "wickd", token: str = "") -> None:
@@ -92,7 +92,7 @@ class DaemonConnection(asyncio.Protocol):
         self._paused = None
 
     def data_received(self, data: bytes) -> None:
-        """Take what came, in pieces of any size."""
+        """Buffer received bytes and handle complete lines."""
         self._buffer += data
         while (end := self._buffer.find(END_LINE, self._searched)) >= 0:
             self._handle_line(self._cut_line(end + 1))
@@ -101,7 +101,7 @@ class DaemonConnection(asyncio.Protocol):
             self.abort(f"it sent more than {constants.WIRE_LINE_BYTES} bytes in one line")
 
     def _cut_line(self, size: int) -> bytearray:
-        """The next line, of that size; one that stands alone is not copied, for it may be large."""
+        """Cut the next line from the buffer; a line that fills it is not copied, as it may be large."""
         self._searched = 0
         if size == len(self._buffer):
             line, self._buffer = self._buffer, bytearray()
@@ -111,7 +111,7 @@ class DaemonConnection(asyncio.Protocol):
         return line
 
     def read_from(self, reader: Any) -> None:
-        """For asyncio's streams, which are read, where transports call back; a task does it until the end."""
+        """Start a task that reads an asyncio stream until its end."""
         self._reading = asyncio.ensure_future(self._read_all(reader))
 
     async def _read_all(self, reader: Any) -> None:
@@ -133,7 +133,7 @@ class DaemonConnection(asyncio.Protocol):
         except (ValueError, TypeError, KeyError, RecursionError):
             return self.abort("it sent something that is no reply")
         if pending is None:
-            return None  # of a request that nobody waits for any more
+            return None  # its request was abandoned
         if "chunk" in reply:
             return self._handle_chunk(reply, pending)
         if pending.on_result is not None and "result" in reply:
@@ -157,7 +157,7 @@ class DaemonConnection(asyncio.Protocol):
             self.send({"op": "cancel", "target": pending.id})
 
     def abort(self, why: str) -> None:
-        """Break off, for the other side does not behave."""
+        """Close the connection after a protocol violation or a timeout."""
         self._close_reason = why
         if self._transport is not None:
             getattr(self._transport, "abort", self._transport.close)()
@@ -168,7 +168,7 @@ class DaemonConnection(asyncio.Protocol):
 
     @property
     def alive(self) -> bool:
-        """Whether requests can be sent."""
+        """True while requests can be sent."""
         return self._lost is not None and not self._lost.done() and not self._transport.is_closing()
 
     def _new_id(self) -> str:
@@ -176,14 +176,14 @@ class DaemonConnection(asyncio.Protocol):
         return f"r{self._request_count}"
 
     def send(self, request: Json) -> None:
-        """Send something without waiting for a reply."""
+        """Send a request without waiting for its reply."""
         if self.alive:
             self._transport.write(_encode_line({"id": self._new_id(), **request}))
 
     async def send_request(
         self, request: Json, on_chunk: OnChunk | None = None, on_result: Callable[[], None] | None = None
     ) -> PendingRequest:
-        """Send a request as soon as there is room for it."""
+        """Send a request once the transport is writable."""
         id = self._new_id()
         line = _encode_line({"id": id, **request})
         if self._paused is not None:
@@ -197,7 +197,7 @@ class DaemonConnection(asyncio.Protocol):
         return pending
 
     async def _wait_writable(self) -> None:
-        """Wait until wickd has read what was sent before."""
+        """Wait until the write buffer has drained."""
         try:
             async with asyncio.timeout(constants.DAEMON_ANSWER_SECONDS):
                 while self._paused is not None and self.alive:
@@ -206,7 +206,7 @@ class DaemonConnection(asyncio.Protocol):
             self.abort(f"it did not read for {constants.DAEMON_ANSWER_SECONDS:g} s")
 
     async def request(self, request: Json, limit: float, on_chunk: OnChunk | None = None) -> Json:
-        """The final reply to a request. `limit` is the last resort, for a wickd that does not answer at all."""
+        """Send a request and return its final reply. `limit` is a timeout that closes the connection."""
         pending = await self.send_request(request, on_chunk)
         late = asyncio.get_running_loop().call_later(limit, self.abort, f"it did not answer within {limit:g} s")
         try:
@@ -222,24 +222,24 @@ class DaemonConnection(asyncio.Protocol):
         return reply
 
     async def cancel_request(self, pending: PendingRequest) -> None:
-        """Cancel a request and wait until it has ended: a moment, which cannot be cancelled itself."""
-        self.send({"op": "cancel", "target": pending.id})  # even if its reply came just now: it may have begun a job
+        """Cancel a request and wait for its end; this short wait ignores cancellation."""
+        self.send({"op": "cancel", "target": pending.id})  # even if its reply has arrived: it may have started a job
         if pending.id not in self._pending:
             return
         loop = asyncio.get_running_loop()
         until = loop.time() + constants.DAEMON_GRACE_SECONDS
-        if pending.final.done():  # the one who waited was cancelled, and it with him
+        if pending.final.done():  # cancelled together with its waiter
             pending.final = loop.create_future()
         while not pending.final.done() and loop.time() < until:
             try:
                 await asyncio.wait([pending.final], timeout=until - loop.time())
             except asyncio.CancelledError:
-                continue  # it is ending already
+                continue  # the request is being cancelled already
         if not pending.final.done():
             self.abort("it did not end what was cancelled")
 
     async def close(self) -> None:
-        """End the connection and with it everything that was started over it."""
+        """Close the connection; wickd then ends all that was started over it."""
         if self._transport is None or self._lost is None:
             return
         self._transport.close()

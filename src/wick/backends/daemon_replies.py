@@ -36,26 +36,26 @@ FILE_RESULTS: dict[str, Any] = {
 
 
 def raise_error(reply: Json) -> None:
-    """Raise what a reply says went wrong."""
+    """Raise the error of a reply, if it has one."""
     if "code" in reply:
         sentence, code = _validate("error", reply.get("error"), str), _validate("code", reply["code"], str)
         raise BackendError(sentence[:2_000], code[:40])
 
 
 def parse_result(reply: Json) -> Json:
-    """What was asked for."""
+    """Return the result of a reply; raise its error."""
     raise_error(reply)
     found: Json = _validate("result", reply.get("result"), dict)
     return found
 
 
 def parse_file_result(op: str, found: Json) -> Json:
-    """The result of a file operation."""
+    """Return the validated result of a file operation."""
     return cast(Json, _validate(op, found, FILE_RESULTS[op])) if op in FILE_RESULTS else found
 
 
 def parse_executed(reply: Json) -> Executed:
-    """How a command ended; what was moved aside meanwhile is not for a wickd to say."""
+    """Return the result of a command. `moved` is emptied, as only the host determines it."""
     raise_error(reply)
     return _parse_fields("execute", {**reply, "moved": []}, Executed)
 
@@ -77,14 +77,14 @@ def parse_job_output(found: Json) -> JobOutput:
 
 
 def _parse_fields(what: str, found: Any, shape: type[T]) -> T:
-    """The fields that a shape has, of an answer that may have others."""
+    """Return the fields of a TypedDict from a reply that may have more."""
     named = {name: found.get(name) for name in _type_hints(cast(Any, shape))} if isinstance(found, dict) else found
     return _validate(what, named, shape)
 
 
 def _validate(what: str, value: Any, shape: type[T]) -> T:
     if not _matches_type(value, shape):
-        raise BackendError(f"wickd gave an answer to {what} that is none; is it of this version?", "failed")
+        raise BackendError(f"invalid reply from wickd to {what}; check that its version matches", "failed")
     return cast(T, value)
 
 

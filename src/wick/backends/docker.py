@@ -1,13 +1,13 @@
-"""A workspace in a container, by Docker or Podman.
+"""The Docker backend: a workspace in a container of Docker or Podman.
 
     backend = Docker("python:3.12-slim", volumes={"./project": "/workspace"})
     await backend.execute("make test")
     await backend.stop()
 
-The container is made when it is first needed, and confined as wick.backends.containers.spec says. Commands and files go
-through wickd, a daemon inside the container that is reached by the stdin and stdout of one exec; where there is no
-Python for it, or while it is gone, through the engine's own exec, and whoever asks does not notice. A command is never
-run twice: if the daemon is lost while one runs, the error says that it may have run.
+The container is created on first use, and confined as described in wick.backends.containers.spec. Commands and file
+operations use wickd, a daemon inside the container, over the stdin and stdout of one exec. Without Python in the
+image, or while the daemon is lost, they use the engine's exec instead. A command is never run twice: if the daemon is
+lost while one runs, the error states that it may have run.
 """
 
 from __future__ import annotations
@@ -49,15 +49,15 @@ from wick.workspace.results import (
 
 T = TypeVar("T")
 DAEMONS = ("stdio", "tcp", "unix", "none")
-READ_OPERATIONS = frozenset(("ls", "stat", "read", "lines", "glob", "grep"))  # may be done again without harm
+READ_OPERATIONS = frozenset(("ls", "stat", "read", "lines", "glob", "grep"))  # idempotent
 
 
 class Docker:
     """A workspace in a container of an image.
 
-    `id` names the container for as long as it lives: with one, a server that starts again finds it again. `owner` is
-    whose it is, `server` whose to clean up (see `reap`). `engine` is where the engine is: nothing means DOCKER_HOST or
-    this machine's. `daemon` is how wickd is reached: by `stdio`, by `tcp` on loopback, by a `unix` socket, or `none`.
+    `id` names the container, so that a restarted server finds it. `owner` labels its owner, and `server` the server
+    that cleans it up (see `reap`). `engine` is the address of the engine; default: DOCKER_HOST, or this machine's.
+    `daemon` is the transport to wickd: `stdio`, `tcp` on loopback, a `unix` socket, or `none`.
     """
 
     def __init__(
@@ -105,7 +105,7 @@ class Docker:
         )
         self._protect, self._timeout = tuple(protect), timeout
         self._lifecycle = ContainerLifecycle(there, self._spec, daemon=daemon, protect=self._protect, pull=pull)
-        self._lifecycle.may_exist = bool(id)  # one without an id of its own is known to nobody else
+        self._lifecycle.may_exist = bool(id)  # without an id, no earlier container can exist
 
     def __repr__(self) -> str:
         return f"Docker({self._spec.image!r}, id={self.id!r})"
@@ -130,17 +130,17 @@ class Docker:
 
     @property
     def uses_daemon(self) -> bool:
-        """Whether commands go through the daemon at the moment, rather than the engine's exec."""
+        """True while commands use the daemon rather than the engine's exec."""
         return self._lifecycle.has_daemon
 
-    # -- its life ---------------------------------------------------------------------------------------------------
+    # -- lifecycle --------------------------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Make, find or start the container, and its daemon."""
+        """Create, find or start the container, and its daemon."""
         await self._lifecycle.ensure_ready()
 
     async def stop(self) -> None:
-        """Stop the container and remove it. What is not in a volume is gone with it."""
+        """Stop and remove the container. Only files in volumes remain."""
         await self._lifecycle.end()
 
     async def restart(self) -> None:
@@ -255,7 +255,7 @@ class Docker:
         return await self._run_by_exec(link, lambda plain: plain.terminal(rows, columns, workdir=self.workdir, env=env))
 
     def _resolve_workdir(self, workdir: str) -> str:
-        """Where a command runs: beneath the workspace, as a path inside the container."""
+        """Return the working directory of a command as an absolute path in the container."""
         if "\0" in workdir:
             raise BackendError("a path is a text that has no NUL in it", "invalid")
         folder = posixpath.normpath(posixpath.join(self.workdir, workdir))
@@ -264,20 +264,20 @@ class Docker:
         return folder
 
     async def _check_workdir(self, link: ContainerLink, folder: str) -> None:
-        """Nothing, if a folder is one of the workspace: links do not lead a command out of it unnoticed."""
+        """Raise unless a folder is inside the workspace, with links resolved."""
         if folder == self.workdir:
             return
         if link.daemon is None:
             return await self._run_by_exec(link, lambda _: cast(ShellFiles, link.files).enter(folder))
         await self.stat(folder)
         try:
-            await self.stat(f"{folder}/.wick-{secrets.token_hex(4)}")  # what no folder has, but any may
+            await self.stat(f"{folder}/.wick-{secrets.token_hex(4)}")  # a random name: only the folder is checked
         except BackendError as error:
             if error.code != "not_found":
                 raise
 
     async def _run_by_exec(self, link: ContainerLink, do: Callable[[ExecRunner], Awaitable[T]]) -> T:
-        """Do something by the engine's exec; if the container is gone, nothing has begun, and the next one does it."""
+        """Run an operation by the engine's exec; retry once in a new container if it was not started."""
         for last in (False, True):
             try:
                 return await do(cast(ExecRunner, link.exec_runner))
@@ -289,7 +289,7 @@ class Docker:
         raise AssertionError("unreachable")
 
     async def _fall_back(self, gone: DaemonLost, what: str) -> ContainerLink:
-        """The way without the daemon, if it has surely not begun what it was asked for."""
+        """Return a link for a retry by exec; raise `unknown` if the daemon may have started the request."""
         if gone.began:
             self._lifecycle.schedule_cleanup()
             raise BackendError(
@@ -311,7 +311,7 @@ class Docker:
                     await self._lifecycle.ensure_ready() if op in READ_OPERATIONS else await self._fall_back(gone, op)
                 )
             except BackendError as error:
-                if error.code != "no_engine":  # nothing there can search: its bytes come here
+                if error.code != "no_engine":  # no search engine in the container: search here
                     raise
         return await self._run_by_exec(link, lambda _: getattr(link.files, op)(**args))
 
@@ -367,7 +367,7 @@ class Docker:
     ) -> Matches:
         if "\0" in pattern:
             raise BackendError("a regular expression has no NUL in it", "invalid")
-        Search(pattern, ignore_case=ignore_case)  # what RE2 does not know is refused, whatever searches in there
+        Search(pattern, ignore_case=ignore_case)  # validate with RE2, whatever engine searches
         args = {"path": path, "glob": glob, "everything": everything, **_links_argument(links)}
         return cast(Matches, await self._run_file_operation("grep", pattern=pattern, ignore_case=ignore_case, **args))
 
@@ -400,7 +400,7 @@ def _check_command(command: str, limit: float = 1.0, env: Mapping[str, str] | No
 
 
 def _is_text(text: str) -> bool:
-    """Whether a program can be given a text."""
+    """Return True if a text can be passed to a program."""
     try:
         return b"\0" not in os.fsencode(text)
     except UnicodeEncodeError:
@@ -410,7 +410,7 @@ def _is_text(text: str) -> bool:
 async def reap(
     engine: str = "", *, tls: str | ssl.SSLContext | None = None, server: str = "", keep: Sequence[str] = ()
 ) -> list[str]:
-    """Remove the containers that a server left behind, but for the ids it still knows; which they were."""
+    """Remove the leftover containers of a server, except the ids in `keep`; return the removed ids."""
     there = Engine(engine, tls=tls)
     try:
         gone = await reap_containers(there, server=server, keep=keep)

@@ -1,8 +1,8 @@
-"""Files that an operator points to: in a backend, or in a folder of this machine.
+"""Access to files that an operator configures: in a backend, or in a folder of this machine.
 
-files = files_in(backend, run.thread)          the backend as this conversation sees it
-files = Folder("~/.wick/skills")               a folder of this machine, which no agent can reach
-data, size = await data_of(files, "plan/SKILL.md", 64_000)
+files = files_for_thread(backend, run.thread)  the files of the backend for this thread
+files = HostFolder("~/.wick/skills")           a folder of this machine, which agents cannot access
+data, size = await read_bytes(files, "plan/SKILL.md", 64_000)
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 
 class WorkspaceFiles(Protocol):
-    """What of a backend is needed to read files, and to put some there; see `wick.protocols.Backend`."""
+    """The file methods of a backend that skills and memory need; see `wick.protocols.Backend`."""
 
     @property
     def workdir(self) -> str: ...
@@ -39,7 +39,7 @@ class WorkspaceFiles(Protocol):
 
 
 class HostFolder:
-    """A folder of this machine. A path in it does not lead out of it, and it is open only while it is used."""
+    """A folder of this machine. Paths cannot escape it; it is opened for each operation."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.workdir = os.path.realpath(os.path.expanduser(path))
@@ -71,13 +71,13 @@ class HostFolder:
 
 
 def files_for_thread(backend: Backend, thread: Thread | None) -> WorkspaceFiles:
-    """The files of a backend; of one that keeps its files in conversations, those of this one."""
+    """Return the files of a backend; of one that stores files in threads, those of this thread."""
     of: Any = getattr(backend, "of", None)
     return backend if of is None or thread is None else of(thread)
 
 
 async def read_bytes(files: WorkspaceFiles, path: str, most: int) -> tuple[bytes, int]:
-    """The first bytes of a file, and how many it has."""
+    """Return the first bytes of a file, and its size."""
     content = await files.read(path, limit=most)
     text = content["content"]
     return b64decode(text) if content["encoding"] == "base64" else text.encode(), content["size"]

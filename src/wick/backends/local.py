@@ -1,8 +1,8 @@
-"""A folder of this machine as a workspace, with commands in a sandbox.
+"""The local backend: a folder of this machine as a workspace, with commands in a sandbox.
 
 backend = Local("./workspace")
 await backend.execute("make test")
-print(backend.protection.says)           what really confines its commands
+print(backend.protection.says)           how its commands are confined
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ SHELL, BASH = "/bin/sh", "/bin/bash"
 DAY = 86_400.0
 DEFAULT_LIMITS: Mapping[str, float] = {"memory": constants.COMMAND_MEMORY, "pids": constants.COMMAND_PIDS}
 
-# Folders of the system are no workspaces, and nothing above them is.
+# System folders and their parents are not accepted as workspaces.
 SYSTEM_FOLDERS = (
     *"/bin /boot /dev /etc /home /lib /opt /proc /root /run /sbin /srv /sys /tmp /usr /var".split(),
     *"/Applications /Library /System /Users /Volumes /private/tmp /private/var".split(),
@@ -61,7 +61,7 @@ SYSTEM_FOLDERS = (
 class Local:
     """A folder of this machine; commands run in bubblewrap where that is possible.
 
-    `sandbox` is `auto` (the strongest that works here), or one by name; `none` is for those who mean it. `limits` are
+    `sandbox` is `auto` (the strongest that works here), or one by name; `none` must be chosen explicitly. `limits` are
     `memory` and `file_size` in bytes, `pids`, `cpu` in seconds and `files`; None lifts a limit. `readable` are folders
     outside the workspace that commands may read, such as a toolchain's. `pinned` are files and folders in the
     workspace that neither file tools nor commands change, `fixed` folders that they do not move, delete or replace.
@@ -128,7 +128,7 @@ class Local:
         await self._ensure_workspace()
 
     async def stop(self) -> None:
-        """End every command, job and terminal that was started here; it can be started again."""
+        """End every command, job and terminal of this backend; it can be started again."""
         here = {task for task in self._running_tasks if task.get_loop() is asyncio.get_running_loop()}
         self._stopped_tasks |= here
         for task in here:
@@ -150,7 +150,7 @@ class Local:
         return await in_thread(self._open_workspace, "start") if self._workspace is None else self._workspace
 
     def _open_workspace(self) -> SandboxedWorkspace:
-        """The workspace, held open from the first use on."""
+        """Return the workspace; open it on first use."""
         with self._open_lock:
             if self._workspace is None:
                 self._workspace = SandboxedWorkspace(
@@ -180,7 +180,7 @@ class Local:
         on_output: OnOutput | None = None,
         approved: bool = False,
     ) -> Executed:
-        """Run a shell command to its end; cancelling ends it. What it started ends with it."""
+        """Run a shell command and wait for it; cancelling ends it. Its child processes end with it."""
         self._check_allowed(command, approved)
         limit = self._timeout if timeout is None else timeout
         if not 0 < limit <= DAY:
@@ -198,7 +198,7 @@ class Local:
         return launch.complete_result(executed)
 
     async def background(self, command: str, *, workdir: str = "", approved: bool = False) -> Job:
-        """Start a command that goes on by itself until it ends, is ended, or the backend stops."""
+        """Start a background command, which runs until it exits, is ended, or the backend stops."""
         self._check_allowed(command, approved)
         await self._forget_old_jobs()
         launch = await self._begin_launch([SHELL, "-c", command], workdir=workdir)
@@ -209,7 +209,7 @@ class Local:
         return self._started_jobs[id].job
 
     async def jobs(self) -> Sequence[Job]:
-        """The jobs of this backend, those that ended lately among them."""
+        """Return the jobs of this backend, including recently ended ones."""
         there: dict[tuple[Daemon, str], Job] = {}
         for daemon in {started.daemon for started in self._started_jobs.values() if started.daemon.alive}:
             there |= {(daemon, job["id"]): job for job in await daemon.jobs()}
@@ -222,15 +222,15 @@ class Local:
                 del self._started_jobs[id]
 
     async def job_output(self, id: str, *, offset: int = 0) -> JobOutput:
-        """What a job has printed since `offset`."""
+        """Return the output of a job since `offset`."""
         return await self._find_job(id).output(offset)
 
     async def end_job(self, id: str) -> Job:
-        """End a job and everything it started."""
+        """End a job and its child processes."""
         return await self._find_job(id).end()
 
     async def terminal(self, *, rows: int = 24, columns: int = 80, approved: bool = False) -> GuardedTerminal:
-        """A shell that somebody types into, in the same sandbox."""
+        """Open an interactive shell in the same sandbox."""
         self._check_allowed("a terminal", approved)
         shell = BASH if os.access(BASH, os.X_OK) else SHELL
         launch = await self._begin_launch([shell], env={"TERM": "xterm-256color"}, terminal=True)
@@ -270,7 +270,7 @@ class Local:
         return launch
 
     async def _end_on_error(self, launch: Launch, work: Awaitable[T]) -> T:
-        """What follows from a launch; if nothing does, it ends."""
+        """Await work that follows a launch; end the launch on an error."""
         try:
             return await work
         except BaseException:
@@ -278,7 +278,7 @@ class Local:
             raise
 
     async def _run_until_stopped(self, work: Coroutine[Any, Any, T]) -> T:
-        """Wait for something that `stop` ends."""
+        """Await work in a task that `stop` cancels."""
         task = asyncio.ensure_future(work)
         self._running_tasks.add(task)
         try:
@@ -297,19 +297,19 @@ class Local:
         return await self._run_file_operation(lambda files: files.ls(path, links=links), "ls")
 
     async def read(self, path: str, *, offset: int = 0, limit: int | None = None, links: bool = True) -> Content:
-        """Bytes of a file; without a limit as much as the cap allows."""
+        """Read bytes of a file; without a limit, up to the size cap."""
         return await self._run_file_operation(
             lambda files: files.read(path, offset=offset, limit=limit, links=links), "read"
         )
 
     async def lines(self, path: str, *, offset: int = 0, limit: int | None = None, links: bool = True) -> Lines:
-        """Lines of a text file, counted from 0, with their ends as they are."""
+        """Read lines of a text file, counted from 0, with unchanged line endings."""
         return await self._run_file_operation(
             lambda files: files.lines(path, offset=offset, limit=limit, links=links), "lines"
         )
 
     async def write(self, path: str, content: str | bytes, *, links: bool = True) -> Written:
-        """Replace a file in one go, or make it, with the folders it needs."""
+        """Replace a file atomically, or create it with its parent folders."""
         return await self._run_write_operation(
             lambda files: files.write(path, content, links=links), len(content), "write"
         )
@@ -324,12 +324,12 @@ class Local:
         occurrence: Literal["only", "first"] = "only",
         links: bool = True,
     ) -> Edited:
-        """Replace a text that occurs once; line ends and the encoding stay as they are."""
+        """Replace a text that occurs once; line endings and encoding are preserved."""
         options: Any = {"replace_all": replace_all, "occurrence": occurrence, "links": links}
         return await self._run_write_operation(lambda files: files.edit(path, old, new, **options), len(new), "edit")
 
     async def glob(self, pattern: str, path: str = ".", *, everything: bool = False, links: bool = True) -> Found:
-        """Files whose path matches; what is ignored or heavy is left out unless `everything`."""
+        """Find files by a path pattern; ignored and heavy folders are skipped unless `everything`."""
         return await self._run_file_operation(
             lambda files: files.glob(pattern, path, everything=everything, links=links), "glob"
         )
@@ -344,13 +344,13 @@ class Local:
         everything: bool = False,
         links: bool = True,
     ) -> Matches:
-        """Lines that match a regular expression (RE2)."""
+        """Find lines that match a regular expression (RE2)."""
         asked = GrepRequest(pattern, path, glob, ignore_case, everything, links)
         found = await self._run_ripgrep(asked) if self._has_ripgrep else None
         return await self._run_file_operation(asked.search_files, "grep") if found is None else found
 
     async def _run_ripgrep(self, asked: GrepRequest) -> Matches | None:
-        """What ripgrep finds in the sandbox, where it can only read; None for what is better done without it."""
+        """Search with ripgrep in a read-only sandbox; return None if RE2 must do it instead."""
         command = await self._run_file_operation(asked.build_ripgrep, "grep")
         if command is None:
             return None
@@ -364,7 +364,7 @@ class Local:
         found = await in_thread(lambda: reading.parse_matches(executed), "grep")
         if found is None or asked.links:
             return found
-        matches = found["matches"]  # ripgrep opens files by their paths, so they are compared with the files themselves
+        matches = found["matches"]  # ripgrep opens files by path, so check them without following links
         return {**found, "matches": await self._run_file_operation(lambda files: files.standing(matches), "grep")}
 
     async def mkdir(self, path: str) -> None:
@@ -380,7 +380,7 @@ class Local:
         return await self._run_file_operation(lambda files: files.stat(path), "stat")
 
     async def _run_write_operation(self, do: Callable[[Workspace], T], size: int, name: str) -> T:
-        """As `_file`, for what takes room on the disk."""
+        """Run a file operation that needs disk space, and check the quota first."""
         place = await self._ensure_workspace()
 
         def put() -> T:
@@ -396,11 +396,11 @@ class Local:
         return await in_thread(lambda: do(place.files), name)
 
 
-# -- what a backend is made with ------------------------------------------------------------------------------------
+# -- validation of options ------------------------------------------------------------------------------------------
 
 
 def _ensure_folder(path: str | os.PathLike[str]) -> str:
-    """The folder, which is made if it is missing; a link is followed once, now."""
+    """Create the folder if it is missing; return its real path."""
     folder = os.path.realpath(os.path.expanduser(path))
     home = os.path.realpath(os.path.expanduser("~"))
     if folder == "/" or any(f"{one}/".startswith(f"{folder}/") for one in (*SYSTEM_FOLDERS, home)):
@@ -423,7 +423,7 @@ def _check_relative(paths: Sequence[str]) -> tuple[str, ...]:
 
 
 def _merge_limits(limits: Mapping[str, float | None]) -> dict[str, float]:
-    """The limits that hold: the default ones, unless others are given."""
+    """Return the default limits, overridden by the given ones."""
     for name, limit in limits.items():
         if name not in LIMITS:
             raise ConfigError(f"there is no limit {name!r}; there are {', '.join(LIMITS)}")
@@ -433,7 +433,7 @@ def _merge_limits(limits: Mapping[str, float | None]) -> dict[str, float]:
 
 
 def _format_limits(limits: Mapping[str, float]) -> str:
-    """The limits as a person reads them: what holds for a command, and what only for each of its processes."""
+    """Format the limits for the user; name those that hold per process only."""
     grouped = cgroups.get_controllers()
     said = []
     if memory := limits.get("memory"):
@@ -444,14 +444,14 @@ def _format_limits(limits: Mapping[str, float]) -> str:
 
 
 def _invalid_env_name(env: Mapping[str, str]) -> str | None:
-    """The name of an environment variable that the system cannot have."""
+    """Return the name of an environment variable that the system would reject, or None."""
     return next(
         (name for name, text in env.items() if not name or "=" in name or not _is_argument_text(name + text)), None
     )
 
 
 def _is_argument_text(text: str) -> bool:
-    """Whether a program can be given this text."""
+    """Return True if a text can be passed to a program."""
     try:
         return b"\0" not in os.fsencode(text)
     except UnicodeEncodeError:

@@ -1,11 +1,11 @@
-"""Files that are data: a workspace in a mapping, for agents that have no other. There are no commands.
+"""The state backend: a workspace whose files are data in a mapping. It runs no commands.
 
     backend = State({"notes/plan.md": "# Plan"})
     await backend.edit("notes/plan.md", "Plan", "The plan")
 
-How files are kept stands in wick.backends.state_tree; `State(InThread(thread))` keeps them in a thread. Nothing that is
-kept is changed in place, so the mapping may be one that writes down what it is given. The answers, the codes, the
-protected paths and the rules of searching are those of a workspace on disk (wick.workspace.workspace).
+The format is described in wick.backends.state_tree; `State(InThread(thread))` stores the files in a thread. Values are
+never changed in place, so the mapping may log each assignment. Results, error codes, protected paths and search rules
+are those of a workspace on disk (wick.workspace.workspace).
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ FILE_MODE, FOLDER_MODE = 0o644, 0o755
 
 
 class State:
-    """Files in a mapping, such as one that a thread keeps; without one they live as long as this object."""
+    """Files in a mapping, such as `InThread`; by default, in a dict of this object."""
 
     name, workdir = "state", "/workspace"
     protection = Protection("strong", "state", "there are no commands, and the files are data of the conversation")
@@ -57,11 +57,11 @@ class State:
         self._protect = tuple(protect)
         self._protected = Protected(self._protect)
         self._created_at = time.time()
-        self._times: dict[PathNames, float] = {}  # when something changed, as far as that happened here
+        self._times: dict[PathNames, float] = {}  # modification times of changes by this object
         self._status = Status("idle")
 
     def of(self, thread: Thread) -> State:
-        """The files of one thread, with the same rules; unless this was made with files of its own."""
+        """Return a backend for the files of one thread; itself if it was created with its own files."""
         return self if self._has_own_files else State(InThread(thread), protect=self._protect)
 
     @property
@@ -74,7 +74,7 @@ class State:
     async def stop(self) -> None:
         self._status = Status("idle")
 
-    # -- commands, of which there are none --
+    # -- commands are not supported --
 
     async def execute(
         self,
@@ -256,7 +256,7 @@ class State:
 
     @contextmanager
     def _resolve_path(self, path: str) -> Iterator[PathNames]:
-        """The names that a path comes to; what is wrong with it then, as a sentence."""
+        """Yield the names of a path; translate OSErrors into BackendErrors."""
         self._status = Status("launched")
         try:
             yield self._split_path(checked(path))
@@ -281,7 +281,7 @@ class State:
         return tuple(names)
 
     def _relative_path(self, path: str) -> str:
-        """A path as seen from the workspace."""
+        """Return a path relative to the workspace."""
         if not path.startswith("/"):
             return path
         if path != self.workdir and not path.startswith(f"{self.workdir}/"):
@@ -289,20 +289,20 @@ class State:
         return path[len(self.workdir) :]
 
     def _resolve_pattern(self, pattern: str, path: str) -> tuple[str, str]:
-        """An absolute pattern is one over the whole workspace."""
+        """Return a pattern and its folder; an absolute pattern is relative to the workspace root."""
         if not pattern.startswith("/"):
             return pattern, path
         with self._resolve_path(pattern):
             return f".{self._relative_path(pattern)}", "."
 
     def _check_nothing_protected(self, tree: StateTree, names: PathNames, then: PathNames, path: str) -> None:
-        """Nothing beneath a folder is protected, by the names it has or by those it would have."""
+        """Raise if a path in a folder is protected, under its current or its future name."""
         for key in tree.find_keys(names):
             inner = tuple(key.rstrip("/").split("/"))
             if self._protected.covers(inner) or self._protected.covers((*then, *inner[len(names) :])):
                 raise BackendError(f"{path} holds {inner[-1]}, which is protected", "protected")
 
-    # -- what is kept --
+    # -- storage --
 
     def _read_file(self, path: str) -> bytes:
         with self._resolve_path(path) as names:
@@ -337,7 +337,7 @@ class State:
         self._touch(names)
 
     def _preserve_folder(self, names: PathNames) -> None:
-        """A folder stays when the last thing in it goes."""
+        """Keep a folder after its last entry was removed."""
         if names and not StateTree(self._files).is_folder(names):
             self._files["/".join(names) + "/"] = ""
 

@@ -1,7 +1,7 @@
-"""A mapping seen as folders and files, for `State`.
+"""A tree of folders and files over a mapping, for `State`.
 
-A path is a key, its text or {"content": …, "encoding": "base64"} the value. Folders are there because files are in
-them; one that is empty is a key with a slash at the end.
+A key is a path, its value a text or {"content": …, "encoding": "base64"}. A folder exists if a file is in it; an
+empty folder is a key with a trailing slash.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from wick.workspace.text import is_binary, searchable
 from wick.workspace.walk import Budget, Walk
 
 PathNames = tuple[str, ...]
-AFTER_SLASH = chr(ord("/") + 1)  # what comes, in the order of paths, after all that is in a folder
+AFTER_SLASH = chr(ord("/") + 1)  # sorts after every path in a folder
 
 
 class InThread(MutableMapping[str, Any]):
-    """The files of a thread: its value `files`. A change logs that file and no other."""
+    """The files of a thread, in its value `files`. A change logs only the changed file."""
 
     KEY = "files"
 
@@ -54,7 +54,7 @@ class InThread(MutableMapping[str, Any]):
 
 
 class StateTree:
-    """A mapping seen as folders and files."""
+    """A tree of folders and files over a mapping."""
 
     def __init__(self, files: Mapping[str, Any]) -> None:
         self._files = files
@@ -66,7 +66,7 @@ class StateTree:
         return not names or (not self.is_file(names) and any(True for _ in self._keys_beneath(names)))
 
     def check_parents(self, names: PathNames) -> None:
-        """Nothing that leads there is a file."""
+        """Raise ENOTDIR if a parent of a path is a file."""
         if any(self.is_file(names[:depth]) for depth in range(1, len(names))):
             fail(errno.ENOTDIR)
 
@@ -81,23 +81,23 @@ class StateTree:
             fail(errno.ENOTDIR)
 
     def find_keys(self, names: PathNames) -> list[str]:
-        """Under what a file, or a folder with all that is in it, is kept."""
+        """Return the keys of a file, or of a folder and its contents."""
         return ["/".join(names)] if self.is_file(names) else list(self._keys_beneath(names))
 
     def list_names(self, names: PathNames) -> set[str]:
-        """The names in a folder."""
+        """Return the names in a folder."""
         start = len("/".join((*names, "")))
         return {key[start:].split("/")[0] for key in self._keys_beneath(names)} - {""}
 
     def describe_entry(self, names: PathNames) -> Listed:
-        """What is known to be there."""
+        """Return the listing entry of a path."""
         name = names[-1] if names else "."
         if self.is_file(names):
             return {"name": name, "type": "file", "size": _content_size(self._files["/".join(names)])}
         return {"name": name, "type": "dir", "size": 0}
 
     def read_searchable(self, path: str) -> list[bytes]:
-        """What is searched of a file: nothing if it is no text, and no more than up to where that shows."""
+        """Return the searchable part of a file; nothing if it is binary or damaged."""
         try:
             data = self.read_data(path)
         except BackendError:
@@ -111,10 +111,10 @@ class StateTree:
         try:
             return base64.b64decode(kept["content"], validate=True)
         except (TypeError, KeyError, ValueError):
-            raise BackendError(f"{path} is kept as something that is no file; write it again", "failed") from None
+            raise BackendError(f"{path} is stored in an invalid form; write it again", "failed") from None
 
     def total_size(self, *, without: str) -> int:
-        """The bytes of all files and of their names."""
+        """Return the total size of all files and their names."""
         return sum(len(key) + _content_size(kept) for key, kept in self._files.items() if key != without)
 
     def _keys_beneath(self, names: PathNames) -> Iterator[str]:
@@ -123,7 +123,7 @@ class StateTree:
 
 
 class MappedWalk(Walk):
-    """The walk of a workspace, over a mapping. What is in a folder is found by looking up its place in the order."""
+    """The walk of a workspace over a mapping; binary search in the sorted keys finds a folder's entries."""
 
     def __init__(self, files: Mapping[str, Any], budget: Budget, *, everything: bool) -> None:
         super().__init__(budget, everything=everything)

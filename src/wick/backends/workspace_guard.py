@@ -131,11 +131,11 @@ def _shorten(paths: Sequence[str]) -> list[str]:
 
 
 async def run_to_completion(work: Awaitable[T]) -> T:
-    """Await something short. Cancelling waits for it, as what it began must be known to be undone."""
+    """Await short work. A cancelled caller waits for it, so that its effects can be undone."""
     task = asyncio.ensure_future(work)
     try:
         return await asyncio.shield(task)
     except asyncio.CancelledError:
-        task.add_done_callback(lambda done: done.cancelled() or done.exception())  # nobody else asks
+        task.add_done_callback(lambda done: done.cancelled() or done.exception())  # mark the exception as retrieved
         await asyncio.wait([task], timeout=constants.CANCEL_GRACE_SECONDS)
         raise
