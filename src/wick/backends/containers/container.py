@@ -1,7 +1,7 @@
-"""One container and what confines it: made, started, found again, replaced when its config changed, and removed.
+"""One container on an engine: created, started, reused, replaced when its config changes, and removed.
 
-A container is named by an internal id. Its labels say which id, whose it is, which server made it, and what its config
-was, so that a server that starts after a crash finds it again, or removes it.
+A container is named by an internal id. Its labels record the id, the owner, the server and a digest of its config, so
+that a server finds or removes it after a crash.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from wick.errors import BackendError
 
 
 class Container:
-    """The container of a plan, on an engine."""
+    """The container of a spec, on an engine."""
 
     def __init__(self, engine: Engine, plan: ContainerSpec, *, daemon: bytes, pull: bool = False) -> None:
         self.engine, self.spec = engine, plan
@@ -35,7 +35,7 @@ class Container:
         self._path = f"/containers/{plan.name}"
 
     async def ensure_running(self) -> dict[str, Any]:
-        """The running container, as the engine describes it: found again, started, or made."""
+        """Find, start or create the container; return the engine's description of it."""
         image = await self._find_image()
         if self.spec.shared:
             socket_folder.create_folder(self.spec.shared)
@@ -48,7 +48,7 @@ class Container:
                 if found := found or await self._create_and_start(image or self._raise_missing_image()):
                     return found
             except EngineError as error:
-                if error.status not in (404, 409):  # somebody else was faster: look again
+                if error.status not in (404, 409):  # changed by another process: inspect again
                     raise
         raise BackendError(f"the container {self.spec.name} keeps changing under our hands", "failed")
 
@@ -57,7 +57,7 @@ class Container:
         return found
 
     async def remove(self) -> None:
-        """Stop it and remove it, with its own network. Where none is, or somebody else's, nothing is done."""
+        """Stop and remove the container and its network. One of another owner is left alone."""
         found = await self.inspect()
         if found is not None and not self._is_ours(found):
             return
@@ -66,13 +66,13 @@ class Container:
             await _delete_if_exists(self.engine, f"/networks/{self.spec.name}")
 
     async def restart(self) -> None:
-        """End everything that runs inside; files stay."""
+        """End all processes inside; files stay."""
         await self.engine.request("POST", f"{self._path}/restart", {"t": 1}, seconds=constants.LAUNCH_SECONDS)
 
     # -- finding ----------------------------------------------------------------------------------------------------
 
     async def _reuse_container(self, found: dict[str, Any], image: dict[str, Any] | None) -> dict[str, Any] | None:
-        """The container that is there, running; None if it had to go."""
+        """Return the existing container, running; None if it was removed."""
         if not self._is_ours(found):
             raise BackendError(f"the container {self.spec.name} belongs to somebody else", "denied")
         state = str(found["State"]["Status"])
@@ -95,7 +95,7 @@ class Container:
         return (labels.get("wick.id"), labels.get("wick.owner")) == (self.spec.id, self.spec.owner)
 
     async def _is_being_started(self) -> bool:
-        """Another process may be at it; one that was left half made is not started by anybody."""
+        """Return True if another process starts the container within two seconds."""
         for _ in range(20):
             await asyncio.sleep(0.1)
             found = await self.inspect()
@@ -157,7 +157,7 @@ class Container:
                 await self.engine.request("POST", path, name, body=body, seconds=seconds)
 
     async def _prepare_files(self, image: dict[str, Any]) -> None:
-        """Before it starts: the daemon, where its user cannot write, and a workspace that is its user's own."""
+        """Copy the daemon to a folder that the user cannot write, and create the user's workspace."""
         uid, gid = await self._resolve_user(image)
         await self.inject_daemon()
         if not (self.spec.is_host_folder or self.spec.read_only):
@@ -165,8 +165,8 @@ class Container:
             await self._upload_files(above, [(_tar_entry(name, 0o755, uid, gid), b"")])
 
     async def inject_daemon(self) -> None:
-        """Put the daemon where the container's user cannot write."""
-        if self.spec.read_only:  # only volumes can be filled; this one is root's, as every new volume is
+        """Copy the daemon to a folder that the container's user cannot write."""
+        if self.spec.read_only:  # only volumes are writable; a new volume belongs to root
             return await self._upload_files(DAEMON_FOLDER, [(_tar_entry("wickd.pyz", 0o444), self.daemon)])
         name = DAEMON_FOLDER[1:]
         await self._upload_files(
@@ -177,13 +177,13 @@ class Container:
         path, packed = f"{self._path}/archive", _build_tar(entries)
         try:
             await self.engine.request("PUT", path, {"path": folder}, data=packed)
-        except EngineError as error:  # Podman's own helper now and then ends too early; to put it there twice is once
+        except EngineError as error:  # Podman's helper sometimes ends too early; the upload is idempotent
             if error.status != 500:
                 raise
             await self.engine.request("PUT", path, {"path": folder}, data=packed)
 
     async def _resolve_user(self, image: dict[str, Any]) -> tuple[int, int]:
-        """The user's numbers. A name stands in the container's own list of users; root only where it was asked for."""
+        """Return the uid and gid of the user, by the container's passwd; root only if configured."""
         name, _, group = self.spec.resolve_user(image).partition(":")
         if name.isdigit():
             uid, gid = int(name), int(group) if group.isdigit() else int(name)
@@ -224,7 +224,7 @@ class Container:
         return {"wick.id": self.spec.id, "wick.owner": self.spec.owner, "wick.server": self.spec.server}
 
     def _config_digest(self, image: dict[str, Any]) -> str:
-        """What a container is made of. Its daemon is no part of that: another one can be put in at any time."""
+        """Return the digest of the config and the image, without the daemon, which can be replaced at any time."""
         wanted = [self.spec.create_body(image), image["Id"]]
         return hashlib.sha256(json.dumps(wanted, sort_keys=True).encode()).hexdigest()
 
@@ -245,7 +245,7 @@ def _build_tar(entries: Sequence[tuple[tarfile.TarInfo, bytes]]) -> bytes:
 
 
 def _split_tag(image: str) -> tuple[str, str]:
-    """`python:3.12` is python and 3.12; a port in the registry's name is no tag; a digest goes with the name."""
+    """Split an image into name and tag. A port of the registry is not a tag; a digest stays with the name."""
     if "@" in image:
         return image, ""
     name, colon, tag = image.rpartition(":")
@@ -254,7 +254,7 @@ def _split_tag(image: str) -> tuple[str, str]:
 
 def _last_line(said: object) -> str:
     lines = (said if isinstance(said, bytes) else str(said).encode()).decode(errors="replace").strip().splitlines()
-    return lines[-1][:300] if lines else "the engine said nothing"
+    return lines[-1][:300] if lines else "the engine gave no reason"
 
 
 async def _remove_container(engine: Engine, name: str, *, gently: bool = False) -> None:
@@ -263,13 +263,13 @@ async def _remove_container(engine: Engine, name: str, *, gently: bool = False) 
         try:
             await engine.request("POST", f"{path}/stop", {"t": 1}, seconds=constants.LAUNCH_SECONDS)
         except EngineError as error:
-            if not error.status:  # nobody answers; a refusal to stop is none to remove
+            if not error.status:  # unreachable; a container that cannot be stopped can be removed
                 raise
     await _delete_if_exists(engine, path, {"force": True, "v": True})
 
 
 async def _delete_if_exists(engine: Engine, path: str, query: Mapping[str, bool] | None = None) -> None:
-    """Delete what may be gone already, is being deleted by somebody else, or (a network) is used by somebody else."""
+    """Delete a resource; ignore that it is missing, being deleted, or (a network) in use."""
     try:
         await engine.request("DELETE", path, query, seconds=constants.LAUNCH_SECONDS)
     except EngineError as error:
@@ -278,7 +278,7 @@ async def _delete_if_exists(engine: Engine, path: str, query: Mapping[str, bool]
 
 
 async def reap_containers(engine: Engine, *, server: str = "", keep: Collection[str] = ()) -> list[str]:
-    """Remove the containers and networks of this server whose ids nobody knows any more; which ids they were."""
+    """Remove the containers and networks of a server except the ids in `keep`; return the removed ids."""
     query: dict[str, str | bool] = {"all": True, "filters": json.dumps({"label": ["wick.id", f"wick.server={server}"]})}
     found = [*await engine.request("GET", "/containers/json", query), *await engine.request("GET", "/networks", query)]
     labels = [one.get("Labels") or {} for one in found]

@@ -1,4 +1,4 @@
-"""Starting wickd in a container and getting hold of it: by its stdin and stdout, by TCP, or by a unix socket."""
+"""Launch of wickd in a container, and the connection to it by stdio, TCP or a unix socket."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ FILE = f"{DAEMON_FOLDER}/wickd.pyz"
 GREETING = b"wickd\n"
 TOO_OLD, CHANGED = 97, 98  # exit codes
 
-# What runs is what was checked: the bytes are read once, compared, and imported from memory; all of them at once, since
-# the processes that wickd forks close what they do not need.
+# The code that runs is the code that was checked: the bytes are read once, compared, and imported from memory. All
+# modules are imported at once, as the processes that wickd forks close unneeded descriptors.
 LAUNCH = f"""
 import hashlib, os, sys, tempfile
 if sys.version_info < (3, 8):
@@ -44,7 +44,7 @@ main(sys.argv[3:])
 
 
 class DaemonUnavailable(Exception):
-    """Why there is no daemon, as the end of a sentence; `final` if there will be none in this container."""
+    """Raised if there is no daemon; `final` if this container cannot run one."""
 
     def __init__(self, reason: str, *, final: bool = False) -> None:
         super().__init__(reason)
@@ -52,12 +52,12 @@ class DaemonUnavailable(Exception):
 
 
 class _DaemonFileChanged(DaemonUnavailable):
-    """The file in the container is not the daemon that we have: an older one, or something else."""
+    """Raised if the daemon file in the container differs from the expected one."""
 
 
 @dataclass(slots=True, eq=False)
 class LaunchedDaemon:
-    """A daemon, and the generator that keeps it until the event loop ends."""
+    """A daemon, and the generator that holds it until the event loop ends."""
 
     daemon: Daemon
     holder: AsyncGenerator[Daemon, None]
@@ -67,7 +67,7 @@ class LaunchedDaemon:
 
 
 async def launch_daemon(container: Container, found: dict[str, Any], how: str, token: str) -> LaunchedDaemon:
-    """Start a daemon in a running container; a NoDaemon says why there is none."""
+    """Start a daemon in a running container, or raise DaemonUnavailable."""
     try:
         async with asyncio.timeout(constants.DAEMON_SECONDS):
             try:
@@ -91,7 +91,7 @@ async def _launch_once(container: Container, found: dict[str, Any], how: str, to
 async def _hold_daemon(
     container: Container, found: dict[str, Any], how: str, token: str
 ) -> AsyncGenerator[Daemon, None]:
-    """Holds a daemon. A loop that ends closes its async generators, and so the connection."""
+    """Hold a daemon. An ending event loop closes its async generators, and so the connection."""
     if how == "stdio":
         daemon = await _connect_stdio(container, found)
     else:
@@ -111,13 +111,13 @@ async def _connect_stdio(container: Container, found: dict[str, Any]) -> Daemon:
 
 
 async def _connect_socket(container: Container, found: dict[str, Any], how: str, token: str) -> Daemon:
-    """One that listens goes on without us, so it may be there already; one whose token is not ours has to go."""
+    """Connect to a listening daemon, which outlives its clients; replace one with another token."""
     try:
         return await _open_connection(found, container, how, token)
     except OSError:
         stranger = False
     except BackendError:
-        stranger = how == "unix"  # a port of the engine's answers, whether anybody listens inside or not
+        stranger = how == "unix"  # a published port accepts connections even if no process listens inside
     for again in (stranger, True):
         if again:
             await container.restart()
@@ -128,7 +128,7 @@ async def _connect_socket(container: Container, found: dict[str, Any], how: str,
 
 
 async def _start_listening(container: Container, found: dict[str, Any], how: str, token: str) -> Daemon | None:
-    """Start one that listens; None if it ended instead, since somebody else has its place."""
+    """Start a listening daemon and connect; return None if it ended, as its address is in use."""
     place = ["--tcp", f"0.0.0.0:{PORT}"] if how == "tcp" else ["--unix", f"/tmp/{socket_folder.SOCKET}"]
     process = await _start_wickd(container, found, [*place, "--token-stdin"], token)
     try:
@@ -163,7 +163,7 @@ async def _open_connection(found: dict[str, Any], container: Container, how: str
 async def _start_wickd(
     container: Container, found: dict[str, Any], options: list[str], token: str = ""
 ) -> ContainerProcess:
-    """Start wickd, and wait until it says hello."""
+    """Start wickd, and wait for its greeting."""
     digest = hashlib.sha256(container.daemon).hexdigest()
     argv = ["python3", "-I", "-S", "-c", LAUNCH, FILE, digest, *options]
     process = await container.engine.exec(str(found["Id"]), argv, stdin=True, workdir=container.spec.workdir)
@@ -185,7 +185,7 @@ async def _start_wickd(
 async def _explain_exit(process: ContainerProcess, said: bytes) -> DaemonUnavailable:
     code = await process.exit_code()
     words = " ".join(said.decode(errors="replace").split())[-300:]
-    if code in (126, 127) and ("not found" in words or "no such file" in words):  # rather than a container that ends
+    if code in (126, 127) and ("not found" in words or "no such file" in words):  # and not a container that is stopping
         return DaemonUnavailable("the image has no python3", final=True)
     if code == CHANGED:
         return _DaemonFileChanged(words)

@@ -1,10 +1,10 @@
-"""The Engine's HTTP API, as Docker and Podman have it: over a unix socket, TCP, TLS or ssh.
+"""A client of the Engine HTTP API of Docker and Podman: over a unix socket, TCP, TLS or ssh.
 
     engine = Engine("unix:///var/run/docker.sock")
-    await engine.ask("GET", "/containers/json")
+    await engine.request("GET", "/containers/json")
     process = await engine.exec(container, ["sh", "-c", "ls"])
 
-Whatever is asked is answered within a time limit, or is an EngineError that says in a sentence what to do.
+Every request has a timeout. Failures raise an EngineError whose message names the remedy.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Query = Mapping[str, str | int | bool]
 
 
 class EngineError(BackendError):
-    """The engine refused, or did not answer. `status` is its HTTP status, 0 where there was no answer."""
+    """Raised if the engine refused or did not respond. `status` is its HTTP status, 0 without a response."""
 
     def __init__(self, message: str, code: str = "failed", status: int = 0) -> None:
         super().__init__(message, code)
@@ -37,11 +37,11 @@ class EngineError(BackendError):
 
 
 class ProcessNotStarted(EngineError):
-    """A process was not started, since its container is not there, or does not run."""
+    """Raised if a process was not started, as its container is missing or not running."""
 
 
 class Engine:
-    """An engine's API. Connections are kept for each event loop, and closed when it ends."""
+    """A client of an engine. Connections are pooled per event loop, and closed when it ends."""
 
     def __init__(
         self,
@@ -58,11 +58,11 @@ class Engine:
         return f"Engine({self.address.url!r})"
 
     async def close(self) -> None:
-        """Close the connections of this event loop; asking again opens new ones."""
+        """Close the connections of this event loop; the next request opens new ones."""
         if kept := self._by_loop.pop(asyncio.get_running_loop(), None):
             await kept.holder.aclose()
 
-    # -- asking -----------------------------------------------------------------------------------------------------
+    # -- requests ---------------------------------------------------------------------------------------------------
 
     async def request(
         self,
@@ -74,7 +74,7 @@ class Engine:
         data: bytes | None = None,
         seconds: float | None = None,
     ) -> Any:
-        """The answer: JSON as data, anything else as bytes."""
+        """Send a request; return the decoded JSON response, or the bytes of another type."""
         limit = self.seconds if seconds is None else seconds
         kind = "application/x-tar" if data is not None else "application/json"
         payload = data if data is not None else b"" if body is None else json.dumps(body).encode()
@@ -95,7 +95,7 @@ class Engine:
         return json.loads(said) if said and response.content_type == "application/json" else said
 
     async def get_or_none(self, path: str, query: Query | None = None) -> Any:
-        """What is at a path, or None where nothing is."""
+        """Get a resource; return None on status 404."""
         try:
             return await self.request("GET", path, query)
         except EngineError as error:
@@ -145,7 +145,7 @@ class Engine:
         return process
 
     async def hijack(self, path: str, body: object) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        """Ask for a connection that carries raw bytes both ways from here on."""
+        """Upgrade a connection to a raw byte stream in both directions."""
         try:
             async with asyncio.timeout(self.seconds):
                 reader, writer = await self._open_connection()
@@ -176,7 +176,7 @@ class Engine:
         return kept
 
     async def _explain_unreachable(self, error: Exception, limit: float) -> EngineError:
-        """What went wrong on the way to the engine, as a sentence."""
+        """Return the error for an engine that cannot be reached."""
         url = self.address.url
         if isinstance(error, TimeoutError) and not isinstance(error, aiohttp.ConnectionTimeoutError):
             return EngineError(f"the engine at {url} did not answer within {limit:g} s", "unavailable")
@@ -191,20 +191,20 @@ class Engine:
 
 @dataclass(slots=True, eq=False)
 class _LoopConnections:
-    """What one event loop holds of an engine."""
+    """The connections of one event loop to an engine."""
 
     session: aiohttp.ClientSession
-    path: str  # of the unix socket to connect to; none where it is TCP
+    path: str  # of the unix socket; empty for TCP
     tunnel: SshTunnel | None
     holder: AsyncGenerator[_LoopConnections, None] = field(init=False)
 
 
 async def _hold_connections(where: EngineAddress) -> AsyncGenerator[_LoopConnections, None]:
-    """Holds the connections. A loop that ends closes its async generators, and so the connections."""
+    """Hold the connections. An ending event loop closes its async generators, and so the connections."""
     tunnel = SshTunnel(where.ssh) if where.ssh else None
     path = await tunnel.open() if tunnel else where.path
     if path:
-        # A connection through ssh costs a handshake; any other is cheap, and a kept one may turn out to be dead.
+        # Only ssh connections are reused, as they cost a handshake; a pooled connection may be dead.
         connector: aiohttp.BaseConnector = aiohttp.UnixConnector(path, limit=0, force_close=not tunnel)
     else:
         connector = aiohttp.TCPConnector(limit=0, force_close=True, ssl=where.tls or False)
@@ -218,7 +218,7 @@ async def _hold_connections(where: EngineAddress) -> AsyncGenerator[_LoopConnect
             await tunnel.close()
 
 
-# -- requests and answers -------------------------------------------------------------------------------------------
+# -- requests and responses -----------------------------------------------------------------------------------------
 
 
 def _build_target(path: str, query: Query | None) -> str:
@@ -245,7 +245,7 @@ def _upgrade_request(path: str, body: bytes) -> bytes:
 
 
 async def _read_upgrade_reply(reader: asyncio.StreamReader) -> None:
-    """Read the head of the answer; from there on the bytes are the process's own."""
+    """Read the response head; the bytes after it belong to the process."""
     try:
         head = await reader.readuntil(b"\r\n\r\n")
     except (asyncio.IncompleteReadError, asyncio.LimitOverrunError) as error:
@@ -261,7 +261,7 @@ async def _read_upgrade_reply(reader: asyncio.StreamReader) -> None:
 
 
 def error_from_reply(status: int, said: bytes) -> EngineError:
-    """What the engine's refusal says, as an error."""
+    """Return the error for a response with an error status."""
     try:
         found = json.loads(said)
         text = found.get("message") or found.get("cause") or ""
@@ -282,7 +282,7 @@ def _error_reason(error: Exception) -> str:
 
 
 class FrameDecoder:
-    """Takes the engine's frames apart: eight bytes that name a stream and a length, then that many bytes of it."""
+    """A decoder of the engine's frames: an eight-byte header with stream and length, then the payload."""
 
     def __init__(self) -> None:
         self._head = b""
@@ -290,7 +290,7 @@ class FrameDecoder:
         self._left = 0
 
     def feed(self, data: bytes) -> list[tuple[int, bytes]]:
-        """The pieces in these bytes, as (stream, bytes). A long frame comes in pieces, so little is held back."""
+        """Decode bytes into (stream, bytes) pairs. A long frame is returned in parts, so the buffer stays small."""
         found, at = list[tuple[int, bytes]](), 0
         while at < len(data):
             if self._left:
@@ -307,7 +307,7 @@ class FrameDecoder:
 
 
 class ContainerProcess:
-    """A process in a container: its streams as they come, its input, and its exit code."""
+    """A process in a container: its output streams, its stdin and its exit code."""
 
     def __init__(self, engine: Engine, id: str, *, tty: bool) -> None:
         self.id = id
@@ -322,11 +322,11 @@ class ContainerProcess:
 
     @property
     def is_over(self) -> bool:
-        """Whether all of its output has come."""
+        """True if its output is at EOF."""
         return self._reader is None or self._reader.at_eof()
 
     async def read(self) -> list[tuple[int, bytes]]:
-        """The next pieces, as (1 for stdout or 2 for stderr, bytes); none at the end."""
+        """Return the next output as (1 for stdout or 2 for stderr, bytes); empty at EOF."""
         if self._reader is None:
             return []
         while data := await self._reader.read(constants.ENGINE_BUFFER_BYTES):
@@ -345,7 +345,7 @@ class ContainerProcess:
             await self._writer.drain()
 
     def attach(self, protocol: asyncio.Protocol) -> None:
-        """Hand the connection over: from here on stdout goes to the protocol, and what it writes to stdin."""
+        """Attach a protocol to the connection: it receives stdout, and its writes go to stdin."""
         assert self._writer is not None and self._frames is not None
         self._writer.transport.set_protocol(_FrameProtocol(self, self._frames, protocol))
         protocol.connection_made(self._writer.transport)
@@ -357,30 +357,30 @@ class ContainerProcess:
         return bool((await self._inspect())["Running"])
 
     async def exit_code(self) -> int:
-        """How it ended; an engine may need a moment after the last byte to know."""
+        """Return the exit code; the engine may report it shortly after EOF."""
         for pause in (0.0, 0.01, 0.05, 0.1, 0.2, 0.5, 1.0):
             await asyncio.sleep(pause)
             state = await self._inspect()
             if not state["Running"]:
                 return int(-1 if state["ExitCode"] is None else state["ExitCode"])
-        raise EngineError("the engine says that the process still runs, although its output has ended", "unknown")
+        raise EngineError("the engine reports that the process still runs, although its output has ended", "unknown")
 
     async def _inspect(self) -> dict[str, Any]:
         found: dict[str, Any] = await self._engine.request("GET", f"/exec/{self.id}/json")
         return found
 
     def close(self) -> None:
-        """Let go of the connection; the process itself is not ended by that."""
+        """Close the connection; the process continues."""
         if self._writer:
             self._writer.transport.abort()
         self._reader = self._writer = None
 
 
 class _FrameProtocol(asyncio.Protocol):
-    """Takes the frames of a connection apart for a protocol that knows nothing of them; stderr is lost."""
+    """An adapter that decodes the frames of a connection for another protocol; stderr is discarded."""
 
     def __init__(self, process: ContainerProcess, frames: FrameDecoder, protocol: asyncio.Protocol) -> None:
-        self._process = process  # whose writer would close the connection if nobody held it
+        self._process = process  # a reference, as its writer closes the connection when it is collected
         self._frames, self._protocol = frames, protocol
         self.pause_writing, self.resume_writing = protocol.pause_writing, protocol.resume_writing  # type: ignore[method-assign]
 
@@ -390,7 +390,7 @@ class _FrameProtocol(asyncio.Protocol):
                 self._protocol.data_received(piece)
 
     def eof_received(self) -> None:
-        return None  # and so the connection is closed
+        return None  # so asyncio closes the connection
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._protocol.connection_lost(exc)

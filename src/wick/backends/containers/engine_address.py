@@ -1,4 +1,4 @@
-"""Where an engine is, and how it is reached: what a config or the environment says, checked."""
+"""Addresses of container engines, parsed from a config or the environment."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 @dataclass(frozen=True, slots=True)
 class EngineAddress:
-    """Where an engine is: a unix socket's path, or a host and port; `ssh` is how to reach one through ssh."""
+    """The address of an engine: a unix socket path, or a host and port; `ssh` are arguments of ssh."""
 
     url: str
     path: str = ""
@@ -28,7 +28,7 @@ class EngineAddress:
 
     @property
     def base_url(self) -> str:
-        """What a request's URL begins with."""
+        """The base URL of requests."""
         if not self.host:
             return "http://engine"
         host = f"[{self.host}]" if ":" in self.host else self.host
@@ -36,14 +36,14 @@ class EngineAddress:
 
     @property
     def is_local(self) -> bool:
-        """Whether the engine is on this machine, so that its folders and loopback ports are ours too."""
+        """True if the engine is on this machine, so that folders and loopback ports are shared."""
         return bool(self.path) or self.host in LOOPBACK
 
 
 def parse_engine_address(engine: str = "", tls: str | ssl.SSLContext | None = None) -> EngineAddress:
-    """What `engine` means; nothing means DOCKER_HOST, or else the socket of this machine.
+    """Parse an engine address; the default is DOCKER_HOST, or else the socket of this machine.
 
-    `tls` is a folder with ca.pem, cert.pem and key.pem, as `docker --tlsverify` wants it, or a context of yours.
+    `tls` is a folder with ca.pem, cert.pem and key.pem, as for `docker --tlsverify`, or an SSLContext.
     """
     if not engine and (engine := os.environ.get("DOCKER_HOST", "")) and os.environ.get("DOCKER_TLS_VERIFY"):
         tls = tls or os.environ.get("DOCKER_CERT_PATH") or str(Path.home() / ".docker")
@@ -67,7 +67,7 @@ def parse_engine_address(engine: str = "", tls: str | ssl.SSLContext | None = No
 
 
 def _find_socket() -> str:
-    """The first socket that is there: the system's, a rootless Docker's, Podman's."""
+    """Return the first existing socket: the system's, a rootless Docker's, Podman's."""
     own = os.environ.get("XDG_RUNTIME_DIR", "")
     places = [SOCKET, *([f"{own}/docker.sock", f"{own}/podman/podman.sock"] if own else []), "/run/podman/podman.sock"]
     return f"unix://{next(filter(os.path.exists, places), SOCKET)}"

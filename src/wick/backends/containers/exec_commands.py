@@ -1,9 +1,9 @@
-"""Commands in a container by the engine's exec, where no daemon runs: slower, and the same to whoever asks.
+"""Commands in a container by the engine's exec, where no daemon runs: slower, with the same results.
 
-A command runs under a small sh script. What it starts carries a mark in its environment, by which it is found and ended
-when the command has ended, reached its time limit or was cancelled, and when wick itself is gone: one more process in
-there waits for that. A process that wiped its environment and left its parents is found as an orphan, once no other
-command runs: until then it could be another one's. If all that does not help, the container is started anew.
+A command runs under a small sh script. Its child processes carry a mark in their environment. By that mark they are
+found and ended when the command ends, times out or is cancelled. A lifeline process in the container does the same
+when wick itself ends. A process that cleared its environment and left its parents is ended as an orphan once no other
+command runs, as it could belong to that. As the last resort, the container is restarted.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ from wick.wickd.output_buffers import HeadAndTail
 from wick.workspace.results import Executed, Job, JobOutput
 
 TIME_LIMIT, NO_SHELL = 124, (126, 127)  # exit codes
-LOOK_SECONDS = 1.0  # how often a silent command is looked at: something that holds its output open may outlive it
-LAST_SECONDS = 0.3  # for the last output of a command that has ended; what holds it open may have more to say for ever
-SETTLE_SECONDS = 0.2  # after which a container that nobody uses is tidied up
+LOOK_SECONDS = 1.0  # interval of checking a silent command: a child with its output open may outlive it
+LAST_SECONDS = 0.3  # to read the last output of an ended command, as a child may keep writing
+SETTLE_SECONDS = 0.2  # after which an unused container is cleaned up
 STREAMS: dict[int, Literal["stdout", "stderr"]] = {1: "stdout", 2: "stderr"}
 
 
 @dataclass(slots=True, eq=False)
 class _RunningCommand:
-    """One command on its way: what is known of it so far."""
+    """A running command, and its output so far."""
 
     limit: float
     mark: str
@@ -72,19 +72,19 @@ class _RunningCommand:
 
 
 class ExecRunner:
-    """Commands in one running container."""
+    """A runner of commands in one container by exec."""
 
     def __init__(self, engine: Engine, container: str) -> None:
         self._engine, self._container = engine, container
-        self._active_count = 0  # commands, jobs and terminals that have begun and not ended
+        self._active_count = 0  # running commands, jobs and terminals
         self._jobs: dict[str, _ExecJob] = {}
         self._terminals: WeakSet[ExecTerminal] = WeakSet()
         self._name = secrets.token_hex(8)
         self._lifeline = Lifeline(engine, container, self._name)
-        self._begin_lock = asyncio.Lock()  # whoever begins something waits until it is tidied up
+        self._begin_lock = asyncio.Lock()  # a new command waits for a running cleanup
         self._cleanup_timer: asyncio.TimerHandle | None = None
         self._cleanup_task: asyncio.Task[None] | None = None
-        self.cleaned_up = asyncio.Event()  # set while no process of a command can be left
+        self.cleaned_up = asyncio.Event()  # set while no process of a command can remain
         self.cleaned_up.set()
         self._closed = False
 
@@ -96,7 +96,7 @@ class ExecRunner:
         self.schedule_cleanup()
 
     def schedule_cleanup(self) -> None:
-        """If nothing runs, what got away from a command is looked for in a moment."""
+        """Schedule a cleanup of escaped processes, if no command runs."""
         if self._cleanup_timer is not None:
             self._cleanup_timer.cancel()
         if not (self._active_count or self._closed):
@@ -107,18 +107,18 @@ class ExecRunner:
         self._cleanup_task = asyncio.create_task(self._clean_up(), name="tidying up in a container")
 
     async def _clean_up(self) -> None:
-        """Nothing runs: whoever is there all the same got away from a command. Who cannot be ended ends with all."""
+        """End escaped processes, if no command runs; restart the container if that fails."""
         async with self._begin_lock:
             if self._active_count:
                 return
-            with suppress(BackendError, OSError):  # the container is gone, and all with it
+            with suppress(BackendError, OSError):  # the container is gone with its processes
                 if not await self._lifeline.end_orphans():
                     path = f"/containers/{self._container}/restart"
                     await self._engine.request("POST", path, {"t": 0}, seconds=constants.LAUNCH_SECONDS)
             self.cleaned_up.set()
 
     async def _begin_command(self) -> None:
-        """Begin something, and see to it that somebody inside ends it if this program is killed."""
+        """Count a new command, after starting the lifeline that ends it if this process is killed."""
         async with self._begin_lock:
             await self._lifeline.ensure_running()
             self._active_count += 1
@@ -126,7 +126,7 @@ class ExecRunner:
 
     @asynccontextmanager
     async def _begin_detached(self) -> AsyncIterator[None]:
-        """Begin something that goes on by itself, if nothing goes wrong in here."""
+        """Begin a detached command; undo it if the block raises."""
         await self._begin_command()
         try:
             yield
@@ -144,7 +144,7 @@ class ExecRunner:
         env: Mapping[str, str] | None = None,
         on_output: OnOutput | None = None,
     ) -> Executed:
-        """Run a shell command to its end, its time limit, or until it is cancelled."""
+        """Run a shell command until it ends, times out or is cancelled."""
         await self._begin_command()
         call = _RunningCommand(timeout, self._new_mark(), on_output)
         try:
@@ -165,7 +165,7 @@ class ExecRunner:
             return await self._stop_at_limit(process, call)
         except (EngineError, OSError) as error:
             raise BackendError(f"the command began, and how it ended is not known: {error}", "unknown") from None
-        except BaseException:  # cancelled, or whoever gets the output has failed
+        except BaseException:  # cancelled, or the output callback raised
             await asyncio.shield(self.end(call.mark))
             raise
         finally:
@@ -191,11 +191,11 @@ class ExecRunner:
             raise BackendError(f"the engine could not run the command: {said[:300]}", "failed")
         if code <= 128:
             return call.result(code, "")
-        await self.end(call.mark, gently=False)  # if it was our own shell that was ended, nobody has swept
+        await self.end(call.mark, gently=False)  # if our own shell was killed, its children are left
         return call.result(code, _describe_signal(code))
 
     async def _stop_at_limit(self, process: ContainerProcess, call: _RunningCommand) -> Executed:
-        """The time limit is reached: end everything, and take the output that is still on its way."""
+        """End a command at its time limit, and collect its remaining output."""
         gone = await self.end(call.mark)
         with suppress(TimeoutError, EngineError, OSError):
             async with asyncio.timeout(constants.END_SECONDS):
@@ -205,7 +205,7 @@ class ExecRunner:
         return call.result(TIME_LIMIT, error if gone else f"{error}; not everything that it started could be ended")
 
     async def end(self, mark: str, *, gently: bool = True) -> bool:
-        """End what carries the mark; whether it is known to be gone."""
+        """End the processes with a mark; return True if they are known to have ended."""
         try:
             async with asyncio.timeout(constants.END_SECONDS + 2):
                 if gently:
@@ -220,11 +220,11 @@ class ExecRunner:
     async def start(
         self, argv: Sequence[str], *, stdin: bool = False, env: Mapping[str, str] | None = None
     ) -> ContainerProcess:
-        """Start a process in the container, to talk with."""
+        """Start an attached process in the container."""
         return await self._engine.exec(self._container, argv, stdin=stdin, env=env)
 
     async def run_script(self, text: str, *args: str, stdin: bytes = b"", most: int = 0) -> tuple[int, bytes, bytes]:
-        """Run a script of ours: its exit code, and what it printed, at most that many bytes of it."""
+        """Run an internal script; return its exit code, stdout and stderr, of at most `most` bytes."""
         process = await self.start(["sh", "-c", text, "wick", *args], stdin=bool(stdin))
         feeding = asyncio.create_task(_write_stdin(process, stdin))
         said = {1: bytearray(), 2: bytearray()}
@@ -240,7 +240,7 @@ class ExecRunner:
             process.close()
             await asyncio.gather(feeding, return_exceptions=True)
 
-    # -- in the background ------------------------------------------------------------------------------------------
+    # -- background jobs --------------------------------------------------------------------------------------------
 
     async def job(self, command: str, *, workdir: str, env: Mapping[str, str] | None = None) -> Job:
         if sum(job.running for job in self._jobs.values()) >= constants.JOBS_AT_ONCE:
@@ -294,7 +294,7 @@ class ExecRunner:
         return terminal
 
     async def close(self) -> None:
-        """End what runs in the background and in terminals: the lifeline does, when it is let go."""
+        """End background jobs and terminals by closing the lifeline."""
         self._closed = True
         self.schedule_cleanup()
         for terminal in self._terminals:
@@ -309,7 +309,7 @@ class ExecRunner:
 
 
 class _ExecJob(Background):
-    """A command in the background, and the last of what it has printed."""
+    """A background command, with its buffered output."""
 
     def __init__(self, command: str, mark: str) -> None:
         super().__init__(secrets.token_hex(4), command)
@@ -331,7 +331,7 @@ class _ExecJob(Background):
 
 
 class ExecTerminal:
-    """A shell in a terminal of the engine's."""
+    """A shell in a terminal of the engine."""
 
     def __init__(self, process: ContainerProcess, end: Callable[[], Awaitable[object]]) -> None:
         self._process, self._end, self._closed = process, end, False
@@ -342,7 +342,7 @@ class ExecTerminal:
         return b""
 
     async def write(self, data: bytes) -> None:
-        with suppress(OSError):  # a shell that has ended reads nothing more
+        with suppress(OSError):  # the shell has ended
             self._process.write(data)
             await self._process.drain()
 
@@ -366,7 +366,7 @@ async def _collect_output(process: ContainerProcess, call: _RunningCommand) -> N
 
 
 async def _read_output(process: ContainerProcess) -> list[tuple[int, bytes]]:
-    """The next output; none at the end, which is when the command has ended, whoever holds its output open."""
+    """Return the next output; empty once the command has ended, even if a child has its output open."""
     patience = LOOK_SECONDS
     while True:
         try:
@@ -375,19 +375,19 @@ async def _read_output(process: ContainerProcess) -> list[tuple[int, bytes]]:
         except TimeoutError:
             if patience == LAST_SECONDS:
                 return []
-            if not await process.is_running():  # its last words may have come while that was asked
+            if not await process.is_running():  # more output may have arrived during the request
                 patience = LAST_SECONDS
 
 
 async def _write_stdin(process: ContainerProcess, data: bytes) -> None:
-    with suppress(OSError):  # it does not read all of its input, as it may
+    with suppress(OSError):  # a command need not read all of its stdin
         for at in range(0, len(data), constants.ENGINE_BUFFER_BYTES):
             process.write(data[at : at + constants.ENGINE_BUFFER_BYTES])
             await process.drain()
 
 
 def _describe_signal(code: int) -> str:
-    """Best effort: to a shell, 137 is a command that was killed as well as one that exited with 137."""
+    """Describe the signal of an exit code above 128; a shell cannot tell 128 + signal from a plain exit code."""
     try:
         name = signal.Signals(code - 128).name
     except ValueError:

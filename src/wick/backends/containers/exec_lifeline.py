@@ -1,4 +1,4 @@
-"""Somebody inside a container who ends processes there: when told to, and when nobody is there any more to tell."""
+"""A script inside a container that ends processes: on request, and when the connection to wick is lost."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from wick.backends.containers.engine import ContainerProcess, Engine
 from wick.backends.containers.shell_scripts import LIFELINE
 from wick.errors import BackendError
 
-ANSWER_SECONDS = 5.0  # for what takes milliseconds, unless somebody leaves it no processor
+ANSWER_SECONDS = 5.0  # usually milliseconds, unless commands use all CPU time
 
 
 class Lifeline:
-    """A script in a container. `name` is how the marks of all begin whom it may have to end."""
+    """The script in a container. `name` is the prefix of the marks of all processes that it may end."""
 
     def __init__(self, engine: Engine, container: str, name: str) -> None:
         self._engine, self._container, self._name = engine, container, name
@@ -26,14 +26,14 @@ class Lifeline:
         self._closed = False
 
     async def ensure_running(self) -> None:
-        """See to it that it is there."""
+        """Start the script if it does not run."""
         if not self._is_running:
             async with self._lock:
                 await self._ensure_process()
 
     @property
     def _is_running(self) -> bool:
-        return self._process is not None and not self._process.is_over  # a command may have ended it
+        return self._process is not None and not self._process.is_over  # a command may have killed it
 
     async def _ensure_process(self) -> ContainerProcess:
         if not self._is_running:
@@ -42,26 +42,26 @@ class Lifeline:
             process = await run_detached(self._engine.exec(self._container, argv, stdin=True))
             if self._closed:
                 process.close()
-                raise BackendError("the container was let go of meanwhile", "not_running")
+                raise BackendError("the container was released meanwhile", "not_running")
             self._process, self._buffer = process, b""
             self._holder = asyncio.create_task(_hold_process(process), name="a lifeline", context=Context())
         assert self._process is not None
         return self._process
 
     async def send_signal(self, signal: Literal["TERM", "KILL"], mark: str) -> bool:
-        """Signal all that carry a mark; whether that was done."""
+        """Signal all processes with a mark; return True on success."""
         return await self._send_order(f"{signal} {mark}")
 
     async def end_all(self) -> bool:
-        """End all that was begun; whether nobody is left."""
+        """End all marked processes; return True if none is left."""
         return await self._send_order("all")
 
     async def end_orphans(self) -> bool:
-        """Nothing runs that is known: end who is there all the same; whether nobody is left."""
+        """End processes that escaped their command, while no command runs; return True if none is left."""
         return await self._send_order("tidy")
 
     async def _send_order(self, order: str) -> bool:
-        """Have something done. If it was ended meanwhile, the next one does it."""
+        """Send an order to the script; restart the script once if it was killed."""
         async with self._lock:
             for _ in range(2):
                 process = await self._ensure_process()
@@ -76,7 +76,7 @@ class Lifeline:
             return False
 
     async def _read_reply(self, process: ContainerProcess, order: str) -> bytes:
-        """What it says to this; there may be answers that nobody waited for. Nothing if it has ended."""
+        """Send an order and return its reply, skipping earlier replies; empty if the script has ended."""
         self._order_count += 1
         number = b"%d" % self._order_count
         process.write(b"%b %b\n" % (number, order.encode()))
@@ -90,7 +90,7 @@ class Lifeline:
         return b""
 
     async def close(self) -> None:
-        """Let it go for good: it ends all that was begun, and itself."""
+        """Close the connection: the script ends all marked processes, and itself."""
         self._closed = True
         await self._release_process()
 
@@ -102,7 +102,7 @@ class Lifeline:
 
 
 async def _hold_process(process: ContainerProcess) -> None:
-    """Hold on to a process for as long as the event loop runs."""
+    """Hold a process until the task is cancelled or the event loop ends."""
     try:
         await asyncio.Event().wait()
     finally:

@@ -1,6 +1,6 @@
-"""The life of a backend's container: made when it is needed, found again, given a daemon, let go, removed.
+"""The lifecycle of a backend's container: created on demand, reused, given a daemon, and removed.
 
-What is connected belongs to an event loop, so each loop has a `Link` of its own to the one container.
+Connections belong to an event loop, so each loop has its own `ContainerLink` to the container.
 """
 
 from __future__ import annotations
@@ -31,19 +31,19 @@ from wick.wickd import zipapp
 
 @dataclass(slots=True, eq=False)
 class ContainerLink:
-    """What one event loop has of the container."""
+    """The connections of one event loop to the container."""
 
     guards: MountGuards
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
-    container: str = ""  # its id; another one has another daemon
+    container: str = ""  # its id; a new container has a new daemon
     env: dict[str, str] = field(default_factory=dict)
     exec_runner: ExecRunner | None = None
     files: ShellFiles | None = None
     launched: LaunchedDaemon | None = None
-    no_daemon_reason: str = ""  # there is no daemon
-    retry_at: float = 0.0  # when one is tried again
+    no_daemon_reason: str = ""  # a message, if there is no daemon
+    retry_at: float = 0.0  # when to try the daemon again
     seen_at: float = float("-inf")  # when the container was last known to run
-    is_over: bool = False  # it was let go for good
+    is_over: bool = False  # the backend was stopped
 
     @property
     def daemon(self) -> Daemon | None:
@@ -51,12 +51,12 @@ class ContainerLink:
 
 
 class ContainerLifecycle:
-    """A container that is there when it is asked for, and the links of event loops to it."""
+    """A container that is started on demand, and the links of event loops to it."""
 
     def __init__(self, engine: Engine, plan: ContainerSpec, *, daemon: str, protect: Sequence[str], pull: bool) -> None:
         self.engine, self.spec = engine, plan
         self.status = Status("idle")
-        self.may_exist = False  # whether there may be a container
+        self.may_exist = False  # True if a container may exist
         self.token = secrets.token_urlsafe(32)
         self._daemon_transport, self._protect, self._pull = daemon, tuple(protect), pull
         # The folders of this host that commands can write; those of another machine cannot be watched from here.
@@ -65,7 +65,7 @@ class ContainerLifecycle:
 
     @property
     def link(self) -> ContainerLink | None:
-        """The link of this event loop, if it has one."""
+        """The link of the running event loop, if it has one."""
         return self._links.get(asyncio.get_running_loop())
 
     @property
@@ -73,11 +73,11 @@ class ContainerLifecycle:
         return any(link.daemon is not None for link in self._links.values())
 
     async def end(self) -> None:
-        """Let go of the container, and remove it."""
+        """Release the connections, and remove the container."""
         link = self._links.pop(asyncio.get_running_loop(), None)
         try:
             if link is not None:
-                async with link.lock:  # whoever launches it now is waited for
+                async with link.lock:  # wait for a concurrent launch
                     link.is_over = True
                     await _release_link(link)
             if self.may_exist:
@@ -94,7 +94,7 @@ class ContainerLifecycle:
         self.status = Status("idle")
 
     async def ensure_ready(self) -> ContainerLink:
-        """This event loop's link to the running container, with a daemon if there can be one."""
+        """Return this event loop's link to the running container, with a daemon if possible."""
         loop = asyncio.get_running_loop()
         link = self._links.get(loop)
         if link is None:
@@ -108,7 +108,7 @@ class ContainerLifecycle:
         return link
 
     def _is_fresh(self, link: ContainerLink) -> bool:
-        """Whether somebody else has got the daemon, or the container was there a moment ago and no daemon is due."""
+        """Return True if the link has a daemon, or the container was seen recently and no daemon retry is due."""
         now = asyncio.get_running_loop().time()
         if link.daemon is not None:
             return True
@@ -137,7 +137,7 @@ class ContainerLifecycle:
         return Container(self.engine, self.spec, daemon=code, pull=self._pull)
 
     async def _adopt_container(self, link: ContainerLink, found: dict[str, Any]) -> None:
-        """Take the container as it is now; it may not be the one that was there before."""
+        """Reset the link if the container is a new one."""
         container = str(found["Id"])
         if link.container == container:
             return
@@ -148,12 +148,12 @@ class ContainerLifecycle:
         link.files = ShellFiles(link.exec_runner, self.spec.workdir, self._protect)
 
     def mark_lost(self, link: ContainerLink, error: BackendError) -> None:
-        """The container, or its engine, is not there as it was a moment ago."""
+        """Record that the container or its engine was lost."""
         link.seen_at = float("-inf")
         self.status = Status("error", str(error))
 
     def schedule_cleanup(self) -> None:
-        """The daemon is lost, and whoever got away from it is to be ended."""
+        """Schedule a cleanup of the processes that a lost daemon left."""
         if (link := self.link) and link.exec_runner:
             link.exec_runner.schedule_cleanup()
 
@@ -161,7 +161,7 @@ class ContainerLifecycle:
         return self._daemon_transport != "none" and asyncio.get_running_loop().time() >= link.retry_at
 
     async def _start_daemon(self, link: ContainerLink, container: Container, found: dict[str, Any]) -> None:
-        """Start it, or note why there is none: commands then go through the engine's exec."""
+        """Start the daemon, or record why there is none: commands then use the engine's exec."""
         if link.launched is not None:
             await link.launched.close()
             link.launched = None
@@ -177,7 +177,7 @@ class ContainerLifecycle:
 
 
 async def _release_link(link: ContainerLink) -> None:
-    """End the connection to a daemon, and what this loop follows in the background."""
+    """Close the connection to the daemon, and the background jobs of this loop."""
     if link.launched is not None:
         await link.launched.close()
     if link.exec_runner is not None:

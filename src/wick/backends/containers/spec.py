@@ -1,8 +1,8 @@
-"""Which container is wanted: what a config says, checked; and what that is in the engine's words.
+"""The specification of a container: a validated config, and the engine's request body for it.
 
-What confines a container is decided here and nowhere else: its user is not root, it has no capabilities and cannot get
-any, its memory, processes and processors are limited, it has no network unless it was given one, and no socket of an
-engine is ever mounted. It has wick's own seccomp profile; the engine's AppArmor profile stays on.
+This module alone decides the confinement of a container. Its user is not root, and it has no capabilities and cannot
+gain any. Its memory, processes and CPUs are limited. It has no network unless configured, and an engine's socket is
+never mounted. It has wick's own seccomp profile; the engine's AppArmor profile stays on.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ from wick import constants
 from wick.backends.containers.seccomp_profile import profile
 from wick.errors import ConfigError
 
-UID = 1000  # who commands run as, where the image does not say
-DAEMON_FOLDER = "/.wickd"  # where the daemon lies inside; only root may write there
+UID = 1000  # of commands, if the image has no user
+DAEMON_FOLDER = "/.wickd"  # of wickd in the container; writable by root only
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-PORT = 9090  # of the daemon, where it listens on one
+PORT = 9090  # of the daemon with the tcp transport
 NAME = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9_.-]{0,62}")
 SOCKETS = ("docker.sock", "podman/podman.sock", "containerd/containerd.sock", "crio/crio.sock")
 NO_NEW_PRIVILEGES = "no-new-privileges"
-IDLE_COMMAND = ("sh", "-c", "while :; do sleep 86400; done")  # what the container itself does
-CPU_PERIOD = 100_000  # microseconds; a quota is a part of it, or several times it
-TMPFS_OPTIONS = "rw,exec,nosuid,nodev,size="  # a folder in memory
+IDLE_COMMAND = ("sh", "-c", "while :; do sleep 86400; done")  # the main process of the container
+CPU_PERIOD = 100_000  # microseconds; the quota is a multiple of it
+TMPFS_OPTIONS = "rw,exec,nosuid,nodev,size="  # of a tmpfs
 UNITS = {"": 1, "b": 1, "k": 1_000, "m": 1_000_000, "g": 1_000_000_000}
 
 
 @dataclass(frozen=True, slots=True)
 class ContainerLimits:
-    """What a container may use: bytes of memory, processes, processors, and bytes of /tmp (which is memory)."""
+    """The limits of a container: bytes of memory, processes, CPUs, and bytes of /tmp (a tmpfs)."""
 
     memory: int = constants.CONTAINER_MEMORY
     pids: int = constants.CONTAINER_PIDS
@@ -42,7 +42,7 @@ class ContainerLimits:
 
     @classmethod
     def parse(cls, given: Mapping[str, float | str] | ContainerLimits | None) -> ContainerLimits:
-        """Limits as a config has them: `{"memory": "512m", "pids": 100}`."""
+        """Parse the limits of a config: `{"memory": "512m", "pids": 100}`."""
         if isinstance(given, ContainerLimits):
             return given
         known = {"memory": _parse_bytes, "tmp": _parse_bytes, "pids": int, "cpus": float}
@@ -67,7 +67,7 @@ def _parse_bytes(value: float | str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class ContainerSpec:
-    """Which container is wanted."""
+    """The specification of a container."""
 
     id: str
     image: str
@@ -81,7 +81,7 @@ class ContainerSpec:
     binds: tuple[str, ...] = ()  # source:target[:ro]
     read_only: bool = False
     publish: bool = False  # the daemon's port, on loopback
-    shared: str = ""  # a folder of this machine that is the container's /tmp
+    shared: str = ""  # a folder of this machine, mounted as the container's /tmp
 
     def __post_init__(self) -> None:
         if not NAME.fullmatch(self.id):
@@ -103,12 +103,12 @@ class ContainerSpec:
 
     @property
     def is_host_folder(self) -> bool:
-        """Whether the workspace is a folder of the engine's machine: its owner and mode are not ours to change."""
+        """True if the workspace is a folder of the engine's machine, whose owner and mode must not change."""
         return any(mount.startswith("/") and _is_within(self.workdir, mount.split(":")[1]) for mount in self.binds)
 
     @property
     def is_mounted(self) -> bool:
-        """Whether the workspace outlives the container."""
+        """True if the workspace is mounted and outlives the container."""
         return any(_is_within(self.workdir, mount.split(":")[1]) for mount in self.binds)
 
     def shared_folders(self) -> list[tuple[str, str]]:
@@ -124,7 +124,7 @@ class ContainerSpec:
         ]
 
     def describe(self) -> str:
-        """What confines the container, for people."""
+        """Describe the confinement of the container for the user."""
         network = {"none": "no network", "own": "a network of its own"}.get(self.network, f"the network {self.network}")
         who = "as root inside" if self.user.partition(":")[0] in ("0", "root") else "not as root"
         memory = f"{self.limits.memory / 1_000_000:g} MB of memory"
@@ -136,13 +136,13 @@ class ContainerSpec:
         )
 
     def resolve_user(self, image: Mapping[str, Any]) -> str:
-        """Who commands run as: who was asked for, or the image's user if that is not root, or 1000."""
+        """Return the user of commands: the configured one, or the image's user unless that is root, or 1000."""
         own = str((image.get("Config") or {}).get("User") or "")
         root = own.partition(":")[0] in ("", "0", "root")
         return self.user or (f"{UID}:{UID}" if root else own)
 
     def create_body(self, image: Mapping[str, Any]) -> dict[str, Any]:
-        """What the engine is told to make."""
+        """Return the body of the engine's create request."""
         user = self.resolve_user(image)
         body: dict[str, Any] = {
             "Image": self.image,
@@ -152,13 +152,13 @@ class ContainerSpec:
             "Entrypoint": list(IDLE_COMMAND),
             "Cmd": [],
             "StopSignal": "SIGTERM",
-            "Healthcheck": {"Test": ["NONE"]},  # the image's would be about its own program
+            "Healthcheck": {"Test": ["NONE"]},  # that of the image would check the image's own program
             "HostConfig": self._host_config(user),
         }
         if self.publish:
             body["ExposedPorts"] = {f"{PORT}/tcp": {}}
         if self.read_only:
-            body["Volumes"] = {DAEMON_FOLDER: {}}  # goes with the container; the one place that can be filled
+            body["Volumes"] = {DAEMON_FOLDER: {}}  # removed with the container; the only writable place
         return body
 
     def _user_numbers(self, user: str) -> tuple[int, int]:
@@ -180,7 +180,7 @@ class ContainerSpec:
             "IpcMode": "private",
             "NetworkMode": self.name if self.network == "own" else self.network,
             "Memory": self.limits.memory,
-            "MemorySwap": self.limits.memory,  # none beyond the memory
+            "MemorySwap": self.limits.memory,  # no swap
             "PidsLimit": self.limits.pids,
             "CpuPeriod": CPU_PERIOD,
             "CpuQuota": int(self.limits.cpus * CPU_PERIOD),
@@ -198,7 +198,7 @@ class ContainerSpec:
 
 
 def build_mounts(volumes: Mapping[str, str] | None, *, local: bool) -> tuple[str, ...]:
-    """Volumes as the engine wants them; one that would hand the engine itself to the container is refused."""
+    """Return volumes as bind strings; raise if one contains an engine's socket."""
     return tuple(_build_mount(source, target, local) for source, target in (volumes or {}).items())
 
 

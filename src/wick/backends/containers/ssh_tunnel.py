@@ -1,4 +1,4 @@
-"""An engine on another machine, reached through ssh: a unix socket here, whose connections come out there."""
+"""A tunnel to an engine on another machine: a local unix socket, forwarded by ssh."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 
 from wick import constants
 
-# Nobody is here to type a password, and a machine that does not answer is not waited for.
+# Without password prompts, and with a timeout for unreachable machines.
 OPTIONS = ("-T", "-oBatchMode=yes", f"-oConnectTimeout={constants.CONNECT_SECONDS:.0f}", "-oServerAliveInterval=15")
 REMOTE = ("docker", "system", "dial-stdio")
 
@@ -21,14 +21,14 @@ class SshTunnel:
 
     def __init__(self, where: tuple[str, ...]) -> None:
         self._command = ("ssh", *OPTIONS, *where, *REMOTE)
-        self._stderr = b""  # the last words of an ssh, for the error message
+        self._stderr = b""  # tail of ssh's stderr, for error messages
         self._tasks: set[asyncio.Task[None]] = set()
         self._folder = ""
         self._server: asyncio.AbstractServer | None = None
-        self._ending: set[asyncio.Task[None]] = set()  # each sees an ssh to its end, whoever is cancelled meanwhile
+        self._ending: set[asyncio.Task[None]] = set()  # each waits for an ssh process, independent of cancellation
 
     async def open(self) -> str:
-        """The socket's path; nobody else may enter its folder."""
+        """Start listening; return the socket's path, in a folder with mode 0700."""
         self._folder = tempfile.mkdtemp(prefix="wick-ssh-")
         path = str(Path(self._folder) / "engine.sock")
         self._server = await asyncio.start_unix_server(self._accept, path)
@@ -45,7 +45,7 @@ class SshTunnel:
         shutil.rmtree(self._folder, ignore_errors=True)
 
     async def last_error(self) -> str:
-        """What ssh said last, if it said anything; it may need a moment to say it."""
+        """Return the tail of ssh's stderr, after a short wait for it."""
         for _ in range(20):
             if self._stderr:
                 break
@@ -58,10 +58,10 @@ class SshTunnel:
         self._tasks.add(task)
         try:
             await self._forward(reader, writer)
-        except OSError as error:  # there is no ssh here
+        except OSError as error:  # ssh is not installed
             self._stderr = f"ssh cannot be started: {error.strerror}".encode()
         except asyncio.CancelledError:
-            pass  # the tunnel is closed, and nobody waits for this task's word
+            pass  # the tunnel is closed; the task has no waiter
         finally:
             self._tasks.discard(task)
             writer.transport.abort()

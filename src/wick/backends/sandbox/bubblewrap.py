@@ -1,14 +1,14 @@
-"""The sandbox of the local backend on Linux: bubblewrap, with a profile that starts from nothing.
+"""The sandbox on Linux: bubblewrap, with a deny-by-default profile.
 
-    sandbox = find()                    the bubblewrap of this system, tried out; NotThere says why it cannot be used
+    sandbox = find_bubblewrap()         the tested bubblewrap of this system, or SandboxUnavailable with the reason
     sandbox.command(["sh", "-c", "ls"], view)
 
-A command has namespaces of its own (users, processes, IPC, host name, control groups, and the network unless it is
-given), no rights beyond those of a plain user, and a file system with the system's programs, its workspace, a private
-/tmp and nothing else. `seccomp` takes away the system calls that have broken out of such a place before.
+A command has its own namespaces (users, processes, IPC, host name, control groups, and the network unless it is
+allowed), no capabilities, and a file system with only the system's programs, its workspace and a private /tmp.
+`seccomp` denies the system calls of known sandbox escapes.
 
-The profile goes to bubblewrap through a descriptor: an environment variable never stands in a list of processes, and
-bubblewrap itself starts with an empty environment, as LD_PRELOAD would otherwise run code outside.
+The profile is passed to bubblewrap through a descriptor, so that environment variables never appear in a process
+list. bubblewrap itself starts with an empty environment, as LD_PRELOAD would otherwise run code outside.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from wick.protocols import Protection
 from wick.workspace.processes import DEFAULT_PATH, data_file
 
 TRIAL_SECONDS = 10.0
-USER = 1000  # who a command is, whoever runs wick: programs that refuse to be root work, and `tar` keeps no owners
+USER = 1000  # the uid of commands: never root, so that programs that refuse root work and `tar` sets no owners
 HOME = "/tmp"
 
-# What programs need of /etc. No passwords, no keys, no tokens of package managers.
+# The parts of /etc that programs need, without passwords, keys and tokens of package managers.
 ETC = ("ld.so.cache", "alternatives")
 ETC_WITH_NETWORK = (
     "resolv.conf",
@@ -46,10 +46,10 @@ ETC_WITH_NETWORK = (
 
 @dataclass(frozen=True, slots=True)
 class Bubblewrap:
-    """A bubblewrap that works here, and what it can do."""
+    """A working bubblewrap, and its supported options."""
 
     program: str
-    options: tuple[str, ...]  # of those that not every version has, those that work
+    options: tuple[str, ...]  # the working ones of those that not every version has
     covers: bool = True
     scratch: bool = False
     hides_signals: bool = True
@@ -72,7 +72,7 @@ class Bubblewrap:
         )
 
     def _data_options(self, view: SandboxView) -> Iterator[tuple[str, list[str], bytes]]:
-        """Options that name a descriptor; these cannot stand in the profile."""
+        """Yield the options with a descriptor, which cannot be part of the profile."""
         for path, content in GENERATED_FILES.items():
             yield "--file", [path], content
         for cover in view.covers:
@@ -119,7 +119,7 @@ class Bubblewrap:
         ]
 
 
-# Files that are made up for the sandbox, so that the host's users and names stay its own.
+# Generated files, so that the sandbox does not see the host's users and groups.
 GENERATED_FILES = {
     "/etc/passwd": f"wick:x:{USER}:{USER}::{HOME}:/bin/sh\nnobody:x:65534:65534::/:/bin/false\n".encode(),
     "/etc/group": f"wick:x:{USER}:\nnogroup:x:65534:\n".encode(),
@@ -128,7 +128,7 @@ GENERATED_FILES = {
 
 @cache
 def _system_mounts() -> list[str]:
-    """The system's programs and libraries."""
+    """Return the mounts of the system's programs and libraries."""
     found = ["--ro-bind", "/usr", "/usr"]
     for path in ("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"):
         if os.path.islink(path):
@@ -149,7 +149,7 @@ def _etc_mounts(network: bool) -> list[str]:
 
 @cache
 def _hide_keys() -> list[str]:
-    """The kernel lists the keys of a user there, by their names, whatever namespace asks."""
+    """Return the mount over /proc/keys, which lists the user's keys in every namespace."""
     return ["--ro-bind", "/dev/null", "/proc/keys"] if os.path.exists("/proc/keys") else []
 
 
@@ -167,14 +167,14 @@ def _cover_options(path: str, cover: Cover) -> list[str]:
     return []
 
 
-# -- finding it -----------------------------------------------------------------------------------------------------
+# -- detection ------------------------------------------------------------------------------------------------------
 
 
 @cache
 def find_bubblewrap() -> Bubblewrap:
-    """The bubblewrap of this system, with the options that work here: found by trying, once."""
+    """Return the bubblewrap of this system with the options that work here, detected by a trial run."""
     program = shutil.which("bwrap", path=DEFAULT_PATH) or shutil.which("bwrap")
-    if program is None or not os.path.isabs(program):  # the folder we happen to be in may be a workspace
+    if program is None or not os.path.isabs(program):  # the current folder may be a workspace
         raise SandboxUnavailable(
             "bubblewrap is not installed; install it with: apt install bubblewrap (or dnf, pacman, apk)"
         )
@@ -188,7 +188,7 @@ def find_bubblewrap() -> Bubblewrap:
 
 
 def _try_sandbox(sandbox: Bubblewrap) -> str:
-    """Run `true` in the sandbox; gives the complaint if that fails."""
+    """Run `true` in the sandbox; return the error if that fails."""
     command = sandbox.command(["true"], SandboxView("/tmp", "/tmp", memory=1_000_000))
     files = [data_file(data) for data in command.data]
     argv = command.argv

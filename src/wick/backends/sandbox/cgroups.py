@@ -1,14 +1,14 @@
-"""Control groups: how much memory and how many processes a command may have, with all that it starts.
+"""Control groups: limits on memory and processes of a command and its children.
 
-    controllers()                            what can be limited here: {"memory": …, "pids": …}, or less, or nothing
-    group = make({"memory": 512_000_000, "pids": 64})
-    group.join                               files that a process writes itself into before it becomes the command
-    group.reached()                          which limit it ran into, as a sentence
-    group.release()                          afterwards: an empty one is kept for the next, as making one takes time
-    forget()                                 removes those that are kept
+    get_controllers()                        the available controllers: {"memory": …, "pids": …}, or fewer
+    group = create_group({"memory": 512_000_000, "pids": 64})
+    group.join_files                         files that a process writes itself into before it executes the command
+    group.describe_reached_limit()           a sentence about the limit that was reached
+    group.release()                          keeps an empty group for reuse, as creating one is slow
+    remove_idle_groups()                     removes the groups kept for reuse
 
-Both versions of the kernel's interface are understood, also side by side. A group is made below the one that wick
-itself is in, so a limit that somebody has set on wick holds for its commands too.
+cgroups v1 and v2 are supported, also side by side. A group is created below wick's own, so a limit on wick holds for
+its commands too.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from itertools import count
 
-REMOVE_SECONDS = 1.0  # for the last of a group to be gone
-MAX_IDLE_GROUPS = 8  # empty groups
+REMOVE_SECONDS = 1.0  # for the last process of a group to end
+MAX_IDLE_GROUPS = 8  # kept for reuse
 
-# What is written where, by controller and version; what comes after the first may be missing.
+# The files with the limits, by controller and version; all but the first are optional.
 LIMIT_FILES = {
     ("memory", 1): ("memory.limit_in_bytes", "memory.memsw.limit_in_bytes"),
     ("memory", 2): ("memory.max", "memory.swap.max=0", "memory.oom.group=1"),
     ("pids", 1): ("pids.max",),
     ("pids", 2): ("pids.max",),
 }
-# Where the kernel counts how often the limit was reached, and the word before the number.
+# The files in which the kernel counts reached limits, and the key of the number.
 EVENT_FILES = {
     ("memory", 1): ("memory.oom_control", "oom_kill"),
     ("memory", 2): ("memory.events", "oom_kill"),
@@ -46,7 +46,7 @@ _numbers = count(1)
 
 @dataclass(frozen=True, slots=True)
 class Controller:
-    """One thing that can be limited, and the folder in which groups for it can be made."""
+    """A resource controller, and the folder in which groups can be created."""
 
     name: str
     version: int
@@ -60,9 +60,7 @@ class ControlGroup:
     name: str
     limits: Mapping[str, int]
     used: tuple[Controller, ...]
-    earlier_counts: Mapping[str, int] = field(
-        default_factory=dict
-    )  # how often each limit had been reached by earlier commands
+    earlier_counts: Mapping[str, int] = field(default_factory=dict)  # of limits reached by earlier commands
 
     @property
     def folders(self) -> list[str]:
@@ -70,31 +68,31 @@ class ControlGroup:
 
     @property
     def join_files(self) -> list[str]:
-        """In version 1 a process with one thread joins as a thread: that takes no lock of the whole system."""
+        """The files to join the group. In v1 a process joins as a thread, which takes no system-wide lock."""
         files = {1: "tasks", 2: "cgroup.procs"}
         return sorted({f"{one.folder}/{self.name}/{files[one.version]}" for one in self.used})
 
     def describe_reached_limit(self) -> str:
-        """A sentence about the limit that the command ran into; empty if it did not."""
+        """Return a sentence about the limit that the command reached, or an empty text."""
         for name, times in self.read_counts().items():
             if times > self.earlier_counts.get(name, 0):
                 return _describe_limit(name, self.limits[name])
         return ""
 
     def read_counts(self) -> dict[str, int]:
-        """How often each limit was reached, ever."""
+        """Return how often each limit was reached since the group was created."""
         files = {one.name: (one.folder, *EVENT_FILES[one.name, one.version]) for one in self.used}
         return {name: _read_count(f"{folder}/{self.name}/{file}", word) for name, (folder, file, word) in files.items()}
 
     def release(self) -> None:
-        """Keep the group for the next command if nobody is left in it, and remove it otherwise."""
+        """Keep the group for reuse if it is empty, and remove it otherwise."""
         if len(_idle_groups) < MAX_IDLE_GROUPS and not any(_has_processes(folder) for folder in self.folders):
             _idle_groups.append(replace(self, earlier_counts=self.read_counts()))
         else:
             self.remove()
 
     def remove(self) -> None:
-        """Remove the group; whatever is still in it is killed first."""
+        """Kill the remaining processes and remove the group."""
         until = time.monotonic() + REMOVE_SECONDS
         for folder in self.folders:
             while not _remove_folder(folder) and time.monotonic() < until:
@@ -109,7 +107,7 @@ def _describe_limit(name: str, limit: int) -> str:
 
 
 def format_bytes(size: float) -> str:
-    """A number of bytes as people write it: 512 MB, 2 GB."""
+    """Format a number of bytes: 512 MB, 2 GB."""
     for unit, step in (("GB", 1_000_000_000), ("MB", 1_000_000), ("kB", 1_000)):
         if size >= step:
             return f"{size / step:.4g} {unit}"
@@ -117,7 +115,7 @@ def format_bytes(size: float) -> str:
 
 
 def create_group(limits: Mapping[str, float], found: Mapping[str, Controller] | None = None) -> ControlGroup | None:
-    """A group with these limits, as far as they can be set here; None if none can."""
+    """Create a group with the limits that can be set here; return None if none can."""
     found = get_controllers() if found is None else found
     used = tuple(controller for name, controller in sorted(found.items()) if limits.get(name))
     if not used:
@@ -141,24 +139,24 @@ _idle_groups: list[ControlGroup] = []
 
 
 def _reuse_group(wanted: Mapping[str, int], used: tuple[Controller, ...]) -> ControlGroup | None:
-    """One of those that are kept, if it is of the right kind and was made by this process."""
+    """Return an idle group of this process with the same limits, or None."""
     mine = f"wick-{os.getpid()}-"
     for group in [*_idle_groups]:
         if group.limits == wanted and group.used == used and group.name.startswith(mine):
-            with suppress(ValueError):  # somebody else was faster
+            with suppress(ValueError):  # another thread took it
                 _idle_groups.remove(group)
                 return group
     return None
 
 
 def list_idle_groups() -> list[ControlGroup]:
-    """The empty groups that wait for a command."""
+    """Return the empty groups kept for reuse."""
     return [*_idle_groups]
 
 
 @atexit.register
 def remove_idle_groups() -> None:
-    """Remove the groups that are kept."""
+    """Remove the groups kept for reuse."""
     while _idle_groups:
         with suppress(IndexError):
             group = _idle_groups.pop()
@@ -175,12 +173,12 @@ def _write_limits(controller: Controller, group: ControlGroup) -> None:
             _write_value(f"{folder}/{name}", value or limit)
 
 
-# -- what there is --------------------------------------------------------------------------------------------------
+# -- detection ------------------------------------------------------------------------------------------------------
 
 
 @cache
 def get_controllers() -> Mapping[str, Controller]:
-    """What this process may limit, found by trying; groups that a dead process left behind are removed."""
+    """Return the usable controllers, detected by trial; remove the groups of dead processes."""
     with suppress(OSError):
         with open("/proc/self/mounts") as mounts, open("/proc/self/cgroup") as own:
             found = detect_controllers(mounts.read(), own.read())
@@ -190,7 +188,7 @@ def get_controllers() -> Mapping[str, Controller]:
 
 
 def detect_controllers(mounts: str, own: str) -> dict[str, Controller]:
-    """The controllers among these mounts for a process in these groups (both as /proc/self has them)."""
+    """Return the usable controllers for the contents of /proc/self/mounts and /proc/self/cgroup."""
     groups = {names: path for _, names, path in (line.split(":", 2) for line in own.splitlines())}
     found: dict[str, Controller] = {}
     for _, point, kind, options, *_ in (line.split(" ") for line in mounts.splitlines()):
@@ -211,13 +209,13 @@ def _first_usable(name: str, version: int, folders: list[str]) -> dict[str, Cont
 
 
 def _ancestor_folders(point: str, path: str) -> list[str]:
-    """The group of this process and those above it. One with processes in it cannot give its controllers on."""
+    """Return the folders of this group and its ancestors. In v2 a group with processes cannot delegate controllers."""
     parts = [part for part in path.split("/") if part]
     return ["/".join([point, *parts[:length]]) for length in range(len(parts), -1, -1)]
 
 
 def _can_create_group(name: str, version: int, folder: str) -> bool:
-    """Whether a group can be made there, with this controller, and be joined by a child of this process."""
+    """Return True if a group with this controller can be created there and joined by a child process."""
     if not os.access(f"{folder}/cgroup.procs", os.W_OK):
         return False
     trial = f"{folder}/wick-{os.getpid()}-0"
@@ -258,7 +256,7 @@ def _read_count(path: str, word: str) -> int:
 
 
 def _has_processes(folder: str) -> bool:
-    """Whether somebody is in a group; one that cannot be looked into is not empty."""
+    """Return True if a group has processes, or cannot be read."""
     try:
         with open(f"{folder}/cgroup.procs") as file:
             return bool(file.read(1))
@@ -279,6 +277,6 @@ def _remove_folder(folder: str) -> bool:
 def _kill_processes(folder: str) -> None:
     with suppress(OSError), open(f"{folder}/cgroup.procs") as file:
         for pid in map(int, file.read().split()):
-            if pid > 0:  # 0 is one that this namespace does not see
+            if pid > 0:  # 0 is a process outside of this PID namespace
                 with suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)

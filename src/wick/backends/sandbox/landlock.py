@@ -1,9 +1,9 @@
-"""The sandbox where bubblewrap cannot be used but the kernel has Landlock: files are confined, much else is not.
+"""The Landlock sandbox, for kernels with Landlock where bubblewrap cannot be used. It confines mainly files.
 
-A command sees which files there are and which processes run; what it cannot do is open a file outside, look into other
-processes, or (where the kernel is new enough) connect by TCP. UDP, sockets that have a path, and the protected paths of
-the workspace stay open to it. So this sandbox calls itself weak. Landlock takes no rights away from root, who could
-make a disk's device and open that; `setpriv` takes them. `seccomp` takes away the same system calls as in bubblewrap.
+A command can list files and processes. It cannot open files outside the workspace, inspect other processes, or (on
+newer kernels) connect by TCP. UDP, unix sockets and the protected paths of the workspace stay accessible, so this
+sandbox is weak. Landlock does not restrict root's capabilities, such as creating device nodes; `setpriv` drops them.
+`seccomp` denies the same system calls as in bubblewrap.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from wick.backends.sandbox.base import SandboxedCommand, SandboxUnavailable, San
 from wick.protocols import Protection
 from wick.workspace.processes import DEFAULT_PATH, landlock_version
 
-TCP, SCOPES = 4, 6  # the versions since which there are rules for TCP, and for abstract sockets and signals
+TCP, SCOPES = 4, 6  # the ABI versions with rules for TCP, and for abstract sockets and signals
 
 READABLE = (
     *("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/proc", "/dev/urandom", "/dev/random"),
@@ -31,10 +31,10 @@ WRITABLE = ("/dev/null", "/dev/zero", "/dev/full", "/dev/tty", "/dev/ptmx", "/de
 
 @dataclass(frozen=True, slots=True)
 class Landlock:
-    """Landlock as the kernel has it."""
+    """The kernel's Landlock."""
 
     version: int
-    without_rights: tuple[str, ...] = ()  # a program that runs another without root's rights
+    without_rights: tuple[str, ...] = ()  # argv prefix that drops root's capabilities
     covers: bool = False
     scratch: bool = True
     hides_signals: bool = False
@@ -69,7 +69,7 @@ class Landlock:
 
 
 def find_landlock() -> Landlock:
-    """Landlock, if the kernel has it."""
+    """Return the Landlock sandbox; raise SandboxUnavailable if the kernel has none."""
     version = landlock_version()
     if not version:
         raise SandboxUnavailable("the kernel has no Landlock; install bubblewrap with: apt install bubblewrap")

@@ -1,12 +1,12 @@
-"""What is done around one command of the local backend: limits, protected paths, and what became of them.
+"""Preparation and cleanup of one command of the local backend: limits, protected paths, and its result.
 
-    launch = Launch(place, ["sh", "-c", "make"], daemon, workdir="src")
-    await launch.begin()                     has the workspace watched, makes a control group
+    launch = Launch(workspace, ["sh", "-c", "make"], daemon, workdir="src")
+    await launch.begin()                     starts the workspace guard, creates a control group
     await daemon.run(**launch.options)
-    await launch.end()                       settles what the command planted, removes the group
-    launch.told(executed)
+    await launch.end()                       neutralises planted files, removes the group
+    launch.complete_result(executed)
 
-Both take a few system calls, which are made in a thread.
+Blocking system calls run in a worker thread.
 """
 
 from __future__ import annotations
@@ -36,14 +36,13 @@ from wick.workspace.workspace import Workspace
 
 Identity = tuple[int, int]
 
-# Signals that end programs which did not ask for it. A program in bubblewrap that one of them ended has this and 128
-# as its exit code.
+# Fatal signals. bubblewrap reports a program that one of them ended by the exit code 128 + signal.
 TIME_LIMIT = 124  # exit code
 DEADLY_SIGNALS = (4, 5, 6, 7, 8, 9, 11, 15, 24, 25, 31)
 
 
 class SandboxedWorkspace:
-    """A workspace that is open, and how commands are started in it."""
+    """An open workspace, and the options of its commands."""
 
     def __init__(
         self,
@@ -67,7 +66,7 @@ class SandboxedWorkspace:
         self.close = weakref.finalize(self, _close_workspace, self.tree, self.files, self.scratch)
 
     def check(self) -> None:
-        """A command gets the folder by its path, so that still has to lead to the one that is open."""
+        """Raise if the path of the workspace no longer leads to the open folder: commands get it by path."""
         try:
             there = os.stat(self.tree.path)
         except OSError:
@@ -76,7 +75,7 @@ class SandboxedWorkspace:
             raise _missing_workspace_error(self.tree)
 
     def resolve_folder(self, path: str) -> tuple[str, ...]:
-        """The names that really lead to a folder of the workspace."""
+        """Return the resolved names of a folder in the workspace."""
         if "\0" in path:
             raise BackendError(f"{path!r} is no folder, as it has a NUL in it", "invalid")
         inside = self.tree.inside(path or ".")
@@ -109,7 +108,7 @@ def _close_workspace(tree: Beneath, files: Workspace, scratch: str) -> None:
 
 
 class LaunchOptions(TypedDict):
-    """What wickd is told."""
+    """The arguments of a wickd command request."""
 
     argv: list[str]
     workdir: str
@@ -122,7 +121,7 @@ class LaunchOptions(TypedDict):
 
 
 class Launch:
-    """One command, from before it starts until after it has ended."""
+    """One command, from its preparation to its cleanup."""
 
     def __init__(
         self,
@@ -142,12 +141,12 @@ class Launch:
         self._group: cgroups.ControlGroup | None = None
         self._command: SandboxedCommand | None = None
         self._registered_in: Identity | None = None
-        self._file_bytes = 0  # the most that one file may have; 0: no limit
+        self._file_bytes = 0  # maximum size of a file; 0: no limit
         self._guard = WorkspaceGuard(daemon, place.tree.path, place.protect, arm=not read_only)
-        self._reached_limit = ""  # a limit, as a sentence
+        self._reached_limit = ""  # a sentence about the reached limit
 
     async def begin(self) -> None:
-        """Get everything ready. A launch that has begun needs an `end`."""
+        """Prepare the command. Each `begin` needs an `end`."""
         await run_to_completion(in_thread(self._workspace.check, "command"))
         await run_to_completion(self._begin_guard())
         await run_to_completion(in_thread(self._prepare, "command"))
@@ -157,12 +156,12 @@ class Launch:
 
     @property
     def guard(self) -> str:
-        """The name by which wickd knows that the workspace is watched for this command."""
+        """The name of the workspace guard in wickd."""
         return self._guard.name
 
     @property
     def moved(self) -> list[str]:
-        """Protected paths that appeared, and have another name now."""
+        """Protected paths that appeared and were renamed."""
         return self._guard.moved
 
     def _prepare(self) -> None:
@@ -172,12 +171,12 @@ class Launch:
         self._registered_in = _identity(place.tree)
         firm = _register_command(self._registered_in, self._protected_entries)
         entries = self._protected_entries
-        if self._read_only:  # a command that cannot write may see all that is no secret
+        if self._read_only:  # a read-only command may read everything but secrets
             entries = {path: entry for path, entry in entries.items() if entry.secret}
         covers = protected_paths.plan_covers(place.tree, entries, firm) if place.sandbox.covers else []
         if not self._read_only:
             covers += plan_pinned_covers(place.tree, place.pinned, place.fixed, covers)
-            covers.sort(key=lambda cover: cover.path.count("/"))  # a mount hides those below it that came before
+            covers.sort(key=lambda cover: cover.path.count("/"))  # parents first: a mount hides earlier mounts below it
         self._group = cgroups.create_group(place.limits)
         mounted = {(cover.path, cover.how) for cover in covers}
         view = SandboxView(
@@ -206,7 +205,7 @@ class Launch:
         joins = group.join_files if group else []
         if limits or self._terminal or command.landlock or all(file.endswith("/tasks") for file in joins):
             argv, left = [*([] if limits else _join_prefix([], self._file_bytes)), *command.argv], joins
-        else:  # wickd can then spawn it, which takes half the time of a fork
+        else:  # wickd can use posix_spawn, which is twice as fast as fork
             argv, left = [*_join_prefix(joins, self._file_bytes), *command.argv], []
         return {
             "argv": argv,
@@ -220,7 +219,7 @@ class Launch:
         }
 
     async def end(self) -> None:
-        """Settle what the command left; to end twice changes nothing."""
+        """End the guard and release the control group; a second call changes nothing."""
         await self._guard.end()
         await run_to_completion(in_thread(self._clean_up, "command"))
 
@@ -234,12 +233,12 @@ class Launch:
             _unregister_command(workspace)
 
     def complete_result(self, executed: Executed) -> Executed:
-        """How the command ended, with what wick knows of it."""
+        """Return the result of the command with the explained error and the moved paths."""
         error = self.explain_error(executed["exit_code"], executed["error"])
         return {**executed, "error": error, "moved": self.moved}
 
     def explain_error(self, exit_code: int, error: str) -> str:
-        """Why the command ended as it did, and what is left to do."""
+        """Return the error of the command with the reached limit and the remaining plants."""
         if self._reached_limit:
             error = f"{self._reached_limit}; {error}" if exit_code == TIME_LIMIT else self._reached_limit
         return explain_stuck(error or self._explain_signal(exit_code), self._guard.stuck)
@@ -250,12 +249,12 @@ class Launch:
         return ""
 
 
-# -- commands at work -----------------------------------------------------------------------------------------------
+# -- running commands -----------------------------------------------------------------------------------------------
 
 
 @dataclass(slots=True)
 class _ActiveCommands:
-    """The commands at work in one workspace, and the protected paths that were there before the first of them."""
+    """The number of running commands in a workspace, and the protected paths from before the first of them."""
 
     firm: frozenset[Identity]
     count: int = 0
@@ -268,7 +267,7 @@ _lock = Lock()
 def _identity(tree: Beneath) -> Identity:
     try:
         info = os.fstat(tree.fd)
-    except OSError:  # somebody has stopped it just now
+    except OSError:  # the backend was stopped concurrently
         raise _missing_workspace_error(tree) from None
     return info.st_dev, info.st_ino
 
@@ -296,7 +295,7 @@ def _unregister_command(workspace: Identity) -> None:
 
 
 def _join_prefix(files: Sequence[str], file_bytes: int = 0) -> list[str]:
-    """A program that joins control groups, limits the size of files and becomes another."""
+    """Return an argv prefix that joins control groups, limits the file size and executes the command."""
     if not files and not file_bytes:
         return []
     steps = [f'echo 0 >"${number}"' for number in range(1, len(files) + 1)]
@@ -305,9 +304,9 @@ def _join_prefix(files: Sequence[str], file_bytes: int = 0) -> list[str]:
 
 
 def _remaining_rlimits(limits: Mapping[str, float], grouped: Mapping[str, float]) -> dict[str, float]:
-    """What is left for each process to be limited by itself."""
+    """Return the limits that the control group does not enforce, as rlimits per process."""
     left = {name: limit for name, limit in limits.items() if limit and name not in grouped}
-    if "pids" in left:  # the kernel counts all processes of the user, not only these
+    if "pids" in left:  # RLIMIT_NPROC counts all processes of the user
         left["pids"] += _count_user_processes()
     return left
 
@@ -319,6 +318,6 @@ def _count_user_processes() -> int:
             for entry in entries:
                 if entry.name.isdigit() and entry.stat().st_uid == user:
                     count += len(os.listdir(f"/proc/{entry.name}/task"))
-    except OSError:  # one of them ended meanwhile, or there is no /proc
+    except OSError:  # a process ended meanwhile, or there is no /proc
         return count + 100
     return count

@@ -1,4 +1,4 @@
-"""The room that a workspace has on its disk: checked before a file is written or a command begins."""
+"""Disk quota of a workspace: checked before a file is written or a command starts."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import Any
 from wick.errors import BackendError
 from wick.workspace.disk_usage import Usage, free_bytes, free_room, total_bytes
 
-COUNT_SECONDS = 30.0  # after which a workspace is counted again, if anything on its disk has changed
-RESERVE_PART, QUOTA_PART = 10, 4  # of a small disk, a tenth is reserved, and a workspace gets a fourth
+COUNT_SECONDS = 30.0  # after which usage is counted again, if the free space has changed
+RESERVE_PART, QUOTA_PART = 10, 4  # on a small disk, reserve at most 1/10, and use at most 1/4
 
 
 @dataclass(frozen=True, slots=True)
 class Quota:
-    """What a workspace may take: `disk` bytes of its own, while `reserve` bytes of its disk stay free; 0: no limit."""
+    """The quota of a workspace: at most `disk` bytes, with `reserve` bytes of its disk left free; 0: no limit."""
 
     disk: int = 0
     reserve: int = 0
@@ -26,7 +26,7 @@ class Quota:
 
 
 class DiskSpace:
-    """How much room a workspace has. Counting is rare: the free space of the disk says when it may have changed."""
+    """The disk space of a workspace. Usage is counted rarely: changed free space triggers a recount."""
 
     def __init__(self, folder: str, quota: Quota) -> None:
         total = total_bytes(folder) if quota else 0
@@ -37,7 +37,7 @@ class DiskSpace:
         self._is_counted = False
 
     def check(self, wanted: int = 0) -> int:
-        """Raise a BackendError if there is no room for so many bytes; return how many there are room for."""
+        """Raise a BackendError if so many bytes do not fit; return how many bytes fit."""
         if not (self.disk or self.reserve):
             return 0
         free = free_bytes(self._folder)
@@ -55,7 +55,7 @@ class DiskSpace:
         return max(room, 1)
 
     def add_written(self, written: int) -> None:
-        """Count a file that was written."""
+        """Add a written file to the usage."""
         with self._lock:
             self._used += written
 
@@ -75,7 +75,7 @@ class DiskSpace:
             return self._used
 
     def watch_limits(self, scratch: str) -> dict[str, Any] | None:
-        """Return what wickd watches while a command runs."""
+        """Return the limits that wickd enforces while a command runs, or None."""
         if not (self.disk or self.reserve):
             return None
         paths = [self._folder, *([scratch] if scratch else [])]

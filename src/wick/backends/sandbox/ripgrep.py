@@ -1,4 +1,4 @@
-"""A search of the local backend: by ripgrep in the sandbox where there is one, else by RE2 in a thread."""
+"""Grep of the local backend: by ripgrep in the sandbox if available, else by RE2 in a worker thread."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from wick.workspace.grep import Ripgrep, Search, ripgrep
 from wick.workspace.results import Executed, Matches
 from wick.workspace.workspace import Workspace
 
-OUTPUT_BYTES = 32_000_000  # that ripgrep prints before it is stopped
+OUTPUT_BYTES = 32_000_000  # of output, after which ripgrep is stopped
 TIME_LIMIT = 124  # exit code
 
 
 @dataclass(frozen=True, slots=True)
 class GrepRequest:
-    """What is searched for, and where."""
+    """The arguments of a grep."""
 
     pattern: str
     path: str
@@ -37,11 +37,11 @@ class GrepRequest:
         )
 
     def build_ripgrep(self, files: Workspace) -> tuple[list[str], RipgrepOutput] | None:
-        """The command, and who reads what it prints; None for a single file, which needs no ripgrep.
+        """Return the ripgrep command and its output parser; None for a single file, which needs no ripgrep.
 
-        A pattern that RE2 does not know is refused in the same words.
+        A pattern that RE2 rejects raises the same error as without ripgrep.
         """
-        with suppress(MissingExtra):  # then ripgrep's own word counts
+        with suppress(MissingExtra):  # without RE2, ripgrep validates the pattern
             Search(self.pattern, ignore_case=self.ignore_case)
         folder = files.real(self.path, links=self.links)
         if files.stat(folder)["type"] != "dir":
@@ -58,11 +58,11 @@ class GrepRequest:
 
 
 class _OutputLimitReached(Exception):
-    """There is more than anybody reads."""
+    """Raised if the output exceeds its limit."""
 
 
 class RipgrepOutput:
-    """What ripgrep prints. It is kept as it comes, and taken apart in a thread: that looks at files again."""
+    """The buffered output of ripgrep. It is parsed in a worker thread, as that accesses files."""
 
     def __init__(self, reader: Ripgrep) -> None:
         self._reader = reader
@@ -75,14 +75,14 @@ class RipgrepOutput:
             raise _OutputLimitReached
 
     async def run_limited(self, run: Callable[[], Awaitable[Executed]]) -> Executed | None:
-        """How ripgrep ended; None if it had more to say than is read."""
+        """Run ripgrep; return None if the output limit was reached."""
         try:
             return await run()
         except _OutputLimitReached:
             return None
 
     def parse_matches(self, executed: Executed | None) -> Matches | None:
-        """The matches; None if ripgrep does not know the pattern."""
+        """Return the matches; None if ripgrep rejects the pattern."""
         self._reader.feed(bytes(self._printed))
         if executed is None or executed["exit_code"] == TIME_LIMIT:
             return {**self._reader.result(), "truncated": True}

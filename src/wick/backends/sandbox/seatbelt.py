@@ -1,7 +1,7 @@
-"""The sandbox on macOS: `sandbox-exec`, with a profile that starts from nothing.
+"""The sandbox on macOS: `sandbox-exec`, with a deny-by-default profile.
 
-It confines files and the network. Processes of the same user can still be seen, there are no control groups, and
-Apple calls the program deprecated while its own parts go on using it.
+It confines files and the network. Processes of the same user stay visible, and there are no control groups. Apple
+has deprecated the program, but still uses it.
 """
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ NETWORK = """\
 
 @dataclass(frozen=True, slots=True)
 class Seatbelt:
-    """`sandbox-exec`, which has no other name."""
+    """The `sandbox-exec` program."""
 
     program: str = PROGRAM
-    covers: bool = True  # not mounts, but rules that do the same
+    covers: bool = True  # by rules instead of mounts
     scratch: bool = True
     hides_signals: bool = False
 
@@ -65,7 +65,7 @@ class Seatbelt:
 
 
 def build_profile(view: SandboxView) -> str:
-    """The rules for one command; a later rule outweighs an earlier one."""
+    """Return the rules for one command; later rules take precedence."""
     rules = [
         RULES,
         _allow_rule("file-read*", [*READABLE, *view.readable]),
@@ -89,7 +89,7 @@ def _quote_path(path: str) -> str:
 
 
 def find_sandbox_exec() -> Seatbelt:
-    """`sandbox-exec`, on macOS."""
+    """Return the `sandbox-exec` sandbox; raise SandboxUnavailable on other systems."""
     if sys.platform != "darwin" or not os.access(PROGRAM, os.X_OK):
-        raise SandboxUnavailable("sandbox-exec is a part of macOS, and this is none")
+        raise SandboxUnavailable("sandbox-exec is part of macOS, and this is another system")
     return Seatbelt()

@@ -1,4 +1,4 @@
-"""The sandboxes that there are, from the strongest to the weakest."""
+"""Selection of a sandbox, from the strongest to the weakest."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SANDBOXES: dict[str, Callable[[], Sandbox]] = {
 
 
 def choose_sandbox(name: str) -> Sandbox:
-    """A sandbox by its name, or with `auto` the strongest that works here."""
+    """Return a sandbox by its name, or with `auto` the strongest that works here."""
     if name == "none":
         return Unconfined(asks=False)
     if name == "auto":
