@@ -212,14 +212,14 @@ def _command_fields(
         "cgroup": list(cgroup),
         "data": [encode_base64(one) for one in data],
     }
-    told = {name: value for name, value in fields.items() if value}
+    given = {name: value for name, value in fields.items() if value}
     if env is not None:
-        told["env"] = dict(env)
+        given["env"] = dict(env)
     if landlock is not None:
-        told["landlock"] = dict(landlock)
+        given["landlock"] = dict(landlock)
     if disk is not None:
-        told["disk"] = dict(disk)
-    return told
+        given["disk"] = dict(disk)
+    return given
 
 
 class DaemonTerminal:

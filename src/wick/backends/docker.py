@@ -179,9 +179,9 @@ class Docker:
         options: dict[str, Any],
     ) -> Executed:
         if daemon := link.daemon:
-            told = {**link.env, **(env or {})}
+            full_env = {**link.env, **(env or {})}
             try:
-                return await daemon.run(command, env=told, on_output=on_output, **options)
+                return await daemon.run(command, env=full_env, on_output=on_output, **options)
             except DaemonLost as gone:
                 link = await self._fall_back(gone, "the command")
         return await self._run_by_exec(link, lambda plain: plain.run(command, env=env, on_output=on_output, **options))

@@ -435,12 +435,12 @@ def _merge_limits(limits: Mapping[str, float | None]) -> dict[str, float]:
 def _format_limits(limits: Mapping[str, float]) -> str:
     """Format the limits for the user; name those that hold per process only."""
     grouped = cgroups.get_controllers()
-    said = []
+    parts = []
     if memory := limits.get("memory"):
-        said.append(f"memory {cgroups.format_bytes(memory)}" + ("" if "memory" in grouped else " for each process"))
+        parts.append(f"memory {cgroups.format_bytes(memory)}" + ("" if "memory" in grouped else " for each process"))
     if pids := limits.get("pids"):
-        said.append(f"{pids:g} processes" + ("" if "pids" in grouped else " more than the user has now"))
-    return ", ".join(said) or "no limits"
+        parts.append(f"{pids:g} processes" + ("" if "pids" in grouped else " more than the user has now"))
+    return ", ".join(parts) or "no limits"
 
 
 def _invalid_env_name(env: Mapping[str, str]) -> str | None:

@@ -322,8 +322,8 @@ class State:
         tree.check_parents(names)
         if len(data) > constants.STATE_FILE_BYTES:
             most = constants.STATE_FILE_BYTES
-            said = f"{path} would have {len(data)} bytes; the most that a conversation keeps is {most}"
-            raise BackendError(said, "too_large")
+            message = f"{path} would have {len(data)} bytes; the most that a conversation keeps is {most}"
+            raise BackendError(message, "too_large")
         self._store("/".join(names), data)
         self._touch(names)
 

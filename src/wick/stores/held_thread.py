@@ -64,14 +64,14 @@ async def hold(
     async with _wait_in_queue(store, owner, thread.id, wait):
         await _ensure_thread(store, owner, thread.id)
         lease = await _acquire_lease(store, owner, thread.id, seconds, wait)
-        kept = HeldThread(store, owner, thread, lease, seconds, patience)
+        held = HeldThread(store, owner, thread, lease, seconds, patience)
         try:
-            await kept.catch_up()
-            yield kept
+            await held.catch_up()
+            yield held
         finally:
-            if thread.keeper is kept:
+            if thread.keeper is held:
                 thread.keeper = None
-            await asyncio.shield(kept.release())
+            await asyncio.shield(held.release())
 
 
 async def _acquire_lease(store: Store, owner: str, id: str, seconds: float, wait: bool) -> Lease:
@@ -309,8 +309,8 @@ class HeldThread:
     def _consumed_positions(self, batch: Sequence[Entry]) -> list[int]:
         """Return the positions of inbox items that these entries consume, and of obsolete answers."""
         queued = {id(message): position for position, message in self._fetched.items()}
-        said = [*self._rejected, *(entry.data for entry in batch if entry.kind == "message")]
-        took = [queued[id(message)] for message in said if id(message) in queued]
+        messages = [*self._rejected, *(entry.data for entry in batch if entry.kind == "message")]
+        took = [queued[id(message)] for message in messages if id(message) in queued]
         logged = {entry.data["id"] for entry in batch if entry.kind == "answered"}
         awaited = {*self.thread.questions, *self._answered_questions} - logged
         return took + [position for position, question in self._queued_answers.items() if question not in awaited]

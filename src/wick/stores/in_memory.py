@@ -101,23 +101,23 @@ class InMemory:
         with self._lock:
             return self._summarize(self._find_thread(owner, id))
 
-    def _summarize(self, kept: _StoredThread) -> Summary:
+    def _summarize(self, stored: _StoredThread) -> Summary:
         return Summary(
-            owner=kept.owner,
-            id=kept.id,
-            title=kept.title,
-            meta=rows.decode_json(kept.meta.encode()),
-            created=kept.created,
-            updated=kept.updated,
-            last=len(kept.log),
-            run=kept.run,
-            asking=kept.asking,
-            queued=len(kept.queue),
-            leased=self._is_leased(kept),
+            owner=stored.owner,
+            id=stored.id,
+            title=stored.title,
+            meta=rows.decode_json(stored.meta.encode()),
+            created=stored.created,
+            updated=stored.updated,
+            last=len(stored.log),
+            run=stored.run,
+            asking=stored.asking,
+            queued=len(stored.queue),
+            leased=self._is_leased(stored),
         )
 
-    def _is_leased(self, kept: _StoredThread) -> bool:
-        return bool(kept.holder) and kept.until > self._clock()
+    def _is_leased(self, stored: _StoredThread) -> bool:
+        return bool(stored.holder) and stored.until > self._clock()
 
     async def list(
         self,
@@ -131,42 +131,42 @@ class InMemory:
         cursor: str = "",
         limit: int = 50,
     ) -> Page:
-        def wanted(kept: _StoredThread) -> bool:
-            flags = ((running, kept.run), (asking, kept.asking), (queued, kept.queue))
-            return kept.owner == owner and all(want is None or want == bool(flag) for want, flag in flags)
+        def wanted(stored: _StoredThread) -> bool:
+            flags = ((running, stored.run), (asking, stored.asking), (queued, stored.queue))
+            return stored.owner == owner and all(want is None or want == bool(flag) for want, flag in flags)
 
         return self._list_page(wanted, order, oldest_first, cursor, limit)
 
     async def unfinished(self, *, cursor: str = "", limit: int = 50) -> Page:
-        return self._list_page(lambda kept: bool(kept.run or kept.queue), "created", True, cursor, limit)
+        return self._list_page(lambda stored: bool(stored.run or stored.queue), "created", True, cursor, limit)
 
     def _list_page(
         self, wanted: Callable[[_StoredThread], bool], order: str, oldest_first: bool, cursor: str, limit: int
     ) -> Page:
         mark, limit = rows.decode_cursor(cursor, order, oldest_first), rows.clamp_limit(limit)
 
-        def place(kept: _StoredThread) -> rows.PageMark:
-            return getattr(kept, order), kept.key
+        def place(stored: _StoredThread) -> rows.PageMark:
+            return getattr(stored, order), stored.key
 
-        def follows(kept: _StoredThread) -> bool:
-            return mark is None or (place(kept) > mark if oldest_first else place(kept) < mark)
+        def follows(stored: _StoredThread) -> bool:
+            return mark is None or (place(stored) > mark if oldest_first else place(stored) < mark)
 
         with self._lock:
             self._sweep_if_due()
-            found = [kept for kept in self._threads.values() if wanted(kept) and follows(kept)]
+            found = [stored for stored in self._threads.values() if wanted(stored) and follows(stored)]
             found.sort(key=place, reverse=not oldest_first)
             more = rows.encode_cursor(order, oldest_first, place(found[limit - 1])) if len(found) > limit else ""
-            return Page(tuple(self._summarize(kept) for kept in found[:limit]), more)
+            return Page(tuple(self._summarize(stored) for stored in found[:limit]), more)
 
     async def describe(
         self, owner: str, id: str, *, title: str | None = None, meta: Mapping[str, Any] | None = None
     ) -> Summary:
         about = None if meta is None else rows.encode_meta(meta)
         with self._lock:
-            kept = self._find_thread(owner, id)
-            kept.title = kept.title if title is None else rows.shorten_title(title)
-            kept.meta = kept.meta if about is None else about
-            return self._summarize(kept)
+            stored = self._find_thread(owner, id)
+            stored.title = stored.title if title is None else rows.shorten_title(title)
+            stored.meta = stored.meta if about is None else about
+            return self._summarize(stored)
 
     async def delete(self, owner: str, id: str) -> None:
         with self._lock:
@@ -175,36 +175,40 @@ class InMemory:
     async def expire(self, idle: float, *, owner: str = "", limit: int = 20) -> builtins.list[tuple[str, str]]:
         with self._lock:
             since = self._clock() - rows.check_idle_seconds(idle)
-            found = [kept for kept in self._threads.values() if kept.used <= since and owner in ("", kept.owner)]
-            found = sorted((kept for kept in found if self._is_idle(kept)), key=lambda kept: kept.used)[:limit]
-            for kept in found:
-                self._remove_thread(kept)
-            return [(kept.owner, kept.id) for kept in found]
+            found = [
+                stored for stored in self._threads.values() if stored.used <= since and owner in ("", stored.owner)
+            ]
+            found = sorted((stored for stored in found if self._is_idle(stored)), key=lambda stored: stored.used)[
+                :limit
+            ]
+            for stored in found:
+                self._remove_thread(stored)
+            return [(stored.owner, stored.id) for stored in found]
 
-    def _is_idle(self, kept: _StoredThread) -> bool:
-        if kept.run or kept.asking or kept.queue or self._is_leased(kept):
+    def _is_idle(self, stored: _StoredThread) -> bool:
+        if stored.run or stored.asking or stored.queue or self._is_leased(stored):
             return False
-        above = rows.decode_json(kept.meta.encode()).get("parent") if '"parent"' in kept.meta else None
-        return above is None or (kept.owner, above) not in self._threads
+        above = rows.decode_json(stored.meta.encode()).get("parent") if '"parent"' in stored.meta else None
+        return above is None or (stored.owner, above) not in self._threads
 
-    def _remove_thread(self, kept: _StoredThread) -> None:
-        del self._threads[kept.owner, kept.id]
-        self._watchers.notify((kept.owner, kept.id), None)
+    def _remove_thread(self, stored: _StoredThread) -> None:
+        del self._threads[stored.owner, stored.id]
+        self._watchers.notify((stored.owner, stored.id), None)
 
     async def fork(
         self, owner: str, id: str, at: int, new_id: str, *, title: str = "", meta: Mapping[str, Any] | None = None
     ) -> Summary:
         with self._lock:
-            kept = self._find_thread(owner, id)
-            if type(at) is not int or not 0 <= at <= len(kept.log):
-                raise rows.no_entry_error(id, at, len(kept.log))
-            said = rows.PreparedAppend()
-            for _, kind, _, body, _ in kept.log[:at]:
-                rows.note_entry(said, kind, rows.decode_json(body))
-            about = kept.meta if meta is None else rows.encode_meta(meta)
-            made = self._create_thread(owner, new_id, title or kept.title or said.title, about)
-            made.log, made.blobs, made.run = kept.log[:at], dict(kept.blobs), said.run or ""
-            made.questions = dict.fromkeys(rows.find_open_questions(said.questions), "open")
+            stored = self._find_thread(owner, id)
+            if type(at) is not int or not 0 <= at <= len(stored.log):
+                raise rows.no_entry_error(id, at, len(stored.log))
+            history = rows.PreparedAppend()
+            for _, kind, _, body, _ in stored.log[:at]:
+                rows.note_entry(history, kind, rows.decode_json(body))
+            about = stored.meta if meta is None else rows.encode_meta(meta)
+            made = self._create_thread(owner, new_id, title or stored.title or history.title, about)
+            made.log, made.blobs, made.run = stored.log[:at], dict(stored.blobs), history.run or ""
+            made.questions = dict.fromkeys(rows.find_open_questions(history.questions), "open")
             return self._summarize(made)
 
     # -- the log ----------------------------------------------------------------------------------------------------
@@ -222,41 +226,43 @@ class InMemory:
         made = rows.prepare_append(id, entries, rows.check_number("what is expected", expect))
         took = rows.check_positions(took)
         with self._lock:
-            kept = self._find_thread(owner, id)
-            if kept.fence != fence or not kept.holder:
+            stored = self._find_thread(owner, id)
+            if stored.fence != fence or not stored.holder:
                 raise rows.fenced_error(id)
-            if len(kept.log) != expect:
-                if kept.log[expect:] == made.rows:
+            if len(stored.log) != expect:
+                if stored.log[expect:] == made.rows:
                     return made.last
-                raise rows.conflict_error(id, expect, len(kept.log))
-            self._update_inbox_and_questions(kept, made, took)
-            kept.log += made.rows
-            kept.updated = self._clock()
-            kept.run = kept.run if made.run is None else made.run
-            kept.title = kept.title or made.title
-            self._watchers.notify((owner, id), kept.news)
+                raise rows.conflict_error(id, expect, len(stored.log))
+            self._update_inbox_and_questions(stored, made, took)
+            stored.log += made.rows
+            stored.updated = self._clock()
+            stored.run = stored.run if made.run is None else made.run
+            stored.title = stored.title or made.title
+            self._watchers.notify((owner, id), stored.news)
             return made.last
 
-    def _update_inbox_and_questions(self, kept: _StoredThread, made: rows.PreparedAppend, took: Sequence[int]) -> None:
+    def _update_inbox_and_questions(
+        self, stored: _StoredThread, made: rows.PreparedAppend, took: Sequence[int]
+    ) -> None:
         """Consume inbox items and update question states; change nothing on an error."""
-        states, answers = dict(kept.questions), dict(kept.answers)
+        states, answers = dict(stored.questions), dict(stored.answers)
         for position in took:
-            if position not in kept.queue:
-                raise rows.not_queued_error(kept.id, position)
+            if position not in stored.queue:
+                raise rows.not_queued_error(stored.id, position)
         for step, question in made.questions:
             if step == "asked":
-                if answers.get(question) not in kept.queue or answers[question] in took:
+                if answers.get(question) not in stored.queue or answers[question] in took:
                     states[question] = "open"  # reopened, unless its answer is queued
             elif step == "over":
                 states = {name: "over" if state == "open" else state for name, state in states.items()}
             elif question in states:
                 if states[question] == "answered" and answers.get(question) not in took:
-                    raise rows.answered_error(kept.id, question)
+                    raise rows.answered_error(stored.id, question)
                 states[question] = "answered"
                 answers.pop(question, None)
-        kept.questions, kept.answers = states, answers
+        stored.questions, stored.answers = states, answers
         for position in took:
-            del kept.queue[position]
+            del stored.queue[position]
 
     async def read(
         self, owner: str, id: str, *, after: int = 0, limit: int | None = None
@@ -275,7 +281,9 @@ class InMemory:
         wanted, limit = rows.split_words(text), rows.clamp_limit(limit)
         with self._lock:
             self._sweep_if_due()
-            hits = [hit for kept in self._threads.values() if kept.owner == owner for hit in _find_hits(kept, wanted)]
+            hits = [
+                hit for stored in self._threads.values() if stored.owner == owner for hit in _find_hits(stored, wanted)
+            ]
         return sorted(hits, key=lambda hit: (hit.at, hit.seq), reverse=True)[:limit]
 
     # -- leases -----------------------------------------------------------------------------------------------------
@@ -284,58 +292,58 @@ class InMemory:
         rows.check_name("a holder", holder)
         seconds = rows.check_lease_seconds(seconds)
         with self._lock:
-            kept, now = self._find_thread(owner, id), self._clock()
-            if self._is_leased(kept):
-                raise rows.held_error(id, kept.holder, kept.until - now)
-            kept.fence, kept.holder, kept.until = next(self._fences), holder, now + seconds
-            return Lease(kept.fence, holder, kept.until)
+            stored, now = self._find_thread(owner, id), self._clock()
+            if self._is_leased(stored):
+                raise rows.held_error(id, stored.holder, stored.until - now)
+            stored.fence, stored.holder, stored.until = next(self._fences), holder, now + seconds
+            return Lease(stored.fence, holder, stored.until)
 
     async def renew(self, owner: str, id: str, fence: int, seconds: float) -> Lease:
         seconds = rows.check_lease_seconds(seconds)
         with self._lock:
-            kept = self._find_thread(owner, id)
-            if kept.fence != fence or not kept.holder:
+            stored = self._find_thread(owner, id)
+            if stored.fence != fence or not stored.holder:
                 raise rows.fenced_error(id)
-            kept.until = self._clock() + seconds
-            return Lease(fence, kept.holder, kept.until)
+            stored.until = self._clock() + seconds
+            return Lease(fence, stored.holder, stored.until)
 
     async def release(self, owner: str, id: str, fence: int) -> None:
         with self._lock:
-            kept = self._find_thread(owner, id)
-            if kept.fence == fence:
-                kept.holder, kept.until = "", 0.0
+            stored = self._find_thread(owner, id)
+            if stored.fence == fence:
+                stored.holder, stored.until = "", 0.0
 
     # -- the inbox --------------------------------------------------------------------------------------------------
 
     async def enqueue(self, owner: str, id: str, *messages: Mapping[str, Any], key: str = "") -> int:
         bodies = rows.encode_messages(messages, key)
         with self._lock:
-            kept = self._find_thread(owner, id)
-            if key in kept.keyed_positions:
-                return kept.keyed_positions[key]
-            position = [self._enqueue(kept, "message", body) for body in bodies][-1]
+            stored = self._find_thread(owner, id)
+            if key in stored.keyed_positions:
+                return stored.keyed_positions[key]
+            position = [self._enqueue(stored, "message", body) for body in bodies][-1]
             if key:
-                kept.keyed_positions[key] = position
+                stored.keyed_positions[key] = position
             return position
 
     async def answer(self, owner: str, id: str, question: str, data: Mapping[str, Any]) -> int:
         body = rows.encode_inbox_item("an answer", data, id=question)
         with self._lock:
-            kept = self._find_thread(owner, id)
-            if question not in kept.questions:
+            stored = self._find_thread(owner, id)
+            if question not in stored.questions:
                 raise rows.no_question_error(id, question)
-            if kept.questions[question] != "open":
+            if stored.questions[question] != "open":
                 raise rows.answered_error(id, question)
-            kept.questions[question] = "answered"
-            kept.answers[question] = position = self._enqueue(kept, "answer", body)
+            stored.questions[question] = "answered"
+            stored.answers[question] = position = self._enqueue(stored, "answer", body)
             return position
 
-    def _enqueue(self, kept: _StoredThread, kind: Literal["message", "answer"], body: bytes) -> int:
-        kept.inbox += 1
-        kept.updated = self._clock()
-        kept.queue[kept.inbox] = Queued(kept.inbox, kind, body, kept.updated)
-        self._watchers.notify((kept.owner, kept.id), kept.news)
-        return kept.inbox
+    def _enqueue(self, stored: _StoredThread, kind: Literal["message", "answer"], body: bytes) -> int:
+        stored.inbox += 1
+        stored.updated = self._clock()
+        stored.queue[stored.inbox] = Queued(stored.inbox, kind, body, stored.updated)
+        self._watchers.notify((stored.owner, stored.id), stored.news)
+        return stored.inbox
 
     async def inbox(self, owner: str, id: str) -> builtins.list[Queued]:
         with self._lock:
@@ -354,10 +362,10 @@ class InMemory:
     async def put_blob(self, owner: str, id: str, data: bytes) -> str:
         name = digest(data)
         with self._lock:
-            kept = self._find_thread(owner, id)
-            if name not in kept.blobs:
-                rows.check_blob_size(id, data, sum(map(len, kept.blobs.values())))
-                kept.blobs[name] = bytes(data)
+            stored = self._find_thread(owner, id)
+            if name not in stored.blobs:
+                rows.check_blob_size(id, data, sum(map(len, stored.blobs.values())))
+                stored.blobs[name] = bytes(data)
         return name
 
     async def get_blob(self, owner: str, id: str, sha256: str) -> bytes:
@@ -384,9 +392,9 @@ class InMemory:
         """Delete the threads whose time to live has passed."""
         with self._lock:
             now = self._swept_at = self._clock()
-            for kept in [*self._threads.values()]:
-                if now - kept.used >= self._ttl and self._is_idle(kept):
-                    self._remove_thread(kept)
+            for stored in [*self._threads.values()]:
+                if now - stored.used >= self._ttl and self._is_idle(stored):
+                    self._remove_thread(stored)
 
     async def close(self) -> None:
         """Stop the timer and end the watches; the threads stay."""
@@ -398,12 +406,12 @@ class InMemory:
 
 def _sweep_by_timer(store: ref[InMemory]) -> None:
     """Sweep a store from its timer, which holds only a weak reference."""
-    kept = store()
-    if kept is not None:
-        kept._timer = None
-        kept.sweep()
-        if kept._threads:
-            kept._schedule_sweep()
+    stored = store()
+    if stored is not None:
+        stored._timer = None
+        stored.sweep()
+        if stored._threads:
+            stored._schedule_sweep()
 
 
 def _limit_batch(log: list[Row]) -> list[Row]:
@@ -416,11 +424,11 @@ def _limit_batch(log: list[Row]) -> list[Row]:
     return log
 
 
-def _find_hits(kept: _StoredThread, wanted: Sequence[str]) -> list[Hit]:
+def _find_hits(stored: _StoredThread, wanted: Sequence[str]) -> list[Hit]:
     hits = []
-    for seq, kind, at, body, _ in kept.log:
+    for seq, kind, at, body, _ in stored.log:
         if kind == "message":
             text = rows.message_text(rows.decode_json(body))
             if all(word in rows.fold_text(text) for word in wanted):
-                hits.append(Hit(kept.id, kept.title, seq, at, rows.make_excerpt(text, wanted[0])))
+                hits.append(Hit(stored.id, stored.title, seq, at, rows.make_excerpt(text, wanted[0])))
     return hits

@@ -141,16 +141,16 @@ class Postgres:
         source = await self.head(owner, id)
         if type(at) is not int or not 0 <= at <= source.last:
             raise rows.no_entry_error(id, at, source.last)
-        said = rows.PreparedAppend()
+        history = rows.PreparedAppend()
         async for batch in self.read(owner, id, limit=at):  # the log is append-only
             for entry in batch:
-                rows.note_entry(said, entry["kind"], entry["data"])
-        title = rows.shorten_title(title) or source.title or said.title
+                rows.note_entry(history, entry["kind"], entry["data"])
+        title = rows.shorten_title(title) or source.title or history.title
         async with self._pools.connection(writes=True) as connection, connection.transaction():
             key, kept = await find_thread(connection, owner, id, "key, meta", "FOR SHARE")  # locked against deletion
             await create_thread(connection, owner, new_id, title, kept if about is None else about)
             (made,) = await find_thread(connection, owner, new_id, "key")
-            await copy_thread(connection, key, made, at, said)
+            await copy_thread(connection, key, made, at, history)
             return summary_from_row(await find_thread(connection, owner, new_id, SUMMARY))
 
     # -- the log ----------------------------------------------------------------------------------------------------

@@ -301,9 +301,9 @@ def to_store_error(error: psycopg.Error, writes: bool) -> StoreError:
     unfit = isinstance(error, psycopg.DataError)  # such as a NUL in an id
     other = ("unavailable", "it is not there") if lost else ("invalid" if unfit else "failed", "it refused")
     code, meaning = _ERROR_MEANINGS.get(state) or _ERROR_MEANINGS.get(state[:2]) or other
-    told = " ".join(str(error).split())[:300]
+    detail = " ".join(str(error).split())[:300]
     doubt = "; it may have been written or not: append exactly the same again, which is safe, or read what is there"
     unsure = code == "unavailable" and writes
-    message = f"Postgres could not do it: {meaning} ({told}){doubt if unsure else ''}"
+    message = f"Postgres could not do it: {meaning} ({detail}){doubt if unsure else ''}"
     public = message if code == "invalid" else f"the server's database could not do it: {meaning}"
     return StoreError(message, code, public)

@@ -97,7 +97,7 @@ async def create_thread(connection: Connection, owner: str, id: str, title: str,
     raise rows.exists_error(id)
 
 
-async def copy_thread(connection: Connection, key: int, made: int, at: int, said: rows.PreparedAppend) -> None:
+async def copy_thread(connection: Connection, key: int, made: int, at: int, history: rows.PreparedAppend) -> None:
     await connection.execute(
         "INSERT INTO entries (thread, seq, kind, at, data, sum, text) "
         "SELECT %s, seq, kind, at, data, sum, text FROM entries WHERE thread = %s AND seq <= %s",
@@ -106,12 +106,12 @@ async def copy_thread(connection: Connection, key: int, made: int, at: int, said
     await connection.execute(
         "INSERT INTO blobs (thread, sha256, data) SELECT %s, sha256, data FROM blobs WHERE thread = %s", (made, key)
     )
-    asked = rows.find_open_questions(said.questions)
+    asked = rows.find_open_questions(history.questions)
     await connection.execute(
         "INSERT INTO questions (thread, id, state) SELECT %s, unnest(%s::text[]), 'open'", (made, asked)
     )
     await connection.execute(
-        "UPDATE threads SET last = %s, run = %s, asking = %s WHERE key = %s", (at, said.run or "", len(asked), made)
+        "UPDATE threads SET last = %s, run = %s, asking = %s WHERE key = %s", (at, history.run or "", len(asked), made)
     )
 
 

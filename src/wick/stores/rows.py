@@ -325,13 +325,13 @@ def build_page(
     limit: int,
     order: str,
     oldest_first: bool,
-    summary_of: Callable[[Sequence[Any]], Summary],
+    make_summary: Callable[[Sequence[Any]], Summary],
 ) -> Page:
     """Build a page from the rows of a page query."""
     more = (
         encode_cursor(order, oldest_first, (found[limit - 1][-2], found[limit - 1][-1])) if len(found) > limit else ""
     )
-    return Page(tuple(summary_of(row[:-2]) for row in found[:limit]), more)
+    return Page(tuple(make_summary(row[:-2]) for row in found[:limit]), more)
 
 
 def is_live_holder(holder: str) -> bool:

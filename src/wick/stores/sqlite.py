@@ -174,16 +174,16 @@ class Sqlite:
     ) -> Summary:
         rows.check_thread_id(new_id)
         about = None if meta is None else rows.encode_meta(meta)
-        key, named, kept, said = await self._read(
+        key, named, kept, history = await self._read(
             lambda db: read_fork_source(db, owner, id, at)
         )  # the log is append-only
-        title = rows.shorten_title(title) or named or said.title
+        title = rows.shorten_title(title) or named or history.title
 
         def work(do: Transaction) -> Summary:
             find_thread(do.db, owner, id, "key")  # it may be deleted by now
             create_thread(do, owner, new_id, title, kept if about is None else about, self._clock())
             (made,) = find_thread(do.db, owner, new_id, "key")
-            copy_thread(do.db, key, made, at, said)
+            copy_thread(do.db, key, made, at, history)
             return self._read_summary(do.db, owner, new_id)
 
         return await self._write(work)

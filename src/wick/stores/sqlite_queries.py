@@ -174,14 +174,14 @@ def read_fork_source(db: sqlite3.Connection, owner: str, id: str, at: int) -> tu
     key, title, meta, last = find_thread(db, owner, id, "key, title, meta, last")
     if type(at) is not int or not 0 <= at <= last:
         raise rows.no_entry_error(id, at, last)
-    said = rows.PreparedAppend()
+    history = rows.PreparedAppend()
     query = "SELECT seq, kind, at, data, sum FROM entries WHERE thread = ? AND seq <= ? ORDER BY seq"
     for seq, row in enumerate(db.execute(query, (key, at)), 1):
-        rows.note_entry(said, row[1], rows.entry_from_row(id, seq, row)["data"])
-    return key, title, meta, said
+        rows.note_entry(history, row[1], rows.entry_from_row(id, seq, row)["data"])
+    return key, title, meta, history
 
 
-def copy_thread(db: sqlite3.Connection, key: int, made: int, at: int, said: rows.PreparedAppend) -> None:
+def copy_thread(db: sqlite3.Connection, key: int, made: int, at: int, history: rows.PreparedAppend) -> None:
     db.execute(
         "INSERT INTO entries (thread, seq, kind, at, data, sum) "
         "SELECT ?, seq, kind, at, data, sum FROM entries WHERE thread = ? AND seq <= ? ORDER BY seq",
@@ -190,11 +190,13 @@ def copy_thread(db: sqlite3.Connection, key: int, made: int, at: int, said: rows
     db.execute(
         "INSERT INTO blobs (thread, sha256, data) SELECT ?, sha256, data FROM blobs WHERE thread = ?", (made, key)
     )
-    asked = rows.find_open_questions(said.questions)
+    asked = rows.find_open_questions(history.questions)
     db.executemany(
         "INSERT INTO questions (thread, id, state) VALUES (?, ?, 'open')", [(made, question) for question in asked]
     )
-    db.execute("UPDATE threads SET last = ?, run = ?, asking = ? WHERE key = ?", (at, said.run or "", len(asked), made))
+    db.execute(
+        "UPDATE threads SET last = ?, run = ?, asking = ? WHERE key = ?", (at, history.run or "", len(asked), made)
+    )
 
 
 def explain_failed_append(

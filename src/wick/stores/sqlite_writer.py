@@ -213,7 +213,7 @@ class SqliteWriter:
 
 def _run_job(job: _WriteJob, transaction: Transaction, *, alone: bool) -> None:
     """Run one job in a savepoint; its error rolls back only this job."""
-    db, told = transaction.db, len(transaction.news)
+    db, news_count = transaction.db, len(transaction.news)
     if not alone:
         db.execute("SAVEPOINT work")
     try:
@@ -223,7 +223,7 @@ def _run_job(job: _WriteJob, transaction: Transaction, *, alone: bool) -> None:
     except Exception as error:
         clear_frames(error.__traceback__)  # a stored error would keep cursors alive, and the file open
         job.error = error
-        del transaction.news[told:]
+        del transaction.news[news_count:]
         db.execute("ROLLBACK" if alone else "ROLLBACK TO work")
     if not alone:
         db.execute("RELEASE work")

@@ -433,7 +433,8 @@ async def test_a_daemon_on_a_port(make: Make, server: str) -> None:
     assert backend._lifecycle.token not in json.dumps(found)
     for exec_id in found["ExecIDs"] or []:
         assert backend._lifecycle.token not in json.dumps(engines.here().ask("GET", f"/exec/{exec_id}/json"))
-    assert backend._lifecycle.token not in await out(backend, "cat /proc/[0-9]*/cmdline /proc/[0-9]*/environ 2>/dev/null")
+    seen = await out(backend, "cat /proc/[0-9]*/cmdline /proc/[0-9]*/environ 2>/dev/null")
+    assert backend._lifecycle.token not in seen
     with socket.create_connection(("127.0.0.1", int(ports[0]["HostPort"])), 30) as stranger:
         stranger.sendall(b'{"token": "wrong"}\n{"id": "r1", "cmd": "id"}\n')
         assert stranger.recv(100) == b""

@@ -109,16 +109,16 @@ class Container:
         if found is None and self._pull:
             name, tag = _split_tag(self.spec.image)
             query = {"fromImage": name, "tag": tag}
-            said = await self.engine.request("POST", "/images/create", query, seconds=constants.PULL_SECONDS)
+            reply = await self.engine.request("POST", "/images/create", query, seconds=constants.PULL_SECONDS)
             found = await self.engine.get_or_none(path)
             if found is None:
-                raise BackendError(f"the image {self.spec.image} could not be pulled: {_last_line(said)}", "not_found")
+                raise BackendError(f"the image {self.spec.image} could not be pulled: {_last_line(reply)}", "not_found")
         return found
 
     def _raise_missing_image(self) -> NoReturn:
         name = self.spec.image
-        said = f"there is no image {name} on the engine; pull it with: docker pull {name} (or set pull: true)"
-        raise BackendError(said, "not_found")
+        message = f"there is no image {name} on the engine; pull it with: docker pull {name} (or set pull: true)"
+        raise BackendError(message, "not_found")
 
     # -- making -----------------------------------------------------------------------------------------------------
 
@@ -252,8 +252,8 @@ def _split_tag(image: str) -> tuple[str, str]:
     return (name, tag) if colon and "/" not in tag else (image, "latest")
 
 
-def _last_line(said: object) -> str:
-    lines = (said if isinstance(said, bytes) else str(said).encode()).decode(errors="replace").strip().splitlines()
+def _last_line(reply: object) -> str:
+    lines = (reply if isinstance(reply, bytes) else str(reply).encode()).decode(errors="replace").strip().splitlines()
     return lines[-1][:300] if lines else "the engine gave no reason"
 
 

@@ -167,24 +167,24 @@ async def _start_wickd(
     digest = hashlib.sha256(container.daemon).hexdigest()
     argv = ["python3", "-I", "-S", "-c", LAUNCH, FILE, digest, *options]
     process = await container.engine.exec(str(found["Id"]), argv, stdin=True, workdir=container.spec.workdir)
-    said, complaint = b"", b""
+    output, complaint = b"", b""
     try:
         if token:
             process.write(token.encode() + b"\n")
-        while said != GREETING and len(said) < 1_000 and (pieces := await process.read()):
-            said += b"".join(data for stream, data in pieces if stream == 1)[:1_000]
+        while output != GREETING and len(output) < 1_000 and (pieces := await process.read()):
+            output += b"".join(data for stream, data in pieces if stream == 1)[:1_000]
             complaint = (complaint + b"".join(data for stream, data in pieces if stream != 1))[-1_000:]
-        if said != GREETING:
-            raise await _explain_exit(process, said + complaint)
+        if output != GREETING:
+            raise await _explain_exit(process, output + complaint)
     except BaseException:
         process.close()
         raise
     return process
 
 
-async def _explain_exit(process: ContainerProcess, said: bytes) -> DaemonUnavailable:
+async def _explain_exit(process: ContainerProcess, output: bytes) -> DaemonUnavailable:
     code = await process.exit_code()
-    words = " ".join(said.decode(errors="replace").split())[-300:]
+    words = " ".join(output.decode(errors="replace").split())[-300:]
     if code in (126, 127) and ("not found" in words or "no such file" in words):  # and not a container that is stopping
         return DaemonUnavailable("the image has no python3", final=True)
     if code == CHANGED:

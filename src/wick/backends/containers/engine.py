@@ -87,12 +87,12 @@ class Engine:
                     data=payload,
                     headers={"Content-Type": kind},
                 ) as response:
-                    said = await _read_bounded(response)
+                    raw = await _read_bounded(response)
         except (aiohttp.ClientError, OSError) as error:
             raise await self._explain_unreachable(error, limit) from None
         if response.status >= 400:
-            raise error_from_reply(response.status, said)
-        return json.loads(said) if said and response.content_type == "application/json" else said
+            raise error_from_reply(response.status, raw)
+        return json.loads(raw) if raw and response.content_type == "application/json" else raw
 
     async def get_or_none(self, path: str, query: Query | None = None) -> Any:
         """Get a resource; return None on status 404."""
@@ -227,13 +227,13 @@ def _build_target(path: str, query: Query | None) -> str:
 
 
 async def _read_bounded(response: aiohttp.ClientResponse) -> bytes:
-    said = bytearray()
+    raw = bytearray()
     async for chunk in response.content.iter_any():
-        said += chunk
-        if len(said) > constants.ENGINE_ANSWER_BYTES:
+        raw += chunk
+        if len(raw) > constants.ENGINE_ANSWER_BYTES:
             response.close()
             raise EngineError(f"the engine answered with more than {constants.ENGINE_ANSWER_BYTES} bytes", "too_large")
-    return bytes(said)
+    return bytes(raw)
 
 
 def _upgrade_request(path: str, body: bytes) -> bytes:
@@ -256,17 +256,17 @@ async def _read_upgrade_reply(reader: asyncio.StreamReader) -> None:
         return
     sizes = [line.partition(":")[2] for line in lines if line.lower().startswith("content-length:")]
     size = int(sizes[0]) if sizes and sizes[0].strip().isdigit() else 0
-    said = await reader.readexactly(min(size, constants.ERROR_BODY_BYTES))
-    raise error_from_reply(int(status) if status.isdigit() else 500, said)
+    raw = await reader.readexactly(min(size, constants.ERROR_BODY_BYTES))
+    raise error_from_reply(int(status) if status.isdigit() else 500, raw)
 
 
-def error_from_reply(status: int, said: bytes) -> EngineError:
+def error_from_reply(status: int, raw: bytes) -> EngineError:
     """Return the error for a response with an error status."""
     try:
-        found = json.loads(said)
+        found = json.loads(raw)
         text = found.get("message") or found.get("cause") or ""
     except (ValueError, AttributeError):
-        text = said.decode(errors="replace")
+        text = raw.decode(errors="replace")
     text = " ".join(str(text).split())[:500] or f"status {status}"
     code = {404: "not_found", 409: "conflict"}.get(status, "failed")
     return EngineError(f"the engine refused: {text}", code, status)

@@ -187,8 +187,8 @@ class ExecRunner:
     async def _build_result(self, call: _RunningCommand, code: int, workdir: str) -> Executed:
         if code == 125 and call.outputs[2].text() == call.mark:
             raise BackendError(f"the folder {workdir!r} cannot be entered", "not_found")
-        if code in NO_SHELL and (said := call.outputs[1].text() + call.outputs[2].text()) and "exec failed" in said:
-            raise BackendError(f"the engine could not run the command: {said[:300]}", "failed")
+        if code in NO_SHELL and (output := call.outputs[1].text() + call.outputs[2].text()) and "exec failed" in output:
+            raise BackendError(f"the engine could not run the command: {output[:300]}", "failed")
         if code <= 128:
             return call.result(code, "")
         await self.end(call.mark, gently=False)  # if our own shell was killed, its children are left
@@ -227,14 +227,14 @@ class ExecRunner:
         """Run an internal script; return its exit code, stdout and stderr, of at most `most` bytes."""
         process = await self.start(["sh", "-c", text, "wick", *args], stdin=bool(stdin))
         feeding = asyncio.create_task(_write_stdin(process, stdin))
-        said = {1: bytearray(), 2: bytearray()}
+        output = {1: bytearray(), 2: bytearray()}
         try:
             while pieces := await process.read():
                 for stream, data in pieces:
-                    said.setdefault(stream, bytearray()).extend(data)
-                if max(map(len, said.values())) > (most or constants.ENGINE_ANSWER_BYTES):
+                    output.setdefault(stream, bytearray()).extend(data)
+                if max(map(len, output.values())) > (most or constants.ENGINE_ANSWER_BYTES):
                     raise BackendError("the container answered with more than was asked for", "too_large")
-            return await process.exit_code(), bytes(said[1]), bytes(said[2])
+            return await process.exit_code(), bytes(output[1]), bytes(output[2])
         finally:
             feeding.cancel()
             process.close()
@@ -281,9 +281,9 @@ class ExecRunner:
 
     async def terminal(self, rows: int, columns: int, *, workdir: str, env: Mapping[str, str]) -> ExecTerminal:
         mark = self._new_mark()
-        argv, told = ["sh", "-c", SHELL, "wick", escaped(workdir)], {"TERM": "xterm", **env, MARK: mark}
+        argv, full_env = ["sh", "-c", SHELL, "wick", escaped(workdir)], {"TERM": "xterm", **env, MARK: mark}
         async with self._begin_detached():
-            process = await self._engine.exec(self._container, argv, stdin=True, tty=(rows, columns), env=told)
+            process = await self._engine.exec(self._container, argv, stdin=True, tty=(rows, columns), env=full_env)
 
         async def end() -> None:
             await self.end(mark)

@@ -181,7 +181,7 @@ class MountGuards:
         task.add_done_callback(self._tasks.discard)
 
     async def close(self) -> None:
-        """The container is gone: settle its last changes, and stop watching."""
+        """Settle the last changes of a removed container, and stop watching."""
         for task in [*self._tasks]:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)

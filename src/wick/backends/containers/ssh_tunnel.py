@@ -81,8 +81,8 @@ class SshTunnel:
             await asyncio.shield(ending)
 
     async def _collect_stderr(self, stderr: asyncio.StreamReader) -> None:
-        while said := await stderr.read(4_096):
-            self._stderr = (self._stderr + said)[-4_096:]
+        while data := await stderr.read(4_096):
+            self._stderr = (self._stderr + data)[-4_096:]
 
 
 async def _copy_stream(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -49,8 +49,8 @@ class DiskSpace:
         if self.disk:
             used = self._count_used(free_room(self._folder), wanted)
             if used + wanted > self.disk:
-                said = f"the workspace has {used} of its {self.disk} bytes (quotas.disk)"
-                raise BackendError(f"{said}; delete files, which the file tools still do", "no_space")
+                problem = f"the workspace has {used} of its {self.disk} bytes (quotas.disk)"
+                raise BackendError(f"{problem}; delete files, which the file tools still do", "no_space")
             room = min(room, self.disk - used)
         return max(room, 1)
 

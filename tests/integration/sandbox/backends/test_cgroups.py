@@ -194,9 +194,8 @@ def test_an_empty_group_is_kept_for_the_next_command_and_counts_anew() -> None:
     assert other is not None and other.name != first.name
     other.remove()
     second = cgroups.create_group(limits)
-    assert (
-        second is not None and second.name == first.name and cgroups.list_idle_groups() == [] and second.describe_reached_limit() == ""
-    )
+    assert second is not None and second.name == first.name
+    assert cgroups.list_idle_groups() == [] and second.describe_reached_limit() == ""
     cgroups.remove_idle_groups()
     second.remove()
     assert not any(map(os.path.exists, second.folders))
