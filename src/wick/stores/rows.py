@@ -132,7 +132,7 @@ def checksum(seq: int, kind: str, at: float, body: bytes) -> int:
 
 
 def entry_from_row(id: str, expected: int, row: Sequence[Any]) -> dict[str, Any]:
-    """Return the entry of a row; raise `corrupt` if it is damaged or missing."""
+    """Return the entry of a row; raise a StoreError if it is damaged or missing."""
     try:
         seq, kind, at, body, sum = row
         if seq == expected and checksum(seq, kind, at, body) == sum:
