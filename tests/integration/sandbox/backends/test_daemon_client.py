@@ -695,7 +695,7 @@ def _reply(**fields: Any) -> Callable[[dict[str, Any]], bytes]:
     ],
 )
 async def test_a_reply_of_the_wrong_shape_is_an_error(fields: dict[str, Any]) -> None:
-    with pytest.raises(BackendError, match="wickd gave an answer to .* that is none"):
+    with pytest.raises(BackendError, match="invalid reply from wickd to .*"):
         await _against(_reply(**fields))
 
 
