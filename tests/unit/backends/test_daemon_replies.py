@@ -23,7 +23,7 @@ from wick.errors import BackendError
     ],
 )
 def test_an_answer_that_is_none(op: str, answer: Any) -> None:
-    with pytest.raises(BackendError, match=f"an answer to {op} that is none"):
+    with pytest.raises(BackendError, match=f"invalid reply from wickd to {op}"):
         daemon_replies.parse_file_result(op, answer)
 
 
@@ -38,15 +38,15 @@ def test_what_is_not_asked_for_is_left_out() -> None:
 
 @pytest.mark.parametrize("wrong", [{"id": 1}, {"running": 1}, {"exit_code": True}, {"error": None}, {"started": "now"}])
 def test_a_job_that_is_none(wrong: dict[str, Any]) -> None:
-    with pytest.raises(BackendError, match="an answer to job that is none"):
+    with pytest.raises(BackendError, match="invalid reply from wickd to job"):
         daemon_replies.parse_job({**JOB, **wrong})
-    with pytest.raises(BackendError, match="an answer to jobs that is none"):
+    with pytest.raises(BackendError, match="invalid reply from wickd to jobs"):
         daemon_replies.parse_jobs({"jobs": [{**JOB, **wrong}]})
 
 
 @pytest.mark.parametrize("found", [{}, {"jobs": {}}, {"jobs": [None]}, {"jobs": ["job-1"]}])
 def test_jobs_that_are_none(found: Any) -> None:
-    with pytest.raises(BackendError, match="an answer to jobs that is none"):
+    with pytest.raises(BackendError, match="invalid reply from wickd to jobs"):
         daemon_replies.parse_jobs(found)
 
 
@@ -65,7 +65,7 @@ ENDED = {
 def test_how_a_command_ended() -> None:
     assert daemon_replies.parse_executed({**ENDED, "id": "r1"}) == {**ENDED, "moved": []}
     assert daemon_replies.parse_executed({**ENDED, "moved": ["a"]})["moved"] == []
-    with pytest.raises(BackendError, match="an answer to execute that is none"):
+    with pytest.raises(BackendError, match="invalid reply from wickd to execute"):
         daemon_replies.parse_executed({**ENDED, "stdout": b"a"})
 
 
@@ -73,7 +73,7 @@ def test_what_went_wrong() -> None:
     with pytest.raises(BackendError, match="no such job") as caught:
         daemon_replies.parse_result({"error": "no such job", "code": "not_found"})
     assert caught.value.code == "not_found"
-    with pytest.raises(BackendError, match="an answer to code that is none"):
+    with pytest.raises(BackendError, match="invalid reply from wickd to code"):
         daemon_replies.parse_result({"error": "no such job", "code": 3})
-    with pytest.raises(BackendError, match="an answer to result that is none"):
+    with pytest.raises(BackendError, match="invalid reply from wickd to result"):
         daemon_replies.parse_result({"result": []})
